@@ -1,0 +1,18 @@
+//! Limits that more than one crate must know, each with its reason.
+
+/// Databases by default, as in Redis.
+pub const DATABASES_DEFAULT: usize = 16;
+/// Bytes of one chunk of a large string: appended, overwritten and sent piece by piece, so that a
+/// string of 512 MiB never needs a copy longer than this (about 6 us).
+pub const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes of a reply that may stand ready ahead of its socket, per client (DESIGN.md, P4).
+pub const REPLY_AHEAD_BYTES: usize = 1024 * 1024;
+/// What a slice aims at, in nanoseconds of the core's time (P1).
+pub const SLICE_AIM_NS: u64 = 100_000;
+/// What a slice may take at most (P1).
+pub const SLICE_MAX_NS: u64 = 500_000;
+/// Entries that a command handles in one go; more, and it works in slices. At 50-200 ns an entry
+/// this is about 50 us, half of a slice.
+pub const ENTRIES_AT_ONCE: usize = 256;
+
+const _: () = assert!(SLICE_AIM_NS * 4 < SLICE_MAX_NS);

@@ -1,0 +1,41 @@
+//! The question that long work asks between two portions: must I yield?
+
+use std::cell::Cell;
+
+/// Says when the running slice is over.
+///
+/// Work of unbounded length asks after every portion of a few microseconds, and comes back in a
+/// later slice when the answer is yes. The thread answers by its clock; the simulator and debug
+/// builds answer at random, mostly yes, so that every point of preemption is exercised.
+pub trait Preempt {
+    /// True when the slice is over. Cost: a read of the cycle counter.
+    fn must_yield(&self) -> bool;
+}
+
+/// Never asks for a yield: for tests and for work that is bounded by its nature.
+pub struct Never;
+
+impl Preempt for Never {
+    fn must_yield(&self) -> bool {
+        false
+    }
+}
+
+/// Asks for a yield after a fixed number of questions: for tests.
+pub struct Countdown(Cell<usize>);
+
+impl Countdown {
+    /// Allows `questions` answers of "no".
+    #[must_use]
+    pub fn new(questions: usize) -> Self {
+        Self(Cell::new(questions))
+    }
+}
+
+impl Preempt for Countdown {
+    fn must_yield(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left == 0
+    }
+}
