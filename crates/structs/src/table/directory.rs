@@ -1,0 +1,532 @@
+//! From the first bits of a hash to a segment, over two levels that are copied piecewise.
+//!
+//! One flat array would do for lookups, but a cut shares it, and the first write after a cut would
+//! copy it whole, touching every segment's count: 35 us at ten million entries, 4 ms at a billion.
+//! Here a write copies the top and one leaf: a hundred counts each, at any size.
+//!
+//! ```text
+//! hash: | top.bits | leaf.bits | ...        leaf.skip = depth of its run in the top
+//!
+//! top    fan of leaves     | A A | B | C |        a run of equal slots is one leaf
+//! leaf   fan of segments   | s s s s | t t | u | v |    at most 2^LEAF_BITS slots
+//! ```
+//! Both levels are extendible directories: 2^bits slots, where a child of depth d (it knows d bits
+//! of its fan) fills an aligned run of 2^(bits-d). A full child splits its run in two; if the run is
+//! one slot, the fan doubles. A leaf that would double beyond [`LEAF_BITS`] splits instead.
+//!
+//! Invariants (`check`):
+//! - D1: runs are aligned, and only the first slot of a run owns its handle.
+//! - D2: `due` of a run's first slot is at most the earliest deadline below it.
+//! - D3: a leaf's `skip` is its depth in the top; no leaf has more than [`LEAF_BITS`] bits.
+//!
+//! Not here: when to split and merge. See `rebuild`.
+
+use super::entry::OutOfLine;
+use super::segment::Seg;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+/// Most bits that one leaf knows: 128 slots, 3 KiB.
+pub(super) const LEAF_BITS: u8 = 7;
+/// Two leaves with at most this many bits are merged.
+const LEAF_BITS_MERGE: u8 = LEAF_BITS - 2;
+/// Deepest segment, in bits of the hash: what a scan's cursor can say.
+pub(super) const DEPTH_MAX: u8 = 31;
+/// `due` of what has no deadline.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// A slot of a fan.
+struct Slot<P> {
+    handle: ManuallyDrop<P>,
+    due: u64,
+    depth: u8,
+}
+
+/// One level: see the module.
+pub(super) struct Fan<P> {
+    bits: u8,
+    slots: Vec<Slot<P>>,
+}
+
+impl<P: Clone> Clone for Fan<P> {
+    fn clone(&self) -> Self {
+        let mut copy = Self { bits: self.bits, slots: Vec::with_capacity(self.slots.len()) };
+        for first in self.firsts() {
+            let slot = &self.slots[first];
+            let handle = P::clone(&slot.handle);
+            copy.push_run(handle, slot.due, slot.depth);
+        }
+        copy
+    }
+}
+
+impl<P> Drop for Fan<P> {
+    fn drop(&mut self) {
+        while self.pop_run().is_some() {}
+    }
+}
+
+impl<P> Fan<P> {
+    /// A fan of one child.
+    pub(super) fn one(handle: P, due: u64) -> Self {
+        let slot = Slot { handle: ManuallyDrop::new(handle), due, depth: 0 };
+        Self { bits: 0, slots: vec![slot] }
+    }
+
+    pub(super) fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot<P>>()
+    }
+
+    /// The slot of a hash whose first bits are this fan's.
+    #[inline]
+    pub(super) fn index(&self, hash: u64) -> usize {
+        // In two steps: a shift by 64 is not a shift.
+        (hash >> 1 >> (63 - self.bits)) as usize
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> &P {
+        &self.slots[index].handle
+    }
+
+    /// The handle, to change what it leads to; to replace it, see [`Fan::replace`].
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut P {
+        &mut self.slots[index].handle
+    }
+
+    pub(super) fn depth(&self, index: usize) -> u8 {
+        self.slots[index].depth
+    }
+
+    /// The slots of the child in `index`.
+    #[inline]
+    pub(super) fn run(&self, index: usize) -> Range<usize> {
+        let len = 1 << (self.bits - self.slots[index].depth);
+        let first = index & !(len - 1);
+        first..first + len
+    }
+
+    /// The first slot of each run.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = usize> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            (next < self.slots.len()).then(|| {
+                let first = next;
+                next = self.run(first).end;
+                first
+            })
+        })
+    }
+
+    /// The due of the child in `index`.
+    pub(super) fn due(&self, index: usize) -> u64 {
+        self.slots[self.run(index).start].due
+    }
+
+    pub(super) fn set_due(&mut self, index: usize, due: u64) {
+        let first = self.run(index).start;
+        self.slots[first].due = due;
+    }
+
+    #[inline]
+    pub(super) fn lower_due(&mut self, index: usize, due: u64) {
+        let first = self.run(index).start;
+        self.slots[first].due = self.slots[first].due.min(due);
+    }
+
+    /// The earliest due of all children.
+    pub(super) fn due_min(&self) -> u64 {
+        self.firsts().map(|first| self.slots[first].due).min().unwrap_or(NEVER)
+    }
+
+    /// The first child whose due is not after `now`.
+    pub(super) fn first_due(&self, now: u64) -> Option<usize> {
+        self.firsts().find(|&first| self.slots[first].due <= now)
+    }
+
+    fn push_run(&mut self, handle: P, due: u64, depth: u8) {
+        let handle = ManuallyDrop::new(handle);
+        for _ in 0..1_usize << (self.bits - depth) {
+            // SAFETY: a copy that is never dropped: only the first slot of a run is (D1).
+            let handle = unsafe { ptr::read(&raw const handle) };
+            self.slots.push(Slot { handle, due, depth });
+        }
+    }
+
+    fn set_run(&mut self, run: Range<usize>, handle: P, due: u64) {
+        debug_assert!(
+            run.len().is_power_of_two() && run.start.is_multiple_of(run.len()),
+            "{run:?}"
+        );
+        let handle = ManuallyDrop::new(handle);
+        let depth = self.bits - run.len().trailing_zeros() as u8;
+        for slot in &mut self.slots[run] {
+            // SAFETY: a copy that is never dropped: only the first slot of a run is (D1).
+            let handle = unsafe { ptr::read(&raw const handle) };
+            *slot = Slot { handle, due, depth };
+        }
+    }
+
+    fn take(&mut self, index: usize) -> P {
+        let first = self.run(index).start;
+        // SAFETY: the callers overwrite or remove the run at once, without dropping it.
+        unsafe { ManuallyDrop::take(&mut self.slots[first].handle) }
+    }
+
+    /// Puts another child in the place of one; returns the old.
+    pub(super) fn replace(&mut self, index: usize, handle: P) -> P {
+        let (run, due) = (self.run(index), self.due(index));
+        let old = self.take(index);
+        self.set_run(run, handle, due);
+        old
+    }
+
+    /// Puts two children in the place of one; returns the old.
+    pub(super) fn split(&mut self, index: usize, left: (P, u64), right: (P, u64)) -> P {
+        let mut index = index;
+        if self.depth(index) == self.bits {
+            self.double();
+            index *= 2;
+        }
+        let run = self.run(index);
+        let middle = run.start + run.len() / 2;
+        let old = self.take(index);
+        self.set_run(run.start..middle, left.0, left.1);
+        self.set_run(middle..run.end, right.0, right.1);
+        old
+    }
+
+    /// The run beside that of `index` which would complete it to the next larger one.
+    pub(super) fn sibling(&self, index: usize) -> Option<usize> {
+        let run = self.run(index);
+        if run.len() == self.slots.len() {
+            return None;
+        }
+        let first = run.start ^ run.len();
+        (self.depth(first) == self.depth(index)).then_some(first)
+    }
+
+    /// Puts one child in the place of two siblings; returns them, the one in `index` first.
+    pub(super) fn merge(&mut self, index: usize, handle: P, due: u64) -> (P, P) {
+        let run = self.run(index);
+        let sibling = run.start ^ run.len();
+        let old = (self.take(index), self.take(sibling));
+        let first = run.start.min(sibling);
+        self.set_run(first..first + run.len() * 2, handle, due);
+        self.halve();
+        old
+    }
+
+    fn double(&mut self) {
+        let old = std::mem::take(&mut self.slots);
+        self.slots.reserve_exact(old.len() * 2);
+        for Slot { handle, due, depth } in old {
+            // SAFETY: a copy that is never dropped: it is not the first of its run (D1).
+            let copy = unsafe { ptr::read(&raw const handle) };
+            self.slots.push(Slot { handle, due, depth });
+            self.slots.push(Slot { handle: copy, due, depth });
+        }
+        self.bits += 1;
+    }
+
+    /// Halves the fan while every run has two slots or more.
+    fn halve(&mut self) {
+        while self.bits > 0 && self.slots.iter().all(|slot| slot.depth < self.bits) {
+            let mut keep = false;
+            self.slots.retain(|_| {
+                keep = !keep; // The first of two stays, so the first of a run does.
+                keep
+            });
+            self.slots.shrink_to_fit();
+            self.bits -= 1;
+        }
+    }
+
+    /// Cuts a fan whose children all know a bit in two, by that bit.
+    fn halves(mut self) -> (Self, Self) {
+        debug_assert!(self.bits > 0);
+        let bits = self.bits - 1;
+        let mut left = Self { bits, slots: Vec::with_capacity(1 << bits) };
+        let mut right = Self { bits, slots: Vec::with_capacity(1 << bits) };
+        for (at, mut slot) in std::mem::take(&mut self.slots).into_iter().enumerate() {
+            slot.depth -= 1;
+            if at < 1 << bits { &mut left } else { &mut right }.slots.push(slot);
+        }
+        left.halve();
+        right.halve();
+        (left, right)
+    }
+
+    /// The inverse of [`Fan::halves`].
+    fn joined(mut left: Self, mut right: Self) -> Self {
+        while left.bits < right.bits {
+            left.double();
+        }
+        while right.bits < left.bits {
+            right.double();
+        }
+        let mut slots = std::mem::take(&mut left.slots);
+        slots.reserve_exact(right.slots.len());
+        slots.append(&mut right.slots);
+        slots.iter_mut().for_each(|slot| slot.depth += 1);
+        Self { bits: left.bits + 1, slots }
+    }
+
+    /// Takes the last child away. The fan is then good for nothing but more of this.
+    pub(super) fn pop_run(&mut self) -> Option<P> {
+        let last = self.slots.len().checked_sub(1)?;
+        let first = self.run(last).start;
+        let handle = self.take(last);
+        self.slots.truncate(first);
+        Some(handle)
+    }
+
+    fn check(&self) {
+        assert_eq!(self.slots.len(), 1 << self.bits);
+        for first in self.firsts() {
+            let depth = self.depth(first);
+            assert!(self.run(first).all(|at| self.depth(at) == depth), "D1: depth of a run");
+            assert_eq!(self.run(first).start, first, "D1: runs are aligned");
+        }
+    }
+}
+
+/// The lower level.
+#[derive(Clone)]
+pub(super) struct Leaf<X: OutOfLine> {
+    skip: u8,
+    pub(super) fan: Fan<Seg<X>>,
+}
+
+/// The upper level.
+#[derive(Clone)]
+pub(super) struct Directory<X: OutOfLine> {
+    pub(super) top: Fan<Arc<Leaf<X>>>,
+    leaf_bytes: usize,
+}
+
+/// A segment's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) top: usize,
+    pub(super) leaf: usize,
+}
+
+/// The content, mutably, if nobody else holds it. Cheaper than `Arc::get_mut`, which must beware of
+/// weak references; there are none here.
+#[inline]
+pub(super) fn get_mut<T>(arc: &mut Arc<T>) -> Option<&mut T> {
+    if Arc::strong_count(arc) != 1 {
+        return None;
+    }
+    fence(Ordering::Acquire);
+    debug_assert_eq!(Arc::weak_count(arc), 0);
+    // SAFETY: the only reference, borrowed mutably; the fence orders us behind the last other.
+    Some(unsafe { &mut *Arc::as_ptr(arc).cast_mut() })
+}
+
+impl<X: OutOfLine> Leaf<X> {
+    #[inline]
+    fn index(&self, hash: u64) -> usize {
+        self.fan.index(hash << self.skip)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + 2 * size_of::<usize>() + self.fan.bytes()
+    }
+
+    /// Bits of the hash that the segment in `index` knows.
+    pub(super) fn depth(&self, index: usize) -> u8 {
+        self.skip + self.fan.depth(index)
+    }
+}
+
+impl<X: OutOfLine> Directory<X> {
+    /// A directory of one segment.
+    pub(super) fn one(segment: Seg<X>, due: u64) -> Self {
+        let leaf = Leaf { skip: 0, fan: Fan::one(segment, due) };
+        let leaf_bytes = leaf.bytes();
+        Self { top: Fan::one(Arc::new(leaf), due), leaf_bytes }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.leaf_bytes + self.top.bytes()
+    }
+
+    #[inline]
+    pub(super) fn path(&self, hash: u64) -> Path {
+        let top = self.top.index(hash);
+        Path { top, leaf: self.top.get(top).index(hash) }
+    }
+
+    #[inline]
+    pub(super) fn segment(&self, hash: u64) -> &Seg<X> {
+        let leaf = self.top.get(self.top.index(hash));
+        leaf.fan.get(leaf.index(hash))
+    }
+
+    #[inline]
+    pub(super) fn segment_at(&self, path: Path) -> &Seg<X> {
+        self.top.get(path.top).fan.get(path.leaf)
+    }
+
+    /// The leaf, no longer shared: copied if it was.
+    #[inline]
+    pub(super) fn leaf_mut(&mut self, top: usize) -> &mut Leaf<X> {
+        if get_mut(self.top.get_mut(top)).is_none() {
+            let before = self.top.get(top).bytes();
+            let copy = Leaf::clone(self.top.get(top));
+            self.leaf_bytes = self.leaf_bytes + copy.bytes() - before;
+            self.top.replace(top, Arc::new(copy));
+        }
+        get_mut(self.top.get_mut(top)).expect("just copied, if it was shared")
+    }
+
+    /// The segment, no longer shared: leaf and segment are copied if they were.
+    #[inline]
+    pub(super) fn segment_mut(&mut self, path: Path) -> &mut Seg<X> {
+        let fan = &mut self.leaf_mut(path.top).fan;
+        if !fan.get(path.leaf).is_unique() {
+            let copy = fan.get(path.leaf).deep_clone();
+            fan.replace(path.leaf, copy);
+        }
+        fan.get_mut(path.leaf)
+    }
+
+    pub(super) fn due(&self, path: Path) -> u64 {
+        self.top.get(path.top).fan.due(path.leaf)
+    }
+
+    /// Notes a deadline below `path`.
+    #[inline]
+    pub(super) fn lower_due(&mut self, path: Path, due: u64) {
+        self.leaf_mut(path.top).fan.lower_due(path.leaf, due);
+        self.top.lower_due(path.top, due);
+    }
+
+    /// Sets the exact due of a segment, and what follows from it for its leaf.
+    pub(super) fn set_due(&mut self, path: Path, due: u64) {
+        let fan = &mut self.leaf_mut(path.top).fan;
+        fan.set_due(path.leaf, due);
+        let due = fan.due_min();
+        self.top.set_due(path.top, due);
+    }
+
+    /// The first bits, left-aligned, of the hashes in the segment at `path`, and how many.
+    pub(super) fn prefix(&self, path: Path) -> (u64, u8) {
+        let leaf = self.top.get(path.top);
+        let shift = |index: usize, bits: u8| (index as u64) << 1 << (63 - bits);
+        let top = shift(self.top.run(path.top).start, self.top.bits());
+        let low = shift(leaf.fan.run(path.leaf).start, leaf.fan.bits()) >> leaf.skip;
+        (top | low, leaf.depth(path.leaf))
+    }
+
+    /// Replaces a segment; returns the old one.
+    pub(super) fn replace(&mut self, path: Path, new: Seg<X>, due: u64) -> Seg<X> {
+        let old = self.leaf_mut(path.top).fan.replace(path.leaf, new);
+        self.set_due(path, due);
+        old
+    }
+
+    /// Replaces a segment by its two halves; returns the old one.
+    pub(super) fn split(
+        &mut self,
+        path: Path,
+        left: (Seg<X>, u64),
+        right: (Seg<X>, u64),
+    ) -> Seg<X> {
+        let hash = self.prefix(path).0;
+        let fan = &self.top.get(path.top).fan;
+        if fan.bits() == LEAF_BITS && fan.depth(path.leaf) == LEAF_BITS {
+            self.split_leaf(path.top);
+        }
+        let path = self.path(hash);
+        let leaf = self.leaf_mut(path.top);
+        let before = leaf.bytes();
+        let old = leaf.fan.split(path.leaf, left, right);
+        let (after, due) = (leaf.bytes(), leaf.fan.due_min());
+        self.leaf_bytes = self.leaf_bytes + after - before;
+        self.top.set_due(path.top, due);
+        old
+    }
+
+    fn split_leaf(&mut self, top: usize) {
+        let leaf = Leaf::clone(self.leaf_mut(top));
+        let skip = leaf.skip + 1;
+        let (left, right) = leaf.fan.halves();
+        let with_due = |fan: Fan<Seg<X>>| {
+            let due = fan.due_min();
+            (Arc::new(Leaf { skip, fan }), due)
+        };
+        let (left, right) = (with_due(left), with_due(right));
+        let added = left.0.bytes() + right.0.bytes();
+        let old = self.top.split(top, left, right);
+        self.leaf_bytes = self.leaf_bytes + added - old.bytes();
+    }
+
+    /// Replaces a segment and its sibling by one; returns both.
+    pub(super) fn merge(&mut self, path: Path, new: Seg<X>, due: u64) -> (Seg<X>, Seg<X>) {
+        let leaf = self.leaf_mut(path.top);
+        let before = leaf.bytes();
+        let old = leaf.fan.merge(path.leaf, new, due);
+        let (after, due) = (leaf.bytes(), leaf.fan.due_min());
+        self.leaf_bytes = self.leaf_bytes + after - before;
+        self.top.set_due(path.top, due);
+        self.merge_leaves(path.top);
+        old
+    }
+
+    fn merge_leaves(&mut self, top: usize) {
+        let mut top = top;
+        while let Some(sibling) = self.top.sibling(top) {
+            let first = self.top.run(top).start.min(sibling);
+            let second = self.top.run(top).start.max(sibling);
+            let bits = |at: usize| self.top.get(at).fan.bits();
+            if bits(first).max(bits(second)) > LEAF_BITS_MERGE {
+                return;
+            }
+            let (left, right) = (self.top.get(first), self.top.get(second));
+            let gone = left.bytes() + right.bytes();
+            let fan = Fan::joined(left.fan.clone(), right.fan.clone());
+            let leaf = Leaf { skip: left.skip - 1, fan };
+            let due = leaf.fan.due_min();
+            self.leaf_bytes = self.leaf_bytes + leaf.bytes() - gone;
+            let hash = (first as u64) << 1 << (63 - self.top.bits());
+            self.top.merge(first, Arc::new(leaf), due);
+            top = self.top.index(hash);
+        }
+    }
+
+    /// Every segment's path, in the order of prefixes.
+    pub(super) fn paths(&self) -> impl Iterator<Item = Path> {
+        let tops = self.top.firsts();
+        tops.flat_map(|top| self.top.get(top).fan.firsts().map(move |leaf| Path { top, leaf }))
+    }
+
+    /// D1 to D3, and the count of bytes.
+    pub(super) fn check(&self) {
+        self.top.check();
+        let mut bytes = 0;
+        for top in self.top.firsts() {
+            let leaf = self.top.get(top);
+            leaf.fan.check();
+            assert_eq!(leaf.skip, self.top.depth(top), "D3: skip");
+            assert!(leaf.fan.bits() <= LEAF_BITS, "D3: bits");
+            assert!(self.top.due(top) <= leaf.fan.due_min(), "D2: due of a leaf");
+            bytes += leaf.bytes();
+        }
+        assert_eq!(bytes, self.leaf_bytes, "bytes of leaves");
+    }
+}

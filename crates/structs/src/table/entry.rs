@@ -1,0 +1,708 @@
+//! One entry, as bytes: a key, perhaps a deadline, perhaps a value.
+//!
+//! ```text
+//! | flags | key: packed text, or 8-byte pointer | deadline: varint | value |
+//! flags   bits 0-1  how the key is kept: raw, integer, UUID, or out of line (long)
+//!         bits 2-4  how the value is kept: none, raw, integer, UUID, out of line; 7: no entry
+//!         bit  5    a deadline follows the key
+//!         bits 6-7  the caller's
+//! ```
+//! An entry is written whole and moves as bytes; what it points to moves with it. The one thing
+//! that alignment asks for is the out-of-line value, which is lent out as `&X`: an entry that has
+//! one begins where its last eight bytes fall on a multiple of eight, and whoever places it fills
+//! the gap before it with [`PAD`].
+//!
+//! Where no entry is, memory says so, so that pages can be read front to back without the index:
+//! [`PAD`] stands for one byte, [`END`] for the rest of the page, [`DEAD`] and a varint for the
+//! bytes of an entry that was removed.
+//!
+//! Not here: where entries lie. See `segment` and `small`.
+
+use super::long::LongKey;
+use super::text::{self, Form, Packed, Text, UUID_BYTES, VARINT_MAX};
+use darter_base::UnixMillis;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// What an entry can hold out of line: a pointer that owns its target.
+///
+/// # Safety
+/// The type is one pointer wide and aligned as one, or has no values at all; and it may be moved
+/// by copying its bytes (as all Rust values may).
+pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {}
+
+// SAFETY: an `Arc` of a sized type is one pointer.
+unsafe impl<T: Send + Sync + 'static> OutOfLine for Arc<T> {}
+
+/// No value: for sets, whose entries are keys alone.
+#[derive(Clone, Debug)]
+pub enum Never {}
+
+// SAFETY: there are no values.
+unsafe impl OutOfLine for Never {}
+
+/// Longest value that is kept inside of the table; longer ones are the caller's to put out of
+/// line. (Long keys are not: the table sees to them itself.)
+pub const INLINE_MAX: usize = 512;
+/// Longest key that is kept inside of an entry. Whether a key is long must depend on the key
+/// alone: lookups do not know the value.
+pub(super) const KEY_INLINE_MAX: usize = 240;
+/// Longest entry.
+pub(super) const ENTRY_MAX: usize = 1 + (2 + KEY_INLINE_MAX) + VARINT_MAX + (2 + INLINE_MAX);
+/// Bytes of a pointer inside of an entry.
+pub(super) const POINTER: usize = 8;
+
+const _: () = assert!(size_of::<usize>() == POINTER, "entries hold 8-byte pointers");
+const _: () = assert!(ENTRY_MAX < 1024);
+
+const KEY_RAW: u8 = 0;
+const KEY_INT: u8 = 1;
+const KEY_UUID: u8 = 2;
+const KEY_LONG: u8 = 3;
+const KEY_MASK: u8 = 3;
+const VALUE_NONE: u8 = 0;
+const VALUE_RAW: u8 = 1 << 2;
+const VALUE_INT: u8 = 2 << 2;
+const VALUE_UUID: u8 = 3 << 2;
+const VALUE_OUT: u8 = 4 << 2;
+const VALUE_GONE: u8 = 7 << 2;
+const VALUE_MASK: u8 = 7 << 2;
+const TIMED: u8 = 1 << 5;
+const BITS_SHIFT: u32 = 6;
+
+/// One byte between entries.
+pub(super) const PAD: u8 = VALUE_GONE;
+/// No more entries in this page.
+pub(super) const END: u8 = VALUE_GONE | 1;
+/// A removed entry; its length follows as a varint and counts the whole.
+pub(super) const DEAD: u8 = VALUE_GONE | 2;
+
+/// Room to write one entry in, on the stack.
+pub(super) struct Buf {
+    bytes: [MaybeUninit<u8>; ENTRY_MAX],
+    len: usize,
+}
+
+impl Buf {
+    pub(super) fn new() -> Self {
+        Self { bytes: [MaybeUninit::uninit(); ENTRY_MAX], len: 0 }
+    }
+
+    /// Empties the buffer. What its bytes own must have been taken over.
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len].write(byte);
+        self.len += 1;
+    }
+
+    #[inline]
+    fn extend_from_slice(&mut self, bytes: &[u8]) {
+        // SAFETY: a slice's bytes, read as a slice's bytes.
+        unsafe { self.append(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Appends by an untyped copy: a pointer among the bytes keeps what it may point to.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `len` initialised bytes.
+    #[inline]
+    unsafe fn append(&mut self, from: *const u8, len: usize) {
+        let to = self.bytes[self.len..self.len + len].as_mut_ptr();
+        // SAFETY: `from` by the caller's promise, `to` by the slice above; they cannot overlap.
+        unsafe { ptr::copy_nonoverlapping(from, to.cast::<u8>(), len) };
+        self.len += len;
+    }
+
+    /// Replaces the contents by a bitwise copy of `entry`.
+    pub(super) fn copy_from(&mut self, entry: Raw) {
+        self.clear();
+        // SAFETY: an entry is as long as it says.
+        unsafe { self.append(entry.0.as_ptr(), entry.len()) };
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The entry. Its out-of-line value, if any, is not aligned here: not to be lent out.
+    pub(super) fn raw(&self) -> Raw {
+        debug_assert!(self.len > 0);
+        Raw(NonNull::from(&self.bytes).cast())
+    }
+}
+
+/// A value on its way into a table.
+#[derive(Clone, Debug)]
+pub enum New<'a, X> {
+    /// At most [`INLINE_MAX`] bytes. None at all cost nothing, not even a length.
+    Bytes(&'a [u8]),
+    /// The decimal text of an integer, without writing it first.
+    Int(i64),
+    /// Out of line.
+    Out(X),
+}
+
+/// What an entry was before it was removed or overwritten.
+#[derive(Clone, Debug)]
+pub struct Old<X> {
+    /// The value, if it was out of line.
+    pub out: Option<X>,
+    /// The deadline, if there was one.
+    pub deadline: Option<UnixMillis>,
+    /// The caller's two bits.
+    pub bits: u8,
+}
+
+/// A value inside of a table.
+#[derive(Debug)]
+pub enum ValueRef<'a, X> {
+    /// Kept inside.
+    Text(Text<'a>),
+    /// Kept out of line.
+    Out(&'a X),
+}
+
+/// An entry of a table, read in place.
+pub struct Entry<'a, X>(Raw, PhantomData<&'a X>);
+
+impl<X> Clone for Entry<'_, X> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<X> Copy for Entry<'_, X> {}
+
+impl<'a, X: OutOfLine> Entry<'a, X> {
+    /// # Safety
+    /// `raw` is an entry of a table of `X`, and neither moves nor changes during `'a`.
+    pub(super) unsafe fn new(raw: Raw) -> Self {
+        Self(raw, PhantomData)
+    }
+
+    /// The key.
+    #[inline]
+    #[must_use]
+    pub fn key(&self) -> Text<'a> {
+        // SAFETY: the entry stays during 'a, by the promise to `new`.
+        unsafe { self.0.key() }
+    }
+
+    /// The value.
+    #[inline]
+    #[must_use]
+    pub fn value(&self) -> ValueRef<'a, X> {
+        let at = self.0.value_at();
+        let form = match self.0.flags() & VALUE_MASK {
+            VALUE_NONE => Form::Raw(&[]),
+            VALUE_RAW => {
+                // SAFETY: the entry stays during 'a, and a raw value stands at `at`.
+                Form::Raw(unsafe { self.0.raw_at(at) })
+            }
+            VALUE_INT => Form::Int(text::unzigzag(self.0.varint_at(at).0)),
+            // SAFETY: the entry stays during 'a, and 16 bytes of a UUID stand at `at`.
+            VALUE_UUID => Form::Uuid(unsafe { self.0.uuid_at(at) }),
+            _ => {
+                // SAFETY: the entry has an out-of-line value: the last kind left.
+                let out = unsafe { self.0.out_ptr::<X>() };
+                // SAFETY: it was written as an `X`, aligned, and stays during 'a.
+                return ValueRef::Out(unsafe { &*out });
+            }
+        };
+        ValueRef::Text(Text(form))
+    }
+
+    /// When the entry dies, if ever.
+    #[inline]
+    #[must_use]
+    pub fn deadline(&self) -> Option<UnixMillis> {
+        self.0.deadline()
+    }
+
+    /// The caller's two bits.
+    #[inline]
+    #[must_use]
+    pub fn bits(&self) -> u8 {
+        self.0.flags() >> BITS_SHIFT
+    }
+}
+
+/// A key that is looked for: packed once, compared with many.
+pub(super) struct Needle<'k> {
+    kind: u8,
+    text: &'k [u8],
+    packed: [u8; UUID_BYTES],
+    packed_len: usize,
+}
+
+impl<'k> Needle<'k> {
+    #[inline]
+    pub(super) fn of(key: &'k [u8]) -> Self {
+        let mut packed = [0; UUID_BYTES];
+        let (kind, packed_len) = match Packed::of(key) {
+            Packed::Int(value) => (KEY_INT, text::varint_write(&mut packed, text::zigzag(value))),
+            Packed::Uuid(uuid) => {
+                packed = uuid;
+                (KEY_UUID, UUID_BYTES)
+            }
+            Packed::Raw(_) if key.len() > KEY_INLINE_MAX => (KEY_LONG, 0),
+            Packed::Raw(_) => (KEY_RAW, text::varint_write(&mut packed, key.len() as u64)),
+        };
+        Self { kind, text: key, packed, packed_len }
+    }
+
+    fn write(&self, out: &mut Buf) {
+        match self.kind {
+            KEY_LONG => {
+                let key = LongKey::new(self.text).into_raw();
+                push_pointer(out, key);
+            }
+            KEY_RAW => {
+                out.extend_from_slice(&self.packed[..self.packed_len]);
+                out.extend_from_slice(self.text);
+            }
+            _ => out.extend_from_slice(&self.packed[..self.packed_len]),
+        }
+    }
+}
+
+/// Appends the bytes of a pointer-like value, which the buffer then owns.
+fn push_pointer<P>(out: &mut Buf, pointer: P) {
+    assert!(size_of::<P>() == POINTER, "what entries own is one pointer wide");
+    let pointer = ManuallyDrop::new(pointer);
+    // SAFETY: a value of eight bytes, all initialised: it is a pointer.
+    unsafe { out.append(ptr::from_ref(&pointer).cast(), POINTER) };
+}
+
+/// Writes an entry to `out`, which is emptied first.
+///
+/// Whoever takes the bytes takes what they own: a long key and an out-of-line value.
+/// Panics when an inline value is longer than [`INLINE_MAX`].
+pub(super) fn encode<X: OutOfLine>(
+    out: &mut Buf,
+    key: &Needle<'_>,
+    value: New<'_, X>,
+    deadline: Option<UnixMillis>,
+    bits: u8,
+) {
+    out.clear();
+    out.push(key.kind | bits << BITS_SHIFT | if deadline.is_some() { TIMED } else { 0 });
+    key.write(out);
+    encode_rest(out, value, deadline);
+}
+
+/// Writes the same entry with another value, deadline or bits. The key, if long, is handed over:
+/// the old bytes no longer own it.
+///
+/// # Safety
+/// `old` is an entry. The caller drops its bytes without dropping its key.
+pub(super) unsafe fn encode_again<X: OutOfLine>(
+    out: &mut Buf,
+    old: Raw,
+    value: New<'_, X>,
+    deadline: Option<UnixMillis>,
+    bits: u8,
+) {
+    out.clear();
+    let timed = if deadline.is_some() { TIMED } else { 0 };
+    let kind = old.flags() & KEY_MASK;
+    out.push(kind | bits << BITS_SHIFT | timed);
+    let len = old.key_end() - 1;
+    if kind == KEY_LONG {
+        push_pointer(out, old.long());
+    } else {
+        // SAFETY: the key stands in `1..key_end`.
+        out.extend_from_slice(unsafe { old.slice(1, len) });
+    }
+    encode_rest(out, value, deadline);
+}
+
+/// Writes the same entry with another deadline. What the old bytes own is handed over.
+///
+/// # Safety
+/// `old` is an entry, and its bytes are not used as one again.
+pub(super) unsafe fn encode_deadline(out: &mut Buf, old: Raw, deadline: Option<UnixMillis>) {
+    out.clear();
+    let (key_end, value_at, len) = (old.key_end(), old.value_at(), old.len());
+    out.push(old.flags() & !TIMED | if deadline.is_some() { TIMED } else { 0 });
+    // SAFETY: the key stands in `1..key_end`; an untyped copy, it may be a pointer.
+    unsafe { out.append(old.0.as_ptr().wrapping_add(1), key_end - 1) };
+    if let Some(deadline) = deadline {
+        let mut scratch = [0; VARINT_MAX];
+        let len = text::varint_write(&mut scratch, deadline);
+        out.extend_from_slice(&scratch[..len]);
+    }
+    // SAFETY: the value stands in `value_at..len`; an untyped copy, it may be a pointer.
+    unsafe { out.append(old.0.as_ptr().wrapping_add(value_at), len - value_at) };
+}
+
+fn encode_rest<X: OutOfLine>(out: &mut Buf, value: New<'_, X>, deadline: Option<UnixMillis>) {
+    let mut scratch = [0; VARINT_MAX];
+    if let Some(deadline) = deadline {
+        let len = text::varint_write(&mut scratch, deadline);
+        out.extend_from_slice(&scratch[..len]);
+    }
+    let int = |value: i64, out: &mut Buf| {
+        let mut scratch = [0; VARINT_MAX];
+        let len = text::varint_write(&mut scratch, text::zigzag(value));
+        out.extend_from_slice(&scratch[..len]);
+        VALUE_INT
+    };
+    let kind = match value {
+        New::Bytes([]) => VALUE_NONE,
+        New::Int(value) => int(value, out),
+        New::Bytes(bytes) => match Packed::of(bytes) {
+            Packed::Int(value) => int(value, out),
+            Packed::Uuid(uuid) => {
+                out.extend_from_slice(&uuid);
+                VALUE_UUID
+            }
+            Packed::Raw(bytes) => {
+                assert!(bytes.len() <= INLINE_MAX, "{} bytes inline", bytes.len());
+                let len = text::varint_write(&mut scratch, bytes.len() as u64);
+                out.extend_from_slice(&scratch[..len]);
+                out.extend_from_slice(bytes);
+                VALUE_RAW
+            }
+        },
+        New::Out(out_of_line) => {
+            const { assert!(align_of::<X>() <= POINTER) };
+            push_pointer(out, out_of_line);
+            VALUE_OUT
+        }
+    };
+    // SAFETY: the flags were pushed first.
+    let flags = unsafe { out.bytes[0].assume_init_mut() };
+    *flags |= kind;
+}
+
+/// Bytes to leave free at `address` before `entry`, which is `len` long.
+#[inline]
+pub(super) fn pad_before(address: usize, entry: Raw, len: usize) -> usize {
+    if entry.has_out() { (address + len).wrapping_neg() % POINTER } else { 0 }
+}
+
+/// Where an entry stands: a pointer to its flags. It is copied about freely; every use of it is
+/// inside of a borrow of the table.
+#[derive(Clone, Copy)]
+pub(super) struct Raw(NonNull<u8>);
+
+impl Raw {
+    /// # Safety
+    /// An entry, whole, stands at `at`, for as long as the result is used.
+    #[inline]
+    pub(super) unsafe fn new(at: NonNull<u8>) -> Self {
+        Self(at)
+    }
+
+    #[inline]
+    pub(super) fn ptr(self) -> NonNull<u8> {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn flags(self) -> u8 {
+        // SAFETY: an entry has its flags, by the promise to `new`.
+        unsafe { self.0.read() }
+    }
+
+    #[inline]
+    fn byte(self, at: usize) -> u8 {
+        // SAFETY: `at` is inside of the entry: all callers derive it from flags and lengths.
+        let at = unsafe { self.0.add(at) };
+        // SAFETY: as above.
+        unsafe { at.read() }
+    }
+
+    /// # Safety
+    /// `at..at + len` is inside of the entry, which stays during `'a`.
+    #[inline]
+    unsafe fn slice<'a>(self, at: usize, len: usize) -> &'a [u8] {
+        // SAFETY: inside of the entry, by the caller's promise.
+        let from = unsafe { self.0.add(at) };
+        // SAFETY: as above; entries are initialised bytes.
+        unsafe { std::slice::from_raw_parts(from.as_ptr(), len) }
+    }
+
+    #[inline]
+    fn varint_at(self, at: usize) -> (u64, usize) {
+        let first = self.byte(at);
+        let len = text::varint_len_at(first);
+        if len == 1 {
+            return (u64::from(first >> 1), 1);
+        }
+        // SAFETY: the first byte says how long the varint is, and it is inside of the entry.
+        text::varint_read(unsafe { self.slice(at, len) })
+    }
+
+    /// # Safety
+    /// A length and bytes stand at `at`, and stay during `'a`.
+    #[inline]
+    unsafe fn raw_at<'a>(self, at: usize) -> &'a [u8] {
+        let (len, head) = self.varint_at(at);
+        // SAFETY: the length is the number of the bytes that follow.
+        unsafe { self.slice(at + head, len as usize) }
+    }
+
+    /// # Safety
+    /// A packed UUID stands at `at`, and stays during `'a`.
+    #[inline]
+    unsafe fn uuid_at<'a>(self, at: usize) -> &'a [u8; UUID_BYTES] {
+        // SAFETY: inside of the entry, by the caller's promise.
+        let from = unsafe { self.0.add(at) };
+        // SAFETY: 16 initialised bytes; byte arrays need no alignment.
+        unsafe { from.cast::<[u8; UUID_BYTES]>().as_ref() }
+    }
+
+    /// The long key's pointer; owned by the entry.
+    fn long(self) -> NonNull<u8> {
+        debug_assert_eq!(self.flags() & KEY_MASK, KEY_LONG);
+        // SAFETY: a long key's pointer stands behind the flags.
+        let at = unsafe { self.0.add(1) };
+        // SAFETY: written by `push_pointer`, moved by untyped copies only.
+        unsafe { at.cast::<NonNull<u8>>().read_unaligned() }
+    }
+
+    /// # Safety
+    /// The entry stays during `'a`.
+    #[inline]
+    pub(super) unsafe fn key<'a>(self) -> Text<'a> {
+        Text(match self.flags() & KEY_MASK {
+            // SAFETY: the kind says what stands behind the flags; it stays during 'a.
+            KEY_RAW => Form::Raw(unsafe { self.raw_at(1) }),
+            KEY_INT => Form::Int(text::unzigzag(self.varint_at(1).0)),
+            // SAFETY: as above.
+            KEY_UUID => Form::Uuid(unsafe { self.uuid_at(1) }),
+            // SAFETY: the entry owns the key, so it stays as long.
+            _ => Form::Raw(unsafe { LongKey::borrow(self.long()) }),
+        })
+    }
+
+    /// The hash of the key.
+    #[inline]
+    pub(super) fn hash(self) -> u64 {
+        // SAFETY: the text is used here only.
+        unsafe { self.key() }.hash()
+    }
+
+    /// True when the key is the one looked for.
+    #[inline]
+    pub(super) fn is(self, needle: &Needle<'_>) -> bool {
+        if self.flags() & KEY_MASK != needle.kind {
+            return false;
+        }
+        match needle.kind {
+            // SAFETY: of one kind, the first byte says the length, checked before the rest.
+            KEY_RAW => unsafe { self.raw_at(1) == needle.text },
+            KEY_INT => {
+                text::varint_len_at(self.byte(1)) == needle.packed_len
+                    // SAFETY: the varint is as long as its first byte says.
+                    && unsafe { self.slice(1, needle.packed_len) }
+                        == &needle.packed[..needle.packed_len]
+            }
+            // SAFETY: a UUID stands behind the flags.
+            KEY_UUID => unsafe { self.uuid_at(1) == &needle.packed },
+            // SAFETY: the entry owns the key; it is used here only.
+            _ => unsafe { LongKey::borrow(self.long()) == needle.text },
+        }
+    }
+
+    /// Offset of what follows the key.
+    #[inline]
+    fn key_end(self) -> usize {
+        match self.flags() & KEY_MASK {
+            KEY_RAW => {
+                let (len, head) = self.varint_at(1);
+                1 + head + len as usize
+            }
+            KEY_INT => 1 + text::varint_len_at(self.byte(1)),
+            KEY_UUID => 1 + UUID_BYTES,
+            _ => 1 + POINTER,
+        }
+    }
+
+    /// Offset of the value.
+    #[inline]
+    fn value_at(self) -> usize {
+        let end = self.key_end();
+        if self.flags() & TIMED == 0 { end } else { end + text::varint_len_at(self.byte(end)) }
+    }
+
+    /// Bytes of the entry.
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        let at = self.value_at();
+        at + match self.flags() & VALUE_MASK {
+            VALUE_NONE => 0,
+            VALUE_RAW => {
+                let (len, head) = self.varint_at(at);
+                head + len as usize
+            }
+            VALUE_INT => text::varint_len_at(self.byte(at)),
+            VALUE_UUID => UUID_BYTES,
+            _ => POINTER,
+        }
+    }
+
+    #[inline]
+    pub(super) fn deadline(self) -> Option<UnixMillis> {
+        (self.flags() & TIMED != 0).then(|| self.varint_at(self.key_end()).0)
+    }
+
+    pub(super) fn bits(self) -> u8 {
+        self.flags() >> BITS_SHIFT
+    }
+
+    /// Overwrites the caller's bits.
+    ///
+    /// # Safety
+    /// Nobody else reads the entry meanwhile.
+    pub(super) unsafe fn set_bits(self, bits: u8) {
+        let flags = self.flags() & !(3 << BITS_SHIFT) | bits << BITS_SHIFT;
+        // SAFETY: the flags are inside of the entry, and nobody else reads.
+        unsafe { self.0.write(flags) };
+    }
+
+    /// True when the value is out of line.
+    #[inline]
+    pub(super) fn has_out(self) -> bool {
+        self.flags() & VALUE_MASK == VALUE_OUT
+    }
+
+    /// True when the entry points to something that it owns.
+    #[inline]
+    pub(super) fn is_owner(self) -> bool {
+        self.has_out() || self.flags() & KEY_MASK == KEY_LONG
+    }
+
+    /// True when a deadline is set.
+    #[inline]
+    pub(super) fn is_timed(self) -> bool {
+        self.flags() & TIMED != 0
+    }
+
+    /// The value: where it stands.
+    ///
+    /// # Safety
+    /// The value is out of line.
+    #[inline]
+    pub(super) unsafe fn out_ptr<X>(self) -> *mut X {
+        debug_assert!(self.has_out());
+        // SAFETY: the value stands inside of the entry.
+        let at = unsafe { self.0.add(self.value_at()) };
+        debug_assert!(at.cast::<X>().is_aligned());
+        at.cast().as_ptr()
+    }
+
+    /// Memory of the long key, if there is one.
+    pub(super) fn outside_bytes(self) -> usize {
+        if self.flags() & KEY_MASK != KEY_LONG {
+            return 0;
+        }
+        // SAFETY: the entry owns the key; it is used here only.
+        LongKey::bytes_for(unsafe { LongKey::borrow(self.long()) }.len())
+    }
+
+    /// Makes the bytes owners of their own, after they were copied from an entry that stays:
+    /// counts the long key once more, and clones the value in place.
+    ///
+    /// # Safety
+    /// The entry is a bitwise copy; it is of a table of `X`; nobody else sees it yet.
+    pub(super) unsafe fn own<X: OutOfLine>(self) {
+        if self.flags() & KEY_MASK == KEY_LONG {
+            // SAFETY: the original holds the key.
+            unsafe { LongKey::retain(self.long()) };
+        }
+        if self.has_out() {
+            // SAFETY: the value is out of line.
+            let out = unsafe { self.out_ptr::<X>() };
+            // SAFETY: the copy points to what the original keeps alive.
+            let copy = unsafe { (*out).clone() };
+            // SAFETY: overwrites without dropping: the original still owns the old one.
+            unsafe { out.write(copy) };
+        }
+    }
+
+    /// Takes apart what the entry owns: lets go of the key, and gives the rest back.
+    ///
+    /// # Safety
+    /// The entry is of a table of `X`, and its bytes are not used again.
+    pub(super) unsafe fn take<X: OutOfLine>(self) -> Old<X> {
+        // SAFETY: the promise of this function; what follows does not look at the key.
+        unsafe { self.release_key() };
+        // SAFETY: as above.
+        unsafe { self.take_value() }
+    }
+
+    /// Lets go of the long key, if there is one.
+    ///
+    /// # Safety
+    /// The bytes own the key, and are not used again.
+    pub(super) unsafe fn release_key(self) {
+        if self.flags() & KEY_MASK == KEY_LONG {
+            // SAFETY: the promise of this function.
+            unsafe { LongKey::release(self.long()) };
+        }
+    }
+
+    /// [`Raw::take`], but the key stays owned by whoever copied it.
+    ///
+    /// # Safety
+    /// The entry is of a table of `X`; its bytes are not used again, its key is owned elsewhere.
+    pub(super) unsafe fn take_value<X: OutOfLine>(self) -> Old<X> {
+        let out = self.has_out().then(|| {
+            // SAFETY: the value is out of line.
+            let out = unsafe { self.out_ptr::<X>() };
+            // SAFETY: written as an `X`; the bytes are not used again.
+            unsafe { out.read() }
+        });
+        Old { out, deadline: self.deadline(), bits: self.bits() }
+    }
+}
+
+/// Marks `len` bytes at `at` as holding no entry.
+///
+/// # Safety
+/// The bytes are initialised, nobody's, and `len >= 1`.
+pub(super) unsafe fn mark_dead(at: NonNull<u8>, len: usize) {
+    let mut mark = [PAD; 1 + VARINT_MAX];
+    let used = if len == 1 {
+        1
+    } else {
+        mark[0] = DEAD;
+        1 + text::varint_write(&mut mark[1..], len as u64)
+    };
+    debug_assert!(used <= len, "used={used} len={len}");
+    // SAFETY: `used <= len`: one byte for one, two up to 127, three beyond.
+    unsafe { ptr::copy_nonoverlapping(mark.as_ptr(), at.as_ptr(), used) };
+}
+
+/// What stands at a place of a page.
+pub(super) enum Stands {
+    /// An entry.
+    Entry(Raw),
+    /// Nothing, for so many bytes.
+    Gap(usize),
+    /// Nothing until the end of the page.
+    End,
+}
+
+/// Reads what stands at `at`.
+///
+/// # Safety
+/// An entry, or a mark, begins at `at`.
+#[inline]
+pub(super) unsafe fn stands(at: NonNull<u8>) -> Stands {
+    let raw = Raw(at);
+    match raw.flags() {
+        PAD => Stands::Gap(1),
+        END => Stands::End,
+        DEAD => Stands::Gap(raw.varint_at(1).0 as usize),
+        _ => Stands::Entry(raw),
+    }
+}

@@ -1,0 +1,92 @@
+//! A key too long for a page: counted, immutable, one thin pointer.
+//!
+//! An `Arc<[u8]>` is two words wide, and an entry has room for one: the length stands in front of
+//! the bytes instead.
+//!
+//! ```text
+//! | count: 8 | length: 8 | bytes ... |
+//! ```
+
+use std::alloc::{self, Layout};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+#[repr(C)]
+struct Head {
+    count: AtomicUsize,
+    len: usize,
+}
+
+/// A long key, owned.
+pub(super) struct LongKey(NonNull<u8>);
+
+impl LongKey {
+    /// Copies `key`.
+    pub(super) fn new(key: &[u8]) -> Self {
+        let layout = Self::layout(key.len());
+        // SAFETY: the layout is never empty: it has the head.
+        let Some(block) = NonNull::new(unsafe { alloc::alloc(layout) }) else {
+            alloc::handle_alloc_error(layout)
+        };
+        // SAFETY: the block is fresh, large enough and aligned for the head.
+        unsafe { block.cast::<Head>().write(Head { count: AtomicUsize::new(1), len: key.len() }) };
+        // SAFETY: the layout has room for the bytes behind the head.
+        let bytes = unsafe { block.add(size_of::<Head>()) };
+        // SAFETY: as above; a fresh block does not overlap `key`.
+        unsafe { ptr::copy_nonoverlapping(key.as_ptr(), bytes.as_ptr(), key.len()) };
+        Self(block)
+    }
+
+    /// The pointer; whoever has it owns one count.
+    pub(super) fn into_raw(self) -> NonNull<u8> {
+        self.0
+    }
+
+    /// Memory of a key of `len` bytes.
+    pub(super) fn bytes_for(len: usize) -> usize {
+        size_of::<Head>() + len
+    }
+
+    fn layout(len: usize) -> Layout {
+        let layout = Layout::array::<u8>(size_of::<Head>() + len);
+        let layout = layout.and_then(|layout| layout.align_to(align_of::<Head>()));
+        layout.expect("a key is shorter than the address space")
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// `raw` came from [`LongKey::into_raw`], and somebody holds a count during `'a`.
+    pub(super) unsafe fn borrow<'a>(raw: NonNull<u8>) -> &'a [u8] {
+        // SAFETY: the head was written by `new`, and lives.
+        let len = unsafe { raw.cast::<Head>().as_ref() }.len;
+        // SAFETY: the bytes stand behind the head.
+        let bytes = unsafe { raw.add(size_of::<Head>()) };
+        // SAFETY: `new` wrote `len` bytes, and nobody changes them.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
+    }
+
+    /// Counts one more owner.
+    ///
+    /// # Safety
+    /// As for [`LongKey::borrow`].
+    pub(super) unsafe fn retain(raw: NonNull<u8>) {
+        // SAFETY: the head lives, as somebody holds a count.
+        unsafe { raw.cast::<Head>().as_ref() }.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one owner less, and frees the key after the last.
+    ///
+    /// # Safety
+    /// The caller holds a count, and gives it up.
+    pub(super) unsafe fn release(raw: NonNull<u8>) {
+        // SAFETY: the head lives, as the caller holds a count.
+        let head = unsafe { raw.cast::<Head>().as_ref() };
+        let layout = Self::layout(head.len);
+        if head.count.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            // SAFETY: allocated by `new` with this layout; nobody else holds a count.
+            unsafe { alloc::dealloc(raw.as_ptr(), layout) };
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The table: keyspace, hashes and sets, all of them. Segment-packed extendible hashing.
+//!
+//! A chained dict pays 60 to 90 bytes of pointers, headers and slack an entry, doubles all at once,
+//! and is freed entry by entry: ten million fields take 1.1 GB to hold and seconds to delete. Here
+//! entries lie packed in pages of 2 KiB, about 1 150 entries to a segment of 37 KB, found over one
+//! cache line of fingerprints. The segment is the unit of everything: the table grows by splitting
+//! one (30 us), is copied by counting it (a *cut*), and freed by giving back twenty pages. The idea
+//! is that of Dash (Lu et al., arXiv 2003.07302), with the entries moved inside. Numbers and what
+//! we rejected: docs/design/0001-segment-table.md.
+//!
+//! ```text
+//! Table --+-- Empty                                    nothing allocated
+//!         +-- Small   one block of up to 96 entries    32 bytes to 2 KiB, searched linearly
+//!         +-- Big     directory: two levels, by the first bits of the hash
+//!                       +-> segment: index block (groups of 21 fingerprints and offsets)
+//!                                      +-> pages of entries
+//!
+//! hash    | 31 bits: directory, from the top | 16 bits: unused | 16: home group | low 8: fingerprint
+//! ```
+//! | file        | holds                                                        |
+//! |-------------|--------------------------------------------------------------|
+//! | `text`      | packing of integers and UUIDs, varints                       |
+//! | `entry`     | the bytes of one entry; `long`: keys too long for a page     |
+//! | `small`     | the small form                                               |
+//! | `group`     | one cache line of the index, SIMD                            |
+//! | `segment`   | index and pages, insertion and removal inside of a segment   |
+//! | `directory` | the two levels from hash to segment                          |
+//! | `rebuild`   | grow, split, merge, small to big and back                    |
+//! | `edit`      | changing an entry                                            |
+//! | `scan`      | cursors, random entries                                      |
+//! | `stream`    | reading, counting and freeing a cut segment by segment       |
+//! | `expire`    | deadlines                                                    |
+//!
+//! Cuts: `clone` counts one reference. Writers copy what is shared on their path (top, leaf,
+//! segment: about 30 us for the first write, 5 us for later ones) before they change anything. The
+//! reader of a cut lets go of each segment as soon as it has read it ([`Reader`]), so writers
+//! behind the reader copy nothing.
+//!
+//! Invariants (`check_invariants`; those of segments and directory are in their files):
+//! - T1: an entry is in the segment that the first bits of its key's hash lead to.
+//! - T2: `len` and the counts of bytes are the sums over all segments.
+//! - T3: a table without entries is `Empty`.
+//!
+//! Not here: what a value means, when to reap, who may write. See `keyspace`.
+
+mod check;
+mod directory;
+mod edit;
+mod entry;
+mod expire;
+mod group;
+mod long;
+mod rebuild;
+mod scan;
+mod segment;
+mod small;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use check::Fill;
+pub use edit::EntryMut;
+pub use entry::{Entry, INLINE_MAX, Never, New, Old, OutOfLine, ValueRef};
+pub use expire::Reaped;
+pub use stream::{LiveCount, Reader};
+pub use text::{Scratch, Text};
+
+use darter_base::UnixMillis;
+use directory::{Directory, NEVER};
+use entry::{Needle, Raw};
+use small::Small;
+use std::fmt;
+use std::sync::Arc;
+use stream::Ruin;
+
+/// A hash table from byte strings to small values and out-of-line ones. Cloning it is a cut.
+///
+/// Every method that takes a `hash` wants `darter_base::hash::of(key)`: the table computes it anew
+/// when it splits.
+pub struct Table<X: OutOfLine>(Root<X>);
+
+/// What a table is made of.
+#[derive(Clone)]
+enum Root<X: OutOfLine> {
+    Empty,
+    Small(Small<X>),
+    Big(Arc<Big<X>>),
+    /// Being freed by [`Table::dismantle`]; empty for everybody else.
+    Ruin(Ruined<X>),
+}
+
+/// A ruin belongs to one table: its clone is empty.
+struct Ruined<X: OutOfLine>(Option<Box<Ruin<X>>>);
+
+impl<X: OutOfLine> Clone for Ruined<X> {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
+const _: () = assert!(size_of::<Table<Never>>() == 16);
+
+/// A table of segments.
+#[derive(Clone)]
+struct Big<X: OutOfLine> {
+    directory: Directory<X>,
+    len: usize,
+    /// Memory of all segments.
+    segment_bytes: usize,
+    /// Memory of long keys.
+    outside_bytes: usize,
+    /// At most the earliest deadline.
+    due: UnixMillis,
+    /// The largest class that any segment has had.
+    class_max: u8,
+}
+
+impl<X: OutOfLine> Clone for Table<X> {
+    /// A cut: O(1).
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<X: OutOfLine> Default for Table<X> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<X: OutOfLine> fmt::Debug for Table<X> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a table of {} entries", self.len())
+    }
+}
+
+impl<X: OutOfLine> Table<X> {
+    /// An empty table. Allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Root::Empty)
+    }
+
+    /// Entries, the dead that are not yet reaped included.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Root::Empty | Root::Ruin(_) => 0,
+            Root::Small(small) => small.len(),
+            Root::Big(big) => big.len,
+        }
+    }
+
+    /// True when there are no entries.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory: index blocks, pages, directory, long keys; shared ones in full. Not what
+    /// out-of-line values take. Cost: O(1).
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Root::Empty => 0,
+            Root::Small(small) => small.bytes() + small.outside_bytes(),
+            Root::Big(big) => big.memory_bytes(),
+            Root::Ruin(ruin) => ruin.0.as_ref().map_or(0, |ruin| ruin.bytes()),
+        }
+    }
+
+    /// The entry of `key`.
+    ///
+    /// Cost: three cache misses in a large table (index, page pointer, page), the first two at
+    /// once; see [`Table::prefetch`].
+    #[inline]
+    #[must_use]
+    pub fn get(&self, hash: u64, key: &[u8]) -> Option<Entry<'_, X>> {
+        let raw = self.find(hash, &Needle::of(key))?;
+        // SAFETY: the entry is in this table, which is borrowed as long as the result.
+        Some(unsafe { Entry::new(raw) })
+    }
+
+    /// True when `key` has an entry.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, hash: u64, key: &[u8]) -> bool {
+        self.find(hash, &Needle::of(key)).is_some()
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw> {
+        match &self.0 {
+            Root::Empty | Root::Ruin(_) => None,
+            Root::Small(small) => small.find(needle).map(|offset| small.entry(offset)),
+            Root::Big(big) => {
+                let segment = big.directory.segment(hash);
+                segment.find(hash, needle).map(|loc| segment.entry(loc))
+            }
+        }
+    }
+
+    /// Asks the memory for the index line of a key: for batches, a few keys ahead.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Root::Big(big) = &self.0 {
+            big.directory.segment(hash).prefetch(hash);
+        }
+    }
+
+    /// Asks the memory for the entry of a key, whose index line was asked for before.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        if let Root::Big(big) = &self.0 {
+            big.directory.segment(hash).prefetch_entry(hash);
+        }
+    }
+}
+
+impl<X: OutOfLine> Big<X> {
+    fn memory_bytes(&self) -> usize {
+        let head = size_of::<Self>() + 2 * size_of::<usize>();
+        head + self.directory.bytes() + self.segment_bytes + self.outside_bytes
+    }
+
+    fn earliest(&self) -> Option<UnixMillis> {
+        (self.due != NEVER).then_some(self.due)
+    }
+}

@@ -1,0 +1,284 @@
+//! Making room and giving it back: a segment's entries written into one or two fresh segments.
+//!
+//! Everything here is the same act. Entries are copied bitwise from their sources into drafts,
+//! routed by a bit of their hash. If all find room, the drafts are installed and the sources freed
+//! without a look at their entries, which have moved; the sources were unshared before. If some
+//! entry finds no room, the drafts are thrown away and nothing has happened.
+//!
+//! | act    | when                                                    | from | to |
+//! |--------|---------------------------------------------------------|------|----|
+//! | repack | no page left, and a page's worth of gaps                | 1    | 1  |
+//! | grow   | the index is full and not of the largest class          | 1    | 1  |
+//! | split  | the largest index is full, or 64 KiB of pages are       | 1    | 2  |
+//! | merge  | two siblings together fill less than half of one        | 2    | 1  |
+//! | shrink | the only segment is nearly empty: a smaller class, or a small table | 1 | 1 |
+//!
+//! Segments grow in step, as hashing is fair: all would split within the same percent of the
+//! table's growth, and the latency of that phase would show. So the number of entries that a
+//! segment may have is jittered, by its prefix.
+//!
+//! Not here: why an insertion failed, see `segment`.
+
+use super::directory::{DEPTH_MAX, Directory, NEVER, Path};
+use super::edit::unshare;
+use super::entry::{OutOfLine, Raw};
+use super::segment::{CLASS_MAX, CLASSES, Full, PAGE, PagePos, Seg};
+use super::small::Small;
+use super::{Big, Root, Table};
+use std::sync::Arc;
+
+/// Two siblings are merged when they would fill so many percent of one.
+const MERGE_PERCENT: usize = 45;
+/// A segment is looked at for shrinking once in so many removals.
+const SHRINK_STEP: usize = 16;
+/// Back to a small table: well below what made it big.
+const SMALL_AGAIN_LEN: usize = 32;
+const SMALL_AGAIN_BYTES: usize = 768;
+
+/// A segment being filled.
+struct Draft<X: OutOfLine> {
+    segment: Seg<X>,
+    due: u64,
+}
+
+impl<X: OutOfLine> Draft<X> {
+    fn new(class: u8, prefix: u64, depth: u8) -> Self {
+        Self { segment: Seg::new(class, limit(class, prefix, depth)), due: NEVER }
+    }
+
+    #[inline]
+    fn push(&mut self, hash: u64, raw: Raw) -> bool {
+        let len = raw.len();
+        let pushed = self.segment.insert(hash, raw, len);
+        // Beyond the limit only when a split was uneven, or an entry's neighbourhood is.
+        if pushed.is_err() && self.segment.insert_anywhere(hash, raw, len).is_err() {
+            return false;
+        }
+        if let Some(deadline) = raw.deadline() {
+            self.due = self.due.min(deadline);
+        }
+        true
+    }
+}
+
+/// Entries at which a segment of this class and place counts as full: 84 to 93 percent of the
+/// largest index, by a mix of its prefix; all slots of a smaller one, which only grows.
+fn limit(class: u8, prefix: u64, depth: u8) -> usize {
+    let slots = CLASSES[usize::from(class)].slots();
+    if class < CLASS_MAX {
+        return slots;
+    }
+    let mixed = (prefix ^ u64::from(depth)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    slots * 93 / 100 - mixed as usize % (slots * 9 / 100)
+}
+
+/// Entries up to which a segment of this class is worth filling from a larger or from two.
+fn merge_len(class: u8) -> usize {
+    CLASSES[usize::from(class)].slots() * MERGE_PERCENT / 100
+}
+
+/// Copies all entries of `source` bitwise into the drafts; with two, bit `63 - depth` of the hash
+/// chooses. False when one found no room.
+fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bool {
+    let mut at = PagePos::default();
+    while let Some(raw) = source.next_entry(&mut at) {
+        let hash = raw.hash();
+        let target = if drafts.len() == 1 { 0 } else { (hash << depth >> 63) as usize };
+        if !drafts[target].push(hash, raw) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The class for a half of `source`: enough for as many entries of this size as its pages hold.
+fn class_for_half<X: OutOfLine>(source: &Seg<X>) -> u8 {
+    let entry_bytes = (source.live_bytes() / source.len().max(1)).max(1);
+    let in_pages = CLASSES[usize::from(CLASS_MAX)].pages * PAGE / entry_bytes;
+    let fits = |class: &u8| CLASSES[usize::from(*class)].slots() * 85 / 100 >= in_pages;
+    (1..CLASS_MAX).find(fits).unwrap_or(CLASS_MAX)
+}
+
+impl<X: OutOfLine> Big<X> {
+    /// A table of one segment with the entries of a small one, which is used up.
+    fn from_small(small: Small<X>) -> Self {
+        let mut draft = Draft::new(0, 0, 0);
+        let (mut at, len) = (0, small.len());
+        while let Some((_, raw)) = small.next(&mut at) {
+            assert!(draft.push(raw.hash(), raw), "a small table fits the smallest segment");
+        }
+        let outside_bytes = small.outside_bytes();
+        small.discard();
+        let segment_bytes = draft.segment.bytes();
+        let directory = Directory::one(draft.segment, draft.due);
+        Self { directory, len, segment_bytes, outside_bytes, due: draft.due, class_max: 0 }
+    }
+
+    /// Makes the segment at `path` able to take more, or replaces it by two.
+    pub(super) fn make_room(&mut self, path: Path, full: Full) {
+        let segment = self.directory.segment_mut(path);
+        let before = segment.bytes();
+        if full == Full::Pages && segment.has_gaps() && segment.repack() {
+            self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+            return;
+        }
+        let class = segment.class();
+        let can_grow = class < CLASS_MAX && (full == Full::Index || class == 0);
+        if !(can_grow && self.reclass(path, class + 1)) {
+            self.split(path);
+        }
+    }
+
+    /// Moves the segment at `path` to another class. False if it does not fit.
+    fn reclass(&mut self, path: Path, class: u8) -> bool {
+        let (prefix, depth) = self.directory.prefix(path);
+        let mut draft = Draft::new(class, prefix, depth);
+        if !pour(self.directory.segment_at(path), depth, std::slice::from_mut(&mut draft)) {
+            draft.segment.discard();
+            return false;
+        }
+        self.class_max = self.class_max.max(class);
+        let Draft { segment, due } = draft;
+        self.segment_bytes += segment.bytes();
+        let old = self.directory.replace(path, segment, due);
+        self.retire(old);
+        true
+    }
+
+    fn split(&mut self, path: Path) {
+        let (prefix, depth) = self.directory.prefix(path);
+        assert!(depth < DEPTH_MAX, "out of hash bits: depth={depth}");
+        let right_prefix = prefix | 1 << (63 - depth);
+        let mut class = class_for_half(self.directory.segment_at(path));
+        let [left, right] = loop {
+            let mut drafts =
+                [Draft::new(class, prefix, depth + 1), Draft::new(class, right_prefix, depth + 1)];
+            if pour(self.directory.segment_at(path), depth, &mut drafts) {
+                break drafts;
+            }
+            drafts.into_iter().for_each(|draft| draft.segment.discard());
+            assert!(class < CLASS_MAX, "a half needs more room than the whole");
+            class += 1;
+        };
+        self.class_max = self.class_max.max(class);
+        self.segment_bytes += left.segment.bytes() + right.segment.bytes();
+        let (left, right) = ((left.segment, left.due), (right.segment, right.due));
+        let old = self.directory.split(path, left, right);
+        self.retire(old);
+    }
+
+    /// Frees a segment whose entries have moved.
+    fn retire(&mut self, old: Seg<X>) {
+        self.segment_bytes -= old.bytes();
+        old.discard();
+    }
+
+    /// After a removal from the segment at `path`: looks, once in a while, whether to merge.
+    #[inline]
+    pub(super) fn shrink(&mut self, path: Path) {
+        let segment = self.directory.segment_at(path);
+        if segment.len().is_multiple_of(SHRINK_STEP) && segment.len() <= merge_len(segment.class())
+        {
+            self.merge_up(path);
+        }
+    }
+
+    /// Merges the segment at `path` with its sibling while both are nearly empty.
+    pub(super) fn merge_up(&mut self, path: Path) {
+        let hash = self.directory.prefix(path).0;
+        // Ends: each merge takes one from the segment's depth.
+        while self.merge(self.directory.path(hash)) {}
+    }
+
+    fn merge(&mut self, path: Path) -> bool {
+        let fan = &self.directory.leaf_mut(path.top).fan;
+        let Some(sibling) = fan.sibling(path.leaf) else { return false };
+        let (one, other) = (fan.get(path.leaf), fan.get(sibling));
+        let class = one.class().max(other.class());
+        let shape = &CLASSES[usize::from(class)];
+        let bytes = one.live_bytes() + other.live_bytes();
+        if one.len() + other.len() > merge_len(class)
+            || bytes > shape.pages * PAGE * MERGE_PERCENT / 100
+        {
+            return false;
+        }
+        let sibling = Path { leaf: sibling, ..path };
+        self.directory.segment_mut(sibling);
+        self.directory.segment_mut(path);
+        let (prefix, depth) = self.directory.prefix(path);
+        let prefix = prefix & !(1 << (64 - depth));
+        let mut drafts = [Draft::new(class, prefix, depth - 1)];
+        let poured = [path, sibling]
+            .iter()
+            .all(|&path| pour(self.directory.segment_at(path), depth - 1, &mut drafts));
+        let [Draft { segment, due }] = drafts;
+        if !poured {
+            segment.discard();
+            return false;
+        }
+        self.segment_bytes += segment.bytes();
+        let (one, other) = self.directory.merge(path, segment, due);
+        self.retire(one);
+        self.retire(other);
+        true
+    }
+
+    /// The only segment, if there is only one.
+    fn only(&self) -> Option<Path> {
+        let path = Path { top: 0, leaf: 0 };
+        let top = &self.directory.top;
+        (top.len() == 1 && top.get(0).fan.len() == 1).then_some(path)
+    }
+}
+
+impl<X: OutOfLine> Table<X> {
+    /// From a small table to one of segments.
+    pub(super) fn grow_big(&mut self) {
+        if let Root::Small(mut small) = std::mem::replace(&mut self.0, Root::Empty) {
+            unshare(&mut small);
+            self.0 = Root::Big(Arc::new(Big::from_small(small)));
+        }
+    }
+
+    /// After a removal: an empty table frees all; once in a while, looks for a smaller form.
+    #[inline]
+    pub(super) fn shrink(&mut self) {
+        if self.len().is_multiple_of(SHRINK_STEP) {
+            self.shrink_now();
+        }
+    }
+
+    /// Takes the form for so few entries.
+    pub(super) fn shrink_now(&mut self) {
+        if self.is_empty() {
+            self.0 = Root::Empty;
+            return;
+        }
+        let Root::Big(big) = &mut self.0 else { return };
+        let Some(path) = big.only() else { return };
+        let big = super::edit::big_mut(big);
+        let segment = big.directory.segment_mut(path);
+        let (len, class) = (segment.len(), segment.class());
+        if len <= SMALL_AGAIN_LEN && segment.live_bytes() <= SMALL_AGAIN_BYTES {
+            self.become_small();
+        } else if class > 0 && len <= merge_len(class - 1) {
+            big.reclass(path, class - 1);
+        }
+    }
+
+    fn become_small(&mut self) {
+        let Root::Big(big) = &mut self.0 else { return };
+        let path = Path { top: 0, leaf: 0 };
+        let segment = super::edit::big_mut(big).directory.segment_mut(path);
+        let mut small = Small::with_room(segment.live_bytes());
+        let mut at = PagePos::default();
+        while let Some(raw) = segment.next_entry(&mut at) {
+            if small.push(raw, raw.len()).is_none() {
+                return small.discard();
+            }
+        }
+        // The entries have moved: the segment is emptied without looking at them.
+        segment.clear();
+        self.0 = Root::Small(small);
+    }
+}

@@ -1,0 +1,172 @@
+//! Cursors that survive growth, and random entries.
+//!
+//! A scan goes through the segments in the order of their prefixes, and inside of each through the
+//! home groups in the order of 16 other bits of the hash. Both orders are the hash's own: splits,
+//! merges and another number of groups move the borders, never the order. So a cursor is a point of
+//! that order, and what lies behind it has been returned whatever happened since.
+//!
+//! ```text
+//! cursor  | 0: 16, the caller's | prefix, then a 1, then 0s: 32 | position: 16 |     0 = start, end
+//! ```
+//! The 1 tells how long the prefix was when the scan entered it. If its segment has split since,
+//! the position is taken on into the first part, and the others are read from their beginning: some
+//! entries twice. If it has merged, only the entries of the old prefix are returned, and the rest
+//! of the merged segment is read afterwards as if it were still apart: none is missed.
+//!
+//! Small tables are returned whole by one call. If a table has become small, that covers whatever
+//! the cursor had yet to see.
+
+use super::directory::{LEAF_BITS, Path};
+use super::entry::{Entry, OutOfLine, Raw};
+use super::segment::{CLASSES, PagePos, position};
+use super::{Big, Root, Table};
+
+/// Draws before [`Table::random`] settles for an entry that is near: never reached in practice.
+const DRAWS_MAX: usize = 10_000;
+
+/// Where a scan stands.
+struct Cursor {
+    /// The first 32 bits of the hashes of the part being read.
+    prefix: u32,
+    /// How many of them count.
+    depth: u8,
+    /// What lies below this position in the part has been returned.
+    position: u16,
+}
+
+impl Cursor {
+    fn read(cursor: u64) -> Option<Self> {
+        let marked = (cursor >> 16) as u32;
+        let depth = 31_u32.checked_sub(marked.trailing_zeros())? as u8;
+        Some(Self { prefix: marked & (marked - 1), depth, position: cursor as u16 })
+    }
+
+    fn write(&self) -> u64 {
+        let marked = self.prefix | 1 << (31 - self.depth);
+        u64::from(marked) << 16 | u64::from(self.position)
+    }
+}
+
+impl<X: OutOfLine> Table<X> {
+    /// Calls `f` for the next few entries after `cursor`; returns the cursor to go on with, or 0
+    /// at the end. Begin with 0.
+    ///
+    /// - Guarantee: what is in the table from the first call to the last is seen at least once,
+    ///   whatever else is added and removed in between. Some may be seen more than once.
+    /// - Cursors are below 2^48: the upper bits are the caller's (cleared before they come here).
+    ///   Any number is a valid cursor.
+    /// - Cost: one group of a segment, 0 to 40 entries, about 1 us; a small table, whole.
+    pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(Entry<'_, X>)) -> u64 {
+        // SAFETY: entries of this table, which is borrowed during the call.
+        let mut f = |raw: Raw| f(unsafe { Entry::new(raw) });
+        match &self.0 {
+            Root::Empty | Root::Ruin(_) => 0,
+            Root::Small(small) => {
+                let mut at = 0;
+                while let Some((_, raw)) = small.next(&mut at) {
+                    f(raw);
+                }
+                0
+            }
+            Root::Big(big) => big.scan(cursor, &mut f),
+        }
+    }
+
+    /// Calls `f` for all entries. Cost: O(entries): for small tables and for tests; see
+    /// [`super::Reader`] for the others.
+    pub fn for_each(&self, f: &mut dyn FnMut(Entry<'_, X>)) {
+        let Root::Big(big) = &self.0 else {
+            self.scan(0, f);
+            return;
+        };
+        for path in big.directory.paths() {
+            let mut at = PagePos::default();
+            while let Some(raw) = big.directory.segment_at(path).next_entry(&mut at) {
+                // SAFETY: an entry of this table, which is borrowed during the call.
+                f(unsafe { Entry::new(raw) });
+            }
+        }
+    }
+
+    /// A random entry, each with the same probability; `None` when the table is empty.
+    ///
+    /// `next` gives 64 random bits a call. Cost: a few draws, expected: a place is drawn from all
+    /// places there could be, until it holds an entry.
+    pub fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Entry<'_, X>> {
+        let raw = match &self.0 {
+            Root::Empty | Root::Ruin(_) => return None,
+            Root::Small(small) => {
+                let (mut at, nth) = (0, below(next(), small.len()));
+                (0..=nth).fold(None, |_, _| small.next(&mut at)).map(|(_, raw)| raw)?
+            }
+            Root::Big(big) => big.random(next)?,
+        };
+        // SAFETY: an entry of this table, which is borrowed as long as the result.
+        Some(unsafe { Entry::new(raw) })
+    }
+}
+
+/// A number below `bound` from 64 random bits.
+fn below(random: u64, bound: usize) -> usize {
+    ((u128::from(random) * bound as u128) >> 64) as usize
+}
+
+impl<X: OutOfLine> Big<X> {
+    fn depth_of(&self, path: Path) -> u8 {
+        self.directory.top.get(path.top).depth(path.leaf)
+    }
+
+    fn scan(&self, cursor: u64, f: &mut dyn FnMut(Raw)) -> u64 {
+        let mut cursor = Cursor::read(cursor).unwrap_or_else(|| self.enter(0));
+        let path = self.directory.path(u64::from(cursor.prefix) << 32);
+        let (segment, depth) = (self.directory.segment_at(path), self.depth_of(path));
+        let next = if depth >= cursor.depth {
+            cursor.depth = depth.min(31);
+            segment.scan(cursor.position, f)
+        } else {
+            let (prefix, shift) = (u64::from(cursor.prefix) << 32, 64 - cursor.depth);
+            segment.scan(cursor.position, &mut |raw| {
+                if (raw.hash() ^ prefix) >> shift == 0 {
+                    f(raw);
+                }
+            })
+        };
+        if let Some(position) = next {
+            return Cursor { position, ..cursor }.write();
+        }
+        let len = 1_u64 << (32 - cursor.depth);
+        match u32::try_from(u64::from(cursor.prefix & !((len - 1) as u32)) + len) {
+            Ok(prefix) => self.enter(prefix).write(),
+            Err(_) => 0,
+        }
+    }
+
+    /// The cursor at the beginning of the segment at `prefix`, or of what is left of it from there.
+    fn enter(&self, prefix: u32) -> Cursor {
+        let path = self.directory.path(u64::from(prefix) << 32);
+        let aligned = 32 - prefix.trailing_zeros() as u8;
+        let depth = self.depth_of(path).max(aligned).min(31);
+        Cursor { prefix, depth, position: 0 }
+    }
+
+    fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Raw> {
+        let top = &self.directory.top;
+        let leaf_bits = if top.len() == 1 { top.get(0).fan.bits() } else { LEAF_BITS };
+        let depth_max = top.bits() + leaf_bits;
+        let slots = CLASSES[usize::from(self.class_max)].slots();
+        for _ in 0..DRAWS_MAX {
+            let (hash, random) = (next(), next());
+            let path = self.directory.path(hash);
+            // A segment one bit less deep is met twice as often: so refuse half of the draws.
+            let refused = (1_u64 << (depth_max - self.depth_of(path))) - 1;
+            if u64::from(position(hash)) & refused != 0 {
+                continue;
+            }
+            if let Some(raw) = self.directory.segment_at(path).nth_slot(below(random, slots)) {
+                return Some(raw);
+            }
+        }
+        let mut paths = self.directory.paths();
+        paths.find_map(|path| self.directory.segment_at(path).next_entry(&mut PagePos::default()))
+    }
+}

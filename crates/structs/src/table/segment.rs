@@ -1,0 +1,630 @@
+//! A segment: an index block and the pages that hold its entries. The unit of splitting, copying
+//! and freeing.
+//!
+//! ```text
+//! index block, 640 to 4 096 bytes:
+//!   | head: 64 | page pointers: 8 each | group | group | ... |       see `group`
+//! pages, 2 KiB each (the last one may still be 512 or 1 024):
+//!   | entry | entry | dead | entry | ... | free |                    see `entry`
+//! offset of an entry, 16 bits: | page: 5 | byte in page: 11 |
+//! ```
+//! A segment begins with a small index and a small page, and both grow, so that a table of two
+//! hundred entries pays no more for each than one of millions. Contiguous arenas were tried before
+//! and lost: all segments grow through the allocator's size classes in step (DESIGN.md §2).
+//!
+//! An entry's home group comes from its hash; if that is full, the next groups are tried. Nothing
+//! moves within the index afterwards, and space is taken at the end of the last page only. Removed
+//! entries stay as marked gaps until they are an eighth of the segment; then [`Seg::repack`] writes
+//! all pages anew. That costs about 15 us for 150 removals, and keeps everything else simple.
+//!
+//! A segment is counted. It changes only while its count is one; otherwise the writer clones it
+//! first, index and pages as they are, and only entries that own something are looked at.
+//!
+//! Invariants (`check`):
+//! - S1: every used slot's offset leads to an entry with that fingerprint, at its home group or
+//!   behind groups that all count it as passed; `len`, `timed`, `owners` count them.
+//! - S2: pages are gapless sequences of entries and marks up to their end, or `tail` in the last;
+//!   entries there and used slots are one to one; `dead` is the bytes of marked entries.
+//!
+//! Not here: the bytes in the pages (`pages`), growing and splitting (`rebuild`), where segments
+//! hang (`directory`).
+
+mod pages;
+
+use super::entry::{self, Needle, OutOfLine, Raw, mark_dead, pad_before};
+use super::group::{Group, SLOTS, fingerprint, ones};
+use std::alloc::{self, Layout};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Bytes of a page.
+pub(super) const PAGE: usize = 2048;
+/// Bytes that a page begins with; it doubles until it is whole. Without this a segment would waste
+/// half a page on average: a byte an entry.
+const PAGE_FIRST: usize = 512;
+const LINE: usize = 64;
+/// Groups, behind the home, that an entry may be put in.
+const SPILL: usize = 7;
+/// Gaps below this many bytes are never worth a repack.
+const DEAD_MIN: usize = 512;
+
+/// The shapes of an index block.
+pub(super) struct Class {
+    pub(super) groups: usize,
+    pub(super) pages: usize,
+}
+
+impl Class {
+    /// Slots of the index.
+    pub(super) const fn slots(&self) -> usize {
+        self.groups * SLOTS
+    }
+
+    const fn bytes(&self) -> usize {
+        LINE + self.pages * 8 + self.groups * LINE
+    }
+}
+
+/// The classes, each of a size that the allocator hands out without waste.
+#[rustfmt::skip] // A table.
+pub(super) const CLASSES: [Class; 4] = [
+    Class { groups:  8, pages:  8 }, //   640 bytes,   168 slots
+    Class { groups: 15, pages: 32 }, // 1 280 bytes,   315 slots: enough for entries of 200 bytes
+    Class { groups: 35, pages: 32 }, // 2 560 bytes,   735 slots
+    Class { groups: 59, pages: 32 }, // 4 096 bytes, 1 239 slots
+];
+/// The largest class.
+pub(super) const CLASS_MAX: u8 = 3;
+
+const _: () = assert!(CLASSES[0].bytes() == 640 && CLASSES[1].bytes() == 1280);
+const _: () = assert!(CLASSES[2].bytes() == 2560 && CLASSES[3].bytes() == 4096);
+const _: () = assert!(CLASSES[3].pages * PAGE == 1 << 16, "offsets have 16 bits");
+const _: () = assert!(entry::ENTRY_MAX + entry::POINTER <= PAGE);
+
+/// Why a segment cannot take an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// No slot near the home group, or as many entries as are allowed.
+    Index,
+    /// No bytes, and no more pages.
+    Pages,
+}
+
+/// Where an entry is indexed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loc {
+    group: u8,
+    slot: u8,
+}
+
+impl Loc {
+    pub(super) fn new(group: usize, slot: usize) -> Self {
+        Self { group: group as u8, slot: slot as u8 }
+    }
+}
+
+/// Where a reader of pages stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PagePos {
+    page: usize,
+    at: usize,
+}
+
+#[repr(C, align(64))]
+pub(super) struct Head {
+    count: AtomicU32,
+    /// Bytes of removed entries.
+    dead: u32,
+    /// Entries at which the segment counts as full.
+    limit: u16,
+    pub(super) len: u16,
+    /// Entries with a deadline.
+    pub(super) timed: u16,
+    /// Entries that own something outside.
+    owners: u16,
+    /// Bytes in use of the last page.
+    tail: u16,
+    /// Bytes of the last page; all others are whole.
+    tail_cap: u16,
+    page_count: u8,
+}
+
+/// A counted segment. Cloning shares it.
+///
+/// The pointer leads to the index block, which is aligned to a line: the free lowest bits hold the
+/// class. So a lookup knows where its group is before it has read the head, which saves it a cache
+/// miss.
+pub(super) struct Seg<X: OutOfLine>(NonNull<u8>, PhantomData<X>);
+
+const CLASS_BITS: usize = 3;
+
+// SAFETY: a counted pointer with an atomic count to data that changes only while the count is one;
+// what entries own is Send and Sync itself.
+unsafe impl<X: OutOfLine> Send for Seg<X> {}
+// SAFETY: as above.
+unsafe impl<X: OutOfLine> Sync for Seg<X> {}
+
+impl<X: OutOfLine> Clone for Seg<X> {
+    fn clone(&self) -> Self {
+        self.head().count.fetch_add(1, Ordering::Relaxed);
+        Self(self.0, PhantomData)
+    }
+}
+
+impl<X: OutOfLine> Drop for Seg<X> {
+    fn drop(&mut self) {
+        if self.head().count.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        if self.head().owners > 0 {
+            let mut at = PagePos::default();
+            while let Some(raw) = self.next_entry(&mut at) {
+                if raw.is_owner() {
+                    // SAFETY: the last owner of the segment drops its entries, each once.
+                    drop(unsafe { raw.take::<X>() });
+                }
+            }
+        }
+        self.free_shell();
+    }
+}
+
+impl<X: OutOfLine> Seg<X> {
+    /// An empty segment. `limit` is cut to the slots of the class.
+    pub(super) fn new(class: u8, limit: usize) -> Self {
+        let shape = &CLASSES[usize::from(class)];
+        let block = allocate_zeroed(shape.bytes());
+        let head = Head {
+            count: AtomicU32::new(1),
+            dead: 0,
+            limit: limit.min(shape.slots()) as u16,
+            len: 0,
+            timed: 0,
+            owners: 0,
+            tail: 0,
+            tail_cap: 0,
+            page_count: 0,
+        };
+        // SAFETY: the block is fresh, aligned to a line, and larger than the head.
+        unsafe { block.cast::<Head>().write(head) };
+        Self(block.map_addr(|address| address | usize::from(class)), PhantomData)
+    }
+
+    /// The index block.
+    #[inline]
+    fn block(&self) -> NonNull<u8> {
+        let block = self.0.as_ptr().map_addr(|address| address & !CLASS_BITS);
+        // SAFETY: the block is allocated, so not at address 0.
+        unsafe { NonNull::new_unchecked(block) }
+    }
+
+    #[inline]
+    pub(super) fn head(&self) -> &Head {
+        // SAFETY: `new` wrote the head; whoever changes it holds the only handle, mutably.
+        unsafe { self.block().cast().as_ref() }
+    }
+
+    #[inline]
+    fn head_mut(&mut self) -> &mut Head {
+        debug_assert!(self.is_unique());
+        // SAFETY: the only handle is borrowed mutably.
+        unsafe { self.block().cast().as_mut() }
+    }
+
+    /// True when nobody else holds the segment.
+    #[inline]
+    pub(super) fn is_unique(&self) -> bool {
+        self.head().count.load(Ordering::Acquire) == 1
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.head().len)
+    }
+
+    #[inline]
+    pub(super) fn class(&self) -> u8 {
+        (self.0.addr().get() & CLASS_BITS) as u8
+    }
+
+    #[inline]
+    fn shape(&self) -> &'static Class {
+        &CLASSES[usize::from(self.class())]
+    }
+
+    /// Slots of the index.
+    pub(super) fn slots(&self) -> usize {
+        self.shape().slots()
+    }
+
+    /// Pages held.
+    pub(super) fn page_count(&self) -> usize {
+        usize::from(self.head().page_count)
+    }
+
+    /// Memory of index and pages; not what entries own outside.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        let head = self.head();
+        let full = usize::from(head.page_count).saturating_sub(1) * PAGE;
+        self.shape().bytes() + full + usize::from(head.tail_cap)
+    }
+
+    /// Bytes written to pages, gaps included.
+    fn used_bytes(&self) -> usize {
+        let head = self.head();
+        usize::from(head.page_count).saturating_sub(1) * PAGE + usize::from(head.tail)
+    }
+
+    /// Bytes of entries, about: the ends of full pages count too.
+    pub(super) fn live_bytes(&self) -> usize {
+        self.used_bytes() - self.head().dead as usize
+    }
+
+    #[inline]
+    fn page_ptrs(&self) -> NonNull<NonNull<u8>> {
+        // SAFETY: the page pointers stand behind the head, in the same block.
+        unsafe { self.block().add(LINE) }.cast()
+    }
+
+    #[inline]
+    fn page(&self, page: usize) -> NonNull<u8> {
+        debug_assert!(page < self.page_count(), "page={page}");
+        // SAFETY: `page < page_count <= pages` of the class.
+        let at = unsafe { self.page_ptrs().add(page) };
+        // SAFETY: pointers below the count were written by `add_page`.
+        unsafe { at.read() }
+    }
+
+    #[inline]
+    pub(super) fn groups(&self) -> &[Group] {
+        let shape = self.shape();
+        // SAFETY: the groups stand behind the page pointers, in the same block.
+        let first = unsafe { self.block().add(LINE + shape.pages * 8) };
+        // SAFETY: zeroed by `new`, which is a valid empty group; changed only through `&mut self`.
+        unsafe { std::slice::from_raw_parts(first.cast().as_ptr(), shape.groups) }
+    }
+
+    #[inline]
+    fn groups_mut(&mut self) -> &mut [Group] {
+        debug_assert!(self.is_unique());
+        let shape = self.shape();
+        // SAFETY: the groups stand behind the page pointers, in the same block.
+        let first = unsafe { self.block().add(LINE + shape.pages * 8) };
+        // SAFETY: as for `groups`; the only handle is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(first.cast().as_ptr(), shape.groups) }
+    }
+
+    #[inline]
+    fn entry_at(&self, offset: u16) -> Raw {
+        let page = self.page(usize::from(offset) / PAGE);
+        // SAFETY: inside of the page.
+        let at = unsafe { page.add(usize::from(offset) % PAGE) };
+        // SAFETY: offsets in used slots lead to entries (S1).
+        unsafe { Raw::new(at) }
+    }
+
+    /// The entry at `loc`, which must be in use.
+    #[inline]
+    pub(super) fn entry(&self, loc: Loc) -> Raw {
+        let group = &self.groups()[usize::from(loc.group)];
+        self.entry_at(group.offset(usize::from(loc.slot)))
+    }
+
+    /// The home group of a hash: bits 16 to 31, scaled to the number of groups, so that homes keep
+    /// their order when the index grows. Scans rely on it.
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        home_of(position(hash), self.shape().groups)
+    }
+
+    #[inline]
+    fn after(&self, group: usize) -> usize {
+        if group + 1 == self.shape().groups { 0 } else { group + 1 }
+    }
+
+    /// Looks a key up. Cost: one line of the index, and one of a page, in most cases.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Loc> {
+        let groups = self.groups();
+        let wanted = fingerprint(hash);
+        let mut at = self.home(hash);
+        // The group says which page pointer is needed, a line of its own: ask for all of them now,
+        // so that their misses run beside the group's.
+        let block = self.block().as_ptr();
+        prefetch(block.wrapping_add(LINE));
+        prefetch(block.wrapping_add(LINE * 2));
+        prefetch(block.wrapping_add(LINE * 3));
+        for _ in 0..groups.len() {
+            for slot in ones(groups[at].matches(wanted)) {
+                if self.entry_at(groups[at].offset(slot)).is(needle) {
+                    return Some(Loc::new(at, slot));
+                }
+            }
+            if groups[at].passed() == 0 {
+                return None;
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Asks the memory for what [`Seg::find`] will touch first.
+    pub(super) fn prefetch(&self, hash: u64) {
+        let shape = self.shape();
+        let block = self.block().as_ptr();
+        prefetch(block.wrapping_add(LINE + shape.pages * 8 + self.home(hash) * LINE));
+        prefetch(block); // The head, and behind it the page pointers.
+        prefetch(block.wrapping_add(LINE));
+        prefetch(block.wrapping_add(LINE * 2));
+        prefetch(block.wrapping_add(LINE * 3));
+    }
+
+    /// Asks the memory for the entries that [`Seg::find`] will compare.
+    pub(super) fn prefetch_entry(&self, hash: u64) {
+        let group = &self.groups()[self.home(hash)];
+        for slot in ones(group.matches(fingerprint(hash))).take(2) {
+            prefetch(self.entry_at(group.offset(slot)).ptr().as_ptr());
+        }
+    }
+
+    /// Puts a bitwise copy of `entry` in; the segment owns what it owns.
+    pub(super) fn insert(&mut self, hash: u64, entry: Raw, len: usize) -> Result<Loc, Full> {
+        if self.head().len >= self.head().limit {
+            return Err(Full::Index);
+        }
+        let reach = if self.class() == CLASS_MAX { SPILL } else { 2 };
+        self.insert_within(hash, entry, len, reach)
+    }
+
+    /// [`Seg::insert`] with no limit but the slots themselves.
+    pub(super) fn insert_anywhere(
+        &mut self,
+        hash: u64,
+        entry: Raw,
+        len: usize,
+    ) -> Result<Loc, Full> {
+        self.insert_within(hash, entry, len, self.shape().groups - 1)
+    }
+
+    fn insert_within(
+        &mut self,
+        hash: u64,
+        entry: Raw,
+        len: usize,
+        reach: usize,
+    ) -> Result<Loc, Full> {
+        let home = self.home(hash);
+        let (mut at, mut steps) = (home, 0);
+        let free = loop {
+            let free = self.groups()[at].matches(0);
+            if free != 0 {
+                break free;
+            }
+            if steps == reach {
+                return Err(Full::Index);
+            }
+            (at, steps) = (self.after(at), steps + 1);
+        };
+        let offset = self.place(entry, len).ok_or(Full::Pages)?;
+        let mut passed = home;
+        while passed != at {
+            self.groups_mut()[passed].pass();
+            passed = self.after(passed);
+        }
+        let slot = free.trailing_zeros() as usize;
+        self.groups_mut()[at].set(slot, fingerprint(hash), offset);
+        self.head_mut().len += 1;
+        self.count(entry);
+        Ok(Loc::new(at, slot))
+    }
+
+    fn count(&mut self, entry: Raw) {
+        let head = self.head_mut();
+        head.timed += u16::from(entry.is_timed());
+        head.owners += u16::from(entry.is_owner());
+    }
+
+    fn uncount(&mut self, entry: Raw) {
+        let head = self.head_mut();
+        head.timed -= u16::from(entry.is_timed());
+        head.owners -= u16::from(entry.is_owner());
+    }
+
+    /// Takes an entry out of the index and marks its bytes as gone. What it owned is the
+    /// caller's, who has read it before.
+    pub(super) fn detach(&mut self, hash: u64, loc: Loc) {
+        self.forget_bytes(loc);
+        let mut passed = self.home(hash);
+        while passed != usize::from(loc.group) {
+            self.groups_mut()[passed].unpass();
+            passed = self.after(passed);
+        }
+        self.groups_mut()[usize::from(loc.group)].clear(usize::from(loc.slot));
+        self.head_mut().len -= 1;
+    }
+
+    fn forget_bytes(&mut self, loc: Loc) {
+        let (raw, offset) = (self.entry(loc), self.offset(loc));
+        self.uncount(raw);
+        let (len, last) = (raw.len(), self.page_count() - 1);
+        let at = usize::from(offset) % PAGE;
+        if usize::from(offset) / PAGE == last && at + len == usize::from(self.head().tail) {
+            self.head_mut().tail = at as u16;
+            return;
+        }
+        // SAFETY: the bytes were the entry's, which is gone.
+        unsafe { mark_dead(raw.ptr(), len) };
+        self.head_mut().dead += len as u32;
+    }
+
+    fn offset(&self, loc: Loc) -> u16 {
+        self.groups()[usize::from(loc.group)].offset(usize::from(loc.slot))
+    }
+
+    /// Writes `entry` in the place of the one at `loc`, whose key it has and whose possessions the
+    /// caller has taken. Fails, and changes nothing, when there is no room.
+    pub(super) fn overwrite(&mut self, loc: Loc, entry: Raw, len: usize) -> Result<(), Full> {
+        let old = self.entry(loc);
+        let address = old.ptr().as_ptr().addr();
+        if old.len() == len && pad_before(address, entry, len) == 0 {
+            self.uncount(old);
+            // SAFETY: the old entry's bytes, as many; the new one is in a buffer.
+            unsafe { ptr::copy_nonoverlapping(entry.ptr().as_ptr(), old.ptr().as_ptr(), len) };
+            self.count(entry);
+            return Ok(());
+        }
+        let offset = self.place(entry, len).ok_or(Full::Pages)?;
+        self.forget_bytes(loc);
+        self.groups_mut()[usize::from(loc.group)].set_offset(usize::from(loc.slot), offset);
+        self.count(entry);
+        Ok(())
+    }
+
+    /// Forgets all entries, whose possessions the caller has taken; frees the pages.
+    pub(super) fn clear(&mut self) {
+        self.take_pages().0.free();
+        let groups = self.groups_mut();
+        // SAFETY: zeros are valid, empty groups.
+        unsafe { ptr::write_bytes(groups.as_mut_ptr(), 0, groups.len()) };
+        let head = self.head_mut();
+        (head.len, head.timed, head.owners) = (0, 0, 0);
+    }
+
+    /// Calls `f` for each used slot.
+    pub(super) fn for_each_loc(&self, mut f: impl FnMut(Loc, Raw)) {
+        for (at, group) in self.groups().iter().enumerate() {
+            for slot in ones(group.used()) {
+                f(Loc::new(at, slot), self.entry_at(group.offset(slot)));
+            }
+        }
+    }
+
+    /// The entry in the `nth` of all slots, if that is in use.
+    pub(super) fn nth_slot(&self, nth: usize) -> Option<Raw> {
+        let group = self.groups().get(nth / SLOTS)?;
+        let used = group.used() & 1 << (nth % SLOTS) != 0;
+        used.then(|| self.entry_at(group.offset(nth % SLOTS)))
+    }
+
+    /// Calls `f` for the entries whose home is where `from` points; returns the position at which
+    /// the next home begins, or `None` after the last.
+    pub(super) fn scan(&self, from: u16, f: &mut dyn FnMut(Raw)) -> Option<u16> {
+        let groups = self.groups();
+        let home = home_of(from, groups.len());
+        let before = if home == 0 { groups.len() - 1 } else { home - 1 };
+        let mut mixed = groups[before].passed() != 0;
+        let mut at = home;
+        for _ in 0..groups.len() {
+            for slot in ones(groups[at].used()) {
+                let raw = self.entry_at(groups[at].offset(slot));
+                if !mixed || self.home(raw.hash()) == home {
+                    f(raw);
+                }
+            }
+            if groups[at].passed() == 0 {
+                break;
+            }
+            mixed = true;
+            at = self.after(at);
+        }
+        (home + 1 < groups.len()).then(|| first_position(home + 1, groups.len()))
+    }
+
+    /// Drops the handle; if it was the only one, without dropping what entries own, which has
+    /// moved elsewhere.
+    pub(super) fn discard(self) {
+        let mut shell = std::mem::ManuallyDrop::new(self);
+        debug_assert!(shell.is_unique());
+        shell.free_shell();
+    }
+
+    /// S1 and S2. Returns the bytes that entries own outside in long keys.
+    pub(super) fn check(&self) -> usize {
+        let head = self.head();
+        let (mut len, mut timed, mut owners, mut outside) = (0, 0, 0, 0);
+        let mut offsets = Vec::new();
+        let mut passed = vec![0_usize; self.groups().len()];
+        for (at, group) in self.groups().iter().enumerate() {
+            for slot in ones(group.used()) {
+                let raw = self.entry_at(group.offset(slot));
+                let hash = raw.hash();
+                assert!(group.matches(fingerprint(hash)) & 1 << slot != 0, "fingerprint");
+                let mut home = self.home(hash);
+                while home != at {
+                    passed[home] += 1;
+                    home = self.after(home);
+                }
+                len += 1;
+                timed += usize::from(raw.is_timed());
+                owners += usize::from(raw.is_owner());
+                outside += raw.outside_bytes();
+                offsets.push(raw.ptr());
+            }
+        }
+        for (group, passed) in self.groups().iter().zip(passed) {
+            let counted = usize::from(group.passed());
+            assert!(counted == passed || counted == 255, "passed: {counted}, found {passed}");
+        }
+        let heads = (head.len.into(), head.timed.into(), head.owners.into());
+        assert_eq!((len, timed, owners), heads, "S1: counts");
+        self.check_pages(offsets);
+        outside
+    }
+}
+
+/// The part of a hash that orders homes inside of a segment.
+#[inline]
+pub(super) fn position(hash: u64) -> u16 {
+    (hash >> 16) as u16
+}
+
+#[inline]
+fn home_of(position: u16, groups: usize) -> usize {
+    (usize::from(position) * groups) >> 16
+}
+
+/// The lowest position whose home is `group`.
+fn first_position(group: usize, groups: usize) -> u16 {
+    (group << 16).div_ceil(groups) as u16
+}
+
+/// Memory for a page, aligned to a cache line. Not initialised: a page is read only where entries
+/// and marks were written.
+fn allocate(bytes: usize) -> NonNull<u8> {
+    let layout = layout(bytes);
+    // SAFETY: the layout is not empty: all sizes are constants above 0.
+    let block = unsafe { alloc::alloc(layout) };
+    NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
+}
+
+/// Memory for an index block, whose groups are empty when they are zero.
+fn allocate_zeroed(bytes: usize) -> NonNull<u8> {
+    let layout = layout(bytes);
+    // SAFETY: the layout is not empty: all sizes are constants above 0.
+    let block = unsafe { alloc::alloc_zeroed(layout) };
+    NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
+}
+
+/// Gives back what [`allocate`] gave.
+fn free(block: NonNull<u8>, bytes: usize) {
+    // SAFETY: private to this file: every block is freed once, with the size it was asked with.
+    unsafe { alloc::dealloc(block.as_ptr(), layout(bytes)) };
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, LINE).expect("sizes are small, the alignment a power of two")
+}
+
+#[inline]
+pub(super) fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch never faults, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+    let _ = at;
+}

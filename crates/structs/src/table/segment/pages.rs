@@ -1,0 +1,270 @@
+//! The pages of a segment: where entries' bytes go, and how gaps are won back.
+//!
+//! Space is taken at the end of the last page only; that page begins at 512 bytes and doubles, so
+//! that a segment wastes a few hundred bytes behind its last entry, not a thousand. Gaps are not
+//! reused one by one: when they are an eighth of the segment, all entries are written anew. The
+//! index finds entries for that; the pages are read front to back by those who want all entries.
+//!
+//! Not here: the index. See `segment`.
+
+use super::{DEAD_MIN, Loc, PAGE, PAGE_FIRST, PagePos, Seg, allocate, free};
+use crate::table::entry::{self, END, OutOfLine, PAD, Raw, Stands, pad_before};
+use crate::table::group::ones;
+use std::ptr::{self, NonNull};
+
+impl<X: OutOfLine> Seg<X> {
+    /// Copies `entry` behind the last one, in a new page if needed.
+    pub(super) fn place(&mut self, entry: Raw, len: usize) -> Option<u16> {
+        loop {
+            let head = self.head();
+            if head.page_count > 0 {
+                let (tail, cap) = (usize::from(head.tail), usize::from(head.tail_cap));
+                let page = self.page(self.page_count() - 1);
+                let pad = pad_before(page.as_ptr().addr() + tail, entry, len);
+                if tail + pad + len <= cap {
+                    return Some(self.place_at(page, tail, pad, entry, len));
+                }
+                if cap < PAGE {
+                    self.grow_page();
+                    continue;
+                }
+            }
+            if self.page_count() == self.shape().pages {
+                return None;
+            }
+            self.add_page(len);
+        }
+    }
+
+    fn place_at(
+        &mut self,
+        page: NonNull<u8>,
+        tail: usize,
+        pad: usize,
+        entry: Raw,
+        len: usize,
+    ) -> u16 {
+        // SAFETY: `tail` is inside of the page, or at its end with `pad` and `len` 0.
+        let free = unsafe { page.add(tail) };
+        // SAFETY: the caller checked that `pad` and `len` bytes are free.
+        unsafe { free.write_bytes(PAD, pad) };
+        // SAFETY: as above.
+        let to = unsafe { free.add(pad) };
+        // SAFETY: as above; the entry is elsewhere, and as long as it says.
+        unsafe { ptr::copy_nonoverlapping(entry.ptr().as_ptr(), to.as_ptr(), len) };
+        self.head_mut().tail = (tail + pad + len) as u16;
+        ((self.page_count() - 1) * PAGE + tail + pad) as u16
+    }
+
+    fn add_page(&mut self, len: usize) {
+        let count = self.page_count();
+        if count > 0 {
+            self.end_page();
+        }
+        let cap = PAGE_FIRST.max((len + 8).next_power_of_two());
+        // SAFETY: the caller checked that the class has room for one more.
+        let at = unsafe { self.page_ptrs().add(count) };
+        // SAFETY: as above.
+        unsafe { at.write(allocate(cap)) };
+        let head = self.head_mut();
+        (head.page_count, head.tail, head.tail_cap) = (head.page_count + 1, 0, cap as u16);
+    }
+
+    /// Marks the end of the last page, unless it is full to the brim.
+    fn end_page(&mut self) {
+        let tail = usize::from(self.head().tail);
+        if tail < PAGE {
+            // SAFETY: `tail` is inside of the page.
+            let at = unsafe { self.page(self.page_count() - 1).add(tail) };
+            // SAFETY: as above.
+            unsafe { at.write(END) };
+        }
+    }
+
+    /// Doubles the last page.
+    fn grow_page(&mut self) {
+        let last = self.page_count() - 1;
+        let (old, cap) = (self.page(last), usize::from(self.head().tail_cap));
+        debug_assert!(cap < PAGE, "cap={cap}");
+        let new = allocate(cap * 2);
+        // SAFETY: the new page is twice as long as the old one.
+        unsafe { ptr::copy_nonoverlapping(old.as_ptr(), new.as_ptr(), cap) };
+        // SAFETY: the last page exists.
+        let at = unsafe { self.page_ptrs().add(last) };
+        // SAFETY: as above.
+        unsafe { at.write(new) };
+        free(old, cap);
+        self.head_mut().tail_cap *= 2;
+    }
+
+    /// Rewrites the pages if gaps are an eighth of them.
+    #[inline]
+    pub(in super::super) fn tidy(&mut self) {
+        let dead = self.head().dead as usize;
+        if dead >= DEAD_MIN.max(self.used_bytes() / 8) {
+            self.repack();
+        }
+    }
+
+    /// True when there are gaps to win by a repack.
+    pub(in super::super) fn has_gaps(&self) -> bool {
+        self.head().dead as usize >= PAGE
+    }
+
+    /// Writes all entries into fresh pages, without gaps; or gives up, when in their new order they
+    /// would need more pages than the class has. Cost: about 15 ns an entry.
+    /// Returns false in the latter case.
+    pub(in super::super) fn repack(&mut self) -> bool {
+        let (old, last) = self.take_pages();
+        let mut offsets = Vec::with_capacity(self.len());
+        for group in 0..self.shape().groups {
+            for slot in ones(self.groups()[group].used()) {
+                let offset = usize::from(self.groups()[group].offset(slot));
+                // SAFETY: offsets in used slots lead into pages.
+                let at = unsafe { old.pages[offset / PAGE].add(offset % PAGE) };
+                // SAFETY: an entry stands there (S1); its page is freed below only.
+                let raw = unsafe { Raw::new(at) };
+                let Some(offset) = self.place(raw, raw.len()) else {
+                    self.take_pages().0.free();
+                    self.put_pages(&old, last);
+                    return false;
+                };
+                offsets.push((Loc::new(group, slot), offset));
+            }
+        }
+        for (loc, offset) in offsets {
+            self.groups_mut()[usize::from(loc.group)].set_offset(usize::from(loc.slot), offset);
+        }
+        old.free();
+        true
+    }
+
+    /// Leaves the segment without pages; hands them out, with the tail and the gaps.
+    pub(super) fn take_pages(&mut self) -> (Pages, (u16, u32)) {
+        let pages = (0..self.page_count()).map(|page| self.page(page)).collect();
+        let head = self.head_mut();
+        let taken = (Pages { pages, last_cap: head.tail_cap }, (head.tail, head.dead));
+        (head.page_count, head.tail, head.tail_cap, head.dead) = (0, 0, 0, 0);
+        taken
+    }
+
+    /// The inverse of [`Seg::take_pages`].
+    fn put_pages(&mut self, old: &Pages, (tail, dead): (u16, u32)) {
+        for (page, &block) in old.pages.iter().enumerate() {
+            // SAFETY: so many pages were there before.
+            let at = unsafe { self.page_ptrs().add(page) };
+            // SAFETY: as above.
+            unsafe { at.write(block) };
+        }
+        let head = self.head_mut();
+        (head.page_count, head.tail_cap) = (old.pages.len() as u8, old.last_cap);
+        (head.tail, head.dead) = (tail, dead);
+    }
+
+    /// A copy of the segment: index and pages byte for byte, then what entries own is counted or
+    /// cloned. Cost: 3–8 us for 35 KB.
+    pub(in super::super) fn deep_clone(&self) -> Self {
+        let head = self.head();
+        let mut copy = Self::new(self.class(), usize::from(head.limit));
+        let (from, to) = (self.groups(), copy.groups_mut());
+        // SAFETY: both have the class's number of groups, in different blocks.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), from.len()) };
+        for page in 0..self.page_count() {
+            let is_last = page + 1 == self.page_count();
+            let cap = if is_last { usize::from(head.tail_cap) } else { PAGE };
+            let new = allocate(cap);
+            let used = if is_last { usize::from(head.tail) } else { PAGE };
+            // SAFETY: both pages are `cap` long, and `used <= cap`.
+            unsafe { ptr::copy_nonoverlapping(self.page(page).as_ptr(), new.as_ptr(), used) };
+            // SAFETY: the copy has the same class, so as many pointers.
+            let at = unsafe { copy.page_ptrs().add(page) };
+            // SAFETY: as above.
+            unsafe { at.write(new) };
+            copy.head_mut().page_count += 1;
+        }
+        let new = copy.head_mut();
+        (new.dead, new.len, new.timed) = (head.dead, head.len, head.timed);
+        (new.owners, new.tail, new.tail_cap) = (head.owners, head.tail, head.tail_cap);
+        copy.own();
+        copy
+    }
+
+    /// Makes the entries owners, after they were copied bitwise from segments that stay.
+    fn own(&mut self) {
+        if self.head().owners == 0 {
+            return;
+        }
+        let mut at = PagePos::default();
+        while let Some(raw) = self.next_entry(&mut at) {
+            if raw.is_owner() {
+                // SAFETY: a bitwise copy that nobody else sees yet.
+                unsafe { raw.own::<X>() };
+            }
+        }
+    }
+
+    /// The next entry in the order of memory.
+    #[inline]
+    pub(in super::super) fn next_entry(&self, pos: &mut PagePos) -> Option<Raw> {
+        let head = self.head();
+        loop {
+            let is_last = pos.page + 1 == usize::from(head.page_count);
+            if pos.page >= usize::from(head.page_count) {
+                return None;
+            }
+            if pos.at >= if is_last { usize::from(head.tail) } else { PAGE } {
+                *pos = PagePos { page: pos.page + 1, at: 0 };
+                continue;
+            }
+            // SAFETY: inside of the page.
+            let at = unsafe { self.page(pos.page).add(pos.at) };
+            // SAFETY: pages are gapless up to their end (S2).
+            match unsafe { entry::stands(at) } {
+                Stands::Entry(raw) => {
+                    pos.at += raw.len();
+                    return Some(raw);
+                }
+                Stands::Gap(len) => pos.at += len,
+                Stands::End => pos.at = PAGE,
+            }
+        }
+    }
+
+    /// Frees index and pages, and nothing that entries own.
+    pub(super) fn free_shell(&mut self) {
+        let head = self.head();
+        let last = usize::from(head.tail_cap);
+        for page in 0..self.page_count() {
+            free(self.page(page), if page + 1 == self.page_count() { last } else { PAGE });
+        }
+        free(self.block(), self.shape().bytes());
+    }
+
+    pub(super) fn check_pages(&self, mut indexed: Vec<NonNull<u8>>) {
+        let mut held = Vec::new();
+        let mut at = PagePos::default();
+        while let Some(raw) = self.next_entry(&mut at) {
+            held.push(raw.ptr());
+        }
+        held.sort_unstable();
+        indexed.sort_unstable();
+        assert_eq!(held, indexed, "S2: entries in pages and in the index");
+        assert!(usize::from(self.head().tail) <= usize::from(self.head().tail_cap));
+        assert!(self.head().dead as usize <= self.used_bytes(), "S2: dead");
+    }
+}
+
+/// Pages that were taken from their segment.
+pub(super) struct Pages {
+    pages: Vec<NonNull<u8>>,
+    last_cap: u16,
+}
+
+impl Pages {
+    pub(super) fn free(self) {
+        let count = self.pages.len();
+        for (at, page) in self.pages.into_iter().enumerate() {
+            free(page, if at + 1 == count { usize::from(self.last_cap) } else { PAGE });
+        }
+    }
+}

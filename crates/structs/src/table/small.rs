@@ -1,0 +1,318 @@
+//! A small table: one counted block of entries, searched from front to back.
+//!
+//! Most hashes and sets are small, and for them an index would be larger than the content. Reading
+//! past an entry costs about 2 ns, so up to [`LEN_MAX`] entries a search is cheaper than the cache
+//! misses of an index. Fingerprints were left out: one byte an entry to save 100 ns, at most, of a
+//! command that costs a microsecond.
+//!
+//! ```text
+//! | count, sizes: 16 | entry | entry | entry | ... | free |
+//! ```
+//! There are no gaps but the padding before out-of-line values: removal moves the rest down.
+//! The block grows through the allocator's size classes, a quarter at a time.
+//!
+//! Not here: what happens beyond [`LEN_MAX`] and [`BYTES_MAX`]. See `Table::grow_big`.
+
+use super::entry::{self, Needle, OutOfLine, PAD, Raw, Stands, pad_before};
+use std::alloc::{self, Layout};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Entries that a small table holds at most.
+pub(super) const LEN_MAX: usize = 96;
+/// Bytes of the largest block.
+pub(super) const BYTES_MAX: usize = 2048;
+const HEAD: usize = 16;
+
+#[repr(C, align(8))]
+struct Head {
+    count: AtomicU32,
+    /// Bytes of the block behind the head, and how many of them are used.
+    cap: u16,
+    used: u16,
+    len: u16,
+    timed: u16,
+    owners: u16,
+}
+
+const _: () = assert!(size_of::<Head>() == HEAD);
+
+/// A counted block. Cloning shares it.
+pub(super) struct Small<X: OutOfLine>(NonNull<u8>, PhantomData<X>);
+
+// SAFETY: a counted pointer with an atomic count to data that changes only while the count is one;
+// what entries own is Send and Sync itself.
+unsafe impl<X: OutOfLine> Send for Small<X> {}
+// SAFETY: as above.
+unsafe impl<X: OutOfLine> Sync for Small<X> {}
+
+impl<X: OutOfLine> Clone for Small<X> {
+    fn clone(&self) -> Self {
+        self.head().count.fetch_add(1, Ordering::Relaxed);
+        Self(self.0, PhantomData)
+    }
+}
+
+impl<X: OutOfLine> Drop for Small<X> {
+    fn drop(&mut self) {
+        if self.head().count.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        let mut at = 0;
+        while let Some((_, raw)) = self.next(&mut at) {
+            // SAFETY: the last owner of the block drops its entries, each once.
+            drop(unsafe { raw.take::<X>() });
+        }
+        free(self.0, self.bytes());
+    }
+}
+
+impl<X: OutOfLine> Small<X> {
+    /// An empty block with room for `room` bytes.
+    pub(super) fn with_room(room: usize) -> Self {
+        let bytes = block_bytes(room);
+        let block = allocate(bytes);
+        let head = Head {
+            count: AtomicU32::new(1),
+            cap: (bytes - HEAD) as u16,
+            used: 0,
+            len: 0,
+            timed: 0,
+            owners: 0,
+        };
+        // SAFETY: the block is fresh, aligned, and at least as long as the head.
+        unsafe { block.cast::<Head>().write(head) };
+        Self(block, PhantomData)
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: `with_room` wrote the head; whoever changes it holds the only handle, mutably.
+        unsafe { self.0.cast().as_ref() }
+    }
+
+    fn head_mut(&mut self) -> &mut Head {
+        debug_assert!(self.is_unique());
+        // SAFETY: the only handle is borrowed mutably.
+        unsafe { self.0.cast().as_mut() }
+    }
+
+    pub(super) fn is_unique(&self) -> bool {
+        self.head().count.load(Ordering::Acquire) == 1
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.head().len)
+    }
+
+    /// Entries with a deadline.
+    pub(super) fn timed(&self) -> usize {
+        usize::from(self.head().timed)
+    }
+
+    /// Memory of the block.
+    pub(super) fn bytes(&self) -> usize {
+        HEAD + usize::from(self.head().cap)
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset <= usize::from(self.head().cap));
+        // SAFETY: inside of the block, or at its end.
+        unsafe { self.0.add(HEAD + offset) }
+    }
+
+    /// The entry at `offset`, as [`Small::find`] and [`Small::next`] give it.
+    pub(super) fn entry(&self, offset: usize) -> Raw {
+        // SAFETY: the caller got the offset from this block, which has not changed since.
+        unsafe { Raw::new(self.at(offset)) }
+    }
+
+    /// The next entry and its offset.
+    #[inline]
+    pub(super) fn next(&self, at: &mut usize) -> Option<(usize, Raw)> {
+        let used = usize::from(self.head().used);
+        while *at < used {
+            // SAFETY: entries and padding follow each other without gaps.
+            match unsafe { entry::stands(self.at(*at)) } {
+                Stands::Entry(raw) => {
+                    let offset = *at;
+                    *at += raw.len();
+                    return Some((offset, raw));
+                }
+                Stands::Gap(len) => *at += len,
+                Stands::End => unreachable!("a small table has no page ends"),
+            }
+        }
+        None
+    }
+
+    /// Looks a key up.
+    pub(super) fn find(&self, needle: &Needle<'_>) -> Option<usize> {
+        let mut at = 0;
+        while let Some((offset, raw)) = self.next(&mut at) {
+            if raw.is(needle) {
+                return Some(offset);
+            }
+        }
+        None
+    }
+
+    /// Memory of long keys.
+    pub(super) fn outside_bytes(&self) -> usize {
+        let (mut sum, mut at) = (0, 0);
+        while self.head().owners > 0
+            && let Some((_, raw)) = self.next(&mut at)
+        {
+            sum += raw.outside_bytes();
+        }
+        sum
+    }
+
+    /// Appends a bitwise copy of `entry`, and owns what it owns; returns where it is. `None`, and
+    /// nothing changed, when the block would get too large.
+    pub(super) fn push(&mut self, entry: Raw, len: usize) -> Option<usize> {
+        if self.len() >= LEN_MAX {
+            return None;
+        }
+        let used = usize::from(self.head().used);
+        // Blocks are aligned to a pointer, so padding is the same in a larger block.
+        let pad = pad_before(used + HEAD, entry, len);
+        let need = used + pad + len;
+        if need > usize::from(self.head().cap) {
+            if HEAD + need > BYTES_MAX {
+                return None;
+            }
+            self.resize(need);
+        }
+        self.write(used, pad, entry, len);
+        let head = self.head_mut();
+        head.used = need as u16;
+        head.len += 1;
+        head.timed += u16::from(entry.is_timed());
+        head.owners += u16::from(entry.is_owner());
+        Some(used + pad)
+    }
+
+    fn write(&mut self, at: usize, pad: usize, entry: Raw, len: usize) {
+        debug_assert!(self.is_unique() && at + pad + len <= usize::from(self.head().cap));
+        // The entry goes first: when it moves down within the block, padding could overwrite it.
+        // SAFETY: inside of the block; an untyped move, source and target may overlap.
+        unsafe { ptr::copy(entry.ptr().as_ptr(), self.at(at + pad).as_ptr(), len) };
+        // SAFETY: inside of the block.
+        unsafe { self.at(at).write_bytes(PAD, pad) };
+    }
+
+    /// Moves the entries to a block with room for `room` bytes.
+    fn resize(&mut self, room: usize) {
+        let bytes = block_bytes(room);
+        let block = allocate(bytes);
+        let (old, old_bytes) = (self.0, self.bytes());
+        let used = HEAD + usize::from(self.head().used);
+        debug_assert!(used <= bytes && self.is_unique());
+        // SAFETY: both blocks hold `used` bytes.
+        unsafe { ptr::copy_nonoverlapping(old.as_ptr(), block.as_ptr(), used) };
+        self.0 = block;
+        self.head_mut().cap = (bytes - HEAD) as u16;
+        free(old, old_bytes);
+    }
+
+    /// Takes the entry at `offset` out. What it owned is the caller's, who has read it before.
+    pub(super) fn detach(&mut self, offset: usize) {
+        let raw = self.entry(offset);
+        let (timed, owner) = (raw.is_timed(), raw.is_owner());
+        let mut from = offset + raw.len();
+        let mut end = offset;
+        while let Some((_, raw)) = self.next(&mut from) {
+            let len = raw.len();
+            let pad = pad_before(end + HEAD, raw, len);
+            self.write(end, pad, raw, len);
+            end += pad + len;
+        }
+        let head = self.head_mut();
+        head.used = end as u16;
+        head.len -= 1;
+        head.timed -= u16::from(timed);
+        head.owners -= u16::from(owner);
+        if block_bytes(end) * 2 <= self.bytes() {
+            self.resize(end);
+        }
+    }
+
+    /// Overwrites the entry at `offset` if the new one fits its place exactly.
+    pub(super) fn overwrite(&mut self, offset: usize, entry: Raw, len: usize) -> bool {
+        let old = self.entry(offset);
+        if old.len() != len || pad_before(offset + HEAD, entry, len) != 0 {
+            return false;
+        }
+        let (timed, owner) = (old.is_timed(), old.is_owner());
+        self.write(offset, 0, entry, len);
+        let head = self.head_mut();
+        head.timed = head.timed + u16::from(entry.is_timed()) - u16::from(timed);
+        head.owners = head.owners + u16::from(entry.is_owner()) - u16::from(owner);
+        true
+    }
+
+    /// A copy that shares nothing with the original.
+    pub(super) fn deep_clone(&self) -> Self {
+        let used = usize::from(self.head().used);
+        let mut copy = Self::with_room(used);
+        let from = self.at(0);
+        // SAFETY: both blocks have room for `used` bytes behind the head.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), copy.at(0).as_ptr(), used) };
+        let head = copy.head_mut();
+        (head.used, head.len) = (self.head().used, self.head().len);
+        (head.timed, head.owners) = (self.head().timed, self.head().owners);
+        let mut at = 0;
+        while let Some((_, raw)) = copy.next(&mut at) {
+            // SAFETY: a bitwise copy that nobody else sees yet.
+            unsafe { raw.own::<X>() };
+        }
+        copy
+    }
+
+    /// Drops the handle, the only one, without dropping what entries own: it has moved elsewhere.
+    pub(super) fn discard(self) {
+        let shell = std::mem::ManuallyDrop::new(self);
+        debug_assert!(shell.is_unique());
+        free(shell.0, shell.bytes());
+    }
+
+    /// The counts agree with the entries. Returns the bytes of long keys.
+    pub(super) fn check(&self) -> usize {
+        let (mut len, mut timed, mut owners, mut outside, mut at) = (0, 0, 0, 0, 0);
+        while let Some((_, raw)) = self.next(&mut at) {
+            len += 1;
+            timed += u16::from(raw.is_timed());
+            owners += u16::from(raw.is_owner());
+            outside += raw.outside_bytes();
+        }
+        let head = self.head();
+        assert_eq!((len, timed, owners), (head.len, head.timed, head.owners), "counts");
+        assert!(at == usize::from(head.used) && head.used <= head.cap, "at={at}");
+        outside
+    }
+}
+
+/// Bytes of the block that holds `room` bytes: the allocator's size classes, four a doubling.
+fn block_bytes(room: usize) -> usize {
+    let bytes = (HEAD + room).max(32);
+    let step = (bytes.next_power_of_two() / 8).max(16);
+    bytes.next_multiple_of(step).min(BYTES_MAX)
+}
+
+fn allocate(bytes: usize) -> NonNull<u8> {
+    let layout = layout(bytes);
+    // SAFETY: the layout is not empty: it has room for a head.
+    let block = unsafe { alloc::alloc_zeroed(layout) };
+    NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
+}
+
+fn free(block: NonNull<u8>, bytes: usize) {
+    // SAFETY: private to this file: every block is freed once, with the size it was asked with.
+    unsafe { alloc::dealloc(block.as_ptr(), layout(bytes)) };
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, align_of::<Head>()).expect("at most BYTES_MAX, aligned to 8")
+}

@@ -1,0 +1,194 @@
+//! Going through a whole table in slices, and letting go of what has been gone through.
+//!
+//! A cut keeps every segment shared, so every writer would copy the segment it changes for as long
+//! as the cut lives. [`Reader`] takes the cut apart instead: it holds leaves, of the leaf at hand
+//! the segments, and drops each when it has read it. A writer behind the reader finds the segment
+//! its own again and copies nothing.
+//!
+//! The same stream frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
+
+use super::directory::Leaf;
+use super::entry::{Entry, OutOfLine};
+use super::segment::{PagePos, Seg};
+use super::{Big, Root, Ruined, Table};
+use darter_base::UnixMillis;
+use std::sync::Arc;
+
+/// Leaves, then segments, each given away once. Both are stacks whose top is next.
+struct Stream<X: OutOfLine> {
+    leaves: Vec<Arc<Leaf<X>>>,
+    /// With their due.
+    segments: Vec<(Seg<X>, UnixMillis)>,
+}
+
+impl<X: OutOfLine> Stream<X> {
+    fn empty() -> Self {
+        Self { leaves: Vec::new(), segments: Vec::new() }
+    }
+
+    /// Cost: a count for each leaf: 70 for ten million entries.
+    fn of(big: &Big<X>) -> Self {
+        let top = &big.directory.top;
+        let mut leaves: Vec<_> = top.firsts().map(|at| Arc::clone(top.get(at))).collect();
+        leaves.reverse();
+        Self { leaves, segments: Vec::new() }
+    }
+
+    /// The next segment. Cost: every hundredth time, a count for each segment of a leaf: 10 us.
+    fn next(&mut self) -> Option<(Seg<X>, UnixMillis)> {
+        while self.segments.is_empty() {
+            let leaf = self.leaves.pop()?;
+            let fan = &leaf.fan;
+            self.segments = fan.firsts().map(|at| (fan.get(at).clone(), fan.due(at))).collect();
+            self.segments.reverse();
+        }
+        self.segments.pop()
+    }
+
+    fn is_done(&self) -> bool {
+        self.leaves.is_empty() && self.segments.is_empty()
+    }
+}
+
+/// Reads a cut in slices, in the order of memory, and lets go of what it has read.
+pub struct Reader<X: OutOfLine> {
+    stream: Stream<X>,
+    current: Option<(Seg<X>, PagePos)>,
+    /// A small cut is read through its table.
+    small: Option<Table<X>>,
+    small_at: usize,
+    left: usize,
+}
+
+impl<X: OutOfLine> Reader<X> {
+    /// Takes over a cut.
+    #[must_use]
+    pub fn new(cut: Table<X>) -> Self {
+        let left = cut.len();
+        let (stream, small) = match &cut.0 {
+            Root::Big(big) => (Stream::of(big), None),
+            Root::Small(_) => (Stream::empty(), Some(cut)),
+            Root::Empty | Root::Ruin(_) => (Stream::empty(), None),
+        };
+        Self { stream, current: None, small, small_at: 0, left }
+    }
+
+    /// Entries that are still to come.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Calls `f` for the next entries, at most `max_entries`. Returns true while some are left.
+    ///
+    /// Cost: about 10 ns an entry, besides `f`.
+    pub fn next_slice(&mut self, max_entries: usize, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
+        let mut budget = max_entries;
+        if self.small.is_some() {
+            self.small_slice(&mut budget, f);
+        }
+        while budget > 0 && self.left > 0 {
+            let Some((segment, at)) = &mut self.current else {
+                self.current = self.stream.next().map(|(seg, _)| (seg, PagePos::default()));
+                assert!(self.current.is_some(), "the segments hold `len` entries");
+                continue;
+            };
+            while budget > 0 {
+                let Some(raw) = segment.next_entry(at) else {
+                    self.current = None;
+                    break;
+                };
+                // SAFETY: the segment is held by `self` during the call.
+                f(unsafe { Entry::new(raw) });
+                (budget, self.left) = (budget - 1, self.left - 1);
+            }
+        }
+        if self.left == 0 {
+            (self.current, self.small) = (None, None);
+        }
+        self.left > 0
+    }
+
+    fn small_slice(&mut self, budget: &mut usize, f: &mut dyn FnMut(Entry<'_, X>)) {
+        let Some(Table(Root::Small(small))) = &self.small else { return };
+        while *budget > 0
+            && let Some((_, raw)) = small.next(&mut self.small_at)
+        {
+            // SAFETY: the table is held by `self` during the call.
+            f(unsafe { Entry::new(raw) });
+            (*budget, self.left) = (*budget - 1, self.left - 1);
+        }
+    }
+}
+
+/// Counts the entries of a cut that live at a moment, in slices.
+pub struct LiveCount<X: OutOfLine> {
+    stream: Stream<X>,
+    now: UnixMillis,
+    count: usize,
+}
+
+impl<X: OutOfLine> LiveCount<X> {
+    /// Takes over a cut.
+    #[must_use]
+    pub fn new(cut: Table<X>, now: UnixMillis) -> Self {
+        match &cut.0 {
+            Root::Big(big) => Self { stream: Stream::of(big), now, count: 0 },
+            _ => {
+                let count = cut.live_len(now, 0).expect("a small table is counted at once");
+                Self { stream: Stream::empty(), now, count }
+            }
+        }
+    }
+
+    /// Counts `max_segments` more, 2 to 5 us each where something is dead. Returns true while some
+    /// are left.
+    pub fn next_slice(&mut self, max_segments: usize) -> bool {
+        for _ in 0..max_segments {
+            let Some((segment, due)) = self.stream.next() else { return false };
+            let dead = if due <= self.now { segment.dead_len(self.now) } else { 0 };
+            self.count += segment.len() - dead;
+        }
+        !self.stream.is_done()
+    }
+
+    /// The living counted so far; of the whole cut, once [`LiveCount::next_slice`] said false.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
+/// What is left of a table that is being freed.
+pub(super) struct Ruin<X: OutOfLine> {
+    stream: Stream<X>,
+    bytes: usize,
+}
+
+impl<X: OutOfLine> Ruin<X> {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl<X: OutOfLine> Table<X> {
+    /// Frees up to `max_segments` segments (1 to 2 us each, and whatever dropping their values
+    /// takes). Returns true while some are left. For everybody else the table is empty at once.
+    pub fn dismantle(&mut self, max_segments: usize) -> bool {
+        if let Root::Big(big) = &self.0 {
+            let ruin = Ruin { stream: Stream::of(big), bytes: big.memory_bytes() };
+            self.0 = Root::Ruin(Ruined(Some(Box::new(ruin))));
+        }
+        if let Root::Ruin(Ruined(Some(ruin))) = &mut self.0 {
+            for _ in 0..max_segments {
+                let Some((segment, _)) = ruin.stream.next() else { break };
+                ruin.bytes = ruin.bytes.saturating_sub(segment.bytes());
+            }
+            if !ruin.stream.is_done() {
+                return true;
+            }
+        }
+        self.0 = Root::Empty;
+        false
+    }
+}

@@ -1,0 +1,508 @@
+//! The table against plain maps, under seeds.
+
+use super::{Entry, LiveCount, Never, New, Reader, Root, Table, ValueRef};
+use darter_base::{Prng, hash};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// A value as the model knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Value {
+    Text(Vec<u8>),
+    Out(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    value: Value,
+    deadline: Option<u64>,
+    bits: u8,
+}
+
+type Model = BTreeMap<Vec<u8>, Kept>;
+type Subject = Table<Arc<u64>>;
+
+fn kept(entry: &Entry<'_, Arc<u64>>) -> Kept {
+    let value = match entry.value() {
+        ValueRef::Text(text) => Value::Text(text.to_vec()),
+        ValueRef::Out(out) => Value::Out(**out),
+    };
+    Kept { value, deadline: entry.deadline(), bits: entry.bits() }
+}
+
+fn content(table: &Subject) -> Model {
+    let mut all = Model::new();
+    table.for_each(&mut |entry| {
+        assert!(all.insert(entry.key().to_vec(), kept(&entry)).is_none(), "a key twice");
+    });
+    all
+}
+
+/// A key out of `range` of one of five kinds, sizes from 1 to 600.
+fn key(prng: &mut Prng, range: u64) -> Vec<u8> {
+    let number = prng.below(range);
+    match number % 5 {
+        0 => number.to_string().into_bytes(),
+        1 => format!("key:{number}").into_bytes(),
+        2 => format!("{number:08x}-0000-4000-8000-{number:012x}").into_bytes(),
+        3 => format!("-{}", number * number + 1).into_bytes(),
+        _ if number.is_multiple_of(7) => format!("{number:0>600}x").into_bytes(),
+        _ => format!("a somewhat longer key, number {number}").into_bytes(),
+    }
+}
+
+fn value(prng: &mut Prng) -> Value {
+    match prng.below(6) {
+        0 => Value::Text(Vec::new()),
+        1 => Value::Text((prng.next_u64().cast_signed() >> prng.below(64)).to_string().into()),
+        2 => Value::Text(b"6ba7b810-9dad-11d1-80b4-00c04fd430c8".to_vec()),
+        3 => Value::Out(prng.next_u64()),
+        4 if prng.chance(10) => Value::Text(prng.bytes(0..=super::INLINE_MAX)),
+        _ => Value::Text(prng.bytes(1..=30)),
+    }
+}
+
+fn deadline(prng: &mut Prng) -> Option<u64> {
+    prng.chance(30).then(|| 1_000_000 + prng.below(1_000))
+}
+
+fn new(value: &Value) -> New<'_, Arc<u64>> {
+    match value {
+        Value::Text(bytes) => New::Bytes(bytes),
+        Value::Out(number) => New::Out(Arc::new(*number)),
+    }
+}
+
+/// One random change to both.
+fn change(prng: &mut Prng, table: &mut Subject, model: &mut Model, range: u64, removals: u64) {
+    let key = key(prng, range);
+    let hash = hash::of(&key);
+    if prng.chance(removals) {
+        let old = table.remove(hash, &key);
+        let expected = model.remove(&key);
+        assert_eq!(old.is_some(), expected.is_some());
+        check_old(old, expected);
+        return;
+    }
+    if prng.chance(30) {
+        let entry = table.get_mut(hash, &key);
+        assert_eq!(entry.is_some(), model.contains_key(&key));
+        let (Some(mut entry), Some(kept_in_model)) = (entry, model.get_mut(&key)) else { return };
+        match prng.below(4) {
+            0 => {
+                kept_in_model.deadline = deadline(prng);
+                entry.set_deadline(kept_in_model.deadline);
+            }
+            1 => {
+                kept_in_model.bits = prng.below(4) as u8;
+                entry.set_bits(kept_in_model.bits);
+            }
+            2 => {
+                let value = value(prng);
+                let old = entry.set_value(new(&value)).map(|out| Value::Out(*out));
+                assert!(old.is_none_or(|old| old == kept_in_model.value));
+                kept_in_model.value = value;
+            }
+            _ => {
+                if let Some(out) = entry.out_mut() {
+                    *Arc::make_mut(out) += 1;
+                    let Value::Out(number) = &mut kept_in_model.value else { panic!("not out") };
+                    *number += 1;
+                }
+            }
+        }
+        assert_eq!(kept(&entry.entry()), *kept_in_model);
+        return;
+    }
+    let kept = Kept { value: value(prng), deadline: deadline(prng), bits: prng.below(4) as u8 };
+    let old = table.insert(hash, &key, new(&kept.value), kept.deadline, kept.bits);
+    let expected = model.insert(key, kept);
+    assert_eq!(old.is_some(), expected.is_some());
+    check_old(old, expected);
+}
+
+fn check_old(old: Option<super::Old<Arc<u64>>>, expected: Option<Kept>) {
+    let (Some(old), Some(expected)) = (old, expected) else { return };
+    assert_eq!((old.deadline, old.bits), (expected.deadline, expected.bits));
+    match expected.value {
+        Value::Out(number) => assert_eq!(old.out.as_deref(), Some(&number)),
+        Value::Text(_) => assert!(old.out.is_none()),
+    }
+}
+
+fn steps(many: usize) -> usize {
+    if cfg!(miri) { many / 100 } else { many }
+}
+
+#[test] // Random changes agree with a map at every step, growing, steady and shrinking; cuts stay.
+fn table_matches_a_map() {
+    for seed in 0..if cfg!(miri) { 1 } else { 40 } {
+        let mut prng = Prng::from_seed(seed);
+        let (mut table, mut model) = (Subject::new(), Model::new());
+        let mut cuts: Vec<(Subject, Model)> = Vec::new();
+        let range = [60, 300, 3_000, 20_000][seed as usize % 4];
+        for step in 0..steps(6_000) {
+            let removals = if step < steps(4_000) { 15 } else { 70 };
+            change(&mut prng, &mut table, &mut model, range, removals);
+            assert_eq!(table.len(), model.len(), "seed {seed} step {step}");
+            if step % 97 == 0 || (model.len() < 130 && step % 7 == 0) {
+                table.check_invariants();
+                let probe = key(&mut prng, range);
+                let found = table.get(hash::of(&probe), &probe).map(|entry| kept(&entry));
+                assert_eq!(found.as_ref(), model.get(&probe), "seed {seed} step {step}");
+            }
+            if prng.below(400) == 0 {
+                cuts.push((table.clone(), model.clone()));
+            }
+            if prng.below(600) == 0 && !cuts.is_empty() {
+                let at = prng.below(cuts.len() as u64) as usize;
+                let (cut, expected) = cuts.swap_remove(at);
+                cut.check_invariants();
+                assert_eq!(content(&cut), expected, "a cut has changed: seed {seed}");
+            }
+        }
+        assert_eq!(content(&table), model, "seed {seed}");
+        cuts.iter().for_each(|(cut, expected)| assert_eq!(content(cut), *expected));
+        for key in model.keys() {
+            assert!(table.remove(hash::of(key), key).is_some());
+        }
+        assert_eq!((table.len(), table.memory_bytes()), (0, 0), "an empty table holds nothing");
+        cuts.iter().for_each(|(cut, expected)| assert_eq!(content(cut), *expected));
+    }
+}
+
+fn set_of(numbers: std::ops::Range<u64>) -> Table<Never> {
+    let mut table = Table::new();
+    for number in numbers {
+        let key = format!("member:{number}");
+        table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(&[]), None, 0);
+    }
+    table
+}
+
+fn remove(table: &mut Table<Never>, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let key = format!("member:{number}");
+        assert!(table.remove(hash::of(key.as_bytes()), key.as_bytes()).is_some(), "{key}");
+    }
+}
+
+#[test] // From nothing to many leaves and back: every form on the way is sound and no larger.
+fn memory_follows_content_up_and_down() {
+    let mut table = Table::<Never>::new();
+    let most = if cfg!(miri) { 400 } else { 300_000 };
+    let mut sizes = HashMap::new();
+    let (mut from, mut to) = (0, 1);
+    while to <= most {
+        for number in from..to {
+            let key = format!("member:{number}");
+            table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(&[]), None, 0);
+        }
+        table.check_invariants();
+        sizes.insert(to, table.memory_bytes());
+        let per = table.memory_bytes() / to as usize;
+        assert!(to < 8 || per <= 40, "{to} entries: {per} bytes each");
+        (from, to) = (to, to + to / 5 + 1);
+    }
+    let mut left = from;
+    let peak = table.memory_bytes();
+    while left > 0 {
+        let next = left - left / 6 - 1;
+        remove(&mut table, next..left);
+        left = next;
+        table.check_invariants();
+        let share = peak as u64 * left / from;
+        assert!(table.memory_bytes() as u64 <= share * 4 + 2_000, "{left}: {table:?}");
+    }
+    assert!(matches!(table.0, Root::Empty));
+}
+
+#[test] // What is there throughout is returned, whatever comes and goes in between.
+fn scan_misses_nothing_that_stays() {
+    for seed in 0..if cfg!(miri) { 1 } else { 30 } {
+        let mut prng = Prng::from_seed(seed);
+        let base =
+            [50, 2_000, 20_000][seed as usize % 3].min(if cfg!(miri) { 150 } else { 20_000 });
+        let mut table = set_of(0..base * 4);
+        let mut live = 0..base * 4; // Below `base`: stays. Above: comes and goes.
+        let (mut seen, mut cursor, mut calls) = (HashSet::new(), 0, 0);
+        let shrinks = prng.chance(50);
+        loop {
+            assert!(cursor < 1 << 48);
+            cursor = table.scan(cursor, &mut |entry| {
+                seen.insert(entry.key().to_vec());
+            });
+            if cursor == 0 {
+                break;
+            }
+            calls += 1;
+            let many = prng.below(base / 10 + 2);
+            if shrinks == (prng.below(8) != 0) && live.end > base + many {
+                remove(&mut table, live.end - many..live.end);
+                live.end -= many;
+            } else if live.end < base * 20 {
+                for number in live.end..live.end + many {
+                    let key = format!("member:{number}");
+                    table.insert(
+                        hash::of(key.as_bytes()),
+                        key.as_bytes(),
+                        New::Bytes(&[]),
+                        None,
+                        0,
+                    );
+                }
+                live.end += many;
+            }
+            assert!(calls < 1_000_000, "the scan does not end");
+        }
+        table.check_invariants();
+        for number in 0..base {
+            let key = format!("member:{number}");
+            assert!(seen.contains(key.as_bytes()), "missed {key}, seed {seed}, base {base}");
+        }
+    }
+}
+
+#[test] // Without changes, every entry comes exactly once, from a scan and from a reader.
+fn scan_and_reader_return_each_entry_once() {
+    for base in [0, 1, 90, 97, 500, 3_000, if cfg!(miri) { 1 } else { 200_000 }] {
+        if cfg!(miri) && base > 500 {
+            continue;
+        }
+        let table = set_of(0..base);
+        let (mut count, mut seen, mut cursor) = (0, HashSet::new(), 0);
+        loop {
+            cursor = table.scan(cursor, &mut |entry| {
+                count += 1;
+                seen.insert(entry.key().to_vec());
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!((count, seen.len()), (base, base as usize));
+        let (mut reader, mut read, mut slice) = (Reader::new(table.clone()), HashSet::new(), 0);
+        loop {
+            let before = read.len();
+            slice = slice % 300 + 1;
+            let more = reader.next_slice(slice, &mut |entry| {
+                assert!(read.insert(entry.key().to_vec()), "twice");
+            });
+            assert!(read.len() - before == slice || !more);
+            assert_eq!(reader.left(), base as usize - read.len());
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(read, seen);
+    }
+}
+
+#[test] // Any number is a valid cursor.
+fn scan_survives_foreign_cursors() {
+    let table = set_of(0..if cfg!(miri) { 200 } else { 50_000 });
+    let mut prng = Prng::from_seed(9);
+    for _ in 0..steps(100_000) {
+        let shift = prng.below(64);
+        let next = table.scan(prng.next_u64() >> shift & ((1 << 48) - 1), &mut |_| {});
+        assert!(next < 1 << 48);
+    }
+}
+
+#[test] // A reader in the middle of a cut, with a writer around it, returns the cut.
+fn reader_returns_the_cut_under_writes() {
+    let base = if cfg!(miri) { 300 } else { 60_000 };
+    let mut table = set_of(0..base);
+    let mut reader = Reader::new(table.clone());
+    let (mut read, mut step, mut added) = (HashSet::new(), 0, base);
+    while reader.next_slice(500, &mut |entry| assert!(read.insert(entry.key().to_vec()))) {
+        remove(&mut table, step * 100..step * 100 + 50);
+        for number in added..added + 200 {
+            let key = format!("member:{number}");
+            table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(&[]), None, 0);
+        }
+        (step, added) = (step + 1, added + 200);
+    }
+    assert_eq!(read.len() as u64, base);
+    drop(reader);
+    table.check_invariants();
+    assert_eq!(table.len() as u64, added - step * 50);
+}
+
+#[test] // The dead are found, all and only they; the bounds hold; the count of the living is exact.
+fn reap_removes_the_dead() {
+    for seed in 0..if cfg!(miri) { 1 } else { 12 } {
+        let mut prng = Prng::from_seed(seed);
+        let (mut table, mut model) = (Subject::new(), Model::new());
+        let range = [80, 1_000, 40_000][seed as usize % 3];
+        for _ in 0..steps(range as usize * 2) {
+            change(&mut prng, &mut table, &mut model, range, 5);
+        }
+        for now in [999_999, 1_000_000, 1_000_300, 1_000_301, 1_000_999] {
+            let is_dead = |kept: &Kept| kept.deadline.is_some_and(|deadline| deadline <= now);
+            let live = model.values().filter(|kept| !is_dead(kept)).count();
+            assert_eq!(table.live_len(now, usize::MAX), Some(live));
+            let mut counter = LiveCount::new(table.clone(), now);
+            while counter.next_slice(1) {}
+            assert_eq!(counter.count(), live);
+            let cut = table.clone();
+            let mut told = HashSet::new();
+            loop {
+                let reaped = table.reap(now, 20, &mut |key, old| {
+                    let key = key.to_vec();
+                    assert!(is_dead(&model[&key]) && told.insert(key.clone()));
+                    check_old(Some(old), model.get(&key).cloned());
+                });
+                assert!(reaped.removed <= 20);
+                table.check_invariants();
+                if !reaped.more {
+                    break;
+                }
+            }
+            assert_eq!(content(&cut), model, "the cut keeps the dead");
+            model.retain(|_, kept| !is_dead(kept));
+            assert_eq!(content(&table), model, "seed {seed}, now {now}");
+            assert!(table.earliest_deadline().is_none_or(|due| due > now));
+        }
+        assert_eq!(table.earliest_deadline(), None, "all deadlines have come");
+    }
+}
+
+#[test] // Each entry of a table of uneven segments is drawn equally often.
+fn random_is_uniform() {
+    for len in [7, 90, 400, 5_000] {
+        let table = set_of(0..len);
+        let mut prng = Prng::from_seed(len);
+        let draws = if cfg!(miri) { 50 } else { len * 40 };
+        let mut drawn: HashMap<Vec<u8>, u64> = HashMap::new();
+        for _ in 0..draws {
+            let entry = table.random(&mut || prng.next_u64()).unwrap();
+            *drawn.entry(entry.key().to_vec()).or_default() += 1;
+        }
+        if cfg!(miri) {
+            continue;
+        }
+        let expected = draws as f64 / len as f64;
+        let missed = (len as usize - drawn.len()) as f64 * expected;
+        let square = |count: &u64| (*count as f64 - expected).powi(2) / expected;
+        let chi = drawn.values().map(square).sum::<f64>() + missed;
+        let freedom = (len - 1) as f64;
+        assert!((chi - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(), "len {len}: chi2 {chi}");
+    }
+    assert!(Table::<Never>::new().random(&mut || 1).is_none());
+}
+
+#[test] // Every out-of-line value and long key is dropped exactly once, cuts or no cuts.
+fn nothing_leaks_and_nothing_is_dropped_twice() {
+    let alive = Arc::new(());
+    let long = vec![b'k'; 1_000];
+    let mut table = Table::<Arc<Arc<()>>>::new();
+    let mut cuts = Vec::new();
+    let count = if cfg!(miri) { 250_u64 } else { 5_000 };
+    for number in 0..count {
+        let mut key = number.to_string().into_bytes();
+        if number % 10 == 0 {
+            key.extend_from_slice(&long);
+        }
+        let out = Arc::new(Arc::clone(&alive));
+        table.insert(hash::of(&key), &key, New::Out(out), None, 0);
+        if number % (count / 5) == 0 {
+            cuts.push(table.clone());
+        }
+    }
+    assert_eq!(Arc::strong_count(&alive) as u64, count + 1, "values are shared, not copied");
+    for number in 0..count / 2 {
+        let mut key = number.to_string().into_bytes();
+        if number % 10 == 0 {
+            key.extend_from_slice(&long);
+        }
+        let removed = table.remove(hash::of(&key), &key);
+        assert!(removed.is_some_and(|old| old.out.is_some()), "{number}");
+    }
+    table.check_invariants();
+    drop(cuts);
+    assert_eq!(Arc::strong_count(&alive) as u64, count - count / 2 + 1);
+    let mut turns = 0;
+    while table.dismantle(1) {
+        assert_eq!(table.len(), 0);
+        turns += 1;
+    }
+    assert!(turns > 1 || cfg!(miri));
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert_eq!(table.memory_bytes(), 0);
+}
+
+#[test] // A thousand cuts of a growing table cost what differs, and none of them changes.
+fn cuts_share_what_they_can() {
+    let mut table = set_of(0..if cfg!(miri) { 150 } else { 20_000 });
+    let len = table.len();
+    let cuts: Vec<_> = (0..len as u64 / 20)
+        .map(|number| {
+            let cut = table.clone();
+            remove(&mut table, number..number + 1);
+            (cut, len - number as usize)
+        })
+        .collect();
+    for (cut, expected) in &cuts {
+        let mut count = 0;
+        cut.for_each(&mut |_| count += 1);
+        assert_eq!((cut.len(), count), (*expected, *expected));
+    }
+}
+
+#[test] // Values of the longest inline length, next to nothing, and everything in between.
+fn entries_of_all_sizes_fit() {
+    let mut table = Table::<Never>::new();
+    let count = if cfg!(miri) { 40 } else { 3_000 };
+    for number in 0..count {
+        let key = format!("{number:0>width$}", width = 1 + number % 240);
+        let value = vec![b'v'; number * 7 % (super::INLINE_MAX + 1)];
+        table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(&value), Some(1), 3);
+        if number % 50 == 0 {
+            table.check_invariants();
+        }
+    }
+    for number in 0..count {
+        let key = format!("{number:0>width$}", width = 1 + number % 240);
+        let entry = table.get(hash::of(key.as_bytes()), key.as_bytes()).unwrap();
+        let ValueRef::Text(text) = entry.value() else { panic!("never out of line") };
+        let len = number * 7 % (super::INLINE_MAX + 1);
+        assert!(text.eq(&vec![b'v'; len]) && text.len() == len);
+        assert!(entry.key().eq(key.as_bytes()) && entry.bits() == 3);
+    }
+}
+
+#[test] // Tables go to other threads, and cuts are read there while the writer goes on.
+fn cuts_are_read_by_other_threads() {
+    let mut table = Subject::new();
+    let count = if cfg!(miri) { 150_u64 } else { 20_000 };
+    for number in 0..count {
+        let key = number.to_string();
+        let out = New::Out(Arc::new(number));
+        table.insert(hash::of(key.as_bytes()), key.as_bytes(), out, None, 0);
+    }
+    let sum = |cut: Subject| {
+        let (mut sum, mut reader) = (0, Reader::new(cut));
+        while reader.next_slice(64, &mut |entry| {
+            let ValueRef::Out(out) = entry.value() else { panic!("all are out of line") };
+            sum += **out;
+        }) {}
+        sum
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let cut = table.clone();
+                scope.spawn(move || sum(cut))
+            })
+            .collect();
+        for number in (0..count).step_by(3) {
+            let key = number.to_string();
+            assert!(table.remove(hash::of(key.as_bytes()), key.as_bytes()).is_some());
+        }
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), count * (count - 1) / 2);
+        }
+    });
+    table.check_invariants();
+}
