@@ -1,0 +1,263 @@
+//! One request as its arguments.
+//!
+//! A small request lies in the parser's buffer and is borrowed from there, with a list of spans.
+//! A large one (a million fields, a value of 400 MB) has been gathered into [`Block`]s while it
+//! arrived, so that nothing was ever copied as a whole; it is shared by reference count.
+
+use darter_base::graveyard::{self, Dismantle};
+use std::sync::{Arc, OnceLock};
+
+/// Where an argument lies: `start..end` in the bytes beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// A portion of a large request: some arguments and their bytes, or one argument in chunks.
+#[derive(Debug)]
+pub enum Block {
+    /// Arguments that lie in `bytes`.
+    Small {
+        /// Index of the first argument of this block.
+        first: usize,
+        /// The bytes of all of them.
+        bytes: Vec<u8>,
+        /// One span an argument.
+        spans: Vec<Span>,
+    },
+    /// One argument longer than a chunk.
+    Big {
+        /// Its index.
+        first: usize,
+        /// Its bytes; all chunks but the last are `CHUNK_BYTES` long.
+        chunks: Vec<Arc<[u8]>>,
+        /// The same bytes in one piece, made when somebody needs them so.
+        flat: OnceLock<Vec<u8>>,
+    },
+}
+
+impl Block {
+    fn first(&self) -> usize {
+        match self {
+            Self::Small { first, .. } | Self::Big { first, .. } => *first,
+        }
+    }
+}
+
+/// A request that owns its bytes.
+#[derive(Debug, Default)]
+pub struct Request {
+    blocks: Vec<Block>,
+    len: usize,
+}
+
+impl Request {
+    /// A request of these arguments.
+    pub fn from_args<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+        for arg in args {
+            let start = bytes.len();
+            bytes.extend_from_slice(arg);
+            spans.push(span(start, bytes.len()));
+        }
+        let mut request = Self::default();
+        request.push_small(bytes, spans);
+        request
+    }
+
+    /// Number of arguments, the command's name included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is no argument, not even a name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn push_small(&mut self, bytes: Vec<u8>, spans: Vec<Span>) {
+        let first = self.len;
+        self.len += spans.len();
+        self.blocks.push(Block::Small { first, bytes, spans });
+    }
+
+    pub(crate) fn push_big(&mut self, chunks: Vec<Arc<[u8]>>) {
+        let first = self.len;
+        self.len += 1;
+        self.blocks.push(Block::Big { first, chunks, flat: OnceLock::new() });
+    }
+
+    fn arg(&self, index: usize) -> Arg<'_> {
+        assert!(index < self.len, "index={index} len={}", self.len);
+        let at = self.blocks.partition_point(|block| block.first() <= index) - 1;
+        match &self.blocks[at] {
+            Block::Small { first, bytes, spans } => Arg::Bytes(slice(bytes, spans[index - first])),
+            Block::Big { chunks, flat, .. } => Arg::Chunks { chunks, flat },
+        }
+    }
+}
+
+/// Blocks up to which a request is simply dropped: some 10 us.
+const DROP_AT_ONCE: usize = 4;
+
+impl Drop for Request {
+    /// A large request is freed in slices, like everything large.
+    fn drop(&mut self) {
+        let large = |block: &Block| matches!(block, Block::Big { .. });
+        if self.blocks.len() > DROP_AT_ONCE || self.blocks.iter().any(large) {
+            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.blocks))));
+        }
+    }
+}
+
+/// The blocks of a request that nobody reads any more.
+struct Remains(Vec<Block>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        /// About 10 us worth of chunks.
+        const CHUNKS: usize = 16;
+        match self.0.last_mut() {
+            Some(Block::Big { chunks, flat, .. }) if !chunks.is_empty() => {
+                flat.take();
+                chunks.truncate(chunks.len().saturating_sub(CHUNKS));
+            }
+            _ => {
+                self.0.pop();
+            }
+        }
+        !self.0.is_empty()
+    }
+}
+
+/// Makes a span; requests are cut into blocks far below 4 GiB.
+pub(crate) fn span(start: usize, end: usize) -> Span {
+    let narrow = |at: usize| u32::try_from(at).expect("a block stays below 4 GiB");
+    Span { start: narrow(start), end: narrow(end) }
+}
+
+fn slice(bytes: &[u8], span: Span) -> &[u8] {
+    &bytes[span.start as usize..span.end as usize]
+}
+
+/// One argument.
+#[derive(Clone, Copy, Debug)]
+pub enum Arg<'a> {
+    /// In one piece.
+    Bytes(&'a [u8]),
+    /// In chunks of `CHUNK_BYTES` (the last may be shorter).
+    Chunks {
+        /// The chunks, in order; they may be shared instead of copied.
+        chunks: &'a [Arc<[u8]>],
+        /// Where the flattened bytes are kept once asked for.
+        flat: &'a OnceLock<Vec<u8>>,
+    },
+}
+
+impl<'a> Arg<'a> {
+    /// The bytes in one piece. Cost: O(1), or a copy of a large argument, once.
+    #[must_use]
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Arg::Bytes(bytes) => bytes,
+            Arg::Chunks { chunks, flat } => flat.get_or_init(|| chunks.concat()),
+        }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self {
+            Arg::Bytes(bytes) => bytes.len(),
+            Arg::Chunks { chunks, .. } => chunks.iter().map(|chunk| chunk.len()).sum(),
+        }
+    }
+
+    /// True when there are no bytes.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The arguments of one request, name first. Cheap to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a>(Source<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    Flat { bytes: &'a [u8], spans: &'a [Span] },
+    Owned(&'a Arc<Request>),
+}
+
+impl<'a> Args<'a> {
+    /// Arguments that lie in `bytes`.
+    #[must_use]
+    pub fn flat(bytes: &'a [u8], spans: &'a [Span]) -> Self {
+        Self(Source::Flat { bytes, spans })
+    }
+
+    /// The arguments of an owned request.
+    #[must_use]
+    pub fn owned(request: &'a Arc<Request>) -> Self {
+        Self(Source::Owned(request))
+    }
+
+    /// Number of arguments, the name included.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self.0 {
+            Source::Flat { spans, .. } => spans.len(),
+            Source::Owned(request) => request.len(),
+        }
+    }
+
+    /// True when there is no argument, not even a name.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The argument at `index`, in one piece. Panics when there is none: check `len` first.
+    #[must_use]
+    pub fn get(self, index: usize) -> &'a [u8] {
+        match self.0 {
+            Source::Flat { bytes, spans } => slice(bytes, spans[index]),
+            Source::Owned(request) => request.arg(index).bytes(),
+        }
+    }
+
+    /// The argument at `index`, in chunks when it is large. Panics when there is none.
+    #[must_use]
+    pub fn arg(self, index: usize) -> Arg<'a> {
+        match self.0 {
+            Source::Flat { bytes, spans } => Arg::Bytes(slice(bytes, spans[index])),
+            Source::Owned(request) => request.arg(index),
+        }
+    }
+
+    /// All arguments, in order, each in one piece.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..self.len()).map(move |index| self.get(index))
+    }
+
+    /// A request that outlives the parser's buffer: shared when it is owned already, else copied.
+    #[must_use]
+    pub fn to_request(self) -> Arc<Request> {
+        match self.0 {
+            Source::Owned(request) => Arc::clone(request),
+            Source::Flat { .. } => Arc::new(Request::from_args(self.iter())),
+        }
+    }
+
+    /// Bytes of all arguments together.
+    #[must_use]
+    pub fn total_bytes(self) -> usize {
+        (0..self.len()).map(|index| self.arg(index).len()).sum()
+    }
+}

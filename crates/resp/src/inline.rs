@@ -1,0 +1,125 @@
+//! Inline commands: a line of words, with quotes, for people at a telnet prompt.
+
+/// Splits `line` into words: blanks separate; `"..."` knows `\n \r \t \b \a \xHH` and `\` before
+/// any other byte; `'...'` knows `\'` only; a closing quote must be followed by a blank or the end.
+///
+/// Errors: `None` when quotes are unbalanced. Source: Redis's inline protocol.
+pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line;
+    loop {
+        while let [first, after @ ..] = rest
+            && is_blank(*first)
+        {
+            rest = after;
+        }
+        if rest.is_empty() {
+            return Some(words);
+        }
+        let mut word = Vec::new();
+        rest = read_word(rest, &mut word)?;
+        words.push(word);
+    }
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b || byte == 0
+}
+
+/// Reads one word into `word`; returns what follows.
+fn read_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [] => return Some(rest),
+            [byte, after @ ..] if is_blank(*byte) => return Some(after),
+            [b'"', after @ ..] => return double_quoted(after, word),
+            [b'\'', after @ ..] => return single_quoted(after, word),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        rest = match rest {
+            [b'\\', b'x', high, low, after @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                word.push(hex(*high) * 16 + hex(*low));
+                after
+            }
+            [b'\\', escaped, after @ ..] => {
+                word.push(unescape(*escaped));
+                after
+            }
+            [b'"', after @ ..] => return closed(after),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                after
+            }
+            [] => return None,
+        }
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        rest = match rest {
+            [b'\\', b'\'', after @ ..] => {
+                word.push(b'\'');
+                after
+            }
+            [b'\'', after @ ..] => return closed(after),
+            [byte, after @ ..] => {
+                word.push(*byte);
+                after
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// What follows a closing quote: nothing, or a blank.
+fn closed(after: &[u8]) -> Option<&[u8]> {
+    after.first().is_none_or(|&byte| is_blank(byte)).then_some(after)
+}
+
+fn unescape(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => digit.to_ascii_lowercase() - b'a' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn words_and_quotes() {
+        let words = |line: &str| split(line.as_bytes());
+        let expect = |texts: &[&[u8]]| Some(texts.iter().map(|text| text.to_vec()).collect());
+        assert_eq!(words("  set  a   b "), expect(&[b"set", b"a", b"b"]));
+        assert_eq!(words(r#"set "a b" 'c\'d'"#), expect(&[b"set", b"a b", b"c'd"]));
+        assert_eq!(words(r#"x "\x41\n\q""#), expect(&[b"x", b"A\nq"]));
+        assert_eq!(words(r#"a"b c""#), expect(&[b"ab c"]));
+        assert_eq!(words(r#""a"b"#), None);
+        assert_eq!(words(r#""open"#), None);
+        assert_eq!(words("'open"), None);
+        assert_eq!(words(""), expect(&[]));
+    }
+}

@@ -1,0 +1,22 @@
+//! The Redis serialisation protocol, without sockets: bytes in, requests out; values in, bytes out.
+//!
+//! - [`Parser`] cuts requests out of received bytes: RESP arrays and inline commands.
+//! - [`Args`] is one request as its arguments, borrowed where it can be.
+//! - [`Output`] gathers what is to be sent; [`Reply`] encodes into it, in RESP2 or RESP3.
+//!
+//! Nothing here allocates by a number that a client announced: memory follows the bytes that came.
+//!
+//! Not here: commands, data, connections.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod inline;
+mod output;
+mod parser;
+mod reply;
+
+pub use args::{Arg, Args, Block, Request, Span};
+pub use output::{Output, Part};
+pub use parser::{Parser, ProtocolError};
+pub use reply::Reply;

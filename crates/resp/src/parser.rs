@@ -1,0 +1,363 @@
+//! Cuts requests out of received bytes.
+//!
+//! ```text
+//! buffer:  | used | *3 CRLF $3 CRLF SET CRLF $1 CRLF k CRLF $5 CRLF he      (more to come)
+//!                 ^ base   (spans count from here)            ^ cursor
+//! ```
+//! A request that is whole in the buffer is borrowed from it. One that is not, and has grown past
+//! a chunk, is moved into blocks as it arrives, so the buffer stays small, no byte is looked at
+//! twice, and no copy is longer than a chunk. What a header announces allocates nothing.
+//!
+//! Invariants:
+//! - I1: `base <= cursor <= buffer.len()`; spans lie in `base..cursor`.
+//! - I2: after an error nothing more is parsed: the connection is to be closed.
+//!
+//! Source of limits and texts: Redis's protocol handling, byte for byte (conformance: protocol).
+
+use crate::args::{Args, Request, Span, span};
+use crate::inline;
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::number;
+use std::sync::Arc;
+
+/// Longest line: an inline request, or a header.
+const LINE_MAX_BYTES: usize = 64 * 1024;
+/// What a client may announce before it has authenticated.
+const UNAUTHENTICATED_ARGS: i64 = 10;
+const UNAUTHENTICATED_BULK: i64 = 16_384;
+
+/// Why the bytes are not a request. The text after `-ERR Protocol error: `.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// One of the fixed texts.
+    Text(&'static str),
+    /// Something else stood where a bulk header was due.
+    ExpectedDollar(u8),
+}
+
+impl ProtocolError {
+    /// The error line, without `-` and CRLF.
+    #[must_use]
+    pub fn line(&self) -> String {
+        match self {
+            Self::Text(text) => format!("ERR Protocol error: {text}"),
+            Self::ExpectedDollar(byte) => {
+                format!("ERR Protocol error: expected '$', got '{}'", char::from(*byte))
+            }
+        }
+    }
+}
+
+/// What a connection may announce.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    bulk_max: i64,
+    authenticated: bool,
+}
+
+/// Where in a request the parser stands.
+#[derive(Debug)]
+enum State {
+    /// Before a request.
+    Start,
+    /// `left` arguments of a RESP array are still to come.
+    Array { left: usize },
+    /// In the `len` bytes of an argument; `left` counts it.
+    Bulk { left: usize, len: usize },
+    /// In an argument longer than a chunk, of which `missing` bytes are still to come.
+    Big { left: usize, missing: usize, chunks: Vec<Arc<[u8]>> },
+}
+
+/// The parser of one connection.
+#[derive(Debug)]
+pub struct Parser {
+    buffer: Vec<u8>,
+    base: usize,
+    cursor: usize,
+    spans: Vec<Span>,
+    state: State,
+    /// What was moved out of the buffer of a large request.
+    spilled: Request,
+    /// The finished large or inline request that [`Args`] borrow.
+    owned: Arc<Request>,
+    limits: Limits,
+}
+
+/// What a step found.
+enum Found {
+    Nothing,
+    InBuffer,
+    Owned,
+}
+
+impl Parser {
+    /// A parser that lets arguments be `bulk_max` bytes long (`proto-max-bulk-len`).
+    #[must_use]
+    pub fn new(bulk_max: usize, authenticated: bool) -> Self {
+        let bulk_max = i64::try_from(bulk_max).unwrap_or(i64::MAX);
+        Self {
+            buffer: Vec::new(),
+            base: 0,
+            cursor: 0,
+            spans: Vec::new(),
+            state: State::Start,
+            spilled: Request::default(),
+            owned: Arc::default(),
+            limits: Limits { bulk_max, authenticated },
+        }
+    }
+
+    /// Lifts the limits for unauthenticated clients, or brings them back.
+    pub fn set_authenticated(&mut self, authenticated: bool) {
+        self.limits.authenticated = authenticated;
+    }
+
+    /// Changes the longest argument.
+    pub fn set_bulk_max(&mut self, bulk_max: usize) {
+        self.limits.bulk_max = i64::try_from(bulk_max).unwrap_or(i64::MAX);
+    }
+
+    /// Bytes received and not yet part of a request handed out.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.buffer.len() - self.base
+    }
+
+    /// Bytes of memory held, for CLIENT LIST.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.buffer.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+
+    /// True when the next request has begun to arrive, and is not whole.
+    #[must_use]
+    pub fn is_amid_request(&self) -> bool {
+        self.pending_bytes() > 0 || !matches!(self.state, State::Start)
+    }
+
+    /// Takes received bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.base > 0 && matches!(self.state, State::Start) && self.base == self.buffer.len() {
+            self.buffer.clear();
+            (self.base, self.cursor) = (0, 0);
+        } else if self.base >= CHUNK_BYTES {
+            self.compact();
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Gives memory back when nothing is pending: for idle connections.
+    pub fn release(&mut self) {
+        if !self.is_amid_request() {
+            self.buffer = Vec::new();
+            (self.base, self.cursor) = (0, 0);
+            self.owned = Arc::default();
+            self.spans = Vec::new();
+        }
+    }
+
+    /// The next request, when it is whole. It stays readable until the next call.
+    ///
+    /// Cost: O(its new bytes). Errors: the connection must be closed (I2).
+    pub fn next_request(&mut self) -> Result<Option<Args<'_>>, ProtocolError> {
+        match self.advance()? {
+            Found::Nothing => Ok(None),
+            Found::Owned => Ok(Some(Args::owned(&self.owned))),
+            Found::InBuffer => {
+                let (from, to) = (self.base, self.cursor);
+                self.base = self.cursor;
+                Ok(Some(Args::flat(&self.buffer[from..to], &self.spans)))
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Found, ProtocolError> {
+        loop {
+            match &mut self.state {
+                State::Start => {
+                    self.spans.clear();
+                    self.cursor = self.base;
+                    match self.buffer.get(self.cursor) {
+                        None => return Ok(Found::Nothing),
+                        Some(b'*') => {
+                            if !self.array_header()? {
+                                return Ok(Found::Nothing);
+                            }
+                        }
+                        Some(_) => match self.inline()? {
+                            None => return Ok(Found::Nothing),
+                            Some(true) => return Ok(Found::Owned),
+                            Some(false) => {}
+                        },
+                    }
+                }
+                State::Array { left: 0 } => return Ok(self.finish()),
+                State::Array { left } => {
+                    let left = *left;
+                    if !self.bulk_header(left)? {
+                        self.spill_if_long();
+                        return Ok(Found::Nothing);
+                    }
+                }
+                State::Bulk { left, len } => {
+                    let (left, len) = (*left, *len);
+                    let start = self.cursor;
+                    if self.buffer.len() - start < len + 2 {
+                        self.spill_if_long();
+                        return Ok(Found::Nothing);
+                    }
+                    self.spans.push(span(start - self.base, start + len - self.base));
+                    self.cursor = start + len + 2;
+                    self.state = State::Array { left: left - 1 };
+                }
+                State::Big { .. } => {
+                    if !self.big() {
+                        return Ok(Found::Nothing);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The request is whole.
+    fn finish(&mut self) -> Found {
+        self.state = State::Start;
+        if self.spilled.is_empty() {
+            return Found::InBuffer;
+        }
+        self.spill();
+        self.owned = Arc::new(std::mem::take(&mut self.spilled));
+        Found::Owned
+    }
+
+    /// The line at the cursor without its CRLF; moves behind it. `None` when it is not whole.
+    fn line(&mut self, too_long: &'static str) -> Result<Option<(usize, usize)>, ProtocolError> {
+        let rest = &self.buffer[self.cursor..];
+        let Some(at) = memchr::memchr(b'\r', rest).filter(|at| at + 1 < rest.len()) else {
+            if rest.len() > LINE_MAX_BYTES {
+                return Err(ProtocolError::Text(too_long));
+            }
+            return Ok(None);
+        };
+        let start = self.cursor;
+        self.cursor += at + 2;
+        Ok(Some((start, start + at)))
+    }
+
+    /// `*count`. Returns false when more bytes are needed.
+    fn array_header(&mut self) -> Result<bool, ProtocolError> {
+        let Some((start, end)) = self.line("too big mbulk count string")? else { return Ok(false) };
+        let count = number::parse_i64(&self.buffer[start + 1..end])
+            .filter(|&count| count <= i64::from(i32::MAX))
+            .ok_or(ProtocolError::Text("invalid multibulk length"))?;
+        if count > UNAUTHENTICATED_ARGS && !self.limits.authenticated {
+            return Err(ProtocolError::Text("unauthenticated multibulk length"));
+        }
+        if count <= 0 {
+            self.base = self.cursor; // An empty request is passed over.
+            return Ok(true);
+        }
+        self.state = State::Array { left: usize::try_from(count).unwrap_or(0) };
+        Ok(true)
+    }
+
+    /// `$len`. Returns false when more bytes are needed.
+    fn bulk_header(&mut self, left: usize) -> Result<bool, ProtocolError> {
+        let Some((start, end)) = self.line("too big bulk count string")? else { return Ok(false) };
+        let (&kind, digits) =
+            self.buffer[start..end].split_first().ok_or(ProtocolError::ExpectedDollar(b'\r'))?;
+        if kind != b'$' {
+            return Err(ProtocolError::ExpectedDollar(kind));
+        }
+        let len = number::parse_i64(digits)
+            .filter(|len| (0..=self.limits.bulk_max).contains(len))
+            .ok_or(ProtocolError::Text("invalid bulk length"))?;
+        if len > UNAUTHENTICATED_BULK && !self.limits.authenticated {
+            return Err(ProtocolError::Text("unauthenticated bulk length"));
+        }
+        let len = usize::try_from(len).unwrap_or(0);
+        if len > CHUNK_BYTES {
+            self.spill();
+            self.state = State::Big { left, missing: len, chunks: Vec::new() };
+        } else {
+            self.state = State::Bulk { left, len };
+        }
+        Ok(true)
+    }
+
+    /// Moves what has come of a big argument into chunks. Returns false when more is needed.
+    fn big(&mut self) -> bool {
+        let State::Big { left, missing, chunks } = &mut self.state else { return true };
+        while *missing > 0 {
+            let want = (*missing).min(CHUNK_BYTES);
+            let have = &self.buffer[self.cursor..];
+            if have.len() < want {
+                break;
+            }
+            chunks.push(Arc::from(&have[..want]));
+            self.cursor += want;
+            *missing -= want;
+        }
+        self.base = self.cursor;
+        if *missing > 0 || self.buffer.len() - self.cursor < 2 {
+            self.compact();
+            return false;
+        }
+        self.cursor += 2;
+        self.base = self.cursor;
+        let left = *left - 1;
+        let chunks = std::mem::take(chunks);
+        self.spilled.push_big(chunks);
+        self.state = State::Array { left };
+        true
+    }
+
+    /// An inline request. `None`: more bytes are needed; `Some(false)`: an empty line.
+    fn inline(&mut self) -> Result<Option<bool>, ProtocolError> {
+        let rest = &self.buffer[self.cursor..];
+        let Some(at) = memchr::memchr(b'\n', rest) else {
+            if rest.len() > LINE_MAX_BYTES {
+                return Err(ProtocolError::Text("too big inline request"));
+            }
+            return Ok(None);
+        };
+        let line = rest[..at].strip_suffix(b"\r").unwrap_or(&rest[..at]);
+        let words =
+            inline::split(line).ok_or(ProtocolError::Text("unbalanced quotes in request"))?;
+        self.cursor += at + 1;
+        self.base = self.cursor;
+        if words.is_empty() {
+            return Ok(Some(false));
+        }
+        self.owned = Arc::new(Request::from_args(words.iter().map(Vec::as_slice)));
+        Ok(Some(true))
+    }
+
+    fn spill_if_long(&mut self) {
+        if self.cursor - self.base >= CHUNK_BYTES {
+            self.spill();
+        }
+    }
+
+    /// Moves the finished arguments of the running request out of the buffer.
+    fn spill(&mut self) {
+        if !self.spans.is_empty() {
+            let bytes = self.buffer[self.base..self.cursor].to_vec();
+            let spans = std::mem::take(&mut self.spans);
+            self.spilled.push_small(bytes, spans);
+        }
+        self.base = self.cursor;
+        self.compact();
+    }
+
+    /// Moves what is pending to the front of the buffer.
+    fn compact(&mut self) {
+        self.buffer.drain(..self.base);
+        self.cursor -= self.base;
+        self.base = 0;
+    }
+}
+
+#[cfg(test)]
+#[path = "parser_tests.rs"]
+mod tests;

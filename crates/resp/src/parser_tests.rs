@@ -1,0 +1,115 @@
+//! Examples, the independence of chunk sizes, and random bytes.
+
+use super::*;
+use darter_base::Prng;
+
+/// All requests in `input`, fed in pieces of `piece` bytes, and the error that ended them.
+fn parse(input: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+    let mut parser = Parser::new(512 << 20, true);
+    let mut requests = Vec::new();
+    for part in input.chunks(piece.max(1)) {
+        parser.feed(part);
+        loop {
+            match parser.next_request() {
+                Ok(Some(args)) => requests.push(args.iter().map(<[u8]>::to_vec).collect()),
+                Ok(None) => break,
+                Err(error) => return (requests, Some(error)),
+            }
+        }
+    }
+    (requests, None)
+}
+
+fn encode(requests: &[Vec<Vec<u8>>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for request in requests {
+        bytes.extend_from_slice(format!("*{}\r\n", request.len()).as_bytes());
+        for arg in request {
+            bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            bytes.extend_from_slice(arg);
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+    bytes
+}
+
+#[test] // Whatever the sizes of requests and of pieces, what was sent is what is read.
+fn requests_survive_any_cut() {
+    for seed in 0..60 {
+        let mut prng = Prng::from_seed(seed);
+        let requests: Vec<Vec<Vec<u8>>> = (0..1 + prng.below(4))
+            .map(|_| {
+                let longest = *prng.weighted(&[(5, 30), (2, 3_000), (1, 200_000)]);
+                (0..1 + prng.below(40)).map(|_| prng.bytes(0..=longest)).collect()
+            })
+            .collect();
+        let bytes = encode(&requests);
+        for piece in [1 + usize::try_from(prng.below(50)).unwrap(), 16_384, bytes.len()] {
+            if bytes.len() / piece > 200_000 {
+                continue;
+            }
+            assert_eq!(parse(&bytes, piece), (requests.clone(), None), "seed {seed} piece {piece}");
+        }
+    }
+}
+
+#[test]
+fn errors_have_redis_texts() {
+    #[rustfmt::skip] // A table.
+    let cases: &[(&[u8], &str)] = &[
+        (b"*abc\r\n",              "invalid multibulk length"),
+        (b"*2147483648\r\n",       "invalid multibulk length"),
+        (b"*1\r\n$abc\r\n",        "invalid bulk length"),
+        (b"*1\r\n$-1\r\n",         "invalid bulk length"),
+        (b"*1\r\n$536870913\r\n",  "invalid bulk length"),
+        (b"*1\r\n:1\r\n",          "expected '$', got ':'"),
+        (b"set 'a\r\n",            "unbalanced quotes in request"),
+    ];
+    for (input, expected) in cases {
+        let error = parse(input, input.len()).1.map(|error| error.line());
+        assert_eq!(error, Some(format!("ERR Protocol error: {expected}")));
+    }
+    let endless = vec![b'a'; LINE_MAX_BYTES + 2];
+    assert_eq!(parse(&endless, 4_096).1, Some(ProtocolError::Text("too big inline request")));
+}
+
+#[test]
+fn empty_requests_are_passed_over() {
+    let (requests, error) = parse(b"*0\r\n*-1\r\n\r\n\n*1\r\n$4\r\nPING\r\nPING\r\n", 3);
+    assert_eq!(error, None);
+    assert_eq!(requests, vec![vec![b"PING".to_vec()]; 2]);
+}
+
+#[test] // A header of a billion elements, or of 512 MB, costs nothing before the bytes arrive.
+fn announcements_allocate_nothing() {
+    for header in [&b"*1000000000\r\n"[..], b"*2\r\n$3\r\nSET\r\n$536870912\r\n"] {
+        let mut parser = Parser::new(512 << 20, true);
+        parser.feed(header);
+        assert!(parser.next_request().unwrap().is_none());
+        assert!(parser.memory_bytes() < 1_024, "{}", parser.memory_bytes());
+    }
+}
+
+#[test]
+fn unauthenticated_clients_announce_little() {
+    let mut parser = Parser::new(512 << 20, false);
+    parser.feed(b"*11\r\n");
+    assert_eq!(
+        parser.next_request().unwrap_err(),
+        ProtocolError::Text("unauthenticated multibulk length")
+    );
+}
+
+/// Random bytes, biased towards the protocol's own, never panic; requests end within the input.
+#[test]
+fn random_bytes_do_no_harm() {
+    let alphabet = b"*$\r\n0123456789-\"'\\xabPING \0";
+    for seed in 0..2_000 {
+        let mut prng = Prng::from_seed(seed);
+        let input: Vec<u8> = (0..prng.below(200))
+            .map(|_| alphabet[usize::try_from(prng.below(alphabet.len() as u64)).unwrap()])
+            .collect();
+        let whole = parse(&input, input.len().max(1));
+        assert_eq!(parse(&input, 1), whole, "seed {seed}: {input:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Encoding of replies, in RESP2 and RESP3.
+
+use crate::Output;
+use darter_base::number;
+
+/// Encodes one client's replies into its [`Output`].
+///
+/// Where the two versions of the protocol differ, the method takes the richer meaning and writes
+/// what the client asked for with HELLO: a map becomes a flat array in RESP2, null becomes `$-1`.
+pub struct Reply<'a> {
+    /// Where the bytes go.
+    pub out: &'a mut Output,
+    resp3: bool,
+}
+
+impl<'a> Reply<'a> {
+    /// Encodes into `out`, in RESP3 when `resp3`.
+    pub fn new(out: &'a mut Output, resp3: bool) -> Self {
+        Self { out, resp3 }
+    }
+
+    /// True when the client speaks RESP3.
+    #[must_use]
+    pub fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// `+text`.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `+OK`.
+    pub fn ok(&mut self) {
+        self.out.tail().extend_from_slice(b"+OK\r\n");
+    }
+
+    /// `-line`: the line begins with the error's code. Line breaks become blanks.
+    pub fn error(&mut self, line: &str) {
+        let clean: Vec<u8> = line
+            .bytes()
+            .map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
+            .collect();
+        self.line(b'-', &clean);
+    }
+
+    /// `:value`.
+    pub fn int(&mut self, value: i64) {
+        self.header(b':', value);
+    }
+
+    /// `:value`, for counts.
+    pub fn count(&mut self, value: usize) {
+        self.header(b':', i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// A bulk string.
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_header(bytes.len());
+        let tail = self.out.tail();
+        tail.extend_from_slice(bytes);
+        tail.extend_from_slice(b"\r\n");
+    }
+
+    /// The decimal text of `value` as a bulk string.
+    pub fn bulk_int(&mut self, value: i64) {
+        let mut text = [0; number::I64_TEXT_MAX];
+        let text = number::i64_text(&mut text, value);
+        self.bulk(text);
+    }
+
+    /// The header of a bulk string of `len` bytes: write these into `out`, then [`Reply::crlf`].
+    pub fn bulk_header(&mut self, len: usize) {
+        self.header(b'$', i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    /// The end of a bulk string written by hand.
+    pub fn crlf(&mut self) {
+        self.out.tail().extend_from_slice(b"\r\n");
+    }
+
+    /// Null: `$-1` or `_`.
+    pub fn null(&mut self) {
+        let text: &[u8] = if self.resp3 { b"_\r\n" } else { b"$-1\r\n" };
+        self.out.tail().extend_from_slice(text);
+    }
+
+    /// A null where an array was expected: `*-1` or `_`.
+    pub fn null_array(&mut self) {
+        let text: &[u8] = if self.resp3 { b"_\r\n" } else { b"*-1\r\n" };
+        self.out.tail().extend_from_slice(text);
+    }
+
+    /// The header of an array of `len` elements.
+    pub fn array(&mut self, len: usize) {
+        self.header(b'*', i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    /// The header of a map of `pairs` pairs.
+    pub fn map(&mut self, pairs: usize) {
+        if self.resp3 {
+            self.header(b'%', i64::try_from(pairs).unwrap_or(i64::MAX));
+        } else {
+            self.array(pairs * 2);
+        }
+    }
+
+    /// The header of a set of `len` elements.
+    pub fn set(&mut self, len: usize) {
+        self.header(if self.resp3 { b'~' } else { b'*' }, i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    /// The header of a push message of `len` elements.
+    pub fn push(&mut self, len: usize) {
+        self.header(if self.resp3 { b'>' } else { b'*' }, i64::try_from(len).unwrap_or(i64::MAX));
+    }
+
+    /// A truth: `#t`/`#f`, or `:1`/`:0`.
+    pub fn boolean(&mut self, value: bool) {
+        let text: &[u8] = match (self.resp3, value) {
+            (true, true) => b"#t\r\n",
+            (true, false) => b"#f\r\n",
+            (false, true) => b":1\r\n",
+            (false, false) => b":0\r\n",
+        };
+        self.out.tail().extend_from_slice(text);
+    }
+
+    /// A text with its format (`txt`, `mkd`): a bulk string in RESP2.
+    pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
+        if !self.resp3 {
+            self.bulk(text);
+            return;
+        }
+        self.header(b'=', i64::try_from(text.len() + 4).unwrap_or(i64::MAX));
+        let tail = self.out.tail();
+        tail.extend_from_slice(&format);
+        tail.push(b':');
+        tail.extend_from_slice(text);
+        tail.extend_from_slice(b"\r\n");
+    }
+
+    /// A number already written as Redis writes doubles: `,text`, or a bulk string in RESP2.
+    pub fn double_text(&mut self, text: &str) {
+        if self.resp3 {
+            self.line(b',', text.as_bytes());
+        } else {
+            self.bulk(text.as_bytes());
+        }
+    }
+
+    fn header(&mut self, kind: u8, value: i64) {
+        let tail = self.out.tail();
+        tail.push(kind);
+        if (0..10).contains(&value) {
+            tail.push(b'0' + value.unsigned_abs().to_le_bytes()[0]);
+        } else {
+            number::write_i64(tail, value);
+        }
+        tail.extend_from_slice(b"\r\n");
+    }
+
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        let tail = self.out.tail();
+        tail.push(kind);
+        tail.extend_from_slice(text);
+        tail.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encode(resp3: bool, write: impl Fn(&mut Reply<'_>)) -> String {
+        let mut out = Output::default();
+        write(&mut Reply::new(&mut out, resp3));
+        String::from_utf8(out.flatten()).unwrap()
+    }
+
+    #[test]
+    fn both_versions() {
+        let all = |reply: &mut Reply<'_>| {
+            reply.map(1);
+            reply.bulk(b"a");
+            reply.null();
+            reply.boolean(true);
+            reply.verbatim(*b"txt", b"x");
+            reply.int(-12);
+            reply.set(0);
+            reply.double_text("1.5");
+        };
+        assert_eq!(
+            encode(false, all),
+            "*2\r\n$1\r\na\r\n$-1\r\n:1\r\n$1\r\nx\r\n:-12\r\n*0\r\n$3\r\n1.5\r\n"
+        );
+        assert_eq!(
+            encode(true, all),
+            "%1\r\n$1\r\na\r\n_\r\n#t\r\n=5\r\ntxt:x\r\n:-12\r\n~0\r\n,1.5\r\n"
+        );
+    }
+}

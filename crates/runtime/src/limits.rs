@@ -1,0 +1,37 @@
+//! What the system allows the process.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the number of open files to `wanted`, the hard limit too where we may, or as near as the
+/// system lets us; never lowers it. Returns what is allowed now. Call it before listening: io_uring
+/// accepts by the limit of the time when the accept was armed.
+pub fn raise_open_files(wanted: u64) -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = limit.current.unwrap_or(u64::MAX);
+    if allowed >= wanted {
+        return allowed;
+    }
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let raised = Rlimit { current: Some(wanted), maximum: Some(hard.max(wanted)) };
+    if setrlimit(Resource::Nofile, raised).is_ok() {
+        return wanted;
+    }
+    // Only root raises the hard limit; up to it everyone may.
+    let within = wanted.min(hard);
+    let raised = Rlimit { current: Some(within), maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_ok() { within } else { allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // It never lowers, and says what the system says.
+    fn raises_only() {
+        let before = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert_eq!(raise_open_files(1), before);
+        let after = raise_open_files(before.saturating_add(1));
+        assert!(after >= before);
+        assert_eq!(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), after);
+    }
+}

@@ -1,0 +1,115 @@
+//! What the network tells a core, and the names it uses for connections and their ends.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::buffer::SendBuffer;
+
+/// A connection of one [`super::Net`]. After its [`Event::Closed`] the token is dead for good: the
+/// index comes back, but with another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token {
+    /// The place in the table of connections: small and dense, fit to index a table of one's own.
+    pub index: u32,
+    /// How often that place was let before.
+    pub generation: u32,
+}
+
+/// One end of a connection, printed as Redis does (`ip:port`, `[v6]:port`, `path:0`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Internet.
+    Tcp(SocketAddr),
+    /// The path of a unix socket; empty for one without a name.
+    Unix(Arc<Path>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{}:0", path.display()),
+        }
+    }
+}
+
+/// Who is at the two ends of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Their end. For a unix socket the path that they connected to.
+    pub remote: Address,
+    /// Our end.
+    pub local: Address,
+}
+
+/// A connection on its way to another core: see [`super::Net::hand_over`].
+#[derive(Debug)]
+pub struct Parcel {
+    /// The socket, non-blocking, known to no back.
+    pub socket: OwnedFd,
+    /// The listener that accepted it.
+    pub listener: usize,
+    /// Its ends.
+    pub peer: Peer,
+}
+
+/// What happened. For one connection the order is: `Accepted`, any number of `Received` and
+/// `Sent`, `Eof` at most once and no `Received` after it, `Closed` exactly once and last.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A client came. Receiving begins with the next poll, so that the connection may be handed
+    /// over before.
+    Accepted {
+        /// What `listen_tcp` or `listen_unix` returned.
+        listener: usize,
+        /// The new connection.
+        conn: Token,
+        /// Its ends.
+        peer: Peer,
+    },
+    /// Bytes came. They are the back's own buffer: copy what is needed later.
+    Received {
+        /// From whom.
+        conn: Token,
+        /// Never empty.
+        bytes: &'a [u8],
+    },
+    /// The client sends no more; it may still be sent to.
+    Eof {
+        /// Who.
+        conn: Token,
+    },
+    /// A send is over: all of it is with the kernel, or it failed and `Closed` follows.
+    Sent {
+        /// To whom.
+        conn: Token,
+        /// What was sent, given back for its memory.
+        buffer: SendBuffer,
+        /// How it ended.
+        result: io::Result<()>,
+    },
+    /// The connection is gone, and its socket closed.
+    Closed {
+        /// Who.
+        conn: Token,
+        /// Why, unless we closed it or both directions had ended.
+        error: Option<io::Error>,
+    },
+    /// Another thread woke us: any number of wakes since the last such event.
+    Woken,
+}
+
+/// How long a poll may sleep when nothing is at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    Nothing,
+    /// At most so many nanoseconds from now. Backs may round up to a millisecond.
+    Until(u64),
+    /// Until something happens.
+    Forever,
+}

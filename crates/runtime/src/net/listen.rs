@@ -1,0 +1,153 @@
+//! Listening sockets, and what is asked of an accepted one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, getpeername,
+    getsockname, listen, socket_with, sockopt,
+};
+
+use super::event::{Address, Peer, Wait};
+
+/// How long a listener rests after `accept` failed for want of resources: longer than a spin,
+/// shorter than a client's patience.
+pub(super) const REST: Duration = Duration::from_millis(100);
+
+/// A listening socket of a [`super::Net`].
+pub(super) struct Listener {
+    pub(super) socket: OwnedFd,
+    pub(super) address: Address,
+    /// Removed when the listener is.
+    path: Option<PathBuf>,
+    /// Set while it rests after an error.
+    pub(super) rests_until: Option<Instant>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Someone else may have removed it: as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Opens a TCP listener; what clients inherit is set here: no delay, and keepalive after so many
+/// seconds of silence (0: never).
+pub(super) fn tcp(address: SocketAddr, backlog: i32, keepalive_s: u32) -> io::Result<Listener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    set_keepalive(&socket, keepalive_s)?;
+    bind(&socket, &address)?;
+    listen(&socket, backlog)?;
+    let bound = SocketAddr::try_from(getsockname(&socket)?)?;
+    Ok(Listener { socket, address: Address::Tcp(bound), path: None, rests_until: None })
+}
+
+/// Opens a unix listener at `path`, in place of a socket that lies there; `mode` sets the file's
+/// permissions.
+pub(super) fn unix(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<Listener> {
+    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        std::fs::remove_file(path)?;
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let address = Address::Unix(Arc::from(path));
+    let listener = Listener { socket, address, path: Some(path.into()), rests_until: None };
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    listen(&listener.socket, backlog)?;
+    Ok(listener)
+}
+
+/// Who is at the ends of an accepted socket. Fails when the client has already gone.
+pub(super) fn peer_of(socket: impl AsFd, listener: &Address) -> io::Result<Peer> {
+    if let Address::Unix(_) = listener {
+        return Ok(Peer { remote: listener.clone(), local: listener.clone() });
+    }
+    let remote = getpeername(&socket)?.ok_or(io::ErrorKind::NotConnected)?;
+    let local = getsockname(&socket)?;
+    Ok(Peer { remote: tcp_address(remote)?, local: tcp_address(local)? })
+}
+
+fn tcp_address(address: SocketAddrAny) -> io::Result<Address> {
+    Ok(Address::Tcp(SocketAddr::try_from(address)?))
+}
+
+fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
+    if seconds == 0 {
+        return Ok(());
+    }
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds.into()))?;
+    // Three probes in the next such span, as Redis spreads them, then the peer is given up.
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1).into()))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    Ok(())
+}
+
+/// Whether a failed `accept` says something about the client only: then the next may succeed.
+/// Everything else (no descriptors, no memory) concerns us, and calls for a rest.
+pub(super) fn concerns_one_client(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::PROTO
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::NONET
+            | Errno::NOPROTOOPT
+            | Errno::TIMEDOUT
+    )
+}
+
+/// What [`rouse`] found.
+pub(super) struct Roused {
+    /// Those that have rested enough.
+    pub(super) ids: Vec<usize>,
+    /// Whether others still rest.
+    pub(super) others_rest: bool,
+    /// How long to wait at most, so that the next one is roused in time.
+    pub(super) wait: Wait,
+}
+
+/// Finds the listeners that have rested enough.
+pub(super) fn rouse(listeners: &mut [Option<Listener>], wait: Wait) -> Roused {
+    let now = Instant::now();
+    let mut roused = Roused { ids: Vec::new(), others_rest: false, wait };
+    for (id, listener) in listeners.iter_mut().enumerate() {
+        let Some(listener) = listener else { continue };
+        let Some(until) = listener.rests_until else { continue };
+        if until <= now {
+            listener.rests_until = None;
+            roused.ids.push(id);
+            continue;
+        }
+        roused.others_rest = true;
+        let left = u64::try_from((until - now).as_nanos()).unwrap_or(u64::MAX);
+        roused.wait = match roused.wait {
+            Wait::Nothing => Wait::Nothing,
+            Wait::Until(nanos) => Wait::Until(nanos.min(left)),
+            Wait::Forever => Wait::Until(left),
+        };
+    }
+    roused
+}

@@ -1,0 +1,27 @@
+//! Events that a back has to tell and has no one to tell them to yet.
+
+use std::io;
+
+use super::buffer::SendBuffer;
+use super::event::{Event, Token};
+
+/// An event that owns what it speaks of.
+#[derive(Debug)]
+pub(super) enum Pending {
+    /// A send is over; with the reason when it failed.
+    Sent(Token, SendBuffer, Option<io::ErrorKind>),
+    /// A connection is gone.
+    Closed(Token, Option<io::Error>),
+}
+
+impl Pending {
+    pub(super) fn into_event(self) -> Event<'static> {
+        match self {
+            Self::Sent(conn, buffer, reason) => {
+                let result = reason.map_or(Ok(()), |kind| Err(kind.into()));
+                Event::Sent { conn, buffer, result }
+            }
+            Self::Closed(conn, error) => Event::Closed { conn, error },
+        }
+    }
+}

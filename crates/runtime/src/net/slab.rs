@@ -1,0 +1,89 @@
+//! A table of connections with tokens that are never mistaken for one another.
+//!
+//! Places are let again, last freed first, so that the table stays dense and warm; each letting
+//! has a generation, and a token of an older one finds nothing.
+
+use super::event::Token;
+
+struct Place<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// Values by token.
+pub(super) struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) fn insert(&mut self, value: T) -> Token {
+        if let Some(index) = self.free.pop() {
+            let place = &mut self.places[index as usize];
+            debug_assert!(place.value.is_none(), "index={index} was free");
+            place.value = Some(value);
+            return Token { index, generation: place.generation };
+        }
+        let index = u32::try_from(self.places.len()).expect("fewer sockets than 2^32");
+        self.places.push(Place { generation: 0, value: Some(value) });
+        Token { index, generation: 0 }
+    }
+
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        let place = self.places.get_mut(token.index as usize)?;
+        if place.generation == token.generation { place.value.as_mut() } else { None }
+    }
+
+    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+        let place = self.places.get_mut(token.index as usize)?;
+        if place.generation != token.generation {
+            return None;
+        }
+        let value = place.value.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(token.index);
+        Some(value)
+    }
+
+    /// The token that stands for place `index` now. Panics when the place was never let.
+    pub(super) fn tenant(&self, index: u32) -> Token {
+        Token { index, generation: self.places[index as usize].generation }
+    }
+
+    /// All tokens that stand for something.
+    pub(super) fn tokens(&self) -> Vec<Token> {
+        let living = self.places.iter().enumerate().filter(|(_, place)| place.value.is_some());
+        living
+            .map(|(index, place)| Token {
+                index: u32::try_from(index).expect("insert keeps indices below 2^32"),
+                generation: place.generation,
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // A place comes back, its old token does not.
+    fn old_tokens_are_dead() {
+        let mut slab = Slab::new();
+        let first = slab.insert("first");
+        assert_eq!(slab.remove(first), Some("first"));
+        let second = slab.insert("second");
+        assert_eq!(first.index, second.index);
+        assert!(slab.get_mut(first).is_none());
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get_mut(second), Some(&mut "second"));
+        assert_eq!((slab.len(), slab.tokens()), (1, vec![second]));
+    }
+}

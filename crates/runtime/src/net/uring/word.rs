@@ -1,0 +1,63 @@
+//! The word that travels with an operation through the kernel: what it was, and for whom.
+//!
+//! ```text
+//! | kind: 4 bits | generation: 28 bits | index: 32 bits |
+//! ```
+//! A connection's place is let again only after its last operation has come back, so the
+//! generation is needed for one thing: a cancel that comes late must not hit the next tenant.
+
+use crate::net::event::Token;
+
+/// What an operation was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A cancel: its own end tells nothing.
+    Cancel = 0,
+    /// A multishot receive of a connection.
+    Receive = 1,
+    /// A send of a connection.
+    Send = 2,
+    /// A multishot accept of a listener, by number.
+    Accept = 3,
+    /// The read of the waker.
+    Wake = 4,
+}
+
+const GENERATIONS: u32 = (1 << 28) - 1;
+
+pub(super) fn of(kind: Kind, token: Token) -> u64 {
+    let generation = u64::from(token.generation & GENERATIONS);
+    (kind as u64) << 60 | generation << 32 | u64::from(token.index)
+}
+
+pub(super) fn listener(id: usize) -> u64 {
+    of(Kind::Accept, Token { index: id as u32, generation: 0 })
+}
+
+pub(super) fn kind(word: u64) -> Kind {
+    match word >> 60 {
+        0 => Kind::Cancel,
+        1 => Kind::Receive,
+        2 => Kind::Send,
+        3 => Kind::Accept,
+        4 => Kind::Wake,
+        other => unreachable!("no operation has kind {other}"),
+    }
+}
+
+pub(super) fn index(word: u64) -> u32 {
+    word as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // What goes in comes out.
+    fn round_trip() {
+        for kind_in in [Kind::Cancel, Kind::Receive, Kind::Send, Kind::Accept, Kind::Wake] {
+            let word = of(kind_in, Token { index: u32::MAX, generation: u32::MAX });
+            assert_eq!((kind(word), index(word)), (kind_in, u32::MAX));
+        }
+    }
+}

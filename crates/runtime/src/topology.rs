@@ -1,0 +1,124 @@
+//! Which processors the process may use, and pinning a thread to one.
+//!
+//! Not here: which core owns what. See `server`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The processors that the calling thread may run on, in order; never empty.
+#[must_use]
+pub fn processors() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return vec![0] };
+    let found: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    if found.is_empty() { vec![0] } else { found }
+}
+
+/// How many cores to use where nobody says: the processors that we may run on, or what the control
+/// group pays for when that is less, rounded up.
+#[must_use]
+pub fn default_cores() -> usize {
+    let processors = processors().len();
+    let Some(quota) = quota(Path::new("/sys/fs/cgroup"), Path::new("/proc/self/cgroup")) else {
+        return processors;
+    };
+    processors.min(quota.ceil() as usize).max(1)
+}
+
+/// Binds the calling thread to `processor`.
+///
+/// Errors: it does not exist, or we may not use it.
+pub fn pin_thread(processor: usize) -> io::Result<()> {
+    if processor >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Processors' worth of time that the control group and those above it allow: the least of them.
+fn quota(root: &Path, membership: &Path) -> Option<f64> {
+    let text = std::fs::read_to_string(membership).ok()?;
+    let groups = text.lines().filter_map(|line| group_folder(root, line));
+    let quotas = groups.flat_map(|(top, folder)| {
+        folder
+            .ancestors()
+            .take_while(|above| above.starts_with(&top))
+            .filter_map(quota_of)
+            .collect::<Vec<_>>()
+    });
+    quotas.min_by(f64::total_cmp)
+}
+
+/// Where a line of `/proc/self/cgroup` (`id:controllers:/path`) points to: the hierarchy's root,
+/// and our folder in it. Only the unified hierarchy and the old one for `cpu` count.
+fn group_folder(root: &Path, line: &str) -> Option<(PathBuf, PathBuf)> {
+    let mut fields = line.splitn(3, ':').skip(1);
+    let (controllers, path) = (fields.next()?, fields.next()?);
+    let top = match controllers {
+        "" => root.to_path_buf(),
+        old if old.split(',').any(|controller| controller == "cpu") => root.join("cpu"),
+        _ => return None,
+    };
+    let folder = top.join(path.trim_start_matches('/'));
+    // Inside a container the path may be the host's, and only the root is to be seen.
+    if folder.exists() { Some((top, folder)) } else { Some((top.clone(), top)) }
+}
+
+fn quota_of(folder: &Path) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|&number| number > 0.0);
+    if let Ok(text) = std::fs::read_to_string(folder.join("cpu.max")) {
+        let (quota, period) = text.trim().split_once(' ')?;
+        return Some(number(quota)? / number(period)?);
+    }
+    let read = |name| std::fs::read_to_string(folder.join(name)).ok();
+    let (quota, period) = (read("cpu.cfs_quota_us")?, read("cpu.cfs_period_us")?);
+    Some(number(&quota)? / number(&period)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // A pinned thread runs there, and there only.
+    fn pinning() {
+        let allowed = processors();
+        assert!((1..=allowed.len()).contains(&default_cores()));
+        let last = *allowed.last().unwrap();
+        let pinned = std::thread::spawn(move || {
+            pin_thread(last).unwrap();
+            processors()
+        });
+        assert_eq!(pinned.join().unwrap(), [last]);
+        assert!(pin_thread(CpuSet::MAX_CPU).is_err());
+    }
+
+    #[test] // Quotas of both hierarchies are found, above us too, and the least one counts.
+    fn quotas() {
+        let root = std::env::temp_dir().join(format!("darter-cgroup-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("a/b/cpu.max", "max 100000\n");
+        write("a/cpu.max", "250000 100000\n");
+        write("cpu/x/cpu.cfs_quota_us", "150000\n");
+        write("cpu/x/cpu.cfs_period_us", "100000\n");
+        write("cpu/y/cpu.cfs_quota_us", "-1\n");
+        write("cpu/y/cpu.cfs_period_us", "100000\n");
+        for (membership, expected) in [
+            ("0::/a/b\n", Some(2.5)),
+            ("3:cpuset:/x\n2:cpu,cpuacct:/x\n0::/a/b\n", Some(1.5)),
+            ("2:cpu,cpuacct:/y\n", None),
+            ("0::/elsewhere\n", None),
+            ("nonsense", None),
+        ] {
+            write("membership", membership);
+            assert_eq!(quota(&root, &root.join("membership")), expected, "{membership}");
+        }
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

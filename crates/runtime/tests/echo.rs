@@ -1,0 +1,332 @@
+//! The network face, on both backs, against real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use darter_base::Prng;
+use darter_runtime::limits::raise_open_files;
+use darter_runtime::net::{Address, Event, Net, Wait, Waker};
+use support::{Command, Options, Server, backs, exchange};
+
+#[test] // Pipelined bytes come back whole and in order, on many connections at once.
+fn many_connections() {
+    for back in backs() {
+        for in_parts in [false, true] {
+            let server = Server::start(back, Options { in_parts, ..Options::default() });
+            let mut prng = Prng::from_seed(7);
+            let mut streams: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
+            for _ in 0..5 {
+                let texts: Vec<Vec<u8>> = streams.iter().map(|_| prng.bytes(1..=9000)).collect();
+                for (stream, text) in streams.iter_mut().zip(&texts) {
+                    stream.write_all(text).unwrap();
+                }
+                for (stream, text) in streams.iter_mut().zip(&texts) {
+                    let mut back = vec![0; text.len()];
+                    stream.read_exact(&mut back).unwrap();
+                    assert_eq!(&back, text);
+                }
+            }
+            drop(streams);
+            server.wait_for("100 ends", |tally| tally.closed.load(SeqCst) == 100);
+            assert_eq!(server.tally.accepted.load(SeqCst), 100);
+            assert_eq!(server.tally.eofs.load(SeqCst), 100);
+            assert_eq!(server.tally.sends_failed.load(SeqCst), 0);
+            assert!(server.tally.peers.lock().unwrap()[0].starts_with("127.0.0.1:"));
+        }
+    }
+}
+
+#[test] // A client that sends much before it reads gets all of it, and the server stays bounded.
+fn slow_reader() {
+    const BYTES: usize = 24 << 20;
+    for back in backs() {
+        for in_parts in [false, true] {
+            let server = Server::start(back, Options { in_parts, ..Options::default() });
+            let mut stream = server.connect();
+            let mut writer = stream.try_clone().unwrap();
+            let text = Prng::from_seed(3).bytes(BYTES..=BYTES);
+            let sent = text.clone();
+            let writing = std::thread::spawn(move || writer.write_all(&sent).unwrap());
+            // The reader begins only when the server has stopped taking more.
+            let mut seen = usize::MAX;
+            while seen != server.tally.received_bytes.load(SeqCst) {
+                seen = server.tally.received_bytes.load(SeqCst);
+                let mut other = server.connect();
+                for _ in 0..200 {
+                    assert_eq!(exchange(&mut other, b"x"), b"x");
+                }
+                seen += 200;
+            }
+            let mut back = vec![0; BYTES];
+            stream.read_exact(&mut back).unwrap();
+            writing.join().unwrap();
+            assert!(back == text, "bytes differ");
+            let waiting = server.tally.waiting_bytes_max.load(SeqCst);
+            // 256 KiB by the echo's own limit, and what the buffer ring holds (4 MiB).
+            assert!(waiting < 5 << 20, "waiting={waiting}");
+        }
+    }
+}
+
+#[test] // After the client's half close everything sent before still comes back, then the end.
+fn half_close() {
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut stream = server.connect();
+        let text = Prng::from_seed(5).bytes(100_000..=100_000);
+        stream.write_all(&text).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut back = Vec::new();
+        stream.read_to_end(&mut back).unwrap();
+        assert!(back == text, "bytes differ");
+        server.wait_for("the end", |tally| tally.closed.load(SeqCst) == 1);
+        assert_eq!(*server.tally.close_errors.lock().unwrap(), vec![]);
+    }
+}
+
+#[test] // A paused connection is not read from; resumed, it loses nothing.
+fn pause_and_resume() {
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut paused = server.connect();
+        assert_eq!(exchange(&mut paused, b"before"), b"before");
+        server.ask(Command::Pause);
+        let mut free = server.connect();
+        assert_eq!(exchange(&mut free, b"meanwhile"), b"meanwhile");
+        let before = server.tally.received_bytes.load(SeqCst);
+        paused.write_all(b"during").unwrap();
+        for _ in 0..50 {
+            assert_eq!(exchange(&mut free, b"1"), b"1");
+        }
+        assert_eq!(server.tally.received_bytes.load(SeqCst), before + 50);
+        server.ask(Command::Resume);
+        let mut during = [0; 6];
+        paused.read_exact(&mut during).unwrap();
+        assert_eq!(&during, b"during");
+        // Quick changes of mind leave it receiving.
+        for _ in 0..20 {
+            drop(server.ask_later(Command::Pause));
+            drop(server.ask_later(Command::Resume));
+        }
+        assert_eq!(exchange(&mut paused, b"after"), b"after");
+    }
+}
+
+#[test] // A paused client that sends and goes does not make the core spin, nor lose its bytes.
+fn paused_client_goes() {
+    for back in backs() {
+        let server = Server::start(back, Options { silent: true, ..Options::default() });
+        let mut paused = server.connect();
+        paused.write_all(b"one").unwrap();
+        server.wait_for("one", |tally| tally.received_bytes.load(SeqCst) == 3);
+        server.ask(Command::Pause);
+        paused.write_all(b"two").unwrap();
+        drop(paused);
+        let mut other = server.connect();
+        other.write_all(b"x").unwrap();
+        server.wait_for("the other", |tally| tally.received_bytes.load(SeqCst) == 4);
+        server.ask(Command::Resume);
+        server.wait_for("two", |tally| tally.received_bytes.load(SeqCst) == 7);
+        server.wait_for("its end", |tally| tally.closed.load(SeqCst) == 1);
+    }
+}
+
+#[test] // A reset ends the connection with its reason, once.
+fn peer_reset() {
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut stream = server.connect();
+        assert_eq!(exchange(&mut stream, b"hello"), b"hello");
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        drop(stream);
+        server.wait_for("the end", |tally| tally.closed.load(SeqCst) == 1);
+        assert_eq!(*server.tally.close_errors.lock().unwrap(), [ErrorKind::ConnectionReset]);
+    }
+}
+
+#[test] // Closing gives up a send that the client does not take, and gives its buffer back.
+fn close_with_send_in_flight() {
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut stream = server.connect();
+        assert_eq!(exchange(&mut stream, b"hello"), b"hello");
+        server.wait_for("its send", |tally| tally.sends.load(SeqCst) == 1);
+        server.ask(Command::SendEach(vec![7; 64 << 20]));
+        server.ask(Command::Close);
+        server.wait_for("the end", |tally| tally.closed.load(SeqCst) == 1);
+        assert_eq!(server.tally.sends_failed.load(SeqCst), 1);
+        assert_eq!(*server.tally.close_errors.lock().unwrap(), vec![]);
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest); // The end or a reset, as the kernel likes.
+        assert!(rest.len() < 64 << 20 && rest.iter().all(|&byte| byte == 7));
+        // The place is let again, and works.
+        assert_eq!(exchange(&mut server.connect(), b"again"), b"again");
+    }
+}
+
+#[test] // Ending our direction lets what was sent before arrive; both ended, it closes by itself.
+fn shutdown_after_send() {
+    const BYTES: usize = 16 << 20;
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut stream = server.connect();
+        assert_eq!(exchange(&mut stream, b"hello"), b"hello");
+        server.wait_for("its send", |tally| tally.sends.load(SeqCst) == 1);
+        server.ask(Command::SendEach(vec![9; BYTES]));
+        server.ask(Command::ShutdownSend);
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len(), BYTES);
+        assert_eq!(server.tally.closed.load(SeqCst), 0);
+        drop(stream);
+        server.wait_for("the end", |tally| tally.closed.load(SeqCst) == 1);
+    }
+}
+
+#[test] // More senders than buffers in the ring: receives run dry and are armed again.
+fn buffers_run_out() {
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut streams: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
+        server.wait_for("all", |tally| tally.accepted.load(SeqCst) == 300);
+        let text = Prng::from_seed(11).bytes(40_000..=40_000);
+        for _ in 0..3 {
+            let (go, wait) = channel();
+            let blocked = server.ask_later(Command::Block(wait));
+            for stream in &mut streams {
+                stream.write_all(&text).unwrap();
+            }
+            go.send(()).unwrap();
+            blocked.recv().unwrap();
+            for stream in &mut streams {
+                let mut back = vec![0; text.len()];
+                stream.read_exact(&mut back).unwrap();
+                assert!(back == text, "bytes differ");
+            }
+        }
+    }
+}
+
+#[test] // Thousands of connections at once, as far as this machine's limits go.
+fn thousands_of_connections() {
+    // Both ends are ours, and other tests run beside this one.
+    let files = raise_open_files(20_000).saturating_sub(2_000);
+    let count = (files / 2).clamp(10, 5_000) as usize;
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut streams: Vec<TcpStream> = (0..count).map(|_| server.connect()).collect();
+        server.wait_for("all", |tally| tally.accepted.load(SeqCst) == count);
+        for stream in &mut streams {
+            stream.write_all(b"hello").unwrap();
+        }
+        for stream in &mut streams {
+            let mut back = [0; 5];
+            stream.read_exact(&mut back).unwrap();
+            assert_eq!(&back, b"hello");
+        }
+        server.ask(Command::Close);
+        server.wait_for("all ends", |tally| tally.closed.load(SeqCst) == count);
+    }
+}
+
+#[test] // A unix socket serves as TCP does; its file has the mode asked for and goes at the end.
+fn unix_socket() {
+    for back in backs() {
+        let path = std::env::temp_dir().join(format!("darter-{}.sock", std::process::id()));
+        let options = Options { unix: Some(path.clone()), ..Options::default() };
+        let server = Server::start(back, options);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let mut stream = UnixStream::connect(&path).unwrap();
+        assert_eq!(exchange(&mut stream, b"hello"), b"hello");
+        assert_eq!(*server.tally.peers.lock().unwrap(), [format!("{}:0", path.display())]);
+        drop(stream);
+        server.wait_for("the end", |tally| tally.closed.load(SeqCst) == 1);
+        server.ask(Command::StopListening);
+        assert!(!path.exists());
+    }
+}
+
+#[test] // Who stops listening refuses new clients and keeps the old.
+fn stop_listening() {
+    for back in backs() {
+        let server = Server::start(back, Options::default());
+        let mut stream = server.connect();
+        assert_eq!(exchange(&mut stream, b"hello"), b"hello");
+        server.ask(Command::StopListening);
+        assert!(TcpStream::connect(server.address).is_err());
+        assert_eq!(exchange(&mut stream, b"still"), b"still");
+    }
+}
+
+#[test] // A connection handed over before its first receive loses nothing on the way.
+fn hand_over() {
+    for back in backs() {
+        for other_back in backs() {
+            let other = Server::start(other_back, Options::default());
+            let hand_over_to = Some(other.remote.clone());
+            let server = Server::start(back, Options { hand_over_to, ..Options::default() });
+            let mut streams: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
+            for (nth, stream) in streams.iter_mut().enumerate() {
+                let text = format!("client {nth}");
+                assert_eq!(exchange(stream, text.as_bytes()), text.as_bytes());
+            }
+            let taken = other.tally.accepted.load(SeqCst);
+            assert!(taken > 0 && taken <= 50, "taken={taken}");
+        }
+    }
+}
+
+/// Polls until something of the wanted kind happened.
+fn poll_for<T>(net: &mut Net, mut wanted: impl FnMut(Event<'_>) -> Option<T>) -> T {
+    let mut found = None;
+    while found.is_none() {
+        net.poll(Wait::Forever, &mut |event| found = found.take().or(wanted(event))).unwrap();
+    }
+    found.unwrap()
+}
+
+#[test] // A dead token reaches nobody, not even the next tenant of its place.
+fn dead_tokens() {
+    for back in backs() {
+        let (mut net, _) = Net::open(back, &Waker::new().unwrap()).unwrap();
+        let id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();
+        let Some(Address::Tcp(address)) = net.listener_address(id) else { panic!("not TCP") };
+        let accept = |net: &mut Net| {
+            let client = TcpStream::connect(address).unwrap();
+            let token = poll_for(net, |event| match event {
+                Event::Accepted { conn, .. } => Some(conn),
+                _ => None,
+            });
+            (client, token)
+        };
+        let (_client, first) = accept(&mut net);
+        net.poll(Wait::Nothing, &mut |_| {}).unwrap();
+        assert!(net.hand_over(first).is_none(), "too late: it receives by now");
+        net.close(first);
+        assert!(net.send(first, vec![1].into()).is_err());
+        let closed = poll_for(&mut net, |event| match event {
+            Event::Closed { conn, error } => Some((conn, error.is_none())),
+            _ => None,
+        });
+        assert_eq!(closed, (first, true));
+        let (mut client, second) = accept(&mut net);
+        assert_eq!((second.index, net.tokens()), (first.index, vec![second]));
+        net.close(first);
+        assert!(net.send(first, vec![1].into()).is_err() && net.hand_over(first).is_none());
+        net.send(second, vec![2].into()).unwrap();
+        poll_for(&mut net, |event| matches!(event, Event::Sent { .. }).then_some(()));
+        let mut byte = [0];
+        client.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [2]);
+    }
+}
