@@ -1,0 +1,99 @@
+//! The cursor over a request's arguments.
+
+use crate::Refusal;
+use darter_base::number;
+use darter_keyspace::{Fresh, Key};
+use darter_resp as resp;
+
+/// Arguments that are still to be read. The engine has checked the arity of the command's row, so
+/// reading up to it cannot fail for lack of arguments; beyond, what is missing is a syntax error.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    all: resp::Args<'a>,
+    at: usize,
+}
+
+impl<'a> Args<'a> {
+    /// The arguments behind the command's name (for a subcommand, behind both names).
+    #[must_use]
+    pub fn new(all: resp::Args<'a>, at: usize) -> Self {
+        Self { all, at: at.min(all.len()) }
+    }
+
+    /// The whole request, name included.
+    #[must_use]
+    pub fn all(self) -> resp::Args<'a> {
+        self.all
+    }
+
+    /// Index of the next argument in the whole request.
+    #[must_use]
+    pub fn position(self) -> usize {
+        self.at
+    }
+
+    /// Arguments left.
+    #[must_use]
+    pub fn left(self) -> usize {
+        self.all.len() - self.at
+    }
+
+    /// The next argument, not taken.
+    #[must_use]
+    pub fn peek(self) -> Option<&'a [u8]> {
+        (self.at < self.all.len()).then(|| self.all.get(self.at))
+    }
+
+    /// Takes the next argument, if there is one.
+    #[expect(clippy::should_implement_trait, reason = "a cursor that is Copy is no iterator")]
+    pub fn next(&mut self) -> Option<&'a [u8]> {
+        let next = self.peek()?;
+        self.at += 1;
+        Some(next)
+    }
+
+    /// Takes the next argument.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Refusal> {
+        self.next().ok_or(Refusal::Syntax)
+    }
+
+    /// Takes the next argument as a key.
+    pub fn key(&mut self) -> Result<Key<'a>, Refusal> {
+        self.bytes().map(Key::new)
+    }
+
+    /// Takes the next argument as a value to be stored: in chunks when it is large.
+    pub fn value(&mut self) -> Result<Fresh<'a>, Refusal> {
+        if self.left() == 0 {
+            return Err(Refusal::Syntax);
+        }
+        let value = match self.all.arg(self.at) {
+            resp::Arg::Bytes(bytes) => Fresh::Bytes(bytes),
+            resp::Arg::Chunks { chunks, .. } => Fresh::Chunks(chunks),
+        };
+        self.at += 1;
+        Ok(value)
+    }
+
+    /// Takes the next argument as an integer.
+    pub fn int(&mut self) -> Result<i64, Refusal> {
+        number::parse_i64(self.bytes()?).ok_or(Refusal::NotAnInteger)
+    }
+
+    /// Takes the next argument if it is `word`, in any case.
+    pub fn option(&mut self, word: &str) -> bool {
+        let found = self.peek().is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Refuses arguments that are left.
+    pub fn end(self) -> Result<(), Refusal> {
+        if self.left() == 0 { Ok(()) } else { Err(Refusal::Syntax) }
+    }
+
+    /// Moves on to the argument at `position` of the whole request.
+    pub fn seek(&mut self, position: usize) {
+        self.at = position.min(self.all.len());
+    }
+}

@@ -1,0 +1,121 @@
+//! What a command over several keys, or over all of them, sees.
+
+use crate::{Args, Refusal, Stream};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Output, Reply};
+use darter_tx::{Access, Claim, CoreId, Locked, Tx, lock_key};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A command over several keys while it runs: a future that its core polls.
+pub type MultiFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
+
+/// One request for a command over several keys.
+///
+/// The future made from it coordinates: it takes locks with [`Call::lock_keys`], runs closures on
+/// the shards that own the keys, and gives an [`Answer`]. Between awaits it must be done within a
+/// portion of about 20 us: loops over arguments call `call.tx.pause().await` now and then.
+pub struct Call {
+    /// The handle to shards, locks and slices.
+    pub tx: Tx,
+    /// The request, name included.
+    pub request: Arc<resp::Request>,
+    /// The database that the client has selected.
+    pub db: usize,
+    /// The client speaks RESP3.
+    pub resp3: bool,
+    /// Index of the first argument behind the name, or behind the subcommand's name.
+    pub first: usize,
+}
+
+/// What a command over several keys gives back.
+pub enum Answer {
+    /// The whole reply.
+    Done(Output),
+    /// The beginning of the reply, and the rest as a stream.
+    Stream(Output, Box<dyn Stream>),
+}
+
+impl Answer {
+    /// Encodes a whole reply.
+    pub fn encode(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Self {
+        let mut out = Output::default();
+        write(&mut Reply::new(&mut out, resp3));
+        Self::Done(out)
+    }
+}
+
+impl Call {
+    /// The arguments behind the name.
+    #[must_use]
+    pub fn args(&self) -> Args<'_> {
+        Args::new(resp::Args::owned(&self.request), self.first)
+    }
+
+    /// The argument at `index` of the whole request.
+    #[must_use]
+    pub fn arg(&self, index: usize) -> &[u8] {
+        resp::Args::owned(&self.request).get(index)
+    }
+
+    /// Number of arguments of the whole request.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.request.len()
+    }
+
+    /// True when there is no argument; never, in practice.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.request.is_empty()
+    }
+
+    /// Locks some keys of this call's database, each for its access. For at most a few hundred.
+    pub async fn lock_keys<'k>(
+        &self,
+        keys: impl IntoIterator<Item = (&'k [u8], Access)>,
+    ) -> Locked {
+        let db = self.db;
+        self.lock_keys_in(keys.into_iter().map(|(key, access)| (db, key, access))).await
+    }
+
+    /// Locks keys of several databases.
+    pub async fn lock_keys_in<'k>(
+        &self,
+        keys: impl IntoIterator<Item = (usize, &'k [u8], Access)>,
+    ) -> Locked {
+        let mut claims: Vec<(CoreId, Claim)> = Vec::new();
+        for (db, key, access) in keys {
+            let core = self.tx.core_of(key);
+            let lock = (lock_key(db, Key::new(key).hash), access);
+            match claims.iter_mut().find(|(owner, _)| *owner == core) {
+                Some((_, Claim::Keys(list))) => add_lock(list, lock),
+                _ => claims.push((core, Claim::Keys(vec![lock]))),
+            }
+        }
+        self.tx.lock(claims).await
+    }
+
+    /// Locks all keys on all cores.
+    pub async fn lock_all(&self, access: Access) -> Locked {
+        let claims = (0..self.tx.cores()).map(|core| (core, Claim::All(access))).collect();
+        self.tx.lock(claims).await
+    }
+
+    /// Encodes a whole reply for this client.
+    #[must_use]
+    pub fn answer(&self, write: impl FnOnce(&mut Reply<'_>)) -> Answer {
+        Answer::encode(self.resp3, write)
+    }
+}
+
+/// A key named twice is locked once, for the stronger of its accesses.
+fn add_lock(list: &mut Vec<(u64, Access)>, lock: (u64, Access)) {
+    match list.iter_mut().find(|(key, _)| *key == lock.0) {
+        None => list.push(lock),
+        Some((_, access)) if *access == Access::Shared => *access = lock.1,
+        Some((_, access)) if lock.1 == Access::Exclusive => *access = Access::Exclusive,
+        Some(_) => {}
+    }
+}

@@ -1,0 +1,78 @@
+//! What a point command sees.
+
+use crate::{Flow, Stream};
+use darter_base::{Preempt, Prng, UnixMillis};
+use darter_keyspace::{Db, Found, Key, ShardStats, Str};
+use darter_resp::Reply;
+use darter_structs::blob::Blob;
+
+/// Strings longer than this are streamed to the client, not encoded at once: about 10 us.
+const STREAM_MIN_BYTES: usize = 128 * 1024;
+
+/// One database of one shard, the reply, and the world as it is told to a command.
+pub struct Cx<'a> {
+    /// The database that the client has selected, as far as this core owns it.
+    pub db: &'a mut Db,
+    /// Where the reply goes.
+    pub reply: Reply<'a>,
+    /// Unix milliseconds, constant while the command runs.
+    pub now: UnixMillis,
+    /// Randomness for samples.
+    pub prng: &'a mut Prng,
+    /// Counters.
+    pub stats: &'a mut ShardStats,
+    /// For loops that are bounded by their arguments: is the slice over?
+    pub preempt: &'a dyn Preempt,
+}
+
+impl Cx<'_> {
+    /// The entry of `key` for a command that reads it; counts the hit or the miss.
+    pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        let found = self.db.get(key);
+        match found {
+            Some(_) => self.stats.hits += 1,
+            None => self.stats.misses += 1,
+        }
+        found
+    }
+}
+
+/// Encodes a string as a bulk reply: at once when it is short, as a stream when it is long.
+pub fn reply_str(reply: &mut Reply<'_>, value: &Str<'_>) -> Flow {
+    match value {
+        Str::Inline(text) => {
+            reply.bulk(text.bytes(&mut darter_structs::table::Scratch::default()));
+            Flow::Done
+        }
+        Str::Blob(blob) => {
+            reply.bulk_header(blob.len());
+            let mut stream = BlobStream { blob: (*blob).clone(), next: 0 };
+            if blob.len() > STREAM_MIN_BYTES {
+                return Flow::Stream(Box::new(stream));
+            }
+            while stream.pump(reply) {}
+            Flow::Done
+        }
+    }
+}
+
+/// Sends a long string piece by piece, without copying it.
+struct BlobStream {
+    blob: Blob,
+    next: usize,
+}
+
+impl Stream for BlobStream {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if self.next < self.blob.pieces() {
+            let (piece, range) = self.blob.piece(self.next);
+            reply.out.share(piece, range);
+            self.next += 1;
+        }
+        let more = self.next < self.blob.pieces();
+        if !more {
+            reply.crlf();
+        }
+        more
+    }
+}

@@ -1,0 +1,42 @@
+//! How a command goes on after its first portion.
+
+use crate::{Cx, Refusal};
+use darter_resp::Reply;
+
+/// What a point command leaves behind.
+#[must_use]
+pub enum Flow {
+    /// The reply is encoded whole.
+    Done,
+    /// The reply's header (with its exact count) is encoded; the rest comes from a cut, in
+    /// portions, as the socket drains. The shape *Scan*.
+    Stream(Box<dyn Stream>),
+    /// Nothing is encoded yet; the work goes on aside, in portions, and holds the key against
+    /// other writers meanwhile. The shapes *Build* and *Edit* on one key.
+    Job(Box<dyn Job>),
+}
+
+/// The rest of a long reply. It owns what it reads: a cut.
+pub trait Stream: Send {
+    /// Encodes the next portion: about 10-30 us of work and at most about 64 KiB. Returns true
+    /// while more is left.
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool;
+}
+
+/// A change of one key that takes more than a slice.
+///
+/// Its steps must leave the database as it was until the last one, which installs the result and
+/// encodes the reply: readers are served the value before it meanwhile.
+pub trait Job: Send {
+    /// Does the next portion, about 10-30 us of work.
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal>;
+}
+
+/// What a step of a [`Job`] leaves behind.
+#[must_use]
+pub enum Step {
+    /// There is more to do.
+    More,
+    /// The job is done; its reply is encoded, up to what the flow says.
+    Done(Flow),
+}

@@ -1,0 +1,28 @@
+//! What a command is: a row of a table, its arguments, what it may touch, what it gives back.
+//!
+//! - [`Command`] is the row: name, arity, keys, flags, shape. All that the engine must know about a
+//!   command is a column; nothing compares names.
+//! - [`Args`] is the cursor over a request's arguments; [`Refusal`] is why one was refused.
+//! - [`Cx`] is what a point command sees: one database of one shard, a reply, the time.
+//! - [`Flow`] is how it goes on: done; a [`Stream`] read from a cut; a [`Job`] that edits aside.
+//! - [`Call`] is what a command over several keys sees, and [`Answer`] what it gives back.
+//!
+//! Not here: any command, connections.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod call;
+mod cx;
+mod flow;
+mod refusal;
+mod row;
+
+pub use args::Args;
+pub use call::{Answer, Call, MultiFuture};
+pub use cx::{Cx, reply_str};
+pub use flow::{Flow, Job, Step, Stream};
+pub use refusal::Refusal;
+pub use row::{
+    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Shape, specs,
+};

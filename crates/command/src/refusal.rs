@@ -1,0 +1,63 @@
+//! Why a command was refused, and the one home of the texts: Redis's own, byte for byte.
+
+use std::borrow::Cow;
+
+/// Why a command was refused: the client's mistake or the server's state, never our bug.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The key holds a value of another type.
+    WrongType,
+    /// An option or the number of arguments behind a fixed part does not fit.
+    Syntax,
+    /// Wrong number of arguments for the command of this name (lower case; `parent|sub`).
+    Arity(Cow<'static, str>),
+    /// An argument, or a value, is not an integer or does not fit 64 bits.
+    NotAnInteger,
+    /// An argument, or a value, is not a number.
+    NotAFloat,
+    /// An increment would not fit 64 bits.
+    Overflow,
+    /// The key is absent, and must not be.
+    NoSuchKey,
+    /// An integer that must be positive is not.
+    OutOfRangePositive,
+    /// An expire time does not fit, in the command of this name.
+    InvalidExpire(Cow<'static, str>),
+    /// Anything else: the whole line, its code first.
+    Line(Cow<'static, str>),
+}
+
+impl Refusal {
+    /// A refusal by its whole line, code first: `ERR no such thing`.
+    pub fn line(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Line(text.into())
+    }
+
+    /// The error line, without `-` and CRLF.
+    #[must_use]
+    pub fn text(&self) -> Cow<'static, str> {
+        let fixed = match self {
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Self::Syntax => "ERR syntax error",
+            Self::NotAnInteger => "ERR value is not an integer or out of range",
+            Self::NotAFloat => "ERR value is not a valid float",
+            Self::Overflow => "ERR increment or decrement would overflow",
+            Self::NoSuchKey => "ERR no such key",
+            Self::OutOfRangePositive => "ERR value is out of range, must be positive",
+            Self::Arity(name) => {
+                return format!("ERR wrong number of arguments for '{name}' command").into();
+            }
+            Self::InvalidExpire(name) => {
+                return format!("ERR invalid expire time in '{name}' command").into();
+            }
+            Self::Line(line) => return line.clone(),
+        };
+        Cow::Borrowed(fixed)
+    }
+}
+
+impl From<darter_keyspace::WrongType> for Refusal {
+    fn from(_: darter_keyspace::WrongType) -> Self {
+        Self::WrongType
+    }
+}

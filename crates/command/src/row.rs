@@ -1,0 +1,348 @@
+//! The row of a command: everything that the engine, the documentation and the tests know of it.
+
+use crate::{Args, Call, Cx, Flow, MultiFuture, Refusal};
+use darter_resp as resp;
+
+/// What Redis calls the group of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the groups' own")]
+pub enum Group {
+    String,
+    Hash,
+    Set,
+    Generic,
+    Connection,
+    Server,
+    Transactions,
+}
+
+impl Group {
+    /// The name as COMMAND DOCS writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Hash => "hash",
+            Self::Set => "set",
+            Self::Generic => "generic",
+            Self::Connection => "connection",
+            Self::Server => "server",
+            Self::Transactions => "transactions",
+        }
+    }
+}
+
+/// Properties of a command, as COMMAND INFO names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u32);
+
+#[rustfmt::skip] // A table.
+#[expect(missing_docs, reason = "the names are Redis's own, in capitals")]
+impl Flags {
+    pub const NONE: Self              = Self(0);
+    pub const WRITE: Self             = Self(1);
+    pub const READONLY: Self          = Self(1 << 1);
+    pub const DENYOOM: Self           = Self(1 << 2);
+    pub const ADMIN: Self             = Self(1 << 3);
+    pub const PUBSUB: Self            = Self(1 << 4);
+    pub const NOSCRIPT: Self          = Self(1 << 5);
+    pub const BLOCKING: Self          = Self(1 << 6);
+    pub const LOADING: Self           = Self(1 << 7);
+    pub const STALE: Self             = Self(1 << 8);
+    pub const SKIP_MONITOR: Self      = Self(1 << 9);
+    pub const SKIP_SLOWLOG: Self      = Self(1 << 10);
+    pub const FAST: Self              = Self(1 << 11);
+    pub const NO_AUTH: Self           = Self(1 << 12);
+    pub const MAY_REPLICATE: Self     = Self(1 << 13);
+    pub const NO_MULTI: Self          = Self(1 << 14);
+    pub const MOVABLEKEYS: Self       = Self(1 << 15);
+    pub const ALLOW_BUSY: Self        = Self(1 << 16);
+    pub const NO_ASYNC_LOADING: Self  = Self(1 << 17);
+    /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
+    pub const NAMES: &'static [(Self, &'static str)] = &[
+        (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),
+        (Self::ADMIN, "admin"), (Self::PUBSUB, "pubsub"), (Self::NOSCRIPT, "noscript"),
+        (Self::BLOCKING, "blocking"), (Self::LOADING, "loading"), (Self::STALE, "stale"),
+        (Self::SKIP_MONITOR, "skip_monitor"), (Self::SKIP_SLOWLOG, "skip_slowlog"),
+        (Self::FAST, "fast"), (Self::NO_AUTH, "no_auth"), (Self::MAY_REPLICATE, "may_replicate"),
+        (Self::NO_MULTI, "no_multi"), (Self::MOVABLEKEYS, "movablekeys"),
+        (Self::ALLOW_BUSY, "allow_busy"), (Self::NO_ASYNC_LOADING, "no_async_loading"),
+    ];
+}
+
+impl Flags {
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True when all of `other` are set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
+    }
+}
+
+/// What a command does to a key, as COMMAND GETKEYSANDFLAGS prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyFlags(pub &'static [&'static str]);
+
+#[rustfmt::skip] // A table.
+#[expect(missing_docs, reason = "the names are the flags' own")]
+impl KeyFlags {
+    pub const RO: Self        = Self(&["RO"]);
+    pub const RO_ACCESS: Self = Self(&["RO", "access"]);
+    pub const RW_ACCESS_UPDATE: Self = Self(&["RW", "access", "update"]);
+    pub const RW_ACCESS_DELETE: Self = Self(&["RW", "access", "delete"]);
+    pub const RW_UPDATE: Self = Self(&["RW", "update"]);
+    pub const RW_INSERT: Self = Self(&["RW", "insert"]);
+    pub const RW_DELETE: Self = Self(&["RW", "delete"]);
+    pub const RW_UPDATE_DELETE: Self = Self(&["RW", "update", "delete"]);
+    pub const OW_UPDATE: Self = Self(&["OW", "update"]);
+    pub const OW_INSERT: Self = Self(&["OW", "insert"]);
+    pub const RM_DELETE: Self = Self(&["RM", "delete"]);
+}
+
+/// Where a run of keys stands among the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named in each variant's line")]
+pub enum Place {
+    /// From `first` to `last` (negative: from the end), every `step`-th argument.
+    Range { first: usize, last: isize, step: usize },
+    /// The argument at `count` says how many keys follow it.
+    Counted { count: usize },
+    /// The argument at `count` says how many pairs of a key and a value follow it.
+    CountedPairs {
+        /// Index of the count.
+        count: usize,
+    },
+}
+
+/// One run of keys, and what the command does to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// Where they stand.
+    pub place: Place,
+    /// What is done to them.
+    pub flags: KeyFlags,
+}
+
+/// The keys of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys(pub &'static [KeySpec]);
+
+impl Keys {
+    /// No keys.
+    pub const NONE: Self = Self(&[]);
+
+    /// Indexes of the keys of a request, name at 0, in order. Those that a malformed request
+    /// promises and lacks are left out: the command itself refuses it.
+    pub fn positions<'a>(&'a self, args: resp::Args<'a>) -> impl Iterator<Item = usize> + 'a {
+        self.flagged(args).map(|(at, _)| at)
+    }
+
+    /// [`Keys::positions`], each with what is done to the key.
+    pub fn flagged<'a>(
+        &'a self,
+        args: resp::Args<'a>,
+    ) -> impl Iterator<Item = (usize, KeyFlags)> + 'a {
+        self.0.iter().flat_map(move |spec| {
+            let (first, last, step) = spec.place.bounds(args);
+            (first..last).step_by(step).map(move |at| (at, spec.flags))
+        })
+    }
+}
+
+impl Place {
+    /// First index, one past the last, and the step.
+    fn bounds(self, args: resp::Args<'_>) -> (usize, usize, usize) {
+        let len = args.len();
+        match self {
+            Self::Range { first, last, step } => {
+                let last = match usize::try_from(last) {
+                    Ok(last) => last + 1,
+                    Err(_) => (len + 1).saturating_sub(last.unsigned_abs()),
+                };
+                (first, last.min(len), step)
+            }
+            Self::Counted { count } => counted(args, count, 1),
+            Self::CountedPairs { count } => counted(args, count, 2),
+        }
+    }
+}
+
+/// The bounds of as many keys as the argument at `count` says, each followed by `step - 1` others.
+fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, usize) {
+    let len = args.len();
+    let keys = (count < len).then(|| darter_base::number::parse_i64(args.get(count)));
+    let keys = keys.flatten().and_then(|keys| usize::try_from(keys).ok()).unwrap_or(0);
+    (count + 1, (count + 1).saturating_add(keys.saturating_mul(step)).min(len), step)
+}
+
+/// A command that touches one key, or keys of one shard.
+pub type PointFn = fn(&mut Cx<'_>, Args<'_>) -> Result<Flow, Refusal>;
+/// A command over several keys.
+pub type MultiFn = fn(Call) -> MultiFuture;
+
+/// Which of the shapes of execution a command has.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// On the shard that owns the key.
+    Point(PointFn),
+    /// Coordinated: keys may live on several cores. Where all of them live on one core, and are at
+    /// most `ENTRIES_AT_ONCE`, `here` runs there instead, as a point command.
+    Multi {
+        /// The command for keys of one shard.
+        here: Option<PointFn>,
+        /// The command for keys anywhere.
+        anywhere: MultiFn,
+    },
+    /// Concerns the connection or the server: the server's own table has the function.
+    Server,
+}
+
+/// The shape in which COMMAND DOCS shows [`Run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// [`Run::Point`].
+    Point,
+    /// [`Run::Multi`].
+    Multi,
+    /// [`Run::Server`].
+    Server,
+}
+
+/// A row.
+#[derive(Clone, Copy)]
+pub struct Command {
+    /// Lower case; `parent|sub` for a subcommand.
+    pub name: &'static str,
+    /// First version of Redis that had it, or of whoever did.
+    pub since: &'static str,
+    /// As in Redis: the exact number of arguments, name included; negative: at least so many.
+    pub arity: i32,
+    /// Properties.
+    pub flags: Flags,
+    /// Keys.
+    pub keys: Keys,
+    /// Group.
+    pub group: Group,
+    /// One line, for COMMAND DOCS.
+    pub summary: &'static str,
+    /// Cost, for COMMAND DOCS.
+    pub complexity: &'static str,
+    /// Tips of COMMAND INFO, such as `nondeterministic_output`.
+    pub tips: &'static [&'static str],
+    /// Categories of ACL beyond those that follow from flags and group, each with its `@`.
+    pub categories: &'static [&'static str],
+    /// The function.
+    pub run: Run,
+}
+
+impl Command {
+    /// A row of a command that touches keys; the rest is added by the methods below.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        since: &'static str,
+        arity: i32,
+        flags: Flags,
+        keys: Keys,
+        group: Group,
+        run: Run,
+    ) -> Self {
+        let (summary, complexity) = ("", "");
+        Self {
+            name,
+            since,
+            arity,
+            flags,
+            keys,
+            group,
+            summary,
+            complexity,
+            tips: &[],
+            categories: &[],
+            run,
+        }
+    }
+
+    /// Adds the texts of COMMAND DOCS.
+    #[must_use]
+    pub const fn doc(mut self, summary: &'static str, complexity: &'static str) -> Self {
+        self.summary = summary;
+        self.complexity = complexity;
+        self
+    }
+
+    /// Adds tips.
+    #[must_use]
+    pub const fn tips(mut self, tips: &'static [&'static str]) -> Self {
+        self.tips = tips;
+        self
+    }
+
+    /// Adds ACL categories.
+    #[must_use]
+    pub const fn categories(mut self, categories: &'static [&'static str]) -> Self {
+        self.categories = categories;
+        self
+    }
+
+    /// True when a request of `args` arguments, name included, fits.
+    #[must_use]
+    pub fn accepts(&self, args: usize) -> bool {
+        let args = i64::try_from(args).unwrap_or(i64::MAX);
+        let arity = i64::from(self.arity);
+        if arity >= 0 { args == arity } else { args >= -arity }
+    }
+
+    /// True when it changes data.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        self.flags.has(Flags::WRITE)
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        match self.run {
+            Run::Point(_) => Shape::Point,
+            Run::Multi { .. } => Shape::Multi,
+            Run::Server => Shape::Server,
+        }
+    }
+}
+
+/// The key specs that rows share: one run of keys each.
+#[rustfmt::skip] // A table.
+#[expect(missing_docs, reason = "named by their place and flags")]
+pub mod specs {
+    use super::{KeyFlags, KeySpec, Keys, Place};
+
+    const fn range(first: usize, last: isize, step: usize, flags: KeyFlags) -> KeySpec {
+        KeySpec { place: Place::Range { first, last, step }, flags }
+    }
+    macro_rules! first { ($($name:ident = $flags:ident;)*) => { $(
+        pub const $name: Keys = Keys(&[range(1, 1, 1, KeyFlags::$flags)]);
+    )* } }
+    macro_rules! all { ($($name:ident = $flags:ident;)*) => { $(
+        pub const $name: Keys = Keys(&[range(1, -1, 1, KeyFlags::$flags)]);
+    )* } }
+    first! {
+        ONE_RO = RO; ONE_RO_ACCESS = RO_ACCESS; ONE_RW_ACCESS_UPDATE = RW_ACCESS_UPDATE;
+        ONE_RW_ACCESS_DELETE = RW_ACCESS_DELETE; ONE_RW_UPDATE = RW_UPDATE;
+        ONE_RW_INSERT = RW_INSERT; ONE_RW_DELETE = RW_DELETE; ONE_OW_UPDATE = OW_UPDATE;
+        ONE_OW_INSERT = OW_INSERT; ONE_RM_DELETE = RM_DELETE;
+        ONE_RW_UPDATE_DELETE = RW_UPDATE_DELETE;
+    }
+    all! { ALL_RO = RO; ALL_RO_ACCESS = RO_ACCESS; ALL_RM_DELETE = RM_DELETE; }
+}

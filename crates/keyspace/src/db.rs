@@ -1,0 +1,729 @@
+//! One database of one shard: keys to values.
+//!
+//! Reads take `&self` and filter the dead by their deadline; removing them is the sweeper's work
+//! (`reap`), so a read never writes. Every change goes through a method here, which keeps the
+//! accounts, records the effect, and drops a collection's key when its last entry goes.
+//!
+//! Invariants (`check_invariants`):
+//! - I1: `usage` is the sum over all entries.
+//! - I2: no key holds an empty collection, except while a change is running.
+//! - I3: every value with mortal fields or members has its earliest deadline in `clocks`, or an
+//!   earlier one for the same key.
+
+use crate::effect::{self, Effect, Journal};
+use crate::hash::{Hash, HashEdit, is_dead};
+use crate::set::{Set, SetEdit};
+use crate::text::{Fresh, Str, StrPieces};
+use crate::{Key, Object, Usage};
+use darter_structs::blob::Blob;
+use darter_structs::table::{Entry, EntryMut, New, Old, Table, ValueRef};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
+pub(crate) const BIT_RAW: u8 = 1;
+
+/// The type of a value, as TYPE names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `string`.
+    Text,
+    /// `hash`.
+    Hash,
+    /// `set`.
+    Set,
+}
+
+impl Kind {
+    /// All types.
+    pub const ALL: [Self; 3] = [Self::Text, Self::Hash, Self::Set];
+
+    /// The name that TYPE replies with.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "string",
+            Self::Hash => "hash",
+            Self::Set => "set",
+        }
+    }
+}
+
+/// The key holds a value of another type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongType;
+
+/// What becomes of a deadline when a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// None from now on.
+    Clear,
+    /// As it was.
+    Keep,
+    /// This one, in Unix milliseconds.
+    At(u64),
+}
+
+impl From<Option<u64>> for Deadline {
+    fn from(at: Option<u64>) -> Self {
+        at.map_or(Self::Clear, Self::At)
+    }
+}
+
+impl Deadline {
+    pub(crate) fn resolve(self, old: Option<u64>) -> Option<u64> {
+        match self {
+            Self::Clear => None,
+            Self::Keep => old,
+            Self::At(at) => Some(at),
+        }
+    }
+}
+
+/// A living key's entry.
+#[derive(Clone, Copy)]
+pub struct Found<'a>(Entry<'a, Arc<Object>>);
+
+impl<'a> Found<'a> {
+    /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
+    #[must_use]
+    pub fn alive(entry: Entry<'a, Arc<Object>>, now: u64) -> Option<Self> {
+        (!is_dead(entry.deadline(), now)).then_some(Self(entry))
+    }
+
+    /// The entry itself.
+    #[must_use]
+    pub fn entry(&self) -> Entry<'a, Arc<Object>> {
+        self.0
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.object().map_or(Kind::Text, |object| object.kind())
+    }
+
+    /// Its value when that lies out of line.
+    #[must_use]
+    pub fn object(&self) -> Option<&'a Arc<Object>> {
+        match self.0.value() {
+            ValueRef::Text(_) => None,
+            ValueRef::Out(object) => Some(object),
+        }
+    }
+
+    /// Its string.
+    pub fn text(&self) -> Result<Str<'a>, WrongType> {
+        match self.0.value() {
+            ValueRef::Text(text) => Ok(Str::Inline(text)),
+            ValueRef::Out(object) => match &**object {
+                Object::Text(blob) => Ok(Str::Blob(blob)),
+                _ => Err(WrongType),
+            },
+        }
+    }
+
+    /// Its hash.
+    pub fn hash(&self) -> Result<&'a Hash, WrongType> {
+        self.object().and_then(|object| object.as_hash()).ok_or(WrongType)
+    }
+
+    /// Its set.
+    pub fn set(&self) -> Result<&'a Set, WrongType> {
+        self.object().and_then(|object| object.as_set()).ok_or(WrongType)
+    }
+
+    /// When it dies, in Unix milliseconds.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.0.deadline()
+    }
+
+    /// True when its string was edited in place.
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
+        self.0.bits() & BIT_RAW != 0
+    }
+
+    /// The name that OBJECT ENCODING gives: Redis 7.0's.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        /// Redis keeps strings up to this length beside their header.
+        const EMBEDDED_MAX: usize = 44;
+        match (self.object().map(|object| &**object), self.text()) {
+            (Some(Object::Hash(hash)), _) => hash.encoding(),
+            (Some(Object::Set(set)), _) => set.encoding(),
+            (None, Ok(text)) if !self.is_raw() && text.as_int().is_some() => "int",
+            (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
+            _ => "raw",
+        }
+    }
+
+    /// The value with its deadline, to be put elsewhere: shared, never copied when long.
+    #[must_use]
+    pub fn hold(&self) -> Held {
+        let value = match self.object() {
+            Some(object) => HeldValue::Object(Arc::clone(object)),
+            None => HeldValue::Text(self.text().map(|text| text.to_vec()).unwrap_or_default()),
+        };
+        Held { value, deadline: self.deadline(), bits: self.0.bits() }
+    }
+}
+
+/// A value on its way from one key to another, perhaps on another core. Holding it is a cut.
+#[derive(Clone)]
+pub struct Held {
+    /// The value.
+    pub value: HeldValue,
+    /// When it dies.
+    pub deadline: Option<u64>,
+    bits: u8,
+}
+
+/// See [`Held`].
+#[derive(Clone)]
+pub enum HeldValue {
+    /// A short string.
+    Text(Vec<u8>),
+    /// Anything out of line.
+    Object(Arc<Object>),
+}
+
+impl Held {
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match &self.value {
+            HeldValue::Text(_) => Kind::Text,
+            HeldValue::Object(object) => object.kind(),
+        }
+    }
+
+    /// Its hash, if it is one.
+    #[must_use]
+    pub fn as_hash(&self) -> Option<&Hash> {
+        if let HeldValue::Object(object) = &self.value { object.as_hash() } else { None }
+    }
+
+    /// Its set, if it is one.
+    #[must_use]
+    pub fn as_set(&self) -> Option<&Set> {
+        if let HeldValue::Object(object) = &self.value { object.as_set() } else { None }
+    }
+
+    /// Its string, if it is one.
+    #[must_use]
+    pub fn as_text(&self) -> Option<StrPieces> {
+        match &self.value {
+            HeldValue::Text(bytes) => Some(StrPieces::Bytes(bytes.clone())),
+            HeldValue::Object(object) => match &**object {
+                Object::Text(blob) => Some(StrPieces::Blob(blob.clone())),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Db {
+    keys: Table<Arc<Object>>,
+    usage: Usage,
+    mortal: usize,
+    journal: Journal,
+    /// Values with mortal fields or members: the earliest deadline known when it was pushed.
+    clocks: BinaryHeap<Reverse<(u64, Box<[u8]>)>>,
+    now: u64,
+    expired: u64,
+}
+
+impl Db {
+    /// Tells the time: Unix milliseconds. Called at every turn, and before a slice goes on.
+    pub fn set_now(&mut self, now: u64) {
+        self.now = now;
+    }
+
+    /// The time of this turn.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Keys, the dead that are not yet reaped included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// True when there are no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Keys with a deadline.
+    #[must_use]
+    pub fn mortal_len(&self) -> usize {
+        self.mortal
+    }
+
+    /// Keys that died of their deadline since the database began.
+    #[must_use]
+    pub fn expired_count(&self) -> u64 {
+        self.expired
+    }
+
+    /// The account of the values.
+    #[must_use]
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// Bytes held: keys, short strings and all values out of line.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes() + self.usage.total_bytes()
+    }
+
+    /// The recorder of effects.
+    pub fn journal(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
+
+    /// The table of keys: for cuts (clone it), scans and samples. The dead may still be in it.
+    #[must_use]
+    pub fn keys(&self) -> &Table<Arc<Object>> {
+        &self.keys
+    }
+
+    /// Fetches the cache lines that a read of `key` will want.
+    pub fn prefetch(&self, key: &Key<'_>) {
+        self.keys.prefetch(key.hash);
+    }
+
+    // ---- reads ----
+
+    /// The living entry of `key`.
+    #[must_use]
+    pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
+        let entry = self.keys.get(key.hash, key.bytes)?;
+        let found = Found::alive(entry, self.now)?;
+        // A collection whose entries are all dead is gone, though the sweeper has yet to come.
+        match found.object() {
+            Some(object) if is_dead(object.earliest_deadline(), self.now) => {
+                (!self.is_hollow(object)).then_some(found)
+            }
+            _ => Some(found),
+        }
+    }
+
+    /// True when `key` is there.
+    #[must_use]
+    pub fn exists(&self, key: &Key<'_>) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// The string at `key`.
+    pub fn text(&self, key: &Key<'_>) -> Result<Option<Str<'_>>, WrongType> {
+        self.get(key).map(|found| found.text()).transpose()
+    }
+
+    /// The hash at `key`.
+    pub fn hash(&self, key: &Key<'_>) -> Result<Option<&Hash>, WrongType> {
+        self.get(key).map(|found| found.hash()).transpose()
+    }
+
+    /// The set at `key`.
+    pub fn set(&self, key: &Key<'_>) -> Result<Option<&Set>, WrongType> {
+        self.get(key).map(|found| found.set()).transpose()
+    }
+
+    // ---- writes ----
+
+    /// Sets `key` to a string, whatever it held.
+    pub fn set_text(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
+        self.set_text_bits(key, value, deadline, 0);
+    }
+
+    /// [`Db::set_text`] for a string that was edited in place: its encoding is `raw`.
+    pub fn set_text_raw(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
+        self.set_text_bits(key, value, deadline, BIT_RAW);
+    }
+
+    pub(crate) fn set_text_bits(
+        &mut self,
+        key: &Key<'_>,
+        value: Fresh<'_>,
+        deadline: Deadline,
+        bits: u8,
+    ) {
+        let deadline = self.resolve(key, deadline);
+        let pieces = self.journal.is_listening().then(|| effect::copy(&value));
+        match value.inline() {
+            Some(bytes) => self.insert(key, New::Bytes(bytes), deadline, bits),
+            None => {
+                let object = Arc::new(Object::Text(value.to_blob()));
+                self.insert(key, New::Out(object), deadline, bits);
+            }
+        }
+        if let Some(value) = pieces {
+            let key = key.bytes.to_vec();
+            self.journal.record(|| Effect::Text { key, value, deadline, bits });
+        }
+    }
+
+    /// Replaces the string at `key` by an integer that `update` makes of it, and keeps its deadline:
+    /// one lookup for INCR. `Ok(None)`: the key is not there.
+    pub fn update_int<E: From<WrongType>>(
+        &mut self,
+        key: &Key<'_>,
+        update: impl FnOnce(Str<'_>) -> Result<i64, E>,
+    ) -> Result<Option<i64>, E> {
+        let Some(mut entry) = living(&mut self.keys, key, self.now) else { return Ok(None) };
+        let found = Found(entry.entry());
+        let (deadline, raw) = (found.deadline(), found.is_raw());
+        let Ok(text) = found.text() else {
+            // A collection whose entries are all dead counts as absent.
+            return if self.exists(key) { Err(WrongType.into()) } else { Ok(None) };
+        };
+        let is_long = matches!(text, Str::Blob(_));
+        let value = update(text)?;
+        if is_long {
+            self.set_text(key, Fresh::Bytes(value.to_string().as_bytes()), Deadline::Keep);
+            return Ok(Some(value));
+        }
+        entry.set_value(New::Int(value));
+        if raw {
+            entry.set_bits(0);
+        }
+        self.journal.record(|| Effect::Text {
+            key: key.bytes.to_vec(),
+            value: StrPieces::Bytes(value.to_string().into_bytes()),
+            deadline,
+            bits: 0,
+        });
+        Ok(Some(value))
+    }
+
+    /// Changes the long string at `key` in place. `None` when the key holds no long string.
+    pub fn edit_blob<R>(&mut self, key: &Key<'_>, edit: impl FnOnce(&mut Blob) -> R) -> Option<R> {
+        let mut entry = living(&mut self.keys, key, self.now)?;
+        entry.set_bits(BIT_RAW);
+        let deadline = entry.entry().deadline();
+        let object = entry.out_mut()?;
+        // Measured before a shared one is copied: the copy may hold less in reserve.
+        let Object::Text(shared) = &**object else { return None };
+        let before = shared.memory_bytes();
+        let Object::Text(blob) = Arc::make_mut(object) else { return None };
+        let result = edit(blob);
+        self.usage.resize(Kind::Text, before, blob.memory_bytes());
+        let journal = &mut self.journal;
+        journal.record(|| Effect::Text {
+            key: key.bytes.to_vec(),
+            value: StrPieces::Blob(blob.clone()),
+            deadline,
+            bits: BIT_RAW,
+        });
+        Some(result)
+    }
+
+    /// Changes the hash at `key`; with `create`, one that is not there begins empty. A hash left
+    /// empty goes with its key. `Ok(None)`: not there, and not to be created.
+    pub fn edit_hash<R>(
+        &mut self,
+        key: &Key<'_>,
+        create: bool,
+        edit: impl FnOnce(&mut HashEdit<'_>) -> R,
+    ) -> Result<Option<R>, WrongType> {
+        self.edit_object(
+            key,
+            create.then(|| Object::Hash(Hash::new())),
+            |object, now, journal, key| match object {
+                Object::Hash(hash) => Ok(edit(&mut HashEdit::new(hash, now, journal, key))),
+                _ => Err(WrongType),
+            },
+        )
+    }
+
+    /// Changes the set at `key`, as [`Db::edit_hash`] does a hash.
+    pub fn edit_set<R>(
+        &mut self,
+        key: &Key<'_>,
+        create: bool,
+        edit: impl FnOnce(&mut SetEdit<'_>) -> R,
+    ) -> Result<Option<R>, WrongType> {
+        self.edit_object(
+            key,
+            create.then(|| Object::Set(Set::new())),
+            |object, now, journal, key| match object {
+                Object::Set(set) => Ok(edit(&mut SetEdit::new(set, now, journal, key))),
+                _ => Err(WrongType),
+            },
+        )
+    }
+
+    /// Puts a value that was built aside, or came from elsewhere, at `key`, over whatever it held.
+    /// An empty one removes the key. Cost: O(1).
+    pub fn install(&mut self, key: &Key<'_>, object: Arc<Object>, deadline: Deadline) {
+        let deadline = self.resolve(key, deadline);
+        if object.is_empty() {
+            self.remove(key);
+            return;
+        }
+        self.watch_fields(key, &object);
+        let copy = self.journal.is_listening().then(|| Arc::clone(&object));
+        self.insert(key, New::Out(object), deadline, 0);
+        if let Some(object) = copy {
+            let key = key.bytes.to_vec();
+            self.journal.record(|| Effect::Install { key, object, deadline });
+        }
+    }
+
+    /// Puts a held value at `key`, over whatever that held, with the deadline it brings. O(1).
+    pub fn put(&mut self, key: &Key<'_>, held: Held) {
+        match held.value {
+            HeldValue::Object(object) => self.install(key, object, Deadline::from(held.deadline)),
+            HeldValue::Text(bytes) => {
+                let deadline = Deadline::from(held.deadline);
+                self.set_text_bits(key, Fresh::Bytes(&bytes), deadline, held.bits);
+            }
+        }
+    }
+
+    /// Removes `key`, and hands over its value. O(1).
+    pub fn take(&mut self, key: &Key<'_>) -> Option<Held> {
+        let held = self.get(key)?.hold();
+        self.remove(key);
+        Some(held)
+    }
+
+    /// Removes `key`. Returns false when it was not there, or dead. O(1): a large value is freed
+    /// later, in slices.
+    pub fn remove(&mut self, key: &Key<'_>) -> bool {
+        let alive = self.exists(key);
+        let Some(old) = self.keys.remove(key.hash, key.bytes) else { return false };
+        self.forget(&old);
+        self.expired += u64::from(!alive);
+        self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
+        alive
+    }
+
+    /// Changes the deadline of `key`. Returns false when it is not there.
+    pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
+        let Some(mut entry) = living(&mut self.keys, key, self.now) else { return false };
+        let old = entry.entry().deadline();
+        entry.set_deadline(deadline);
+        self.mortal += usize::from(deadline.is_some());
+        self.mortal -= usize::from(old.is_some());
+        self.journal.record(|| Effect::Deadline { key: key.bytes.to_vec(), deadline });
+        true
+    }
+
+    /// Removes all keys. O(1): memory comes back in slices.
+    pub fn flush(&mut self) {
+        self.keys = Table::new();
+        self.usage = Usage::default();
+        self.mortal = 0;
+        self.clocks.clear();
+        self.journal.record(|| Effect::Flush);
+    }
+
+    // ---- the dead ----
+
+    /// The earliest moment at which [`Db::reap`] may have work, in Unix milliseconds.
+    #[must_use]
+    pub fn next_death(&self) -> Option<u64> {
+        let fields = self.clocks.peek().map(|Reverse((at, _))| *at);
+        self.keys.earliest_deadline().into_iter().chain(fields).min()
+    }
+
+    /// Removes the dead: keys first, then fields and members; about `most` of them. Returns true
+    /// while more are left. Cost: O(most), however many are dead.
+    pub fn reap(&mut self, most: usize) -> bool {
+        if self.keys.earliest_deadline().is_some_and(|at| at <= self.now) {
+            return self.reap_keys(most);
+        }
+        self.reap_fields(most)
+    }
+
+    fn reap_keys(&mut self, most: usize) -> bool {
+        let (usage, mortal, journal) = (&mut self.usage, &mut self.mortal, &mut self.journal);
+        let reaped = self.keys.reap(self.now, most, &mut |key, old| {
+            usage.remove(old.out.as_deref());
+            *mortal -= 1;
+            journal.record(|| {
+                let mut bytes = Vec::with_capacity(key.len());
+                key.write_to(&mut bytes);
+                Effect::Delete { key: bytes }
+            });
+        });
+        self.expired += reaped.removed as u64;
+        reaped.more || self.next_death().is_some_and(|at| at <= self.now)
+    }
+
+    fn reap_fields(&mut self, most: usize) -> bool {
+        match self.clocks.peek() {
+            Some(Reverse((at, _))) if *at <= self.now => {}
+            _ => return false,
+        }
+        let Some(Reverse((_, name))) = self.clocks.pop() else { return false };
+        let key = Key::new(&name);
+        let now = self.now;
+        let Some(mut entry) = living(&mut self.keys, &key, now) else { return true };
+        let Some(object) = entry.out_mut() else { return true };
+        if object.earliest_deadline().is_some_and(|at| at <= now) {
+            let object = Arc::make_mut(object);
+            let (kind, before) = (object.kind(), object.memory_bytes());
+            object.reap(now, most);
+            self.usage.resize(kind, before, object.memory_bytes());
+        }
+        let (empty, next) = (object.is_empty(), object.earliest_deadline());
+        if empty {
+            self.remove_hollow(&key);
+        } else if let Some(at) = next {
+            self.clocks.push(Reverse((at, name)));
+        }
+        true
+    }
+
+    // ---- helpers ----
+
+    fn resolve(&self, key: &Key<'_>, deadline: Deadline) -> Option<u64> {
+        let old = match deadline {
+            Deadline::Keep => self.get(key).and_then(|found| found.deadline()),
+            _ => None,
+        };
+        deadline.resolve(old)
+    }
+
+    fn insert(
+        &mut self,
+        key: &Key<'_>,
+        value: New<'_, Arc<Object>>,
+        deadline: Option<u64>,
+        bits: u8,
+    ) {
+        match &value {
+            New::Out(object) => self.usage.add(Some(&**object)),
+            _ => self.usage.add(None),
+        }
+        self.mortal += usize::from(deadline.is_some());
+        if let Some(old) = self.keys.insert(key.hash, key.bytes, value, deadline, bits) {
+            self.forget(&old);
+        }
+    }
+
+    fn forget(&mut self, old: &Old<Arc<Object>>) {
+        self.usage.remove(old.out.as_deref());
+        self.mortal -= usize::from(old.deadline.is_some());
+    }
+
+    fn remove_hollow(&mut self, key: &Key<'_>) {
+        if let Some(old) = self.keys.remove(key.hash, key.bytes) {
+            self.forget(&old);
+            self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
+        }
+    }
+
+    /// True when a collection has entries, and all of them are dead. Looks at a few segments only:
+    /// a huge one that dies all at once counts as there until the sweeper has been through it.
+    fn is_hollow(&self, object: &Object) -> bool {
+        const SEGMENTS: usize = 4;
+        let live = match object {
+            Object::Text(_) => None,
+            Object::Hash(hash) => hash.fields().live_len(self.now, SEGMENTS),
+            Object::Set(set) => set.members().live_len(self.now, SEGMENTS),
+        };
+        live == Some(0)
+    }
+
+    fn edit_object<R>(
+        &mut self,
+        key: &Key<'_>,
+        fresh: Option<Object>,
+        edit: impl FnOnce(&mut Object, u64, &mut Journal, &Key<'_>) -> Result<R, WrongType>,
+    ) -> Result<Option<R>, WrongType> {
+        let now = self.now;
+        if living(&mut self.keys, key, now).is_some() && !self.exists(key) {
+            self.remove_hollow(key);
+        }
+        let Some(mut entry) = living(&mut self.keys, key, now) else {
+            let Some(mut object) = fresh else { return Ok(None) };
+            let result = edit(&mut object, now, &mut self.journal, key)?;
+            if !object.is_empty() {
+                self.watch_fields(key, &object);
+                self.insert(key, New::Out(Arc::new(object)), None, 0);
+            }
+            return Ok(Some(result));
+        };
+        let object =
+            entry.out_mut().filter(|object| object.kind() != Kind::Text).ok_or(WrongType)?;
+        let clock = object.earliest_deadline();
+        if let Some(fresh) = &fresh
+            && fresh.kind() != object.kind()
+        {
+            return Err(WrongType);
+        }
+        let object = Arc::make_mut(object);
+        let (kind, before) = (object.kind(), object.memory_bytes());
+        let result = edit(object, now, &mut self.journal, key)?;
+        self.usage.resize(kind, before, object.memory_bytes());
+        let (empty, after) = (object.is_empty(), object.earliest_deadline());
+        if empty {
+            self.remove_hollow(key);
+        } else if after.is_some_and(|after| clock.is_none_or(|before| after < before)) {
+            self.watch(key, after);
+        }
+        Ok(Some(result))
+    }
+
+    fn watch_fields(&mut self, key: &Key<'_>, object: &Object) {
+        self.watch(key, object.earliest_deadline());
+    }
+
+    fn watch(&mut self, key: &Key<'_>, at: Option<u64>) {
+        if let Some(at) = at {
+            self.clocks.push(Reverse((at, Box::from(key.bytes))));
+        }
+    }
+
+    /// Asserts the invariants. Cost: O(keys): for tests and DEBUG.
+    pub fn check_invariants(&self) {
+        self.keys.check_invariants();
+        let (mut usage, mut mortal, mut cursor) = (Usage::default(), 0, 0);
+        let mut seen = std::collections::BTreeSet::new();
+        loop {
+            cursor = self.keys.scan(cursor, &mut |entry| {
+                let mut name = Vec::new();
+                entry.key().write_to(&mut name);
+                if !seen.insert(name) {
+                    return;
+                }
+                mortal += usize::from(entry.deadline().is_some());
+                match entry.value() {
+                    ValueRef::Text(_) => usage.add(None),
+                    ValueRef::Out(object) => {
+                        assert!(!object.is_empty(), "I2: an empty collection");
+                        usage.add(Some(&**object));
+                    }
+                }
+            });
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(usage, self.usage, "I1");
+        assert_eq!(mortal, self.mortal);
+        assert_eq!(seen.len(), self.keys.len());
+    }
+}
+
+/// The entry of `key` for a change, when it is alive.
+fn living<'a>(
+    keys: &'a mut Table<Arc<Object>>,
+    key: &Key<'_>,
+    now: u64,
+) -> Option<EntryMut<'a, Arc<Object>>> {
+    keys.get_mut(key.hash, key.bytes).filter(|entry| !is_dead(entry.entry().deadline(), now))
+}

@@ -1,0 +1,110 @@
+//! What a command changed, as data: absolute times, chosen members, results.
+//!
+//! Effects, not commands, are what files, replicas and slot migrations will drink: replaying them
+//! gives the same data whatever the command was, without its randomness, its time or its script.
+//! The recorder sits below the commands, in the methods that change data, so no command can
+//! forget. While nobody listens, an effect costs one branch.
+
+use crate::text::{Fresh, StrPieces};
+use crate::{Db, Deadline, Key, Object};
+use std::sync::Arc;
+
+/// One change to one key. Deadlines are absolute, in Unix milliseconds.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum Effect {
+    /// The key holds this string now.
+    Text { key: Vec<u8>, value: StrPieces, deadline: Option<u64>, bits: u8 },
+    /// The key holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
+    Install { key: Vec<u8>, object: Arc<Object>, deadline: Option<u64> },
+    /// The key is gone: deleted or expired.
+    Delete { key: Vec<u8> },
+    /// The key's deadline changed.
+    Deadline { key: Vec<u8>, deadline: Option<u64> },
+    /// A field of the hash at the key holds this value now.
+    HashSet { key: Vec<u8>, field: Vec<u8>, value: StrPieces, deadline: Option<u64> },
+    /// A field is gone.
+    HashRemove { key: Vec<u8>, field: Vec<u8> },
+    /// A member belongs to the set at the key now.
+    SetAdd { key: Vec<u8>, member: Vec<u8>, deadline: Option<u64> },
+    /// A member is gone.
+    SetRemove { key: Vec<u8>, member: Vec<u8> },
+    /// All keys of the database are gone.
+    Flush,
+}
+
+/// The effects of one database since they were last taken.
+#[derive(Debug, Default)]
+pub struct Journal {
+    listening: bool,
+    effects: Vec<Effect>,
+}
+
+impl Journal {
+    /// Starts or stops recording.
+    pub fn listen(&mut self, listening: bool) {
+        self.listening = listening;
+    }
+
+    /// True when somebody drinks.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.listening
+    }
+
+    /// Records what `effect` makes, if somebody listens.
+    #[inline]
+    pub(crate) fn record(&mut self, effect: impl FnOnce() -> Effect) {
+        if self.listening {
+            self.effects.push(effect());
+        }
+    }
+
+    /// Takes what was recorded.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+/// Applies a recorded effect: what a replica or a recovery does.
+pub fn apply(db: &mut Db, effect: &Effect) {
+    match effect {
+        Effect::Text { key, value, deadline, bits } => {
+            db.set_text_bits(&Key::new(key), value.fresh(), Deadline::from(*deadline), *bits);
+        }
+        Effect::Install { key, object, deadline } => {
+            db.install(&Key::new(key), Arc::clone(object), Deadline::from(*deadline));
+        }
+        Effect::Delete { key } => {
+            db.remove(&Key::new(key));
+        }
+        Effect::Deadline { key, deadline } => {
+            db.set_deadline(&Key::new(key), *deadline);
+        }
+        Effect::HashSet { key, field, value, deadline } => {
+            let _ = db.edit_hash(&Key::new(key), true, |edit| {
+                edit.set(field, value.fresh(), Deadline::from(*deadline))
+            });
+        }
+        Effect::HashRemove { key, field } => {
+            let _ = db.edit_hash(&Key::new(key), false, |edit| edit.remove(field));
+        }
+        Effect::SetAdd { key, member, deadline } => {
+            let _ = db
+                .edit_set(&Key::new(key), true, |edit| edit.add(member, Deadline::from(*deadline)));
+        }
+        Effect::SetRemove { key, member } => {
+            let _ = db.edit_set(&Key::new(key), false, |edit| edit.remove(member));
+        }
+        Effect::Flush => db.flush(),
+    }
+}
+
+/// A copy of a value for an effect.
+pub(crate) fn copy(value: &Fresh<'_>) -> StrPieces {
+    match value.inline() {
+        Some(bytes) => StrPieces::Bytes(bytes.to_vec()),
+        None => StrPieces::Blob(value.to_blob()),
+    }
+}

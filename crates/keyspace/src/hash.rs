@@ -1,0 +1,197 @@
+//! Hashes: fields and values, each field with an optional deadline.
+
+use crate::effect::{self, Effect, Journal};
+use crate::text::{Fresh, Str};
+use crate::{Deadline, Key};
+use darter_base::hash;
+use darter_structs::blob::Blob;
+use darter_structs::table::{Entry, New, Table, ValueRef};
+use std::sync::Arc;
+
+/// Redis's bounds for the encoding name `listpack`; once passed, never taken back.
+const LISTPACK_ENTRIES_MAX: usize = 128;
+const LISTPACK_ITEM_MAX: usize = 64;
+
+/// A hash. Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct Hash {
+    fields: Table<Arc<Blob>>,
+    blob_bytes: usize,
+    grown: bool,
+}
+
+/// The value of a field.
+#[must_use]
+pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
+    match entry.value() {
+        ValueRef::Text(text) => Str::Inline(text),
+        ValueRef::Out(blob) => Str::Blob(blob),
+    }
+}
+
+/// True when `deadline` has come.
+pub(crate) fn is_dead(deadline: Option<u64>, now: u64) -> bool {
+    deadline.is_some_and(|deadline| deadline <= now)
+}
+
+fn blob_bytes(blob: &Blob) -> usize {
+    blob.memory_bytes() + size_of::<Blob>() + 16
+}
+
+impl Hash {
+    /// An empty hash. Allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The table of fields: for readers of cuts, scans and samples. The dead may still be in it.
+    #[must_use]
+    pub fn fields(&self) -> &Table<Arc<Blob>> {
+        &self.fields
+    }
+
+    /// Fields, the dead that are not yet reaped included. `live_len` of the table excludes them.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// True when there are no fields.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The living entry of `field`.
+    #[must_use]
+    pub fn get(&self, field: &[u8], now: u64) -> Option<Entry<'_, Arc<Blob>>> {
+        self.fields.get(hash::of(field), field).filter(|entry| !is_dead(entry.deadline(), now))
+    }
+
+    /// The name that OBJECT ENCODING gives: Redis's, by Redis's default bounds.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        if self.grown { "hashtable" } else { "listpack" }
+    }
+
+    /// Bytes of memory held, long values included.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.fields.memory_bytes() + self.blob_bytes
+    }
+
+    /// Edits outside a database: for values that are built aside, in slices.
+    pub fn edit_aside<'a>(&'a mut self, now: u64) -> HashEdit<'a> {
+        HashEdit { hash: self, now, journal: None }
+    }
+
+    pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {
+        let blobs = &mut self.blob_bytes;
+        let reaped = self.fields.reap(now, most, &mut |_, old| {
+            *blobs -= old.out.as_deref().map_or(0, blob_bytes);
+        });
+        reaped.more
+    }
+
+    fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Option<u64>) -> bool {
+        // Not looked up again once grown: this is the hot path of large hashes.
+        self.grown = self.grown
+            || self.fields.len() >= LISTPACK_ENTRIES_MAX && !self.contains(field)
+            || field.len().max(value.len()) > LISTPACK_ITEM_MAX;
+        let new = match value.inline() {
+            Some(bytes) => New::Bytes(bytes),
+            None => {
+                let blob = Arc::new(value.to_blob());
+                self.blob_bytes += blob_bytes(&blob);
+                New::Out(blob)
+            }
+        };
+        let old = self.fields.insert(hash::of(field), field, new, deadline, 0);
+        self.forget(old.as_ref().and_then(|old| old.out.as_ref()));
+        old.is_none()
+    }
+
+    fn contains(&self, field: &[u8]) -> bool {
+        self.fields.get(hash::of(field), field).is_some()
+    }
+
+    fn forget(&mut self, blob: Option<&Arc<Blob>>) {
+        self.blob_bytes -= blob.map_or(0, |blob| blob_bytes(blob));
+    }
+}
+
+/// Changes a hash, and records the effects.
+pub struct HashEdit<'a> {
+    hash: &'a mut Hash,
+    now: u64,
+    journal: Option<(&'a mut Journal, &'a Key<'a>)>,
+}
+
+impl<'a> HashEdit<'a> {
+    pub(crate) fn new(
+        hash: &'a mut Hash,
+        now: u64,
+        journal: &'a mut Journal,
+        key: &'a Key<'a>,
+    ) -> Self {
+        Self { hash, now, journal: Some((journal, key)) }
+    }
+
+    /// The hash as it is now.
+    #[must_use]
+    pub fn hash(&self) -> &Hash {
+        self.hash
+    }
+
+    /// Sets `field` to `value`. Returns true when the field is new (or its old self was dead).
+    pub fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Deadline) -> bool {
+        let old = match deadline {
+            Deadline::Keep => self.hash.get(field, self.now).and_then(|entry| entry.deadline()),
+            _ => None,
+        };
+        let deadline = deadline.resolve(old);
+        let was_dead = self.hash.fields.earliest_deadline().is_some_and(|at| at <= self.now)
+            && self.hash.contains(field)
+            && self.hash.get(field, self.now).is_none();
+        let new = self.hash.set(field, value, deadline) || was_dead;
+        self.record(|key| Effect::HashSet {
+            key,
+            field: field.to_vec(),
+            value: effect::copy(&value),
+            deadline,
+        });
+        new
+    }
+
+    /// Removes `field`. Returns true when it was there, alive.
+    pub fn remove(&mut self, field: &[u8]) -> bool {
+        let Some(old) = self.hash.fields.remove(hash::of(field), field) else { return false };
+        self.hash.forget(old.out.as_ref());
+        self.record(|key| Effect::HashRemove { key, field: field.to_vec() });
+        !is_dead(old.deadline, self.now)
+    }
+
+    /// Changes the deadline of `field`. Returns false when it is not there, alive.
+    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<u64>) -> bool {
+        let Some(entry) = self.hash.get(field, self.now) else { return false };
+        let value = value_of(&entry).to_pieces();
+        let Some(mut entry) = self.hash.fields.get_mut(hash::of(field), field) else {
+            return false;
+        };
+        entry.set_deadline(deadline);
+        self.record(|key| Effect::HashSet { key, field: field.to_vec(), value, deadline });
+        true
+    }
+
+    /// Removes fields that are dead, at most `most`.
+    pub fn reap(&mut self, most: usize) {
+        self.hash.reap(self.now, most);
+    }
+
+    fn record(&mut self, effect: impl FnOnce(Vec<u8>) -> Effect) {
+        if let Some((journal, key)) = &mut self.journal {
+            journal.record(|| effect(key.bytes.to_vec()));
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! One shard's data: databases of keys, values of every type, deadlines, memory accounts, effects.
+//!
+//! - [`Db`] maps keys to values. Reads take `&self` and do not see the dead; writes take `&mut
+//!   self`, keep the accounts and record their [`Effect`]s. Nothing else changes data.
+//! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
+//!   one is a cut: whoever holds a clone reads that instant, whatever is written later.
+//! - [`Shard`] is what one core owns.
+//!
+//! Not here: replies, commands, other shards, the source of time (`now` is told every turn).
+
+#![forbid(unsafe_code)]
+
+mod db;
+mod effect;
+mod hash;
+mod object;
+mod set;
+mod shard;
+mod text;
+mod usage;
+
+pub use db::{Db, Deadline, Found, Held, HeldValue, Kind, WrongType};
+pub use effect::{Effect, Journal, apply};
+pub use hash::{Hash, HashEdit, value_of};
+pub use object::Object;
+pub use set::{Set, SetEdit};
+pub use shard::{Shard, ShardStats};
+pub use text::{Fresh, Str, StrPieces};
+pub use usage::Usage;
+
+/// Where large values are freed, in slices.
+pub use darter_structs::graveyard;
+
+/// A key with its hash, computed once for the lock table and the keyspace.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// The key.
+    pub bytes: &'a [u8],
+    /// `darter_base::hash::of(bytes)`.
+    pub hash: u64,
+}
+
+impl<'a> Key<'a> {
+    /// Hashes `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, hash: darter_base::hash::of(bytes) }
+    }
+}

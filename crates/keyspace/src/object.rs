@@ -1,0 +1,92 @@
+//! A value that lies out of line.
+
+use crate::Kind;
+use crate::hash::Hash;
+use crate::set::Set;
+use darter_structs::blob::Blob;
+
+/// A value behind a reference count. Cloning one is a cut.
+///
+/// A new type is a variant here, a file beside this one, and its family of commands.
+#[derive(Clone)]
+pub enum Object {
+    /// A long string.
+    Text(Blob),
+    /// Fields and values.
+    Hash(Hash),
+    /// Members.
+    Set(Set),
+}
+
+/// The two reference counts in front of an object.
+const COUNTS_BYTES: usize = 16;
+
+impl Object {
+    /// The type, as TYPE names it.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Text(_) => Kind::Text,
+            Self::Hash(_) => Kind::Hash,
+            Self::Set(_) => Kind::Set,
+        }
+    }
+
+    /// Bytes of memory held, this header included. Cost: O(1).
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let content = match self {
+            Self::Text(blob) => blob.memory_bytes(),
+            Self::Hash(hash) => hash.memory_bytes(),
+            Self::Set(set) => set.memory_bytes(),
+        };
+        content + size_of::<Self>() + COUNTS_BYTES
+    }
+
+    /// The earliest deadline of a field or member, or a bound below it.
+    #[must_use]
+    pub fn earliest_deadline(&self) -> Option<u64> {
+        match self {
+            Self::Text(_) => None,
+            Self::Hash(hash) => hash.fields().earliest_deadline(),
+            Self::Set(set) => set.members().earliest_deadline(),
+        }
+    }
+
+    /// Removes fields or members that are dead at `now`, at most `most`. True while more are left.
+    pub fn reap(&mut self, now: u64, most: usize) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Hash(hash) => hash.reap(now, most),
+            Self::Set(set) => set.reap(now, most),
+        }
+    }
+
+    /// True when nothing is left: then the key goes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Hash(hash) => hash.fields().is_empty(),
+            Self::Set(set) => set.members().is_empty(),
+        }
+    }
+
+    /// The hash, if it is one.
+    #[must_use]
+    pub fn as_hash(&self) -> Option<&Hash> {
+        if let Self::Hash(hash) = self { Some(hash) } else { None }
+    }
+
+    /// The set, if it is one.
+    #[must_use]
+    pub fn as_set(&self) -> Option<&Set> {
+        if let Self::Set(set) = self { Some(set) } else { None }
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} of {} bytes", self.kind(), self.memory_bytes())
+    }
+}

@@ -1,0 +1,158 @@
+//! String values: how they come in, and how they are read.
+
+use darter_structs::blob::Blob;
+use darter_structs::table::{Scratch, Text};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Values up to this length lie in the table's page, beside their key; longer ones are blobs.
+///
+/// A quarter of a page: longer ones would waste the rest of it.
+pub(crate) const INLINE_VALUE_MAX: usize = 512;
+
+/// A value on its way into the store.
+#[derive(Clone, Copy, Debug)]
+pub enum Fresh<'a> {
+    /// In one piece.
+    Bytes(&'a [u8]),
+    /// In chunks, as the protocol's parser gathered them; they are shared, not copied.
+    Chunks(&'a [Arc<[u8]>]),
+    /// A value that is out of line already.
+    Blob(&'a Blob),
+}
+
+impl Fresh<'_> {
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self {
+            Fresh::Bytes(bytes) => bytes.len(),
+            Fresh::Chunks(chunks) => chunks.iter().map(|chunk| chunk.len()).sum(),
+            Fresh::Blob(blob) => blob.len(),
+        }
+    }
+
+    /// True when there are no bytes.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, when they are few enough to lie in a page.
+    pub(crate) fn inline(&self) -> Option<&[u8]> {
+        match self {
+            Fresh::Bytes(bytes) => Some(*bytes),
+            Fresh::Chunks([chunk]) => Some(&chunk[..]),
+            Fresh::Chunks(_) => None,
+            Fresh::Blob(blob) => blob.as_slice(),
+        }
+        .filter(|bytes| bytes.len() <= INLINE_VALUE_MAX)
+    }
+
+    /// The same value out of line.
+    #[must_use]
+    pub fn to_blob(self) -> Blob {
+        match self {
+            Fresh::Bytes(bytes) => Blob::from(bytes),
+            Fresh::Chunks(chunks) => Blob::from_chunks(chunks),
+            Fresh::Blob(blob) => blob.clone(),
+        }
+    }
+}
+
+/// A string value, read.
+#[derive(Clone, Copy)]
+pub enum Str<'a> {
+    /// Lies in a page, perhaps packed.
+    Inline(Text<'a>),
+    /// Out of line.
+    Blob(&'a Blob),
+}
+
+impl<'a> Str<'a> {
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Str::Inline(text) => text.len(),
+            Str::Blob(blob) => blob.len(),
+        }
+    }
+
+    /// True when there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value as an integer, when its text is a canonical one.
+    #[must_use]
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Str::Inline(text) => text
+                .as_int()
+                .or_else(|| darter_base::number::parse_i64(text.bytes(&mut Scratch::default()))),
+            Str::Blob(_) => None, // An integer is never longer than a page.
+        }
+    }
+
+    /// Appends the bytes to `out`. Cost: O(len): bounded callers only.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        match self {
+            Str::Inline(text) => text.write_to(out),
+            Str::Blob(blob) => {
+                blob.slices(0..blob.len()).for_each(|piece| out.extend_from_slice(piece));
+            }
+        }
+    }
+
+    /// The bytes in one piece. Cost: O(len): bounded callers only.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.write_to(&mut bytes);
+        bytes
+    }
+
+    /// Appends `range` of the bytes to `out`.
+    pub fn write_range(&self, range: Range<usize>, out: &mut Vec<u8>) {
+        match self {
+            Str::Inline(text) => {
+                let mut scratch = Scratch::default();
+                let bytes = text.bytes(&mut scratch);
+                let end = range.end.min(bytes.len());
+                out.extend_from_slice(&bytes[range.start.min(end)..end]);
+            }
+            Str::Blob(blob) => blob.slices(range).for_each(|piece| out.extend_from_slice(piece)),
+        }
+    }
+
+    /// A copy that outlives the table: shares a blob, copies an inline value.
+    #[must_use]
+    pub fn to_pieces(&self) -> StrPieces {
+        match self {
+            Str::Inline(_) => StrPieces::Bytes(self.to_vec()),
+            Str::Blob(blob) => StrPieces::Blob((*blob).clone()),
+        }
+    }
+}
+
+/// A string value that outlives the table it was read from.
+#[derive(Clone, Debug)]
+pub enum StrPieces {
+    /// A short one.
+    Bytes(Vec<u8>),
+    /// A long one, shared.
+    Blob(Blob),
+}
+
+impl StrPieces {
+    /// The value as it can be stored again.
+    #[must_use]
+    pub fn fresh(&self) -> Fresh<'_> {
+        match self {
+            StrPieces::Bytes(bytes) => Fresh::Bytes(bytes),
+            StrPieces::Blob(blob) => Fresh::Blob(blob),
+        }
+    }
+}

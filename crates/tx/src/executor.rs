@@ -1,0 +1,68 @@
+//! Tasks of one core: futures, polled when what they wait for has come.
+//!
+//! No wakers: a task is woken by its number, by the link that delivers what it awaits. So polling
+//! is deterministic, and the simulator replays it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+/// A task of this core.
+pub type TaskId = u64;
+
+type Body = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Tasks and the queue of those that can go on.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    bodies: darter_base::hash::IdentityMap<Option<Body>>,
+    ready: VecDeque<TaskId>,
+    next: TaskId,
+}
+
+impl Tasks {
+    pub(crate) fn spawn(&mut self, body: Body) -> TaskId {
+        let id = self.next;
+        self.next += 1;
+        self.bodies.insert(id, Some(body));
+        self.ready.push_back(id);
+        id
+    }
+
+    pub(crate) fn wake(&mut self, id: TaskId) {
+        self.ready.push_back(id);
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bodies.len()
+    }
+
+    /// The next task to be polled, taken out of the table while it runs.
+    pub(crate) fn take_ready(&mut self) -> Option<(TaskId, Body)> {
+        loop {
+            let id = self.ready.pop_front()?;
+            if let Some(body) = self.bodies.get_mut(&id).and_then(Option::take) {
+                return Some((id, body));
+            }
+        }
+    }
+
+    pub(crate) fn put_back(&mut self, id: TaskId, body: Body) {
+        self.bodies.insert(id, Some(body));
+    }
+
+    pub(crate) fn forget(&mut self, id: TaskId) {
+        self.bodies.remove(&id);
+    }
+}
+
+/// Polls `body` once. True when it is done.
+pub(crate) fn poll(body: &mut Body) -> bool {
+    let mut context = Context::from_waker(Waker::noop());
+    matches!(body.as_mut().poll(&mut context), Poll::Ready(()))
+}

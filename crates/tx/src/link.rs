@@ -1,0 +1,470 @@
+//! A task's handle to the world: hops to shards, locks, slices.
+
+use crate::CoreId;
+use crate::executor::{self, TaskId, Tasks};
+use crate::locks::{Access, Claim, LockTable, TxId};
+use darter_base::{Preempt, hash::IdentityMap};
+use darter_keyspace::Shard;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::task::Poll;
+
+/// What one core owns and tasks of any core may reach by a hop.
+pub struct Home {
+    /// The data.
+    pub shard: Shard,
+    /// Who holds what.
+    pub locks: LockTable,
+}
+
+type Value = Box<dyn Any + Send>;
+type Run = Box<dyn FnOnce(&mut Home) -> Value + Send>;
+
+/// What one core says to another. Between two cores, messages arrive in the order they were sent.
+pub enum Message {
+    /// Run this on your shard, and return what it gives.
+    Call {
+        /// Who asks.
+        from: CoreId,
+        /// What to complete there.
+        ticket: u64,
+        /// What to run.
+        run: Run,
+    },
+    /// What a call gave, or `true`/`false` for a lock.
+    Return {
+        /// What to complete.
+        ticket: u64,
+        /// The result.
+        value: Value,
+    },
+    /// Take these locks; with `wait`, answer when they are granted, else answer at once.
+    Lock {
+        /// Who asks.
+        from: CoreId,
+        /// What to complete there.
+        ticket: u64,
+        /// For whom.
+        tx: TxId,
+        /// Which.
+        claim: Claim,
+        /// Whether to wait in the queue.
+        wait: bool,
+    },
+    /// Give back what this transaction holds.
+    Unlock {
+        /// Whose.
+        tx: TxId,
+    },
+    /// Give back what this transaction holds, but for one key.
+    Narrow {
+        /// Whose.
+        tx: TxId,
+        /// What it keeps.
+        key: u64,
+        /// For what.
+        access: Access,
+    },
+}
+
+enum Ticket {
+    Waiting(TaskId),
+    Done(Value),
+}
+
+struct Link {
+    core: CoreId,
+    cores: usize,
+    home: RefCell<Home>,
+    preempt: Rc<dyn Preempt>,
+    tasks: RefCell<Tasks>,
+    running: Cell<TaskId>,
+    tickets: RefCell<IdentityMap<Ticket>>,
+    next_ticket: Cell<u64>,
+    next_tx: Cell<u64>,
+    outbox: RefCell<Vec<(CoreId, Message)>>,
+}
+
+/// One core's end of the fabric. Cheap to clone; stays on its core.
+#[derive(Clone)]
+pub struct Tx(Rc<Link>);
+
+impl Tx {
+    /// The end of core `core` of `cores`, which owns `shard`.
+    #[must_use]
+    pub fn new(core: CoreId, cores: usize, shard: Shard, preempt: Rc<dyn Preempt>) -> Self {
+        assert!(core < cores, "core={core} cores={cores}");
+        Self(Rc::new(Link {
+            core,
+            cores,
+            home: RefCell::new(Home { shard, locks: LockTable::default() }),
+            preempt,
+            tasks: RefCell::default(),
+            running: Cell::new(0),
+            tickets: RefCell::default(),
+            next_ticket: Cell::new(0),
+            next_tx: Cell::new(0),
+            outbox: RefCell::default(),
+        }))
+    }
+
+    /// This core.
+    #[must_use]
+    pub fn core(&self) -> CoreId {
+        self.0.core
+    }
+
+    /// Number of cores.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.0.cores
+    }
+
+    /// The core that owns `key`.
+    #[must_use]
+    pub fn core_of(&self, key: &[u8]) -> CoreId {
+        if self.0.cores == 1 {
+            return 0;
+        }
+        darter_base::slot::core_of(darter_base::slot::of(key), self.0.cores)
+    }
+
+    /// This core's own data and locks. The borrow must end before anything is awaited.
+    #[must_use]
+    pub fn home(&self) -> std::cell::RefMut<'_, Home> {
+        self.0.home.borrow_mut()
+    }
+
+    // ---- for tasks ----
+
+    /// Runs `run` on the shard of `core`, and gives what it returned.
+    ///
+    /// Cost: nothing on this core; one message there and one back on another.
+    pub async fn on<R: Send + 'static>(
+        &self,
+        core: CoreId,
+        run: impl FnOnce(&mut Home) -> R + Send + 'static,
+    ) -> R {
+        if core == self.0.core {
+            return run(&mut self.0.home.borrow_mut());
+        }
+        let ticket = self.call(core, run);
+        downcast(self.completed(ticket).await)
+    }
+
+    /// Runs a closure on each of `cores` at the same time; gives the results in that order.
+    pub async fn on_each<R: Send + 'static, F>(
+        &self,
+        cores: impl IntoIterator<Item = CoreId>,
+        mut make: impl FnMut(CoreId) -> F,
+    ) -> Vec<R>
+    where
+        F: FnOnce(&mut Home) -> R + Send + 'static,
+    {
+        let mut pending = Vec::new();
+        let mut local = None;
+        for core in cores {
+            let run = make(core);
+            if core == self.0.core {
+                local = Some((pending.len(), run));
+                pending.push(None);
+            } else {
+                pending.push(Some(self.call(core, run)));
+            }
+        }
+        let mut local = local.map(|(at, run)| (at, run(&mut self.0.home.borrow_mut())));
+        let mut results = Vec::with_capacity(pending.len());
+        for ticket in pending {
+            match ticket {
+                Some(ticket) => results.push(downcast(self.completed(ticket).await)),
+                None => results.extend(local.take().map(|(_, result)| result)),
+            }
+        }
+        results
+    }
+
+    /// Takes the locks that `claims` name, at most one claim a core, and waits for them.
+    pub async fn lock(&self, mut claims: Vec<(CoreId, Claim)>) -> Locked {
+        claims.sort_by_key(|(core, _)| *core);
+        debug_assert!(claims.windows(2).all(|two| two[0].0 < two[1].0), "two claims for a core");
+        let tx = self.next_tx();
+        let mut locked = Locked { tx: self.clone(), id: tx, cores: Vec::new() };
+        if claims.len() > 1 && self.try_all(&mut locked, &claims).await {
+            return locked;
+        }
+        for (core, claim) in claims {
+            self.acquire(tx, core, claim).await;
+            locked.cores.push(core);
+        }
+        locked
+    }
+
+    /// Locks one key of this core at once, if nobody is against it.
+    #[must_use]
+    pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
+        let tx = self.next_tx();
+        let claim = Claim::Keys(vec![(key, access)]);
+        let granted = self.0.home.borrow_mut().locks.try_acquire(tx, &claim);
+        granted.then(|| Locked { tx: self.clone(), id: tx, cores: vec![self.0.core] })
+    }
+
+    /// Ends the slice when it is over; goes on at once when it is not. For loops of tasks.
+    pub async fn pause(&self) {
+        if self.0.preempt.must_yield() {
+            self.yield_now().await;
+        }
+    }
+
+    /// Ends the slice.
+    pub async fn yield_now(&self) {
+        let mut yielded = false;
+        poll_fn(|_| {
+            if yielded {
+                return Poll::Ready(());
+            }
+            yielded = true;
+            self.0.tasks.borrow_mut().wake(self.0.running.get());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// A new ticket, and a future that waits until [`Tx::complete`] or a `Return` message
+    /// completes it: for questions to other cores that do not concern their shard.
+    pub fn ticket<R: Send + 'static>(&self) -> (u64, impl Future<Output = R> + use<R>) {
+        let ticket = self.open_ticket();
+        let tx = self.clone();
+        (ticket, async move { downcast(tx.completed(ticket).await) })
+    }
+
+    /// Completes a ticket of this core.
+    pub fn complete(&self, ticket: u64, value: Value) {
+        let old = self.0.tickets.borrow_mut().insert(ticket, Ticket::Done(value));
+        if let Some(Ticket::Waiting(task)) = old {
+            self.0.tasks.borrow_mut().wake(task);
+        }
+    }
+
+    // ---- for the loop ----
+
+    /// Starts a task. It first runs at the next [`Tx::run_one`].
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) -> TaskId {
+        self.0.tasks.borrow_mut().spawn(Box::pin(task))
+    }
+
+    /// Polls one task that can go on. False when there is none.
+    pub fn run_one(&self) -> bool {
+        let next = self.0.tasks.borrow_mut().take_ready();
+        let Some((id, mut body)) = next else { return false };
+        self.0.running.set(id);
+        let done = executor::poll(&mut body);
+        if done {
+            self.0.tasks.borrow_mut().forget(id);
+        } else {
+            self.0.tasks.borrow_mut().put_back(id, body);
+        }
+        true
+    }
+
+    /// True when a task can go on.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        self.0.tasks.borrow().has_ready()
+    }
+
+    /// Tasks that are not finished.
+    #[must_use]
+    pub fn tasks_len(&self) -> usize {
+        self.0.tasks.borrow().len()
+    }
+
+    /// Moves the messages to be sent into `into`.
+    pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Message)>) {
+        into.append(&mut self.0.outbox.borrow_mut());
+    }
+
+    /// Takes in a message from another core.
+    pub fn deliver(&self, message: Message) {
+        match message {
+            Message::Call { from, ticket, run } => {
+                let value = run(&mut self.0.home.borrow_mut());
+                self.post(from, Message::Return { ticket, value });
+            }
+            Message::Return { ticket, value } => self.complete(ticket, value),
+            Message::Lock { from, ticket, tx, claim, wait } => {
+                let mut home = self.0.home.borrow_mut();
+                let granted = if wait {
+                    home.locks.acquire(tx, claim, (from, ticket))
+                } else {
+                    home.locks.try_acquire(tx, &claim)
+                };
+                if granted || !wait {
+                    self.post(from, Message::Return { ticket, value: Box::new(granted) });
+                }
+            }
+            Message::Unlock { tx } => self.release_here(tx),
+            Message::Narrow { tx, key, access } => self.narrow_here(tx, key, access),
+        }
+    }
+
+    fn try_all(
+        &self,
+        locked: &mut Locked,
+        claims: &[(CoreId, Claim)],
+    ) -> impl Future<Output = bool> {
+        let mut asked = Vec::new();
+        for (core, claim) in claims {
+            if *core == self.0.core {
+                let granted = self.0.home.borrow_mut().locks.try_acquire(locked.id, claim);
+                asked.push((*core, Err(granted)));
+            } else {
+                asked.push((*core, Ok(self.ask_lock(locked.id, *core, claim.clone(), false))));
+            }
+        }
+        async move {
+            let mut all = true;
+            for (core, answer) in asked {
+                let granted = match answer {
+                    Ok(ticket) => downcast(self.completed(ticket).await),
+                    Err(granted) => granted,
+                };
+                if granted {
+                    locked.cores.push(core);
+                }
+                all &= granted;
+            }
+            if !all {
+                locked.release();
+            }
+            all
+        }
+    }
+
+    async fn acquire(&self, tx: TxId, core: CoreId, claim: Claim) {
+        if core == self.0.core {
+            let ticket = self.open_ticket();
+            let notify = (core, ticket);
+            if self.0.home.borrow_mut().locks.acquire(tx, claim, notify) {
+                self.0.tickets.borrow_mut().remove(&ticket);
+            } else {
+                self.completed(ticket).await;
+            }
+        } else {
+            let ticket = self.ask_lock(tx, core, claim, true);
+            self.completed(ticket).await;
+        }
+    }
+
+    fn ask_lock(&self, tx: TxId, core: CoreId, claim: Claim, wait: bool) -> u64 {
+        let ticket = self.open_ticket();
+        self.post(core, Message::Lock { from: self.0.core, ticket, tx, claim, wait });
+        ticket
+    }
+
+    fn call<R: Send + 'static>(
+        &self,
+        core: CoreId,
+        run: impl FnOnce(&mut Home) -> R + Send + 'static,
+    ) -> u64 {
+        let ticket = self.open_ticket();
+        let run: Run = Box::new(move |home| Box::new(run(home)));
+        self.post(core, Message::Call { from: self.0.core, ticket, run });
+        ticket
+    }
+
+    fn post(&self, core: CoreId, message: Message) {
+        self.0.outbox.borrow_mut().push((core, message));
+    }
+
+    fn open_ticket(&self) -> u64 {
+        let ticket = self.0.next_ticket.get();
+        self.0.next_ticket.set(ticket + 1);
+        self.0.tickets.borrow_mut().insert(ticket, Ticket::Waiting(self.0.running.get()));
+        ticket
+    }
+
+    async fn completed(&self, ticket: u64) -> Value {
+        poll_fn(|_| {
+            let mut tickets = self.0.tickets.borrow_mut();
+            match tickets.remove(&ticket) {
+                Some(Ticket::Done(value)) => Poll::Ready(value),
+                _ => {
+                    tickets.insert(ticket, Ticket::Waiting(self.0.running.get()));
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    fn next_tx(&self) -> TxId {
+        let number = self.0.next_tx.get();
+        self.0.next_tx.set(number + 1);
+        number * self.0.cores as u64 + self.0.core as u64
+    }
+
+    fn release_here(&self, tx: TxId) {
+        let told = self.0.home.borrow_mut().locks.release(tx);
+        self.tell_granted(told);
+    }
+
+    fn narrow_here(&self, tx: TxId, key: u64, access: Access) {
+        let told = self.0.home.borrow_mut().locks.narrow(tx, key, access);
+        self.tell_granted(told);
+    }
+
+    fn tell_granted(&self, told: Vec<(CoreId, u64)>) {
+        for (core, ticket) in told {
+            if core == self.0.core {
+                self.complete(ticket, Box::new(true));
+            } else {
+                self.post(core, Message::Return { ticket, value: Box::new(true) });
+            }
+        }
+    }
+}
+
+fn downcast<R: 'static>(value: Value) -> R {
+    *value.downcast().expect("a ticket is completed by what was asked of it")
+}
+
+/// Locks that are held until this is dropped.
+#[must_use]
+pub struct Locked {
+    tx: Tx,
+    id: TxId,
+    cores: Vec<CoreId>,
+}
+
+impl Locked {
+    /// Gives back all but `key` of `core`, which must be among what is held.
+    pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
+        assert!(self.cores.contains(&core), "core={core} is not locked");
+        for other in std::mem::replace(&mut self.cores, vec![core]) {
+            match (other == core, other == self.tx.core()) {
+                (true, true) => self.tx.narrow_here(self.id, key, access),
+                (true, false) => self.tx.post(core, Message::Narrow { tx: self.id, key, access }),
+                (false, true) => self.tx.release_here(self.id),
+                (false, false) => self.tx.post(other, Message::Unlock { tx: self.id }),
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        for core in std::mem::take(&mut self.cores) {
+            if core == self.tx.core() {
+                self.tx.release_here(self.id);
+            } else {
+                self.tx.post(core, Message::Unlock { tx: self.id });
+            }
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

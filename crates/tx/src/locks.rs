@@ -1,0 +1,336 @@
+//! Intent locks of one shard, per key, held only by what spans slices or cores.
+//!
+//! Point commands run to their end at once and hold nothing: they only ask whether somebody holds
+//! their key. So `held` is empty most of the time, and the question costs one branch.
+//!
+//! ```text
+//! asked \ held   Shared   Update   Exclusive
+//! Read (point)     -        -        waits        Update: a value is being rebuilt aside; readers
+//! Write (point)  waits    waits      waits        see the one before it, which is a legal order
+//! Shared           -        -        waits        until it is installed.
+//! Update         waits    waits      waits
+//! Exclusive      waits    waits      waits
+//! ```
+//! Shared passes a held Update, but Update waits for a held Shared: what was being rebuilt before
+//! all of a reader's locks were held is concurrent with it; what begins later must follow it.
+//!
+//! Invariants:
+//! - I1: a claim is granted whole or not at all.
+//! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
+//! - I3: claims are granted in the order of their arrival, unless they do not conflict.
+
+use darter_base::hash::IdentityMap;
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+/// A transaction: the core that coordinates it, and its number there.
+pub type TxId = u64;
+
+/// Keys by their [`lock_key`].
+pub type KeySet = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
+
+/// The name under which a key is locked. Two keys that share one only wait for each other.
+#[must_use]
+pub fn lock_key(db: usize, hash: u64) -> u64 {
+    hash.wrapping_add((db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// What a claim means to do. See the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads several keys as of one instant.
+    Shared,
+    /// Rebuilds a value aside, and installs it.
+    Update,
+    /// Changes several keys as of one instant.
+    Exclusive,
+}
+
+/// Keys of one shard that a transaction wants.
+#[derive(Clone, Debug)]
+pub enum Claim {
+    /// Some keys, each with its access.
+    Keys(Vec<(u64, Access)>),
+    /// Very many keys; the set was built aside, in slices. O(1) to grant.
+    Set(Arc<KeySet>, Access),
+    /// The whole shard.
+    All(Access),
+}
+
+/// One key's holders.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holders {
+    shared: u32,
+    update: u32,
+    exclusive: u32,
+}
+
+impl Holders {
+    fn slot(&mut self, access: Access) -> &mut u32 {
+        match access {
+            Access::Shared => &mut self.shared,
+            Access::Update => &mut self.update,
+            Access::Exclusive => &mut self.exclusive,
+        }
+    }
+
+    fn blocks(&self, asked: Access) -> bool {
+        self.exclusive > 0 || (asked != Access::Shared && self.shared + self.update > 0)
+    }
+
+    fn is_free(&self) -> bool {
+        self.shared + self.update + self.exclusive == 0
+    }
+}
+
+fn blocks(held: Access, asked: Access) -> bool {
+    held == Access::Exclusive || asked != Access::Shared
+}
+
+/// A claim that waits, with the ticket to be completed when it is granted.
+struct Waiting {
+    tx: TxId,
+    claim: Claim,
+    notify: (usize, u64),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct LockTable {
+    keys: IdentityMap<Holders>,
+    /// Claims of sets and of the whole shard: few at any time.
+    wide: Vec<(TxId, Claim)>,
+    granted: IdentityMap<Claim>,
+    waiting: VecDeque<Waiting>,
+}
+
+impl LockTable {
+    /// True when nothing is held and nobody waits: then no command needs to ask.
+    #[inline]
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.granted.is_empty() && self.waiting.is_empty()
+    }
+
+    /// True when a point command on `key` must wait.
+    #[must_use]
+    pub fn blocks_point(&self, key: u64, write: bool) -> bool {
+        let access = if write { Access::Update } else { Access::Shared };
+        self.is_held_against(key, access)
+    }
+
+    /// Takes `claim` for `tx`, if nothing held or waiting conflicts.
+    pub fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
+        let free = !self.conflicts_with_held(claim)
+            && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim));
+        if free {
+            self.grant(tx, claim.clone());
+        }
+        free
+    }
+
+    /// Queues `claim`; `notify` comes back from [`LockTable::release`] when it is granted.
+    /// Returns true when it was granted at once.
+    pub fn acquire(&mut self, tx: TxId, claim: Claim, notify: (usize, u64)) -> bool {
+        if self.try_acquire(tx, &claim) {
+            return true;
+        }
+        self.waiting.push_back(Waiting { tx, claim, notify });
+        false
+    }
+
+    /// Gives back what `tx` holds. Returns whom to tell that their claim is granted now.
+    pub fn release(&mut self, tx: TxId) -> Vec<(usize, u64)> {
+        self.give_all(tx);
+        self.grant_waiting()
+    }
+
+    /// Gives back what `tx` holds, but for `key`, which it goes on to hold for `access`: that of its
+    /// claim, or a weaker one. Returns whom to tell, as `release` does.
+    pub fn narrow(&mut self, tx: TxId, key: u64, access: Access) -> Vec<(usize, u64)> {
+        self.give_all(tx);
+        self.grant(tx, Claim::Keys(vec![(key, access)]));
+        self.grant_waiting()
+    }
+
+    fn give_all(&mut self, tx: TxId) {
+        let claim = self.granted.remove(&tx).expect("released once, by the holder");
+        match claim {
+            Claim::Keys(keys) => keys.into_iter().for_each(|(key, access)| self.give(key, access)),
+            Claim::Set(..) | Claim::All(_) => self.wide.retain(|(holder, _)| *holder != tx),
+        }
+    }
+
+    /// Claims held, and claims waiting.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.granted.len(), self.waiting.len())
+    }
+
+    fn grant(&mut self, tx: TxId, claim: Claim) {
+        match &claim {
+            Claim::Keys(keys) => {
+                for (key, access) in keys {
+                    *self.keys.entry(*key).or_default().slot(*access) += 1;
+                }
+            }
+            wide => self.wide.push((tx, wide.clone())),
+        }
+        let old = self.granted.insert(tx, claim);
+        assert!(old.is_none(), "a transaction holds one claim a shard");
+    }
+
+    fn give(&mut self, key: u64, access: Access) {
+        let holders = self.keys.get_mut(&key).expect("a held key has holders");
+        *holders.slot(access) -= 1;
+        if holders.is_free() {
+            self.keys.remove(&key);
+        }
+    }
+
+    /// Grants, in order, all that conflict with nothing held and nothing before them.
+    fn grant_waiting(&mut self) -> Vec<(usize, u64)> {
+        let mut told = Vec::new();
+        let mut still: VecDeque<Waiting> = VecDeque::new();
+        for waiting in std::mem::take(&mut self.waiting) {
+            let before = still.iter().any(|earlier| overlap(&earlier.claim, &waiting.claim));
+            if before || self.conflicts_with_held(&waiting.claim) {
+                still.push_back(waiting);
+            } else {
+                self.grant(waiting.tx, waiting.claim);
+                told.push(waiting.notify);
+            }
+        }
+        self.waiting = still;
+        told
+    }
+
+    fn is_held_against(&self, key: u64, asked: Access) -> bool {
+        self.keys.get(&key).is_some_and(|holders| holders.blocks(asked))
+            || self.wide.iter().any(|(_, claim)| match claim {
+                Claim::Keys(_) => false,
+                Claim::Set(set, held) => blocks(*held, asked) && set.contains(&key),
+                Claim::All(held) => blocks(*held, asked),
+            })
+    }
+
+    fn conflicts_with_held(&self, claim: &Claim) -> bool {
+        match claim {
+            Claim::Keys(keys) => {
+                keys.iter().any(|(key, access)| self.is_held_against(*key, *access))
+            }
+            Claim::Set(set, asked) => {
+                self.keys.iter().any(|(key, held)| held.blocks(*asked) && set.contains(key))
+                    || self.wide.iter().any(|(_, held)| wide_conflict(held, claim))
+            }
+            Claim::All(asked) => {
+                self.keys.values().any(|held| held.blocks(*asked))
+                    || self.wide.iter().any(|(_, held)| wide_conflict(held, claim))
+            }
+        }
+    }
+}
+
+/// Conflict of a held wide claim with an asked one.
+fn wide_conflict(held: &Claim, asked: &Claim) -> bool {
+    match (held, asked) {
+        (Claim::Keys(_), _) | (_, Claim::Keys(_)) => false, // Counted key by key.
+        (Claim::All(held), Claim::All(asked) | Claim::Set(_, asked))
+        | (Claim::Set(_, held), Claim::All(asked)) => blocks(*held, *asked),
+        (Claim::Set(one, held), Claim::Set(other, asked)) => {
+            // Intersecting millions here would be a stall: two large sets count as conflicting.
+            let _ = (one, other);
+            blocks(*held, *asked)
+        }
+    }
+}
+
+/// True when of two claims one must wait for the other, whichever came first.
+fn overlap(one: &Claim, other: &Claim) -> bool {
+    let clash = |a: Access, b: Access| blocks(a, b) || blocks(b, a);
+    match (one, other) {
+        (Claim::Keys(one), Claim::Keys(other)) => {
+            one.iter().any(|(key, a)| other.iter().any(|(other, b)| key == other && clash(*a, *b)))
+        }
+        (Claim::Keys(keys), Claim::Set(set, b)) | (Claim::Set(set, b), Claim::Keys(keys)) => {
+            keys.iter().any(|(key, a)| clash(*a, *b) && set.contains(key))
+        }
+        (Claim::Keys(keys), Claim::All(b)) | (Claim::All(b), Claim::Keys(keys)) => {
+            keys.iter().any(|(_, a)| clash(*a, *b))
+        }
+        (Claim::Set(_, a) | Claim::All(a), Claim::Set(_, b) | Claim::All(b)) => clash(*a, *b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(list: &[(u64, Access)]) -> Claim {
+        Claim::Keys(list.to_vec())
+    }
+
+    #[test]
+    fn readers_pass_an_update_and_writers_wait() {
+        let mut locks = LockTable::default();
+        assert!(locks.is_free());
+        assert!(locks.try_acquire(1, &keys(&[(7, Access::Update)])));
+        assert!(!locks.blocks_point(7, false), "a read sees the value before the update");
+        assert!(locks.blocks_point(7, true));
+        assert!(!locks.blocks_point(8, true));
+        assert!(locks.try_acquire(2, &keys(&[(7, Access::Shared)])));
+        assert!(!locks.try_acquire(3, &keys(&[(7, Access::Update)])));
+        assert_eq!(locks.release(1), []);
+        assert!(!locks.try_acquire(3, &keys(&[(7, Access::Update)])), "a Shared is held");
+        assert_eq!(locks.release(2), []);
+        assert!(locks.is_free());
+    }
+
+    #[test] // A stream of readers cannot starve a writer, and grants come in order.
+    fn queues_are_first_come_first_served() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Shared)])));
+        assert!(!locks.acquire(2, keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]), (0, 2)));
+        assert!(!locks.acquire(3, keys(&[(1, Access::Shared)]), (0, 3)), "behind the writer");
+        assert!(!locks.acquire(4, keys(&[(2, Access::Shared)]), (0, 4)));
+        assert!(locks.acquire(5, keys(&[(3, Access::Exclusive)]), (0, 5)), "touches nobody");
+        assert_eq!(locks.release(1), [(0, 2)]);
+        assert_eq!(locks.release(2), [(0, 3), (0, 4)]);
+    }
+
+    #[test] // What was kept still holds others off; what was given back does not.
+    fn a_claim_can_be_narrowed() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Shared)])));
+        assert!(!locks.acquire(2, keys(&[(2, Access::Exclusive)]), (0, 2)));
+        assert!(!locks.acquire(3, keys(&[(1, Access::Shared)]), (0, 3)));
+        assert_eq!(locks.narrow(1, 1, Access::Exclusive), [(0, 2)]);
+        assert!(locks.blocks_point(1, false));
+        assert_eq!(locks.release(1), [(0, 3)]);
+        let many: KeySet = (0..100).collect();
+        assert_eq!(locks.release(2), []);
+        assert_eq!(locks.release(3), []);
+        assert!(locks.try_acquire(4, &Claim::Set(Arc::new(many), Access::Exclusive)));
+        assert_eq!(locks.narrow(4, 7, Access::Exclusive), []);
+        assert!(!locks.blocks_point(8, true));
+        assert!(locks.blocks_point(7, true));
+        assert_eq!(locks.release(4), []);
+        assert!(locks.is_free());
+    }
+
+    #[test]
+    fn wide_claims_meet_narrow_ones() {
+        let mut locks = LockTable::default();
+        let many: KeySet = (0..1_000).collect();
+        assert!(locks.try_acquire(1, &keys(&[(5, Access::Shared)])));
+        assert!(!locks.try_acquire(2, &Claim::Set(Arc::new(many.clone()), Access::Exclusive)));
+        assert_eq!(locks.release(1), []);
+        assert!(locks.try_acquire(2, &Claim::Set(Arc::new(many), Access::Exclusive)));
+        assert!(locks.blocks_point(5, false));
+        assert!(!locks.blocks_point(5_000, true));
+        assert!(!locks.acquire(3, Claim::All(Access::Exclusive), (1, 9)));
+        assert_eq!(locks.release(2), [(1, 9)]);
+        assert!(locks.blocks_point(5_000, true));
+    }
+}
