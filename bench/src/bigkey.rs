@@ -1,0 +1,508 @@
+//! `bigkey`: every big command in the middle of everybody else's small ones, on each server.
+//!
+//! For one experiment there are three clients on the client's processor: the big one that acts, a
+//! paced stream of GETs on other keys, and a paced stream on the same key. The streams run for a
+//! while before the act ("outside"), during it, and for a second after its reply, which belongs
+//! to the act: a server that answers DEL at once and frees afterwards must not look better for it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Streamed;
+use crate::data::{self, Data, SMALL_KEYS, Scale};
+use crate::experiments::{Actor, Experiment, Picture, TABLE};
+use crate::fault::Outcome;
+use crate::options::Options;
+use crate::plot::{self, Panel};
+use crate::prng::Prng;
+use crate::process::{Server, Subject, TempFolder};
+use crate::report::{Report, Table, brief};
+use crate::stream::{self, Plan, Record, Request};
+use crate::summary::{Sample, Summary, median, mib_text, nanos, ratio_text, time_text};
+
+/// How long loading a file may take.
+const LOAD_LIMIT: Duration = Duration::from_secs(300);
+
+/// What one experiment on one server gave.
+struct Measured {
+    streamed: Streamed,
+    begin_ns: u64,
+    end_ns: u64,
+    others: Vec<Sample>,
+    during: Summary,
+    outside: Summary,
+    same: Option<Summary>,
+    /// The server's own longest slice, where it tells.
+    slice_us: Option<u64>,
+    peak_more_bytes: u64,
+    resident_bytes: u64,
+    /// The latest that the client's own stream woke.
+    late_ns: u64,
+    /// How long the server stood ready while others had its processor.
+    held_up_ns: u64,
+    errors: u64,
+}
+
+/// A cell of the comparison.
+struct Entry {
+    experiment: &'static Experiment,
+    subject: usize,
+    result: Result<Measured, String>,
+}
+
+/// How a server took a file.
+struct Loaded {
+    data: Data,
+    subject: usize,
+    /// One for each start.
+    ready_after_ns: Vec<f64>,
+    /// Resident memory then.
+    resident_bytes: Vec<f64>,
+}
+
+/// Everything that was measured.
+struct Results {
+    subjects: Vec<Subject>,
+    /// Resident memory of each subject without data.
+    empty: Vec<u64>,
+    loads: Vec<Loaded>,
+    entries: Vec<Entry>,
+}
+
+/// Runs all experiments and writes the report.
+pub(crate) fn run(options: &Options) -> Outcome<()> {
+    let results = measure_all(options)?;
+    write_report(options, &results)
+}
+
+fn measure_all(options: &Options) -> Outcome<Results> {
+    let subjects = options.subjects();
+    let chosen: Vec<&'static Experiment> =
+        TABLE.iter().filter(|row| options.wants(row.name)).collect();
+    let empty: Vec<u64> = subjects.iter().map(|subject| empty_bytes(options, subject)).collect();
+    let (mut entries, mut loads) = (Vec::new(), Vec::new());
+    for group in chosen.chunk_by(|one, next| one.data == next.data) {
+        let folder = TempFolder::create()?;
+        let file = folder.path().join("dump.rdb");
+        eprintln!("writing {}", group[0].data.name(&options.scale));
+        group[0].data.write(&options.scale, &file)?;
+        for subject in 0..subjects.len() {
+            let mut bench = Bench { options, subjects: &subjects, subject, file: &file };
+            bench.group(group, &mut entries, &mut loads);
+        }
+    }
+    Ok(Results { subjects, empty, loads, entries })
+}
+
+fn empty_bytes(options: &Options, subject: &Subject) -> u64 {
+    // A server that does not start shows that in its rows; here it only counts as nothing.
+    Server::start(subject, &options.processors, None, Duration::from_secs(20))
+        .map_or(0, |server| server.resident_bytes())
+}
+
+/// One server with one file.
+struct Bench<'a> {
+    options: &'a Options,
+    subjects: &'a [Subject],
+    subject: usize,
+    file: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Runs the experiments of one data set, each on a server of its own.
+    fn group(
+        &mut self,
+        group: &[&'static Experiment],
+        entries: &mut Vec<Entry>,
+        loads: &mut Vec<Loaded>,
+    ) {
+        let (subject, data) = (self.subject, group[0].data);
+        let (mut ready_after_ns, mut resident_bytes) = (Vec::new(), Vec::new());
+        let mut refused: Option<String> = None;
+        for &experiment in group {
+            // A server that did not start for one row will not start for the next either.
+            let started = match &refused {
+                Some(text) => Err(text.clone()),
+                None => self.start(data).map_err(|fault| fault.to_string()),
+            };
+            if let Err(text) = &started {
+                refused = Some(text.clone());
+            }
+            let result = started.and_then(|mut server| {
+                ready_after_ns.push(nanos(server.ready_after) as f64);
+                resident_bytes.push(server.resident_bytes() as f64);
+                self.measure(&mut server, experiment).map_err(|fault| fault.to_string())
+            });
+            eprintln!("{}", progress(&self.subjects[subject], experiment, &result));
+            entries.push(Entry { experiment, subject, result });
+        }
+        loads.push(Loaded { data, subject, ready_after_ns, resident_bytes });
+    }
+
+    fn start(&self, data: Data) -> Outcome<Server> {
+        let subject = &self.subjects[self.subject];
+        let processors = &self.options.processors;
+        let server = Server::start(subject, processors, Some(self.file), LOAD_LIMIT)?;
+        if data == Data::Populated {
+            let count = self.options.scale.populated().to_string();
+            server.connect(LOAD_LIMIT)?.ask(&["DEBUG", "POPULATE", &count])?;
+        }
+        Ok(server)
+    }
+
+    fn measure(&self, server: &mut Server, experiment: &Experiment) -> Outcome<Measured> {
+        let options = self.options;
+        let mut admin = server.connect(options.limit)?;
+        // A server without these statistics says so with an error, and shows no slice later.
+        let _ = admin.ask(&["CONFIG", "RESETSTAT"]);
+        let connection = server.connect(options.limit)?;
+        let mut actor = Actor { connection, scale: options.scale, limit: options.limit };
+        server.forget_peak();
+        let resident_before = server.resident_bytes();
+
+        let plan = Arc::new(Plan::start());
+        let others = self.spawn(server, &plan, options.rate, |_, prng, request| {
+            let key = data::small_key(prng.below(SMALL_KEYS));
+            crate::client::command(request, &[&b"GET"[..], &key]);
+        })?;
+        let scale = options.scale;
+        let same = experiment.same.map(|touch| {
+            self.spawn(server, &plan, options.rate / 2, move |number, prng, request| {
+                touch(&scale, number, prng, request);
+            })
+        });
+        std::thread::sleep(options.lead);
+        let held_up_before_ns = server.held_up_ns();
+        let begin_ns = plan.now_ns();
+        let acted = (experiment.act)(&mut actor);
+        let end_ns = plan.now_ns();
+        if acted.is_err() {
+            server.kill(); // It may hang; the streams must end.
+        }
+        std::thread::sleep(options.tail);
+        plan.end();
+        let others = join(others);
+        let same = same.transpose()?.map(join);
+        let streamed = acted?;
+        let last_ns = end_ns + nanos(options.tail);
+        Ok(Measured {
+            streamed,
+            begin_ns,
+            end_ns,
+            during: Summary::between(&others.samples, begin_ns, last_ns),
+            outside: Summary::between(&others.samples, 0, begin_ns),
+            same: same.as_ref().map(|same| Summary::between(&same.samples, begin_ns, last_ns)),
+            slice_us: slice_max_us(&mut admin),
+            peak_more_bytes: server.peak_bytes().saturating_sub(resident_before),
+            resident_bytes: server.resident_bytes(),
+            late_ns: others.late_ns_max,
+            held_up_ns: server.held_up_ns().saturating_sub(held_up_before_ns),
+            errors: others.errors,
+            others: others.samples,
+        })
+    }
+
+    fn spawn(
+        &self,
+        server: &Server,
+        plan: &Arc<Plan>,
+        rate: u64,
+        request: impl Fn(u64, &mut Prng, &mut Vec<u8>) + Send + Sync + 'static,
+    ) -> Outcome<std::thread::JoinHandle<Record>> {
+        let connection = server.connect(self.options.limit + self.options.tail)?;
+        let plan = Arc::clone(plan);
+        let request: Box<Request> = Box::new(request);
+        Ok(std::thread::spawn(move || stream::run(connection, &plan, rate.max(1), &*request)))
+    }
+}
+
+fn join(thread: std::thread::JoinHandle<Record>) -> Record {
+    thread.join().unwrap_or_default()
+}
+
+/// The longest slice of any core since the statistics were reset, in microseconds.
+fn slice_max_us(admin: &mut crate::client::Connection) -> Option<u64> {
+    let info = admin.ask(&["INFO", "slices"]).ok()?.text();
+    let values = info.lines().filter_map(|line| line.split_once("slice_max_us:"));
+    values.filter_map(|(_, value)| value.trim().parse::<f64>().ok()).map(|us| us as u64).max()
+}
+
+fn progress(
+    subject: &Subject,
+    experiment: &Experiment,
+    result: &Result<Measured, String>,
+) -> String {
+    let what = match result {
+        Ok(measured) => format!(
+            "{}, others' longest wait {}",
+            time_text(nanos(measured.streamed.whole)),
+            time_text(measured.during.max_ns)
+        ),
+        Err(text) => text.clone(),
+    };
+    format!("{} · {}: {what}", subject.name(), experiment.name)
+}
+
+fn write_report(options: &Options, results: &Results) -> Outcome<()> {
+    let Results { subjects, empty, loads, entries } = results;
+    let title = "Big keys: what everybody else waits for";
+    let mut report = Report::new(&options.results, "bigkey", title, &options.processors);
+    report.say(&format!(
+        "Streams: {} GET/s on {} other keys, {} requests/s on the big key, open loop (each latency \
+         counts from when the request was due). \"During\" is the command and the second after \
+         its reply. Scale: {} elements.",
+        options.rate,
+        data::count_text(SMALL_KEYS),
+        options.rate / 2,
+        data::count_text(options.scale.elements)
+    ));
+    report.say("## Side by side");
+    report.say(
+        "Others max: the longest wait of a GET on another key. Command: from its request to the \
+         end of its reply. \\*: the measuring client itself woke late by more than half of that \
+         wait, so the figure is the machine's noise rather than the server's doing.",
+    );
+    report.say(&side_by_side(subjects, entries).markdown());
+    for row in TABLE.iter().filter(|row| row.picture == Picture::Drawn) {
+        draw(&mut report, options, subjects, row, entries)?;
+    }
+    report.say("## Loading the same RDB file, and memory");
+    report.say(&loading(&options.scale, subjects, empty, loads).markdown());
+    report.say("## Others' latency during the command");
+    report.say(&latencies(subjects, entries).markdown());
+    report.say("## The big client and the server");
+    report.say(
+        "The last two columns tell the machine's noise: how late the client's stream itself woke \
+         at most, and how long in all the server was ready to run while another process had its \
+         processor.",
+    );
+    report.say(&costs(subjects, entries).markdown());
+    report.finish()
+}
+
+fn find<'a>(entries: &'a [Entry], name: &str, subject: usize) -> Option<&'a Entry> {
+    entries.iter().find(|entry| entry.experiment.name == name && entry.subject == subject)
+}
+
+fn draw(
+    report: &mut Report,
+    options: &Options,
+    subjects: &[Subject],
+    row: &Experiment,
+    entries: &[Entry],
+) -> Outcome<()> {
+    let panels: Vec<Panel<'_>> = (0..subjects.len())
+        .filter_map(|subject| {
+            let entry = find(entries, row.name, subject)?;
+            let measured = entry.result.as_ref().ok()?;
+            Some(Panel {
+                name: subjects[subject].name(),
+                samples: &measured.others,
+                begin_ns: measured.begin_ns,
+                end_ns: measured.end_ns,
+                max_ns: measured.during.max_ns,
+            })
+        })
+        .collect();
+    if panels.is_empty() {
+        return Ok(());
+    }
+    let title = format!("{} on {}", row.name, row.data.name(&options.scale));
+    let note = format!(
+        "Each dot is a GET of another client on another key ({} a second): how long it waited. \
+         Shaded: the command.",
+        options.rate
+    );
+    let part: String = row.name.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    report.picture(part.trim_matches('-'), &title, &plot::stall(&title, &note, &panels))
+}
+
+/// The rows of one table in the experiments' order, each with all its servers' results.
+fn by_experiment<'a>(
+    subjects: &'a [Subject],
+    entries: &'a [Entry],
+) -> impl Iterator<Item = (&'static Experiment, Vec<Option<&'a Entry>>)> {
+    TABLE.iter().filter_map(move |row| {
+        let cells: Vec<_> =
+            (0..subjects.len()).map(|subject| find(entries, row.name, subject)).collect();
+        cells.iter().any(Option::is_some).then_some((row, cells))
+    })
+}
+
+/// Waits and times of all servers, with the ratio of each to the first.
+fn side_by_side(subjects: &[Subject], entries: &[Entry]) -> Table {
+    let mut head = vec!["experiment".to_owned()];
+    for what in ["others max", "command"] {
+        for (number, subject) in subjects.iter().enumerate() {
+            head.push(format!("{what}: {}", subject.name()));
+            if number > 0 {
+                head.push("ratio".to_owned());
+            }
+        }
+    }
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    let measures: [fn(&Measured) -> u64; 2] =
+        [|measured| measured.during.max_ns, |measured| nanos(measured.streamed.whole)];
+    let noisy = |cell: &Option<&Entry>| {
+        let measured = cell.and_then(|entry| entry.result.as_ref().ok());
+        measured.is_some_and(|measured| measured.late_ns * 2 > measured.during.max_ns)
+    };
+    for (row, cells) in by_experiment(subjects, entries) {
+        let mut line = vec![row.name.to_owned()];
+        for (column, measure) in measures.into_iter().enumerate() {
+            let values: Vec<Option<u64>> = cells
+                .iter()
+                .map(|cell| cell.and_then(|entry| entry.result.as_ref().ok()).map(measure))
+                .collect();
+            for (number, value) in values.iter().enumerate() {
+                let mark = if column == 0 && noisy(&cells[number]) { " *" } else { "" };
+                line.push(value.map_or("failed".to_owned(), |ns| time_text(ns) + mark));
+                if number > 0 {
+                    let ratio = value.zip(values[0]).map(|(own, first)| own as f64 / first as f64);
+                    line.push(ratio.map_or("–".to_owned(), ratio_text));
+                }
+            }
+        }
+        table.row(line);
+    }
+    table
+}
+
+fn loading(scale: &Scale, subjects: &[Subject], empty: &[u64], loads: &[Loaded]) -> Table {
+    let mut table = Table::new(&[
+        "data",
+        "server",
+        "ready after",
+        "ratio",
+        "resident MiB",
+        "above empty MiB",
+        "ratio",
+        "bytes per element",
+    ]);
+    let middle = |load: &Loaded| {
+        let above = median(&load.resident_bytes)? - empty[load.subject] as f64;
+        Some((median(&load.ready_after_ns)?, above.max(0.0)))
+    };
+    for load in loads {
+        let mut line = vec![load.data.name(scale), subjects[load.subject].name()];
+        let first = loads.iter().find(|one| one.data == load.data && one.subject == 0);
+        let first = first.and_then(middle).unwrap_or((f64::NAN, f64::NAN));
+        let Some((after_ns, above)) = middle(load) else {
+            line.push("did not start".to_owned());
+            table.row(line);
+            continue;
+        };
+        line.push(time_text(after_ns as u64));
+        line.push(ratio_text(after_ns / first.0));
+        line.push(mib_text(above as u64 + empty[load.subject]));
+        line.push(mib_text(above as u64));
+        line.push(ratio_text(above / first.1));
+        let elements = load.data.elements(scale) as f64;
+        line.push(if elements > 1.0 { format!("{:.1}", above / elements) } else { "–".into() });
+        table.row(line);
+    }
+    table
+}
+
+fn latencies(subjects: &[Subject], entries: &[Entry]) -> Table {
+    let mut table = Table::new(&[
+        "experiment",
+        "server",
+        "P50",
+        "P90",
+        "P99",
+        "P99.9",
+        "max",
+        "outside P50",
+        "outside P99.9",
+        "outside max",
+        "same key P99.9",
+        "same key max",
+    ]);
+    for (row, cells) in by_experiment(subjects, entries) {
+        for entry in cells.into_iter().flatten() {
+            let mut line = vec![row.name.to_owned(), subjects[entry.subject].name()];
+            match &entry.result {
+                Ok(measured) => {
+                    let (during, outside) = (&measured.during, &measured.outside);
+                    line.extend([during.p50_ns, during.p90_ns, during.p99_ns].map(time_text));
+                    line.extend([during.p999_ns, during.max_ns, outside.p50_ns].map(time_text));
+                    line.extend([outside.p999_ns, outside.max_ns].map(time_text));
+                    let same = |value: fn(&Summary) -> u64| {
+                        measured.same.as_ref().map_or("–".to_owned(), |one| time_text(value(one)))
+                    };
+                    line.extend([same(|one| one.p999_ns), same(|one| one.max_ns)]);
+                }
+                Err(text) => line.push(brief(text)),
+            }
+            table.row(line);
+        }
+    }
+    table
+}
+
+fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
+    let mut table = Table::new(&[
+        "experiment",
+        "server",
+        "first byte",
+        "whole",
+        "reply MB",
+        "longest slice µs",
+        "peak above before MiB",
+        "resident after MiB",
+        "errors",
+        "client woke late by",
+        "server held up",
+    ]);
+    for (row, cells) in by_experiment(subjects, entries) {
+        for entry in cells.into_iter().flatten() {
+            let mut line = vec![row.name.to_owned(), subjects[entry.subject].name()];
+            match &entry.result {
+                Ok(measured) => {
+                    line.push(time_text(nanos(measured.streamed.first_byte)));
+                    line.push(time_text(nanos(measured.streamed.whole)));
+                    line.push(format!("{:.1}", measured.streamed.bytes as f64 / 1e6));
+                    line.push(measured.slice_us.map_or("–".to_owned(), |us| us.to_string()));
+                    line.push(mib_text(measured.peak_more_bytes));
+                    line.push(mib_text(measured.resident_bytes));
+                    line.push(measured.errors.to_string());
+                    line.push(time_text(measured.late_ns));
+                    line.push(time_text(measured.held_up_ns));
+                }
+                Err(text) => line.push(brief(text)),
+            }
+            table.row(line);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Every experiment runs against redis-server, in miniature, and the report is written.
+    fn all_experiments_work_on_redis() {
+        let folder = TempFolder::create().unwrap();
+        let options = Options::miniature(&["bigkey", "--darter", "/nonexistent"], folder.path());
+        let results = measure_all(&options).unwrap();
+        for entry in &results.entries {
+            let name = entry.experiment.name;
+            match (&entry.result, entry.subject) {
+                (Ok(measured), 0) => {
+                    assert_eq!(measured.errors, 0, "{name}");
+                    assert!(measured.during.max_ns > 0, "{name}");
+                }
+                (Ok(_), _) => panic!("{name}: a server that does not exist was measured"),
+                (Err(text), subject) => assert!(subject > 0, "{name}: {text}"),
+            }
+        }
+        assert_eq!(results.entries.len(), TABLE.len() * results.subjects.len());
+        write_report(&options, &results).unwrap();
+        let names = std::fs::read_dir(folder.path()).unwrap();
+        let pictures = TABLE.iter().filter(|row| row.picture == Picture::Drawn).count();
+        assert_eq!(names.count(), pictures + 1);
+    }
+}

@@ -1,0 +1,281 @@
+//! The experiments of `bigkey`: one row each.
+//!
+//! A row names the data that must be loaded, which requests meanwhile touch the *same* key, and
+//! what the big client does. The runner (`bigkey`) knows nothing else, so a new experiment is a
+//! new row. Each starts on a server that has just loaded its data: what one leaves behind, in the
+//! keyspace or in the allocator, does not touch the next.
+
+use std::time::{Duration, Instant};
+
+use crate::client::{self, Connection, Reader, Streamed};
+use crate::data::{self, BIG, Data, OTHER, SEED, Scale};
+use crate::fault::{Fault, Outcome};
+use crate::prng::{Prng, uuid};
+
+/// What the slow reader takes from its socket.
+const SLOW_READER: Reader = Reader::Slow { bytes_per_s: 32 << 20 };
+/// Fields or members that one command of a fill carries.
+const FILL_BATCH: u64 = 100;
+/// Commands of a fill that leave together.
+const FILL_PIPELINE: u64 = 32;
+
+/// One experiment.
+pub(crate) struct Experiment {
+    /// In tables and file names.
+    pub(crate) name: &'static str,
+    /// What must be loaded.
+    pub(crate) data: Data,
+    /// The stream on the big key itself.
+    pub(crate) same: Option<SameKey>,
+    /// Whether its stall picture is drawn.
+    pub(crate) picture: Picture,
+    /// What the big client does.
+    pub(crate) act: fn(&mut Actor) -> Outcome<Streamed>,
+}
+
+/// Whether a stall picture is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Picture {
+    /// It is.
+    Drawn,
+    /// Only the table tells.
+    Left,
+}
+
+/// Appends request `number` of the stream on the big key.
+pub(crate) type SameKey = fn(&Scale, u64, &mut Prng, &mut Vec<u8>);
+
+/// The big client.
+pub(crate) struct Actor {
+    /// Its connection.
+    pub(crate) connection: Connection,
+    /// How large everything is.
+    pub(crate) scale: Scale,
+    /// The longest that one command, and the whole act, may take.
+    pub(crate) limit: Duration,
+}
+
+use Data::{Hash, Integers, Keys, Populated, Small, Text, TwoSets, Uuids};
+use Picture::{Drawn, Left};
+
+const HASH: Option<SameKey> = Some(touch_hash);
+const SET: Option<SameKey> = Some(touch_uuids);
+const INTS: Option<SameKey> = Some(touch_integers);
+const PAIR: Option<SameKey> = Some(touch_members);
+const TEXT: Option<SameKey> = Some(touch_text);
+
+/// All experiments, in the order in which they run; rows with the same data stand together.
+#[rustfmt::skip] // A table: one row an experiment, columns aligned.
+pub(crate) const TABLE: &[Experiment] = &[
+    row("HSET fill by 100",    Small,     None, Left,  |a| a.fill("HSET")),
+    row("SADD fill by 100",    Small,     None, Left,  |a| a.fill("SADD")),
+    row("HGETALL",             Hash,      HASH, Drawn, |a| a.run(&["HGETALL", BIG])),
+    row("HGETALL slow reader", Hash,      HASH, Left,  |a| a.run_slowly(&["HGETALL", BIG])),
+    row("DEL hash",            Hash,      HASH, Drawn, |a| a.run(&["DEL", BIG])),
+    row("UNLINK hash",         Hash,      HASH, Left,  |a| a.run(&["UNLINK", BIG])),
+    row("EXPIRE hash 1 s",     Hash,      HASH, Drawn, Actor::expire),
+    row("RENAME hash",         Hash,      HASH, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
+    row("SET over hash",       Hash,      HASH, Left,  |a| a.run(&["SET", BIG, "gone"])),
+    row("FLUSHALL hash",       Hash,      HASH, Left,  |a| a.run(&["FLUSHALL"])),
+    row("HSCAN+HDEL drain",    Hash,      HASH, Left,  Actor::drain),
+    row("SMEMBERS",            Uuids,     SET,  Left,  |a| a.run(&["SMEMBERS", BIG])),
+    row("SPOP a tenth",        Uuids,     SET,  Left,  Actor::pop),
+    row("DEL set",             Uuids,     SET,  Left,  |a| a.run(&["DEL", BIG])),
+    row("DEL integer set",     Integers,  INTS, Left,  |a| a.run(&["DEL", BIG])),
+    row("SINTER",              TwoSets,   PAIR, Drawn, |a| a.run(&["SINTER", BIG, OTHER])),
+    row("SDIFF",               TwoSets,   PAIR, Left,  |a| a.run(&["SDIFF", BIG, OTHER])),
+    row("SUNION",              TwoSets,   PAIR, Left,  |a| a.run(&["SUNION", BIG, OTHER])),
+    row("SINTERSTORE",         TwoSets,   PAIR, Left,  |a| a.run(&["SINTERSTORE", "dest", BIG, OTHER])),
+    row("SDIFFSTORE",          TwoSets,   PAIR, Left,  |a| a.run(&["SDIFFSTORE", "dest", BIG, OTHER])),
+    row("SUNIONSTORE",         TwoSets,   PAIR, Left,  |a| a.run(&["SUNIONSTORE", "dest", BIG, OTHER])),
+    row("KEYS *",              Keys,      None, Drawn, |a| a.run(&["KEYS", "*"])),
+    row("SCAN COUNT 1e9",      Keys,      None, Left,  |a| a.run(&["SCAN", "0", "COUNT", "1000000000"])),
+    row("MGET all keys",       Keys,      None, Left,  |a| a.run_on_keys("MGET")),
+    row("MSET all keys",       Keys,      None, Left,  |a| a.run_on_keys("MSET")),
+    row("DEL all keys",        Keys,      None, Left,  |a| a.run_on_keys("DEL")),
+    row("GET huge string",     Text,      TEXT, Left,  |a| a.run(&["GET", BIG])),
+    row("SETRANGE in it",      Text,      TEXT, Left,  |a| a.run(&["SETRANGE", BIG, "1000000", "here"])),
+    row("APPEND to it",        Text,      TEXT, Left,  |a| a.run(&["APPEND", BIG, "and more"])),
+    row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
+];
+
+const fn row(
+    name: &'static str,
+    data: Data,
+    same: Option<SameKey>,
+    picture: Picture,
+    act: fn(&mut Actor) -> Outcome<Streamed>,
+) -> Experiment {
+    Experiment { name, data, same, picture, act }
+}
+
+impl Actor {
+    fn run(&mut self, words: &[&str]) -> Outcome<Streamed> {
+        let mut request = Vec::new();
+        client::command(&mut request, words);
+        self.connection.stream(&request, Reader::Fast, self.limit)
+    }
+
+    fn run_slowly(&mut self, words: &[&str]) -> Outcome<Streamed> {
+        let mut request = Vec::new();
+        client::command(&mut request, words);
+        self.connection.stream(&request, SLOW_READER, self.limit)
+    }
+
+    /// One command that names every key of [`Data::Keys`].
+    fn run_on_keys(&mut self, name: &str) -> Outcome<Streamed> {
+        let keys = self.scale.keys();
+        let value: &[&[u8]] = if name == "MSET" { &[b"another value..."] } else { &[] };
+        let mut request = Vec::new();
+        client::header(&mut request, 1 + keys * (1 + value.len() as u64));
+        client::bulk(&mut request, name.as_bytes());
+        for number in 0..keys {
+            client::bulk(&mut request, data::own_key(number).as_bytes());
+            value.iter().for_each(|value| client::bulk(&mut request, value));
+        }
+        self.connection.stream(&request, Reader::Fast, self.limit)
+    }
+
+    /// SPOP of a tenth of the set: a million of ten.
+    fn pop(&mut self) -> Outcome<Streamed> {
+        let count = (self.scale.elements / 10).to_string();
+        self.run(&["SPOP", BIG, &count])
+    }
+
+    /// EXPIRE, and then waiting until the fields are gone; `first_byte` is the reply's time.
+    fn expire(&mut self) -> Outcome<Streamed> {
+        let started = Instant::now();
+        let mut streamed = self.run(&["EXPIRE", BIG, "1"])?;
+        // The stream on the same key may have made a new, small hash meanwhile.
+        while self.connection.ask(&["HLEN", BIG])?.number() as u64 > self.scale.elements / 2 {
+            if started.elapsed() > self.limit {
+                return Err(Fault::TimedOut);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        streamed.whole = started.elapsed();
+        Ok(streamed)
+    }
+
+    /// The article's program: HSCAN by 100, HDEL of what came, until the cursor is 0.
+    fn drain(&mut self) -> Outcome<Streamed> {
+        let started = Instant::now();
+        let mut streamed = Streamed::default();
+        let mut cursor = "0".to_owned();
+        loop {
+            let words = ["HSCAN", BIG, &cursor, "MATCH", "*", "COUNT", "100"];
+            let (next, fields) = scan_page(self.connection.ask(&words)?)?;
+            if streamed.first_byte.is_zero() {
+                streamed.first_byte = started.elapsed();
+            }
+            streamed.bytes += fields.iter().map(|field| field.len() as u64).sum::<u64>();
+            if !fields.is_empty() {
+                let head = [b"HDEL".to_vec(), BIG.as_bytes().to_vec()];
+                let words: Vec<Vec<u8>> = head.into_iter().chain(fields).collect();
+                self.connection.ask(&words)?;
+            }
+            streamed.whole = started.elapsed();
+            match next.as_str() {
+                "0" => return Ok(streamed),
+                _ if streamed.whole > self.limit => return Err(Fault::TimedOut),
+                _ => cursor = next,
+            }
+        }
+    }
+
+    /// Fills the big key by commands of 100 elements, two pipelines in flight.
+    fn fill(&mut self, name: &str) -> Outcome<Streamed> {
+        let started = Instant::now();
+        let mut streamed = Streamed::default();
+        let (mut next, mut owed, mut request) = (0, 0, Vec::new());
+        while next < self.scale.elements || owed > 0 {
+            request.clear();
+            let mut sent = 0;
+            while sent < FILL_PIPELINE && next < self.scale.elements {
+                let last = (next + FILL_BATCH).min(self.scale.elements);
+                fill_command(&mut request, name, next..last);
+                (next, sent) = (last, sent + 1);
+            }
+            self.connection.send(&request)?;
+            for _ in 0..owed {
+                self.connection.reply()?;
+            }
+            if owed > 0 && streamed.first_byte.is_zero() {
+                streamed.first_byte = started.elapsed();
+            }
+            owed = sent;
+            if started.elapsed() > self.limit {
+                return Err(Fault::TimedOut);
+            }
+        }
+        streamed.whole = started.elapsed();
+        Ok(streamed)
+    }
+}
+
+/// Appends one command of a fill: HSET with UUID and reason, or SADD of integers.
+fn fill_command(request: &mut Vec<u8>, name: &str, numbers: std::ops::Range<u64>) {
+    let count = numbers.end - numbers.start;
+    let each = 1 + u64::from(name == "HSET");
+    client::header(request, 2 + count * each);
+    client::bulk(request, name.as_bytes());
+    client::bulk(request, BIG.as_bytes());
+    for number in numbers {
+        if name == "HSET" {
+            client::bulk(request, &uuid(SEED, number));
+            client::bulk(request, &data::reason(number));
+        } else {
+            client::bulk(request, number.to_string().as_bytes());
+        }
+    }
+}
+
+/// Splits the reply of HSCAN into the next cursor and the fields, without their values.
+fn scan_page(reply: client::Reply) -> Outcome<(String, Vec<Vec<u8>>)> {
+    let unexpected = || Fault::Setup("HSCAN answered something else".to_owned());
+    let client::Reply::Array(parts) = reply else { return Err(unexpected()) };
+    let Ok([cursor, client::Reply::Array(items)]) = <[_; 2]>::try_from(parts) else {
+        return Err(unexpected());
+    };
+    let fields = items.into_iter().step_by(2).filter_map(|item| match item {
+        client::Reply::Bulk(bytes) => Some(bytes),
+        _ => None,
+    });
+    Ok((cursor.text(), fields.collect()))
+}
+
+fn touch_hash(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    let index = prng.below(scale.elements);
+    let field = uuid(SEED, index);
+    if number.is_multiple_of(2) {
+        client::command(request, &[b"HGET", BIG.as_bytes(), &field]);
+    } else {
+        client::command(request, &[b"HSET", BIG.as_bytes(), &field, &data::reason(index)]);
+    }
+}
+
+fn touch_uuids(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    touch_set(number, &uuid(SEED, prng.below(scale.elements)), request);
+}
+
+fn touch_integers(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    touch_set(number, prng.below(scale.elements).to_string().as_bytes(), request);
+}
+
+fn touch_members(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    touch_set(number, data::member(prng.below(scale.elements)).as_bytes(), request);
+}
+
+fn touch_set(number: u64, member: &[u8], request: &mut Vec<u8>) {
+    let name: &[u8] = if number.is_multiple_of(2) { b"SISMEMBER" } else { b"SADD" };
+    client::command(request, &[name, BIG.as_bytes(), member]);
+}
+
+fn touch_text(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    let offset = prng.below(scale.text_bytes()).to_string();
+    if number.is_multiple_of(2) {
+        client::command(request, &["GETRANGE", BIG, &offset, &offset]);
+    } else {
+        client::command(request, &["SETRANGE", BIG, &offset, "x"]);
+    }
+}

@@ -1,0 +1,54 @@
+//! Latency, memory and CPU of Darter beside redis-server, with one command.
+//!
+//! `cargo run --release -p darter-bench -- bigkey --quick`: the tool starts both servers itself,
+//! one after the other, pinned to as many processors as they may use, loads both with the same
+//! data, and writes a Markdown report with pictures to `bench/results/`.
+//!
+//! It knows the servers only from outside: RESP on a socket, and /proc. Wall-clock latencies on a
+//! shared machine are noisy, so servers are compared within one run, and CPU time is told beside.
+
+#![forbid(unsafe_code)]
+
+mod bigkey;
+mod client;
+mod data;
+mod experiments;
+mod expiry;
+mod fault;
+mod options;
+mod plot;
+mod populate;
+mod prng;
+mod process;
+mod rdb;
+mod report;
+mod saturate;
+mod stream;
+mod summary;
+mod throughput;
+
+use std::process::ExitCode;
+
+use fault::Outcome;
+use options::{Benchmark, Options};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("darter-bench: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Outcome<()> {
+    let options = Options::parse()?;
+    options.processors.pin_client()?;
+    match options.benchmark {
+        Benchmark::BigKey => bigkey::run(&options),
+        Benchmark::Populate => populate::run(&options),
+        Benchmark::Throughput => throughput::run(&options),
+        Benchmark::Expiry => expiry::run(&options),
+    }
+}

@@ -1,0 +1,184 @@
+//! The command line, and what follows from it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use crate::data::Scale;
+use crate::fault::{Fault, Outcome};
+use crate::process::{Processors, Program, Subject};
+
+/// The benchmarks by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Benchmark {
+    /// Big commands amid small ones.
+    BigKey,
+    /// DEBUG POPULATE.
+    Populate,
+    /// Operations and CPU per operation.
+    Throughput,
+    /// Values with a TTL under load.
+    Expiry,
+}
+
+/// What the user asked for.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Which benchmark.
+    pub(crate) benchmark: Benchmark,
+    /// The processors for server and client.
+    pub(crate) processors: Processors,
+    redis: PathBuf,
+    darter: PathBuf,
+    cores: Vec<usize>,
+    /// How large the data is.
+    pub(crate) scale: Scale,
+    /// A short run: fewer repeats, shorter loads.
+    pub(crate) quick: bool,
+    only: Option<String>,
+    /// GETs a second in the paced stream.
+    pub(crate) rate: u64,
+    /// How long the streams run before the act.
+    pub(crate) lead: Duration,
+    /// How long they run after its reply, as part of it.
+    pub(crate) tail: Duration,
+    /// How long the saturating client pushes for one figure of `throughput`.
+    pub(crate) push: Duration,
+    /// The longest that one act may take.
+    pub(crate) limit: Duration,
+    /// How often a pair of measurements is repeated.
+    pub(crate) repeats: u64,
+    /// Where the report goes.
+    pub(crate) results: PathBuf,
+}
+
+impl Options {
+    /// Reads the command line; `--help` and mistakes end the process there.
+    pub(crate) fn parse() -> Outcome<Options> {
+        Options::of(&command().get_matches())
+    }
+
+    /// A run in miniature, for tests: `words` without the program's name.
+    #[cfg(test)]
+    pub(crate) fn miniature(words: &[&str], results: &std::path::Path) -> Options {
+        let words = ["darter-bench"].iter().chain(words).chain(&["--elements", "2000"]);
+        let mut options = Options::of(&command().get_matches_from(words)).unwrap();
+        options.results = results.to_owned();
+        options.lead = Duration::from_millis(10);
+        options.tail = Duration::from_millis(10);
+        options.push = Duration::from_millis(50);
+        options.repeats = 1;
+        options
+    }
+
+    fn of(matches: &ArgMatches) -> Outcome<Options> {
+        let (name, sub) = matches.subcommand().ok_or(Fault::Setup("no benchmark".to_owned()))?;
+        let number = |id: &str| sub.get_one::<u64>(id).copied();
+        let path = |id: &str| sub.get_one::<PathBuf>(id).cloned();
+        let quick = sub.get_flag("quick");
+        let cores = sub.get_many::<u64>("cores").into_iter().flatten();
+        Ok(Options {
+            benchmark: match name {
+                "bigkey" => Benchmark::BigKey,
+                "populate" => Benchmark::Populate,
+                "throughput" => Benchmark::Throughput,
+                _ => Benchmark::Expiry,
+            },
+            processors: Processors::allowed()?,
+            redis: path("redis").unwrap_or_else(|| "redis-server".into()),
+            darter: path("darter").unwrap_or_else(|| "target/release/darter".into()),
+            cores: cores.map(|count| *count as usize).collect(),
+            scale: Scale {
+                elements: number("elements").unwrap_or(if quick { 1_000_000 } else { 10_000_000 }),
+            },
+            quick,
+            only: sub.get_one::<String>("only").cloned(),
+            rate: number("rate").unwrap_or(2_000),
+            lead: Duration::from_secs(if quick { 1 } else { 2 }),
+            tail: Duration::from_secs(1),
+            push: Duration::from_secs(if quick { 1 } else { 2 }),
+            limit: Duration::from_secs(number("limit").unwrap_or(180)),
+            repeats: number("repeats").unwrap_or(if quick { 1 } else { 3 }),
+            results: path("results").unwrap_or_else(|| "bench/results".into()),
+        })
+    }
+
+    /// The servers to compare: redis-server on one core, then Darter on each number of cores.
+    pub(crate) fn subjects(&self) -> Vec<Subject> {
+        let mut subjects = vec![Subject { program: Program::Redis(self.redis.clone()), cores: 1 }];
+        for cores in self.cores.iter().filter(|cores| **cores <= self.processors.count()) {
+            subjects.push(Subject { program: Program::Darter(self.darter.clone()), cores: *cores });
+        }
+        subjects
+    }
+
+    /// Only the servers on one core: for ratios of CPU time.
+    pub(crate) fn single_core_subjects(&self) -> Vec<Subject> {
+        self.subjects().into_iter().filter(|subject| subject.cores == 1).collect()
+    }
+
+    /// Whether `--only` leaves this row in.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        let name = name.to_lowercase();
+        self.only.as_ref().is_none_or(|only| {
+            only.split(',').any(|part| name.contains(part.trim().to_lowercase().as_str()))
+        })
+    }
+}
+
+fn command() -> Command {
+    let number = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).value_name("N").value_parser(value_parser!(u64).range(1..)).help(help)
+    };
+    let path = |id: &'static str, help: &'static str| {
+        Arg::new(id).long(id).value_name("PATH").value_parser(value_parser!(PathBuf)).help(help)
+    };
+    let arguments = vec![
+        number("elements", "Elements of the big key; all other sizes follow [10000000]"),
+        Arg::new("quick")
+            .long("quick")
+            .action(ArgAction::SetTrue)
+            .help("A small, short run: a tenth of the elements, one repeat"),
+        Arg::new("only")
+            .long("only")
+            .value_name("PARTS")
+            .help("Only the rows whose name contains one of these, comma-separated"),
+        number("cores", "Darter's cores, comma-separated")
+            .value_delimiter(',')
+            .default_value("1,2"),
+        number("rate", "GETs a second in the stream on other keys [2000]"),
+        number("limit", "Seconds that one step may take [180]"),
+        number("repeats", "How often each pair is measured [3]"),
+        path("redis", "redis-server to compare with [from PATH]"),
+        path("darter", "Darter's binary [target/release/darter]"),
+        path("results", "Folder for reports [bench/results]"),
+    ];
+    let benchmark = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).args(arguments.clone())
+    };
+    Command::new("darter-bench")
+        .about("Darter beside redis-server, in one run")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(benchmark("bigkey", "Big commands amid everybody else's small ones"))
+        .subcommand(benchmark("populate", "DEBUG POPULATE: time and bytes a key"))
+        .subcommand(benchmark("throughput", "Operations a second, server CPU per operation"))
+        .subcommand(benchmark("expiry", "SETs with a TTL: rate and peak memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_sound() {
+        command().debug_assert();
+        let words = ["b", "bigkey", "--quick", "--only", "hgetall,del", "--cores", "1"];
+        let options = Options::of(&command().get_matches_from(words)).unwrap();
+        assert_eq!(options.scale.elements, 1_000_000);
+        assert!(options.wants("HGETALL slow reader") && options.wants("DEL hash"));
+        assert!(!options.wants("KEYS *"));
+        assert_eq!(options.subjects().len(), 2);
+    }
+}

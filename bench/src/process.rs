@@ -1,0 +1,318 @@
+//! Starts the servers under test, pins them, and reads from /proc what they cost.
+//!
+//! A server gets the first N of the processors that this process may use, the client the last
+//! one. Pinning needs no `unsafe` and no helper: a child inherits the mask of the thread that
+//! starts it, so the mask is set, the child is started, and the mask is set back. A server is
+//! killed when its [`Server`] is dropped, and its folder goes with it. When this process is killed
+//! itself, nothing is dropped: then the kernel ends the server (`setpriv --pdeathsig`, where it
+//! is installed), and the next run removes the folder.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::client::Connection;
+use crate::fault::{Fault, Outcome};
+
+/// Temporary folders are called this, the process id, and a number.
+const FOLDER_PREFIX: &str = "darter-bench-";
+
+/// Which program is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// `redis-server`, from this path.
+    Redis(PathBuf),
+    /// Darter, from this path.
+    Darter(PathBuf),
+}
+
+/// A program with its number of cores: one column of the comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    /// What is started.
+    pub(crate) program: Program,
+    /// How many processors it gets.
+    pub(crate) cores: usize,
+}
+
+impl Subject {
+    /// The name in tables and plots.
+    pub(crate) fn name(&self) -> String {
+        match (&self.program, self.cores) {
+            (Program::Redis(_), 1) => "redis-server".to_owned(),
+            (Program::Redis(_), cores) => format!("redis-server, {cores} cores"),
+            (Program::Darter(_), 1) => "darter, 1 core".to_owned(),
+            (Program::Darter(_), cores) => format!("darter, {cores} cores"),
+        }
+    }
+}
+
+/// The processors that this process may use, split between server and client.
+#[derive(Clone, Debug)]
+pub(crate) struct Processors(Vec<usize>);
+
+impl Processors {
+    /// Reads the mask of this process.
+    pub(crate) fn allowed() -> Outcome<Processors> {
+        let set = sched_getaffinity(None).map_err(std::io::Error::from)?;
+        let list: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+        if list.is_empty() { Err(Fault::Setup("no processor".to_owned())) } else { Ok(Self(list)) }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Keeps this thread, and those it starts, on the client's processor.
+    pub(crate) fn pin_client(&self) -> Outcome<()> {
+        pin(&self.0[self.0.len() - 1..])
+    }
+
+    fn server(&self, cores: usize) -> &[usize] {
+        &self.0[..cores.clamp(1, self.0.len())]
+    }
+}
+
+fn pin(list: &[usize]) -> Outcome<()> {
+    let mut set = CpuSet::new();
+    for cpu in list {
+        set.set(*cpu);
+    }
+    Ok(sched_setaffinity(None, &set).map_err(std::io::Error::from)?)
+}
+
+/// A folder that vanishes with its owner.
+#[derive(Debug)]
+pub(crate) struct TempFolder(PathBuf);
+
+impl TempFolder {
+    /// A new, empty folder under the system's temporary one.
+    pub(crate) fn create() -> Outcome<TempFolder> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        if number == 0 {
+            remove_orphans();
+        }
+        let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path)?;
+        Ok(TempFolder(path))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        // Nothing to be done about a folder that cannot be removed.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the folders of runs that were killed: those whose process is no more.
+fn remove_orphans() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split_once('-'));
+        let number = process.and_then(|(process, _)| process.parse::<u32>().ok());
+        if number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists()) {
+            // Someone else's folder, perhaps: then it stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    folder: TempFolder,
+    /// Where it listens, on 127.0.0.1.
+    pub(crate) port: u16,
+    /// From its start to its first PONG.
+    pub(crate) ready_after: Duration,
+}
+
+impl Server {
+    /// Starts `subject` with the file `dump` (or empty) and waits until it answers PING.
+    pub(crate) fn start(
+        subject: &Subject,
+        processors: &Processors,
+        dump: Option<&Path>,
+        limit: Duration,
+    ) -> Outcome<Server> {
+        let folder = TempFolder::create()?;
+        if let Some(dump) = dump {
+            // A hard link costs nothing; across file systems it falls back to a copy.
+            let inside = folder.path().join("dump.rdb");
+            fs::hard_link(dump, &inside).or_else(|_| fs::copy(dump, &inside).map(|_| ()))?;
+        }
+        let port = free_port()?;
+        let mut command = command_line(subject, port, folder.path());
+        let log = File::create(folder.path().join("log"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        pin(processors.server(subject.cores))?;
+        let started = Instant::now();
+        let child = command.spawn();
+        processors.pin_client()?;
+        let child = child
+            .map_err(|error| Fault::Setup(format!("cannot start {}: {error}", subject.name())))?;
+        let mut server = Server { child, folder, port, ready_after: Duration::ZERO };
+        server.wait_ready(started, limit)?;
+        Ok(server)
+    }
+
+    fn wait_ready(&mut self, started: Instant, limit: Duration) -> Outcome<()> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+                let last = log.lines().rev().find(|line| !line.trim().is_empty());
+                let last = last.unwrap_or("no log").to_owned();
+                return Err(Fault::Setup(format!("ended while starting: {last} ({status})")));
+            }
+            let answer = Connection::open(self.port, Duration::from_secs(5))
+                .and_then(|mut connection| connection.ask(&["PING"]));
+            match answer {
+                Ok(_) => {
+                    self.ready_after = started.elapsed();
+                    return Ok(());
+                }
+                // -LOADING, or not listening yet: ask again.
+                Err(_) if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(5)),
+                Err(_) => return Err(Fault::TimedOut),
+            }
+        }
+    }
+
+    /// A connection whose reads wait for at most `limit`.
+    pub(crate) fn connect(&self, limit: Duration) -> Outcome<Connection> {
+        Connection::open(self.port, limit)
+    }
+
+    /// Ends the server at once, whatever it is doing.
+    pub(crate) fn kill(&mut self) {
+        // Both fail only for a process that has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn proc_file(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+    }
+
+    /// CPU time of all its living threads so far, in nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.schedule_ns(0)
+    }
+
+    /// How long its threads have been ready to run while others had their processor, in
+    /// nanoseconds: the noise of the machine, not the server's doing.
+    pub(crate) fn held_up_ns(&self) -> u64 {
+        self.schedule_ns(1)
+    }
+
+    /// The sum over its threads of a field of `schedstat`.
+    fn schedule_ns(&self, field: usize) -> u64 {
+        let Ok(tasks) = fs::read_dir(self.proc_file("task")) else { return 0 };
+        let of = |text: String| text.split_whitespace().nth(field)?.parse::<u64>().ok();
+        tasks
+            .flatten()
+            .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+            .filter_map(of)
+            .sum()
+    }
+
+    /// Resident memory now, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most that was resident since [`Server::forget_peak`], in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.status_bytes("VmHWM:")
+    }
+
+    /// Starts a new peak.
+    pub(crate) fn forget_peak(&self) {
+        // Where the kernel refuses, the peak stays that of the whole life: an upper bound.
+        let _ = fs::write(self.proc_file("clear_refs"), "5");
+    }
+
+    fn status_bytes(&self, field: &str) -> u64 {
+        let status = fs::read_to_string(self.proc_file("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0");
+        let kib = line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The command that becomes the server.
+fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
+    let port = port.to_string();
+    let (Program::Redis(path) | Program::Darter(path)) = &subject.program;
+    let mut command = if dies_with_parent() {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(path);
+        command
+    } else {
+        Command::new(path)
+    };
+    match &subject.program {
+        Program::Redis(_) => {
+            command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+            command.args(["--appendonly", "no", "--enable-debug-command", "yes"]);
+            command.args(["--loglevel", "warning"]);
+        }
+        Program::Darter(_) => {
+            command.args(["--port", &port, "--cores", &subject.cores.to_string()]);
+        }
+    }
+    command.args(["--dbfilename", "dump.rdb", "--dir"]).arg(folder);
+    command
+}
+
+/// Whether `setpriv` is here and can bind a child's life to ours; it then replaces itself by the
+/// server, whose process id stays that of the child.
+fn dies_with_parent() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    })
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Outcome<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Asks the kernel to let this thread run before others on the client's processor.
+///
+/// The streams that measure latency share that processor with the client that reads gigabytes;
+/// without this they would measure each other. `chrt` is tried, and where it is not allowed the
+/// streams run as they are. Returns whether it worked.
+pub(crate) fn run_first() -> bool {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().to_string();
+    let mut command = Command::new("chrt");
+    command.args(["--fifo", "-p", "10", &thread]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

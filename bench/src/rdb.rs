@@ -1,0 +1,134 @@
+//! Writes RDB files (version 9) with plain string encodings: the data that both servers load.
+//!
+//! A file is better than a million commands: it is the article's way in, it is the same bytes
+//! for every server, and loading it is a measurement of its own. Lengths are announced, so that
+//! a server can size its tables as it would for its own files.
+//!
+//! ```text
+//! "REDIS0009" | FE db | FB keys expiries | (type, key, value)* | FF | CRC64, little endian
+//! string: length, bytes      hash: length, (field, value)*      set: length, member*
+//! length: 00xxxxxx | 01xxxxxx x | 80 xxxx (big endian)
+//! ```
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use crc::{CRC_64_REDIS, Crc, Table};
+
+use crate::fault::{Fault, Outcome};
+
+const STRING: u8 = 0;
+const SET: u8 = 2;
+const HASH: u8 = 4;
+/// What is gathered before it is summed and written.
+const CHUNK_BYTES: usize = 1 << 20;
+
+static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
+
+/// An RDB file that is being written.
+pub(crate) struct Writer {
+    file: BufWriter<File>,
+    chunk: Vec<u8>,
+    sum: crc::Digest<'static, u64, Table<16>>,
+}
+
+impl Writer {
+    /// Starts a file with one database that will hold `keys` keys.
+    pub(crate) fn create(path: &Path, keys: u64) -> Outcome<Writer> {
+        let file = BufWriter::new(File::create(path)?);
+        let mut writer = Writer { file, chunk: b"REDIS0009".to_vec(), sum: CRC64.digest() };
+        writer.chunk.extend_from_slice(&[0xfe, 0, 0xfb]);
+        writer.length(keys)?;
+        writer.length(0)?;
+        Ok(writer)
+    }
+
+    /// Adds a string key.
+    pub(crate) fn string(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        self.chunk.push(STRING);
+        self.bytes(key)?;
+        self.bytes(value)
+    }
+
+    /// Adds the head of a hash; `pairs` fields with values must follow as [`Writer::bytes`].
+    pub(crate) fn hash(&mut self, key: &[u8], pairs: u64) -> Outcome<()> {
+        self.chunk.push(HASH);
+        self.bytes(key)?;
+        self.length(pairs)
+    }
+
+    /// Adds the head of a set; `members` must follow as [`Writer::bytes`].
+    pub(crate) fn set(&mut self, key: &[u8], members: u64) -> Outcome<()> {
+        self.chunk.push(SET);
+        self.bytes(key)?;
+        self.length(members)
+    }
+
+    /// Adds one string of a key or collection.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Outcome<()> {
+        self.length(bytes.len() as u64)?;
+        self.chunk.extend_from_slice(bytes);
+        if self.chunk.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn length(&mut self, length: u64) -> Outcome<()> {
+        match length {
+            0..0x40 => self.chunk.push(length as u8),
+            0x40..0x4000 => {
+                self.chunk.extend_from_slice(&[0x40 | (length >> 8) as u8, length as u8]);
+            }
+            _ => {
+                let length = u32::try_from(length)
+                    .map_err(|_| Fault::Setup(format!("{length} is too long for an RDB")))?;
+                self.chunk.push(0x80);
+                self.chunk.extend_from_slice(&length.to_be_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Outcome<()> {
+        self.sum.update(&self.chunk);
+        self.file.write_all(&self.chunk)?;
+        self.chunk.clear();
+        Ok(())
+    }
+
+    /// Ends the file with its checksum.
+    pub(crate) fn finish(mut self) -> Outcome<()> {
+        self.chunk.push(0xff);
+        self.flush()?;
+        let sum = self.sum.finalize();
+        self.file.write_all(&sum.to_le_bytes())?;
+        Ok(self.file.flush()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // The polynomial is Redis's: its own check value.
+    fn crc_is_redis_s() {
+        assert_eq!(CRC64.checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+    }
+
+    #[test] // A small file, byte by byte.
+    fn file_has_the_drawn_shape() {
+        let path = std::env::temp_dir().join(format!("darter-bench-rdb-{}", std::process::id()));
+        let mut writer = Writer::create(&path, 2).unwrap();
+        writer.string(b"k", b"v").unwrap();
+        writer.set(b"s", 1).unwrap();
+        writer.bytes(&[b'm'; 100]).unwrap();
+        writer.finish().unwrap();
+        let file = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut wanted = b"REDIS0009\xfe\0\xfb\x02\0\0\x01k\x01v\x02\x01s\x01\x40\x64".to_vec();
+        wanted.extend_from_slice(&[b'm'; 100]);
+        wanted.push(0xff);
+        let sum = CRC64.checksum(&wanted);
+        wanted.extend_from_slice(&sum.to_le_bytes());
+        assert_eq!(file, wanted);
+    }
+}

@@ -1,0 +1,203 @@
+//! The saturating client: one thread, many connections, and as little work a reply as possible.
+//!
+//! redis-benchmark parses each reply and so cannot keep a fast server busy from one core. Here
+//! requests are built before the run, and replies are counted by their line ends: the workloads
+//! are chosen so that each reply has a fixed number of them. What the replies say is checked once
+//! before the run.
+//!
+//! The client never sleeps while the server has its requests, and answers in batches: it waits
+//! until half of its connections have a reply (or for [`GATHER`]), reads them all, and then sends
+//! on them all. A client that answers each reply at once lets the server fall asleep between any
+//! two requests, and what is measured then is waking up.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+
+use crate::fault::{Fault, Outcome};
+use crate::prng::Prng;
+
+/// Requests in a prebuilt pool, about.
+const POOL_REQUESTS: u64 = 8_192;
+/// How long replies are gathered before the client goes on with fewer.
+const GATHER: Duration = Duration::from_micros(100);
+/// How long after its end a run waits for what is in flight.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What a saturating client sends.
+pub(crate) struct Load<'a> {
+    /// Connections.
+    pub(crate) clients: usize,
+    /// Requests in flight on each.
+    pub(crate) pipeline: u64,
+    /// Line ends in each reply.
+    pub(crate) lines: u64,
+    /// Appends one request.
+    pub(crate) request: &'a dyn Fn(&mut Prng, &mut Vec<u8>),
+    /// Whether requests repeat.
+    pub(crate) supply: Supply,
+}
+
+/// Where requests come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// A pool of some thousand, built before the run: costs nothing.
+    Pool,
+    /// Each is built when it is sent, so that all differ.
+    Fresh,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pushed {
+    /// Replies received.
+    pub(crate) replies: u64,
+    /// How long it took.
+    pub(crate) elapsed: Duration,
+}
+
+struct Client {
+    stream: TcpStream,
+    /// Line ends that the batch in flight still owes.
+    owed: u64,
+}
+
+/// Pushes `load` for `duration`, and then waits for what is in flight.
+pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pushed> {
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
+    let mut clients = Vec::with_capacity(load.clients);
+    for number in 0..load.clients {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let data = epoll::EventData::new_u64(number as u64);
+        epoll::add(&poll, &stream, data, epoll::EventFlags::IN).map_err(std::io::Error::from)?;
+        clients.push(Client { stream, owed: 0 });
+    }
+    let mut source = Source::new(load);
+    let started = Instant::now();
+    let deadline = started + duration;
+    let mut pushed = Pushed::default();
+    for client in &mut clients {
+        send(&mut client.stream, source.batch(), deadline)?;
+        client.owed = load.pipeline * load.lines;
+    }
+    let mut in_flight = clients.len();
+    let (mut events, mut buffer) = (Vec::with_capacity(load.clients), vec![0; 64 * 1024]);
+    let mut answered = Vec::with_capacity(load.clients);
+    while in_flight > 0 {
+        gather(&poll, &mut events, in_flight.div_ceil(2))?;
+        let now = Instant::now();
+        if now > deadline + GRACE {
+            return Err(Fault::TimedOut);
+        }
+        for event in &events {
+            let number = event.data.u64() as usize;
+            if receive(&mut clients[number], &mut buffer)? {
+                answered.push(number);
+            }
+        }
+        pushed.replies += answered.len() as u64 * load.pipeline;
+        if now >= deadline {
+            in_flight -= answered.len();
+            answered.clear();
+        }
+        for number in answered.drain(..) {
+            send(&mut clients[number].stream, source.batch(), deadline)?;
+            clients[number].owed = load.pipeline * load.lines;
+        }
+    }
+    pushed.elapsed = started.elapsed();
+    Ok(pushed)
+}
+
+/// Polls until `wanted` connections are readable, or for [`GATHER`].
+fn gather(poll: &OwnedFd, events: &mut Vec<epoll::Event>, wanted: usize) -> Outcome<()> {
+    let began = Instant::now();
+    let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        events.clear();
+        epoll::wait(poll, rustix::buffer::spare_capacity(events), Some(&at_once))
+            .map_err(std::io::Error::from)?;
+        if events.len() >= wanted || began.elapsed() > GATHER {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes what there is; says whether the batch is answered whole.
+fn receive(client: &mut Client, buffer: &mut [u8]) -> Outcome<bool> {
+    match client.stream.read(buffer) {
+        Ok(0) => Err(Fault::Gone),
+        Ok(read) => {
+            let lines = buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+            if buffer[0] == b'-' || lines > client.owed {
+                let text = String::from_utf8_lossy(&buffer[..read.min(80)]).into_owned();
+                return Err(Fault::Refused(text.lines().next().unwrap_or_default().to_owned()));
+            }
+            client.owed -= lines;
+            Ok(client.owed == 0)
+        }
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends all of a batch; a full socket is waited for, which is rare: the server reads.
+fn send(stream: &mut TcpStream, mut batch: &[u8], deadline: Instant) -> Outcome<()> {
+    while !batch.is_empty() {
+        match stream.write(batch) {
+            Ok(written) => batch = &batch[written..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if Instant::now() > deadline + Duration::from_secs(10) {
+                    return Err(Fault::TimedOut);
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Batches of requests, prebuilt or fresh.
+struct Source<'a> {
+    load: &'a Load<'a>,
+    prng: Prng,
+    pool: Vec<Vec<u8>>,
+    next: usize,
+    fresh: Vec<u8>,
+}
+
+impl<'a> Source<'a> {
+    fn new(load: &'a Load<'a>) -> Source<'a> {
+        let mut source =
+            Source { load, prng: Prng::from_seed(1), pool: Vec::new(), next: 0, fresh: Vec::new() };
+        if load.supply == Supply::Pool {
+            for _ in 0..(POOL_REQUESTS / load.pipeline).max(16) {
+                source.build();
+                source.pool.push(std::mem::take(&mut source.fresh));
+            }
+        }
+        source
+    }
+
+    fn build(&mut self) {
+        self.fresh.clear();
+        for _ in 0..self.load.pipeline {
+            (self.load.request)(&mut self.prng, &mut self.fresh);
+        }
+    }
+
+    fn batch(&mut self) -> &[u8] {
+        if self.pool.is_empty() {
+            self.build();
+            return &self.fresh;
+        }
+        self.next = (self.next + 1) % self.pool.len();
+        &self.pool[self.next]
+    }
+}

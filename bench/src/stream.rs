@@ -1,0 +1,113 @@
+//! The open-loop stream: small requests at a steady pace, whatever the server does.
+//!
+//! A client that waits for a stalled server sends nothing meanwhile, and so forgets the requests
+//! that others would have sent (coordinated omission). Here every request has an instant at which
+//! it is due, fixed beforehand; its latency counts from there, and what fell due during a stall is
+//! sent in one batch as soon as the socket answers again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::client::{Connection, Counter};
+use crate::fault::Outcome;
+use crate::prng::Prng;
+use crate::process;
+use crate::summary::{Sample, nanos};
+
+/// Overdue requests that leave together at most.
+const BATCH_MAX: u64 = 64;
+/// Says "no end yet" in [`Plan::end_ns`].
+const ENDLESS: u64 = u64::MAX;
+
+/// Appends one request; the number is its place in the stream.
+pub(crate) type Request = dyn Fn(u64, &mut Prng, &mut Vec<u8>) + Send + Sync;
+
+/// What the threads of an experiment share: its clock, and when it ends.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The instant 0 of all samples.
+    pub(crate) epoch: Instant,
+    end_ns: AtomicU64,
+}
+
+impl Plan {
+    /// A plan that starts now and has no end yet.
+    pub(crate) fn start() -> Plan {
+        Plan { epoch: Instant::now(), end_ns: AtomicU64::new(ENDLESS) }
+    }
+
+    /// Nanoseconds since the epoch.
+    pub(crate) fn now_ns(&self) -> u64 {
+        nanos(self.epoch.elapsed())
+    }
+
+    /// No request that is due later than now is sent any more.
+    pub(crate) fn end(&self) {
+        self.end_ns.store(self.now_ns(), Ordering::Relaxed);
+    }
+}
+
+/// What a stream recorded.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// Every request, in order.
+    pub(crate) samples: Vec<Sample>,
+    /// How many replies were errors.
+    pub(crate) errors: u64,
+    /// How late the client itself woke at most: the noise of its machine.
+    pub(crate) late_ns_max: u64,
+    /// Why the stream broke off, if it did.
+    pub(crate) broken: Option<String>,
+}
+
+/// Runs a stream of `rate` requests a second until the plan ends or the server goes.
+pub(crate) fn run(mut connection: Connection, plan: &Plan, rate: u64, request: &Request) -> Record {
+    process::run_first();
+    let mut record = Record::default();
+    if let Err(fault) = pace(&mut connection, plan, rate, request, &mut record) {
+        record.broken = Some(fault.to_string());
+    }
+    record
+}
+
+fn pace(
+    connection: &mut Connection,
+    plan: &Plan,
+    rate: u64,
+    request: &Request,
+    record: &mut Record,
+) -> Outcome<()> {
+    let first_ns = plan.now_ns();
+    let due_ns = |number: u64| first_ns + number * 1_000_000_000 / rate;
+    let mut prng = Prng::from_seed(rate);
+    let mut counter = Counter::default();
+    let (mut next, mut batch, mut buffer) = (0, Vec::new(), vec![0; 64 * 1024]);
+    while due_ns(next) < plan.end_ns.load(Ordering::Relaxed) {
+        let now_ns = plan.now_ns();
+        if now_ns < due_ns(next) {
+            std::thread::sleep(Duration::from_nanos(due_ns(next) - now_ns));
+            let late_ns = plan.now_ns().saturating_sub(due_ns(next));
+            record.late_ns_max = record.late_ns_max.max(late_ns);
+            continue;
+        }
+        batch.clear();
+        let mut last = next;
+        while last - next < BATCH_MAX && due_ns(last) <= now_ns {
+            request(last, &mut prng, &mut batch);
+            last += 1;
+        }
+        connection.send(&batch)?;
+        while next < last {
+            let read = connection.receive(&mut buffer)?;
+            let ended = counter.feed(&buffer[..read]);
+            let now_ns = plan.now_ns();
+            for number in next..next + ended {
+                let due_ns = due_ns(number);
+                record.samples.push(Sample { due_ns, latency_ns: now_ns - due_ns });
+            }
+            next += ended;
+            record.errors = counter.errors;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,383 @@
+//! `throughput`: operations a second, and the server's CPU time for each.
+//!
+//! Wall-clock rates on a shared machine say little, so the figure to trust is CPU per operation:
+//! the run time of all threads of the server, from the scheduler's own books, divided by the
+//! operations. Servers are measured in pairs, one right after the other, both alive; the ratio is
+//! that of a pair, and the table shows the medians of all pairs. Two clients: redis-benchmark,
+//! which everybody knows, and `saturate`, which keeps the server busy.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::client::{self, Connection};
+use crate::fault::{Fault, Outcome};
+use crate::options::Options;
+use crate::plot::{self, Series};
+use crate::prng::Prng;
+use crate::process::{Server, Subject};
+use crate::report::{Report, Table, brief};
+use crate::saturate::{self, Load, Supply};
+use crate::summary::{median, ratio_text};
+
+/// Connections of both clients.
+const CLIENTS: usize = 50;
+/// Keys, and fields of the hash, that requests choose from.
+const KEYS: u64 = 100_000;
+/// The value of all keys and fields.
+const VALUE: &[u8] = b"xxx";
+
+/// One kind of request.
+struct Workload {
+    name: &'static str,
+    /// Line ends in each reply.
+    lines: u64,
+    /// Appends one request of the saturating client.
+    request: Option<fn(&mut Prng, &mut Vec<u8>)>,
+    /// The words for redis-benchmark.
+    words: &'static [&'static str],
+}
+
+const KEY: &str = "key:__rand_int__";
+const FIELD: &str = "field:__rand_int__";
+
+/// The workloads. redis-benchmark's random numbers have twelve digits; so have the keys here.
+#[rustfmt::skip] // A table: one row a workload, columns aligned.
+const TABLE: &[Workload] = &[
+    Workload { name: "GET",  lines: 2, request: Some(get),  words: &["GET", KEY] },
+    Workload { name: "SET",  lines: 1, request: Some(set),  words: &["SET", KEY, "xxx"] },
+    Workload { name: "HGET", lines: 2, request: Some(hget), words: &["HGET", "hash", FIELD] },
+    Workload { name: "HSET", lines: 1, request: Some(hset), words: &["HSET", "hash", FIELD, "xxx"] },
+    Workload { name: "INCR", lines: 1, request: Some(incr), words: &["INCR", "counter:__rand_int__"] },
+    Workload { name: "MSET", lines: 1, request: None,
+               words: &["MSET", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx",
+                        KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx"] },
+];
+
+fn key(prng: &mut Prng) -> String {
+    format!("key:{:012}", prng.below(KEYS))
+}
+
+fn field(prng: &mut Prng) -> String {
+    format!("field:{:012}", prng.below(KEYS))
+}
+
+fn get(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["GET", &key(prng)]);
+}
+
+fn set(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["SET", &key(prng), "xxx"]);
+}
+
+fn hget(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["HGET", "hash", &field(prng)]);
+}
+
+fn hset(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["HSET", "hash", &field(prng), "xxx"]);
+}
+
+fn incr(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["INCR", &format!("counter:{:012}", prng.below(KEYS))]);
+}
+
+/// Which client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sender {
+    RedisBenchmark,
+    Saturating,
+}
+
+impl Sender {
+    fn name(self) -> &'static str {
+        match self {
+            Sender::RedisBenchmark => "redis-benchmark",
+            Sender::Saturating => "saturating client",
+        }
+    }
+
+    fn pipelines(self) -> &'static [u64] {
+        match self {
+            Sender::RedisBenchmark => &[1, 16, 100, 1000],
+            Sender::Saturating => &[1, 16, 100],
+        }
+    }
+}
+
+/// One measurement of one server.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    per_s: f64,
+    cpu_us: f64,
+    /// The share of the wall time that the server was running: 1 is one core, busy.
+    busy: f64,
+}
+
+/// All pairs of one row.
+struct Row {
+    sender: Sender,
+    workload: &'static str,
+    pipeline: u64,
+    /// By subject; a fault ends that subject's row.
+    rates: Vec<Result<Vec<Rate>, String>>,
+}
+
+/// Measures all rows and writes the report.
+pub(crate) fn run(options: &Options) -> Outcome<()> {
+    let subjects = options.single_core_subjects();
+    let mut servers: Vec<Result<Server, String>> = subjects
+        .iter()
+        .map(|subject| prepared(options, subject).map_err(|fault| fault.to_string()))
+        .collect();
+    let mut rows = Vec::new();
+    for sender in [Sender::Saturating, Sender::RedisBenchmark] {
+        for workload in TABLE {
+            let absent = sender == Sender::Saturating && workload.request.is_none();
+            if absent || !options.wants(workload.name) {
+                continue;
+            }
+            for &pipeline in sender.pipelines() {
+                rows.push(measure(options, &mut servers, sender, workload, pipeline));
+                eprintln!("{}", progress(&subjects, rows.last()));
+            }
+        }
+    }
+    write_report(options, &subjects, &rows)
+}
+
+/// A server with all keys, fields and counters that the workloads read.
+fn prepared(options: &Options, subject: &Subject) -> Outcome<Server> {
+    let server = Server::start(subject, &options.processors, None, Duration::from_secs(20))?;
+    let mut connection = server.connect(options.limit)?;
+    for first in (0..KEYS).step_by(1_000) {
+        let mut request = Vec::new();
+        for number in first..first + 1_000 {
+            let (key, field) = (format!("key:{number:012}"), format!("field:{number:012}"));
+            client::command(&mut request, &[b"SET", key.as_bytes(), VALUE]);
+            client::command(&mut request, &[b"HSET", &b"hash"[..], field.as_bytes(), VALUE]);
+        }
+        connection.send(&request)?;
+        for _ in 0..2_000 {
+            connection.reply()?;
+        }
+    }
+    Ok(server)
+}
+
+fn measure(
+    options: &Options,
+    servers: &mut [Result<Server, String>],
+    sender: Sender,
+    workload: &'static Workload,
+    pipeline: u64,
+) -> Row {
+    let mut rates: Vec<Result<Vec<Rate>, String>> = vec![Ok(Vec::new()); servers.len()];
+    for repeat in 0..options.repeats {
+        // Each goes first in turn, so that a drift of the machine favours neither.
+        for step in 0..servers.len() {
+            let subject = (step + repeat as usize) % servers.len();
+            let Ok(list) = &mut rates[subject] else { continue };
+            let rate = match &servers[subject] {
+                Ok(server) => once(options, server, sender, workload, pipeline),
+                Err(text) => Err(Fault::Setup(text.clone())),
+            };
+            match rate {
+                Ok(rate) => list.push(rate),
+                Err(fault) => rates[subject] = Err(fault.to_string()),
+            }
+        }
+    }
+    Row { sender, workload: workload.name, pipeline, rates }
+}
+
+fn once(
+    options: &Options,
+    server: &Server,
+    sender: Sender,
+    workload: &Workload,
+    pipeline: u64,
+) -> Outcome<Rate> {
+    check(&mut server.connect(options.limit)?, workload)?;
+    let before_ns = server.cpu_ns();
+    let started = std::time::Instant::now();
+    let (operations, per_s) = match (sender, workload.request) {
+        (Sender::Saturating, Some(request)) => {
+            let load = Load {
+                clients: CLIENTS,
+                pipeline,
+                lines: workload.lines,
+                request: &request,
+                supply: Supply::Pool,
+            };
+            let pushed = saturate::push(server.port, &load, options.push)?;
+            (pushed.replies, pushed.replies as f64 / pushed.elapsed.as_secs_f64())
+        }
+        _ => redis_benchmark(options, server.port, workload, pipeline)?,
+    };
+    let cpu_ns = server.cpu_ns().saturating_sub(before_ns) as f64;
+    let busy = cpu_ns / started.elapsed().as_nanos() as f64;
+    Ok(Rate { per_s, cpu_us: cpu_ns / 1e3 / operations.max(1) as f64, busy })
+}
+
+/// One request of the workload, checked: its reply is no error, and has the announced lines.
+fn check(connection: &mut Connection, workload: &Workload) -> Outcome<()> {
+    let words: Vec<String> =
+        workload.words.iter().map(|word| word.replace("__rand_int__", "000000000001")).collect();
+    let reply = connection.ask(&words)?;
+    let lines = if matches!(reply, client::Reply::Bulk(_)) { 2 } else { 1 };
+    if lines == workload.lines {
+        return Ok(());
+    }
+    Err(Fault::Setup(format!("{} answered {reply:?}", workload.name)))
+}
+
+/// Runs redis-benchmark; returns its operations and its rate.
+fn redis_benchmark(
+    options: &Options,
+    port: u16,
+    workload: &Workload,
+    pipeline: u64,
+) -> Outcome<(u64, f64)> {
+    let each = match pipeline {
+        1 => 200_000,
+        16 => 1_000_000,
+        _ => 2_000_000,
+    };
+    let each = each / if workload.name == "MSET" { 8 } else { 1 };
+    let operations: u64 = if options.quick { each / 4 } else { each };
+    let mut command = Command::new("timeout");
+    command.arg(options.limit.as_secs().to_string()).arg("redis-benchmark");
+    command.args(["-p", &port.to_string(), "-c", &CLIENTS.to_string(), "--csv"]);
+    command.args(["-n", &operations.to_string(), "-P", &pipeline.to_string()]);
+    command.args(["-r", &KEYS.to_string()]).args(workload.words);
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // "test","rps","avg_latency_ms",… and below it one line with the figures.
+    let line = text.lines().rev().find(|line| line.starts_with('"'));
+    let rate = line.and_then(|line| line.split("\",\"").nth(1)?.trim_matches('"').parse().ok());
+    let failed = || Fault::Setup(format!("redis-benchmark: {}", text.trim()));
+    rate.map(|per_s| (operations, per_s)).ok_or_else(failed)
+}
+
+/// The median over a subject's pairs.
+fn middle(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> Option<f64> {
+    let rates = row.rates.get(subject)?.as_ref().ok()?;
+    median(&rates.iter().map(what).collect::<Vec<_>>())
+}
+
+/// The median over pairs of the ratio to the first subject.
+fn ratio(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> Option<f64> {
+    let own = row.rates.get(subject)?.as_ref().ok()?;
+    let first = row.rates.first()?.as_ref().ok()?;
+    let ratios = own.iter().zip(first).map(|(own, first)| what(own) / what(first));
+    median(&ratios.collect::<Vec<_>>())
+}
+
+fn progress(subjects: &[Subject], row: Option<&Row>) -> String {
+    let Some(row) = row else { return String::new() };
+    let mut text = format!("{} -P {} {}:", row.workload, row.pipeline, row.sender.name());
+    for (number, subject) in subjects.iter().enumerate() {
+        let cpu_us = middle(row, number, |rate| rate.cpu_us).unwrap_or(f64::NAN);
+        text.push_str(&format!(" {} {cpu_us:.2} µs/op", subject.name()));
+    }
+    text
+}
+
+fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcome<()> {
+    let title = "Operations a second, and server CPU for each";
+    let mut report = Report::new(&options.results, "throughput", title, &options.processors);
+    report.say(&format!(
+        "{CLIENTS} connections, {KEYS} keys and fields, values of {} bytes; each server on one \
+         core, the client on another. Medians of {} pairs; a ratio is that within a pair. CPU is \
+         the run time of all the server's threads. \"Busy\" is the share of the time that the \
+         server ran: near 1 it was saturated.",
+        VALUE.len(),
+        options.repeats
+    ));
+    for sender in [Sender::Saturating, Sender::RedisBenchmark] {
+        let chosen: Vec<&Row> = rows.iter().filter(|row| row.sender == sender).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        report.say(&format!("## With {}", sender.name()));
+        report.say(&table(subjects, &chosen).markdown());
+        let (groups, series) = bars(subjects, &chosen);
+        let heading = format!("Server CPU per operation, {}", sender.name());
+        let svg = plot::bars(&heading, "µs an operation; lower is better", &groups, &series);
+        report.picture(&sender.name().replace(' ', "-"), &heading, &svg)?;
+    }
+    report.finish()
+}
+
+fn table(subjects: &[Subject], rows: &[&Row]) -> Table {
+    let mut table =
+        Table::new(&["request", "-P", "server", "ops/s", "ratio", "CPU µs/op", "ratio", "busy"]);
+    for row in rows {
+        for (number, subject) in subjects.iter().enumerate() {
+            let mut line = vec![row.workload.to_owned(), row.pipeline.to_string(), subject.name()];
+            match &row.rates[number] {
+                Ok(_) => {
+                    let value = |what| middle(row, number, what).unwrap_or(f64::NAN);
+                    let to_first = |what| ratio(row, number, what).unwrap_or(f64::NAN);
+                    line.push(format!("{:.0}", value(|rate| rate.per_s)));
+                    line.push(ratio_text(to_first(|rate| rate.per_s)));
+                    line.push(format!("{:.2}", value(|rate| rate.cpu_us)));
+                    line.push(ratio_text(to_first(|rate| rate.cpu_us)));
+                    line.push(format!("{:.2}", value(|rate| rate.busy)));
+                }
+                Err(text) => line.push(brief(text)),
+            }
+            table.row(line);
+        }
+    }
+    table
+}
+
+/// The groups are workloads with their pipeline, as far as they fit: unpipelined would dwarf the
+/// others, so each bar is CPU time at its own pipeline, and 1000 is left to the table.
+fn bars(subjects: &[Subject], rows: &[&Row]) -> (Vec<String>, Vec<Series>) {
+    let shown: Vec<&&Row> = rows.iter().filter(|row| row.pipeline <= 100).collect();
+    let groups = shown.iter().map(|row| format!("{}\n-P {}", row.workload, row.pipeline)).collect();
+    let series = subjects.iter().enumerate().map(|(number, subject)| Series {
+        name: subject.name(),
+        points: shown
+            .iter()
+            .enumerate()
+            .filter_map(|(group, row)| {
+                Some((group as f64, middle(row, number, |rate| rate.cpu_us)?))
+            })
+            .collect(),
+    });
+    (groups, series.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::TempFolder;
+
+    #[test] // The request of every workload is answered as announced, under load too.
+    fn workloads_are_as_announced() {
+        let folder = TempFolder::create().unwrap();
+        let words = ["throughput", "--cores", "1", "--darter", "/nonexistent"];
+        let options = Options::miniature(&words, folder.path());
+        let server = prepared(&options, &options.subjects()[0]).unwrap();
+        for workload in TABLE.iter().filter(|workload| workload.request.is_some()) {
+            for pipeline in [1, 16] {
+                let rate = once(&options, &server, Sender::Saturating, workload, pipeline).unwrap();
+                assert!(rate.per_s > 1_000.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
+            }
+        }
+    }
+
+    #[test] // The figures of redis-benchmark are found in what it prints.
+    fn redis_benchmark_is_understood() {
+        let folder = TempFolder::create().unwrap();
+        let words = ["throughput", "--quick", "--cores", "1"];
+        let options = Options::miniature(&words, folder.path());
+        let server = prepared(&options, &options.subjects()[0]).unwrap();
+        let mset = TABLE.iter().find(|workload| workload.name == "MSET").unwrap();
+        let rate = once(&options, &server, Sender::RedisBenchmark, mset, 16).unwrap();
+        assert!(rate.per_s > 1_000.0 && rate.cpu_us > 0.0, "{rate:?}");
+    }
+}

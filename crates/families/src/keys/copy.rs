@@ -1,0 +1,110 @@
+//! COPY and MOVE: a value goes to another key, or to another database, by pointer. A copy shares
+//! its source's memory until either is written.
+
+use darter_base::number;
+use darter_command::{Answer, Args, Call, Refusal};
+use darter_keyspace::Key;
+use darter_resp as resp;
+use darter_tx::{Access, Home};
+use std::sync::Arc;
+
+fn same_object() -> Refusal {
+    Refusal::line("ERR source and destination objects are the same")
+}
+
+/// Takes the next argument as the index of one of `databases`.
+fn database(args: &mut Args<'_>, databases: usize) -> Result<usize, Refusal> {
+    let index = number::parse_i64(args.bytes()?).ok_or(Refusal::NotAnInteger)?;
+    if i32::try_from(index).is_err() {
+        return Err(Refusal::line(format!(
+            "ERR value is out of range, value must between {} and {}",
+            i32::MIN,
+            i32::MAX
+        )));
+    }
+    let index = usize::try_from(index).ok().filter(|index| *index < databases);
+    index.ok_or(Refusal::line("ERR DB index is out of range"))
+}
+
+/// `COPY source destination [DB index] [REPLACE]`: makes `destination` hold what `source` holds,
+/// with its deadline.
+///
+/// Reply: 1, or 0 when `source` is absent, or `destination` holds something and need not be
+/// replaced. Refusals: `Syntax`, `NotAnInteger`, an index that does not fit, a key copied onto
+/// itself. Cost: O(1). Source: <https://redis.io/commands/copy> (6.2.0).
+pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
+    let databases = call.tx.home().shard.databases();
+    let (from, to) = (call.first, call.first + 1);
+    let (mut to_db, mut replace) = (call.db, false);
+    let mut args = call.args();
+    args.seek(to + 1);
+    while args.left() > 0 {
+        if args.option("REPLACE") {
+            replace = true;
+        } else if args.left() > 1 && args.option("DB") {
+            to_db = database(&mut args, databases)?;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    if to_db == call.db && call.arg(from) == call.arg(to) {
+        return Err(same_object());
+    }
+
+    let (source, target) = (call.arg(from), call.arg(to));
+    let claims = [(call.db, source, Access::Shared), (to_db, target, Access::Exclusive)];
+    let locked = call.lock_keys_in(claims).await;
+    let (db, request) = (call.db, Arc::clone(&call.request));
+    let hold = move |home: &mut Home| {
+        let found = home.shard.db(db).get(&Key::new(resp::Args::owned(&request).get(from)));
+        found.map(|found| found.hold())
+    };
+    let held = call.tx.on(call.tx.core_of(source), hold).await;
+    let mut done = false;
+    if let Some(held) = held {
+        let request = Arc::clone(&call.request);
+        let put = move |home: &mut Home| {
+            let (db, key) =
+                (home.shard.db_mut(to_db), Key::new(resp::Args::owned(&request).get(to)));
+            let free = replace || !db.exists(&key);
+            if free {
+                db.put(&key, held);
+            }
+            free
+        };
+        done = call.tx.on(call.tx.core_of(target), put).await;
+    }
+    drop(locked);
+    Ok(call.answer(|reply| reply.int(i64::from(done))))
+}
+
+/// `MOVE key index`: moves the value at `key`, with its deadline, to another database.
+///
+/// Reply: 1, or 0 when the key is absent here, or there is one there. Refusals: `NotAnInteger`, an
+/// index that does not fit, the database that is selected. Cost: O(1).
+/// Source: <https://redis.io/commands/move> (1.0.0).
+pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
+    let databases = call.tx.home().shard.databases();
+    let mut args = call.args();
+    let key = args.bytes()?;
+    let (from_db, to_db) = (call.db, database(&mut args, databases)?);
+    args.end()?;
+    if from_db == to_db {
+        return Err(same_object());
+    }
+
+    let claims = [from_db, to_db].map(|db| (db, key, Access::Exclusive));
+    let locked = call.lock_keys_in(claims).await;
+    let (at, request) = (call.first, Arc::clone(&call.request));
+    let relocate = move |home: &mut Home| {
+        let key = Key::new(resp::Args::owned(&request).get(at));
+        if home.shard.db(to_db).exists(&key) {
+            return false;
+        }
+        let held = home.shard.db_mut(from_db).take(&key);
+        held.map(|held| home.shard.db_mut(to_db).put(&key, held)).is_some()
+    };
+    let done = call.tx.on(call.tx.core_of(key), relocate).await;
+    drop(locked);
+    Ok(call.answer(|reply| reply.int(i64::from(done))))
+}

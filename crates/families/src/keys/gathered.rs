@@ -1,0 +1,154 @@
+//! Keys gathered for a reply whose count is known only at the end.
+//!
+//! They are encoded as they come, into chunks: one vector for 200 MB of keys would be copied as a
+//! whole each time it grows.
+
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::number;
+use darter_command::{Answer, Stream};
+use darter_keyspace::graveyard::{self, Dismantle};
+use darter_resp::{Output, Reply};
+use darter_structs::table::Text;
+use std::collections::VecDeque;
+
+/// Room behind the bound of a chunk, so that the key that passes it seldom makes it grow.
+const CHUNK_SLACK_BYTES: usize = 1024;
+/// Chunks that are freed at once.
+const CHUNKS_FREED_AT_ONCE: usize = 8;
+
+/// Encoded bulk strings.
+#[derive(Default)]
+pub(super) struct Gathered {
+    full: Chunks,
+    tail: Vec<u8>,
+    count: usize,
+}
+
+/// Frees what nobody reads any more in portions.
+#[derive(Default)]
+struct Chunks(VecDeque<Vec<u8>>);
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        if self.0.len() > CHUNKS_FREED_AT_ONCE {
+            graveyard::bury(Box::new(Rest(std::mem::take(&mut self.0))));
+        }
+    }
+}
+
+struct Rest(VecDeque<Vec<u8>>);
+
+impl Dismantle for Rest {
+    fn dismantle(&mut self) -> bool {
+        self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
+        !self.0.is_empty()
+    }
+}
+
+/// Appends `text` as a bulk string.
+pub(super) fn write_bulk(out: &mut Vec<u8>, text: Text<'_>) {
+    out.push(b'$');
+    number::write_i64(out, i64::try_from(text.len()).unwrap_or(i64::MAX));
+    out.extend_from_slice(b"\r\n");
+    text.write_to(out);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Gathered {
+    /// Adds one key.
+    pub(super) fn push(&mut self, text: Text<'_>) {
+        self.make_room();
+        write_bulk(&mut self.tail, text);
+        self.count += 1;
+    }
+
+    /// Adds `count` keys that are encoded already.
+    pub(super) fn append(&mut self, encoded: &[u8], count: usize) {
+        self.make_room();
+        self.tail.extend_from_slice(encoded);
+        self.count += count;
+    }
+
+    fn make_room(&mut self) {
+        if self.tail.capacity() == 0 {
+            return; // A first few: it grows as vectors do, up to a chunk.
+        }
+        if self.tail.len() >= CHUNK_BYTES {
+            let next = Vec::with_capacity(CHUNK_BYTES + CHUNK_SLACK_BYTES);
+            self.full.0.push_back(std::mem::replace(&mut self.tail, next));
+        }
+    }
+
+    /// The reply: what `head` writes, an array of the keys, streamed when it is long.
+    pub(super) fn into_answer(self, resp3: bool, head: impl FnOnce(&mut Reply<'_>)) -> Answer {
+        let mut out = Output::default();
+        let mut reply = Reply::new(&mut out, resp3);
+        head(&mut reply);
+        reply.array(self.count);
+        if self.full.0.is_empty() {
+            reply.out.tail().extend_from_slice(&self.tail);
+            return Answer::Done(out);
+        }
+        Answer::Stream(out, Box::new(self))
+    }
+}
+
+impl Stream for Gathered {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let (chunk, more) = match self.full.0.pop_front() {
+            Some(chunk) => (chunk, true),
+            None => (std::mem::take(&mut self.tail), false),
+        };
+        let mut part = Output::default();
+        *part.tail() = chunk;
+        reply.out.append(part);
+        more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Never;
+
+    fn gather(count: usize) -> Gathered {
+        let mut all = Gathered::default();
+        for at in 0..count {
+            all.push(Text::raw(format!("key:{at}").as_bytes()));
+        }
+        all
+    }
+
+    #[test] // Nothing, a few, and several chunks: every byte, in order, no chunk too long.
+    fn what_was_gathered_is_sent() {
+        for count in [0, 1, 5_000, 50_000] {
+            let mut out = Output::default();
+            match gather(count).into_answer(false, |reply| reply.simple("head")) {
+                Answer::Done(done) => out = done,
+                Answer::Stream(head, mut rest) => {
+                    out = head;
+                    let mut sent = out.len();
+                    while rest.pump(&mut Reply::new(&mut out, false)) {
+                        assert!(out.len() - sent <= CHUNK_BYTES + CHUNK_SLACK_BYTES);
+                        sent = out.len();
+                    }
+                }
+            }
+            let mut expected = format!("+head\r\n*{count}\r\n");
+            for at in 0..count {
+                let key = format!("key:{at}");
+                expected.push_str(&format!("${}\r\n{key}\r\n", key.len()));
+            }
+            assert!(out.flatten() == expected.as_bytes(), "{count}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_reads_is_freed_in_portions() {
+        drop(gather(100_000));
+        assert!(!graveyard::is_empty());
+        while graveyard::dig(&Never) {}
+        drop(gather(10));
+        assert!(graveyard::is_empty());
+    }
+}

@@ -1,0 +1,77 @@
+//! KEYS: all keys that match a pattern, as of one instant, without holding anybody up.
+//!
+//! Cuts of the keyspace of all cores are taken at one instant, and walked in portions. The reply's
+//! header needs the count, so matches are gathered first; when every key is to be listed, the
+//! count is known, and they are streamed from the cuts.
+
+use super::cut::{self, Cut, living};
+use super::gathered::{Gathered, write_bulk};
+use darter_base::glob;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Answer, Call, Refusal, Stream};
+use darter_keyspace::Object;
+use darter_resp::{Output, Reply};
+use darter_structs::table::{Reader, Scratch};
+use std::sync::Arc;
+
+/// Keys that are matched before the slice may end: a pattern of many stars costs a microsecond.
+const MATCHED_AT_ONCE: usize = 32;
+
+/// `KEYS pattern`: the keys that match `pattern`.
+///
+/// Reply: array, streamed when long. Refusals: none. Cost: O(keys), in slices.
+/// Source: <https://redis.io/commands/keys> (1.0.0).
+pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
+    let cuts = cut::take_all(&call).await;
+    let pattern = call.arg(call.first);
+    if pattern == b"*" && cuts.iter().all(|cut| cut.is_whole) {
+        return Ok(list_all(call.resp3, cuts));
+    }
+    let mut found = Gathered::default();
+    for Cut { keys, now, .. } in cuts {
+        let mut reader = Reader::new(keys);
+        loop {
+            let more = reader.next_slice(MATCHED_AT_ONCE, &mut |entry| {
+                let key = entry.key();
+                if glob::matches(pattern, key.bytes(&mut Scratch::default()))
+                    && living(entry, now).is_some()
+                {
+                    found.push(key);
+                }
+            });
+            call.tx.pause().await;
+            if !more {
+                break;
+            }
+        }
+    }
+    Ok(found.into_answer(call.resp3, |_| ()))
+}
+
+/// All keys of cuts in which nothing is dead.
+fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
+    let readers: Vec<_> = cuts.into_iter().map(|cut| Reader::new(cut.keys)).collect();
+    let mut out = Output::default();
+    let mut reply = Reply::new(&mut out, resp3);
+    reply.array(readers.iter().map(Reader::left).sum());
+    let mut all = All { readers };
+    if all.pump(&mut reply) { Answer::Stream(out, Box::new(all)) } else { Answer::Done(out) }
+}
+
+/// The rest of the list: the last reader is next.
+struct All {
+    readers: Vec<Reader<Arc<Object>>>,
+}
+
+impl Stream for All {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some(reader) = self.readers.last_mut() {
+            let tail = reply.out.tail();
+            let more = reader.next_slice(ENTRIES_AT_ONCE, &mut |entry| write_bulk(tail, entry.key()));
+            if !more {
+                self.readers.pop();
+            }
+        }
+        !self.readers.is_empty()
+    }
+}

@@ -1,0 +1,56 @@
+//! MEMORY USAGE. Its siblings concern the server, and live there.
+
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::Found;
+use darter_structs::table::{Text, ValueRef};
+
+/// What every entry takes besides its texts: flags, and its fingerprint and offset in the index.
+const ENTRY_BYTES: usize = 1 + 3;
+/// What a deadline takes: Unix milliseconds of this century as a varint.
+const DEADLINE_BYTES: usize = 6;
+const POINTER_BYTES: usize = 8;
+
+/// `MEMORY USAGE key [SAMPLES count]`: bytes that the entry and its value take.
+///
+/// Exact but for the slack of pages; nothing is sampled, so `count` changes nothing. Reply:
+/// integer, null when the key is absent. Refusals: `Syntax`, `NotAnInteger`. Cost: O(1).
+/// Source: <https://redis.io/commands/memory-usage> (4.0.0).
+pub(super) fn usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    while args.left() > 0 {
+        if !args.option("SAMPLES") || args.left() == 0 || args.int()? < 0 {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    match cx.find(&key).map(|found| bytes_of(&found)) {
+        Some(bytes) => cx.reply.count(bytes),
+        None => cx.reply.null(),
+    }
+    Ok(Flow::Done)
+}
+
+fn bytes_of(found: &Found<'_>) -> usize {
+    let entry = found.entry();
+    let deadline = entry.deadline().map_or(0, |_| DEADLINE_BYTES);
+    let value = match entry.value() {
+        ValueRef::Text(text) => packed_bytes(text),
+        ValueRef::Out(object) => POINTER_BYTES + object.memory_bytes(),
+    };
+    ENTRY_BYTES + packed_bytes(entry.key()) + deadline + value
+}
+
+/// What a text takes inside of a page: see the table's `text`.
+fn packed_bytes(text: Text<'_>) -> usize {
+    const UUID_BYTES: usize = 16;
+    if let Some(value) = text.as_int() {
+        let zigzag = (value << 1) ^ (value >> 63);
+        let bits = 64 - zigzag.leading_zeros() as usize;
+        return bits.div_ceil(7).clamp(1, 9);
+    }
+    match text.as_raw() {
+        Some([]) => 0,
+        Some(bytes) => bytes.len() + 1 + usize::from(bytes.len() > 127),
+        None => UUID_BYTES,
+    }
+}

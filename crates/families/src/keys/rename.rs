@@ -1,0 +1,104 @@
+//! RENAME and RENAMENX: a value goes from one key to another, by pointer, whatever its size and
+//! wherever the keys live.
+
+use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Reply};
+use darter_tx::{Access, CoreId, Home};
+use std::sync::Arc;
+
+/// Which of the commands is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// RENAME: over whatever the new name held.
+    Over,
+    /// RENAMENX: only if the new name holds nothing.
+    IfAbsent,
+}
+
+impl Form {
+    fn reply(self, reply: &mut Reply<'_>, done: bool) {
+        match self {
+            Self::Over => reply.ok(),
+            Self::IfAbsent => reply.int(i64::from(done)),
+        }
+    }
+}
+
+/// `RENAME key newkey`: moves the value at `key`, with its deadline, to `newkey`.
+///
+/// Reply: `OK`. Refusals: `NoSuchKey`. Cost: O(1); what `newkey` held is freed in slices.
+/// Source: <https://redis.io/commands/rename> (1.0.0).
+pub(super) fn rename_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Form::Over)
+}
+
+/// `RENAMENX key newkey`: RENAME, if `newkey` holds nothing.
+///
+/// Reply: 1, or 0 when it holds something, be it `key` itself. Otherwise as RENAME.
+/// Source: <https://redis.io/commands/renamenx> (1.0.0).
+pub(super) fn renamenx_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Form::IfAbsent)
+}
+
+/// RENAME between cores.
+pub(super) async fn rename_anywhere(call: Call) -> Result<Answer, Refusal> {
+    anywhere(call, Form::Over).await
+}
+
+/// RENAMENX between cores.
+pub(super) async fn renamenx_anywhere(call: Call) -> Result<Answer, Refusal> {
+    anywhere(call, Form::IfAbsent).await
+}
+
+fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal> {
+    let (from, to) = (args.key()?, args.key()?);
+    args.end()?;
+
+    if !cx.db.exists(&from) {
+        return Err(Refusal::NoSuchKey);
+    }
+    let done = from.bytes != to.bytes && (form == Form::Over || !cx.db.exists(&to));
+    if done {
+        let held = cx.db.take(&from).expect("it is there: see above");
+        cx.db.put(&to, held);
+    }
+    form.reply(&mut cx.reply, done);
+    Ok(Flow::Done)
+}
+
+async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
+    let (from, to) = (call.first, call.first + 1);
+    let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
+    let locked = call.lock_keys(keys).await;
+    let (source, target) = (call.tx.core_of(call.arg(from)), call.tx.core_of(call.arg(to)));
+    if !exists(&call, source, from).await {
+        return Err(Refusal::NoSuchKey);
+    }
+    let same = call.arg(from) == call.arg(to);
+    if same || form == Form::IfAbsent && exists(&call, target, to).await {
+        return Ok(call.answer(|reply| form.reply(reply, false)));
+    }
+    let (db, request) = (call.db, Arc::clone(&call.request));
+    let take = move |home: &mut Home| {
+        home.shard.db_mut(db).take(&Key::new(resp::Args::owned(&request).get(from)))
+    };
+    // Its time may have come meanwhile.
+    let held = call.tx.on(source, take).await.ok_or(Refusal::NoSuchKey)?;
+    let request = Arc::clone(&call.request);
+    let put = move |home: &mut Home| {
+        home.shard.db_mut(db).put(&Key::new(resp::Args::owned(&request).get(to)), held);
+    };
+    call.tx.on(target, put).await;
+    drop(locked);
+    Ok(call.answer(|reply| form.reply(reply, true)))
+}
+
+/// True when the argument at `at` is a key that is there.
+async fn exists(call: &Call, core: CoreId, at: usize) -> bool {
+    let (db, request) = (call.db, Arc::clone(&call.request));
+    let look = move |home: &mut Home| {
+        home.shard.db(db).exists(&Key::new(resp::Args::owned(&request).get(at)))
+    };
+    call.tx.on(core, look).await
+}

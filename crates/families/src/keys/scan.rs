@@ -1,0 +1,192 @@
+//! SCAN: the keyspace in portions that the client asks for, without state here.
+//!
+//! ```text
+//! cursor  | 16: the core | 48: the table's cursor on that core |      0: start, and end
+//! ```
+//! It goes through core after core. What is there from the first call to the last is returned, as
+//! the table's own cursor promises it for each core. A call goes in slices, whatever its COUNT.
+
+use super::cut::living;
+use super::gathered::{Gathered, write_bulk};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::{glob, number};
+use darter_command::{Answer, Args, Call, Refusal};
+use darter_keyspace::{Found, Kind};
+use darter_resp::{self as resp, Request};
+use darter_structs::table::Scratch;
+use darter_tx::{CoreId, Home};
+use std::sync::Arc;
+
+/// Where the number of the core begins in a cursor.
+const CORE_SHIFT: u32 = 48;
+/// Keys a call looks at when it does not say.
+const COUNT_DEFAULT: usize = 10;
+/// Calls of the table's scan in one portion: empty groups take time, too.
+const GROUPS_AT_ONCE: usize = 64;
+
+/// What is asked for.
+#[derive(Clone)]
+struct Plan {
+    request: Arc<Request>,
+    count: usize,
+    /// The argument that keys must match; `None`: all do.
+    pattern: Option<usize>,
+    /// The type that values must have; `Some(None)`: one that there is not.
+    kind: Option<Option<Kind>>,
+}
+
+impl Plan {
+    /// Reads the options behind the cursor.
+    fn parse(request: &Arc<Request>, mut args: Args<'_>) -> Result<Self, Refusal> {
+        let request = Arc::clone(request);
+        let mut plan = Self { request, count: COUNT_DEFAULT, pattern: None, kind: None };
+        while args.left() > 0 {
+            if args.left() == 1 {
+                return Err(Refusal::Syntax);
+            }
+            if args.option("COUNT") {
+                let count = args.int()?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                plan.count = count.ok_or(Refusal::Syntax)?;
+            } else if args.option("MATCH") {
+                let at = args.position();
+                plan.pattern = (args.bytes()? != b"*").then_some(at);
+            } else if args.option("TYPE") {
+                let name = args.bytes()?;
+                let named = |kind: &Kind| name.eq_ignore_ascii_case(kind.name().as_bytes());
+                plan.kind = Some(Kind::ALL.into_iter().find(named));
+            } else {
+                return Err(Refusal::Syntax);
+            }
+        }
+        Ok(plan)
+    }
+
+    fn wants(&self, found: &Found<'_>) -> bool {
+        self.kind.is_none_or(|kind| kind == Some(found.kind()))
+            && self.pattern.is_none_or(|at| {
+                let pattern = resp::Args::owned(&self.request).get(at);
+                glob::matches(pattern, found.entry().key().bytes(&mut Scratch::default()))
+            })
+    }
+}
+
+/// What one portion has given.
+struct Portion {
+    /// The table's cursor to go on with; 0 at the end of the core.
+    cursor: u64,
+    /// Keys looked at.
+    visited: usize,
+    /// Keys found, and their encoding.
+    found: usize,
+    encoded: Vec<u8>,
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys behind the
+/// cursor, and gives those that match.
+///
+/// Reply: the next cursor, and an array. Refusals: a cursor that is no number, `Syntax`,
+/// `NotAnInteger`. Cost: O(count), in slices. Source: <https://redis.io/commands/scan> (2.8.0).
+pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let cursor = parse_cursor(args.bytes()?).ok_or(Refusal::line("ERR invalid cursor"))?;
+    let plan = Plan::parse(&call.request, args)?;
+    let mut found = Gathered::default();
+    let (mut cursor, mut visited) = (Some(cursor), 0);
+    while let Some((core, at)) = cursor.and_then(|cursor| split(cursor, call.tx.cores()))
+        && visited < plan.count
+    {
+        let (plan_there, db) = (plan.clone(), call.db);
+        let most = (plan.count - visited).min(ENTRIES_AT_ONCE);
+        let read = move |home: &mut Home| read_portion(home, db, &plan_there, at, most);
+        let portion = call.tx.on(core, read).await;
+        visited += portion.visited;
+        found.append(&portion.encoded, portion.found);
+        cursor = join(core, portion.cursor, call.tx.cores());
+        call.tx.pause().await;
+    }
+    let cursor = cursor.filter(|cursor| split(*cursor, call.tx.cores()).is_some()).unwrap_or(0);
+    Ok(found.into_answer(call.resp3, |reply| {
+        reply.array(2);
+        reply.bulk(cursor.to_string().as_bytes());
+    }))
+}
+
+/// Looks at about `most` keys from `cursor` on.
+fn read_portion(home: &mut Home, db: usize, plan: &Plan, cursor: u64, most: usize) -> Portion {
+    let db = home.shard.db(db);
+    let mut portion = Portion { cursor, visited: 0, found: 0, encoded: Vec::new() };
+    for _ in 0..GROUPS_AT_ONCE {
+        portion.cursor = db.keys().scan(portion.cursor, &mut |entry| {
+            portion.visited += 1;
+            if living(entry, db.now()).is_some_and(|found| plan.wants(&found)) {
+                portion.found += 1;
+                write_bulk(&mut portion.encoded, entry.key());
+            }
+        });
+        if portion.cursor == 0 || portion.visited >= most {
+            break;
+        }
+    }
+    portion
+}
+
+/// The core and the table's cursor; `None` when there is no such core: what begins there is done.
+fn split(cursor: u64, cores: usize) -> Option<(CoreId, u64)> {
+    let core = usize::try_from(cursor >> CORE_SHIFT).ok().filter(|core| *core < cores)?;
+    Some((core, cursor & ((1 << CORE_SHIFT) - 1)))
+}
+
+/// The cursor behind what was read; `None` at the end of the last core.
+fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
+    debug_assert!(at >> CORE_SHIFT == 0, "at={at:#x}");
+    let core = if at == 0 { core + 1 } else { core };
+    (core < cores).then_some((core as u64) << CORE_SHIFT | at)
+}
+
+/// Reads a cursor as C's `strtoul` does, which is how Redis reads it: a sign may stand before it,
+/// a minus wraps around, and nothing at all is 0.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
+    let value = match &digits[zeros..] {
+        [] if zeros > 0 => 0,
+        digits => number::parse_u64(digits)?,
+    };
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_redis_reads_them() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, Option<u64>)] = &[
+            ("", Some(0)),      ("0", Some(0)),       ("007", Some(7)), ("+5", Some(5)),
+            ("-1", Some(u64::MAX)), ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None), ("x", None), (" 0", None), ("0 ", None), ("0x0", None),
+            ("-", None), ("+", None), ("--1", None), ("1.5", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse_cursor(text.as_bytes()), *expected, "{text}");
+        }
+    }
+
+    #[test] // From core to core, and 0 only at the start and at the end.
+    fn cursors_go_through_all_cores() {
+        assert_eq!(split(0, 3), Some((0, 0)));
+        assert_eq!(join(0, 77, 3), Some(77));
+        assert_eq!(join(0, 0, 3), Some(1 << 48));
+        assert_eq!(split(1 << 48 | 77, 3), Some((1, 77)));
+        assert_eq!(join(2, 0, 3), None);
+        assert_eq!(split(3 << 48, 3), None);
+        assert_eq!(split(u64::MAX, 3), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! The inputs of a command over several sets: cuts of all of them, as of one instant.
+//!
+//! Where all keys live on this core, taking them is counting references. Otherwise the keys are
+//! locked, the cuts are sent here by pointer, and the locks are given back before anything is
+//! computed: readers never hold one while they work.
+
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Call, Refusal};
+use darter_keyspace::{Key, Set, Shard, ShardStats, WrongType};
+use darter_resp as resp;
+use darter_tx::{Access, Claim, CoreId, Home, KeySet, Locked, lock_key};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The sets at some keys, in their order; `None` for a key that is absent.
+pub(super) type Cuts = Vec<Option<Set>>;
+
+/// The sets at the `count` keys that come next, all on this shard.
+pub(super) fn here(
+    db: &darter_keyspace::Db,
+    stats: &mut ShardStats,
+    mut args: Args<'_>,
+    count: usize,
+) -> Result<Cuts, Refusal> {
+    let mut cuts = Vec::with_capacity(count);
+    for _ in 0..count {
+        cuts.push(cut(db, stats, args.bytes()?)?);
+    }
+    Ok(cuts)
+}
+
+fn cut(
+    db: &darter_keyspace::Db,
+    stats: &mut ShardStats,
+    key: &[u8],
+) -> Result<Option<Set>, WrongType> {
+    let found = db.get(&Key::new(key));
+    match found {
+        Some(_) => stats.hits += 1,
+        None => stats.misses += 1,
+    }
+    Ok(found.map(|found| found.set().cloned()).transpose()?)
+}
+
+/// The sets at the keys at `keys`, wherever they live.
+pub(super) async fn anywhere(call: &Call, keys: Range<usize>) -> Result<Cuts, Refusal> {
+    let parts = split(call, keys.clone()).await;
+    let locked = lock(call, &parts, None).await;
+    let cuts = take(call, &parts, keys).await;
+    drop(locked);
+    cuts
+}
+
+/// [`anywhere`], and the destination at `target` held until the guard is dropped: nobody reads or
+/// writes it meanwhile. A reader that saw its old value, while a source has already moved on from
+/// the cut that was taken, could tell that the two did not happen in one order.
+pub(super) async fn for_target(
+    call: &Call,
+    keys: Range<usize>,
+    target: usize,
+) -> Result<(Cuts, Locked), Refusal> {
+    let parts = split(call, keys.clone()).await;
+    let mut locked = lock(call, &parts, Some(target)).await;
+    let cuts = take(call, &parts, keys).await?;
+    let name = call.arg(target);
+    let key = lock_key(call.db, Key::new(name).hash);
+    locked.keep_only(call.tx.core_of(name), key, Access::Exclusive);
+    Ok((cuts, locked))
+}
+
+/// Positions of keys, for each core that owns one.
+type Parts = Vec<(CoreId, Arc<Vec<usize>>)>;
+
+async fn split(call: &Call, keys: Range<usize>) -> Parts {
+    let mut lists: Vec<Vec<usize>> = vec![Vec::new(); call.tx.cores()];
+    for at in keys {
+        lists[call.tx.core_of(call.arg(at))].push(at);
+        pause_now_and_then(call, at).await;
+    }
+    let owned = lists.into_iter().enumerate().filter(|(_, list)| !list.is_empty());
+    owned.map(|(core, list)| (core, Arc::new(list))).collect()
+}
+
+/// Locks the keys for reading, and the one at `target` for a change.
+async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
+    let few = parts.iter().map(|(_, list)| list.len()).sum::<usize>() <= ENTRIES_AT_ONCE;
+    if few {
+        let sources = parts.iter().flat_map(|(_, list)| list.iter());
+        let sources = sources.map(|at| (call.arg(*at), Access::Shared));
+        let target = target.map(|at| (call.arg(at), Access::Exclusive));
+        return call.lock_keys(target.into_iter().chain(sources)).await;
+    }
+    let mut claims = Vec::with_capacity(parts.len() + 1);
+    let target = target.map(|at| call.arg(at)).map(|name| (call.tx.core_of(name), name));
+    for (core, list) in parts {
+        let mut set = KeySet::with_capacity_and_hasher(list.len() + 1, Default::default());
+        for (done, at) in list.iter().enumerate() {
+            set.insert(lock_key(call.db, Key::new(call.arg(*at)).hash));
+            pause_now_and_then(call, done).await;
+        }
+        let mut access = Access::Shared;
+        if let Some((_, name)) = target.filter(|(owner, _)| owner == core) {
+            set.insert(lock_key(call.db, Key::new(name).hash));
+            access = Access::Exclusive;
+        }
+        claims.push((*core, Claim::Set(Arc::new(set), access)));
+    }
+    if let Some((core, name)) = target
+        && parts.iter().all(|(other, _)| *other != core)
+    {
+        let key = lock_key(call.db, Key::new(name).hash);
+        claims.push((core, Claim::Keys(vec![(key, Access::Exclusive)])));
+    }
+    call.tx.lock(claims).await
+}
+
+/// The sets at the keys, which are locked.
+async fn take(call: &Call, parts: &Parts, keys: Range<usize>) -> Result<Cuts, Refusal> {
+    let mut cuts: Cuts = vec![None; keys.len()];
+    let rounds = parts.iter().map(|(_, list)| list.len().div_ceil(ENTRIES_AT_ONCE)).max();
+    for round in 0..rounds.unwrap_or(0) {
+        let from = round * ENTRIES_AT_ONCE;
+        let busy: Vec<_> = parts.iter().filter(|(_, list)| from < list.len()).collect();
+        let read = |core: CoreId| {
+            let list = busy.iter().find(|(owner, _)| *owner == core);
+            let list = list.map(|(_, list)| Arc::clone(list)).unwrap_or_default();
+            let (request, db) = (Arc::clone(&call.request), call.db);
+            move |home: &mut Home| {
+                let to = (from + ENTRIES_AT_ONCE).min(list.len());
+                take_portion(&mut home.shard, db, &request, &list[from..to])
+            }
+        };
+        let portions = call.tx.on_each(busy.iter().map(|(core, _)| *core), read).await;
+        for ((_, list), portion) in busy.iter().zip(portions) {
+            for (at, cut) in list[from..].iter().zip(portion?) {
+                cuts[at - keys.start] = cut;
+            }
+        }
+        call.tx.pause().await;
+    }
+    Ok(cuts)
+}
+
+fn take_portion(
+    shard: &mut Shard,
+    db: usize,
+    request: &Arc<resp::Request>,
+    positions: &[usize],
+) -> Result<Cuts, WrongType> {
+    let args = resp::Args::owned(request);
+    let (db, _, stats) = shard.parts(db);
+    positions.iter().map(|at| cut(db, stats, args.get(*at))).collect()
+}
+
+async fn pause_now_and_then(call: &Call, done: usize) {
+    if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
+        call.tx.pause().await;
+    }
+}

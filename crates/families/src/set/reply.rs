@@ -1,0 +1,242 @@
+//! Long replies of members: exact count first, then the members, in portions.
+//!
+//! A count that is not known when the reply begins (the dead among the members, the result of
+//! SINTER) is found first, in portions that encode nothing; no lock is held meanwhile, for all is
+//! read from cuts.
+
+use super::walk::is_alive;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::number;
+use darter_command::{Flow, Stream};
+use darter_resp::Reply;
+use darter_structs::table::{Entry, LiveCount, Never, Reader, Scratch, Table};
+use std::collections::VecDeque;
+
+/// Segments that are counted in one portion: at most about 20 us.
+pub(super) const SEGMENTS_AT_ONCE: usize = 4;
+/// Entries read at once: with the longest members that lie in a page, 8 KiB.
+const ENTRIES: usize = 32;
+/// Entries and bytes of one portion: at most about 20 us.
+const PORTION_ENTRIES: usize = 512;
+const PORTION_BYTES: usize = 32 * 1024;
+
+/// Encodes the key of an entry. Returns its length.
+pub(super) fn bulk(reply: &mut Reply<'_>, entry: &Entry<'_, Never>) -> usize {
+    let (key, mut scratch) = (entry.key(), Scratch::new());
+    let bytes = key.bytes(&mut scratch);
+    reply.bulk(bytes);
+    bytes.len()
+}
+
+/// Does all of a stream at once: for what is known to be small.
+pub(super) fn at_once(reply: &mut Reply<'_>, mut stream: impl Stream) -> Flow {
+    while stream.pump(reply) {}
+    Flow::Done
+}
+
+/// A stream, done at once when it is small.
+pub(super) fn flow(reply: &mut Reply<'_>, small: bool, stream: impl Stream + 'static) -> Flow {
+    if small { at_once(reply, stream) } else { Flow::Stream(Box::new(stream)) }
+}
+
+/// Whether the reply says that its members are distinct: RESP3 tells a set from an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// An array.
+    Array,
+    /// A set, for those who speak RESP3.
+    Set,
+}
+
+impl Form {
+    /// The header of a reply of `count` members.
+    pub(super) fn header(self, reply: &mut Reply<'_>, count: usize) {
+        match self {
+            Self::Array => reply.array(count),
+            Self::Set => reply.set(count),
+        }
+    }
+}
+
+/// All living members of a cut: SMEMBERS.
+pub(super) struct Members {
+    counting: Option<(LiveCount<Never>, Table<Never>)>,
+    reader: Reader<Never>,
+    form: Form,
+    now: u64,
+}
+
+impl Members {
+    /// The members of `cut` that live at `now`.
+    pub(super) fn new(cut: Table<Never>, form: Form, now: u64) -> Self {
+        let counting = (LiveCount::new(cut.clone(), now), cut);
+        Self { counting: Some(counting), reader: Reader::new(Table::new()), form, now }
+    }
+}
+
+impl Stream for Members {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some((count, cut)) = &mut self.counting {
+            // Nothing is dead: the count is known, whatever the size.
+            let known = cut.earliest_deadline().is_none_or(|due| due > self.now);
+            if !known && count.next_slice(SEGMENTS_AT_ONCE) {
+                return true;
+            }
+            let count = if known { cut.len() } else { count.count() };
+            self.form.header(reply, count);
+            self.reader = Reader::new(std::mem::take(cut));
+            self.counting = None;
+        }
+        let now = self.now;
+        portion(&mut self.reader, &mut |entry| {
+            if is_alive(entry.deadline(), now) { bulk(reply, entry) } else { 0 }
+        })
+    }
+}
+
+/// Reads a portion; `encode` returns how many bytes it wrote. True while more is left.
+pub(super) fn portion(
+    reader: &mut Reader<Never>,
+    encode: &mut dyn FnMut(&Entry<'_, Never>) -> usize,
+) -> bool {
+    let (mut entries, mut bytes) = (0, 0);
+    while entries < PORTION_ENTRIES && bytes < PORTION_BYTES {
+        entries += ENTRIES;
+        if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(&entry)) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The living members of a cut, counted: SCARD, while some are dead.
+pub(super) struct Count {
+    /// What is being counted.
+    pub(super) count: LiveCount<Never>,
+}
+
+impl Stream for Count {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let more = self.count.next_slice(SEGMENTS_AT_ONCE);
+        if !more {
+            reply.count(self.count.count());
+        }
+        more
+    }
+}
+
+/// One bit for each living member of some cuts, in the order in which these are read.
+#[derive(Default)]
+pub(super) struct Bits {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Bits {
+    /// Room for `bits`: so that pushing never copies. The room is not touched before it is used.
+    pub(super) fn with_capacity(bits: usize) -> Self {
+        Self { words: Vec::with_capacity(bits.div_ceil(64)), len: 0 }
+    }
+
+    /// Appends a bit.
+    pub(super) fn push(&mut self, bit: bool) {
+        if self.len.is_multiple_of(64) {
+            self.words.push(0);
+        }
+        if let Some(last) = self.words.last_mut() {
+            *last |= u64::from(bit) << (self.len % 64);
+        }
+        self.len += 1;
+    }
+
+    fn get(&self, index: usize) -> bool {
+        self.words[index / 64] >> (index % 64) & 1 == 1
+    }
+}
+
+/// The members of cuts whose bit is set. The header is written before.
+pub(super) struct Chosen {
+    cuts: VecDeque<Table<Never>>,
+    reader: Reader<Never>,
+    bits: Bits,
+    at: usize,
+    /// Members still to come: nothing is read beyond the last.
+    left: usize,
+    now: u64,
+}
+
+impl Chosen {
+    /// `count` bits are set, one bit for each member that lives at `now`.
+    pub(super) fn new(cuts: VecDeque<Table<Never>>, bits: Bits, count: usize, now: u64) -> Self {
+        Self { cuts, reader: Reader::new(Table::new()), bits, at: 0, left: count, now }
+    }
+}
+
+impl Stream for Chosen {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        if self.reader.left() == 0 {
+            let Some(next) = self.cuts.pop_front() else { return false };
+            self.reader = Reader::new(next);
+        }
+        let Self { reader, bits, at, left, now, .. } = self;
+        portion(reader, &mut |entry| {
+            if !is_alive(entry.deadline(), *now) {
+                return 0;
+            }
+            let chosen = bits.get(*at);
+            *at += 1;
+            *left -= usize::from(chosen);
+            if chosen { bulk(reply, entry) } else { 0 }
+        });
+        self.left > 0
+    }
+}
+
+/// Encoded bytes, sent in pieces. The header is written before.
+pub(super) struct Bytes {
+    pieces: VecDeque<Vec<u8>>,
+}
+
+/// Members gathered as they will be sent, in pieces of at most about [`PORTION_BYTES`].
+#[derive(Default)]
+pub(super) struct Gathered {
+    pieces: VecDeque<Vec<u8>>,
+}
+
+impl Gathered {
+    /// Appends a member.
+    pub(super) fn push(&mut self, member: &[u8]) {
+        if self.pieces.back().is_none_or(|piece| piece.len() >= PORTION_BYTES) {
+            self.pieces.push_back(Vec::new());
+        }
+        if let Some(piece) = self.pieces.back_mut() {
+            piece.push(b'$');
+            number::write_i64(piece, i64::try_from(member.len()).unwrap_or(i64::MAX));
+            piece.extend_from_slice(b"\r\n");
+            piece.extend_from_slice(member);
+            piece.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// The stream of what was gathered.
+    pub(super) fn into_stream(self) -> Bytes {
+        Bytes { pieces: self.pieces }
+    }
+}
+
+impl Stream for Bytes {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some(piece) = self.pieces.pop_front() {
+            reply.out.tail().extend_from_slice(&piece);
+        }
+        !self.pieces.is_empty()
+    }
+}
+
+/// True when going through a set of so many members fits the running slice.
+pub(super) fn is_small(members: usize) -> bool {
+    members <= ENTRIES_AT_ONCE
+}

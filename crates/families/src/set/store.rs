@@ -1,0 +1,40 @@
+//! SINTERSTORE, SUNIONSTORE, SDIFFSTORE: what several sets have together, kept under a key.
+//!
+//! The shape *Build*, across cores: the destination is held, cuts of the sources are taken as of one
+//! instant and their locks given back, the result is built aside in slices on the core that
+//! coordinates, and installed in one step where the destination lives. Nobody but those who touch
+//! the destination waits.
+
+use super::build::Build;
+use super::cuts;
+use super::plan::{Act, Inputs};
+use darter_command::{Answer, Call, Refusal};
+use darter_keyspace::{Deadline, Key, Object};
+use darter_tx::Home;
+use std::sync::Arc;
+
+/// `SINTERSTORE destination key [key ...]` and its like: puts the result at `destination`, whatever
+/// that held; an empty result removes it. The destination may be one of the sources.
+///
+/// Reply: integer, members of the result. Refusals: `WrongType` of any source; then nothing changes.
+/// Cost: as SINTER, SUNION, SDIFF; in slices. Memory: a source that makes up most of the result is
+/// shared with it. Source: <https://redis.io/commands/sinterstore> (1.0.0).
+pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
+    let target = call.first;
+    let (cuts, locked) = cuts::for_target(&call, target + 1..call.len(), target).await?;
+    let now = call.tx.home().shard.now();
+    let mut build = Build::new(Inputs::new(act, cuts), now);
+    while build.step() {
+        call.tx.pause().await;
+    }
+    let set = build.into_set();
+    let count = set.len();
+    let (request, db) = (Arc::clone(&call.request), call.db);
+    let install = move |home: &mut Home| {
+        let key = Key::new(darter_resp::Args::owned(&request).get(target));
+        home.shard.db_mut(db).install(&key, Arc::new(Object::Set(set)), Deadline::Clear);
+    };
+    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    drop(locked);
+    Ok(call.answer(|reply| reply.count(count)))
+}

@@ -1,0 +1,185 @@
+//! Changing a string in place: APPEND and SETRANGE.
+//!
+//! A long string is changed chunk by chunk: a chunk is copied only where a cut still holds it, and
+//! a gap shares one chunk of zeros. So only what the client sends costs time; when that is more
+//! than a slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions,
+//! and installs the copy at the end.
+
+use super::value::{BYTES_AT_ONCE, piece, pieces, to_blob, word};
+use darter_base::number;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Deadline, Fresh, Key, Object, Str, WrongType};
+use darter_resp::{self as resp, Request};
+use darter_structs::blob::Blob;
+use std::sync::Arc;
+
+/// Longest string, in bytes: the default of `proto-max-bulk-len`.
+const STRING_MAX_BYTES: usize = 512 * 1024 * 1024;
+/// Up to this length a string is edited in a copy, which may lie beside its key.
+const COPIED_MAX_BYTES: usize = 4 * 1024;
+
+/// `APPEND key value`: appends to the string at `key`; an absent key begins with `value`.
+///
+/// Reply: the length now. Refusals: `WrongType`, a string longer than 512 MiB. The deadline stays.
+/// Cost: O(bytes of the value), in slices when that is long.
+/// Source: <https://redis.io/commands/append> (2.0.0).
+pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let first = args.position();
+    let key = args.key()?;
+    let at = args.position();
+    let value = args.value()?;
+    let len = match cx.db.text(&key)? {
+        None => {
+            cx.db.set_text(&key, value, Deadline::Clear);
+            cx.reply.count(value.len());
+            return Ok(Flow::Done);
+        }
+        Some(text) => text.len(),
+    };
+    write(cx, &key, Write { args, key: first, value: at, offset: len })
+}
+
+/// `SETRANGE key offset value`: overwrites the string at `key` from `offset` on; what lies between
+/// its end and `offset` becomes zeros.
+///
+/// Reply: the length now. Refusals: `NotAnInteger`, a negative offset, `WrongType`, a string longer
+/// than 512 MiB. An empty value changes nothing. The deadline stays.
+/// Cost: O(bytes of the value), in slices when that is long; a gap costs 10 ns a chunk.
+/// Source: <https://redis.io/commands/setrange> (2.2.0).
+pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let first = args.position();
+    let key = args.key()?;
+    let offset = number::parse_i64(word(&mut args).ok_or(Refusal::Syntax)?);
+    let offset = usize::try_from(offset.ok_or(Refusal::NotAnInteger)?)
+        .map_err(|_| Refusal::line("ERR offset is out of range"))?;
+    let at = args.position();
+    let value = args.value()?;
+    let len = cx.db.text(&key)?.map_or(0, |text| text.len());
+    if value.is_empty() {
+        cx.reply.count(len);
+        return Ok(Flow::Done);
+    }
+    write(cx, &key, Write { args, key: first, value: at, offset })
+}
+
+/// What is to be written.
+struct Write<'a> {
+    args: Args<'a>,
+    /// Where the key stands in the request.
+    key: usize,
+    /// Where the value stands in the request.
+    value: usize,
+    /// Where its first byte goes.
+    offset: usize,
+}
+
+impl<'a> Write<'a> {
+    fn bytes(&self) -> Fresh<'a> {
+        value_at(self.args, self.value)
+    }
+}
+
+/// The argument at `index` of a request.
+fn value_at(mut args: Args<'_>, index: usize) -> Fresh<'_> {
+    args.seek(index);
+    args.value().unwrap_or(Fresh::Bytes(b""))
+}
+
+fn write(cx: &mut Cx<'_>, key: &Key<'_>, write: Write<'_>) -> Result<Flow, Refusal> {
+    let value = write.bytes();
+    if write.offset.saturating_add(value.len()) > STRING_MAX_BYTES {
+        return Err(Refusal::line("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+    }
+    if value.len() > BYTES_AT_ONCE {
+        return Ok(Flow::Job(Box::new(Edit::new(cx, key, &write)?)));
+    }
+    let edited = cx.db.edit_blob(key, |blob| {
+        write_pieces(blob, write.offset, value);
+        blob.len()
+    });
+    let len = match edited {
+        Some(len) => len,
+        None => write_short(cx, key, write.offset, value)?,
+    };
+    cx.reply.count(len);
+    Ok(Flow::Done)
+}
+
+fn write_pieces(blob: &mut Blob, mut offset: usize, value: Fresh<'_>) {
+    for piece in pieces(value) {
+        blob.write_at(offset, piece);
+        offset += piece.len();
+    }
+}
+
+/// Edits a string that lies beside its key, or an absent one. Returns the length.
+fn write_short(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    offset: usize,
+    value: Fresh<'_>,
+) -> Result<usize, WrongType> {
+    let old = cx.db.text(key)?;
+    let end = offset + value.len();
+    if end > COPIED_MAX_BYTES {
+        let mut blob = old.as_ref().map_or_else(Blob::default, to_blob);
+        write_pieces(&mut blob, offset, value);
+        cx.db.set_text_raw(key, Fresh::Blob(&blob), Deadline::Keep);
+        return Ok(blob.len());
+    }
+    let mut bytes = old.map_or_else(Vec::new, |text| text.to_vec());
+    bytes.resize(bytes.len().max(end), 0);
+    pieces(value).fold(offset, |at, piece| {
+        bytes[at..at + piece.len()].copy_from_slice(piece);
+        at + piece.len()
+    });
+    cx.db.set_text_raw(key, Fresh::Bytes(&bytes), Deadline::Keep);
+    Ok(bytes.len())
+}
+
+/// A write of more than a slice's worth.
+struct Edit {
+    request: Arc<Request>,
+    key: usize,
+    value: usize,
+    /// The string as it will be, a copy that shares what it can.
+    blob: Blob,
+    offset: usize,
+    next: usize,
+    deadline: Deadline,
+}
+
+impl Edit {
+    fn new(cx: &Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<Self, WrongType> {
+        let found = cx.db.get(key);
+        let old: Option<Str<'_>> = found.map(|found| found.text()).transpose()?;
+        Ok(Self {
+            request: write.args.all().to_request(),
+            key: write.key,
+            value: write.value,
+            blob: old.as_ref().map_or_else(Blob::default, to_blob),
+            offset: write.offset,
+            next: 0,
+            deadline: Deadline::from(found.and_then(|found| found.deadline())),
+        })
+    }
+}
+
+impl Job for Edit {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let args = Args::new(resp::Args::owned(&self.request), 0);
+        let value = value_at(args, self.value);
+        if let Some(piece) = piece(value, self.next) {
+            self.blob.write_at(self.offset, piece);
+            self.offset += piece.len();
+            self.next += 1;
+            return Ok(Step::More);
+        }
+        let len = self.blob.len();
+        let object = Object::Text(std::mem::take(&mut self.blob));
+        let key = Key::new(args.all().get(self.key));
+        cx.db.install(&key, Arc::new(object), self.deadline);
+        cx.reply.count(len);
+        Ok(Step::Done(Flow::Done))
+    }
+}

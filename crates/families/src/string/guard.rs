@@ -1,0 +1,168 @@
+//! Conditions on a value: IFEQ, IFNE, IFDEQ, IFDNE, and NX and XX beside them.
+//!
+//! Comparing or hashing 400 MB takes longer than a slice. Then a [`Job`] does it from a cut, in
+//! portions, while the engine keeps other writers from the key, and acts at its last step.
+
+use super::options::{Condition, Test};
+use super::read::{digest_of, digest_text};
+use super::value::{BYTES_AT_ONCE, piece, pieces};
+use darter_base::hash::Digest;
+use darter_command::{Args, Cx, Job, Refusal, Step};
+use darter_keyspace::{Found, Fresh, Str};
+use darter_resp::{self as resp, Request};
+use darter_structs::blob::Blob;
+use darter_structs::table::Scratch;
+use std::sync::Arc;
+
+/// What is known of a condition.
+pub(super) enum Verdict {
+    /// Whether it holds.
+    Known(bool),
+    /// It must be found out in slices.
+    Long(Box<Comparison>),
+}
+
+/// Judges `condition` against what the key holds. Errors: `WrongType`, and a digest that is none.
+pub(super) fn judge(
+    condition: Option<&Condition<'_>>,
+    found: Option<&Found<'_>>,
+) -> Result<Verdict, Refusal> {
+    let Some(condition) = condition else { return Ok(Verdict::Known(true)) };
+    let Some(found) = found else {
+        let holds =
+            matches!(condition.test, Test::Absent | Test::Different | Test::DigestDifferent);
+        return Ok(Verdict::Known(holds));
+    };
+    if !condition.test.compares() {
+        return Ok(Verdict::Known(condition.test == Test::Present));
+    }
+    let text = found.text()?;
+    let same = match condition.test {
+        Test::Equal | Test::Different if text.len() != condition.operand.len() => Some(false),
+        Test::Equal | Test::Different if text.len() <= BYTES_AT_ONCE => {
+            Some(is_equal(&text, condition.operand))
+        }
+        Test::DigestEqual | Test::DigestDifferent => {
+            let wanted = digest_operand(condition.operand)?;
+            (text.len() <= BYTES_AT_ONCE)
+                .then(|| digest_text(digest_of(&text)).eq_ignore_ascii_case(&wanted))
+        }
+        _ => None,
+    };
+    match (same, text) {
+        (Some(same), _) => Ok(Verdict::Known(same == wants_equal(condition.test))),
+        (None, Str::Blob(blob)) => {
+            Ok(Verdict::Long(Box::new(Comparison::new(blob.clone(), condition))))
+        }
+        (None, Str::Inline(_)) => unreachable!("an inline string is compared at once"),
+    }
+}
+
+fn wants_equal(test: Test) -> bool {
+    matches!(test, Test::Equal | Test::DigestEqual)
+}
+
+/// The operand of IFDEQ and IFDNE: 16 digits.
+fn digest_operand(operand: Fresh<'_>) -> Result<[u8; 16], Refusal> {
+    let text = piece(operand, 0).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+    text.ok_or(Refusal::line("ERR must be exactly 16 hexadecimal characters"))
+}
+
+/// Compares two values of the same, bounded length.
+fn is_equal(text: &Str<'_>, operand: Fresh<'_>) -> bool {
+    match text {
+        Str::Inline(text) => {
+            let mut scratch = Scratch::default();
+            let mut rest = text.bytes(&mut scratch);
+            pieces(operand).all(|piece| match rest.strip_prefix(piece) {
+                Some(behind) => {
+                    rest = behind;
+                    true
+                }
+                None => false,
+            })
+        }
+        // Both are cut at the same places.
+        Str::Blob(blob) => pieces(Fresh::Blob(blob)).eq(pieces(operand)),
+    }
+}
+
+/// A condition on a long string, while it is being found out.
+pub(super) struct Comparison {
+    cut: Blob,
+    next: usize,
+    test: Test,
+    /// Where the operand stands in the request.
+    operand: usize,
+    digest: Digest,
+}
+
+impl Comparison {
+    fn new(cut: Blob, condition: &Condition<'_>) -> Self {
+        Self {
+            cut,
+            next: 0,
+            test: condition.test,
+            operand: condition.at,
+            digest: Digest::default(),
+        }
+    }
+
+    /// Does the next portion. Returns whether the condition holds, once that is known.
+    fn step(&mut self, request: &Arc<Request>) -> Option<bool> {
+        let mut args = Args::new(resp::Args::owned(request), self.operand);
+        let operand = args.value().unwrap_or(Fresh::Bytes(b""));
+        for _ in 0..BYTES_AT_ONCE / darter_base::limits::CHUNK_BYTES {
+            let Some(piece) = piece(Fresh::Blob(&self.cut), self.next) else {
+                return Some(self.conclude(operand));
+            };
+            if self.hashes() {
+                self.digest.update(piece);
+            } else if super::value::piece(operand, self.next) != Some(piece) {
+                return Some(self.test == Test::Different);
+            }
+            self.next += 1;
+        }
+        None
+    }
+
+    fn hashes(&self) -> bool {
+        matches!(self.test, Test::DigestEqual | Test::DigestDifferent)
+    }
+
+    /// The verdict after the last piece, none of which differed.
+    fn conclude(&self, operand: Fresh<'_>) -> bool {
+        let same = !self.hashes()
+            || digest_operand(operand).is_ok_and(|wanted| {
+                digest_text(self.digest.finish()).eq_ignore_ascii_case(&wanted)
+            });
+        same == wants_equal(self.test)
+    }
+}
+
+/// What a command does once it knows whether its condition holds.
+pub(super) type Act = fn(&mut Cx<'_>, Args<'_>, bool) -> Result<darter_command::Flow, Refusal>;
+
+/// Finds out about a long string's condition, then acts.
+pub(super) struct Guarded {
+    request: Arc<Request>,
+    first: usize,
+    comparison: Box<Comparison>,
+    act: Act,
+}
+
+impl Guarded {
+    /// A job for the request of `args`, which stand behind the command's name.
+    pub(super) fn new(args: Args<'_>, comparison: Box<Comparison>, act: Act) -> Box<Self> {
+        let (request, first) = (args.all().to_request(), args.position());
+        Box::new(Self { request, first, comparison, act })
+    }
+}
+
+impl Job for Guarded {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let Some(holds) = self.comparison.step(&self.request) else { return Ok(Step::More) };
+        let args = Args::new(resp::Args::owned(&self.request), self.first);
+        (self.act)(cx, args, holds).map(Step::Done)
+    }
+}

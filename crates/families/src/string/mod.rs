@@ -1,0 +1,119 @@
+//! Strings: text, bytes, counters; up to 512 MiB each.
+//!
+//! Short ones lie beside their key in the table; long ones are blobs of shared chunks. No command
+//! copies a long string as a whole, and none holds its core for longer than a slice: replies are
+//! streamed, comparisons and large edits are jobs.
+
+mod edit;
+mod guard;
+mod incr;
+mod increx;
+mod lcs;
+mod mget;
+mod mset;
+mod options;
+mod parts;
+mod read;
+mod set;
+mod value;
+
+use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
+
+/// Keys beside their values: `key value key value ...`.
+const fn pairs(flags: KeyFlags) -> KeySpec {
+    KeySpec { place: Place::Range { first: 1, last: -1, step: 2 }, flags }
+}
+
+const fn first(flags: KeyFlags) -> KeySpec {
+    KeySpec { place: Place::Range { first: 1, last: 1, step: 1 }, flags }
+}
+
+const ANY_OW_UPDATE: Keys = Keys(&[pairs(KeyFlags::OW_UPDATE)]);
+const ANY_OW_INSERT: Keys = Keys(&[pairs(KeyFlags::OW_INSERT)]);
+const COUNTED_OW_UPDATE: Keys =
+    Keys(&[KeySpec { place: Place::CountedPairs { count: 1 }, flags: KeyFlags::OW_UPDATE }]);
+const TWO_RO_ACCESS: Keys = Keys(&[KeySpec {
+    place: Place::Range { first: 1, last: 2, step: 1 },
+    flags: KeyFlags::RO_ACCESS,
+}]);
+/// SET: what it does to the key depends on its options.
+const ONE_SET: Keys = Keys(&[first(KeyFlags(&["RW", "access", "update", "variable_flags"]))]);
+/// DELEX: likewise.
+const ONE_DELEX: Keys = Keys(&[first(KeyFlags(&["RW", "delete", "variable_flags"]))]);
+
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = Flags::READONLY.and(Flags::FAST);
+const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
+const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
+const GROW_FAST: Flags = GROW.and(Flags::FAST);
+
+const fn row(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    keys: Keys,
+    run: Run,
+) -> Command {
+    Command::new(name, since, arity, flags, keys, Group::String, run)
+}
+
+const O1: &str = "O(1)";
+const O_RANGE: &str = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.";
+const O_APPEND: &str = "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.";
+const O_SETRANGE: &str = "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.";
+const O_MGET: &str = "O(N) where N is the number of keys to retrieve.";
+const O_MSET: &str = "O(N) where N is the number of keys to set.";
+const O_LCS: &str = "O(N*M) where N and M are the lengths of s1 and s2, respectively";
+const O_DELEX: &str =
+    "O(1) for IFEQ/IFNE, O(N) for IFDEQ/IFDNE where N is the length of the string value.";
+const O_DIGEST: &str = "O(N) where N is the length of the string value.";
+
+const LCS: Run =
+    Run::Multi { here: Some(lcs::lcs), anywhere: |call| Box::pin(lcs::anywhere(call)) };
+const MGET: Run =
+    Run::Multi { here: Some(mget::here), anywhere: |call| Box::pin(mget::anywhere(call)) };
+const MSET: Run = Run::Multi {
+    here: Some(mset::mset_here),
+    anywhere: |call| Box::pin(mset::mset_anywhere(call)),
+};
+const MSETNX: Run = Run::Multi {
+    here: Some(mset::msetnx_here),
+    anywhere: |call| Box::pin(mset::msetnx_anywhere(call)),
+};
+const MSETEX: Run = Run::Multi {
+    here: Some(mset::msetex_here),
+    anywhere: |call| Box::pin(mset::msetex_anywhere(call)),
+};
+
+/// The rows of this family.
+#[rustfmt::skip] // A table: one row a command, columns aligned.
+pub const TABLE: &[Command] = &[
+    //  name           since    args flags       keys                         run
+    row("append",      "2.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(edit::append)).doc("Append a value to a key", O_APPEND),
+    row("decr",        "1.0.0",  2, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::decr)).doc("Decrement the integer value of a key by one", O1),
+    row("decrby",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::decrby)).doc("Decrement the integer value of a key by the given number", O1),
+    row("delex",       "8.4.0", -2, WRITE_FAST, ONE_DELEX,                   Run::Point(set::delex)).doc("Conditionally removes the specified key based on value or hash digest comparison.", O_DELEX),
+    row("digest",      "8.4.0",  2, READ_FAST,  specs::ONE_RO_ACCESS,        Run::Point(read::digest)).doc("Returns the hash digest of a string value as a hexadecimal string.", O_DIGEST),
+    row("get",         "1.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS,        Run::Point(read::get)).doc("Get the value of a key", O1),
+    row("getdel",      "6.2.0",  2, WRITE_FAST, specs::ONE_RW_ACCESS_DELETE, Run::Point(read::getdel)).doc("Get the value of a key and delete the key", O1),
+    row("getex",       "6.2.0", -2, WRITE_FAST, specs::ONE_RW_ACCESS_UPDATE, Run::Point(set::getex)).doc("Get the value of a key and optionally set its expiration", O1),
+    row("getrange",    "2.4.0",  4, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::getrange)).doc("Get a substring of the string stored at a key", O_RANGE),
+    row("getset",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(set::getset)).doc("Set the string value of a key and return its old value", O1),
+    row("incr",        "1.0.0",  2, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::incr)).doc("Increment the integer value of a key by one", O1),
+    row("incrby",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::incrby)).doc("Increment the integer value of a key by the given amount", O1),
+    row("incrbyfloat", "2.6.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::incrbyfloat)).doc("Increment the float value of a key by the given amount", O1),
+    row("increx",      "8.8.0", -2, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(increx::increx)).doc("Increments the numeric value of a key by a number and sets its expiration time. Uses 0 as initial value if the key doesn't exist.", O1),
+    row("lcs",         "7.0.0", -3, READ,       TWO_RO_ACCESS,               LCS).doc("Find longest common substring", O_LCS),
+    row("mget",        "1.0.0", -2, READ_FAST,  specs::ALL_RO_ACCESS,        MGET).doc("Get the values of all the given keys", O_MGET).tips(&["request_policy:multi_shard"]),
+    row("mset",        "1.0.1", -3, GROW,       ANY_OW_UPDATE,               MSET).doc("Set multiple keys to multiple values", O_MSET).tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]),
+    row("msetex",      "8.4.0", -4, GROW.and(Flags::MOVABLEKEYS), COUNTED_OW_UPDATE, MSETEX).doc("Atomically sets multiple string keys with a shared expiration in a single operation. Supports flexible argument parsing where condition and expiration flags can appear in any order.", O_MSET).tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]),
+    row("msetnx",      "1.0.1", -3, GROW,       ANY_OW_INSERT,               MSETNX).doc("Set multiple keys to multiple values, only if none of the keys exist", O_MSET).tips(&["request_policy:multi_shard", "response_policy:agg_min"]),
+    row("psetex",      "2.6.0",  4, GROW,       specs::ONE_OW_UPDATE,        Run::Point(set::psetex)).doc("Set the value and expiration in milliseconds of a key", O1),
+    row("set",         "1.0.0", -3, GROW,       ONE_SET,                     Run::Point(set::set)).doc("Set the string value of a key", O1),
+    row("setex",       "2.0.0",  4, GROW,       specs::ONE_OW_UPDATE,        Run::Point(set::setex)).doc("Set the value and expiration of a key", O1),
+    row("setnx",       "1.0.0",  3, GROW_FAST,  specs::ONE_OW_INSERT,        Run::Point(set::setnx)).doc("Set the value of a key, only if the key does not exist", O1),
+    row("setrange",    "2.2.0",  4, GROW,       specs::ONE_RW_UPDATE,        Run::Point(edit::setrange)).doc("Overwrite part of a string at key starting at the specified offset", O_SETRANGE),
+    row("strlen",      "2.2.0",  2, READ_FAST,  specs::ONE_RO,               Run::Point(read::strlen)).doc("Get the length of the value stored in a key", O1),
+    row("substr",      "1.0.0",  4, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::getrange)).doc("Get a substring of the string stored at a key", O_RANGE),
+];

@@ -1,0 +1,280 @@
+//! Setting several strings at once: MSET, MSETNX, MSETEX.
+//!
+//! Few and short values are set on the spot. More bytes than a slice can copy are first made into
+//! blobs, in portions, and then set in one step. Keys on several cores, or very many, are locked,
+//! and set in portions: nobody sees a part of them.
+
+use super::options::{Face, Options, Test};
+use super::parts::{Parts, split};
+use super::value::{BYTES_AT_ONCE, word};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::number;
+use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Db, Deadline, Fresh, Key};
+use darter_resp::{self as resp, Reply, Request};
+use darter_structs::blob::Blob;
+use darter_tx::{Access, Home};
+use std::sync::Arc;
+
+/// Which of the commands is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Mset,
+    Msetnx,
+    Msetex,
+}
+
+/// What is to be set, and when.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    form: Form,
+    /// Where the first key stands; its value follows, then the next key.
+    first: usize,
+    pairs: usize,
+    /// What must hold for all keys.
+    test: Option<Test>,
+    deadline: Deadline,
+}
+
+impl Plan {
+    fn parse(form: Form, args: Args<'_>, now: u64) -> Result<Self, Refusal> {
+        match form {
+            Form::Mset => Self::of_all(form, args, "mset", None),
+            Form::Msetnx => Self::of_all(form, args, "msetnx", Some(Test::Absent)),
+            Form::Msetex => Self::counted(args, now),
+        }
+    }
+
+    /// All arguments are pairs.
+    fn of_all(
+        form: Form,
+        args: Args<'_>,
+        name: &'static str,
+        test: Option<Test>,
+    ) -> Result<Self, Refusal> {
+        if !args.left().is_multiple_of(2) {
+            return Err(Refusal::Arity(name.into()));
+        }
+        let (first, pairs) = (args.position(), args.left() / 2);
+        Ok(Self { form, first, pairs, test, deadline: Deadline::Clear })
+    }
+
+    /// `numkeys`, so many pairs, options.
+    fn counted(mut args: Args<'_>, now: u64) -> Result<Self, Refusal> {
+        let count = word(&mut args).and_then(number::parse_i64);
+        let pairs = count
+            .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
+            .and_then(|count| usize::try_from(count).ok())
+            .ok_or(Refusal::line("ERR invalid numkeys value"))?;
+        let first = args.position();
+        if pairs > args.left() / 2 {
+            return Err(Refusal::line("ERR wrong number of key-value pairs"));
+        }
+        args.seek(first + 2 * pairs);
+        let options = Options::parse(args, Face::Msetex)?;
+        let deadline = options.deadline(now, "msetex")?;
+        let test = options.condition.map(|condition| condition.test);
+        Ok(Self { form: Form::Msetex, first, pairs, test, deadline })
+    }
+
+    fn positions(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.first..).step_by(2).take(self.pairs)
+    }
+
+    /// True when the test holds for the key.
+    fn allows(&self, db: &Db, key: &Key<'_>) -> bool {
+        match self.test {
+            Some(Test::Absent) => !db.exists(key),
+            Some(_) => db.exists(key),
+            None => true,
+        }
+    }
+
+    /// Replies whether the keys were set.
+    fn reply(&self, reply: &mut Reply<'_>, set: bool) {
+        match self.form {
+            Form::Mset => reply.ok(),
+            Form::Msetnx | Form::Msetex => reply.int(i64::from(set)),
+        }
+    }
+}
+
+/// `MSET key value [key value ...]`: sets the keys, all at one instant.
+///
+/// Reply: `OK`. Refusals: the number of arguments. Cost: O(keys), in slices when they are many or
+/// their values long. Source: <https://redis.io/commands/mset> (1.0.1).
+pub(super) fn mset_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Form::Mset)
+}
+
+/// `MSETNX key value [key value ...]`: sets the keys if none of them is there.
+///
+/// Reply: 1, or 0. Otherwise as MSET. Source: <https://redis.io/commands/msetnx> (1.0.1).
+pub(super) fn msetnx_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Form::Msetnx)
+}
+
+/// `MSETEX numkeys key value [key value ...] [NX | XX] [EX s | PX ms | EXAT t | PXAT t | KEEPTTL]`:
+/// sets the keys, with one deadline, if none or all of them are there.
+///
+/// Reply: 1, or 0 when the condition does not hold. Refusals: a count that does not fit, `Syntax`,
+/// `NotAnInteger`, `InvalidExpire`. Otherwise as MSET.
+/// Source: <https://redis.io/commands/msetex> (8.4.0).
+pub(super) fn msetex_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Form::Msetex)
+}
+
+/// MSET of keys that live on several cores, or of very many.
+pub(super) async fn mset_anywhere(call: Call) -> Result<Answer, Refusal> {
+    anywhere(call, Form::Mset).await
+}
+
+/// MSETNX of keys that live on several cores, or of very many.
+pub(super) async fn msetnx_anywhere(call: Call) -> Result<Answer, Refusal> {
+    anywhere(call, Form::Msetnx).await
+}
+
+/// MSETEX of keys that live on several cores, or of very many.
+pub(super) async fn msetex_anywhere(call: Call) -> Result<Answer, Refusal> {
+    anywhere(call, Form::Msetex).await
+}
+
+fn here(cx: &mut Cx<'_>, args: Args<'_>, form: Form) -> Result<Flow, Refusal> {
+    let plan = Plan::parse(form, args, cx.now)?;
+    let bytes: usize = plan.positions().map(|at| args.all().arg(at + 1).len()).sum();
+    if bytes > BYTES_AT_ONCE {
+        let request = args.all().to_request();
+        let made = Vec::with_capacity(plan.pairs);
+        return Ok(Flow::Job(Box::new(Prepare { request, plan, made })));
+    }
+    let set = set_all(cx.db, args.all(), &plan, |at| value_at(args.all(), at));
+    plan.reply(&mut cx.reply, set);
+    Ok(Flow::Done)
+}
+
+/// Sets all keys if the test holds for all.
+fn set_all<'a>(
+    db: &mut Db,
+    args: resp::Args<'a>,
+    plan: &Plan,
+    value: impl Fn(usize) -> Fresh<'a>,
+) -> bool {
+    let holds =
+        plan.test.is_none() || plan.positions().all(|at| plan.allows(db, &Key::new(args.get(at))));
+    if holds {
+        for at in plan.positions() {
+            db.set_text(&Key::new(args.get(at)), value(at + 1), plan.deadline);
+        }
+    }
+    holds
+}
+
+/// The argument at `index` as a value.
+fn value_at(args: resp::Args<'_>, index: usize) -> Fresh<'_> {
+    Args::new(args, index).value().unwrap_or(Fresh::Bytes(b""))
+}
+
+/// Makes long values into blobs in portions, then sets all keys in one step. Until then nothing
+/// has changed, so it does not matter who touches the keys meanwhile.
+struct Prepare {
+    request: Arc<Request>,
+    plan: Plan,
+    /// A blob for each value so far that needs one.
+    made: Vec<Option<Blob>>,
+}
+
+impl Job for Prepare {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let args = resp::Args::owned(&self.request);
+        let plan = self.plan;
+        let mut bytes = 0;
+        while self.made.len() < plan.pairs {
+            if bytes >= BYTES_AT_ONCE {
+                return Ok(Step::More);
+            }
+            let value = value_at(args, plan.first + 2 * self.made.len() + 1);
+            // Chunks but the last are shared, so no value costs more than one copied chunk.
+            bytes += value.len().min(BYTES_AT_ONCE / 2);
+            self.made.push((value.len() > ENTRIES_AT_ONCE).then(|| value.to_blob()));
+        }
+        let value = |at: usize| match &self.made[(at - plan.first) / 2] {
+            Some(blob) => Fresh::Blob(blob),
+            None => value_at(args, at),
+        };
+        let set = set_all(cx.db, args, &plan, value);
+        plan.reply(&mut cx.reply, set);
+        Ok(Step::Done(Flow::Done))
+    }
+}
+
+async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
+    let now = call.tx.home().shard.now();
+    let plan = Plan::parse(form, call.args(), now)?;
+    let parts = split(&call, plan.first, 2, plan.pairs).await;
+    let locked = parts.lock(&call, Access::Exclusive).await;
+    let holds = plan.test.is_none() || holds_everywhere(&call, &plan, &parts).await;
+    if holds {
+        set_everywhere(&call, &plan, &parts).await;
+    }
+    drop(locked);
+    Ok(call.answer(|reply| plan.reply(reply, holds)))
+}
+
+/// True when the test holds for all keys; they are locked.
+async fn holds_everywhere(call: &Call, plan: &Plan, parts: &Parts) -> bool {
+    for round in 0..parts.rounds(ENTRIES_AT_ONCE) {
+        let check = |core: usize| {
+            let (request, db, plan) = (Arc::clone(&call.request), call.db, *plan);
+            let portion = parts.portion(core, round, ENTRIES_AT_ONCE);
+            move |home: &mut Home| {
+                let (args, db) = (resp::Args::owned(&request), home.shard.db(db));
+                let mut at = portion.as_slice().iter();
+                at.all(|at| plan.allows(db, &Key::new(args.get(*at as usize))))
+            }
+        };
+        let cores = parts.cores_of_round(round, ENTRIES_AT_ONCE);
+        if call.tx.on_each(cores, check).await.contains(&false) {
+            return false;
+        }
+        call.tx.pause().await;
+    }
+    true
+}
+
+/// Sets all keys; they are locked. Portions are bounded by keys and by bytes.
+async fn set_everywhere(call: &Call, plan: &Plan, parts: &Parts) {
+    let mut next = vec![0_usize; call.tx.cores()];
+    loop {
+        let busy: Vec<usize> =
+            parts.owners().filter(|core| next[*core] < parts.of(*core).len()).collect();
+        if busy.is_empty() {
+            return;
+        }
+        let set = |core: usize| {
+            let (request, db, plan) = (Arc::clone(&call.request), call.db, *plan);
+            let from = next[core];
+            let to = portion_end(call, parts.of(core), from);
+            next[core] = to;
+            let portion = parts.range(core, from..to);
+            move |home: &mut Home| {
+                let (args, db) = (resp::Args::owned(&request), home.shard.db_mut(db));
+                for at in portion.as_slice().iter().map(|at| *at as usize) {
+                    db.set_text(&Key::new(args.get(at)), value_at(args, at + 1), plan.deadline);
+                }
+            }
+        };
+        call.tx.on_each(busy, set).await;
+        call.tx.pause().await;
+    }
+}
+
+/// Where a portion of about 20 us ends that begins at `from`.
+fn portion_end(call: &Call, positions: &[u32], from: usize) -> usize {
+    let args = resp::Args::owned(&call.request);
+    let (mut end, mut bytes) = (from, 0);
+    while end < positions.len() && end - from < ENTRIES_AT_ONCE && bytes < BYTES_AT_ONCE {
+        bytes += args.arg(positions[end] as usize + 1).len().min(BYTES_AT_ONCE / 2);
+        end += 1;
+    }
+    end
+}

@@ -1,0 +1,22 @@
+//! `DUMP` and `RESTORE`: the commands whose bytes are this crate's formats.
+//!
+//! They lie here, not with the other commands on keys, because imports go downwards: families know
+//! no formats.
+
+mod dump;
+mod restore;
+
+use darter_command::{Command, Flags, Group, Run, specs};
+
+/// The rows.
+#[rustfmt::skip] // A table.
+pub const TABLE: &[Command] = &[
+    Command::new("dump", "2.6.0", 2, Flags::READONLY, specs::ONE_RO_ACCESS, Group::Generic, Run::Point(dump::dump))
+        .tips(&["nondeterministic_output"])
+        .doc("Return a serialized version of the value stored at the specified key.",
+             "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1)."),
+    Command::new("restore", "2.6.0", -4, Flags::WRITE.and(Flags::DENYOOM), specs::ONE_OW_UPDATE, Group::Generic, Run::Point(restore::restore))
+        .categories(&["@dangerous"])
+        .doc("Create a key using the provided serialized value, previously obtained using DUMP.",
+             "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is the number of Redis objects composing the value and M their average size. For small string values the time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N))."),
+];

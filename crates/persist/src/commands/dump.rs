@@ -1,0 +1,250 @@
+//! `DUMP`.
+//!
+//! The payload's length stands before its first byte, so the value is read twice, both times from
+//! one cut: sized, then written. Each pass goes in slices when the value is large.
+
+use crate::dump::{Dumper, Item, Packing, Source};
+use crate::rdb::Kind;
+use darter_base::UnixMillis;
+use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
+use darter_keyspace::{self as keyspace, Str, StrPieces};
+use darter_resp::Reply;
+use darter_structs::blob::Blob;
+use darter_structs::table::{Entry, Never, OutOfLine, Reader, Scratch, Table};
+use std::sync::Arc;
+
+/// Payloads up to here are encoded at once.
+const AT_ONCE_BYTES: u64 = 16 * 1024;
+/// Bytes encoded in one portion: some 10 us for their checksum, and 20 for up to 1 000 entries.
+const PORTION_BYTES: usize = 32 * 1024;
+/// Entries copied out of the table at a time.
+const BATCH: usize = 32;
+
+/// `DUMP key`: replies with the value at `key` as a payload for `RESTORE`.
+///
+/// Reply: bulk, or null when the key is absent. Cost: O(bytes), in slices beyond
+/// `ENTRIES_AT_ONCE` entries. Source: <https://redis.io/commands/dump> (2.6.0).
+pub(super) fn dump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    args.end()?;
+
+    let now = cx.now;
+    let Some(found) = cx.find(&key) else {
+        cx.reply.null();
+        return Ok(Flow::Done);
+    };
+    Ok(match found.kind() {
+        keyspace::Kind::Text => {
+            let source = Pieces { text: found.text()?.to_pieces(), next: 0 };
+            start(Dumper::new(source, Kind::String, Packing::default()), &mut cx.reply)
+        }
+        keyspace::Kind::Hash => {
+            let source = Items::new(found.hash()?.fields().clone(), now, field);
+            start(Dumper::new(source, Kind::Hash, Packing::default()), &mut cx.reply)
+        }
+        keyspace::Kind::Set => set(found.set()?.members().clone(), now, &mut cx.reply),
+    })
+}
+
+fn set(cut: Table<Never>, now: UnixMillis, reply: &mut Reply<'_>) -> Flow {
+    if cut.earliest_deadline().is_some() {
+        let source = Items::new(cut, now, no_value);
+        return start(Dumper::of_mortal_set(source, Packing::default()), reply);
+    }
+    let source = Members(Items::new(cut, now, no_value));
+    start(Dumper::new(source, Kind::Set, Packing::default()), reply)
+}
+
+/// Sizes the first entries, and replies when those were all.
+fn start<S: Counted + Send + 'static>(mut dumper: Dumper<S>, reply: &mut Reply<'_>) -> Flow {
+    match dumper.survey(ENTRIES_AT_ONCE) {
+        Some(len) => answer(dumper, len, reply),
+        None => Flow::Job(Box::new(Sizing(Some(dumper)))),
+    }
+}
+
+/// The reply of a dumper whose length is known.
+fn answer<S: Counted + Send + 'static>(
+    mut dumper: Dumper<S>,
+    len: u64,
+    reply: &mut Reply<'_>,
+) -> Flow {
+    if dumper.source().is_hollow() {
+        // All entries were dead, and the sweeper has yet to come.
+        reply.null();
+        return Flow::Done;
+    }
+    reply.bulk_header(usize::try_from(len).unwrap_or(usize::MAX));
+    if len > AT_ONCE_BYTES {
+        return Flow::Stream(Box::new(Writing(dumper)));
+    }
+    let done = dumper.fill(reply.out.tail(), usize::MAX);
+    debug_assert!(done, "nothing limits the bytes");
+    reply.crlf();
+    Flow::Done
+}
+
+/// The first pass over a large value.
+struct Sizing<S>(Option<Dumper<S>>);
+
+impl<S: Counted + Send + 'static> Job for Sizing<S> {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let dumper = self.0.as_mut().expect("the engine drops a job that is done");
+        let Some(len) = dumper.survey(ENTRIES_AT_ONCE) else { return Ok(Step::More) };
+        let dumper = self.0.take().expect("it was there a line above");
+        Ok(Step::Done(answer(dumper, len, &mut cx.reply)))
+    }
+}
+
+/// The second pass.
+struct Writing<S>(Dumper<S>);
+
+impl<S: Counted + Send> Stream for Writing<S> {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let done = self.0.fill(reply.out.tail(), PORTION_BYTES);
+        if done {
+            reply.crlf();
+        }
+        !done
+    }
+}
+
+/// A source that knows whether it gave anything.
+trait Counted: Source {
+    /// True when the value has no living entry.
+    fn is_hollow(&self) -> bool;
+}
+
+/// A string, piece by piece.
+struct Pieces {
+    text: StrPieces,
+    next: usize,
+}
+
+impl Source for Pieces {
+    fn next(&mut self) -> Option<Item<'_>> {
+        let piece = match &self.text {
+            StrPieces::Bytes(bytes) => (self.next == 0 && !bytes.is_empty()).then_some(&bytes[..]),
+            StrPieces::Blob(blob) => {
+                let from = self.next * CHUNK_BYTES;
+                blob.slices(from..from + CHUNK_BYTES).next()
+            }
+        }?;
+        self.next += 1;
+        Some(Item::Chunk(piece))
+    }
+
+    fn rewind(&mut self) {
+        self.next = 0;
+    }
+}
+
+impl Counted for Pieces {
+    fn is_hollow(&self) -> bool {
+        false
+    }
+}
+
+/// Appends the value of an entry.
+type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>);
+
+fn field(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) {
+    match keyspace::value_of(entry) {
+        Str::Inline(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
+        long @ Str::Blob(_) => long.write_to(out),
+    }
+}
+
+fn no_value(_: &Entry<'_, Never>, _: &mut Vec<u8>) {}
+
+/// The living entries of a cut, as fields: copied out of the table in small batches.
+struct Items<X: OutOfLine> {
+    /// For the second pass, which lets go of what it has read.
+    cut: Option<Table<X>>,
+    reader: Reader<X>,
+    now: UnixMillis,
+    value: WriteValue<X>,
+    bytes: Vec<u8>,
+    /// Where keys and values end in `bytes`, and the deadlines; read up to `next`.
+    ends: Vec<(usize, usize, Option<UnixMillis>)>,
+    next: usize,
+    any: bool,
+}
+
+impl<X: OutOfLine> Items<X> {
+    fn new(cut: Table<X>, now: UnixMillis, value: WriteValue<X>) -> Self {
+        let reader = Reader::new(cut.clone());
+        let (bytes, ends) = (Vec::new(), Vec::new());
+        Self { cut: Some(cut), reader, now, value, bytes, ends, next: 0, any: false }
+    }
+
+    /// Copies the next living entries, unless there are none.
+    fn refill(&mut self) {
+        let Self { reader, now, value, bytes, ends, .. } = self;
+        bytes.clear();
+        ends.clear();
+        let mut more = true;
+        while more && ends.is_empty() {
+            more = reader.next_slice(BATCH, &mut |entry| {
+                if entry.deadline().is_some_and(|at| at <= *now) {
+                    return;
+                }
+                bytes.extend_from_slice(entry.key().bytes(&mut Scratch::default()));
+                let key_end = bytes.len();
+                value(&entry, bytes);
+                ends.push((key_end, bytes.len(), entry.deadline()));
+            });
+        }
+        self.next = 0;
+    }
+}
+
+impl<X: OutOfLine> Source for Items<X> {
+    fn next(&mut self) -> Option<Item<'_>> {
+        if self.next == self.ends.len() {
+            self.refill();
+        }
+        let &(key_end, end, deadline_ms) = self.ends.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        self.next += 1;
+        self.any = true;
+        let (field, value) = (&self.bytes[start..key_end], &self.bytes[key_end..end]);
+        Some(Item::Field { field, value, deadline_ms })
+    }
+
+    fn rewind(&mut self) {
+        let cut = self.cut.take().expect("a payload is written once");
+        self.reader = Reader::new(cut);
+        self.ends.clear();
+        self.next = 0;
+    }
+}
+
+impl<X: OutOfLine> Counted for Items<X> {
+    fn is_hollow(&self) -> bool {
+        !self.any
+    }
+}
+
+/// The same as members.
+struct Members(Items<Never>);
+
+impl Source for Members {
+    fn next(&mut self) -> Option<Item<'_>> {
+        match self.0.next()? {
+            Item::Field { field, .. } => Some(Item::Member(field)),
+            other => Some(other),
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.0.rewind();
+    }
+}
+
+impl Counted for Members {
+    fn is_hollow(&self) -> bool {
+        self.0.is_hollow()
+    }
+}

@@ -1,0 +1,256 @@
+//! One value as bytes: what `DUMP` replies and `RESTORE` takes.
+//!
+//! ```text
+//! | type u8 | value as in an RDB file | version u16 | CRC-64 of all before, u64 |
+//! ```
+//! Both ways go in slices: [`Dumper`] knows the length before the first byte and fills a vector
+//! piece by piece; a payload is read by [`Reader::of_payload`], which takes it in chunks and sums
+//! the checksum on the way, so that a value is built aside and installed after `Eof`.
+//!
+//! A set's member deadlines have no type in Redis. Such a set is written as the hash with field
+//! deadlines that has its members as fields and empty values, under a type number of Darter's own
+//! ([`private`]): others refuse it, instead of keeping members that should have died.
+//!
+//! Not here: replies and keys.
+
+use crate::crc64::Crc64;
+use crate::rdb::{Encoder, Kind, Limits, Reader, Survey, types};
+
+pub use crate::rdb::{Item, Packing};
+
+/// Bytes behind the value: version and checksum.
+pub const TRAILER_BYTES: usize = 10;
+
+/// The type numbers of sets with member deadlines: private to Darter, and only in payloads.
+pub mod private {
+    use crate::rdb::types;
+
+    /// What is added to the type number of the hash that the bytes are otherwise.
+    pub const SHIFT: u8 = 200;
+
+    /// The type number of the hash that a payload of type `number` is otherwise, when it is a set
+    /// with member deadlines.
+    #[must_use]
+    pub fn hash_of(number: u8) -> Option<u8> {
+        let hash = number.checked_sub(SHIFT)?;
+        let written =
+            [types::HASH, types::HASH_LISTPACK, types::HASH_METADATA, types::HASH_LISTPACK_EX];
+        written.contains(&hash).then_some(hash)
+    }
+
+    const _: () =
+        assert!(types::HASH_LISTPACK_EX + SHIFT < types::OP_SLOT_INFO, "no opcode is taken");
+}
+
+/// Where the items of a value come from, twice the same: a cut.
+pub trait Source {
+    /// The next item, or `None` behind the last.
+    fn next(&mut self) -> Option<Item<'_>>;
+
+    /// Begins again at the first item.
+    fn rewind(&mut self);
+}
+
+/// Writes a payload in pieces: [`survey`](Self::survey) until it tells the length, then
+/// [`fill`](Self::fill) until it is done.
+pub struct Dumper<S> {
+    source: S,
+    stage: Stage,
+    crc: Crc64,
+    version: u16,
+    /// The items are a set's members with deadlines, as fields of a hash.
+    mortal_set: bool,
+}
+
+enum Stage {
+    Survey(Survey),
+    Head(Encoder, u8),
+    Items(Encoder),
+    Done,
+}
+
+impl<S: Source> Dumper<S> {
+    /// A dumper of the value of type `kind` that `source` gives.
+    #[must_use]
+    pub fn new(source: S, kind: Kind, packing: Packing) -> Self {
+        let stage = Stage::Survey(Survey::new(kind, packing));
+        let version = types::VERSION_WRITTEN;
+        Self { source, stage, crc: Crc64::new(), version, mortal_set: false }
+    }
+
+    /// A dumper of a set with member deadlines, which `source` gives as fields with empty values;
+    /// see [`private`].
+    #[must_use]
+    pub fn of_mortal_set(source: S, packing: Packing) -> Self {
+        Self { mortal_set: true, ..Self::new(source, Kind::Hash, packing) }
+    }
+
+    /// Where the items come from.
+    #[must_use]
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Surveys at most `items_max` items; tells the payload's length in bytes when all are seen.
+    ///
+    /// Panics after [`fill`](Self::fill) has begun, and when called again once it has told.
+    pub fn survey(&mut self, items_max: usize) -> Option<u64> {
+        let Stage::Survey(survey) = &mut self.stage else {
+            unreachable!("surveyed already");
+        };
+        for _ in 0..items_max {
+            let Some(item) = self.source.next() else {
+                let plan = survey.plan();
+                let (mut encoding, bytes) = (plan.encoding, plan.body_bytes);
+                if self.mortal_set {
+                    encoding += private::SHIFT;
+                }
+                self.version = plan.version();
+                self.stage = Stage::Head(Encoder::new(plan), encoding);
+                self.source.rewind();
+                return Some(1 + bytes + TRAILER_BYTES as u64);
+            };
+            survey.item(item);
+        }
+        None
+    }
+
+    /// Appends about `bytes_max` bytes (the last item may exceed it, or a packed collection);
+    /// true when the payload is complete.
+    ///
+    /// Cost: O(`bytes_max`), for packed collections O(n log n) of their few entries. Small items
+    /// are gathered without output; their number is bounded by [`Packing`].
+    ///
+    /// Panics before the survey is done, and where the items differ from those surveyed.
+    pub fn fill(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let start = out.len();
+        loop {
+            match &mut self.stage {
+                Stage::Survey(_) => unreachable!("the length is told before the bytes"),
+                Stage::Done => return true,
+                Stage::Head(encoder, encoding) => {
+                    out.push(*encoding);
+                    encoder.head(out);
+                    self.stage = Stage::Items(encoder.clone());
+                }
+                Stage::Items(encoder) => {
+                    while out.len() - start < bytes_max {
+                        let Some(item) = self.source.next() else {
+                            encoder.end(out);
+                            self.crc.update(&out[start..]);
+                            self.end(out);
+                            return true;
+                        };
+                        encoder.item(item, out);
+                    }
+                    self.crc.update(&out[start..]);
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        let version = self.version.to_le_bytes();
+        self.crc.update(&version);
+        out.extend_from_slice(&version);
+        out.extend_from_slice(&self.crc.value().to_le_bytes());
+        self.stage = Stage::Done;
+    }
+}
+
+/// The whole payload of a value at once: for small ones.
+#[must_use]
+pub fn write<S: Source>(source: S, kind: Kind, packing: Packing) -> Vec<u8> {
+    let mut dumper = Dumper::new(source, kind, packing);
+    let len = dumper.survey(usize::MAX).unwrap_or(0);
+    let mut out = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+    let done = dumper.fill(&mut out, usize::MAX);
+    assert!(done && out.len() as u64 == len, "len={len} written={}", out.len());
+    out
+}
+
+/// Why a payload is refused before its value is looked at; Redis has one text for all three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// Shorter than a trailer.
+    Short,
+    /// From a version that is not read.
+    Version(u16),
+    /// The checksum does not fit.
+    Checksum,
+}
+
+/// The version that a payload's trailer says.
+///
+/// # Errors
+/// [`Invalid::Short`] and [`Invalid::Version`].
+pub fn version(payload: &[u8]) -> Result<u16, Invalid> {
+    let Some((_, &[low, high, ..])) = payload.split_last_chunk::<TRAILER_BYTES>() else {
+        return Err(Invalid::Short);
+    };
+    let version = u16::from_le_bytes([low, high]);
+    match version {
+        0..=types::VERSION_MAX | types::VALKEY_VERSION_MIN..=types::VALKEY_VERSION_MAX => {
+            Ok(version)
+        }
+        _ => Err(Invalid::Version(version)),
+    }
+}
+
+/// Checks version and checksum of a payload at once.
+///
+/// Cost: about 0.4 ns a byte; see [`Verifier`] for large ones.
+///
+/// # Errors
+/// Any [`Invalid`].
+pub fn verify(payload: &[u8]) -> Result<u16, Invalid> {
+    let mut verifier = Verifier::new();
+    loop {
+        if let Some(result) = verifier.step(payload, usize::MAX) {
+            return result;
+        }
+    }
+}
+
+/// Checks version and checksum in slices.
+#[derive(Clone, Default)]
+pub struct Verifier {
+    at: usize,
+    crc: Crc64,
+}
+
+impl Verifier {
+    /// A verifier that has seen nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes in the next `bytes_max` bytes of `payload`, always the same one; tells the result
+    /// when all are seen.
+    pub fn step(&mut self, payload: &[u8], bytes_max: usize) -> Option<Result<u16, Invalid>> {
+        let version = match version(payload) {
+            Ok(version) => version,
+            Err(invalid) => return Some(Err(invalid)),
+        };
+        let (summed, stored) = payload.split_last_chunk::<8>()?;
+        let end = summed.len().min(self.at.saturating_add(bytes_max));
+        self.crc.update(&summed[self.at..end]);
+        self.at = end;
+        if end < summed.len() {
+            return None;
+        }
+        let fits = self.crc.value() == u64::from_le_bytes(*stored);
+        Some(if fits { Ok(version) } else { Err(Invalid::Checksum) })
+    }
+}
+
+/// A reader of `payload`, which is still to be pushed, in chunks as it suits.
+///
+/// # Errors
+/// [`Invalid::Short`] and [`Invalid::Version`]; a wrong checksum is found at the end, or before
+/// with a [`Verifier`].
+pub fn reader(payload: &[u8], limits: Limits) -> Result<Reader, Invalid> {
+    version(payload).map(|version| Reader::of_payload(payload.len() as u64, version, limits))
+}

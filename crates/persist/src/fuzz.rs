@@ -1,0 +1,62 @@
+//! The fuzz target of everything that reads: call it with any bytes, it must return.
+//!
+//! It checks more than survival: memory stays within a bound set by the bytes given, the sizes of
+//! chunks change nothing, and offsets lie inside the data. `cargo fuzz` and the seeded test in
+//! `tests/fuzz.rs` both call it.
+
+use crate::crc64::Crc64;
+use crate::dump;
+use crate::lzf::RUN_BYTES_MAX;
+use crate::rdb::{Error, Limits, Reader};
+
+/// What LZF makes of a byte at most; three texts may be unpacked at once, in doubling vectors.
+const MEMORY_FACTOR: usize = RUN_BYTES_MAX / 3 * 2 * 3;
+/// Chunks of strings, their window, and small change.
+const MEMORY_BASE: usize = 1 << 18;
+
+/// Reads `data` as a file and as a payload of `DUMP`, at once and in pieces.
+///
+/// # Panics
+/// When a promise of the reader is broken.
+pub fn fuzz_rdb(data: &[u8]) {
+    let step = usize::from(data.last().copied().unwrap_or(0)) % 61 + 1;
+    let whole = digest(Reader::new(Limits::default()), data, data.len());
+    let pieces = digest(Reader::new(Limits::default()), data, step);
+    assert_eq!(whole, pieces, "chunks of {step} changed what a file says");
+
+    if let Ok(mut reader) = dump::reader(data, Limits::default()) {
+        let whole = digest(reader, data, data.len());
+        reader = dump::reader(data, Limits::default()).expect("it was a payload before");
+        let pieces = digest(reader, data, step);
+        assert_eq!(whole, pieces, "chunks of {step} changed what a payload says");
+        if whole.0.is_ok() {
+            assert!(dump::verify(data).is_ok(), "the reader took what the verifier refuses");
+        }
+    }
+}
+
+/// How reading ended, how many events there were, and a sum over them.
+fn digest(mut reader: Reader, data: &[u8], step: usize) -> (Result<(), Error>, u64, u64) {
+    let (mut events, mut sum) = (0, Crc64::new());
+    let mut pieces = data.chunks(step.max(1));
+    loop {
+        match reader.next().map(|event| event.map(|event| format!("{event:?}"))) {
+            Ok(Some(event)) => {
+                events += 1;
+                sum.update(event.as_bytes());
+            }
+            Ok(None) if reader.is_done() => return (Ok(()), events, sum.value()),
+            Ok(None) => match pieces.next() {
+                Some(piece) => reader.push(piece),
+                None => reader.finish(),
+            },
+            Err(error) => {
+                assert!(error.offset <= data.len() as u64, "{error}");
+                assert_eq!(reader.next(), Err(error.clone()), "I3: an error stays");
+                return (Err(error), events, sum.value());
+            }
+        }
+        let bound = MEMORY_FACTOR * data.len() + MEMORY_BASE;
+        assert!(reader.memory_bytes() <= bound, "{} > {bound}", reader.memory_bytes());
+    }
+}

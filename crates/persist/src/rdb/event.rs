@@ -1,0 +1,125 @@
+//! What a reader finds, one piece at a time.
+
+use darter_base::UnixMillis;
+
+/// Who wrote the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// Redis, or a Valkey before 9, or another that writes Redis's format.
+    Redis,
+    /// Valkey 9 or later.
+    Valkey,
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A string: comes as [`Event::StringChunk`]s.
+    String,
+    /// A hash: comes as [`Event::HashField`]s.
+    Hash,
+    /// A set: comes as [`Event::SetMember`]s.
+    Set,
+}
+
+/// What the checksum at the end said. A wrong one is an error, not an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crc {
+    /// It fits.
+    Verified,
+    /// The writer had switched it off: it is zero.
+    Off,
+}
+
+/// One piece of a file. Slices live until the reader is touched again.
+///
+/// Order: `Start`, then any of the others; a `Key` is followed by its items and an `EndOfKey`;
+/// `Eof` is last. A payload of `DUMP` has `Key` (with an empty key) to `Eof` only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The header was read.
+    Start {
+        /// Whose magic it is.
+        product: Product,
+        /// Its version.
+        version: u16,
+    },
+    /// A remark, as `redis-ver`, `ctime`, `used-mem`.
+    Aux {
+        /// Its name.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// The keys that follow belong to this database. Before the first such event it is 0.
+    SelectDb(u32),
+    /// How many keys the database will have. Not to be trusted: allocate nothing by it.
+    ResizeDb {
+        /// Keys.
+        keys: u64,
+        /// Keys with a deadline.
+        expires: u64,
+    },
+    /// The same for one slot.
+    SlotInfo {
+        /// The slot.
+        slot: u64,
+        /// Keys.
+        keys: u64,
+        /// Keys with a deadline.
+        expires: u64,
+    },
+    /// The source of a library of functions. Whoever cannot run it warns.
+    Function {
+        /// The text, with its `#!lua name=..` line.
+        code: &'a [u8],
+    },
+    /// Data of a module was skipped. Whoever cares warns.
+    ModuleSkipped {
+        /// The module's type name, 9 characters.
+        module: [u8; 9],
+    },
+    /// A key; its value follows.
+    Key {
+        /// The key; empty in a payload of `DUMP`.
+        key: &'a [u8],
+        /// The type of its value.
+        kind: Kind,
+        /// The type number in the file, see [`types`](super::types).
+        encoding: u8,
+        /// Its deadline. A past one is the caller's to judge; one before 1970 reads as 0.
+        expiry_ms: Option<UnixMillis>,
+        /// Seconds since it was used.
+        idle_s: Option<u64>,
+        /// How often it was used, as Redis's logarithm.
+        frequency: Option<u8>,
+        /// Bytes of a string, fields or members otherwise, where known before they come. Not to
+        /// be trusted: allocate by it no more than you would for an empty value. Redis never
+        /// keeps an empty collection: 0 items mean that the key is to be skipped.
+        len_hint: Option<u64>,
+    },
+    /// The next bytes of a string; all but the last have
+    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES). An empty string has none.
+    StringChunk(&'a [u8]),
+    /// A field of a hash. A field that comes twice is the caller's to find: the file is damaged.
+    HashField {
+        /// Its name.
+        field: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// Its deadline.
+        deadline_ms: Option<UnixMillis>,
+    },
+    /// A member of a set. One that comes twice is the caller's to find: the file is damaged.
+    SetMember {
+        /// The member.
+        member: &'a [u8],
+    },
+    /// The value is complete.
+    EndOfKey,
+    /// The file or payload is complete.
+    Eof {
+        /// What its checksum said.
+        crc: Crc,
+    },
+}

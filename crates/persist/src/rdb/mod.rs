@@ -1,0 +1,29 @@
+//! RDB, Redis's snapshot format: read versions 5 to 12 and Valkey's, write what Redis 7.0 loads.
+//!
+//! [`Reader`] turns bytes that arrive in chunks of any size into [`Event`]s and never needs a
+//! whole value; [`Writer`] is its counterpart. The bytes are drawn in docs/formats/rdb.md.
+//!
+//! ```text
+//! bytes -> Reader -> Start  (Aux | SelectDb | ResizeDb | ..)*  Key item* EndOfKey  ..  Eof
+//! ```
+//!
+//! - `wire`: lengths, strings and numbers, parsed from bytes that may not all be there yet.
+//! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
+//! - `value`, `encode`: the way out: survey, plan, and the bytes of each item.
+//! - `types`: the numbers of the format and the names of what is refused.
+
+mod blob;
+mod encode;
+mod error;
+mod event;
+mod reader;
+pub mod types;
+mod value;
+mod wire;
+mod writer;
+
+pub use error::{Error, Reason};
+pub use event::{Crc, Event, Kind, Product};
+pub use reader::{Limits, Reader};
+pub use value::{Encoder, Item, Packing, Plan, Survey};
+pub use writer::Writer;

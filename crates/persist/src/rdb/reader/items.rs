@@ -1,0 +1,189 @@
+//! Items: chunks of strings, fields and members, as strings or from packed collections.
+
+use super::super::blob::Entry;
+use super::*;
+
+impl Reader {
+    #[inline]
+    pub(super) fn items(&mut self, shape: Shape, left: u64) -> Attempt {
+        if left == 0 {
+            return self.end_of_key();
+        }
+        let mut cursor = self.cursor();
+        let (mut deadline_ms, mut first) = (None, None);
+        if let Shape::DeadlineFirst { origin } = shape {
+            deadline_ms = deadline_first(cursor.count()?, origin)?;
+        }
+        if !matches!(shape, Shape::Members) {
+            first = Some(cursor.text()?);
+        }
+        let last = cursor.text()?;
+        if matches!(shape, Shape::DeadlineLast) {
+            deadline_ms = deadline_of(cursor.i64_le()?);
+        }
+        let used = cursor.at;
+        let step = match first {
+            None => Step::Member(self.place(last, FIRST)?),
+            Some(field) => {
+                let (field, value) = (self.place(field, FIRST)?, self.place(last, SECOND)?);
+                Step::Field(field, value, deadline_ms)
+            }
+        };
+        self.consume(used);
+        self.state = State::Body(Body::Items { shape, left: left - 1 });
+        Ok(Some(step))
+    }
+
+    pub(super) fn body(&mut self, body: Body) -> Attempt {
+        match body {
+            Body::Raw { left: 0 } | Body::End => self.end_of_key(),
+            Body::Raw { left } => {
+                let len = size(left).min(CHUNK_BYTES);
+                self.cursor().take(len)?;
+                let span = Span::Buffer(self.at..self.at + len);
+                self.consume(len);
+                self.state = State::Body(Body::Raw { left: left - len as u64 });
+                Ok(Some(Step::Chunk(span)))
+            }
+            Body::Int => {
+                self.state = State::Body(Body::End);
+                Ok(Some(Step::Chunk(Span::Text(WHOLE, 0..self.texts[WHOLE].len()))))
+            }
+            Body::Packed { packed, left, sent } => self.unpack(packed, left, sent),
+            Body::Block(block) => self.block_item(block),
+            Body::Items { shape, left } => self.items(shape, left),
+        }
+    }
+
+    fn end_of_key(&mut self) -> Attempt {
+        self.state = if self.payload.is_some() { State::Trailer } else { State::Top };
+        Ok(Some(Step::EndOfKey))
+    }
+
+    /// The next chunk of a packed string.
+    fn unpack(&mut self, packed: u64, left: u64, mut sent: usize) -> Attempt {
+        let bad = |corrupt| Stop::Bad(0, Reason::Lzf(corrupt));
+        if left == 0 {
+            return if packed == 0 { self.end_of_key() } else { Err(bad(lzf::Corrupt::Length)) };
+        }
+        let text = &mut self.texts[WHOLE];
+        if sent > lzf::WINDOW_BYTES {
+            text.drain(..sent - lzf::WINDOW_BYTES);
+            sent = lzf::WINDOW_BYTES;
+        }
+        let chunk = size(left).min(CHUNK_BYTES);
+        let input = size(packed).min(self.end - self.at);
+        let arrived = &self.buffer[self.at..self.at + input];
+        let used = lzf::unpack(arrived, text, sent + chunk)
+            .map_err(|(behind, fault)| Stop::Bad(behind, Reason::Lzf(fault)))?;
+        let fresh = text.len() - sent;
+        let packed = packed - used as u64;
+        self.consume(used);
+        if fresh < chunk {
+            self.state = State::Body(Body::Packed { packed, left, sent });
+            if input as u64 == packed + used as u64 {
+                // All is there, and it is too little.
+                let fault = if packed == 0 { lzf::Corrupt::Length } else { lzf::Corrupt::Cut };
+                return Err(bad(fault));
+            }
+            return Err(Stop::Short(input - used + 1));
+        }
+        if fresh as u64 > left {
+            return Err(bad(lzf::Corrupt::Length));
+        }
+        let span = Span::Text(WHOLE, sent..sent + chunk);
+        let (left, sent) = (left - chunk as u64, sent + chunk);
+        self.state = State::Body(Body::Packed { packed, left, sent });
+        Ok(Some(Step::Chunk(span)))
+    }
+
+    /// The next item of a packed collection.
+    fn block_item(&mut self, mut block: Block) -> Attempt {
+        let Some(first) = self.block_entry(&mut block)? else {
+            return self.end_of_block(block);
+        };
+        if block.arity == 1 {
+            let member = self.place_entry(first, &block, FIRST);
+            self.state = State::Body(Body::Block(block));
+            return Ok(Some(Step::Member(member)));
+        }
+        let Some(second) = self.block_entry(&mut block)? else {
+            return Err(block_fault(&block, "a field without a value"));
+        };
+        let mut deadline_ms = None;
+        if block.arity == 3 {
+            let bytes = self.block_bytes(&block);
+            let Some(third) = self.block_entry(&mut block)? else {
+                return Err(block_fault(&block, "a field without a deadline"));
+            };
+            let deadline = third.integer(&self.block_source(&block)[bytes]);
+            deadline_ms = match deadline.and_then(|value| u64::try_from(value).ok()) {
+                Some(0) => None,
+                Some(value @ ..=types::DEADLINE_MAX_MS) => Some(value),
+                _ => return Err(block_fault(&block, "a deadline out of range")),
+            };
+        }
+        let field = self.place_entry(first, &block, FIRST);
+        let value = self.place_entry(second, &block, SECOND);
+        self.state = State::Body(Body::Block(block));
+        Ok(Some(Step::Field(field, value, deadline_ms)))
+    }
+
+    fn block_entry(&self, block: &mut Block) -> Result<Option<Entry>, Stop> {
+        let bytes = &self.block_source(block)[self.block_bytes(block)];
+        match block.form.entry(bytes, block.at, block.taken) {
+            Ok(None) => Ok(None),
+            Ok(Some((entry, next))) => {
+                (block.at, block.taken) = (next, block.taken + 1);
+                Ok(Some(entry))
+            }
+            Err(fault) => Err(block_fault(block, fault)),
+        }
+    }
+
+    fn block_source(&self, block: &Block) -> &[u8] {
+        if block.packed { &self.texts[WHOLE] } else { &self.buffer }
+    }
+
+    fn block_bytes(&self, block: &Block) -> Range<usize> {
+        if block.packed { 0..block.len } else { self.at..self.at + block.len }
+    }
+
+    fn place_entry(&mut self, entry: Entry, block: &Block, slot: usize) -> Span {
+        match entry {
+            Entry::Text { start, len } if block.packed => Span::Text(WHOLE, start..start + len),
+            Entry::Text { start, len } => Span::Buffer(self.at + start..self.at + start + len),
+            Entry::Int(value) => {
+                write_int(&mut self.texts[slot], value);
+                Span::Text(slot, 0..self.texts[slot].len())
+            }
+        }
+    }
+
+    fn end_of_block(&mut self, block: Block) -> Attempt {
+        if block.announced.is_some_and(|announced| announced != block.taken) {
+            return Err(block_fault(&block, "its count differs from its entries"));
+        }
+        if !block.packed {
+            self.consume(block.len);
+        }
+        self.end_of_key()
+    }
+}
+
+fn block_fault(block: &Block, fault: &'static str) -> Stop {
+    let behind = if block.packed { 0 } else { block.at };
+    Stop::Bad(behind, Reason::Blob { form: block.form.name(), fault })
+}
+
+fn deadline_first(number: u64, origin: Option<u64>) -> Result<Option<UnixMillis>, Stop> {
+    let deadline = match (number, origin) {
+        (0, _) => return Ok(None),
+        (number, None) => Some(number),
+        (number, Some(origin)) => origin.checked_add(number - 1),
+    };
+    match deadline {
+        Some(deadline @ ..=types::DEADLINE_MAX_MS) => Ok(Some(deadline)),
+        _ => Err(Stop::Bad(0, Reason::Deadline)),
+    }
+}

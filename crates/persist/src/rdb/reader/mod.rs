@@ -1,0 +1,437 @@
+//! The reader: bytes in, events out.
+//!
+//! A pull parser over a buffer that its caller fills. It parses one *element* at a time (a head,
+//! an opcode with its operands, a key with the head of its value, one field with its value, 64 KiB
+//! of a string); an element that is cut off is parsed again from its start once the bytes that it
+//! asked for are there, so no state hides in half-read lengths, and the chunks' sizes cannot
+//! change what comes out. Items are borrowed from the buffer; only packed ones (LZF, integers) are
+//! written out, into three vectors that are kept.
+//!
+//! ```text
+//!           hashed   at                  end
+//! buffer: | ....... | consumed | arrived | room |      base: file offset of buffer[0]
+//! state:  Header -> Top <-> Body(..)  -> Done          payload: Value -> Body -> Trailer -> Done
+//!                   Top <-> Module
+//! ```
+//! Memory: the buffer holds one element and what was pushed behind it. An element is at most one
+//! field and value, or one packed collection, and its bytes are waited for, never allocated ahead.
+//!
+//! Invariants:
+//! - I1: `hashed <= at <= end <= buffer.len()`.
+//! - I2: every byte enters the checksum once, when it is consumed and before it leaves the buffer.
+//! - I3: after an error the same error comes again; after `Done` nothing comes.
+
+mod items;
+mod top;
+
+use super::blob::Form;
+use super::error::{Error, Reason};
+use super::event::{Crc, Event, Kind, Product};
+use super::types;
+use super::wire::{Cursor, Head, Stop, Text, size};
+use crate::crc64::Crc64;
+use crate::lzf;
+use darter_base::UnixMillis;
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::number::{I64_TEXT_MAX, i64_text};
+use std::ops::Range;
+
+/// What a reader admits.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Longest string, as Redis's `proto-max-bulk-len`: of keys, fields, members, values.
+    pub string_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { string_bytes_max: 512 * 1024 * 1024 }
+    }
+}
+
+/// Reads a file, or a payload of `DUMP`, from chunks of any size.
+///
+/// Fill it with [`push`](Self::push), or without a copy with [`space`](Self::space) and
+/// [`filled`](Self::filled); then take events with [`next`](Self::next) until it returns `None`.
+/// Say [`finish`](Self::finish) after the last byte.
+pub struct Reader {
+    buffer: Vec<u8>,
+    hashed: usize,
+    at: usize,
+    end: usize,
+    base: u64,
+    /// Fewer bytes than these need not be looked at.
+    need: usize,
+    finished: bool,
+    crc: Crc64,
+    state: State,
+    product: Product,
+    version: u16,
+    limits: Limits,
+    /// What opcodes said about the next key.
+    pending: Pending,
+    /// The length of a payload of `DUMP`, which has no key, and a trailer with the version.
+    payload: Option<u64>,
+    /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
+    texts: [Vec<u8>; 3],
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Header,
+    Top,
+    Value,
+    Body(Body),
+    /// Inside of module data: bytes of a string still to be skipped, then opcodes.
+    Module {
+        module: [u8; 9],
+        skip: u64,
+    },
+    Trailer,
+    Done,
+    Failed(Error),
+}
+
+/// What is left of a value.
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    /// Bytes of a string, as they are.
+    Raw { left: u64 },
+    /// An integer as a string; already written out.
+    Int,
+    /// A packed string. `texts[2]` holds `sent` bytes that copies may reach into, then news.
+    Packed { packed: u64, left: u64, sent: usize },
+    /// Items as strings.
+    Items { shape: Shape, left: u64 },
+    /// Items in a packed collection.
+    Block(Block),
+    /// Nothing: the end is to be told.
+    End,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Members,
+    Pairs,
+    /// Deadline, field, value; not 0: that many ms behind `origin - 1`, or absolute with none.
+    DeadlineFirst {
+        origin: Option<u64>,
+    },
+    /// Field, value, deadline as `i64`, -1 for none.
+    DeadlineLast,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    form: Form,
+    /// Entries that make one item: 1 a member, 2 field and value, 3 with a deadline.
+    arity: u64,
+    /// Where the block is: in the buffer from `Reader::at` on, or in `texts[2]`.
+    packed: bool,
+    len: usize,
+    /// The next entry, from the block's start.
+    at: usize,
+    /// Entries taken, and how many the head announced.
+    taken: u64,
+    announced: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pending {
+    expiry_ms: Option<UnixMillis>,
+    idle_s: Option<u64>,
+    frequency: Option<u8>,
+}
+
+/// The head of a value: what it is, and how many bytes from `Reader::at` on are used with it.
+struct Opened {
+    kind: Kind,
+    len_hint: Option<u64>,
+    body: Body,
+    used: usize,
+}
+
+/// Where the bytes of an item are.
+#[derive(Clone, Debug)]
+enum Span {
+    Buffer(Range<usize>),
+    Text(usize, Range<usize>),
+}
+
+/// An event whose bytes are named, not yet borrowed.
+enum Step {
+    Start,
+    Aux(Span, Span),
+    SelectDb(u32),
+    ResizeDb(u64, u64),
+    SlotInfo(u64, u64, u64),
+    Function(Span),
+    ModuleSkipped([u8; 9]),
+    Key { key: Span, kind: Kind, encoding: u8, pending: Pending, len_hint: Option<u64> },
+    Chunk(Span),
+    Field(Span, Span, Option<UnixMillis>),
+    Member(Span),
+    EndOfKey,
+    Eof(Crc),
+}
+
+/// What one attempt gave: an event, or `None` where only the state moved on.
+type Attempt = Result<Option<Step>, Stop>;
+
+/// Version and checksum behind a payload's value.
+const PAYLOAD_TRAILER_BYTES: u64 = 10;
+
+/// Up to here memory is kept for the next large element.
+const KEPT_BYTES: usize = 4 << 20;
+
+const FIRST: usize = 0;
+const SECOND: usize = 1;
+const WHOLE: usize = 2;
+
+impl Reader {
+    /// A reader of a file.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            buffer: Vec::new(),
+            hashed: 0,
+            at: 0,
+            end: 0,
+            base: 0,
+            need: 1,
+            finished: false,
+            crc: Crc64::new(),
+            state: State::Header,
+            product: Product::Redis,
+            version: types::VERSION_MAX,
+            limits,
+            pending: Pending::default(),
+            payload: None,
+            texts: [Vec::new(), Vec::new(), Vec::new()],
+        }
+    }
+
+    /// A reader of a payload of `DUMP` of `len` bytes, whose trailer says `version`
+    /// ([`dump::version`](crate::dump::version)): the type numbers from 22 on mean different
+    /// things to Redis and Valkey, and the payload has no other mark.
+    #[must_use]
+    pub fn of_payload(len: u64, version: u16, limits: Limits) -> Self {
+        let product =
+            if version >= types::VALKEY_VERSION_MIN { Product::Valkey } else { Product::Redis };
+        Self { state: State::Value, payload: Some(len), product, version, ..Self::new(limits) }
+    }
+
+    /// Takes a copy of `bytes`, the next ones of the file.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.space(bytes.len())[..bytes.len()].copy_from_slice(bytes);
+        self.filled(bytes.len());
+    }
+
+    /// Room for at least `len` more bytes; say with [`filled`](Self::filled) how many came.
+    pub fn space(&mut self, len: usize) -> &mut [u8] {
+        self.hash_consumed();
+        let waiting = self.end - self.at;
+        if self.at > 0 && self.at >= waiting {
+            // Moves at most as many bytes as were consumed since: O(1) a byte.
+            self.buffer.copy_within(self.at..self.end, 0);
+            self.base += self.at as u64;
+            (self.hashed, self.at, self.end) = (0, 0, waiting);
+            self.give_back(waiting + len);
+        }
+        if self.buffer.len() - self.end < len {
+            self.buffer.resize(self.end + len, 0);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// Gives back the memory of a large element that is past; no event borrows it any more.
+    fn give_back(&mut self, needed: usize) {
+        if self.buffer.len() > KEPT_BYTES && needed < self.buffer.len() / 4 {
+            self.buffer.truncate(needed.max(self.end));
+            self.buffer.shrink_to_fit();
+        }
+        for text in &mut self.texts[..WHOLE] {
+            if text.capacity() > KEPT_BYTES {
+                *text = Vec::new();
+            }
+        }
+    }
+
+    /// Says that `len` bytes were written to the [`space`](Self::space).
+    ///
+    /// Panics when `len` exceeds that space.
+    pub fn filled(&mut self, len: usize) {
+        assert!(len <= self.buffer.len() - self.end, "len={len}");
+        self.end += len;
+    }
+
+    /// Says that no more bytes will come: what is missing from now on is an error.
+    pub fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    /// Bytes consumed: the offset in the file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.base + self.at as u64
+    }
+
+    /// How many more bytes it takes to get further, at least 1; what to read next.
+    #[must_use]
+    pub fn bytes_wanted(&self) -> usize {
+        self.need.saturating_sub(self.end - self.at).max(1)
+    }
+
+    /// Bytes of memory held: the buffer and what was unpacked.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.buffer.capacity() + self.texts.iter().map(Vec::capacity).sum::<usize>()
+    }
+
+    /// True after [`Event::Eof`]. Bytes behind the end are not looked at.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// The next event; `None` when more bytes are needed or the end was told.
+    ///
+    /// Cost: O(bytes of the event), but a packed collection is unpacked at once.
+    ///
+    /// # Errors
+    /// What is wrong and where; once wrong, always wrong.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator cannot lend its items from its own buffer"
+    )]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Event<'_>>, Error> {
+        loop {
+            if self.end - self.at < self.need {
+                return self.starve();
+            }
+            match self.attempt() {
+                Ok(Some(step)) => return Ok(Some(self.event(step))),
+                Ok(None) => {}
+                Err(Stop::Short(need)) => self.need = need.max(self.end - self.at + 1),
+                Err(Stop::Bad(behind, reason)) => return Err(self.fail(behind, reason)),
+            }
+        }
+    }
+
+    fn attempt(&mut self) -> Attempt {
+        self.need = 0;
+        match self.state {
+            State::Body(Body::Items { shape, left }) => self.items(shape, left),
+            State::Body(body) => self.body(body),
+            State::Top => self.top(),
+            State::Header => self.header(),
+            State::Value => self.value(),
+            State::Module { module, skip } => self.module(module, skip),
+            State::Trailer => self.trailer(),
+            State::Done | State::Failed(_) => Err(Stop::Short(usize::MAX)),
+        }
+    }
+
+    /// Too few bytes: fine, as long as more may come.
+    fn starve(&mut self) -> Result<Option<Event<'_>>, Error> {
+        match &self.state {
+            State::Done => Ok(None),
+            State::Failed(error) => Err(error.clone()),
+            _ if !self.finished => Ok(None),
+            _ => {
+                let waiting = self.end - self.at;
+                let missing = (self.need - waiting) as u64;
+                Err(self.fail(waiting, Reason::Truncated { missing }))
+            }
+        }
+    }
+
+    fn fail(&mut self, behind: usize, reason: Reason) -> Error {
+        let error = Error { offset: self.offset() + behind as u64, reason };
+        self.state = State::Failed(error.clone());
+        self.need = usize::MAX;
+        error
+    }
+
+    fn hash_consumed(&mut self) {
+        self.crc.update(&self.buffer[self.hashed..self.at]);
+        self.hashed = self.at;
+    }
+
+    #[inline]
+    fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(&self.buffer[self.at..self.end], self.limits.string_bytes_max)
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.at += len;
+        debug_assert!(self.hashed <= self.at && self.at <= self.end, "I1: at={}", self.at);
+    }
+
+    /// Says where the bytes of `text` are; unpacks them into `texts[slot]` where they are packed.
+    #[inline]
+    fn place(&mut self, text: Text, slot: usize) -> Result<Span, Stop> {
+        match text {
+            Text::Raw { start, len } => Ok(Span::Buffer(self.at + start..self.at + start + len)),
+            Text::Int(value) => {
+                write_int(&mut self.texts[slot], value);
+                Ok(Span::Text(slot, 0..self.texts[slot].len()))
+            }
+            Text::Lzf { start, packed, len } => {
+                let bytes = &self.buffer[self.at + start..self.at + start + packed];
+                lzf::unpack_all(bytes, len, &mut self.texts[slot])
+                    .map_err(|corrupt| Stop::Bad(start, Reason::Lzf(corrupt)))?;
+                Ok(Span::Text(slot, 0..len))
+            }
+        }
+    }
+
+    #[inline]
+    fn bytes(&self, span: Span) -> &[u8] {
+        match span {
+            Span::Buffer(range) => &self.buffer[range],
+            Span::Text(slot, range) => &self.texts[slot][range],
+        }
+    }
+
+    #[inline]
+    fn event(&self, step: Step) -> Event<'_> {
+        match step {
+            Step::Field(field, value, deadline_ms) => {
+                Event::HashField { field: self.bytes(field), value: self.bytes(value), deadline_ms }
+            }
+            Step::Member(member) => Event::SetMember { member: self.bytes(member) },
+            Step::Chunk(chunk) => Event::StringChunk(self.bytes(chunk)),
+            Step::EndOfKey => Event::EndOfKey,
+            Step::Key { key, kind, encoding, pending, len_hint } => Event::Key {
+                key: self.bytes(key),
+                kind,
+                encoding,
+                expiry_ms: pending.expiry_ms,
+                idle_s: pending.idle_s,
+                frequency: pending.frequency,
+                len_hint,
+            },
+            Step::Start => Event::Start { product: self.product, version: self.version },
+            Step::Aux(key, value) => Event::Aux { key: self.bytes(key), value: self.bytes(value) },
+            Step::SelectDb(database) => Event::SelectDb(database),
+            Step::ResizeDb(keys, expires) => Event::ResizeDb { keys, expires },
+            Step::SlotInfo(slot, keys, expires) => Event::SlotInfo { slot, keys, expires },
+            Step::Function(code) => Event::Function { code: self.bytes(code) },
+            Step::ModuleSkipped(module) => Event::ModuleSkipped { module },
+            Step::Eof(crc) => Event::Eof { crc },
+        }
+    }
+}
+
+fn write_int(out: &mut Vec<u8>, value: i64) {
+    let mut text = [0; I64_TEXT_MAX];
+    out.clear();
+    out.extend_from_slice(i64_text(&mut text, value));
+}
+
+/// A deadline as signed number: -1 says "none", all other negative ones are long past.
+fn deadline_of(signed: i64) -> Option<UnixMillis> {
+    (signed != -1).then(|| u64::try_from(signed).unwrap_or(0))
+}

@@ -1,0 +1,93 @@
+//! The numbers of the format, and the names of the value types that are refused for now.
+//!
+//! Source: `rdb.h` of Redis 7.0 to 8.0 and of Valkey 9, the documentation of each release.
+
+/// A string.
+pub const STRING: u8 = 0;
+/// A set: a count, then members as strings.
+pub const SET: u8 = 2;
+/// A hash: a count, then fields and values as strings.
+pub const HASH: u8 = 4;
+/// A hash as a zipmap (before Redis 2.6).
+pub const HASH_ZIPMAP: u8 = 9;
+/// A set of integers, sorted, in one blob.
+pub const SET_INTSET: u8 = 11;
+/// A hash as a ziplist (2.6 to 6.2).
+pub const HASH_ZIPLIST: u8 = 13;
+/// A hash as a listpack (7.0).
+pub const HASH_LISTPACK: u8 = 16;
+/// A set as a listpack (7.2).
+pub const SET_LISTPACK: u8 = 20;
+/// A hash with absolute field deadlines: release candidates of Redis 7.4. In Valkey's files the
+/// same number is [`HASH_VALKEY`].
+pub const HASH_METADATA_PRE_GA: u8 = 22;
+/// A hash with a deadline behind each value: Valkey 9.
+pub const HASH_VALKEY: u8 = 22;
+/// A hash as a listpack of triples: release candidates of Redis 7.4.
+pub const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
+/// A hash with field deadlines relative to the earliest (7.4).
+pub const HASH_METADATA: u8 = 24;
+/// A hash as a listpack of triples, with the earliest deadline before it (7.4).
+pub const HASH_LISTPACK_EX: u8 = 25;
+
+/// Sizes of one slot (7.4, cluster mode).
+pub const OP_SLOT_INFO: u8 = 244;
+/// The source of a library of functions (7.0).
+pub const OP_FUNCTION2: u8 = 245;
+/// The same as release candidates of 7.0 wrote it.
+pub const OP_FUNCTION_PRE_GA: u8 = 246;
+/// Data of a module that belongs to no key.
+pub const OP_MODULE_AUX: u8 = 247;
+/// Seconds since the next key was used.
+pub const OP_IDLE: u8 = 248;
+/// How often the next key was used, as a logarithm.
+pub const OP_FREQ: u8 = 249;
+/// A named remark.
+pub const OP_AUX: u8 = 250;
+/// How many keys and how many deadlines the database holds.
+pub const OP_RESIZE_DB: u8 = 251;
+/// The deadline of the next key, in milliseconds.
+pub const OP_EXPIRE_MS: u8 = 252;
+/// The deadline of the next key, in seconds.
+pub const OP_EXPIRE_S: u8 = 253;
+/// The database of the keys that follow.
+pub const OP_SELECT_DB: u8 = 254;
+/// The end; from version 5 on a checksum follows.
+pub const OP_EOF: u8 = 255;
+
+/// Oldest version that is read.
+pub const VERSION_MIN: u16 = 5;
+/// Newest version of Redis's that is read.
+pub const VERSION_MAX: u16 = 12;
+/// Oldest version of Valkey's own (older Valkeys write Redis's version 11).
+pub const VALKEY_VERSION_MIN: u16 = 80;
+/// Newest version of Valkey's own that is read.
+pub const VALKEY_VERSION_MAX: u16 = 81;
+/// What Redis 7.0 writes, and the newest that it loads.
+pub const VERSION_WRITTEN: u16 = 10;
+
+/// Latest field deadline that Redis admits: 2^48 - 2 ms.
+pub const DEADLINE_MAX_MS: u64 = (1 << 48) - 2;
+
+/// Type and encoding of a value that is refused, as Redis's users call them.
+pub(crate) fn refused(number: u8) -> Option<(&'static str, &'static str)> {
+    REFUSED.iter().find(|row| row.0 == number).map(|row| (row.1, row.2))
+}
+
+#[rustfmt::skip] // A table: number, type, encoding.
+const REFUSED: &[(u8, &str, &str)] = &[
+    ( 1, "list",   "linked list"),
+    ( 3, "zset",   "skiplist with text scores"),
+    ( 5, "zset",   "skiplist"),
+    ( 6, "module", "module value, pre-release"),
+    ( 7, "module", "module value"),
+    (10, "list",   "ziplist"),
+    (12, "zset",   "ziplist"),
+    (14, "list",   "quicklist"),
+    (15, "stream", "listpacks"),
+    (17, "zset",   "listpack"),
+    (18, "list",   "quicklist2"),
+    (19, "stream", "listpacks2"),
+    (21, "stream", "listpacks3"),
+    (26, "stream", "listpacks4"),
+];

@@ -1,0 +1,108 @@
+//! The writer of whole files. It appends to vectors that the caller sends on, and keeps only the
+//! running checksum; values pass through [`Survey`](super::Survey) and [`Encoder`].
+
+use super::encode;
+use super::types;
+use super::value::{Encoder, Item, Plan};
+use crate::crc64::Crc64;
+use darter_base::UnixMillis;
+
+/// Writes a file of version 10, or of a later one where field deadlines need it.
+///
+/// Order: [`start`](Self::start), remarks, databases with their keys, [`eof`](Self::eof). A key is
+/// [`key`](Self::key), its [`item`](Self::item)s, [`end_of_key`](Self::end_of_key).
+#[derive(Clone, Default)]
+pub struct Writer {
+    crc: Crc64,
+    value: Option<Encoder>,
+}
+
+impl Writer {
+    /// A writer that has written nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends the header. `version` is 10 for Redis 7.0, 12 where hashes have field deadlines.
+    pub fn start(&mut self, version: u16, out: &mut Vec<u8>) {
+        self.put(out, |out| out.extend_from_slice(format!("REDIS{version:04}").as_bytes()));
+    }
+
+    /// Appends a remark, as `redis-ver`.
+    pub fn aux(&mut self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        self.put(out, |out| {
+            out.push(types::OP_AUX);
+            encode::text(out, key);
+            encode::text(out, value);
+        });
+    }
+
+    /// Appends the number of the database that the next keys belong to.
+    pub fn select_db(&mut self, database: u32, out: &mut Vec<u8>) {
+        self.put(out, |out| {
+            out.push(types::OP_SELECT_DB);
+            encode::length(out, database.into());
+        });
+    }
+
+    /// Appends how many keys the database has, and how many of them with a deadline.
+    pub fn resize_db(&mut self, keys: u64, expires: u64, out: &mut Vec<u8>) {
+        self.put(out, |out| {
+            out.push(types::OP_RESIZE_DB);
+            encode::length(out, keys);
+            encode::length(out, expires);
+        });
+    }
+
+    /// Appends a key with its deadline, and the head of its value.
+    ///
+    /// Panics inside of a value.
+    pub fn key(
+        &mut self,
+        key: &[u8],
+        expiry_ms: Option<UnixMillis>,
+        plan: Plan,
+        out: &mut Vec<u8>,
+    ) {
+        assert!(self.value.is_none(), "the value before has not ended");
+        let encoding = plan.encoding;
+        let mut encoder = Encoder::new(plan);
+        self.put(out, |out| {
+            if let Some(deadline) = expiry_ms {
+                out.push(types::OP_EXPIRE_MS);
+                out.extend_from_slice(&deadline.to_le_bytes());
+            }
+            out.push(encoding);
+            encode::text(out, key);
+            encoder.head(out);
+        });
+        self.value = Some(encoder);
+    }
+
+    /// Appends an item of the value begun. Panics outside of one.
+    pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
+        let mut encoder = self.value.take().expect("an item belongs to a key");
+        self.put(out, |out| encoder.item(item, out));
+        self.value = Some(encoder);
+    }
+
+    /// Ends the value. Panics when its items were not those that were surveyed.
+    pub fn end_of_key(&mut self, out: &mut Vec<u8>) {
+        let mut encoder = self.value.take().expect("an end belongs to a key");
+        self.put(out, |out| encoder.end(out));
+    }
+
+    /// Appends the end mark and the checksum.
+    pub fn eof(&mut self, out: &mut Vec<u8>) {
+        assert!(self.value.is_none(), "the value before has not ended");
+        self.put(out, |out| out.push(types::OP_EOF));
+        out.extend_from_slice(&self.crc.value().to_le_bytes());
+    }
+
+    fn put(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = out.len();
+        write(out);
+        self.crc.update(&out[start..]);
+    }
+}

@@ -1,0 +1,371 @@
+//! `DUMP` and `RESTORE` as the engine runs them, against the real server and against themselves.
+
+mod common;
+
+use common::{Bytes, Oracle, Record, Reply, Value};
+use darter_base::Prng;
+use darter_base::preempt::Never;
+use darter_command::{Args, Command, Cx, Flow, Refusal, Run, Step};
+use darter_keyspace::{Deadline, Fresh, Key, Shard, value_of};
+use darter_persist::commands::TABLE;
+use darter_persist::{crc64, dump};
+use darter_resp::{self as resp, Output};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const NOW: u64 = 1_700_000_000_000;
+
+/// A shard that runs the rows of the table to their end, and counts the portions.
+struct Engine {
+    shard: Shard,
+    now: u64,
+    /// Steps of jobs and portions of streams of the last command.
+    portions: usize,
+    /// The longest portion of a reply.
+    longest: usize,
+}
+
+impl Engine {
+    fn new() -> Self {
+        Self { shard: Shard::new(1, 1), now: NOW, portions: 0, longest: 0 }
+    }
+
+    /// The reply's bytes, errors as the engine writes them.
+    fn call(&mut self, parts: &[&[u8]]) -> Bytes {
+        let request = Arc::new(resp::Request::from_args(parts.iter().copied()));
+        self.run(resp::Args::owned(&request)).unwrap_or_else(error)
+    }
+
+    fn run(&mut self, args: resp::Args<'_>) -> Result<Bytes, Refusal> {
+        let name = String::from_utf8(args.get(0).to_ascii_lowercase()).unwrap();
+        let row = TABLE.iter().find(|row| row.name == name).unwrap();
+        assert!(row.accepts(args.len()));
+        let Run::Point(run) = row.run else { panic!("{name} is a point command") };
+        self.shard.set_now(self.now);
+        (self.portions, self.longest) = (0, 0);
+        let mut out = Output::default();
+        let mut flow = run(&mut cx(&mut self.shard, &mut out, self.now), Args::new(args, 1))?;
+        loop {
+            match flow {
+                Flow::Done => return Ok(out.flatten()),
+                Flow::Job(mut job) => {
+                    flow = loop {
+                        self.portions += 1;
+                        self.now += 1; // Time goes on between slices.
+                        self.shard.set_now(self.now);
+                        match job.step(&mut cx(&mut self.shard, &mut out, self.now))? {
+                            Step::More => {}
+                            Step::Done(flow) => break flow,
+                        }
+                    };
+                }
+                Flow::Stream(mut stream) => {
+                    let mut more = true;
+                    while more {
+                        let before = out.len();
+                        more = stream.pump(&mut resp::Reply::new(&mut out, false));
+                        self.portions += 1;
+                        self.longest = self.longest.max(out.len() - before);
+                    }
+                    flow = Flow::Done;
+                }
+            }
+        }
+    }
+
+    fn dump(&mut self, key: &[u8]) -> Bytes {
+        bulk(&self.call(&[b"DUMP", key]))
+    }
+
+    fn put(&mut self, key: &[u8], value: &Value) {
+        let key = Key::new(key);
+        let db = self.shard.db_mut(0);
+        match value {
+            Value::String(text) => db.set_text(&key, Fresh::Bytes(text), Deadline::Clear),
+            Value::Hash(fields) => {
+                db.edit_hash(&key, true, |edit| {
+                    for (field, (value, at)) in fields {
+                        edit.set(field, Fresh::Bytes(value), Deadline::from(*at));
+                    }
+                })
+                .unwrap()
+                .unwrap();
+            }
+            Value::Set(members) => {
+                db.edit_set(&key, true, |edit| {
+                    for member in members {
+                        edit.add(member, Deadline::Clear);
+                    }
+                })
+                .unwrap()
+                .unwrap();
+            }
+        }
+    }
+
+    /// What is at `key`, as the oracle tells it of its own.
+    fn record(&self, key: &[u8]) -> Option<Record> {
+        let found = self.shard.db(0).get(&Key::new(key))?;
+        let value = if let Ok(text) = found.text() {
+            Value::String(text.to_vec())
+        } else if let Ok(hash) = found.hash() {
+            let mut fields = BTreeMap::new();
+            hash.fields().for_each(&mut |entry| {
+                fields.insert(entry.key().to_vec(), (value_of(&entry).to_vec(), entry.deadline()));
+            });
+            Value::Hash(fields)
+        } else {
+            let mut members = BTreeSet::new();
+            found.set().unwrap().members().for_each(&mut |entry| {
+                members.insert(entry.key().to_vec());
+            });
+            Value::Set(members)
+        };
+        Some(Record { value, expiry_ms: found.deadline() })
+    }
+}
+
+fn cx<'a>(shard: &'a mut Shard, out: &'a mut Output, now: u64) -> Cx<'a> {
+    let (db, prng, stats) = shard.parts(0);
+    Cx { db, reply: resp::Reply::new(out, false), now, prng, stats, preempt: &Never }
+}
+
+fn error(refusal: Refusal) -> Bytes {
+    format!("-{}\r\n", refusal.text()).into_bytes()
+}
+
+fn bulk(reply: &[u8]) -> Bytes {
+    assert_eq!(reply[0], b'$', "{}", reply.escape_ascii());
+    let end = reply.iter().position(|byte| *byte == b'\r').unwrap();
+    let len: usize = std::str::from_utf8(&reply[1..end]).unwrap().parse().unwrap();
+    assert_eq!(reply.len(), end + 2 + len + 2, "the header's length");
+    reply[end + 2..end + 2 + len].to_vec()
+}
+
+/// Values of all kinds: small ones, and of many thousand entries, and long ones.
+fn values() -> Vec<Value> {
+    let mut prng = Prng::from_seed(5);
+    let mut values = vec![Value::String(Bytes::new()), Value::String(b"-128".to_vec())];
+    for len in [1, 500, 513, 20_000, 65_536, 65_537, 131_072, 1_000_000] {
+        values.push(Value::String(prng.bytes(len..=len)));
+    }
+    for count in [1, 3, 128, 255, 256, 257, 513, 20_000] {
+        values
+            .push(Value::Set((0..count).map(|at: i64| (at * 3 - 90).to_string().into()).collect()));
+        values.push(Value::Set((0..count).map(|_| prng.bytes(9..=40)).collect()));
+        let fields = (0..count).map(|at| format!("field:{at}").into_bytes());
+        values.push(Value::Hash(fields.map(|f| (f, (prng.bytes(0..=30), None))).collect()));
+    }
+    let long = |at| (format!("f{at}").into_bytes(), (vec![b'v'; 90_000], None));
+    values.push(Value::Hash((0..5).map(long).collect()));
+    values
+}
+
+#[test]
+fn what_we_dump_the_real_server_restores_and_the_other_way_round() {
+    let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
+    for (at, value) in values().into_iter().enumerate() {
+        let key = format!("key:{at}").into_bytes();
+        engine.put(&key, &value);
+        let payload = engine.dump(&key);
+        assert_eq!(dump::verify(&payload), Ok(10), "{at}");
+        oracle.must(&[b"RESTORE", &key, b"0", &payload]);
+        assert!(oracle.record(&key).value == value, "{at}: the oracle reads another value");
+
+        let theirs = oracle.must(&[b"DUMP", &key]).bulk();
+        let reply = engine.call(&[b"RESTORE", &key, b"0", &theirs, b"REPLACE"]);
+        assert_eq!(reply, b"+OK\r\n", "{at}");
+        assert!(engine.record(&key).unwrap().value == value, "{at}: we read another value");
+    }
+    engine.shard.db(0).check_invariants();
+}
+
+#[test]
+fn large_values_go_in_portions() {
+    let mut engine = Engine::new();
+    let members = (0..20_000).map(|at| format!("member:{at}").into_bytes());
+    engine.put(b"set", &Value::Set(members.collect()));
+    let payload = engine.dump(b"set");
+    assert!(engine.portions > 20_000 / 256 && engine.longest < 40_000, "{}", engine.longest);
+    assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &payload]), b"+OK\r\n");
+    assert!(engine.portions > 20_000 / 256, "{}", engine.portions);
+    assert_eq!(engine.record(b"copy"), engine.record(b"set"));
+}
+
+#[test]
+fn a_payload_in_chunks_is_restored() {
+    let mut engine = Engine::new();
+    for value in values() {
+        engine.put(b"from", &value);
+        let payload = engine.dump(b"from");
+        let header =
+            format!("*5\r\n$7\r\nRESTORE\r\n$2\r\nto\r\n$1\r\n0\r\n${}\r\n", payload.len());
+        let request = [header.as_bytes(), &payload, b"\r\n$7\r\nREPLACE\r\n"].concat();
+        let mut parser = resp::Parser::new(1 << 29, true);
+        let mut reply = None;
+        for piece in request.chunks(10_000) {
+            parser.feed(piece);
+            while let Some(args) = parser.next_request().unwrap() {
+                reply = Some(engine.run(args).unwrap());
+            }
+        }
+        assert_eq!(reply.as_deref(), Some(&b"+OK\r\n"[..]));
+        assert!(engine.record(b"to").unwrap().value == value);
+        engine.shard.db_mut(0).remove(&Key::new(b"from"));
+    }
+}
+
+#[test]
+fn deadlines_of_fields_and_members_survive() {
+    let mut engine = Engine::new();
+    for count in [3_u64, 200, 2_000] {
+        let deadline = |at: u64| match at % 4 {
+            0 => None,
+            1 => Some(NOW + 5), // Dies between the dump and the restore.
+            _ => Some(NOW + 1_000_000 + at),
+        };
+        let name = |at: u64| format!("name:{at}").into_bytes();
+        let fields = (0..count).map(|at| (name(at), (b"v".to_vec(), deadline(at))));
+        engine.now = NOW;
+        engine.put(b"hash", &Value::Hash(fields.collect()));
+        let set = Key::new(b"set");
+        let edit = engine.shard.db_mut(0).edit_set(&set, true, |edit| {
+            (0..count).for_each(|at| drop(edit.add(&name(at), Deadline::from(deadline(at)))));
+        });
+        edit.unwrap().unwrap();
+        let (hash, set) = (engine.dump(b"hash"), engine.dump(b"set"));
+        assert!(matches!(hash[0], 24 | 25) && matches!(set[0], 224 | 225), "{count}");
+
+        engine.now = NOW + 10;
+        assert_eq!(engine.call(&[b"RESTORE", b"hash", b"0", &hash, b"REPLACE"]), b"+OK\r\n");
+        assert_eq!(engine.call(&[b"RESTORE", b"set", b"0", &set, b"REPLACE"]), b"+OK\r\n");
+        let db = engine.shard.db(0);
+        let (hash, set) = (db.hash(&Key::new(b"hash")), db.set(&Key::new(b"set")));
+        let (hash, set) = (hash.unwrap().unwrap(), set.unwrap().unwrap());
+        for at in 0..count {
+            let expected = (at % 4 != 1).then(|| deadline(at));
+            let field = hash.get(&name(at), engine.now).map(|entry| entry.deadline());
+            let member = set.get(&name(at), engine.now).map(|entry| entry.deadline());
+            assert_eq!((field, member), (expected, expected), "{count} {at}");
+        }
+        for key in [&b"hash"[..], b"set"] {
+            engine.shard.db_mut(0).remove(&Key::new(key));
+        }
+    }
+    let mut oracle = Oracle::start(&[]);
+    engine.now = NOW;
+    engine.shard.set_now(NOW);
+    let set = Key::new(b"mortal");
+    let db = engine.shard.db_mut(0);
+    db.edit_set(&set, true, |edit| edit.add(b"m", Deadline::At(NOW + 9))).unwrap();
+    let payload = engine.dump(b"mortal");
+    let refused = oracle.call(&[b"RESTORE", b"k", b"0", &payload]);
+    assert!(matches!(refused, Reply::Error(_)), "Redis must not keep mortal members for ever");
+}
+
+/// A payload with a good trailer.
+fn payload(body: &[u8], version: u16) -> Bytes {
+    let mut bytes = [body, &version.to_le_bytes()].concat();
+    bytes.extend_from_slice(&crc64::of(&bytes).to_le_bytes());
+    bytes
+}
+
+#[test]
+fn replies_and_errors_are_the_real_servers() {
+    let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
+    let good = payload(b"\x00\xc1\x39\x30", 10);
+    let mut bad = good.clone();
+    bad[3] ^= 1;
+    let bodies: Vec<Bytes> = [
+        &b""[..],
+        b"\x04\x00",
+        b"\x02\x00",
+        b"\x02\x02\x01a\x01a",
+        b"\x63ab",
+        b"\x06ab",
+        b"\x10\x07\x07\0\0\0\0\0\xff",
+        b"\x00\x01a",
+    ]
+    .iter()
+    .map(|body| payload(body, 10))
+    .chain([payload(b"\x00\x01a", 0), payload(b"\x00\x01a", 80 - 1), good, bad, Bytes::new()])
+    .chain([b"short".to_vec()])
+    .collect();
+    let options: Vec<Vec<&[u8]>> = vec![
+        vec![],
+        vec![b"replace"],
+        vec![b"REPLACE", b"ABSTTL"],
+        vec![b"ABSTTL", b"replace", b"absttl"],
+        vec![b"FOO"],
+        vec![b"IDLETIME"],
+        vec![b"IDLETIME", b"x"],
+        vec![b"IDLETIME", b"-1", b"FOO"],
+        vec![b"IDLETIME", b"1", b"IDLETIME", b"2"],
+        vec![b"IDLETIME", b"1", b"FREQ", b"2"],
+        vec![b"FREQ", b"256"],
+        vec![b"FREQ", b"255", b"FREQ", b"-1"],
+        vec![b"FREQ", b"1", b"IDLETIME", b"1"],
+        vec![b"freq", b"1", b"replace"],
+    ];
+    let ttls: [&[u8]; 7] = [b"0", b"1", b"x", b"-1", b"9999999", b"9223372036854775807", b"01"];
+    // Relative times, so that the oracle's clock does not matter; 1 ms is dead in both at once.
+    for key in [&b"there"[..], b"absent"] {
+        for body in &bodies {
+            for ttl in ttls.iter().filter(|ttl| **ttl != b"1") {
+                for options in &options {
+                    oracle.must(&[b"DEL", b"absent"]);
+                    oracle.must(&[b"SET", b"there", b"old"]);
+                    engine.shard.db_mut(0).remove(&Key::new(b"absent"));
+                    engine.put(b"there", &Value::String(b"old".to_vec()));
+                    let mut parts: Vec<&[u8]> = vec![b"RESTORE", key, ttl, body];
+                    parts.extend(options);
+                    let theirs = match oracle.call(&parts) {
+                        Reply::Status(text) => format!("+{text}\r\n"),
+                        Reply::Error(text) => format!("-{text}\r\n"),
+                        other => panic!("{other:?}"),
+                    };
+                    let ours = String::from_utf8(engine.call(&parts)).unwrap();
+                    assert_eq!(ours, theirs, "{}", parts.concat().escape_ascii());
+                    let there = matches!(oracle.must(&[b"EXISTS", key]), Reply::Int(1));
+                    assert_eq!(engine.record(key).is_some(), there, "{options:?} {ttl:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_dead_are_neither_dumped_nor_restored() {
+    let mut engine = Engine::new();
+    assert_eq!(engine.call(&[b"DUMP", b"absent"]), b"$-1\r\n");
+    let fields = (0..2_000).map(|at: u32| (at.to_string().into(), (Bytes::new(), Some(NOW + 5))));
+    engine.put(b"hash", &Value::Hash(fields.collect()));
+    let payload = engine.dump(b"hash");
+    engine.now = NOW + 5;
+    assert_eq!(engine.call(&[b"DUMP", b"hash"]), b"$-1\r\n");
+    engine.put(b"to", &Value::String(b"old".to_vec()));
+    assert_eq!(engine.call(&[b"RESTORE", b"to", b"0", &payload, b"REPLACE"]), b"+OK\r\n");
+    assert_eq!(engine.record(b"to"), None);
+
+    let text = self::payload(b"\x00\x01a", 10);
+    let at = (engine.now + 100).to_string();
+    let reply = engine.call(&[b"RESTORE", b"to", at.as_bytes(), &text, b"ABSTTL"]);
+    assert_eq!(reply, b"+OK\r\n");
+    assert_eq!(engine.record(b"to").unwrap().expiry_ms, Some(engine.now + 100));
+    engine.call(&[b"RESTORE", b"to", b"100", &text, b"REPLACE"]);
+    assert_eq!(engine.record(b"to").unwrap().expiry_ms, Some(engine.now + 100));
+    engine.call(&[b"RESTORE", b"to", b"1", &text, b"REPLACE", b"ABSTTL"]);
+    assert_eq!(engine.record(b"to"), None);
+}
+
+#[test]
+fn the_rows_are_the_real_servers() {
+    let mut oracle = Oracle::start(&[]);
+    for Command { name, arity, .. } in TABLE {
+        let Reply::Array(infos) = oracle.must(&[b"COMMAND", b"INFO", name.as_bytes()]) else {
+            panic!("no info of {name}")
+        };
+        let Reply::Array(info) = &infos[0] else { panic!("no info of {name}") };
+        assert_eq!(info[1], Reply::Int(i64::from(*arity)), "{name}");
+    }
+}

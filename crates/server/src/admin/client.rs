@@ -1,0 +1,268 @@
+//! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
+//! UNPAUSE, GETREDIR, HELP.
+
+use super::client_list::{ClientKind, Filter, Line, line};
+use super::{container, now, task};
+use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
+use darter_base::number;
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::rc::Rc;
+
+const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
+const ADMIN: Flags = OPEN.and(Flags::ADMIN);
+const C: Group = Group::Connection;
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    container("client", "2.4.0", Flags::NONE, C, "A container for client connection commands"),
+    now("client|id", "5.0.0", 2, OPEN, C, id, ("Returns the client ID for the current connection", "O(1)")),
+    task("client|info", "6.2.0", 2, OPEN, C, |call| Box::pin(info(call)), ("Returns information about the current client connection.", "O(1)")),
+    task("client|list", "2.4.0", -2, ADMIN, C, |call| Box::pin(list(call)), ("Get the list of client connections", "O(N) where N is the number of client connections")),
+    task("client|kill", "2.4.0", -3, ADMIN, C, |call| Box::pin(kill(call)), ("Kill the connection of a client", "O(N) where N is the number of client connections")),
+    now("client|setname", "2.6.9", 3, OPEN, C, setname, ("Set the current connection name", "O(1)")),
+    now("client|getname", "2.6.9", 2, OPEN, C, getname, ("Get the current connection name", "O(1)")),
+    now("client|setinfo", "7.2.0", 4, OPEN, C, setinfo, ("Set client or connection specific info", "O(1)")),
+    now("client|no-evict", "7.0.0", 3, ADMIN, C, no_evict, ("Set client eviction mode for the current connection", "O(1)")),
+    now("client|no-touch", "7.2.0", 3, OPEN, C, no_touch, ("Controls whether commands sent by the client will alter the LRU/LFU of the keys they access.", "O(1)")),
+    now("client|reply", "3.2.0", 3, OPEN, C, reply, ("Instruct the server whether to reply to commands", "O(1)")),
+    now("client|getredir", "6.0.0", 2, OPEN, C, getredir, ("Get tracking notifications redirection client ID if any", "O(1)")),
+    task("client|pause", "3.0.0", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")),
+    task("client|unpause", "6.2.0", 2, ADMIN, C, |call| Box::pin(unpause(call)), ("Resume processing of clients that were paused", "O(N) Where N is the number of paused clients")),
+    now("client|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), C, help, ("Show helpful text about the different subcommands", "O(1)")),
+];
+
+fn id(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    cx.reply.int(i64::try_from(cx.session.id).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// Names are printable and have no blanks, so that the lines of CLIENT LIST can be read.
+pub(super) fn check_name(name: &[u8], what: &str) -> Result<(), Refusal> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(());
+    }
+    Err(Refusal::line(format!("ERR {what} cannot contain spaces, newlines or special characters.")))
+}
+
+fn setname(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    let name = args.bytes()?;
+    check_name(name, "Client names")?;
+    cx.session.name = name.to_vec();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn getname(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    if cx.session.name.is_empty() {
+        cx.reply.null()
+    } else {
+        cx.reply.bulk(&cx.session.name)
+    }
+    Ok(())
+}
+
+/// `CLIENT SETINFO LIB-NAME name | LIB-VER version`.
+fn setinfo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    let (attribute, value) = (args.bytes()?, args.bytes()?);
+    let slot = match attribute.to_ascii_lowercase().as_slice() {
+        b"lib-name" => &mut cx.session.lib_name,
+        b"lib-ver" => &mut cx.session.lib_version,
+        _ => {
+            let name = String::from_utf8_lossy(attribute);
+            return Err(Refusal::line(format!("ERR Unrecognized option '{name}'")));
+        }
+    };
+    let attribute = String::from_utf8_lossy(attribute).to_ascii_lowercase();
+    check_name(value, &attribute)?;
+    *slot = value.to_vec();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn on_off(args: &mut Args<'_>) -> Result<bool, Refusal> {
+    match args.bytes()?.to_ascii_lowercase().as_slice() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(Refusal::Syntax),
+    }
+}
+
+fn no_evict(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    cx.session.no_evict = on_off(&mut args)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn no_touch(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    cx.session.no_touch = on_off(&mut args)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `CLIENT REPLY ON | OFF | SKIP`: only ON is answered.
+fn reply(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    match args.bytes()?.to_ascii_lowercase().as_slice() {
+        b"on" => {
+            cx.session.reply_mode = ReplyMode::On;
+            cx.reply.ok();
+        }
+        b"off" => cx.session.reply_mode = ReplyMode::Off,
+        b"skip" => {
+            if cx.session.reply_mode != ReplyMode::Off {
+                cx.session.reply_mode = ReplyMode::SkipNext;
+            }
+        }
+        _ => return Err(Refusal::Syntax),
+    }
+    Ok(())
+}
+
+fn getredir(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    cx.reply.int(-1);
+    Ok(())
+}
+
+async fn info(call: ServerCall) -> Result<Answer, Refusal> {
+    let id = call.session.id;
+    let core = &call.core;
+    let text = core.with_client(id, |conn| line(core, &conn.lane.session, Some(conn)).text);
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
+}
+
+/// `CLIENT LIST [TYPE type] [ID id [id ...]]`.
+async fn list(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let mut ids: Option<Vec<u64>> = None;
+    let mut kind = None;
+    if args.left() == 2 && args.option("TYPE") {
+        kind = Some(ClientKind::parse(args.bytes()?)?);
+    } else if args.left() > 1 && args.option("ID") {
+        while let Some(id) = args.next() {
+            let id = number::parse_i64(id).and_then(|id| u64::try_from(id).ok());
+            let id = id.ok_or_else(|| Refusal::line("ERR Invalid client ID"))?;
+            ids.get_or_insert_default().push(id);
+        }
+    }
+    args.end()?;
+    let gathered = call.core.ask_all(|| {
+        let ids = ids.clone();
+        move |core: &Rc<Core>| {
+            let mut lines = Vec::new();
+            core.each_conn(|conn| {
+                let session = &conn.lane.session;
+                let wanted = ids.as_ref().is_none_or(|ids| ids.contains(&session.id))
+                    && kind.is_none_or(|kind| kind == ClientKind::Normal);
+                if wanted {
+                    lines.push(line(core, session, Some(conn)));
+                }
+            });
+            lines
+        }
+    });
+    let mut lines: Vec<Line> = gathered.await.into_iter().flatten().collect();
+    lines.sort_by_key(|line| line.id);
+    let text: String = lines.into_iter().map(|line| line.text).collect();
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+}
+
+/// `CLIENT KILL addr` answers OK or that there is none; with filters, how many were killed.
+async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let old_form = args.left() == 1;
+    let filter = if old_form { Filter::of_addr(args.bytes()?) } else { Filter::parse(&mut args)? };
+    let me = call.session.id;
+    let killed: usize = call
+        .core
+        .ask_all(|| {
+            let filter = filter.clone();
+            move |core: &Rc<Core>| {
+                let (now, mut killed) = (core.now_ms(), 0);
+                core.each_conn(|conn| {
+                    let lane = &mut conn.lane;
+                    let spared = filter.skip_me && lane.session.id == me;
+                    if !spared && !lane.session.killed && filter.fits(&lane.session, now) {
+                        killed += 1;
+                        if lane.session.id == me {
+                            lane.session.close_after_reply = true; // It hears the answer.
+                        } else {
+                            core.kill(lane);
+                        }
+                    }
+                });
+                killed
+            }
+        })
+        .await
+        .into_iter()
+        .sum();
+    if old_form {
+        if killed == 0 {
+            return Err(Refusal::line("ERR No such client"));
+        }
+        return Ok(call.answer(|reply| reply.ok()));
+    }
+    Ok(call.answer(|reply| reply.count(killed)))
+}
+
+/// `CLIENT PAUSE timeout [WRITE | ALL]`.
+async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let timeout = number::parse_i64(args.bytes()?)
+        .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
+    let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
+    let reads = match args.next().map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"all") => true,
+        Some(b"write") => false,
+        Some(_) => return Err(Refusal::line("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+    };
+    let until = call.core.now_ms() + timeout;
+    set_pause(&call.core, Some((until, reads))).await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+async fn unpause(call: ServerCall) -> Result<Answer, Refusal> {
+    set_pause(&call.core, None).await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
+    core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().pause = pause).await;
+}
+
+fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    super::help(
+        cx,
+        "CLIENT",
+        &[
+            "GETNAME",
+            "    Return the name of the current connection.",
+            "GETREDIR",
+            "    Return the client ID we are redirecting to when tracking is enabled.",
+            "ID",
+            "    Return the ID of the current connection.",
+            "INFO",
+            "    Return information about the current client connection.",
+            "KILL <ip:port>",
+            "    Kill connection made from <ip:port>.",
+            "KILL <option> <value> [<option> <value> [...]]",
+            "    Kill connections. Options are: ADDR, LADDR, TYPE, USER, SKIPME, ID, MAXAGE.",
+            "LIST [options ...]",
+            "    Return information about client connections. Options: TYPE, ID.",
+            "NO-EVICT (ON|OFF)",
+            "    Protect current client connection from eviction.",
+            "NO-TOUCH (ON|OFF)",
+            "    Will not touch LRU/LFU stats when this mode is on.",
+            "PAUSE <timeout> [WRITE|ALL]",
+            "    Suspend all, or just write, clients for <timeout> milliseconds.",
+            "REPLY (ON|OFF|SKIP)",
+            "    Control the replies sent to the current connection.",
+            "SETINFO <option> <value>",
+            "    Set client meta attr. Options are LIB-NAME and LIB-VER.",
+            "SETNAME <name>",
+            "    Assign the name <name> to the current connection.",
+            "UNPAUSE",
+            "    Stop the current client pause, resuming traffic.",
+        ],
+    );
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! The lines of CLIENT LIST and CLIENT INFO, and the filters of CLIENT LIST and CLIENT KILL.
+
+use crate::engine::{Conn, Core, Lane, Session};
+use darter_base::number;
+use darter_command::{Args, Refusal};
+
+/// One connection as CLIENT LIST shows it.
+pub(super) struct Line {
+    pub(super) id: u64,
+    pub(super) text: String,
+}
+
+/// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
+pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line {
+    let now = core.now_ms();
+    let seconds = |since: u64| now.saturating_sub(since) / 1_000;
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let command = session.last_command.map_or("NULL", |index| core.table.entries()[index].row.name);
+    let query = conn.map_or(0, Conn::query_bytes);
+    let output = conn.map_or(0, |conn| conn.lane.output_bytes());
+    let memory = conn.map_or(0, Conn::memory_bytes);
+    let text = format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
+         multi=-1 qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
+         omem={output} tot-mem={memory} events=r cmd={command} user=default redir=-1 resp={}\n",
+        session.id,
+        session.peer.remote,
+        session.peer.local,
+        core.id() + 8,
+        lossy(&session.name),
+        seconds(session.created_ms),
+        seconds(session.active_ms),
+        flags(session),
+        session.db,
+        if session.resp3 { 3 } else { 2 },
+    );
+    let text = with_library(text, session);
+    Line { id: session.id, text }
+}
+
+/// `lib-name` and `lib-ver`, as Redis 7.2 shows them, once a client has told them.
+fn with_library(text: String, session: &Session) -> String {
+    if session.lib_name.is_empty() && session.lib_version.is_empty() {
+        return text;
+    }
+    let name = String::from_utf8_lossy(&session.lib_name);
+    let version = String::from_utf8_lossy(&session.lib_version);
+    format!("{} lib-name={name} lib-ver={version}\n", text.trim_end())
+}
+
+fn flags(session: &Session) -> String {
+    let mut flags = String::new();
+    let marks = [
+        (session.monitor, 'O'),
+        (session.close_after_reply, 'c'),
+        (session.killed, 'A'),
+        (session.peer.local.ends_with(":0"), 'U'),
+        (session.no_evict, 'e'),
+        (session.no_touch, 'T'),
+    ];
+    flags.extend(marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark));
+    if flags.is_empty() { "N".into() } else { flags }
+}
+
+/// The kinds of clients by which LIST and KILL filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientKind {
+    Normal,
+    /// Nobody is one here yet.
+    Replica,
+    /// Nobody is one here yet.
+    PubSub,
+    /// Nobody is one here yet.
+    Master,
+}
+
+impl ClientKind {
+    pub(super) fn parse(name: &[u8]) -> Result<Self, Refusal> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Self::Normal),
+            b"slave" | b"replica" => Ok(Self::Replica),
+            b"pubsub" => Ok(Self::PubSub),
+            b"master" => Ok(Self::Master),
+            _ => {
+                let name = String::from_utf8_lossy(name);
+                Err(Refusal::line(format!("ERR Unknown client type '{name}'")))
+            }
+        }
+    }
+}
+
+/// What CLIENT KILL asks for: every part that is set must fit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filter {
+    pub(super) ids: Option<Vec<u64>>,
+    addr: Option<String>,
+    laddr: Option<String>,
+    user: Option<Vec<u8>>,
+    kind: Option<ClientKind>,
+    max_age_s: Option<u64>,
+    pub(super) skip_me: bool,
+}
+
+impl Filter {
+    /// The old form: one address.
+    pub(super) fn of_addr(addr: &[u8]) -> Self {
+        let addr = Some(String::from_utf8_lossy(addr).into_owned());
+        Self { addr, skip_me: false, ..Self::default() }
+    }
+
+    /// `[ID id] [TYPE t] [USER u] [ADDR a] [LADDR a] [SKIPME yes|no] [MAXAGE s]`, repeated.
+    pub(super) fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        let mut filter = Self { skip_me: true, ..Self::default() };
+        while let Some(name) = args.next() {
+            let value = args.bytes()?;
+            let text = || Some(String::from_utf8_lossy(value).into_owned());
+            match name.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = number::parse_u64(value)
+                        .filter(|&id| id > 0)
+                        .ok_or_else(|| Refusal::line("ERR client-id should be greater than 0"))?;
+                    filter.ids.get_or_insert_default().push(id);
+                }
+                b"type" => filter.kind = Some(ClientKind::parse(value)?),
+                b"addr" => filter.addr = text(),
+                b"laddr" => filter.laddr = text(),
+                b"user" if value == b"default" => filter.user = Some(value.to_vec()),
+                b"user" => {
+                    let user = String::from_utf8_lossy(value);
+                    return Err(Refusal::line(format!("ERR No such user '{user}'")));
+                }
+                b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.skip_me = true,
+                b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.skip_me = false,
+                b"maxage" => {
+                    let age = number::parse_u64(value).filter(|&age| age > 0).ok_or_else(|| {
+                        Refusal::line("ERR maxage is not an integer or out of range")
+                    })?;
+                    filter.max_age_s = Some(age);
+                }
+                _ => return Err(Refusal::Syntax),
+            }
+        }
+        Ok(filter)
+    }
+
+    pub(super) fn fits(&self, session: &Session, now_ms: u64) -> bool {
+        let age_s = now_ms.saturating_sub(session.created_ms) / 1_000;
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&session.id))
+            && self.addr.as_ref().is_none_or(|addr| *addr == session.peer.remote)
+            && self.laddr.as_ref().is_none_or(|addr| *addr == session.peer.local)
+            && self.kind.is_none_or(|kind| kind == ClientKind::Normal)
+            && self.max_age_s.is_none_or(|most| age_s >= most)
+    }
+}
+
+/// True when a lane does something for its client: then it is not idle.
+impl Lane {
+    pub(super) fn is_working(&self) -> bool {
+        self.output_bytes() > 0 || !self.is_settled()
+    }
+}

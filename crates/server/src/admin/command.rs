@@ -1,0 +1,301 @@
+//! COMMAND and its subcommands, all made from the rows.
+
+use super::{command_keys, now};
+use crate::engine::{Entry, Runner, SessionCx};
+use darter_base::glob::{self, Case};
+use darter_command::{Args, Command, Flags, Group, KeySpec, Place, Refusal};
+use darter_resp::Reply;
+
+const INFO: Flags = Flags::LOADING.and(Flags::STALE);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    (super::row("command", "2.8.13", -1, INFO, Group::Server)
+        .doc("Get array of Redis command details", "O(N) where N is the total number of Redis commands"), Runner::Session(all)),
+    now("command|count", "2.8.13", 2, INFO, Group::Server, count, ("Get total number of Redis commands", "O(1)")),
+    now("command|info", "2.8.13", -2, INFO, Group::Server, info, ("Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")),
+    now("command|list", "7.0.0", -2, INFO, Group::Server, list, ("Get an array of Redis command names", "O(N) where N is the total number of Redis commands")),
+    now("command|docs", "7.0.0", -2, INFO, Group::Server, docs, ("Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")),
+    now("command|getkeys", "2.8.13", -3, INFO, Group::Server, getkeys, ("Extract keys given a full Redis command", "O(N) where N is the number of arguments to the command")),
+    now("command|getkeysandflags", "7.0.0", -3, INFO, Group::Server, getkeysandflags, ("Extract keys and access flags given a full Redis command", "O(N) where N is the number of arguments to the command")),
+    now("command|help", "5.0.0", 2, INFO, Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
+];
+
+/// Categories of ACL, in the order in which Redis prints them.
+#[rustfmt::skip] // A table.
+const CATEGORIES: &[&str] = &[
+    "@keyspace", "@read", "@write", "@set", "@sortedset", "@list", "@hash", "@string", "@bitmap",
+    "@hyperloglog", "@geo", "@stream", "@pubsub", "@admin", "@fast", "@slow", "@blocking",
+    "@dangerous", "@connection", "@transaction", "@scripting",
+];
+
+fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entry> + use<'a> {
+    cx.core.table.entries().iter().filter(|entry| !entry.row.name.contains('|'))
+}
+
+/// `COMMAND`: all of them. As a container's subcommands go by names of their own, only the bare
+/// word comes here.
+fn all(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    if let Some(word) = args.peek() {
+        let word = String::from_utf8_lossy(word).into_owned();
+        return Err(Refusal::line(format!("ERR unknown subcommand '{word}'. Try COMMAND HELP.")));
+    }
+    let entries: Vec<&Entry> = top_level(cx).collect();
+    cx.reply.array(entries.len());
+    for entry in entries {
+        write_entry(cx, entry);
+    }
+    Ok(())
+}
+
+fn count(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    let count = top_level(cx).count();
+    cx.reply.count(count);
+    Ok(())
+}
+
+/// `COMMAND INFO [name ...]`: null for a name that is not there.
+fn info(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    if args.left() == 0 {
+        return all(cx, args);
+    }
+    cx.reply.array(args.left());
+    while let Some(name) = args.next() {
+        let core = cx.core;
+        match core.table.find(name) {
+            Some(entry) => write_entry(cx, entry),
+            None => cx.reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+fn subcommands<'a>(cx: &SessionCx<'a>, entry: &Entry) -> Vec<&'a Entry> {
+    let prefix = format!("{}|", entry.row.name);
+    cx.core.table.entries().iter().filter(|sub| sub.row.name.starts_with(&prefix)).collect()
+}
+
+fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
+    let row = &entry.row;
+    let subs = subcommands(cx, entry);
+    let reply = &mut cx.reply;
+    reply.array(10);
+    reply.bulk(row.name.as_bytes());
+    reply.int(i64::from(row.arity));
+    let flags: Vec<_> = Flags::NAMES.iter().filter(|(flag, _)| row.flags.has(*flag)).collect();
+    reply.set(flags.len());
+    flags.iter().for_each(|(_, name)| reply.simple(name));
+    let (first, last, step) = legacy_range(row);
+    reply.int(first);
+    reply.int(last);
+    reply.int(step);
+    let categories = categories(row, matches!(entry.run, Runner::Container));
+    reply.set(categories.len());
+    categories.iter().for_each(|name| reply.simple(name));
+    reply.set(row.tips.len());
+    row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
+    reply.set(row.keys.0.len());
+    row.keys.0.iter().for_each(|spec| write_spec(reply, spec));
+    reply.set(subs.len());
+    for sub in subs {
+        write_entry(cx, sub);
+    }
+}
+
+/// The first key, the last and the step, as COMMAND told before there were key specs.
+fn legacy_range(row: &Command) -> (i64, i64, i64) {
+    match row.keys.0.first().map(|spec| spec.place) {
+        Some(Place::Range { first, last, step }) => {
+            // Two single keys in a row are one range.
+            let last = match row.keys.0 {
+                [_, KeySpec { place: Place::Range { first: second, .. }, .. }] if last >= 0 => {
+                    isize::try_from(*second).unwrap_or(last)
+                }
+                _ => last,
+            };
+            let narrow = |value: usize| i64::try_from(value).unwrap_or(0);
+            (narrow(first), i64::try_from(last).unwrap_or(0), narrow(step))
+        }
+        _ => (0, 0, 0),
+    }
+}
+
+fn categories(row: &Command, container: bool) -> Vec<&'static str> {
+    let mut own: Vec<&str> = row.categories.to_vec();
+    let of_flags = [
+        (Flags::WRITE, "@write"),
+        (Flags::READONLY, "@read"),
+        (Flags::ADMIN, "@admin"),
+        (Flags::ADMIN, "@dangerous"),
+        (Flags::PUBSUB, "@pubsub"),
+        (Flags::BLOCKING, "@blocking"),
+    ];
+    own.extend(of_flags.iter().filter(|(flag, _)| row.flags.has(*flag)).map(|(_, name)| *name));
+    own.push(if row.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
+    let of_group = match row.group {
+        Group::String => "@string",
+        Group::Hash => "@hash",
+        Group::Set => "@set",
+        Group::Generic => "@keyspace",
+        Group::Connection => "@connection",
+        Group::Transactions => "@transaction",
+        Group::Server => "",
+    };
+    if !container {
+        own.push(of_group);
+    }
+    CATEGORIES.iter().copied().filter(|name| own.contains(name)).collect()
+}
+
+fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
+    reply.map(3);
+    reply.bulk(b"flags");
+    reply.set(spec.flags.0.len());
+    spec.flags.0.iter().for_each(|flag| reply.simple(flag));
+    let (begin, find): (usize, &[(&str, i64)]) = match spec.place {
+        Place::Range { first, last, step } => {
+            let last = i64::try_from(last).unwrap_or(0);
+            let first_i = i64::try_from(first).unwrap_or(0);
+            // A last key is counted from the first; from the end when negative.
+            let last = if last >= 0 { last - first_i } else { last };
+            let step = i64::try_from(step).unwrap_or(1);
+            (first, &[("lastkey", last), ("keystep", step), ("limit", 0)])
+        }
+        Place::Counted { count } => (count, &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
+        Place::CountedPairs { count } => {
+            (count, &[("keynumidx", 0), ("firstkey", 1), ("keystep", 2)])
+        }
+    };
+    reply.bulk(b"begin_search");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(b"index");
+    reply.bulk(b"spec");
+    reply.map(1);
+    reply.bulk(b"index");
+    reply.count(begin);
+    reply.bulk(b"find_keys");
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(if matches!(spec.place, Place::Range { .. }) { b"range" } else { b"keynum" });
+    reply.bulk(b"spec");
+    reply.map(find.len());
+    for (name, value) in find {
+        reply.bulk(name.as_bytes());
+        reply.int(*value);
+    }
+}
+
+/// `COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]`.
+fn list(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    let mut entries: Vec<&Entry> = cx.core.table.entries().iter().collect();
+    if args.left() > 0 {
+        if !args.option("FILTERBY") || args.left() != 2 {
+            return Err(Refusal::Syntax);
+        }
+        let (kind, value) = (args.bytes()?, args.bytes()?);
+        match kind.to_ascii_lowercase().as_slice() {
+            b"module" => entries.clear(),
+            b"pattern" => entries.retain(|entry| {
+                glob::matches_case(value, entry.row.name.as_bytes(), Case::Insensitive)
+            }),
+            b"aclcat" => {
+                let category = format!("@{}", String::from_utf8_lossy(value).to_ascii_lowercase());
+                entries.retain(|entry| {
+                    let container = matches!(entry.run, Runner::Container);
+                    categories(&entry.row, container).contains(&category.as_str())
+                });
+            }
+            _ => return Err(Refusal::Syntax),
+        }
+    } else {
+        entries.retain(|entry| !entry.row.name.contains('|'));
+    }
+    cx.reply.array(entries.len());
+    entries.iter().for_each(|entry| cx.reply.bulk(entry.row.name.as_bytes()));
+    Ok(())
+}
+
+/// `COMMAND DOCS [name ...]`: names that are not there are left out.
+fn docs(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    let mut entries: Vec<&Entry> = Vec::new();
+    if args.left() == 0 {
+        entries.extend(top_level(cx));
+    }
+    while let Some(name) = args.next() {
+        entries.extend(cx.core.table.find(name));
+    }
+    cx.reply.map(entries.len());
+    for entry in entries {
+        write_docs(cx, entry);
+    }
+    Ok(())
+}
+
+fn write_docs(cx: &mut SessionCx<'_>, entry: &Entry) {
+    let subs = subcommands(cx, entry);
+    let row = &entry.row;
+    let reply = &mut cx.reply;
+    reply.bulk(row.name.as_bytes());
+    reply.map(3 + usize::from(!row.complexity.is_empty()) + usize::from(!subs.is_empty()));
+    let complexity = (!row.complexity.is_empty()).then_some(("complexity", row.complexity));
+    let fields = [("summary", row.summary), ("since", row.since), ("group", row.group.name())];
+    for (name, value) in fields.into_iter().chain(complexity) {
+        reply.bulk(name.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    if !subs.is_empty() {
+        reply.bulk(b"subcommands");
+        reply.map(subs.len());
+        for sub in subs {
+            write_docs(cx, sub);
+        }
+    }
+}
+
+fn getkeys(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    let keys = command_keys::of_request(cx.core, &args.all().to_request(), args.position())?;
+    cx.reply.array(keys.len());
+    keys.iter().for_each(|(key, _)| cx.reply.bulk(key));
+    Ok(())
+}
+
+fn getkeysandflags(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    let keys = command_keys::of_request(cx.core, &args.all().to_request(), args.position())?;
+    cx.reply.array(keys.len());
+    for (key, flags) in &keys {
+        cx.reply.array(2);
+        cx.reply.bulk(key);
+        cx.reply.set(flags.0.len());
+        flags.0.iter().for_each(|flag| cx.reply.simple(flag));
+    }
+    Ok(())
+}
+
+fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    super::help(
+        cx,
+        "COMMAND",
+        &[
+            "(no subcommand)",
+            "    Return details about all commands.",
+            "COUNT",
+            "    Return the total number of commands in this server.",
+            "LIST",
+            "    Return a list of all commands in this server.",
+            "INFO [<command-name> ...]",
+            "    Return details about multiple commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "DOCS [<command-name> ...]",
+            "    Return documentation details about multiple commands.",
+            "    If no command names are given, documentation details for all",
+            "    commands are returned.",
+            "GETKEYS <full-command>",
+            "    Return the keys from a full command.",
+            "GETKEYSANDFLAGS <full-command>",
+            "    Return the keys and the access flags from a full command.",
+        ],
+    );
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! The keys of a request, for COMMAND GETKEYS and GETKEYSANDFLAGS.
+
+use crate::engine::Core;
+use darter_command::{KeyFlags, Refusal};
+use darter_resp::{Args, Request};
+use std::sync::Arc;
+
+/// The keys that the request behind `skip` words names, each with what is done to it.
+pub(super) fn of_request(
+    core: &Core,
+    request: &Arc<Request>,
+    skip: usize,
+) -> Result<Vec<(Vec<u8>, KeyFlags)>, Refusal> {
+    let words = Args::owned(request).iter().skip(skip).collect::<Vec<_>>();
+    let inner = Arc::new(Request::from_args(words.iter().copied()));
+    let args = Args::owned(&inner);
+    let entry =
+        core.table.resolve(args).map_err(|_| Refusal::line("ERR Invalid command specified"))?;
+    if entry.row.keys.0.is_empty() {
+        return Err(Refusal::line("ERR The command has no key arguments"));
+    }
+    if !entry.row.accepts(args.len()) {
+        return Err(Refusal::line("ERR Invalid number of arguments specified for command"));
+    }
+    let keys: Vec<_> =
+        entry.row.keys.flagged(args).map(|(at, flags)| (args.get(at).to_vec(), flags)).collect();
+    if keys.is_empty() {
+        return Err(Refusal::line("ERR Invalid arguments specified for command"));
+    }
+    Ok(keys)
+}

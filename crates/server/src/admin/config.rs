@@ -1,0 +1,152 @@
+//! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
+
+use super::{container, now, task};
+use crate::engine::{Core, Runner, ServerCall, SessionCx};
+use crate::settings::{Kind, ROWS, Settings, file};
+use darter_base::glob::{self, Case};
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::rc::Rc;
+use std::sync::Arc;
+
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    container("config", "2.0.0", Flags::NONE, Group::Server, "A container for server configuration commands"),
+    now("config|get", "2.0.0", -3, ADMIN, Group::Server, get, ("Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided")),
+    task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")),
+    task("config|rewrite", "2.8.0", 2, ADMIN, Group::Server, |call| Box::pin(rewrite(call)), ("Rewrite the configuration file with the in memory configuration", "O(1)")),
+    task("config|resetstat", "2.0.0", 2, ADMIN, Group::Server, |call| Box::pin(resetstat(call)), ("Reset the stats returned by INFO", "O(1)")),
+    now("config|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
+];
+
+/// `CONFIG GET pattern [pattern ...]`.
+fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    let settings = cx.core.admin.settings();
+    let patterns: Vec<&[u8]> = args.all().iter().skip(args.position()).collect();
+    let wanted: Vec<_> = settings
+        .iter()
+        .filter(|(row, _)| {
+            let name = row.name.as_bytes();
+            patterns.iter().any(|pattern| glob::matches_case(pattern, name, Case::Insensitive))
+        })
+        .collect();
+    cx.reply.map(wanted.len());
+    for (row, value) in wanted {
+        cx.reply.bulk(row.name.as_bytes());
+        cx.reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+/// `CONFIG SET name value [name value ...]`: all or none.
+async fn set(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    if !args.left().is_multiple_of(2) {
+        return Err(Refusal::Arity("config|set".into()));
+    }
+    let mut pairs = Vec::new();
+    while let (Some(name), Some(value)) = (args.next(), args.next()) {
+        pairs.push((text(name), text(value)));
+    }
+    for (at, (name, _)) in pairs.iter().enumerate() {
+        if pairs[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            return Err(failed(&format!("'{name}' - duplicate parameter")));
+        }
+    }
+    // Core 0 decides, so that two clients at once cannot undo each other's changes.
+    let decided = call.core.ask(0, move |core| change(core, &pairs)).await;
+    let settings = decided.map_err(|why| failed(&why))?;
+    call.core
+        .ask_all(|| {
+            let settings = Arc::clone(&settings);
+            move |core: &Rc<Core>| apply(core, settings)
+        })
+        .await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+fn failed(why: &str) -> Refusal {
+    if why.starts_with("Unknown option") {
+        return Refusal::line(format!("ERR {why}"));
+    }
+    Refusal::line(format!("ERR CONFIG SET failed (possibly related to argument {why}"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn change(core: &Rc<Core>, pairs: &[(String, String)]) -> Result<Arc<Settings>, String> {
+    let mut settings = Settings::clone(&core.admin.settings());
+    for (name, value) in pairs {
+        settings.set_running(name, value).map_err(|wrong| {
+            // Redis names the argument first, then the reason.
+            wrong.to_string().replacen("' - ", "') - ", 1)
+        })?;
+    }
+    let settings = Arc::new(settings);
+    apply(core, Arc::clone(&settings));
+    Ok(settings)
+}
+
+/// Makes a core follow its settings.
+pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
+    let mut hot = core.hot.borrow_mut();
+    let password = settings.text("requirepass");
+    hot.password = (!password.is_empty()).then(|| Arc::from(password));
+    hot.bulk_max = settings.size("proto-max-bulk-len");
+    hot.slow_ns = u64::try_from(settings.int("slowlog-log-slower-than"))
+        .ok()
+        .map(|us| us.saturating_mul(1_000));
+    hot.maxmemory = settings.size("maxmemory");
+    hot.timeout_ms = settings.size("timeout") as u64 * 1_000;
+    hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());
+    hot.protected = settings.flag("protected-mode");
+    drop(hot);
+    *core.admin.settings.borrow_mut() = settings;
+}
+
+/// `CONFIG REWRITE`.
+async fn rewrite(call: ServerCall) -> Result<Answer, Refusal> {
+    let settings = call.core.admin.settings();
+    if settings.file.is_none() {
+        return Err(Refusal::line("ERR The server is running without a config file"));
+    }
+    file::rewrite(&settings)
+        .map_err(|refused| Refusal::line(format!("ERR Rewriting config file: {refused}")))?;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// `CONFIG RESETSTAT`.
+async fn resetstat(call: ServerCall) -> Result<Answer, Refusal> {
+    call.core
+        .ask_all(|| {
+            |core: &Rc<Core>| {
+                core.stats.borrow_mut().reset();
+                *core.slices.borrow_mut() = Default::default();
+                core.tx.home().shard.stats = Default::default();
+            }
+        })
+        .await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    debug_assert!(ROWS.iter().any(|row| matches!(row.kind, Kind::Bool)));
+    super::help(
+        cx,
+        "CONFIG",
+        &[
+            "GET <pattern>",
+            "    Return parameters matching the glob-like <pattern> and their values.",
+            "SET <directive> <value>",
+            "    Set the configuration <directive> to <value>.",
+            "RESETSTAT",
+            "    Reset statistics reported by the INFO command.",
+            "REWRITE",
+            "    Rewrite the configuration file.",
+        ],
+    );
+    Ok(())
+}

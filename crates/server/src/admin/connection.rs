@@ -1,0 +1,173 @@
+//! PING, ECHO, HELLO, AUTH, SELECT, QUIT, RESET.
+
+use super::now;
+use crate::engine::{ReplyMode, Runner, SessionCx};
+use darter_base::number;
+use darter_command::{Args, Command, Flags, Group, Refusal};
+use std::hint::black_box;
+
+const FAST: Flags = Flags::FAST;
+const OPEN: Flags = Flags::NOSCRIPT
+    .and(Flags::LOADING)
+    .and(Flags::STALE)
+    .and(Flags::FAST)
+    .and(Flags::NO_AUTH)
+    .and(Flags::ALLOW_BUSY);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")),
+    now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")),
+    now("hello",  "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")),
+    now("auth",   "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")),
+    now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")),
+    now("quit",   "1.0.0", -1, OPEN, Group::Connection, quit, ("Close the connection", "O(1)")),
+    now("reset",  "6.2.0", 1, OPEN, Group::Connection, reset, ("Reset the connection", "O(1)")),
+];
+
+/// `PING [message]`.
+fn ping(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    if args.left() > 1 {
+        return Err(Refusal::Arity("ping".into()));
+    }
+    match args.next() {
+        Some(message) => cx.reply.bulk(message),
+        None => cx.reply.simple("PONG"),
+    }
+    Ok(())
+}
+
+/// `ECHO message`.
+fn echo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    cx.reply.bulk(args.bytes()?);
+    Ok(())
+}
+
+/// `SELECT index`.
+fn select(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    let index = args.int()?;
+    let databases = cx.core.tx.home().shard.databases();
+    let index = usize::try_from(index).ok().filter(|index| *index < databases);
+    cx.session.db = index.ok_or_else(|| Refusal::line("ERR DB index is out of range"))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `QUIT`.
+fn quit(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    cx.reply.ok();
+    cx.session.close_after_reply = true;
+    Ok(())
+}
+
+/// `RESET`: the connection is as it was when it was accepted.
+fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    let session = &mut *cx.session;
+    if session.monitor {
+        session.monitor = false;
+        super::server::monitor_left(cx.core);
+    }
+    session.db = 0;
+    session.resp3 = false;
+    session.name.clear();
+    session.reply_mode = ReplyMode::On;
+    session.no_evict = false;
+    session.no_touch = false;
+    session.authenticated = cx.core.hot.borrow().password.is_none();
+    cx.reply.simple("RESET");
+    Ok(())
+}
+
+/// `AUTH [username] password`.
+fn auth(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    if args.left() > 2 {
+        return Err(Refusal::Syntax);
+    }
+    if args.left() == 1 && cx.core.hot.borrow().password.is_none() {
+        return Err(Refusal::line(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        ));
+    }
+    let user = if args.left() == 2 { args.bytes()? } else { b"default" };
+    authenticate(cx, user, args.bytes()?)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn authenticate(cx: &mut SessionCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
+    let expected = cx.core.hot.borrow().password.clone();
+    // Without a password the default user is open to any.
+    let right = expected.is_none_or(|expected| same(expected.as_bytes(), password));
+    if user != b"default" || !right {
+        return Err(Refusal::line("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    cx.session.authenticated = true;
+    Ok(())
+}
+
+/// Compares without telling by its time where the two differ.
+fn same(expected: &[u8], given: &[u8]) -> bool {
+    let mut different = expected.len() ^ given.len();
+    for (at, byte) in given.iter().enumerate() {
+        let other = expected.get(at % expected.len().max(1)).copied().unwrap_or(0);
+        different |= black_box(usize::from(byte ^ other));
+    }
+    different == 0
+}
+
+/// `HELLO [protover [AUTH username password] [SETNAME name]]`.
+fn hello(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    let mut resp3 = None;
+    if let Some(version) = args.next() {
+        let version = number::parse_i64(version).ok_or_else(|| {
+            Refusal::line("ERR Protocol version is not an integer or out of range")
+        })?;
+        if !(2..=3).contains(&version) {
+            return Err(Refusal::line("NOPROTO unsupported protocol version"));
+        }
+        resp3 = Some(version == 3);
+    }
+    let mut name = None;
+    while let Some(option) = args.next() {
+        if option.eq_ignore_ascii_case(b"AUTH") && args.left() >= 2 {
+            let user = args.bytes()?;
+            authenticate(cx, user, args.bytes()?)?;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && args.left() >= 1 {
+            let new = args.bytes()?;
+            super::client::check_name(new, "Client names")?;
+            name = Some(new);
+        } else {
+            let option = String::from_utf8_lossy(option).into_owned();
+            return Err(Refusal::line(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    if !cx.session.authenticated {
+        return Err(Refusal::line(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    if let Some(name) = name {
+        cx.session.name = name.to_vec();
+    }
+    cx.session.resp3 = resp3.unwrap_or(cx.session.resp3);
+    let mut reply = darter_resp::Reply::new(cx.reply.out, cx.session.resp3);
+    reply.map(7);
+    reply.bulk(b"server");
+    reply.bulk(b"redis");
+    reply.bulk(b"version");
+    reply.bulk(super::info::REDIS_VERSION.as_bytes());
+    reply.bulk(b"proto");
+    reply.int(if cx.session.resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.int(i64::try_from(cx.session.id).unwrap_or(i64::MAX));
+    reply.bulk(b"mode");
+    reply.bulk(b"standalone");
+    reply.bulk(b"role");
+    reply.bulk(b"master");
+    reply.bulk(b"modules");
+    reply.array(0);
+    Ok(())
+}

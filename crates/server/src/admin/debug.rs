@@ -1,0 +1,105 @@
+//! DEBUG: for tests, benchmarks and people who look inside.
+
+use super::task;
+use crate::engine::{Core, Runner, ServerCall};
+use darter_base::number;
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::rc::Rc;
+
+mod populate;
+mod report;
+
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    task("debug", "1.0.0", -2, ADMIN, Group::Server, |call| Box::pin(debug(call)), ("A container for debugging commands", "Depends on subcommand.")),
+];
+
+/// `DEBUG subcommand ...`.
+async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
+    let settings = call.core.admin.settings();
+    let allowed = match settings.text("enable-debug-command") {
+        "yes" => true,
+        "local" => call.session.peer.is_local,
+        _ => false,
+    };
+    if !allowed {
+        return Err(Refusal::line(
+            "ERR DEBUG command not allowed. If the enable-debug-command option is set to \
+             \"local\", you can run it from a local connection, otherwise you need to set this \
+             option in the configuration file, and then restart the server.",
+        ));
+    }
+    let mut args = call.args();
+    let word = args.bytes()?.to_ascii_lowercase();
+    match word.as_slice() {
+        b"sleep" => sleep(&call, args),
+        b"set-active-expire" => set_active_expire(&call, args).await,
+        b"populate" => populate::populate(&call, args).await,
+        b"object" => report::object(&call, args).await,
+        b"digest" => report::digest(&call).await,
+        b"digest-value" => report::digest_value(&call, args).await,
+        b"table" | b"htstats" => report::table(&call).await,
+        b"check" => report::check(&call).await,
+        b"jmap" | b"quicklist-packed-threshold" | b"stringmatch-len" => Err(unknown(&word)),
+        b"help" => Ok(help(&call)),
+        _ => Err(unknown(&word)),
+    }
+}
+
+fn unknown(word: &[u8]) -> Refusal {
+    let word = String::from_utf8_lossy(word);
+    Refusal::line(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try DEBUG HELP."
+    ))
+}
+
+/// `DEBUG SLEEP seconds`: blocks this core, on purpose: what a stall looks like.
+fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    let seconds = std::str::from_utf8(args.bytes()?).ok().and_then(|text| text.parse::<f64>().ok());
+    let seconds = seconds.filter(|seconds| (0.0..=3_600.0).contains(seconds));
+    let seconds = seconds.ok_or(Refusal::NotAFloat)?;
+    let end = call.core.clock.monotonic_ns()
+        + std::time::Duration::from_secs_f64(seconds).as_nanos() as u64;
+    while call.core.clock.monotonic_ns() < end {
+        std::hint::spin_loop();
+    }
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`.
+async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    let on = number::parse_i64(args.bytes()?).ok_or(Refusal::NotAnInteger)? != 0;
+    call.core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().active_expire = on).await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+fn help(call: &ServerCall) -> Answer {
+    let lines = [
+        "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "CHECK",
+        "    Assert the invariants of all tables.",
+        "DIGEST",
+        "    Output a hex signature representing the current DB content.",
+        "DIGEST-VALUE <key> [<key> ...]",
+        "    Output a hex signature of the values of all the specified keys.",
+        "OBJECT <key>",
+        "    Show low level info about `key` and associated value.",
+        "POPULATE <count> [<prefix>] [<size>] [RAND] [TYPE string|hash|set] [ELEMENTS <n>]",
+        "    Create <count> keys named key:<num>. If <prefix> is specified then it",
+        "    is used instead of the 'key' prefix.",
+        "SET-ACTIVE-EXPIRE <0|1>",
+        "    Setting it to 0 disables expiring keys in background.",
+        "SLEEP <seconds>",
+        "    Stop one core for <seconds>. Decimals allowed.",
+        "TABLE",
+        "    Report how full the tables of keys are.",
+        "HELP",
+        "    Print this help.",
+    ];
+    call.answer(|reply| {
+        reply.array(lines.len());
+        lines.iter().for_each(|line| reply.simple(line));
+    })
+}

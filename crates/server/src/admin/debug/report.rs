@@ -1,0 +1,173 @@
+//! DEBUG OBJECT, DIGEST, DIGEST-VALUE, TABLE, CHECK.
+
+use crate::engine::{Core, ServerCall};
+use darter_command::{Answer, Args, Refusal};
+use darter_keyspace::{Found, Key, Kind, Object, value_of};
+use darter_structs::table::{Reader, Scratch, Table};
+use sha1::{Digest, Sha1};
+use std::fmt::Write;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// `DEBUG OBJECT key`.
+pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    let key = args.bytes()?.to_vec();
+    let (core, db) = (call.core.tx.core_of(&key), call.session.db);
+    let line = call.core.tx.on(core, move |home| {
+        let found = home.shard.db(db).get(&Key::new(&key))?;
+        let bytes = found.object().map_or(0, |object| object.memory_bytes());
+        let at = found.object().map_or(std::ptr::null(), Arc::as_ptr);
+        let refs = found.object().map_or(1, Arc::strong_count);
+        let encoding = found.encoding();
+        Some(format!(
+            "Value at:{at:p} refcount:{refs} encoding:{encoding} bytes_out_of_line:{bytes}"
+        ))
+    });
+    let line = line.await.ok_or(Refusal::NoSuchKey)?;
+    Ok(call.answer(|reply| reply.simple(&line)))
+}
+
+/// `DEBUG TABLE`: how full the tables of keys are.
+pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
+    let lines = call.core.ask_all(|| {
+        |core: &Rc<Core>| {
+            let home = core.tx.home();
+            let mut text = String::new();
+            for (index, db) in home.shard.iter().enumerate().filter(|(_, db)| !db.is_empty()) {
+                let fill = db.keys().fill_report();
+                let _ = writeln!(text, "core {} db {index}: {fill:?}", core.id());
+            }
+            text
+        }
+    });
+    let text = lines.await.concat();
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+}
+
+/// `DEBUG CHECK`: asserts the invariants. Not in slices: for tests.
+pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
+    call.core
+        .ask_all(|| {
+            |core: &Rc<Core>| {
+                core.tx.home().shard.iter().for_each(darter_keyspace::Db::check_invariants)
+            }
+        })
+        .await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+type Sum = [u8; 20];
+
+/// Redis's digest: order counts in a mix, not in an xor.
+fn xor(sum: &mut Sum, bytes: &[u8]) {
+    xor_sum(sum, &Sha1::digest(bytes).into());
+}
+
+fn xor_sum(sum: &mut Sum, other: &Sum) {
+    sum.iter_mut().zip(other).for_each(|(byte, other)| *byte ^= other);
+}
+
+fn mix(sum: &mut Sum, bytes: &[u8]) {
+    xor(sum, bytes);
+    *sum = Sha1::digest(*sum).into();
+}
+
+fn hex(sum: &Sum) -> String {
+    sum.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// `DEBUG DIGEST`: one sum over all data, equal to Redis's for equal data.
+pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
+    let core = &call.core;
+    let databases = core.tx.home().shard.databases();
+    let mut total = Sum::default();
+    for db in 0..databases {
+        let cuts: Vec<Table<Arc<Object>>> = core
+            .tx
+            .on_each(0..core.tx.cores(), |_| {
+                move |home: &mut darter_tx::Home| home.shard.db(db).keys().clone()
+            })
+            .await;
+        if cuts.iter().all(Table::is_empty) {
+            continue;
+        }
+        mix(&mut total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
+        for cut in cuts {
+            let mut reader = Reader::new(cut);
+            let mut more = true;
+            while more {
+                let now = core.now_ms();
+                more = reader.next_slice(4, &mut |entry| {
+                    let Some(found) = Found::alive(entry, now) else { return };
+                    let mut sum = Sum::default();
+                    mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
+                    add_value(&mut sum, &found, now);
+                    xor_sum(&mut total, &sum);
+                });
+                core.tx.pause().await;
+            }
+        }
+    }
+    Ok(call.answer(|reply| reply.simple(&hex(&total))))
+}
+
+/// `DEBUG DIGEST-VALUE key [key ...]`.
+pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
+    let mut sums = Vec::new();
+    while let Some(key) = args.next() {
+        let (owner, db, key) = (call.core.tx.core_of(key), call.session.db, key.to_vec());
+        let sum = call.core.tx.on(owner, move |home| {
+            let mut sum = Sum::default();
+            let db = home.shard.db(db);
+            if let Some(found) = db.get(&Key::new(&key)) {
+                add_value(&mut sum, &found, db.now());
+            }
+            sum
+        });
+        sums.push(sum.await);
+    }
+    Ok(call.answer(|reply| {
+        reply.array(sums.len());
+        sums.iter().for_each(|sum| reply.simple(&hex(sum)));
+    }))
+}
+
+/// The number by which Redis's digest knows a type.
+fn type_number(kind: Kind) -> u32 {
+    match kind {
+        Kind::Text => 0,
+        Kind::Set => 2,
+        Kind::Hash => 4,
+    }
+}
+
+fn add_value(sum: &mut Sum, found: &Found<'_>, now: u64) {
+    mix(sum, &type_number(found.kind()).to_be_bytes());
+    match found.object().map(|object| &**object) {
+        Some(Object::Hash(hash)) => hash.fields().for_each(&mut |entry| {
+            if entry.deadline().is_some_and(|at| at <= now) {
+                return;
+            }
+            let mut pair = Sum::default();
+            mix(&mut pair, entry.key().bytes(&mut Scratch::default()));
+            mix(&mut pair, &value_of(&entry).to_vec());
+            xor_sum(sum, &pair);
+        }),
+        Some(Object::Set(set)) => set.members().for_each(&mut |entry| {
+            if entry.deadline().is_none_or(|at| at > now) {
+                xor(sum, entry.key().bytes(&mut Scratch::default()));
+            }
+        }),
+        _ => {
+            if let Ok(text) = found.text() {
+                mix(sum, &text.to_vec());
+            }
+        }
+    }
+    if found.deadline().is_some() {
+        xor(sum, b"!!expire!!");
+    }
+}

@@ -1,0 +1,424 @@
+//! INFO: sections of fields, Redis's own names wherever the meaning is the same.
+
+use super::task;
+use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
+use darter_command::{Answer, Command, Flags, Group, Refusal};
+use darter_keyspace::{Kind, ShardStats, Usage};
+use std::fmt::Write;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+/// The version of Redis whose behaviour is ours.
+pub(super) const REDIS_VERSION: &str = "7.0.15";
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")),
+];
+
+/// One database of one core.
+#[derive(Clone, Copy, Default)]
+pub(super) struct DbFacts {
+    keys: usize,
+    mortal: usize,
+    usage: Usage,
+    bytes: usize,
+    expired: u64,
+}
+
+/// What one core tells.
+pub(super) struct Facts {
+    core: usize,
+    pub(super) stats: CoreStats,
+    pub(super) slices: Slices,
+    pub(super) dbs: Vec<DbFacts>,
+    shard: ShardStats,
+    conns: usize,
+    tasks: usize,
+    locks: (usize, usize),
+    output_max: usize,
+    query_max: usize,
+    client_bytes: usize,
+}
+
+/// Sums over all cores.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) keys: usize,
+    pub(super) bytes: usize,
+    pub(super) client_bytes: usize,
+}
+
+impl Totals {
+    pub(super) fn of(facts: &[Facts]) -> Self {
+        let mut totals = Self::default();
+        for one in facts {
+            totals.client_bytes += one.client_bytes;
+            totals.keys += one.dbs.iter().map(|db| db.keys).sum::<usize>();
+            totals.bytes += one.dbs.iter().map(|db| db.bytes).sum::<usize>();
+        }
+        totals
+    }
+}
+
+/// Gathers what all cores tell.
+pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
+    core.ask_all(|| facts).await
+}
+
+fn facts(core: &Rc<Core>) -> Facts {
+    let (mut output_max, mut query_max, mut client_bytes) = (0, 0, 0);
+    core.each_conn(|conn| {
+        output_max = output_max.max(conn.lane.output_bytes());
+        query_max = query_max.max(conn.query_bytes());
+        client_bytes += conn.memory_bytes();
+    });
+    let home = core.tx.home();
+    let dbs = home.shard.iter().map(|db| DbFacts {
+        keys: db.len(),
+        mortal: db.mortal_len(),
+        usage: *db.usage(),
+        bytes: db.memory_bytes(),
+        expired: db.expired_count(),
+    });
+    Facts {
+        core: core.id(),
+        stats: core.stats.borrow().clone(),
+        slices: core.slices.borrow().clone(),
+        dbs: dbs.collect(),
+        shard: home.shard.stats,
+        conns: core.conns_len(),
+        tasks: core.tx.tasks_len(),
+        locks: home.locks.counts(),
+        output_max,
+        query_max,
+        client_bytes,
+    }
+}
+
+/// What all sections read.
+struct Report<'a> {
+    core: &'a Rc<Core>,
+    facts: &'a [Facts],
+}
+
+impl Report<'_> {
+    fn sum<T: std::iter::Sum<T>>(&self, get: impl Fn(&Facts) -> T) -> T {
+        self.facts.iter().map(get).sum()
+    }
+}
+
+type Section = fn(&Report<'_>, &mut String);
+
+/// Sections, in order, and whether INFO without arguments shows them.
+#[rustfmt::skip] // A table.
+const SECTIONS: &[(&str, bool, Section)] = &[
+    ("server",       true,  server),
+    ("clients",      true,  clients),
+    ("memory",       true,  memory),
+    ("persistence",  true,  persistence),
+    ("stats",        true,  stats),
+    ("replication",  true,  replication),
+    ("cpu",          true,  cpu),
+    ("modules",      true,  modules),
+    ("commandstats", false, command_stats),
+    ("errorstats",   true,  error_stats),
+    ("latencystats", false, latency_stats),
+    ("cluster",      true,  cluster),
+    ("keyspace",     true,  keyspace),
+    ("cores",        true,  cores),
+    ("slices",       true,  slices),
+];
+
+/// `INFO [section ...]`.
+async fn info(call: ServerCall) -> Result<Answer, Refusal> {
+    let wanted: Vec<String> = call
+        .request_words()
+        .map(|word| String::from_utf8_lossy(word).to_ascii_lowercase())
+        .collect();
+    let named = |name: &str| wanted.iter().any(|word| word == name);
+    let all = named("all") || named("everything");
+    let default = wanted.is_empty() || named("default");
+    let facts = gather(&call.core).await;
+    let report = Report { core: &call.core, facts: &facts };
+    let mut text = String::new();
+    for (name, by_default, write) in SECTIONS {
+        if all || named(name) || (default && *by_default) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let mut title = (*name).to_owned();
+            title[..1].make_ascii_uppercase();
+            let title = if *name == "cpu" { "CPU".to_owned() } else { title };
+            field_line(&mut text, &format!("# {title}"));
+            write(&report, &mut text);
+        }
+    }
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+}
+
+fn field_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push_str("\r\n");
+}
+
+fn field(text: &mut String, name: &str, value: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{name}:{value}\r\n");
+}
+
+fn server(report: &Report<'_>, text: &mut String) {
+    let core = report.core;
+    let (shared, settings) = (&core.admin.shared, core.admin.settings());
+    let up_s = core.now_ms().saturating_sub(shared.started_ms) / 1_000;
+    field(text, "redis_version", REDIS_VERSION);
+    field(text, "darter_version", env!("CARGO_PKG_VERSION"));
+    field(text, "redis_git_sha1", "00000000");
+    field(text, "redis_git_dirty", 0);
+    field(text, "redis_mode", "standalone");
+    field(text, "os", std::env::consts::OS);
+    field(text, "arch_bits", usize::BITS);
+    field(text, "multiplexing_api", shared.io.get().copied().unwrap_or("none"));
+    field(text, "process_id", std::process::id());
+    field(text, "run_id", &shared.run_id);
+    field(text, "tcp_port", settings.text("port"));
+    field(text, "server_time_usec", core.clock.unix_ms() * 1_000);
+    field(text, "uptime_in_seconds", up_s);
+    field(text, "uptime_in_days", up_s / 86_400);
+    field(text, "hz", settings.text("hz"));
+    field(text, "cores", core.tx.cores());
+    let file = settings.file.as_ref().map(|path| path.display().to_string());
+    field(text, "config_file", file.unwrap_or_default());
+}
+
+fn clients(report: &Report<'_>, text: &mut String) {
+    field(text, "connected_clients", report.sum(|facts| facts.conns));
+    field(text, "cluster_connections", 0);
+    field(text, "maxclients", report.core.admin.settings().text("maxclients"));
+    let most = |get: fn(&Facts) -> usize| report.facts.iter().map(get).max().unwrap_or(0);
+    field(text, "client_recent_max_input_buffer", most(|facts| facts.query_max));
+    field(text, "client_recent_max_output_buffer", most(|facts| facts.output_max));
+    field(text, "blocked_clients", 0);
+    field(text, "tracking_clients", 0);
+    field(text, "clients_in_timeout_table", 0);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn memory(report: &Report<'_>, text: &mut String) {
+    let shared = &report.core.admin.shared;
+    let used: usize = report.sum(|facts| facts.dbs.iter().map(|db| db.bytes).sum::<usize>());
+    let (resident, resident_peak) = shared.machine.resident_bytes();
+    let peak = shared.used_peak.load(Ordering::Relaxed).max(used);
+    let maxmemory = report.core.admin.settings().size("maxmemory");
+    let human = |bytes: usize| format!("{:.2}M", bytes as f64 / f64::from(1 << 20));
+    field(text, "used_memory", used);
+    field(text, "used_memory_human", human(used));
+    field(text, "used_memory_rss", resident);
+    field(text, "used_memory_rss_human", human(resident));
+    field(text, "used_memory_rss_peak", resident_peak);
+    field(text, "used_memory_peak", peak);
+    field(text, "used_memory_peak_human", human(peak));
+    field(text, "used_memory_dataset", used);
+    field(text, "used_memory_clients", report.sum(|facts| facts.client_bytes));
+    for kind in Kind::ALL {
+        let bytes =
+            report.sum(|facts| facts.dbs.iter().map(|db| db.usage.bytes(kind)).sum::<usize>());
+        field(text, &format!("used_memory_{}", kind.name()), bytes);
+    }
+    field(text, "total_system_memory", shared.machine.total_bytes());
+    field(text, "maxmemory", maxmemory);
+    field(text, "maxmemory_human", human(maxmemory));
+    field(text, "maxmemory_policy", report.core.admin.settings().text("maxmemory-policy"));
+    field(text, "mem_fragmentation_ratio", format!("{:.2}", resident as f64 / used.max(1) as f64));
+    field(text, "mem_allocator", "mimalloc");
+    field(text, "lazyfree_pending_objects", 0);
+}
+
+fn persistence(report: &Report<'_>, text: &mut String) {
+    let shared = &report.core.admin.shared;
+    let [read, total, keys, _] = &*shared.load;
+    field(text, "loading", u8::from(report.core.hot.borrow().loading));
+    field(text, "async_loading", 0);
+    if report.core.hot.borrow().loading {
+        let (read, total) = (read.load(Ordering::Relaxed), total.load(Ordering::Relaxed));
+        field(text, "loading_total_bytes", total);
+        field(text, "loading_loaded_bytes", read);
+        field(text, "loading_loaded_perc", format!("{:.2}", percent(read, total)));
+    }
+    field(text, "rdb_changes_since_last_save", 0);
+    field(text, "rdb_bgsave_in_progress", 0);
+    field(text, "rdb_last_save_time", shared.started_ms / 1_000);
+    field(text, "rdb_last_load_keys_loaded", keys.load(Ordering::Relaxed));
+    field(text, "aof_enabled", 0);
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
+fn stats(report: &Report<'_>, text: &mut String) {
+    field(text, "total_connections_received", report.sum(|facts| facts.stats.connections));
+    field(text, "total_commands_processed", report.sum(|facts| facts.stats.commands));
+    field(text, "total_net_input_bytes", report.sum(|facts| facts.stats.bytes_in));
+    field(text, "total_net_output_bytes", report.sum(|facts| facts.stats.bytes_out));
+    field(text, "rejected_connections", report.sum(|facts| facts.stats.rejected_connections));
+    let expired = report.sum(|facts| facts.dbs.iter().map(|db| db.expired).sum::<u64>());
+    field(text, "expired_keys", expired);
+    field(text, "evicted_keys", 0);
+    field(text, "keyspace_hits", report.sum(|facts| facts.shard.hits));
+    field(text, "keyspace_misses", report.sum(|facts| facts.shard.misses));
+    field(text, "pubsub_channels", 0);
+    field(text, "pubsub_patterns", 0);
+    field(text, "latest_fork_usec", 0);
+    field(text, "total_error_replies", report.sum(|facts| facts.stats.error_replies));
+    field(text, "hops", report.sum(|facts| facts.stats.hops));
+}
+
+fn replication(report: &Report<'_>, text: &mut String) {
+    field(text, "role", "master");
+    field(text, "connected_slaves", 0);
+    field(text, "master_replid", &report.core.admin.shared.run_id);
+    field(text, "master_repl_offset", 0);
+}
+
+fn cpu(report: &Report<'_>, text: &mut String) {
+    let (user, system) = report.core.admin.shared.machine.cpu_us();
+    let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+    field(text, "used_cpu_sys", seconds(system));
+    field(text, "used_cpu_user", seconds(user));
+}
+
+fn modules(_report: &Report<'_>, _text: &mut String) {}
+
+fn cluster(_report: &Report<'_>, text: &mut String) {
+    field(text, "cluster_enabled", 0);
+}
+
+/// The counters of all commands that were called, over all cores.
+pub(super) fn merged(core: &Core, facts: &[Facts]) -> Vec<(usize, CommandStats)> {
+    let total = |index: usize| {
+        let mut sum = CommandStats::default();
+        for one in facts.iter().map(|facts| &facts.stats.by_command[index]) {
+            sum.calls += one.calls;
+            sum.ns += one.ns;
+            sum.rejected += one.rejected;
+            sum.failed += one.failed;
+            for (bucket, count) in sum.histogram.iter_mut().zip(one.histogram) {
+                *bucket += count;
+            }
+        }
+        (index, sum)
+    };
+    let entries = 0..core.table.entries().len();
+    entries.map(total).filter(|(_, sum)| sum.calls + sum.rejected > 0).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an average for people")]
+fn command_stats(report: &Report<'_>, text: &mut String) {
+    for (index, sum) in merged(report.core, report.facts) {
+        let name = report.core.table.entries()[index].row.name;
+        let per_call = sum.ns as f64 / 1_000.0 / sum.calls.max(1) as f64;
+        let value = format!(
+            "calls={},usec={},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
+            sum.calls,
+            sum.ns / 1_000,
+            sum.rejected,
+            sum.failed
+        );
+        field(text, &format!("cmdstat_{name}"), value);
+    }
+}
+
+fn error_stats(report: &Report<'_>, text: &mut String) {
+    let mut all = std::collections::BTreeMap::new();
+    for (code, count) in report.facts.iter().flat_map(|facts| &facts.stats.errors) {
+        *all.entry(code).or_insert(0) += count;
+    }
+    for (code, count) in all {
+        field(text, &format!("errorstat_{code}"), format!("count={count}"));
+    }
+}
+
+fn latency_stats(report: &Report<'_>, text: &mut String) {
+    for (index, sum) in merged(report.core, report.facts) {
+        let name = report.core.table.entries()[index].row.name;
+        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| bound_us(&sum, part));
+        let value = format!("p50={p50:.3},p99={p99:.3},p99.9={p999:.3}");
+        field(text, &format!("latency_percentiles_usec_{name}"), value);
+    }
+}
+
+/// An upper bound of the duration below which `part` of the calls stay, in microseconds.
+#[expect(clippy::cast_precision_loss, reason = "a quantile for people")]
+fn bound_us(sum: &CommandStats, part: f64) -> f64 {
+    let total: u64 = sum.histogram.iter().map(|&count| u64::from(count)).sum();
+    let mut seen = 0;
+    for (bucket, &count) in sum.histogram.iter().enumerate() {
+        seen += u64::from(count);
+        if seen as f64 >= total as f64 * part {
+            return (1_u64 << bucket) as f64 / 1_000.0;
+        }
+    }
+    0.0
+}
+
+fn keyspace(report: &Report<'_>, text: &mut String) {
+    let databases = report.facts.first().map_or(0, |facts| facts.dbs.len());
+    for index in 0..databases {
+        let keys = report.sum(|facts| facts.dbs[index].keys);
+        let mortal = report.sum(|facts| facts.dbs[index].mortal);
+        if keys > 0 {
+            field(text, &format!("db{index}"), format!("keys={keys},expires={mortal},avg_ttl=0"));
+        }
+    }
+}
+
+fn cores(report: &Report<'_>, text: &mut String) {
+    for facts in report.facts {
+        let keys: usize = facts.dbs.iter().map(|db| db.keys).sum();
+        let bytes: usize = facts.dbs.iter().map(|db| db.bytes).sum();
+        let value = format!(
+            "clients={},commands={},hops={},keys={keys},used_memory={bytes},tasks={},locks_held={},\
+             locks_waiting={},slices={},slice_max_us={}",
+            facts.conns,
+            facts.stats.commands,
+            facts.stats.hops,
+            facts.tasks,
+            facts.locks.0,
+            facts.locks.1,
+            facts.slices.count,
+            facts.slices.max_ns / 1_000
+        );
+        field(text, &format!("core{}", facts.core), value);
+    }
+}
+
+/// What a slice was spent on.
+pub(super) fn cause_name(core: &Core, cause: Cause) -> String {
+    match cause {
+        Cause::Command(index) => core.table.entries()[index].row.name.to_owned(),
+        other => other.name().to_owned(),
+    }
+}
+
+fn slices(report: &Report<'_>, text: &mut String) {
+    let mut all = Slices::default();
+    report.facts.iter().for_each(|facts| all.merge(&facts.slices));
+    field(text, "slice_count", all.count);
+    field(text, "slice_max_us", all.max_ns / 1_000);
+    field(text, "slice_p50_us", all.quantile_us(0.5));
+    field(text, "slice_p99_us", all.quantile_us(0.99));
+    field(text, "slice_p999_us", all.quantile_us(0.999));
+    let over = |us: u64| {
+        let first = (u64::BITS - us.leading_zeros()) as usize;
+        all.buckets.iter().skip(first).sum::<u64>()
+    };
+    field(text, "slices_over_128us", over(128));
+    field(text, "slices_over_512us", over(512));
+    for (at, long) in all.longest.iter().take(5).enumerate() {
+        let cause = cause_name(report.core, long.cause);
+        let value = format!("us={},cause={cause},at_ms={}", long.ns / 1_000, long.unix_ms);
+        field(text, &format!("slice_longest_{at}"), value);
+    }
+}

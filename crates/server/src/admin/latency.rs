@@ -1,0 +1,218 @@
+//! LATENCY: events that took long, histograms of commands, and the longest slices.
+//!
+//! An event here is what a slice was spent on. Redis samples what blocked its thread; a core is
+//! never blocked longer than a slice, so with a threshold in milliseconds the events stay few. The
+//! slices themselves are in `LATENCY SLICES` and in INFO.
+
+use super::{container, info, now, task};
+use crate::engine::{Core, Runner, ServerCall, SessionCx, Slices};
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    container("latency", "2.8.13", Flags::NONE, Group::Server, "A container for latency diagnostics commands"),
+    task("latency|latest", "2.8.13", 2, ADMIN, Group::Server, |call| Box::pin(latest(call)), ("Return the latest latency samples for all events.", "O(1)")),
+    task("latency|history", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(history(call)), ("Return timestamp-latency samples for the event.", "O(1)")),
+    task("latency|reset", "2.8.13", -2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Reset latency data for one or more events.", "O(1)")),
+    task("latency|histogram", "7.0.0", -2, ADMIN, Group::Server, |call| Box::pin(histogram(call)), ("Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")),
+    task("latency|slices", "7.0.0", 2, ADMIN, Group::Server, |call| Box::pin(slices(call)), ("Return the histogram of slices and the longest ones with their causes.", "O(1)")),
+    now("latency|help", "2.8.13", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands.", "O(1)")),
+];
+
+/// Samples kept of an event, as in Redis.
+const SAMPLES_MAX: usize = 160;
+
+/// Events of one core by name: the samples (second, milliseconds), and the worst.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Events(BTreeMap<String, (VecDeque<(u64, u64)>, u64)>);
+
+/// A slice took `ns`: keeps it when it is beyond the threshold.
+pub(crate) fn observe(core: &Core, ns: u64, cause: crate::engine::Cause) {
+    let threshold = core.admin.settings.borrow().size("latency-monitor-threshold") as u64;
+    let ms = ns / 1_000_000;
+    if threshold == 0 || ms < threshold {
+        return;
+    }
+    let name = info::cause_name(core, cause);
+    let mut events = core.admin.latency.borrow_mut();
+    let (samples, worst) = events.0.entry(name).or_default();
+    samples.push_back((core.now_ms() / 1_000, ms));
+    if samples.len() > SAMPLES_MAX {
+        samples.pop_front();
+    }
+    *worst = ms.max(*worst);
+}
+
+async fn gather(core: &Rc<Core>) -> Events {
+    let mut all = Events::default();
+    for events in core.ask_all(|| |core: &Rc<Core>| core.admin.latency.borrow().clone()).await {
+        for (name, (samples, worst)) in events.0 {
+            let (to, most) = all.0.entry(name).or_default();
+            to.extend(samples);
+            to.make_contiguous().sort_unstable();
+            *most = worst.max(*most);
+        }
+    }
+    all
+}
+
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// `LATENCY LATEST`: name, when, latest, worst.
+async fn latest(call: ServerCall) -> Result<Answer, Refusal> {
+    let events = gather(&call.core).await;
+    Ok(call.answer(|reply| {
+        reply.array(events.0.len());
+        for (name, (samples, worst)) in &events.0 {
+            let (second, ms) = samples.back().copied().unwrap_or_default();
+            reply.array(4);
+            reply.bulk(name.as_bytes());
+            reply.int(int(second));
+            reply.int(int(ms));
+            reply.int(int(*worst));
+        }
+    }))
+}
+
+/// `LATENCY HISTORY event`.
+async fn history(call: ServerCall) -> Result<Answer, Refusal> {
+    let name = String::from_utf8_lossy(call.args().bytes()?).into_owned();
+    let events = gather(&call.core).await;
+    let samples = events.0.get(&name).map(|(samples, _)| samples.clone()).unwrap_or_default();
+    Ok(call.answer(|reply| {
+        reply.array(samples.len());
+        for (second, ms) in samples {
+            reply.array(2);
+            reply.int(int(second));
+            reply.int(int(ms));
+        }
+    }))
+}
+
+/// `LATENCY RESET [event ...]`: how many events were forgotten.
+async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
+    let names: Vec<String> =
+        call.request_words().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let events = gather(&call.core).await;
+    let wanted = |name: &String| names.is_empty() || names.contains(name);
+    let count = events.0.keys().filter(|name| wanted(name)).count();
+    call.core
+        .ask_all(|| {
+            let names = names.clone();
+            move |core: &Rc<Core>| {
+                let keep = |name: &String| !names.is_empty() && !names.contains(name);
+                core.admin.latency.borrow_mut().0.retain(|name, _| keep(name));
+            }
+        })
+        .await;
+    Ok(call.answer(|reply| reply.count(count)))
+}
+
+/// `LATENCY HISTOGRAM [command ...]`: calls and a cumulative histogram in microseconds.
+async fn histogram(call: ServerCall) -> Result<Answer, Refusal> {
+    let names: Vec<String> = call
+        .request_words()
+        .map(|word| String::from_utf8_lossy(word).to_ascii_lowercase())
+        .collect();
+    let facts = info::gather(&call.core).await;
+    let table = &call.core.table;
+    let mut wanted = info::merged(&call.core, &facts);
+    wanted.retain(|(index, sum)| {
+        let name = table.entries()[*index].row.name;
+        let parent = |word: &String| {
+            name.strip_prefix(word.as_str()).is_some_and(|rest| rest.starts_with('|'))
+        };
+        sum.calls > 0 && (names.is_empty() || names.iter().any(|word| word == name || parent(word)))
+    });
+    Ok(call.answer(|reply| {
+        reply.map(wanted.len());
+        for (index, sum) in &wanted {
+            reply.bulk(table.entries()[*index].row.name.as_bytes());
+            reply.map(2);
+            reply.bulk(b"calls");
+            reply.int(int(sum.calls));
+            reply.bulk(b"histogram_usec");
+            let buckets = cumulative(&sum.histogram);
+            reply.map(buckets.len());
+            for (us, count) in buckets {
+                reply.int(int(us));
+                reply.int(int(count));
+            }
+        }
+    }))
+}
+
+/// Upper bounds in microseconds with the calls below them, for bounds that add calls.
+fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
+    let mut sum = 0;
+    let mut buckets: Vec<(u64, u64)> = Vec::new();
+    for (bucket, &count) in histogram.iter().enumerate() {
+        sum += u64::from(count);
+        if count > 0 {
+            let us = (1_u64 << bucket).div_ceil(1_024).max(1);
+            match buckets.last_mut() {
+                Some(last) if last.0 == us => last.1 = sum,
+                _ => buckets.push((us, sum)),
+            }
+        }
+    }
+    buckets
+}
+
+/// `LATENCY SLICES`: the histogram of all cores (upper bounds in microseconds), and the longest.
+async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
+    let facts = info::gather(&call.core).await;
+    let mut all = Slices::default();
+    facts.iter().for_each(|facts| all.merge(&facts.slices));
+    let core = &call.core;
+    Ok(call.answer(|reply| {
+        reply.map(4);
+        reply.bulk(b"count");
+        reply.int(int(all.count));
+        reply.bulk(b"max_us");
+        reply.int(int(all.max_ns / 1_000));
+        reply.bulk(b"histogram_us");
+        let used = all.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        let used: Vec<_> = used.collect();
+        reply.map(used.len());
+        for (bucket, count) in used {
+            reply.int(1 << bucket);
+            reply.int(int(*count));
+        }
+        reply.bulk(b"longest");
+        reply.array(all.longest.len());
+        for long in &all.longest {
+            reply.array(3);
+            reply.int(int(long.ns / 1_000));
+            reply.bulk(info::cause_name(core, long.cause).as_bytes());
+            reply.int(int(long.unix_ms));
+        }
+    }))
+}
+
+fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    super::help(
+        cx,
+        "LATENCY",
+        &[
+            "HISTORY <event>",
+            "    Return time-latency samples for the <event> class.",
+            "LATEST",
+            "    Return the latest latency samples for all events.",
+            "RESET [<event> ...]",
+            "    Reset latency data of one or more <event> classes.",
+            "    (default: reset all data for all event classes)",
+            "HISTOGRAM [COMMAND ...]",
+            "    Return a cumulative distribution of commands in histogram format.",
+            "SLICES",
+            "    Return the histogram of slices and the longest ones with their causes.",
+        ],
+    );
+    Ok(())
+}

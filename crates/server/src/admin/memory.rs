@@ -1,0 +1,92 @@
+//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS, HELP. MEMORY USAGE lives with the keys.
+
+use super::{container, info, now, task};
+use crate::engine::{Runner, ServerCall, SessionCx};
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+
+const NONE: Flags = Flags::NONE;
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    container("memory", "4.0.0", NONE, Group::Server, "A container for memory diagnostics commands"),
+    task("memory|stats", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(stats(call)), ("Show memory usage details", "O(1)")),
+    task("memory|doctor", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(doctor(call)), ("Outputs memory problems report", "O(1)")),
+    now("memory|purge", "4.0.0", 2, NONE, Group::Server, purge, ("Ask the allocator to release memory", "Depends on how much memory is allocated, could be slow")),
+    now("memory|help", "4.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
+];
+
+fn int(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// `MEMORY STATS`: what is known, by Redis's names.
+async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
+    let facts = info::gather(&call.core).await;
+    let shared = &call.core.admin.shared;
+    let totals = info::Totals::of(&facts);
+    let (resident, _) = shared.machine.resident_bytes();
+    let peak = shared.used_peak.load(std::sync::atomic::Ordering::Relaxed).max(totals.bytes);
+    let per_key = totals.bytes.checked_div(totals.keys).unwrap_or(0);
+    let fields = [
+        ("peak.allocated", peak),
+        ("total.allocated", totals.bytes),
+        ("clients.normal", totals.client_bytes),
+        ("keys.count", totals.keys),
+        ("keys.bytes-per-key", per_key),
+        ("dataset.bytes", totals.bytes),
+        ("allocator.resident", resident),
+    ];
+    Ok(call.answer(|reply| {
+        reply.map(fields.len());
+        for (name, value) in fields {
+            reply.bulk(name.as_bytes());
+            reply.int(int(value));
+        }
+    }))
+}
+
+/// `MEMORY DOCTOR`.
+async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
+    /// Below this there is nothing to judge.
+    const WORTH_BYTES: usize = 64 << 20;
+    let facts = info::gather(&call.core).await;
+    let totals = info::Totals::of(&facts);
+    let (resident, _) = call.core.admin.shared.machine.resident_bytes();
+    let text = if totals.bytes < WORTH_BYTES {
+        "This instance holds too little data to be judged.".to_owned()
+    } else if resident > totals.bytes * 3 / 2 {
+        format!(
+            "The process holds {resident} bytes for {} bytes of data: memory that was freed is \
+             not back with the system yet. MEMORY PURGE asks for it.",
+            totals.bytes
+        )
+    } else {
+        "No memory issues were detected.".to_owned()
+    };
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+}
+
+/// `MEMORY PURGE`.
+fn purge(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    cx.core.admin.shared.machine.purge();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    super::help(
+        cx,
+        "MEMORY",
+        &[
+            "DOCTOR",
+            "    Return memory problems reports.",
+            "PURGE",
+            "    Attempt to purge dirty pages for reclamation by the allocator.",
+            "STATS",
+            "    Return information about the memory usage of the server.",
+            "USAGE <key> [SAMPLES <count>]",
+            "    Return memory in bytes used by <key> and its value.",
+        ],
+    );
+    Ok(())
+}

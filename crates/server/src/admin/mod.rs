@@ -1,0 +1,213 @@
+//! Commands of connections and of the server, and what they keep on a core.
+//!
+//! Those that concern one connection run at once ([`Runner::Session`]); those that ask other cores
+//! are tasks ([`Runner::Task`]). Not here: commands over data.
+
+mod client;
+mod client_list;
+mod command;
+mod command_keys;
+mod config;
+mod connection;
+mod debug;
+mod info;
+mod latency;
+mod memory;
+mod server;
+mod slowlog;
+
+pub use config::apply as apply_settings;
+pub(crate) use latency::observe as observe_slice;
+pub use slowlog::slow_command;
+
+use crate::engine::{Core, Runner, ServerCall, ServerFuture, Session, SessionCx};
+use crate::settings::Settings;
+use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run};
+use std::cell::{Cell, RefCell, RefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Facts of the process that all cores show, and the few words that they share.
+pub struct Shared {
+    /// 40 hexadecimal digits, new at every start.
+    pub run_id: String,
+    /// When the process began, in Unix milliseconds.
+    pub started_ms: u64,
+    /// The back of the event loop.
+    pub io: std::sync::OnceLock<&'static str>,
+    /// Bytes of data on each core, told by the core once a turn.
+    pub used: Vec<AtomicUsize>,
+    /// The most that was used.
+    pub used_peak: AtomicUsize,
+    /// Somebody wants the process to stop in order.
+    pub stop: AtomicBool,
+    /// Loading: bytes read and in all, keys, and when it began; 0 in all when none runs.
+    pub load: Arc<[AtomicU64; 4]>,
+    /// Wakes the thread that waits for the end.
+    pub stopper: Box<dyn Fn() + Send + Sync>,
+    /// Facts of the machine and the process that only the runtime can tell.
+    pub machine: Box<dyn Machine>,
+}
+
+/// What the system tells about the process.
+pub trait Machine: Send + Sync {
+    /// Resident bytes now, and at their most.
+    fn resident_bytes(&self) -> (usize, usize);
+    /// Microseconds of user and of system CPU time.
+    fn cpu_us(&self) -> (u64, u64);
+    /// Bytes of memory of the machine.
+    fn total_bytes(&self) -> usize;
+    /// Asks the allocator to give freed memory back to the system.
+    fn purge(&self);
+}
+
+/// What the commands of administration keep on one core.
+pub struct Local {
+    /// Facts of the process.
+    pub shared: Arc<Shared>,
+    pub(crate) settings: RefCell<Arc<Settings>>,
+    buffer: RefCell<Vec<u8>>,
+    slowlog: RefCell<slowlog::Slowlog>,
+    latency: RefCell<latency::Events>,
+    idle_check_ms: Cell<u64>,
+}
+
+impl Local {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new(shared: Arc<Shared>, settings: Arc<Settings>) -> Self {
+        Self {
+            shared,
+            settings: RefCell::new(settings),
+            buffer: RefCell::default(),
+            slowlog: RefCell::default(),
+            latency: RefCell::default(),
+            idle_check_ms: Cell::new(0),
+        }
+    }
+
+    /// A buffer for replies that are copied on, kept for its capacity.
+    pub fn buffer(&self) -> RefMut<'_, Vec<u8>> {
+        self.buffer.borrow_mut()
+    }
+
+    /// When the next timer is due, in Unix milliseconds.
+    #[must_use]
+    pub fn next_timer(&self, now_ms: u64) -> Option<u64> {
+        let timeout = self.settings.borrow().int("timeout");
+        (timeout > 0).then(|| self.idle_check_ms.get().max(now_ms))
+    }
+
+    /// The settings of this core.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.borrow())
+    }
+}
+
+/// Chores of a turn: tells how much is used, and closes connections that have been idle too long.
+pub fn tick(core: &Core) {
+    /// Between two looks at idle connections.
+    const IDLE_CHECK_MS: u64 = 500;
+    let used = core.tx.home().shard.memory_bytes();
+    let shared = &core.admin.shared;
+    if shared.used[core.id()].swap(used, Ordering::Relaxed) != used {
+        shared.used_peak.fetch_max(used_memory(core), Ordering::Relaxed);
+    }
+    let now = core.now_ms();
+    let timeout_ms = core.hot.borrow().timeout_ms;
+    if timeout_ms == 0 || now < core.admin.idle_check_ms.get() {
+        return;
+    }
+    core.admin.idle_check_ms.set(now + IDLE_CHECK_MS);
+    core.each_conn(|conn| {
+        let lane = &mut conn.lane;
+        if now.saturating_sub(lane.session.active_ms) > timeout_ms && !lane.is_working() {
+            core.kill(lane);
+        }
+    });
+}
+
+/// A connection of this core is gone.
+pub fn connection_closed(core: &Core, session: &Session) {
+    if session.monitor {
+        server::monitor_left(core);
+    }
+}
+
+/// Bytes that the data of all cores take.
+#[must_use]
+pub fn used_memory(core: &Core) -> usize {
+    core.admin.shared.used.iter().map(|used| used.load(Ordering::Relaxed)).sum()
+}
+
+type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;
+type TaskFn = fn(ServerCall) -> ServerFuture;
+
+const fn row(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    group: Group,
+) -> Command {
+    Command::new(name, since, arity, flags, Keys::NONE, group, Run::Server)
+}
+
+const fn now(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    group: Group,
+    run: SessionFn,
+    doc: (&'static str, &'static str),
+) -> (Command, Runner) {
+    (row(name, since, arity, flags, group).doc(doc.0, doc.1), Runner::Session(run))
+}
+
+const fn task(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    group: Group,
+    run: TaskFn,
+    doc: (&'static str, &'static str),
+) -> (Command, Runner) {
+    (row(name, since, arity, flags, group).doc(doc.0, doc.1), Runner::Task(run))
+}
+
+const fn container(
+    name: &'static str,
+    since: &'static str,
+    flags: Flags,
+    group: Group,
+    doc: &'static str,
+) -> (Command, Runner) {
+    (row(name, since, -2, flags, group).doc(doc, "Depends on subcommand."), Runner::Container)
+}
+
+/// The rows of this crate, with their functions.
+pub const TABLES: &[&[(Command, Runner)]] = &[
+    connection::TABLE,
+    client::TABLE,
+    config::TABLE,
+    command::TABLE,
+    server::TABLE,
+    info::TABLE,
+    slowlog::TABLE,
+    latency::TABLE,
+    memory::TABLE,
+    debug::TABLE,
+];
+
+/// The lines of a HELP subcommand.
+fn help(cx: &mut SessionCx<'_>, command: &str, lines: &[&str]) {
+    cx.reply.array(lines.len() + 3);
+    let title = format!("{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    cx.reply.simple(&title);
+    lines.iter().for_each(|line| cx.reply.simple(line));
+    cx.reply.simple("HELP");
+    cx.reply.simple("    Print this help.");
+}

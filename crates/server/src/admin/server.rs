@@ -1,0 +1,106 @@
+//! TIME, LASTSAVE, LOLWUT, MONITOR, SHUTDOWN.
+
+use super::{now, task};
+use crate::engine::{Core, Runner, ServerCall, ServerFuture, SessionCx};
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    now("time", "2.6.0", 1, QUICK, Group::Server, time, ("Return the current server time", "O(1)")),
+    now("lastsave", "1.0.0", 1, QUICK, Group::Server, lastsave, ("Get the UNIX time stamp of the last successful save to disk", "O(1)")),
+    now("lolwut", "5.0.0", -1, Flags::READONLY.and(Flags::FAST), Group::Server, lolwut, ("Display some computer art and the Redis version", "")),
+    task("monitor", "1.0.0", 1, ADMIN, Group::Server, |call| Box::pin(monitor(call)), ("Listen for all requests received by the server in real time", "")),
+    task("shutdown", "1.0.0", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Group::Server, shutdown_task, ("Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")),
+];
+
+/// `TIME`: seconds and microseconds.
+fn time(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    let ms = cx.core.clock.unix_ms();
+    cx.reply.array(2);
+    cx.reply.bulk((ms / 1_000).to_string().as_bytes());
+    cx.reply.bulk((ms % 1_000 * 1_000).to_string().as_bytes());
+    Ok(())
+}
+
+/// `LASTSAVE`: nothing has been saved since the start, which counts as a save, as in Redis.
+fn lastsave(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    let seconds = cx.core.admin.shared.started_ms / 1_000;
+    cx.reply.int(i64::try_from(seconds).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// `LOLWUT [VERSION n] [...]`: a darter over the water, and the version.
+fn lolwut(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    let mut picture = String::new();
+    for row in 0..6_u32 {
+        for column in 0..48_u32 {
+            let height = (f64::from(column) / 5.0 + f64::from(row)).sin();
+            picture.push(if height > 0.6 { '~' } else { ' ' });
+        }
+        picture.push('\n');
+    }
+    picture.push_str(concat!("   >=<o)>  Darter ver. ", env!("CARGO_PKG_VERSION"), "\n"));
+    cx.reply.verbatim(*b"txt", picture.as_bytes());
+    Ok(())
+}
+
+/// `MONITOR`.
+async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
+    let id = call.session.id;
+    let begun =
+        call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
+    if begun == Some(true) {
+        change_monitors(&call.core, 1).await;
+    }
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+async fn change_monitors(core: &Rc<Core>, by: isize) {
+    core.ask_all(|| {
+        move |there: &Rc<Core>| {
+            let monitors = &mut there.hot.borrow_mut().monitors;
+            *monitors = monitors.saturating_add_signed(by);
+        }
+    })
+    .await;
+}
+
+/// A connection that watched is gone, or watches no more.
+pub(super) fn monitor_left(core: &Core) {
+    core.spawn_on_self(|core| async move { change_monitors(&core, -1).await });
+}
+
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`.
+fn shutdown_task(call: ServerCall) -> ServerFuture {
+    Box::pin(async move {
+        let mut args = call.args();
+        let (mut save, mut abort, mut others) = (false, false, false);
+        while let Some(word) = args.next() {
+            match word.to_ascii_uppercase().as_slice() {
+                b"NOSAVE" | b"NOW" | b"FORCE" => others = true,
+                b"SAVE" => save = true,
+                b"ABORT" => abort = true,
+                _ => return Err(Refusal::Syntax),
+            }
+        }
+        if abort && (save || others) {
+            return Err(Refusal::Syntax);
+        }
+        if abort {
+            return Err(Refusal::line("ERR No shutdown in progress."));
+        }
+        if save {
+            return Err(Refusal::line("ERR SHUTDOWN SAVE is not supported yet: no snapshots"));
+        }
+        let shared = &call.core.admin.shared;
+        shared.stop.store(true, Ordering::SeqCst);
+        (shared.stopper)();
+        // Redis does not answer; the connection is closed by the end of the process.
+        Ok(Answer::Done(darter_resp::Output::default()))
+    })
+}

@@ -1,0 +1,149 @@
+//! SLOWLOG: the slowest commands, kept per core and shown together.
+
+use super::{container, now, task};
+use crate::engine::{Core, Runner, ServerCall, Session, SessionCx};
+use darter_base::number;
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use darter_resp::Request;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const ADMIN: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::STALE);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    container("slowlog", "2.2.12", Flags::NONE, Group::Server, "A container for slow log commands"),
+    task("slowlog|get", "2.2.12", -2, ADMIN, Group::Server, |call| Box::pin(get(call)), ("Get the slow log's entries", "O(N) where N is the number of entries returned")),
+    task("slowlog|len", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(len(call)), ("Get the slow log's length", "O(1)")),
+    task("slowlog|reset", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Clear all entries from the slow log", "O(N) where N is the number of entries in the slowlog")),
+    now("slowlog|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
+];
+
+/// Arguments shown of a command, and bytes shown of an argument, as in Redis.
+const ARGS_MAX: usize = 32;
+const ARG_BYTES_MAX: usize = 128;
+
+/// One slow command.
+#[derive(Clone)]
+struct Entry {
+    id: u64,
+    unix_s: u64,
+    us: u64,
+    args: Vec<Vec<u8>>,
+    peer: String,
+    name: Vec<u8>,
+}
+
+/// The slow commands of one core, newest first.
+#[derive(Default)]
+pub(super) struct Slowlog {
+    entries: VecDeque<Entry>,
+    next: u64,
+}
+
+/// A command took longer than `slowlog-log-slower-than`.
+pub fn slow_command(core: &Core, ns: u64, request: &Arc<Request>, session: Option<&Session>) {
+    let most = core.admin.settings().size("slowlog-max-len");
+    let mut log = core.admin.slowlog.borrow_mut();
+    let id = log.next * core.tx.cores() as u64 + core.id() as u64;
+    log.next += 1;
+    log.entries.push_front(Entry {
+        id,
+        unix_s: core.now_ms() / 1_000,
+        us: ns / 1_000,
+        args: shown(request),
+        peer: session.map(|session| session.peer.remote.clone()).unwrap_or_default(),
+        name: session.map(|session| session.name.clone()).unwrap_or_default(),
+    });
+    log.entries.truncate(most);
+}
+
+fn shown(request: &Arc<Request>) -> Vec<Vec<u8>> {
+    let args = darter_resp::Args::owned(request);
+    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(args.get(at))).collect();
+    if args.len() > ARGS_MAX {
+        texts.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
+    }
+    texts
+}
+
+fn shorten(arg: &[u8]) -> Vec<u8> {
+    match arg.split_at_checked(ARG_BYTES_MAX) {
+        Some((head, rest)) if !rest.is_empty() => {
+            let mut text = head.to_vec();
+            text.extend_from_slice(format!("... ({} more bytes)", rest.len()).as_bytes());
+            text
+        }
+        _ => arg.to_vec(),
+    }
+}
+
+/// `SLOWLOG GET [count]`: the newest, of all cores; 10 by default, -1 for all.
+async fn get(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let count = match args.next() {
+        None => 10,
+        Some(text) => number::parse_i64(text)
+            .filter(|&count| count >= -1)
+            .ok_or_else(|| Refusal::line("ERR count should be greater than or equal to -1"))?,
+    };
+    if args.end().is_err() {
+        return Err(Refusal::Arity("slowlog|get".into()));
+    }
+    let mut all: Vec<Entry> = call
+        .core
+        .ask_all(|| |core: &Rc<Core>| Vec::from(core.admin.slowlog.borrow().entries.clone()))
+        .await
+        .concat();
+    all.sort_by_key(|entry| std::cmp::Reverse((entry.unix_s, entry.id)));
+    if let Ok(count) = usize::try_from(count) {
+        all.truncate(count);
+    }
+    Ok(call.answer(|reply| {
+        reply.array(all.len());
+        for entry in &all {
+            reply.array(6);
+            reply.int(i64::try_from(entry.id).unwrap_or(i64::MAX));
+            reply.int(i64::try_from(entry.unix_s).unwrap_or(i64::MAX));
+            reply.int(i64::try_from(entry.us).unwrap_or(i64::MAX));
+            reply.array(entry.args.len());
+            entry.args.iter().for_each(|arg| reply.bulk(arg));
+            reply.bulk(entry.peer.as_bytes());
+            reply.bulk(&entry.name);
+        }
+    }))
+}
+
+/// `SLOWLOG LEN`.
+async fn len(call: ServerCall) -> Result<Answer, Refusal> {
+    let lens = call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow().entries.len());
+    let len: usize = lens.await.into_iter().sum();
+    Ok(call.answer(|reply| reply.count(len)))
+}
+
+/// `SLOWLOG RESET`.
+async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
+    call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow_mut().entries.clear()).await;
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    super::help(
+        cx,
+        "SLOWLOG",
+        &[
+            "GET [<count>]",
+            "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+            "    Entries are made of:",
+            "    id, timestamp, time in microseconds, arguments array, client IP and port,",
+            "    client name",
+            "LEN",
+            "    Return the length of the slowlog.",
+            "RESET",
+            "    Reset the slowlog.",
+        ],
+    );
+    Ok(())
+}

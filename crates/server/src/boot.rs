@@ -1,0 +1,317 @@
+//! From settings to running cores, and to an orderly end.
+//!
+//! Order: limits, sockets, threads, the file, the signals. The sockets are open before the file is
+//! loaded, as in Redis: clients are told that loading is going on.
+
+use crate::admin::{self, Local, Shared};
+use crate::clock::{MachineClock, SliceTimer};
+use crate::engine::{Core, Mail, Table, World};
+use crate::load;
+use crate::machine::System;
+use crate::settings::Settings;
+use crate::thread::{Post, Thread};
+use darter_runtime::net::{BackChoice, Net, Waker};
+use darter_runtime::{clock, limits, mailbox, signal, topology};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Why the server could not start, or had to end.
+#[derive(Debug)]
+pub struct Failure(String);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Cores that have taken in all of the file.
+pub(crate) struct Loaded {
+    left: AtomicUsize,
+    wakers: Vec<Waker>,
+}
+
+impl Loaded {
+    /// A core is done; the last one wakes all.
+    pub(crate) fn one_is_done(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wakers.iter().for_each(Waker::wake);
+        }
+    }
+
+    pub(crate) fn all_are_done(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Messages between two cores that are on their way; more wait at the sender.
+const RING_CAPACITY: usize = 4_096;
+/// Files that are open beside the clients' sockets: rings, listeners, the log.
+const SPARE_FILES: u64 = 64;
+
+/// Runs the server until it is told to stop.
+///
+/// `purge` asks the binary's allocator to give freed memory back to the system.
+pub fn run(settings: Settings, purge: fn()) -> Result<(), Failure> {
+    let settings = Arc::new(settings);
+    darter_base::hash::set_seed(random_u64());
+    std::env::set_current_dir(settings.text("dir"))
+        .map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))?;
+    limits::raise_open_files(settings.size("maxclients") as u64 + SPARE_FILES);
+    let processors = topology::processors();
+    let cores = match settings.size("cores") {
+        0 => topology::default_cores(),
+        cores => cores,
+    };
+    let wakers = (0..cores)
+        .map(|_| Waker::new())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Failure(format!("cannot make a waker: {error}")))?;
+    let signals = signal::watch(wakers.clone())
+        .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
+    let shared = shared(&settings, cores, &wakers, purge);
+    let file = rdb_file(&settings);
+    let (inboxes, loader) = open_file(file.as_deref(), &settings, &wakers, &shared)?;
+    let loaded = Arc::new(Loaded {
+        left: AtomicUsize::new(if file.is_some() { cores } else { 0 }),
+        wakers: wakers.clone(),
+    });
+    let table = Arc::new(table());
+    let stop = Arc::new(AtomicBool::new(false));
+    let (told, ready) = std::sync::mpsc::channel();
+    let mut threads = Vec::new();
+    let mailboxes = mailbox::mesh::<Post>(wakers.clone(), RING_CAPACITY);
+    for ((id, mailbox), inbox) in mailboxes.into_iter().enumerate().zip(inboxes) {
+        let plan = Plan {
+            id,
+            cores,
+            processor: (cores <= processors.len()).then(|| processors[id % processors.len()]),
+            settings: Arc::clone(&settings),
+            shared: Arc::clone(&shared),
+            table: Arc::clone(&table),
+            waker: wakers[id].clone(),
+            stop: Arc::clone(&stop),
+            loaded: Arc::clone(&loaded),
+            inbox,
+        };
+        let told = told.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("core-{id}"))
+            .spawn(move || plan.run(mailbox, &told))
+            .map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
+        threads.push(thread);
+    }
+    drop(told);
+    for _ in 0..cores {
+        ready.recv().map_err(|_| Failure("a core ended while it started".into()))??;
+    }
+    tracing::info!(
+        "darter {} ready: {cores} core(s), {}, port {}",
+        env!("CARGO_PKG_VERSION"),
+        shared.io.get().copied().unwrap_or("none"),
+        settings.text("port")
+    );
+    if let Some(loader) = loader {
+        let summary = loader.join().map_err(|error| Failure(error.to_string()))?;
+        tracing::info!("{summary}");
+    }
+    wait_for_end(&signals, &shared);
+    stop_cores(&stop, &wakers, threads)
+}
+
+/// Tells all cores to come to an end, and waits for it.
+fn stop_cores(
+    stop: &AtomicBool,
+    wakers: &[Waker],
+    threads: Vec<CoreThread>,
+) -> Result<(), Failure> {
+    tracing::info!("stopping: no new connections, what was received is answered");
+    stop.store(true, Ordering::Release);
+    wakers.iter().for_each(Waker::wake);
+    for thread in threads {
+        thread
+            .join()
+            .map_err(|_| Failure("a core panicked".into()))?
+            .map_err(|error| Failure(format!("a core failed: {error}")))?;
+    }
+    Ok(())
+}
+
+type CoreThread = std::thread::JoinHandle<std::io::Result<()>>;
+
+/// The rows of all crates.
+#[must_use]
+pub fn table() -> Table {
+    let mut families = darter_families::TABLES.to_vec();
+    families.push(darter_persist::commands::TABLE);
+    Table::new(&families, admin::TABLES)
+}
+
+fn shared(settings: &Settings, cores: usize, wakers: &[Waker], purge: fn()) -> Arc<Shared> {
+    debug_assert!(!settings.text("port").is_empty());
+    let main = std::thread::current();
+    debug_assert_eq!(wakers.len(), cores);
+    Arc::new(Shared {
+        run_id: format!("{:016x}{:016x}{:08x}", random_u64(), random_u64(), random_u64() as u32),
+        started_ms: clock::unix_millis(),
+        io: OnceLock::new(),
+        used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
+        used_peak: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        load: Arc::new([const { AtomicU64::new(0) }; 4]),
+        stopper: Box::new(move || main.unpark()),
+        machine: Box::new(System { purge }),
+    })
+}
+
+/// Sleeps until a signal or SHUTDOWN asks for the end.
+fn wait_for_end(signals: &signal::StopFlag, shared: &Shared) {
+    /// A signal wakes the cores, not this thread: it looks so often.
+    const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+    while !signals.is_raised() && !shared.stop.load(Ordering::SeqCst) {
+        std::thread::park_timeout(LOOK);
+    }
+}
+
+fn rdb_file(settings: &Settings) -> Option<PathBuf> {
+    let name = settings.text("dbfilename");
+    let path = Path::new(name);
+    (!name.is_empty() && path.is_file()).then(|| path.to_owned())
+}
+
+type Opened = (Vec<Option<load::Inbox>>, Option<load::Handle>);
+
+fn open_file(
+    file: Option<&Path>,
+    settings: &Settings,
+    wakers: &[Waker],
+    shared: &Shared,
+) -> Result<Opened, Failure> {
+    let Some(path) = file else { return Ok((wakers.iter().map(|_| None).collect(), None)) };
+    let databases = settings.size("databases");
+    let progress = Arc::clone(&shared.load);
+    let (inboxes, handle) = load::open(path, wakers.len(), wakers.to_vec(), databases, progress)
+        .map_err(|error| Failure(format!("cannot load {}: {error}", path.display())))?;
+    Ok((inboxes.into_iter().map(Some).collect(), Some(handle)))
+}
+
+/// What a core's thread is made from.
+struct Plan {
+    id: usize,
+    cores: usize,
+    processor: Option<usize>,
+    settings: Arc<Settings>,
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    waker: Waker,
+    stop: Arc<AtomicBool>,
+    loaded: Arc<Loaded>,
+    inbox: Option<load::Inbox>,
+}
+
+type Told = std::sync::mpsc::Sender<Result<(), Failure>>;
+
+impl Plan {
+    fn run(self, mailbox: mailbox::Mailbox<Post>, told: &Told) -> std::io::Result<()> {
+        if let Some(processor) = self.processor
+            && let Err(error) = topology::pin_thread(processor)
+        {
+            tracing::warn!("core {} is not pinned: {error}", self.id);
+        }
+        let opened = self.open_net();
+        let net = match opened {
+            Ok(net) => net,
+            Err(failure) => {
+                let _ = told.send(Err(failure)); // Nobody listens once another core has failed.
+                return Ok(());
+            }
+        };
+        let thread = self.thread(net, mailbox);
+        let _ = told.send(Ok(()));
+        thread.run()
+    }
+
+    fn open_net(&self) -> Result<Net, Failure> {
+        let choice = match self.settings.text("io") {
+            "uring" => BackChoice::Uring,
+            "epoll" => BackChoice::Epoll,
+            _ => BackChoice::Auto,
+        };
+        let (mut net, fallback) = Net::open(choice, &self.waker)
+            .map_err(|error| Failure(format!("cannot open the event loop: {error}")))?;
+        if self.id == 0 {
+            if let Some(reason) = fallback {
+                tracing::warn!("io_uring cannot be used here ({reason}): using epoll");
+            }
+            let _ = self.shared.io.set(net.back_name());
+            listen(&mut net, &self.settings)?;
+        }
+        Ok(net)
+    }
+
+    fn thread(self, net: Net, mailbox: mailbox::Mailbox<Post>) -> Thread {
+        let clock = Rc::new(MachineClock);
+        let slice = Rc::new(SliceTimer::new(Rc::clone(&clock)));
+        let core = Core::new(
+            self.id,
+            self.cores,
+            self.settings.size("databases"),
+            self.table,
+            World { clock, slice, seed: random_u64() },
+            Local::new(self.shared, Arc::clone(&self.settings)),
+        );
+        admin::apply_settings(&core, self.settings);
+        let loading = !self.loaded.all_are_done();
+        core.hot.borrow_mut().loading = loading;
+        let (stop, inbox, loaded) = (self.stop, self.inbox, self.loaded);
+        Thread { core, net, mailbox, stop, inbox, loaded, loading }
+    }
+}
+
+/// Core 0 listens, and hands connections on in turn.
+fn listen(net: &mut Net, settings: &Settings) -> Result<(), Failure> {
+    let backlog = i32::try_from(settings.int("tcp-backlog")).unwrap_or(i32::MAX);
+    let keepalive = u32::try_from(settings.int("tcp-keepalive")).unwrap_or(0);
+    let port = u16::try_from(settings.int("port")).unwrap_or(0);
+    let path = settings.text("unixsocket");
+    if !path.is_empty() {
+        let mode = u32::from_str_radix(settings.text("unixsocketperm"), 8).ok();
+        net.listen_unix(Path::new(path), backlog, mode.filter(|mode| *mode != 0))
+            .map_err(|error| Failure(format!("cannot listen on {path}: {error}")))?;
+    }
+    if port == 0 {
+        return Ok(());
+    }
+    for word in settings.text("bind").split(' ').filter(|word| !word.is_empty()) {
+        let (text, optional) = match word.strip_prefix('-') {
+            Some(rest) => (rest, true),
+            None => (word, false),
+        };
+        let text = if text == "*" { "0.0.0.0" } else { text };
+        let listened = text
+            .parse::<IpAddr>()
+            .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidInput, error))
+            .and_then(|ip| net.listen_tcp(SocketAddr::new(ip, port), backlog, keepalive));
+        match listened {
+            Ok(_) => {}
+            Err(error) if optional => tracing::warn!("not listening on {text}:{port}: {error}"),
+            Err(error) => {
+                return Err(Failure(format!("cannot listen on {text}:{port}: {error}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// 64 bits of the system's randomness.
+fn random_u64() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds this from the system.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// So that the type of messages is one.
+const _: fn(Mail) -> Post = Post::Mail;

@@ -1,0 +1,189 @@
+//! Point commands of one connection for one other core: sent at once, answered at once.
+//!
+//! A pipeline is cut into one batch per core. The commands of a batch run in order on the core
+//! that owns their keys; where one must wait for a lock, or takes more than a slice, the rest of
+//! the batch waits behind it, as it would on a connection.
+
+use super::conn::Owed;
+use super::core::{Core, Mail};
+use super::entry::Entry;
+use darter_command::Stream;
+use darter_resp::{Args, Output, Reply, Request, Span};
+use darter_tx::CoreId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// See the module.
+pub struct Batch {
+    from: CoreId,
+    client: u64,
+    resp3: bool,
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    items: Vec<Item>,
+    next: usize,
+    replies: Vec<u8>,
+    ends: Vec<Replied>,
+}
+
+struct Item {
+    entry: usize,
+    db: usize,
+    args: ItemArgs,
+}
+
+enum ItemArgs {
+    Spans(usize, usize),
+    Owned(Arc<Request>),
+}
+
+enum Replied {
+    /// Ends at this byte of `replies`.
+    Flat(usize),
+    /// Has parts, or goes on as a stream.
+    Parts(Output, Option<Box<dyn Stream>>),
+}
+
+impl Batch {
+    pub(super) fn new(from: CoreId, client: u64, resp3: bool) -> Self {
+        Self {
+            from,
+            client,
+            resp3,
+            bytes: Vec::new(),
+            spans: Vec::new(),
+            items: Vec::new(),
+            next: 0,
+            replies: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Longer arguments are shared instead of copied.
+    const COPY_MAX: usize = 4 * 1024;
+
+    pub(super) fn push(&mut self, entry: &Entry, db: usize, args: Args<'_>) {
+        let args = if args.len() > 64 || args.total_bytes() > Self::COPY_MAX {
+            ItemArgs::Owned(args.to_request())
+        } else {
+            let first = self.spans.len();
+            for arg in args.iter() {
+                let start = u32::try_from(self.bytes.len()).expect("a batch stays small");
+                self.bytes.extend_from_slice(arg);
+                let end = u32::try_from(self.bytes.len()).expect("a batch stays small");
+                self.spans.push(Span { start, end });
+            }
+            ItemArgs::Spans(first, self.spans.len())
+        };
+        self.items.push(Item { entry: entry.index, db, args });
+    }
+
+    fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
+        match &item.args {
+            ItemArgs::Spans(first, end) => Args::flat(&self.bytes, &self.spans[*first..*end]),
+            ItemArgs::Owned(request) => Args::owned(request),
+        }
+    }
+
+    fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
+        self.ends.push(Replied::Parts(out, stream));
+        self.next += 1;
+    }
+}
+
+impl Core {
+    /// Runs a batch until it is done, the slice is over, or a command must wait.
+    pub(super) fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
+        while batch.next < batch.items.len() {
+            let item = &batch.items[batch.next];
+            let entry = &self.table.entries()[item.entry];
+            let mut out = Output::with_buffer(std::mem::take(&mut *self.admin.buffer()));
+            let ran = {
+                let mut reply = Reply::new(&mut out, batch.resp3);
+                self.run_point(entry, batch.args(item), item.db, &mut reply, None)
+            };
+            match ran {
+                super::serve::Ran::Done(None) => {
+                    let (replies, ends) = (&mut batch.replies, &mut batch.ends);
+                    match out.take_flat(Vec::new()) {
+                        Some(flat) => {
+                            replies.extend_from_slice(&flat);
+                            ends.push(Replied::Flat(replies.len()));
+                            *self.admin.buffer() = flat;
+                            batch.next += 1;
+                        }
+                        None => batch.replied(out, None),
+                    }
+                }
+                super::serve::Ran::Done(stream) => batch.replied(out, stream),
+                super::serve::Ran::Waits(work) => {
+                    let request = batch.args(&batch.items[batch.next]).to_request();
+                    let (index, db) = (item.entry, item.db);
+                    self.wait_in_batch(batch, index, request, db, work);
+                    return;
+                }
+            }
+            if self.slice.must_yield() && batch.next < batch.items.len() {
+                self.batches.borrow_mut().push_front(batch);
+                return;
+            }
+        }
+        let from = batch.from;
+        self.post(from, Mail::BatchDone(batch));
+    }
+
+    fn wait_in_batch(
+        self: &Rc<Self>,
+        mut batch: Box<Batch>,
+        index: usize,
+        request: Arc<Request>,
+        db: usize,
+        work: super::serve::Work,
+    ) {
+        let core = Rc::clone(self);
+        self.tx.spawn(async move {
+            let resp3 = batch.resp3;
+            let answer = core.finish_point(index, request, db, resp3, work).await;
+            let (out, stream) = core.encode_answer(answer, resp3);
+            batch.replied(out, stream);
+            core.batches.borrow_mut().push_back(batch);
+        });
+    }
+
+    /// Takes in the replies of a batch that another core has run.
+    pub(super) fn batch_done(&self, from: CoreId, batch: Batch) {
+        let Some(token) = self.tokens.borrow().get(&batch.client).copied() else { return };
+        self.with_conn(token, |conn| {
+            let lane = &mut conn.lane;
+            let (mut start, mut slot) = (0, 0);
+            for replied in batch.ends {
+                while !lane.owes_from(slot, from) {
+                    assert!(slot < lane.owed.len(), "a reply is owed for every command of a batch");
+                    slot += 1;
+                }
+                let in_turn = slot == 0 && lane.stream.is_none();
+                let silent = matches!(lane.owed[slot], Owed::Silent(_));
+                match replied {
+                    silenced if silent => {
+                        start = if let Replied::Flat(end) = silenced { end } else { start };
+                        lane.owed[slot] = Owed::Ready(Output::default(), None);
+                    }
+                    Replied::Flat(end) if in_turn => {
+                        lane.out.tail().extend_from_slice(&batch.replies[start..end]);
+                        lane.owed.pop_front();
+                        start = end;
+                        lane.settle();
+                    }
+                    Replied::Flat(end) => {
+                        let mut out = Output::default();
+                        out.tail().extend_from_slice(&batch.replies[start..end]);
+                        lane.owed[slot] = Owed::Ready(out, None);
+                        start = end;
+                    }
+                    Replied::Parts(out, stream) => lane.owed[slot] = Owed::Ready(out, stream),
+                }
+            }
+            self.after_settling(lane);
+        });
+    }
+}

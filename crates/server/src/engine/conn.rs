@@ -1,0 +1,214 @@
+//! One connection: what it sent, what it is owed, and what it has told about itself.
+
+use darter_command::Stream;
+use darter_resp::{Output, Parser, Request};
+use darter_runtime::net::Token;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Where a connection comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// `ip:port`, or the path of the unix socket with `:0`, as CLIENT LIST prints it.
+    pub remote: String,
+    /// The same of our end.
+    pub local: String,
+    /// True for a unix socket, or when the peer's address is a loopback one.
+    pub is_local: bool,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// Every command is answered.
+    #[default]
+    On,
+    /// None is.
+    Off,
+    /// The next one is not (set by SKIP, for the command after it).
+    SkipNext,
+    /// This one is not.
+    Skip,
+}
+
+/// What a connection has told about itself, and what CLIENT LIST shows of it.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// Unique among all connections since start.
+    pub id: u64,
+    /// Where it comes from.
+    pub peer: Peer,
+    /// The selected database.
+    pub db: usize,
+    /// It speaks RESP3.
+    pub resp3: bool,
+    /// It may run commands other than AUTH and HELLO.
+    pub authenticated: bool,
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_version: Vec<u8>,
+    /// CLIENT NO-EVICT.
+    pub no_evict: bool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
+    /// It wants to see every command.
+    pub monitor: bool,
+    /// CLIENT REPLY.
+    pub reply_mode: ReplyMode,
+    /// When it was accepted, in Unix milliseconds.
+    pub created_ms: u64,
+    /// When its last command began.
+    pub active_ms: u64,
+    /// The row of its last command: an index into the table.
+    pub last_command: Option<usize>,
+    /// It is to be closed once its output is sent.
+    pub close_after_reply: bool,
+    /// CLIENT KILL: to be closed at once.
+    pub killed: bool,
+}
+
+/// A reply that is owed, in the order of the requests.
+pub(super) enum Owed {
+    /// Encoded, and waiting for those before it.
+    Ready(Output, Option<Box<dyn Stream>>),
+    /// The next reply in a batch from this core.
+    Remote(usize),
+    /// The same, and the client does not want to hear it.
+    Silent(usize),
+}
+
+/// One connection of this core.
+pub struct Conn {
+    pub(super) parser: Parser,
+    /// Everything but the parser, so that a request can be borrowed from that one meanwhile.
+    pub lane: Lane,
+}
+
+/// What a connection is owed, and what it has told.
+pub struct Lane {
+    /// The runtime's name for it.
+    pub token: Token,
+    /// What it has told.
+    pub session: Session,
+    /// Encoded and not yet handed to the socket.
+    pub(super) out: Output,
+    /// A send is in flight.
+    pub(super) sending: bool,
+    /// Bytes in flight.
+    pub(super) in_flight: usize,
+    /// Replies owed behind `out`.
+    pub(super) owed: VecDeque<Owed>,
+    /// The rest of a reply that is being streamed, once nothing is owed before it.
+    pub(super) stream: Option<Box<dyn Stream>>,
+    /// A task runs this connection's command; nothing more is parsed until it is done.
+    pub(super) busy: bool,
+    /// A request that must wait until nothing is owed before it, or until a pause ends.
+    pub(super) held: Option<Arc<Request>>,
+    /// Batches to other cores, by core, gathered while parsing.
+    pub(super) batches: Vec<Option<Box<super::Batch>>>,
+    /// In the queue of those with work.
+    pub(super) queued: bool,
+    /// In the queue of those with a stream.
+    pub(super) streaming: bool,
+    /// In the list of those with output.
+    pub(super) dirty: bool,
+    /// The peer sends no more.
+    pub(super) eof: bool,
+    /// Receiving is paused.
+    pub(super) paused: bool,
+    /// Told to the runtime to be closed.
+    pub(super) closing: bool,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+impl Conn {
+    pub(super) fn new(token: Token, session: Session, bulk_max: usize, cores: usize) -> Self {
+        let parser = Parser::new(bulk_max, session.authenticated);
+        let lane = Lane {
+            token,
+            session,
+            out: Output::default(),
+            sending: false,
+            in_flight: 0,
+            owed: VecDeque::new(),
+            stream: None,
+            busy: false,
+            held: None,
+            batches: (0..cores).map(|_| None).collect(),
+            queued: false,
+            streaming: false,
+            dirty: false,
+            eof: false,
+            paused: false,
+            closing: false,
+            bytes_in: 0,
+            bytes_out: 0,
+        };
+        Self { parser, lane }
+    }
+
+    /// Bytes received that no command has taken yet.
+    #[must_use]
+    pub fn query_bytes(&self) -> usize {
+        self.parser.pending_bytes()
+    }
+
+    /// Bytes of memory that the connection holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.parser.memory_bytes() + self.lane.output_bytes()
+    }
+}
+
+impl Lane {
+    /// Bytes of replies that wait for the socket.
+    #[must_use]
+    pub fn output_bytes(&self) -> usize {
+        self.out.len() + self.in_flight
+    }
+
+    /// True when nothing is owed and nothing runs.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.owed.is_empty() && self.stream.is_none() && !self.busy && self.held.is_none()
+    }
+
+    /// Moves replies whose turn has come into the output, up to one that goes on as a stream.
+    pub(super) fn settle(&mut self) {
+        while self.stream.is_none()
+            && let Some(Owed::Ready(..)) = self.owed.front()
+        {
+            if let Some(Owed::Ready(out, stream)) = self.owed.pop_front() {
+                self.out.append(out);
+                self.stream = stream;
+            }
+        }
+    }
+
+    /// True when the reply at `slot` is to come from `core`.
+    pub(super) fn owes_from(&self, slot: usize, core: usize) -> bool {
+        match self.owed.get(slot) {
+            Some(Owed::Remote(from) | Owed::Silent(from)) => *from == core,
+            _ => false,
+        }
+    }
+
+    /// True when a request may be parsed now.
+    pub(super) fn may_parse(&self) -> bool {
+        /// Replies that may be owed by other cores: two batches of a full receive buffer.
+        const OWED_MAX: usize = 2_048;
+        !self.busy
+            && self.stream.is_none()
+            && self.held.is_none()
+            && self.owed.len() < OWED_MAX
+            && self.output_bytes() < darter_base::limits::REPLY_AHEAD_BYTES / 4
+            && !self.session.close_after_reply
+            && !self.session.killed
+    }
+}

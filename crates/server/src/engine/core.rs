@@ -1,0 +1,538 @@
+//! The core: what it owns, what happens to it, and what it wants done.
+
+use super::batch::Batch;
+use super::conn::{Conn, Peer, Session};
+use super::entry::Table;
+use super::slices::{Cause, Slices};
+use super::stats::{CommandStats, CoreStats};
+use darter_base::Preempt;
+use darter_base::hash::IdentityMap;
+use darter_keyspace::Shard;
+use darter_resp::Part;
+use darter_runtime::net::Token;
+use darter_tx::{CoreId, Message, Tx};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Time, as the engine is told it.
+pub trait Clock {
+    /// Nanoseconds since some moment; never goes back. Cheap: read for every command.
+    fn monotonic_ns(&self) -> u64;
+    /// Unix milliseconds.
+    fn unix_ms(&self) -> u64;
+    /// Nanoseconds of CPU time that this thread has used. A system call.
+    fn cpu_ns(&self) -> u64;
+}
+
+/// What the core wants done with its sockets.
+#[derive(Debug)]
+pub enum Action {
+    /// Send one run of bytes; the buffer comes back with [`Core::sent`].
+    SendFlat(Token, Vec<u8>),
+    /// Send parts, in order.
+    Send(Token, Vec<Part>),
+    /// Receive nothing more for now.
+    Pause(Token),
+    /// Receive again.
+    Resume(Token),
+    /// Close.
+    Close(Token),
+}
+
+/// What another core is to run.
+pub(super) type Question = Box<dyn FnOnce(&Rc<Core>) + Send>;
+
+/// What one core says to another.
+pub enum Mail {
+    /// Hops and locks.
+    Tx(Message),
+    /// Point commands for your shard.
+    Batch(Box<Batch>),
+    /// Their replies.
+    BatchDone(Box<Batch>),
+    /// Run this: administration.
+    Ask(Question),
+}
+
+/// Settings that the hot path reads; the settings table keeps them up to date on every core.
+#[derive(Clone, Debug)]
+pub struct Hot {
+    /// `requirepass` is set, so new connections begin unauthenticated.
+    pub password: Option<Arc<str>>,
+    /// `proto-max-bulk-len`.
+    pub bulk_max: usize,
+    /// `slowlog-log-slower-than`, in nanoseconds; `None`: never.
+    pub slow_ns: Option<u64>,
+    /// `maxmemory`; 0: no limit.
+    pub maxmemory: usize,
+    /// `timeout`, in milliseconds; 0: never.
+    pub timeout_ms: u64,
+    /// `maxclients`, for this core.
+    pub clients_max: usize,
+    /// `protected-mode`, with no password: only local clients.
+    pub protected: bool,
+    /// The server is loading: only commands with the flag LOADING.
+    pub loading: bool,
+    /// CLIENT PAUSE: until when, in Unix milliseconds, and whether reads pause too.
+    pub pause: Option<(u64, bool)>,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub active_expire: bool,
+    /// Connections, on all cores, that watch by MONITOR.
+    pub monitors: usize,
+}
+
+impl Default for Hot {
+    fn default() -> Self {
+        Self {
+            password: None,
+            bulk_max: 512 << 20,
+            slow_ns: Some(10_000_000),
+            maxmemory: 0,
+            timeout_ms: 0,
+            clients_max: 10_000,
+            protected: true,
+            loading: false,
+            pause: None,
+            active_expire: true,
+            monitors: 0,
+        }
+    }
+}
+
+/// Tells tasks and loops when the running slice is over.
+pub trait SliceClock: Preempt {
+    /// A slice begins at `now_ns`.
+    fn begin(&self, now_ns: u64);
+    /// The slice may go on until `until_ns` at least.
+    fn extend(&self, until_ns: u64);
+}
+
+/// What the engine is made of, as its maker chooses it.
+pub struct World {
+    /// Time.
+    pub clock: Rc<dyn Clock>,
+    /// The end of slices.
+    pub slice: Rc<dyn SliceClock>,
+    /// Seed of this core's randomness.
+    pub seed: u64,
+}
+
+/// One core. See the module.
+pub struct Core {
+    /// The end of the fabric.
+    pub tx: Tx,
+    /// All commands.
+    pub table: Arc<Table>,
+    /// Time.
+    pub clock: Rc<dyn Clock>,
+    /// Settings of the hot path.
+    pub hot: RefCell<Hot>,
+    /// Counters.
+    pub stats: RefCell<CoreStats>,
+    /// The measure of stalls.
+    pub slices: RefCell<Slices>,
+    /// What the commands of administration keep on this core.
+    pub admin: crate::admin::Local,
+    me: std::rc::Weak<Self>,
+    pub(super) slice: Rc<dyn SliceClock>,
+    pub(super) slice_start: Cell<SliceStart>,
+    pub(super) cause: Cell<(Cause, u64)>,
+    /// The monotonic time as of the last reading: the end of one command is the start of the next.
+    pub(super) now_ns: Cell<u64>,
+    pub(super) now_ms: Cell<u64>,
+    pub(super) conns: RefCell<Vec<Option<Box<Conn>>>>,
+    pub(super) conns_len: Cell<usize>,
+    pub(super) tokens: RefCell<IdentityMap<Token>>,
+    pub(super) next_id: Cell<u64>,
+    pub(super) ready: RefCell<VecDeque<Token>>,
+    pub(super) streaming: RefCell<VecDeque<Token>>,
+    pub(super) dirty: RefCell<Vec<Token>>,
+    pub(super) waiting_pause: RefCell<Vec<Token>>,
+    pub(super) batches: RefCell<VecDeque<Box<Batch>>>,
+    pub(super) actions: RefCell<Vec<Action>>,
+    pub(super) outbox: RefCell<Vec<(CoreId, Mail)>>,
+    pub(super) spares: RefCell<Vec<Vec<u8>>>,
+    pub(super) scratch: RefCell<Vec<(CoreId, Message)>>,
+}
+
+/// When the running slice began, by both clocks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SliceStart {
+    pub(super) wall_ns: u64,
+    pub(super) cpu_ns: u64,
+    /// How long the slice before took.
+    pub(super) last_ns: u64,
+}
+
+impl Core {
+    /// Core `id` of `cores`, empty, with `databases` databases.
+    #[must_use]
+    pub fn new(
+        id: CoreId,
+        cores: usize,
+        databases: usize,
+        table: Arc<Table>,
+        world: World,
+        admin: crate::admin::Local,
+    ) -> Rc<Self> {
+        let World { clock, slice, seed } = world;
+        let mut shard = Shard::new(databases, seed);
+        shard.set_now(clock.unix_ms());
+        let preempt: Rc<dyn Preempt> = Rc::clone(&slice) as Rc<dyn Preempt>;
+        let by_command = vec![CommandStats::default(); table.entries().len()];
+        Rc::new_cyclic(|me| Self {
+            me: me.clone(),
+            tx: Tx::new(id, cores, shard, preempt),
+            table,
+            hot: RefCell::default(),
+            stats: RefCell::new(CoreStats { by_command, ..CoreStats::default() }),
+            slices: RefCell::default(),
+            admin,
+            slice,
+            slice_start: Cell::default(),
+            cause: Cell::new((Cause::Idle, 0)),
+            now_ns: Cell::new(clock.monotonic_ns()),
+            now_ms: Cell::new(clock.unix_ms()),
+            clock,
+            conns: RefCell::default(),
+            conns_len: Cell::new(0),
+            tokens: RefCell::default(),
+            next_id: Cell::new(0),
+            ready: RefCell::default(),
+            streaming: RefCell::default(),
+            dirty: RefCell::default(),
+            waiting_pause: RefCell::default(),
+            batches: RefCell::default(),
+            actions: RefCell::default(),
+            outbox: RefCell::default(),
+            spares: RefCell::default(),
+            scratch: RefCell::default(),
+        })
+    }
+
+    /// This core's number.
+    #[must_use]
+    pub fn id(&self) -> CoreId {
+        self.tx.core()
+    }
+
+    /// The time of this turn, in Unix milliseconds.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms.get()
+    }
+
+    // ---- what happens to the core ----
+
+    /// A connection was accepted. Beyond the limits it is told so, and closed.
+    pub fn accepted(&self, token: Token, peer: Peer) {
+        let hot = self.hot.borrow();
+        let refusal = if self.conns_len.get() >= hot.clients_max {
+            Some("-ERR max number of clients reached\r\n")
+        } else if hot.protected && hot.password.is_none() && !peer.is_local {
+            Some(PROTECTED)
+        } else {
+            None
+        };
+        let mut session = Session {
+            id: self.new_id(),
+            peer,
+            authenticated: hot.password.is_none(),
+            created_ms: self.now_ms(),
+            active_ms: self.now_ms(),
+            ..Session::default()
+        };
+        let mut stats = self.stats.borrow_mut();
+        match refusal {
+            Some(_) => stats.rejected_connections += 1,
+            None => stats.connections += 1,
+        }
+        session.close_after_reply = refusal.is_some();
+        let id = session.id;
+        let mut conn = Box::new(Conn::new(token, session, hot.bulk_max, self.tx.cores()));
+        conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
+        self.mark_dirty(&mut conn.lane);
+        let index = token.index as usize;
+        let mut conns = self.conns.borrow_mut();
+        if conns.len() <= index {
+            conns.resize_with(index + 1, || None);
+        }
+        assert!(conns[index].is_none(), "a place of a connection is used twice");
+        conns[index] = Some(conn);
+        self.conns_len.set(self.conns_len.get() + 1);
+        self.tokens.borrow_mut().insert(id, token);
+    }
+
+    /// Bytes arrived.
+    pub fn received(&self, token: Token, bytes: &[u8]) {
+        /// Bytes that may wait unparsed before the peer is made to wait.
+        const PENDING_MAX: usize = 256 * 1024;
+        self.with_conn(token, |conn| {
+            conn.parser.feed(bytes);
+            conn.lane.bytes_in += bytes.len() as u64;
+            self.stats.borrow_mut().bytes_in += bytes.len() as u64;
+            if conn.parser.pending_bytes() > PENDING_MAX && !conn.lane.paused {
+                conn.lane.paused = true;
+                self.act(Action::Pause(token));
+            }
+            self.mark_ready(&mut conn.lane);
+        });
+    }
+
+    /// The peer sends no more; it may still read.
+    pub fn ended(&self, token: Token) {
+        self.with_conn(token, |conn| {
+            conn.lane.eof = true;
+            self.mark_ready(&mut conn.lane);
+        });
+    }
+
+    /// What was sent is out; `buffer` may be used again.
+    pub fn sent(&self, token: Token, buffer: Option<Vec<u8>>) {
+        /// Buffers kept for reuse, and the longest worth keeping.
+        const SPARES: usize = 64;
+        const SPARE_BYTES: usize = 128 * 1024;
+        if let Some(buffer) = buffer
+            && buffer.capacity() <= SPARE_BYTES
+        {
+            let mut spares = self.spares.borrow_mut();
+            if spares.len() < SPARES {
+                spares.push(buffer);
+            }
+        }
+        self.with_conn(token, |conn| {
+            let lane = &mut conn.lane;
+            lane.sending = false;
+            lane.bytes_out += lane.in_flight as u64;
+            self.stats.borrow_mut().bytes_out += lane.in_flight as u64;
+            lane.in_flight = 0;
+            self.mark_dirty(lane);
+            self.mark_streaming(lane);
+            let lane = &mut conn.lane;
+            if lane.eof || lane.held.is_some() || conn.parser.pending_bytes() > 0 {
+                self.mark_ready(lane);
+            }
+        });
+    }
+
+    /// The connection is gone.
+    pub fn closed(&self, token: Token) {
+        let conn = self.take_conn(token);
+        if let Some(conn) = conn {
+            self.conns_len.set(self.conns_len.get() - 1);
+            self.tokens.borrow_mut().remove(&conn.lane.session.id);
+            crate::admin::connection_closed(self, &conn.lane.session);
+        }
+    }
+
+    /// A message from another core.
+    pub fn deliver(self: &Rc<Self>, from: CoreId, mail: Mail) {
+        self.stats.borrow_mut().hops += 1;
+        self.blame(Cause::Mail);
+        match mail {
+            Mail::Tx(message) => self.tx.deliver(message),
+            Mail::Batch(batch) => self.batches.borrow_mut().push_back(batch),
+            Mail::BatchDone(batch) => self.batch_done(from, *batch),
+            Mail::Ask(run) => run(self),
+        }
+    }
+
+    /// Does a portion of loading within the running slice. Returns what `step` said.
+    pub fn load_slice(&self, step: impl FnOnce(&mut Shard, &dyn Preempt) -> bool) -> bool {
+        let begun = self.clock.monotonic_ns();
+        self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
+        let more = step(&mut self.tx.home().shard, &*self.slice);
+        let ns = self.clock.monotonic_ns() - begun;
+        self.slices.borrow_mut().record(ns, Cause::Load, self.now_ms());
+        more
+    }
+
+    /// True when every request received has been answered, and the answers are sent.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let quiet = |conn: &Conn| {
+            conn.lane.is_settled() && conn.lane.output_bytes() == 0 && !conn.lane.queued
+        };
+        self.conns.borrow().iter().flatten().all(|conn| quiet(conn))
+            && self.batches.borrow().is_empty()
+            && !self.tx.has_ready()
+    }
+
+    /// Moves what is to be done with sockets into `into`.
+    pub fn drain_actions(&self, into: &mut Vec<Action>) {
+        into.append(&mut self.actions.borrow_mut());
+    }
+
+    /// Moves what is to be sent to other cores into `into`.
+    pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Mail)>) {
+        let mut scratch = self.scratch.borrow_mut();
+        self.tx.drain_outbox(&mut scratch);
+        into.extend(scratch.drain(..).map(|(core, message)| (core, Mail::Tx(message))));
+        into.append(&mut self.outbox.borrow_mut());
+    }
+
+    // ---- for commands of administration ----
+
+    /// Asks core `core` to run `run`, and waits for its result.
+    pub async fn ask<R: Send + 'static>(
+        self: &Rc<Self>,
+        core: CoreId,
+        run: impl FnOnce(&Rc<Core>) -> R + Send + 'static,
+    ) -> R {
+        if core == self.id() {
+            return run(self);
+        }
+        let (ticket, answer) = self.tx.ticket();
+        let from = self.id();
+        self.post(
+            core,
+            Mail::Ask(Box::new(move |there| {
+                let value = Box::new(run(there));
+                there.post(from, Mail::Tx(Message::Return { ticket, value }));
+            })),
+        );
+        answer.await
+    }
+
+    /// Asks all cores, one after another, and gathers their results.
+    pub async fn ask_all<R: Send + 'static, F>(self: &Rc<Self>, make: impl Fn() -> F) -> Vec<R>
+    where
+        F: FnOnce(&Rc<Core>) -> R + Send + 'static,
+    {
+        let mut results = Vec::new();
+        for core in 0..self.tx.cores() {
+            results.push(self.ask(core, make()).await);
+        }
+        results
+    }
+
+    /// Tells core `core` to run `run`, without waiting.
+    pub fn tell(self: &Rc<Self>, core: CoreId, run: impl FnOnce(&Rc<Core>) + Send + 'static) {
+        if core == self.id() {
+            run(self);
+        } else {
+            self.post(core, Mail::Ask(Box::new(run)));
+        }
+    }
+
+    /// Completes a ticket of core `to`, from wherever the answer was made.
+    pub fn return_to(&self, to: CoreId, ticket: u64, value: Box<dyn std::any::Any + Send>) {
+        if to == self.id() {
+            self.tx.complete(ticket, value);
+        } else {
+            self.post(to, Mail::Tx(Message::Return { ticket, value }));
+        }
+    }
+
+    /// Starts a task of the engine's own on this core.
+    pub fn spawn_on_self<F: Future<Output = ()> + 'static>(
+        &self,
+        make: impl FnOnce(Rc<Core>) -> F,
+    ) {
+        if let Some(core) = self.me.upgrade() {
+            self.tx.spawn(make(core));
+        }
+    }
+
+    /// Calls `visit` with every connection of this core but the one whose command is running.
+    pub fn each_conn(&self, mut visit: impl FnMut(&mut Conn)) {
+        for conn in self.conns.borrow_mut().iter_mut().flatten() {
+            visit(conn);
+        }
+    }
+
+    /// Calls `visit` with the connection of this client id, if it is here and not running.
+    pub fn with_client<R>(&self, id: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
+        let token = *self.tokens.borrow().get(&id)?;
+        self.with_conn(token, visit)
+    }
+
+    /// Connections of this core.
+    #[must_use]
+    pub fn conns_len(&self) -> usize {
+        self.conns_len.get()
+    }
+
+    /// Closes a connection at once.
+    pub fn kill(&self, lane: &mut super::conn::Lane) {
+        lane.session.killed = true;
+        self.mark_ready(lane);
+    }
+
+    /// Appends bytes outside of any reply, such as a line of MONITOR.
+    pub fn push_bytes(&self, lane: &mut super::conn::Lane, bytes: &[u8]) {
+        lane.out.tail().extend_from_slice(bytes);
+        self.mark_dirty(lane);
+    }
+
+    /// Sends mail to another core at the end of the turn.
+    pub(super) fn post(&self, core: CoreId, mail: Mail) {
+        debug_assert_ne!(core, self.id(), "mail to oneself");
+        self.outbox.borrow_mut().push((core, mail));
+    }
+
+    pub(super) fn act(&self, action: Action) {
+        self.actions.borrow_mut().push(action);
+    }
+
+    pub(super) fn mark_ready(&self, lane: &mut super::conn::Lane) {
+        if !lane.queued {
+            lane.queued = true;
+            self.ready.borrow_mut().push_back(lane.token);
+        }
+    }
+
+    pub(super) fn mark_dirty(&self, lane: &mut super::conn::Lane) {
+        if !lane.dirty {
+            lane.dirty = true;
+            self.dirty.borrow_mut().push(lane.token);
+        }
+    }
+
+    pub(super) fn mark_streaming(&self, lane: &mut super::conn::Lane) {
+        if lane.stream.is_some() && !lane.streaming {
+            lane.streaming = true;
+            self.streaming.borrow_mut().push_back(lane.token);
+        }
+    }
+
+    pub(super) fn with_conn<R>(
+        &self,
+        token: Token,
+        visit: impl FnOnce(&mut Conn) -> R,
+    ) -> Option<R> {
+        let mut conns = self.conns.borrow_mut();
+        let conn = conns.get_mut(token.index as usize)?.as_mut()?;
+        (conn.lane.token == token).then(|| visit(conn))
+    }
+
+    /// Takes a connection out of the table, to be put back by [`Core::put_conn`].
+    pub(super) fn take_conn(&self, token: Token) -> Option<Box<Conn>> {
+        let mut conns = self.conns.borrow_mut();
+        conns.get_mut(token.index as usize)?.take_if(|conn| conn.lane.token == token)
+    }
+
+    pub(super) fn put_conn(&self, conn: Box<Conn>) {
+        let index = conn.lane.token.index as usize;
+        self.conns.borrow_mut()[index] = Some(conn);
+    }
+
+    /// The running slice spends its time on `cause` from here on.
+    pub(super) fn blame(&self, cause: Cause) {
+        self.cause.set((cause, self.cause.get().1));
+    }
+
+    fn new_id(&self) -> u64 {
+        let number = self.next_id.get();
+        self.next_id.set(number + 1);
+        number * self.tx.cores() as u64 + self.id() as u64 + 1
+    }
+}
+
+const PROTECTED: &str = "-DENIED Darter is running in protected mode because protected mode is \
+enabled and no password is set for the default user. In this mode connections are only accepted \
+from the loopback interface. To let other computers connect, set a password with 'requirepass', \
+or turn protection off with 'protected-mode no'.\r\n";

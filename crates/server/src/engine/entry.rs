@@ -1,0 +1,189 @@
+//! The table of all commands: rows and the functions behind them, by name.
+
+use super::conn::Session;
+use super::core::Core;
+use darter_base::hash::IdentityMap;
+use darter_command::{Answer, Args, Command, MultiFn, PointFn, Refusal, Run};
+use darter_resp::{Reply, Request};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A command of the server while it runs as a task.
+pub type ServerFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
+
+/// What a command that runs at once, on the connection's core, sees.
+pub struct SessionCx<'a> {
+    /// The core.
+    pub core: &'a Rc<Core>,
+    /// The connection's own facts.
+    pub session: &'a mut Session,
+    /// Where the reply goes.
+    pub reply: Reply<'a>,
+}
+
+/// What a command of the server that runs as a task sees.
+pub struct ServerCall {
+    /// The core of the connection.
+    pub core: Rc<Core>,
+    /// A copy of the connection's facts when the command began.
+    pub session: Session,
+    /// The request, name included.
+    pub request: Arc<Request>,
+    /// Index of the first argument behind the name, or behind the subcommand's name.
+    pub first: usize,
+}
+
+impl ServerCall {
+    /// The arguments behind the name.
+    #[must_use]
+    pub fn args(&self) -> Args<'_> {
+        Args::new(darter_resp::Args::owned(&self.request), self.first)
+    }
+
+    /// The words behind the name.
+    pub fn request_words(&self) -> impl Iterator<Item = &[u8]> {
+        darter_resp::Args::owned(&self.request).iter().skip(self.first)
+    }
+
+    /// Encodes a whole reply for this client.
+    #[must_use]
+    pub fn answer(&self, write: impl FnOnce(&mut Reply<'_>)) -> Answer {
+        Answer::encode(self.session.resp3, write)
+    }
+}
+
+/// How a command runs.
+#[derive(Clone, Copy)]
+pub enum Runner {
+    /// On the shard that owns its key.
+    Point(PointFn),
+    /// Coordinated.
+    Multi(Option<PointFn>, MultiFn),
+    /// At once, on the connection's core.
+    Session(fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>),
+    /// As a task on the connection's core.
+    Task(fn(ServerCall) -> ServerFuture),
+    /// Has subcommands only.
+    Container,
+}
+
+/// One command.
+pub struct Entry {
+    /// Its row.
+    pub row: Command,
+    /// Its function.
+    pub run: Runner,
+    /// Its place in the table.
+    pub index: usize,
+    /// Index of the first argument behind its name.
+    pub first: usize,
+    /// It has subcommands.
+    pub parent: bool,
+}
+
+/// All commands.
+pub struct Table {
+    entries: Vec<Entry>,
+    by_name: IdentityMap<usize>,
+}
+
+/// Longest name, `parent|sub`.
+const NAME_MAX: usize = 40;
+
+impl Table {
+    /// Joins the families' rows with the server's own.
+    ///
+    /// Panics when two rows share a name: the table is fixed at build time, a test covers it.
+    #[must_use]
+    pub fn new(families: &[&[Command]], own: &[&[(Command, Runner)]]) -> Self {
+        let of_row = |row: &Command| match row.run {
+            Run::Point(run) => Runner::Point(run),
+            Run::Multi { here, anywhere } => Runner::Multi(here, anywhere),
+            Run::Server => Runner::Container,
+        };
+        let data = families.iter().copied().flatten().map(|row| (*row, of_row(row)));
+        let mut table = Self { entries: Vec::new(), by_name: IdentityMap::default() };
+        for (row, run) in data.chain(own.iter().copied().flatten().copied()) {
+            let index = table.entries.len();
+            let first = 1 + usize::from(row.name.contains('|'));
+            let old = table.by_name.insert(name_hash(row.name.as_bytes()), index);
+            assert!(old.is_none(), "two commands {}", row.name);
+            table.entries.push(Entry { row, run, index, first, parent: false });
+        }
+        for at in 0..table.entries.len() {
+            if let Some((parent, _)) = table.entries[at].row.name.split_once('|') {
+                let parent = table.by_name[&name_hash(parent.as_bytes())];
+                table.entries[parent].parent = true;
+            }
+        }
+        table
+    }
+
+    /// All entries, subcommands included.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entry named `name`, in any case: `get`, `config|get`.
+    #[must_use]
+    pub fn find(&self, name: &[u8]) -> Option<&Entry> {
+        if name.len() > NAME_MAX {
+            return None;
+        }
+        let mut lower = [0; NAME_MAX];
+        let lower = &mut lower[..name.len()];
+        for (to, from) in lower.iter_mut().zip(name) {
+            *to = from.to_ascii_lowercase();
+        }
+        let entry = &self.entries[*self.by_name.get(&name_hash(lower))?];
+        (entry.row.name.as_bytes() == lower).then_some(entry)
+    }
+
+    /// The entry of a request: that of the subcommand where there are subcommands.
+    pub fn resolve(&self, args: darter_resp::Args<'_>) -> Result<&Entry, Refusal> {
+        let name = args.get(0);
+        let parent = self.find(name).filter(|entry| !entry.row.name.contains('|'));
+        let parent = parent.ok_or_else(|| unknown(args))?;
+        if !parent.parent || args.len() < 2 {
+            return Ok(parent);
+        }
+        let mut full = parent.row.name.as_bytes().to_vec();
+        full.push(b'|');
+        full.extend_from_slice(args.get(1));
+        self.find(&full).ok_or_else(|| unknown_subcommand(parent.row.name, args.get(1)))
+    }
+}
+
+/// FNV-1a: names are short, and the table is looked up for every request.
+fn name_hash(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The refusal of a name that is in no row. Shows at most 128 bytes of name and arguments.
+fn unknown(args: darter_resp::Args<'_>) -> Refusal {
+    const SHOWN: usize = 128;
+    let shown = |bytes: &[u8], most: usize| {
+        String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
+    };
+    let mut list = String::new();
+    for arg in args.iter().skip(1) {
+        if list.len() >= SHOWN {
+            break;
+        }
+        let text = shown(arg, SHOWN - list.len());
+        list.push_str(&format!("'{text}' "));
+    }
+    let name = shown(args.get(0), SHOWN);
+    Refusal::line(format!("ERR unknown command '{name}', with args beginning with: {list}"))
+}
+
+fn unknown_subcommand(parent: &str, name: &[u8]) -> Refusal {
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+    let parent = parent.to_ascii_uppercase();
+    Refusal::line(format!("ERR unknown subcommand '{name}'. Try {parent} HELP."))
+}

@@ -1,0 +1,28 @@
+//! One core, sans-IO.
+//!
+//! ```text
+//! received bytes -> Parser -> Entry (row) -> Point: here, or in a batch to the core that owns it
+//!                                            Multi: a task that coordinates
+//!                                            Server: the session, or a task
+//! replies -> Output -> Action::Send           streams are pumped as the socket drains
+//! ```
+//! Not here: what any command does.
+
+mod batch;
+mod conn;
+mod core;
+mod entry;
+pub(crate) mod monitor;
+mod serve;
+mod slices;
+mod stats;
+mod turn;
+
+pub use batch::Batch;
+pub use conn::{Conn, Lane, Peer, ReplyMode, Session};
+pub use core::{Action, Clock, Core, Hot, Mail, SliceClock, World};
+pub use darter_runtime::net::Token;
+pub use entry::{Entry, Runner, ServerCall, ServerFuture, SessionCx, Table};
+pub use slices::{Cause, Slices};
+pub use stats::{CommandStats, CoreStats};
+pub use turn::Wait;

@@ -1,0 +1,586 @@
+//! From a request to its reply: the gates, the shapes, the order of replies.
+
+use super::batch::Batch;
+use super::conn::{Conn, Lane, Owed, ReplyMode};
+use super::core::{Action, Core};
+use super::entry::{Entry, Runner, ServerCall, SessionCx};
+use super::slices::Cause;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Output, Reply, Request};
+use darter_runtime::net::Token;
+use darter_tx::{Access, Claim, CoreId, Locked, lock_key};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a point command came to.
+pub(super) enum Ran {
+    /// Its reply is encoded, up to the stream.
+    Done(Option<Box<dyn Stream>>),
+    /// It must wait, or takes more than a slice.
+    Waits(Work),
+}
+
+/// What is left of a point command that could not be done at once.
+pub(super) enum Work {
+    /// Its keys are locked: run it when they are free.
+    Blocked,
+    /// Its job is to be driven; its key is held.
+    Job(Box<dyn Job>, Locked),
+}
+
+/// Where the keys of a request live.
+enum Home {
+    None,
+    One(CoreId),
+    Many,
+}
+
+impl Core {
+    /// Serves what a connection has sent, until its input, its credit or the slice is used up.
+    pub(super) fn serve(self: &Rc<Self>, token: Token) {
+        let Some(mut conn) = self.take_conn(token) else { return };
+        conn.lane.queued = false;
+        self.parse_and_run(&mut conn);
+        self.send_batches(&mut conn.lane);
+        self.mark_streaming(&mut conn.lane);
+        self.mark_dirty(&mut conn.lane);
+        self.adjust_receiving(&mut conn);
+        self.put_conn(conn);
+    }
+
+    fn parse_and_run(self: &Rc<Self>, conn: &mut Conn) {
+        let Conn { parser, lane } = conn;
+        self.run_held(lane);
+        while lane.may_parse() {
+            if self.slice.must_yield() {
+                self.mark_ready(lane);
+                return;
+            }
+            match parser.next_request() {
+                Ok(Some(args)) => self.dispatch(lane, args),
+                Ok(None) => {
+                    if lane.eof && lane.is_settled() {
+                        lane.session.close_after_reply = true;
+                    }
+                    return;
+                }
+                Err(error) => {
+                    let line = error.line();
+                    self.stats.borrow_mut().count_error(&line);
+                    self.reply_in_turn(lane, |reply| reply.error(&line));
+                    lane.session.close_after_reply = true;
+                    return;
+                }
+            }
+            let (authenticated, bulk_max) =
+                (lane.session.authenticated, self.hot.borrow().bulk_max);
+            parser.set_authenticated(authenticated);
+            parser.set_bulk_max(bulk_max);
+        }
+    }
+
+    fn run_held(self: &Rc<Self>, lane: &mut Lane) {
+        if !lane.owed.is_empty() || lane.busy || lane.stream.is_some() {
+            return;
+        }
+        if let Some(request) = lane.held.take() {
+            self.dispatch(lane, resp::Args::owned(&request));
+        }
+    }
+
+    /// One request: the gates, then its shape.
+    fn dispatch(self: &Rc<Self>, lane: &mut Lane, args: resp::Args<'_>) {
+        if let ReplyMode::SkipNext = lane.session.reply_mode {
+            lane.session.reply_mode = ReplyMode::Skip;
+        }
+        let entry = match self.table.resolve(args).and_then(|entry| self.admit(lane, entry, args)) {
+            Ok(entry) => entry,
+            Err(refusal) => {
+                self.refuse(lane, args, &refusal);
+                return;
+            }
+        };
+        if self.is_paused(entry) {
+            lane.held = Some(args.to_request());
+            self.waiting_pause.borrow_mut().push(lane.token);
+            return;
+        }
+        lane.session.active_ms = self.now_ms();
+        lane.session.last_command = Some(entry.index);
+        if self.hot.borrow().monitors > 0 {
+            super::monitor::feed(self, &lane.session, entry, args);
+        }
+        match entry.run {
+            Runner::Point(_) => match self.home_of(entry, args) {
+                Home::One(core) if core != self.id() => self.send_away(lane, entry, core, args),
+                _ => self.run_here(lane, entry, args),
+            },
+            Runner::Multi(here, _) => match self.home_of(entry, args) {
+                Home::One(core) if here.is_some() && core != self.id() => {
+                    self.send_away(lane, entry, core, args);
+                }
+                Home::One(_) if here.is_some() => self.run_here(lane, entry, args),
+                _ => self.start_task(lane, entry, args),
+            },
+            Runner::Session(run) => self.run_session(lane, entry, run, args),
+            Runner::Task(_) => self.start_task(lane, entry, args),
+            Runner::Container => {
+                self.refuse(lane, args, &Refusal::Arity(entry.row.name.into()));
+            }
+        }
+    }
+
+    /// The gates that every request passes, in Redis's order.
+    fn admit<'e>(
+        &self,
+        lane: &Lane,
+        entry: &'e Entry,
+        args: resp::Args<'_>,
+    ) -> Result<&'e Entry, Refusal> {
+        let row = &entry.row;
+        if !row.accepts(args.len()) {
+            return Err(Refusal::Arity(row.name.into()));
+        }
+        if !lane.session.authenticated && !row.flags.has(Flags::NO_AUTH) {
+            return Err(Refusal::line("NOAUTH Authentication required."));
+        }
+        let hot = self.hot.borrow();
+        if hot.maxmemory > 0 && row.flags.has(Flags::DENYOOM) && self.is_over(hot.maxmemory) {
+            let text = "OOM command not allowed when used memory > 'maxmemory'.";
+            return Err(Refusal::line(text));
+        }
+        if hot.loading && !row.flags.has(Flags::LOADING) {
+            return Err(Refusal::line("LOADING Redis is loading the dataset in memory"));
+        }
+        Ok(entry)
+    }
+
+    fn is_over(&self, maxmemory: usize) -> bool {
+        crate::admin::used_memory(self) > maxmemory
+    }
+
+    fn is_paused(&self, entry: &Entry) -> bool {
+        match self.hot.borrow().pause {
+            Some((until, reads)) if until > self.now_ms() => {
+                entry.row.is_write() || (reads && !entry.row.flags.has(Flags::ADMIN))
+            }
+            _ => false,
+        }
+    }
+
+    fn home_of(&self, entry: &Entry, args: resp::Args<'_>) -> Home {
+        let one_core = self.tx.cores() == 1;
+        if one_core && matches!(entry.run, Runner::Point(_)) {
+            return Home::One(0);
+        }
+        let mut home = Home::None;
+        let mut count = 0;
+        for at in entry.row.keys.positions(args) {
+            count += 1;
+            if count > ENTRIES_AT_ONCE {
+                return Home::Many;
+            }
+            let core = if one_core { 0 } else { self.tx.core_of(args.get(at)) };
+            match home {
+                Home::One(other) if other != core => return Home::Many,
+                _ => home = Home::One(core),
+            }
+        }
+        // A request too malformed to have keys is refused by its function, wherever it runs.
+        match home {
+            Home::None if !entry.row.keys.0.is_empty() => Home::One(self.id()),
+            home => home,
+        }
+    }
+
+    fn refuse(&self, lane: &mut Lane, args: resp::Args<'_>, refusal: &Refusal) {
+        let line = refusal.text();
+        {
+            let mut stats = self.stats.borrow_mut();
+            stats.count_error(&line);
+            if let Ok(entry) = self.table.resolve(args) {
+                stats.by_command[entry.index].rejected += 1;
+            }
+        }
+        self.reply_in_turn(lane, |reply| reply.error(&line));
+    }
+
+    /// Encodes a reply behind all that is owed.
+    fn reply_in_turn(&self, lane: &mut Lane, write: impl FnOnce(&mut Reply<'_>)) {
+        let resp3 = lane.session.resp3;
+        let mut out = Output::default();
+        write(&mut Reply::new(&mut out, resp3));
+        self.owe(lane, out, None);
+    }
+
+    /// Puts a reply behind all that is owed, unless the client wants none.
+    fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
+        if lane.session.reply_mode != ReplyMode::On {
+            if lane.session.reply_mode == ReplyMode::Skip {
+                lane.session.reply_mode = ReplyMode::On;
+            }
+            return;
+        }
+        if lane.owed.is_empty() && lane.stream.is_none() {
+            lane.out.append(out);
+            lane.stream = stream;
+        } else {
+            lane.owed.push_back(Owed::Ready(out, stream));
+        }
+    }
+
+    fn run_session(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        run: fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>,
+        args: resp::Args<'_>,
+    ) {
+        let mut out = Output::default();
+        let resp3 = lane.session.resp3;
+        let begun = self.now_ns.get();
+        let reply = Reply::new(&mut out, resp3);
+        let mut cx = SessionCx { core: self, session: &mut lane.session, reply };
+        let result = run(&mut cx, Args::new(args, entry.first));
+        self.account(entry, begun, result.as_ref().err(), || {
+            (args.to_request(), Some(&lane.session))
+        });
+        if let Err(refusal) = result {
+            out = Output::default();
+            Reply::new(&mut out, resp3).error(&refusal.text());
+        }
+        // What a command of the session says may depend on what it changed: HELLO, CLIENT REPLY.
+        self.owe(lane, out, None);
+    }
+
+    fn run_here(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        let in_turn = lane.owed.is_empty()
+            && lane.stream.is_none()
+            && lane.session.reply_mode == ReplyMode::On;
+        let (db, resp3) = (lane.session.db, lane.session.resp3);
+        let ran = if in_turn {
+            let mut reply = Reply::new(&mut lane.out, resp3);
+            self.run_point(entry, args, db, &mut reply, Some(&lane.session))
+        } else {
+            let mut out = Output::default();
+            let mut reply = Reply::new(&mut out, resp3);
+            match self.run_point(entry, args, db, &mut reply, Some(&lane.session)) {
+                Ran::Done(stream) => {
+                    self.owe(lane, out, stream);
+                    return;
+                }
+                waits => waits,
+            }
+        };
+        match ran {
+            Ran::Done(stream) => lane.stream = stream,
+            Ran::Waits(work) => {
+                lane.busy = true;
+                let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
+                let request = args.to_request();
+                self.tx.spawn(async move {
+                    let answer = core.finish_point(index, request, db, resp3, work).await;
+                    core.finish(client, answer);
+                });
+            }
+        }
+    }
+
+    /// Runs a point command on this core's shard, if its keys are free.
+    pub(super) fn run_point(
+        self: &Rc<Self>,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        db: usize,
+        reply: &mut Reply<'_>,
+        session: Option<&super::Session>,
+    ) -> Ran {
+        let Some(run) = entry.point() else { unreachable!("only point commands come here") };
+        let begun = self.now_ns.get();
+        let mark = reply.out.mark();
+        if self.is_blocked(entry, args, db) {
+            return Ran::Waits(Work::Blocked);
+        }
+        let result = self.call_point(run, entry.first, args, db, reply);
+        self.account(entry, begun, result.as_ref().err(), || (args.to_request(), session));
+        match result {
+            Ok(Flow::Done) => Ran::Done(None),
+            Ok(Flow::Stream(stream)) => Ran::Done(Some(stream)),
+            Ok(Flow::Job(job)) => match self.lock_for_job(entry, args, db) {
+                Some(locked) => Ran::Waits(Work::Job(job, locked)),
+                None => Ran::Waits(Work::Blocked),
+            },
+            Err(refusal) => {
+                reply.out.truncate(mark);
+                reply.error(&refusal.text());
+                Ran::Done(None)
+            }
+        }
+    }
+
+    fn call_point(
+        &self,
+        run: PointFn,
+        first: usize,
+        args: resp::Args<'_>,
+        db: usize,
+        reply: &mut Reply<'_>,
+    ) -> Result<Flow, Refusal> {
+        let mut home = self.tx.home();
+        let (db, prng, stats) = home.shard.parts(db);
+        let resp3 = reply.is_resp3();
+        let mut cx = Cx {
+            now: db.now(),
+            db,
+            reply: Reply::new(reply.out, resp3),
+            prng,
+            stats,
+            preempt: &*self.slice,
+        };
+        run(&mut cx, Args::new(args, first))
+    }
+
+    fn is_blocked(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
+        let home = self.tx.home();
+        if home.locks.is_free() {
+            return false;
+        }
+        let write = entry.row.is_write();
+        entry
+            .row
+            .keys
+            .positions(args)
+            .any(|at| home.locks.blocks_point(lock_key(db, Key::new(args.get(at)).hash), write))
+    }
+
+    fn claim_of(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> Claim {
+        let access = if entry.row.is_write() { Access::Update } else { Access::Shared };
+        let mut keys: Vec<(u64, Access)> = Vec::new();
+        for at in entry.row.keys.positions(args) {
+            let key = lock_key(db, Key::new(args.get(at)).hash);
+            if !keys.iter().any(|(other, _)| *other == key) {
+                keys.push((key, access));
+            }
+        }
+        Claim::Keys(keys)
+    }
+
+    fn lock_for_job(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> Option<Locked> {
+        match self.claim_of(entry, args, db) {
+            Claim::Keys(keys) if keys.len() == 1 => self.tx.try_lock_here(keys[0].0, keys[0].1),
+            _ => None,
+        }
+    }
+
+    /// Brings a point command that could not be done at once to its end.
+    pub(super) async fn finish_point(
+        self: &Rc<Self>,
+        index: usize,
+        request: Arc<Request>,
+        db: usize,
+        resp3: bool,
+        work: Work,
+    ) -> Result<Answer, Refusal> {
+        let entry = &self.table.entries()[index];
+        let args = resp::Args::owned(&request);
+        let (job, locked) = match work {
+            Work::Job(job, locked) => (job, locked),
+            Work::Blocked => {
+                let claim = self.claim_of(entry, args, db);
+                let locked = self.tx.lock(vec![(self.id(), claim)]).await;
+                let run = entry.point().expect("only point commands come here");
+                self.blame(Cause::Command(index));
+                let mut out = Output::default();
+                let begun = self.clock.monotonic_ns();
+                self.now_ns.set(begun);
+                let result =
+                    self.call_point(run, entry.first, args, db, &mut Reply::new(&mut out, resp3));
+                self.account(entry, begun, result.as_ref().err(), || (Arc::clone(&request), None));
+                match result? {
+                    Flow::Done => return Ok(Answer::Done(out)),
+                    Flow::Stream(stream) => return Ok(Answer::Stream(out, stream)),
+                    Flow::Job(job) => (job, locked),
+                }
+            }
+        };
+        let answer = self.drive(index, job, db, resp3).await;
+        drop(locked);
+        answer
+    }
+
+    async fn drive(
+        self: &Rc<Self>,
+        index: usize,
+        mut job: Box<dyn Job>,
+        db: usize,
+        resp3: bool,
+    ) -> Result<Answer, Refusal> {
+        loop {
+            self.tx.pause().await;
+            self.blame(Cause::Command(index));
+            let mut out = Output::default();
+            let step = {
+                let mut home = self.tx.home();
+                let (db, prng, stats) = home.shard.parts(db);
+                let reply = Reply::new(&mut out, resp3);
+                let now = db.now();
+                job.step(&mut Cx { now, db, reply, prng, stats, preempt: &*self.slice })
+            };
+            match step? {
+                Step::More => {}
+                Step::Done(Flow::Done) => return Ok(Answer::Done(out)),
+                Step::Done(Flow::Stream(stream)) => return Ok(Answer::Stream(out, stream)),
+                Step::Done(Flow::Job(next)) => job = next,
+            }
+        }
+    }
+
+    /// Starts a coordinated command, or one of the server, once nothing is owed before it.
+    fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        if !lane.is_settled() {
+            lane.held = Some(args.to_request());
+            return;
+        }
+        lane.busy = true;
+        let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
+        let (first, request) = (entry.first, args.to_request());
+        let future = match entry.run {
+            Runner::Multi(_, anywhere) => anywhere(Call {
+                tx: self.tx.clone(),
+                request: Arc::clone(&request),
+                db: lane.session.db,
+                resp3: lane.session.resp3,
+                first,
+            }),
+            Runner::Task(run) => run(ServerCall {
+                core: Rc::clone(self),
+                session: lane.session.clone(),
+                request: Arc::clone(&request),
+                first,
+            }),
+            _ => unreachable!("only tasks come here"),
+        };
+        self.tx.spawn(async move {
+            core.blame(Cause::Command(index));
+            let begun = core.clock.monotonic_ns();
+            let answer = future.await;
+            let entry = &core.table.entries()[index];
+            core.account(entry, begun, answer.as_ref().err(), || (request, None));
+            core.finish(client, answer);
+        });
+    }
+
+    /// A task has the answer of a connection's command.
+    pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
+        let Some(token) = self.tokens.borrow().get(&client).copied() else { return };
+        self.with_conn(token, |conn| {
+            let lane = &mut conn.lane;
+            lane.busy = false;
+            let (out, stream) = self.encode_answer(answer, lane.session.resp3);
+            self.owe(lane, out, stream);
+            self.after_settling(lane);
+        });
+    }
+
+    pub(super) fn encode_answer(
+        &self,
+        answer: Result<Answer, Refusal>,
+        resp3: bool,
+    ) -> (Output, Option<Box<dyn Stream>>) {
+        match answer {
+            Ok(Answer::Done(out)) => (out, None),
+            Ok(Answer::Stream(out, stream)) => (out, Some(stream)),
+            Err(refusal) => {
+                let mut out = Output::default();
+                Reply::new(&mut out, resp3).error(&refusal.text());
+                (out, None)
+            }
+        }
+    }
+
+    /// Replies have moved: the connection may go on.
+    pub(super) fn after_settling(&self, lane: &mut Lane) {
+        lane.settle();
+        self.mark_streaming(lane);
+        self.mark_dirty(lane);
+        self.mark_ready(lane);
+    }
+
+    /// Counts a call, and keeps it if it was slow.
+    fn account<'s>(
+        &self,
+        entry: &Entry,
+        begun: u64,
+        refusal: Option<&Refusal>,
+        request: impl FnOnce() -> (Arc<Request>, Option<&'s super::Session>),
+    ) {
+        let ended = self.clock.monotonic_ns();
+        self.now_ns.set(ended);
+        let ns = ended.saturating_sub(begun);
+        if ns > self.cause.get().1 {
+            self.cause.set((Cause::Command(entry.index), ns));
+        }
+        let mut stats = self.stats.borrow_mut();
+        stats.commands += 1;
+        stats.by_command[entry.index].record(ns, refusal.is_some());
+        if let Some(refusal) = refusal {
+            stats.count_error(&refusal.text());
+        }
+        drop(stats);
+        if self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
+            && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
+        {
+            let (request, session) = request();
+            crate::admin::slow_command(self, ns, &request, session);
+        }
+    }
+
+    fn send_away(&self, lane: &mut Lane, entry: &Entry, core: CoreId, args: resp::Args<'_>) {
+        let (from, client, resp3) = (self.id(), lane.session.id, lane.session.resp3);
+        let batch =
+            lane.batches[core].get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
+        batch.push(entry, lane.session.db, args);
+        let owed = match lane.session.reply_mode {
+            ReplyMode::On => Owed::Remote(core),
+            ReplyMode::Skip => {
+                lane.session.reply_mode = ReplyMode::On;
+                Owed::Silent(core)
+            }
+            ReplyMode::Off | ReplyMode::SkipNext => Owed::Silent(core),
+        };
+        lane.owed.push_back(owed);
+    }
+
+    fn send_batches(&self, lane: &mut Lane) {
+        if self.tx.cores() == 1 {
+            return;
+        }
+        for (core, batch) in lane.batches.iter_mut().enumerate() {
+            if let Some(batch) = batch.take() {
+                self.post(core, super::core::Mail::Batch(batch));
+            }
+        }
+    }
+
+    /// Receives again when enough was taken, and gives memory back to idle connections.
+    fn adjust_receiving(&self, conn: &mut Conn) {
+        /// Bytes waiting below which a paused connection is received from again.
+        const RESUME_BYTES: usize = 64 * 1024;
+        if conn.lane.paused && conn.parser.pending_bytes() < RESUME_BYTES {
+            conn.lane.paused = false;
+            self.act(Action::Resume(conn.lane.token));
+        }
+    }
+}
+
+impl Entry {
+    /// Its function for keys of one shard.
+    pub(super) fn point(&self) -> Option<PointFn> {
+        match self.run {
+            Runner::Point(run) | Runner::Multi(Some(run), _) => Some(run),
+            _ => None,
+        }
+    }
+}

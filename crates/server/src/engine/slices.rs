@@ -1,0 +1,146 @@
+//! The server's own measure of stalls: how long each slice took, and what was in the longest.
+//!
+//! A slice is what a core does between two looks at its sockets. Its length is the core's own CPU
+//! time, so that a noisy neighbour does not count; reading that clock is a system call, so short
+//! slices (the monotonic clock says which) are taken at their wall time, an upper bound.
+
+use std::collections::VecDeque;
+
+/// What a slice spent most of its time on: a row of the command table, or the engine's own work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing yet.
+    Idle,
+    /// A command.
+    Command(usize),
+    /// A task: a coordinated command, a job.
+    Task,
+    /// Streaming a long reply.
+    Stream,
+    /// Removing the dead.
+    Expiry,
+    /// Freeing what was let go.
+    Free,
+    /// Messages from other cores.
+    Mail,
+    /// Loading.
+    Load,
+}
+
+impl Cause {
+    /// The name in reports; a command's own name is looked up by its row.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Command(_) => "command",
+            Self::Task => "task",
+            Self::Stream => "stream",
+            Self::Expiry => "expiry",
+            Self::Free => "free",
+            Self::Mail => "mail",
+            Self::Load => "load",
+        }
+    }
+}
+
+/// One of the longest slices.
+#[derive(Clone, Copy, Debug)]
+pub struct Long {
+    /// When it ended, in Unix milliseconds.
+    pub unix_ms: u64,
+    /// How long it took, in nanoseconds of CPU time.
+    pub ns: u64,
+    /// What it spent most of its time on.
+    pub cause: Cause,
+}
+
+/// Buckets: `0..1` us, `1..2`, `2..4`, ... the last is open.
+pub(crate) const BUCKETS: usize = 24;
+/// How many of the longest are remembered.
+const LONGEST_KEPT: usize = 16;
+
+/// The histogram of one core.
+#[derive(Clone, Debug, Default)]
+pub struct Slices {
+    /// Slices by length.
+    pub buckets: [u64; BUCKETS],
+    /// Slices in all.
+    pub count: u64,
+    /// Their time in all, in nanoseconds.
+    pub total_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+    /// The longest ones, longest first.
+    pub longest: VecDeque<Long>,
+}
+
+impl Slices {
+    /// Adds a slice.
+    pub fn record(&mut self, ns: u64, cause: Cause, unix_ms: u64) {
+        let us = ns / 1_000;
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += 1;
+        self.count += 1;
+        self.total_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+        let shortest = self.longest.back().map_or(0, |long| long.ns);
+        if self.longest.len() < LONGEST_KEPT || ns > shortest {
+            let at = self.longest.partition_point(|long| long.ns >= ns);
+            self.longest.insert(at, Long { unix_ms, ns, cause });
+            self.longest.truncate(LONGEST_KEPT);
+        }
+    }
+
+    /// Adds another core's histogram.
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum += count;
+        }
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.longest.extend(other.longest.iter().copied());
+        self.longest.make_contiguous().sort_by_key(|long| std::cmp::Reverse(long.ns));
+        self.longest.truncate(LONGEST_KEPT);
+    }
+
+    /// An upper bound of the length below which `part` of all slices stay, in microseconds.
+    #[must_use]
+    pub fn quantile_us(&self, part: f64) -> u64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a quantile of a count"
+        )]
+        let wanted = (self.count as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return (1_u64 << bucket).min(self.max_ns.div_ceil(1_000));
+            }
+        }
+        self.max_ns.div_ceil(1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_counted_and_the_longest_kept() {
+        let mut slices = Slices::default();
+        for us in 1..=1_000 {
+            slices.record(us * 1_000, Cause::Command(3), us);
+        }
+        assert_eq!((slices.count, slices.max_ns), (1_000, 1_000_000));
+        assert_eq!(slices.longest.len(), LONGEST_KEPT);
+        assert_eq!(slices.longest[0].ns, 1_000_000);
+        assert!(slices.longest.iter().is_sorted_by(|one, other| one.ns >= other.ns));
+        assert_eq!(slices.quantile_us(0.5), 512);
+        assert_eq!(slices.quantile_us(1.0), 1_000);
+    }
+}

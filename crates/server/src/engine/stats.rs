@@ -1,0 +1,71 @@
+//! Counters of one core.
+
+/// Counters of one command on one core.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommandStats {
+    /// Calls that ran.
+    pub calls: u64,
+    /// Their time, in nanoseconds.
+    pub ns: u64,
+    /// Refused before they ran.
+    pub rejected: u64,
+    /// Refused while they ran.
+    pub failed: u64,
+    /// Calls by duration: bucket `n` holds those below 2^n nanoseconds.
+    pub histogram: [u32; 32],
+}
+
+impl CommandStats {
+    /// Adds a call.
+    #[inline]
+    pub fn record(&mut self, ns: u64, failed: bool) {
+        self.calls += 1;
+        self.ns += ns;
+        self.failed += u64::from(failed);
+        let bucket = (u64::BITS - ns.leading_zeros()).min(31) as usize;
+        self.histogram[bucket] += 1;
+    }
+}
+
+/// Counters of one core.
+#[derive(Clone, Debug, Default)]
+pub struct CoreStats {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections refused: `maxclients`, protected mode.
+    pub rejected_connections: u64,
+    /// Commands run.
+    pub commands: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Errors replied, by code.
+    pub errors: std::collections::BTreeMap<String, u64>,
+    /// Error replies in all.
+    pub error_replies: u64,
+    /// Messages from other cores.
+    pub hops: u64,
+    /// By command: the same index as in the table.
+    pub by_command: Vec<CommandStats>,
+}
+
+impl CoreStats {
+    /// Counts an error reply by its code, the first word of the line.
+    pub fn count_error(&mut self, line: &str) {
+        const CODES_MAX: usize = 128;
+        self.error_replies += 1;
+        let code = line.split(' ').next().unwrap_or(line);
+        if let Some(count) = self.errors.get_mut(code) {
+            *count += 1;
+        } else if self.errors.len() < CODES_MAX {
+            self.errors.insert(code.to_owned(), 1);
+        }
+    }
+
+    /// Forgets: CONFIG RESETSTAT.
+    pub fn reset(&mut self) {
+        let commands = self.by_command.len();
+        *self = Self { by_command: vec![CommandStats::default(); commands], ..Self::default() };
+    }
+}

@@ -1,0 +1,277 @@
+//! One turn of a core: a slice of work between two looks at the sockets.
+
+use super::core::{Action, Core, SliceStart};
+use super::slices::Cause;
+use darter_base::limits::SLICE_AIM_NS;
+use darter_resp::Reply;
+use darter_runtime::net::Token;
+use std::rc::Rc;
+
+/// When the core wants its next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// At once: there is more to do.
+    Nothing,
+    /// When something happens, or after so many milliseconds.
+    Millis(u64),
+}
+
+/// What background work gets of a slice even when connections have used it up.
+const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
+/// Dead entries removed between two looks at the clock: about 10 us.
+const REAP_PORTION: usize = 64;
+/// A sleeping core looks at its timers this often.
+const HEARTBEAT_MS: u64 = 100;
+
+impl Core {
+    /// A slice begins: to be called when the sockets have been looked at, before the events are
+    /// told.
+    pub fn begin_turn(&self) {
+        /// A slice before this one that took longer makes the CPU clock worth its system call.
+        const WORTH_NS: u64 = 20_000;
+        let wall_ns = self.clock.monotonic_ns();
+        let before = self.slice_start.get();
+        let worth = before.last_ns > WORTH_NS;
+        let cpu_ns = if worth { self.clock.cpu_ns() } else { before.cpu_ns };
+        self.slice_start.set(SliceStart { wall_ns, cpu_ns, last_ns: 0 });
+        self.slice.begin(wall_ns);
+        self.now_ns.set(wall_ns);
+        self.cause.set((Cause::Idle, 0));
+        let now_ms = self.clock.unix_ms();
+        if now_ms != self.now_ms.get() {
+            self.now_ms.set(now_ms);
+            self.tx.home().shard.set_now(now_ms);
+        }
+    }
+
+    /// Does a slice of work: messages' batches and connections first, then what takes longer.
+    pub fn turn(self: &Rc<Self>) -> Wait {
+        self.end_pause();
+        self.run_batches();
+        self.run_ready();
+        self.slice.extend(self.clock.monotonic_ns() + BACKGROUND_NS);
+        let more = self.run_background();
+        self.run_batches_left();
+        crate::admin::tick(self);
+        self.send_dirty();
+        self.end_slice();
+        if more || !self.ready.borrow().is_empty() || !self.batches.borrow().is_empty() {
+            return Wait::Nothing;
+        }
+        Wait::Millis(self.sleep_ms())
+    }
+
+    fn run_batches(self: &Rc<Self>) {
+        let count = self.batches.borrow().len();
+        for _ in 0..count {
+            let next = self.batches.borrow_mut().pop_front();
+            let Some(batch) = next else { return };
+            self.now_ns.set(self.clock.monotonic_ns());
+            self.run_batch(batch);
+            if self.slice.must_yield() {
+                return;
+            }
+        }
+    }
+
+    /// Batches that a task has just let go on: their first commands need no other turn.
+    fn run_batches_left(self: &Rc<Self>) {
+        if !self.slice.must_yield() {
+            self.run_batches();
+        }
+    }
+
+    fn run_ready(self: &Rc<Self>) {
+        // Those that become ready meanwhile wait for the next look at the sockets.
+        let count = self.ready.borrow().len();
+        for _ in 0..count {
+            let next = self.ready.borrow_mut().pop_front();
+            let Some(token) = next else { return };
+            self.serve(token);
+            if self.slice.must_yield() {
+                return;
+            }
+        }
+    }
+
+    /// Tasks, streams, the dead and the graves, in rounds, until the slice is over. True while
+    /// there is more.
+    fn run_background(self: &Rc<Self>) -> bool {
+        loop {
+            let mut busy = self.tx.has_ready();
+            if busy {
+                self.timed(Cause::Task, || {
+                    self.tx.run_one();
+                });
+                if self.slice.must_yield() {
+                    return true;
+                }
+            }
+            let stream = self.streaming.borrow_mut().pop_front();
+            if let Some(token) = stream {
+                busy = true;
+                self.timed(Cause::Stream, || self.pump(token));
+                if self.slice.must_yield() {
+                    return true;
+                }
+            }
+            if self.hot.borrow().active_expire && self.has_dead() {
+                busy = true;
+                self.timed(Cause::Expiry, || {
+                    self.tx.home().shard.reap(REAP_PORTION);
+                });
+                if self.slice.must_yield() {
+                    return true;
+                }
+            }
+            if !darter_keyspace::graveyard::is_empty() {
+                busy = true;
+                self.timed(Cause::Free, || {
+                    darter_keyspace::graveyard::dig(&Once);
+                });
+                if self.slice.must_yield() {
+                    return true;
+                }
+            }
+            if !busy {
+                return false;
+            }
+        }
+    }
+
+    fn timed(&self, cause: Cause, work: impl FnOnce()) {
+        let begun = self.clock.monotonic_ns();
+        self.blame(cause);
+        work();
+        let ended = self.clock.monotonic_ns();
+        self.now_ns.set(ended);
+        let (blamed, longest) = self.cause.get();
+        if ended - begun > longest {
+            self.cause.set((blamed, ended - begun));
+        }
+    }
+
+    fn has_dead(&self) -> bool {
+        self.tx.home().shard.next_death().is_some_and(|at| at <= self.now_ms())
+    }
+
+    /// Encodes portions of a long reply while its socket drains.
+    fn pump(&self, token: Token) {
+        /// Bytes encoded ahead of the socket.
+        const AHEAD_BYTES: usize = 256 * 1024;
+        self.with_conn(token, |conn| {
+            let lane = &mut conn.lane;
+            lane.streaming = false;
+            let Some(mut stream) = lane.stream.take() else { return };
+            if lane.session.killed {
+                return;
+            }
+            let resp3 = lane.session.resp3;
+            let mut more = true;
+            while more && lane.output_bytes() < AHEAD_BYTES {
+                more = stream.pump(&mut Reply::new(&mut lane.out, resp3));
+                if self.slice.must_yield() {
+                    break;
+                }
+            }
+            self.mark_dirty(lane);
+            if more {
+                lane.stream = Some(stream);
+                if lane.output_bytes() < AHEAD_BYTES {
+                    self.mark_streaming(lane); // Otherwise `sent` does, when the socket has drained.
+                }
+            } else {
+                self.after_settling(lane);
+            }
+        });
+    }
+
+    fn send_dirty(&self) {
+        let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
+        for token in &dirty {
+            self.with_conn(*token, |conn| {
+                let lane = &mut conn.lane;
+                lane.dirty = false;
+                if lane.closing {
+                    return;
+                }
+                let done = lane.session.close_after_reply && lane.is_settled();
+                if lane.session.killed || (done && lane.out.is_empty() && !lane.sending) {
+                    lane.closing = true;
+                    self.act(Action::Close(*token));
+                } else if !lane.sending && !lane.out.is_empty() {
+                    lane.sending = true;
+                    lane.in_flight = lane.out.len();
+                    let spare = self.spares.borrow_mut().pop().unwrap_or_default();
+                    match lane.out.take_flat(spare) {
+                        Some(bytes) => self.act(Action::SendFlat(*token, bytes)),
+                        None => self.act(Action::Send(*token, lane.out.take())),
+                    }
+                }
+            });
+        }
+        let mut kept = dirty;
+        kept.clear();
+        let mut now = self.dirty.borrow_mut();
+        if now.is_empty() {
+            *now = kept; // Keeps the capacity.
+        }
+    }
+
+    /// Measures the slice. See `slices` for why two clocks.
+    fn end_slice(&self) {
+        /// Wall time up to which a slice is simply believed.
+        const BELIEVED_NS: u64 = 60_000;
+        let start = self.slice_start.get();
+        let wall = self.clock.monotonic_ns().saturating_sub(start.wall_ns);
+        let mut ns = wall;
+        let mut cpu_ns = start.cpu_ns;
+        if wall > BELIEVED_NS {
+            cpu_ns = self.clock.cpu_ns();
+            ns = wall.min(cpu_ns.saturating_sub(start.cpu_ns));
+        }
+        self.slice_start.set(SliceStart { cpu_ns, last_ns: wall, ..start });
+        let cause = self.cause.get().0;
+        self.slices.borrow_mut().record(ns, cause, self.now_ms());
+        crate::admin::observe_slice(self, ns, cause);
+    }
+
+    fn end_pause(&self) {
+        if self.waiting_pause.borrow().is_empty() {
+            return;
+        }
+        let over = self.hot.borrow().pause.is_none_or(|(until, _)| until <= self.now_ms());
+        if over {
+            for token in std::mem::take(&mut *self.waiting_pause.borrow_mut()) {
+                self.with_conn(token, |conn| self.mark_ready(&mut conn.lane));
+            }
+        }
+    }
+
+    /// How long the core may sleep if nothing happens.
+    fn sleep_ms(&self) -> u64 {
+        let now = self.now_ms();
+        let death = self.tx.home().shard.next_death();
+        let death = death.filter(|_| self.hot.borrow().active_expire);
+        let pause = self.hot.borrow().pause.map(|(until, _)| until);
+        let pause = pause.filter(|_| !self.waiting_pause.borrow().is_empty());
+        let timers = self.admin.next_timer(now);
+        death
+            .into_iter()
+            .chain(pause)
+            .chain(timers)
+            .map(|at| at.saturating_sub(now).max(1))
+            .min()
+            .unwrap_or(HEARTBEAT_MS * 10)
+            .min(HEARTBEAT_MS * 10)
+    }
+}
+
+/// One portion, then back to the clock.
+struct Once;
+
+impl darter_base::Preempt for Once {
+    fn must_yield(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,21 @@
+//! The server: joins the tables, wires the parts, and runs a core per thread.
+//!
+//! - `engine` is one core from received bytes to bytes to be sent, without sockets, threads or
+//!   clocks: `Core::turn` is called by the thread here, and by the simulator.
+//! - `admin` holds the commands that concern connections and the server itself.
+//! - `settings` is the one table of settings.
+//! - `boot` starts the threads, loads the data, and stops in order.
+//!
+//! Not here: data structures; the engine reaches data only through rows of the command table.
+
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod boot;
+mod clock;
+pub mod engine;
+mod load;
+pub mod log;
+mod machine;
+pub mod settings;
+mod thread;

@@ -1,0 +1,327 @@
+//! Loading an RDB file at start.
+//!
+//! A thread of its own reads and parses the file, because parsing has no natural slices and the
+//! cores must go on answering "LOADING"; the cores insert, because nobody else may touch a shard.
+//! Between them go *portions*: some 128 KiB of packed records, a few per core at a time, so the
+//! memory on the way is bounded and the parser waits for the slowest core.
+//!
+//! ```text
+//! file -> Reader -> Sorter -> portions -> Inbox of core 0 -> its shard
+//!         (thread "loader")            -> Inbox of core 1 -> its shard     results ---> Handle
+//! ```
+//! A file is loaded whole or the process ends: the last portion says "that was all" and is sent
+//! after the checksum fitted; until then no [`Inbox`] is finished, and the server serves nothing.
+//!
+//! - `portion`: records, packed. - `sorter`: events in, portions out, by the key's core.
+//! - `inbox`: portions in, slices of insertion out. - `meter`: progress for people.
+//!
+//! Not here: the format (`persist`), what a core does meanwhile (`thread`).
+
+mod inbox;
+mod meter;
+mod portion;
+mod sorter;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use inbox::Inbox;
+
+use darter_persist::rdb::{Error, Limits, Reader};
+use darter_runtime::clock;
+use darter_runtime::net::Waker;
+use meter::Meter;
+use portion::Portion;
+use sorter::Sorter;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+/// What INFO shows while and after loading, by the places below.
+pub(crate) type Progress = [AtomicU64; 4];
+/// Bytes of the file that were read.
+const READ: usize = 0;
+/// Bytes of the file.
+const TOTAL: usize = 1;
+/// Keys that were loaded.
+const KEYS: usize = 2;
+/// Keys that were skipped because their deadline had passed.
+const EXPIRED: usize = 3;
+
+/// Bytes read at a time: long enough for the disk, short enough for the cache.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Portions on their way to one core.
+const PORTIONS_MAX: usize = 8;
+
+/// Why a file is not loaded.
+#[derive(Debug)]
+pub(crate) struct LoadError {
+    path: PathBuf,
+    cause: Cause,
+}
+
+/// The causes of a [`LoadError`].
+#[derive(Debug)]
+enum Cause {
+    /// The file cannot be read at an offset.
+    Io { offset: u64, error: io::Error },
+    /// The bytes are no RDB file, or not a whole one.
+    Format(Error),
+    /// It holds a database that the settings do not admit.
+    Database { database: u32, databases: usize, offset: u64 },
+    /// A key comes twice.
+    DuplicateKey { key: Vec<u8>, database: usize, offset: u64 },
+    /// A field or member comes twice.
+    DuplicateItem { key: Vec<u8>, database: usize, offset: u64 },
+    /// The server stopped before the end.
+    Stopped,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot load {}: {}", self.path.display(), self.cause)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { offset, error } => write!(f, "{error} at offset {offset}"),
+            Self::Format(error) => error.fmt(f),
+            Self::Database { database, databases, offset } => write!(
+                f,
+                "database {database} is beyond the {databases} of the setting 'databases' at \
+                 offset {offset}"
+            ),
+            Self::DuplicateKey { key, database, offset } => write!(
+                f,
+                "the key '{}' comes twice in database {database}, again at offset {offset}",
+                key.escape_ascii()
+            ),
+            Self::DuplicateItem { key, database, offset } => write!(
+                f,
+                "a field or member comes twice in the key '{}' of database {database} at offset \
+                 {offset}",
+                key.escape_ascii()
+            ),
+            Self::Stopped => write!(f, "the server stopped before the end of the file"),
+        }
+    }
+}
+
+/// What was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Keys that were loaded.
+    keys: u64,
+    /// Their strings, fields and members.
+    entries: u64,
+    /// Keys that had died.
+    expired: u64,
+    /// Collections without entries, which Redis skips as well.
+    empty: u64,
+    /// Bytes of the file.
+    bytes: u64,
+    /// How long it took.
+    millis: u64,
+}
+
+impl fmt::Display for Summary {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { keys, entries, expired, empty, .. } = self;
+        let (mb, seconds) = (self.bytes as f64 / 1e6, self.millis as f64 / 1e3);
+        write!(
+            f,
+            "loaded {keys} keys with {entries} entries from {mb:.1} MB in {seconds:.3} s; skipped \
+             {expired} expired and {empty} empty keys"
+        )
+    }
+}
+
+/// The loader's thread.
+pub(crate) struct Handle {
+    thread: JoinHandle<Result<Summary, Cause>>,
+    path: PathBuf,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Handle {
+    /// True when [`Handle::join`] would not wait.
+    #[expect(dead_code, reason = "for whoever must also look at signals meanwhile")]
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Asks the loader to end; [`Handle::join`] then says that the server stopped. The cores must
+    /// go on stepping, or drop their inboxes.
+    #[expect(dead_code, reason = "for whoever must also look at signals meanwhile")]
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until all cores have taken in the whole file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged or unsupported, or the cores stopped. Some of it may be
+    /// in the shards: nothing of that may be served.
+    pub(crate) fn join(self) -> Result<Summary, LoadError> {
+        let result = match self.thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        result.map_err(|cause| LoadError { path: self.path, cause })
+    }
+}
+
+/// Begins to load `path` into `cores` cores of `databases` databases: an inbox for each, in order.
+///
+/// # Errors
+/// The file cannot be opened, or no thread started.
+pub(crate) fn open(
+    path: &Path,
+    cores: usize,
+    wakers: Vec<Waker>,
+    databases: usize,
+    progress: Arc<Progress>,
+) -> io::Result<(Vec<Inbox>, Handle)> {
+    assert_eq!(wakers.len(), cores, "a waker a core");
+    let file = File::open(path)?;
+    progress[TOTAL].store(file.metadata()?.len(), Ordering::Relaxed);
+    let (inboxes, lanes) = lanes(wakers);
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let loader = Loader {
+        file,
+        reader: Reader::new(Limits::default()),
+        sorter: Sorter::new(cores, databases, clock::unix_millis()),
+        lanes,
+        progress,
+        cancelled: Arc::clone(&cancelled),
+    };
+    let thread = std::thread::Builder::new().name("loader".into()).spawn(move || loader.run())?;
+    Ok((inboxes, Handle { thread, path: path.to_owned(), cancelled }))
+}
+
+/// What a core says at its end.
+type Outcome = Result<(), Cause>;
+
+/// The way to the cores, and back.
+struct Lanes {
+    cores: Vec<(SyncSender<Portion>, Waker)>,
+    outcomes: Receiver<Outcome>,
+    spares: Receiver<Portion>,
+}
+
+fn lanes(wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
+    let (told, outcomes) = channel();
+    let (give_back, spares) = channel();
+    let (mut inboxes, mut cores) = (Vec::new(), Vec::new());
+    for waker in wakers {
+        let (sender, portions) = sync_channel(PORTIONS_MAX);
+        inboxes.push(Inbox::new(portions, told.clone(), give_back.clone()));
+        cores.push((sender, waker));
+    }
+    (inboxes, Lanes { cores, outcomes, spares })
+}
+
+impl Lanes {
+    /// Sends a portion; gives an empty one to go on with. Waits while the core has enough.
+    fn send(&self, core: usize, portion: Portion) -> Result<Portion, Cause> {
+        let (sender, waker) = &self.cores[core];
+        if sender.send(portion).is_err() {
+            // The core has let go of its end: it failed, and said why, or it stopped.
+            let why = self.outcomes.try_iter().find_map(Result::err);
+            return Err(why.unwrap_or(Cause::Stopped));
+        }
+        waker.wake();
+        Ok(self.spares.try_recv().unwrap_or_default())
+    }
+
+    /// Waits until every core has said that it took in everything.
+    fn wait(&self) -> Result<(), Cause> {
+        for _ in &self.cores {
+            self.outcomes.recv().unwrap_or(Err(Cause::Stopped))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the thread owns.
+struct Loader {
+    file: File,
+    reader: Reader,
+    sorter: Sorter,
+    lanes: Lanes,
+    progress: Arc<Progress>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Loader {
+    fn run(mut self) -> Result<Summary, Cause> {
+        let begun_ns = clock::monotonic_nanos();
+        let mut meter = Meter::start(begun_ns, self.progress[TOTAL].load(Ordering::Relaxed));
+        let parsed = self.parse(&mut meter);
+        meter.end();
+        parsed?;
+        self.sorter.finish(&mut |core, portion| self.lanes.send(core, portion))?;
+        self.lanes.wait()?;
+        self.tell();
+        let millis = (clock::monotonic_nanos() - begun_ns) / 1_000_000;
+        Ok(Summary { bytes: self.reader.offset(), millis, ..self.sorter.summary() })
+    }
+
+    /// Reads to the end of the format, whose checksum has fitted then.
+    fn parse(&mut self, meter: &mut Meter) -> Result<(), Cause> {
+        while !self.reader.is_done() {
+            if self.cancelled.load(Ordering::Relaxed) {
+                return Err(Cause::Stopped);
+            }
+            self.fill()?;
+            self.sort()?;
+            self.tell();
+            meter.tick(clock::monotonic_nanos(), self.reader.offset(), &self.sorter.summary());
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self) -> Result<(), Cause> {
+        let offset = self.reader.offset();
+        let space = self.reader.space(BLOCK_BYTES);
+        let len = loop {
+            match self.file.read(space) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result.map_err(|error| Cause::Io { offset, error })?,
+            }
+        };
+        if len == 0 {
+            self.reader.finish();
+        }
+        self.reader.filled(len);
+        Ok(())
+    }
+
+    fn sort(&mut self) -> Result<(), Cause> {
+        let Self { reader, sorter, lanes, .. } = self;
+        loop {
+            let offset = reader.offset();
+            match reader.next().map_err(Cause::Format)? {
+                Some(event) => {
+                    sorter
+                        .take_in(event, offset, &mut |core, portion| lanes.send(core, portion))?;
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn tell(&self) {
+        let summary = self.sorter.summary();
+        self.progress[READ].store(self.reader.offset(), Ordering::Relaxed);
+        self.progress[KEYS].store(summary.keys, Ordering::Relaxed);
+        self.progress[EXPIRED].store(summary.expired, Ordering::Relaxed);
+    }
+}

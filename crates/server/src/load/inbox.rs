@@ -1,0 +1,239 @@
+//! A core's end: portions in, insertions in slices.
+
+use super::portion::{Head, Place, Portion, Record};
+use super::{Cause, Outcome};
+use darter_base::{Preempt, hash};
+use darter_keyspace::{Deadline, Fresh, Hash, Key, Object, Set, Shard};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+/// Records between two looks at the clock: about 10 us of small ones.
+const RECORDS_AT_ONCE: usize = 64;
+/// Records whose memory is asked for ahead of their insertion.
+const PREFETCHED: usize = 16;
+
+/// Where a core receives its part of the file.
+pub(crate) struct Inbox {
+    state: State,
+    told: Sender<Outcome>,
+    give_back: Sender<Portion>,
+    current: Option<(Portion, Place)>,
+    building: Option<Building>,
+    /// The key of what is being built; kept for its memory.
+    key: Vec<u8>,
+}
+
+enum State {
+    Open(Receiver<Portion>),
+    /// Everything was taken in.
+    Finished,
+    /// Something was wrong, here or at the loader; it will say what.
+    Failed,
+}
+
+/// A collection, aside until it is whole.
+struct Building {
+    database: usize,
+    deadline: Option<u64>,
+    offset: u64,
+    value: Value,
+}
+
+enum Value {
+    Hash(Hash),
+    Set(Set),
+}
+
+impl Inbox {
+    pub(super) fn new(
+        portions: Receiver<Portion>,
+        told: Sender<Outcome>,
+        give_back: Sender<Portion>,
+    ) -> Self {
+        let state = State::Open(portions);
+        Self { state, told, give_back, current: None, building: None, key: Vec::new() }
+    }
+
+    /// True when the whole file was good, and this core's part of it is in its shard.
+    pub(crate) fn is_finished(&self) -> bool {
+        matches!(self.state, State::Finished)
+    }
+
+    /// Inserts until the slice is over or nothing is at hand. Returns true while more is at hand;
+    /// else the core is woken when more has come.
+    pub(crate) fn step(&mut self, shard: &mut Shard, preempt: &dyn Preempt) -> bool {
+        loop {
+            let Some((portion, mut place)) = self.current.take().or_else(|| self.receive()) else {
+                return false;
+            };
+            let done = match self.insert(&portion, &mut place, shard) {
+                Ok(done) => done,
+                Err(cause) => {
+                    self.fail(cause);
+                    return false;
+                }
+            };
+            if done {
+                self.end_of_portion(portion);
+            } else {
+                self.current = Some((portion, place));
+            }
+            if preempt.must_yield() {
+                return matches!(self.state, State::Open(_));
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Option<(Portion, Place)> {
+        let State::Open(portions) = &self.state else { return None };
+        match portions.try_recv() {
+            Ok(portion) => Some((portion, Place::default())),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.state = State::Failed;
+                None
+            }
+        }
+    }
+
+    fn end_of_portion(&mut self, mut portion: Portion) {
+        if portion.is_last {
+            assert!(self.building.is_none(), "the file ended inside of a value");
+            self.state = State::Finished;
+            self.key = Vec::new();
+            let _ = self.told.send(Ok(())); // Nobody listens when another core has failed.
+            return;
+        }
+        portion.clear();
+        let _ = self.give_back.send(portion); // As above.
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        // Told before the receiver goes, so that the loader finds the reason.
+        let _ = self.told.send(Err(cause));
+        self.state = State::Failed;
+        self.building = None;
+    }
+
+    /// Inserts some records. True at the end of the portion.
+    fn insert(
+        &mut self,
+        portion: &Portion,
+        place: &mut Place,
+        shard: &mut Shard,
+    ) -> Result<bool, Cause> {
+        for _ in 0..RECORDS_AT_ONCE / PREFETCHED {
+            self.prefetch(portion, *place, shard);
+            for _ in 0..PREFETCHED {
+                let Some(record) = portion.next(place) else { return Ok(true) };
+                self.take_in(record, shard)?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Asks the memory for what the next records will touch: their misses overlap.
+    fn prefetch(&self, portion: &Portion, mut place: Place, shard: &Shard) {
+        for _ in 0..PREFETCHED {
+            let Some(record) = portion.next(&mut place) else { return };
+            match (record, self.building.as_ref().map(|building| &building.value)) {
+                (Record::Field { field, .. }, Some(Value::Hash(hash))) => {
+                    hash.fields().prefetch(hash::of(field));
+                }
+                (Record::Member(member), Some(Value::Set(set))) => {
+                    set.members().prefetch(hash::of(member));
+                }
+                (Record::Text(head, _) | Record::Hash(head) | Record::Set(head), None) => {
+                    shard.db(head.database as usize).prefetch(&Key::new(head.key));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn take_in(&mut self, record: Record<'_>, shard: &mut Shard) -> Result<(), Cause> {
+        match record {
+            Record::Field { field, value, deadline } => {
+                self.field(field, Fresh::Bytes(value), deadline)
+            }
+            Record::Wide { field, value, deadline } => {
+                self.field(field, Fresh::Blob(value), deadline)
+            }
+            Record::Member(member) => self.member(member),
+            Record::Text(head, text) => string(head, Fresh::Bytes(text), shard),
+            Record::Long(head, blob) => string(head, Fresh::Blob(blob), shard),
+            Record::Hash(head) => self.begin(head, Value::Hash(Hash::new())),
+            Record::Set(head) => self.begin(head, Value::Set(Set::new())),
+            Record::End => self.install(shard),
+        }
+    }
+
+    fn begin(&mut self, head: Head<'_>, value: Value) -> Result<(), Cause> {
+        let Head { database, deadline, offset, key } = head;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.building = Some(Building { database: database as usize, deadline, offset, value });
+        Ok(())
+    }
+
+    #[inline]
+    fn field(&mut self, field: &[u8], value: Fresh<'_>, at: Option<u64>) -> Result<(), Cause> {
+        let is_new = match &mut self.building {
+            // At the time 0 nothing is dead, and a name that is there already is told from a new.
+            Some(Building { value: Value::Hash(hash), .. }) => {
+                hash.edit_aside(0).set(field, value, Deadline::from(at))
+            }
+            _ => unreachable!("a field outside of a hash"),
+        };
+        if is_new { Ok(()) } else { Err(self.duplicate_item()) }
+    }
+
+    #[inline]
+    fn member(&mut self, member: &[u8]) -> Result<(), Cause> {
+        let is_new = match &mut self.building {
+            Some(Building { value: Value::Set(set), .. }) => {
+                set.edit_aside(0).add(member, Deadline::Clear)
+            }
+            _ => unreachable!("a member outside of a set"),
+        };
+        if is_new { Ok(()) } else { Err(self.duplicate_item()) }
+    }
+
+    fn duplicate_item(&self) -> Cause {
+        let place = self.building.as_ref();
+        let (database, offset) = place.map_or((0, 0), |place| (place.database, place.offset));
+        Cause::DuplicateItem { key: self.key.clone(), database, offset }
+    }
+
+    fn install(&mut self, shard: &mut Shard) -> Result<(), Cause> {
+        let building = self.building.take().expect("an end belongs to a beginning");
+        let Building { database, deadline, offset, value } = building;
+        let object = match value {
+            Value::Hash(hash) => Object::Hash(hash),
+            Value::Set(set) => Object::Set(set),
+        };
+        if object.is_empty() {
+            return Ok(());
+        }
+        let db = shard.db_mut(database);
+        let before = db.len();
+        db.install(&Key::new(&self.key), Arc::new(object), Deadline::from(deadline));
+        if db.len() == before {
+            return Err(Cause::DuplicateKey { key: self.key.clone(), database, offset });
+        }
+        Ok(())
+    }
+}
+
+fn string(head: Head<'_>, value: Fresh<'_>, shard: &mut Shard) -> Result<(), Cause> {
+    let database = head.database as usize;
+    let db = shard.db_mut(database);
+    let before = db.len();
+    db.set_text(&Key::new(head.key), value, Deadline::from(head.deadline));
+    if db.len() == before {
+        let (key, offset) = (head.key.to_vec(), head.offset);
+        return Err(Cause::DuplicateKey { key, database, offset });
+    }
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! From events of the file to portions for each core.
+
+use super::portion::{Head, Portion, Record};
+use super::{Cause, Summary};
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::{UnixMillis, slot};
+use darter_persist::rdb::{Event, Kind, Product};
+use darter_structs::blob::Blob;
+use std::sync::Arc;
+
+/// A portion is sent when it holds so much: 100 us to 10 ms of insertion.
+const PORTION_BYTES: usize = 128 * 1024;
+
+/// Takes events, and sends what belongs to a core in portions.
+pub(crate) struct Sorter {
+    open: Vec<Portion>,
+    databases: usize,
+    /// The time at the start: what has died by then is skipped.
+    now: UnixMillis,
+    database: u32,
+    current: Current,
+    summary: Summary,
+}
+
+/// The key at hand.
+struct Current {
+    key: Vec<u8>,
+    kind: Kind,
+    deadline: Option<UnixMillis>,
+    offset: u64,
+    core: usize,
+    is_skipped: bool,
+    /// Living fields or members so far.
+    entries: u64,
+    text: Vec<u8>,
+    chunks: Vec<Arc<[u8]>>,
+}
+
+/// Sends a portion to a core, and gives an empty one.
+pub(crate) type Send<'a> = dyn FnMut(usize, Portion) -> Result<Portion, Cause> + 'a;
+
+impl Sorter {
+    pub(crate) fn new(cores: usize, databases: usize, now: UnixMillis) -> Self {
+        let current = Current {
+            key: Vec::new(),
+            kind: Kind::String,
+            deadline: None,
+            offset: 0,
+            core: 0,
+            is_skipped: false,
+            entries: 0,
+            text: Vec::new(),
+            chunks: Vec::new(),
+        };
+        let open = (0..cores).map(|_| Portion::default()).collect();
+        Self { open, databases, now, database: 0, current, summary: Summary::default() }
+    }
+
+    /// What was sorted so far.
+    pub(crate) fn summary(&self) -> Summary {
+        self.summary.clone()
+    }
+
+    /// Takes in the event that began at `offset`.
+    pub(crate) fn take_in(
+        &mut self,
+        event: Event<'_>,
+        offset: u64,
+        send: &mut Send<'_>,
+    ) -> Result<(), Cause> {
+        match event {
+            Event::HashField { .. } | Event::SetMember { .. } => self.item(event, send),
+            Event::Key { key, kind, expiry_ms, .. } => {
+                self.key(key, kind, expiry_ms, offset);
+                Ok(())
+            }
+            Event::StringChunk(chunk) => {
+                self.current.chunk(chunk);
+                Ok(())
+            }
+            Event::EndOfKey => self.end_of_key(send),
+            Event::SelectDb(database) if database as usize >= self.databases => {
+                Err(Cause::Database { database, databases: self.databases, offset })
+            }
+            Event::SelectDb(database) => {
+                self.database = database;
+                Ok(())
+            }
+            other => {
+                remark(other);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends what is left, and to every core the word that this was all.
+    pub(crate) fn finish(&mut self, send: &mut Send<'_>) -> Result<(), Cause> {
+        for (core, open) in self.open.iter_mut().enumerate() {
+            let mut portion = std::mem::take(open);
+            portion.is_last = true;
+            send(core, portion)?;
+        }
+        Ok(())
+    }
+
+    fn key(&mut self, key: &[u8], kind: Kind, deadline: Option<UnixMillis>, offset: u64) {
+        let current = &mut self.current;
+        current.key.clear();
+        current.key.extend_from_slice(key);
+        current.core = slot::core_of(slot::of(key), self.open.len());
+        current.is_skipped = deadline.is_some_and(|at| at < self.now);
+        (current.kind, current.deadline, current.offset) = (kind, deadline, offset);
+        (current.entries, current.text, current.chunks) =
+            (0, std::mem::take(&mut current.text), Vec::new());
+        current.text.clear();
+        self.summary.expired += u64::from(current.is_skipped);
+        if !current.is_skipped && kind != Kind::String {
+            let head = current.head(self.database);
+            let record = if kind == Kind::Hash { Record::Hash(head) } else { Record::Set(head) };
+            self.open[current.core].push(record);
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, event: Event<'_>, send: &mut Send<'_>) -> Result<(), Cause> {
+        if self.current.is_skipped {
+            return Ok(());
+        }
+        let portion = &mut self.open[self.current.core];
+        match event {
+            Event::HashField { deadline_ms: Some(at), .. } if at <= self.now => return Ok(()),
+            Event::HashField { field, value, deadline_ms: deadline } => {
+                if value.len() > CHUNK_BYTES {
+                    // The core is spared the copy.
+                    let value = &Blob::from(value);
+                    portion.push(Record::Wide { field, value, deadline });
+                } else {
+                    portion.push(Record::Field { field, value, deadline });
+                }
+            }
+            Event::SetMember { member } => portion.push(Record::Member(member)),
+            _ => unreachable!("an item of a collection"),
+        }
+        self.current.entries += 1;
+        self.summary.entries += 1;
+        self.send_full(send)
+    }
+
+    fn end_of_key(&mut self, send: &mut Send<'_>) -> Result<(), Cause> {
+        let current = &mut self.current;
+        if current.is_skipped {
+            return Ok(());
+        }
+        let portion = &mut self.open[current.core];
+        if current.kind != Kind::String {
+            portion.push(Record::End);
+            self.summary.keys += u64::from(current.entries > 0);
+            self.summary.empty += u64::from(current.entries == 0);
+            return self.send_full(send);
+        }
+        let head = current.head(self.database);
+        if current.chunks.is_empty() {
+            portion.push(Record::Text(head, &current.text));
+        } else {
+            portion.push(Record::Long(head, &Blob::from_chunks(&current.chunks)));
+            current.chunks = Vec::new();
+        }
+        self.summary.keys += 1;
+        self.summary.entries += 1;
+        self.send_full(send)
+    }
+
+    #[inline]
+    fn send_full(&mut self, send: &mut Send<'_>) -> Result<(), Cause> {
+        let portion = &mut self.open[self.current.core];
+        if portion.len() < PORTION_BYTES && portion.weight() < PORTION_BYTES {
+            return Ok(());
+        }
+        let full = std::mem::take(portion);
+        *portion = send(self.current.core, full)?;
+        Ok(())
+    }
+}
+
+impl Current {
+    fn head(&self, database: u32) -> Head<'_> {
+        Head { database, deadline: self.deadline, offset: self.offset, key: &self.key }
+    }
+
+    /// All chunks of a string but the last are full.
+    fn chunk(&mut self, chunk: &[u8]) {
+        if self.is_skipped {
+        } else if self.chunks.is_empty() && chunk.len() < CHUNK_BYTES {
+            self.text.extend_from_slice(chunk);
+        } else {
+            self.chunks.push(Arc::from(chunk));
+        }
+    }
+}
+
+/// What is no data, for the log.
+fn remark(event: Event<'_>) {
+    match event {
+        Event::Start { product, version } => {
+            let name = if product == Product::Valkey { "Valkey" } else { "Redis" };
+            tracing::info!("loading: {name}'s RDB, version {version}");
+        }
+        Event::Aux { key, value } => {
+            tracing::debug!("loading: {} is {}", key.escape_ascii(), value.escape_ascii());
+        }
+        Event::Function { .. } => {
+            tracing::warn!("loading: a library of functions is skipped: scripts are not run here");
+        }
+        Event::ModuleSkipped { module } => {
+            tracing::warn!("loading: data of the module {} is skipped", module.escape_ascii());
+        }
+        _ => {}
+    }
+}

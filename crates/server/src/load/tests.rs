@@ -1,0 +1,415 @@
+//! Files of ours and of the real server, loaded into shards: without threads, and with.
+
+use super::*;
+use darter_base::preempt::{Countdown, Never};
+use darter_base::{Prng, slot};
+use darter_keyspace::{Key, Shard, value_of};
+use darter_persist::rdb::{Item, Kind, Packing, Survey, Writer};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[path = "../../../persist/tests/common/mod.rs"]
+mod oracle;
+
+use oracle::{Bytes, Oracle, Record, Value};
+
+type Records = BTreeMap<(u32, Bytes), Record>;
+
+const NOW: u64 = 1_700_000_000_000;
+const DATABASES: usize = 4;
+
+/// A file that holds `records`.
+fn file(records: &Records) -> Vec<u8> {
+    let (mut writer, mut out) = (Writer::new(), Vec::new());
+    writer.start(12, &mut out);
+    writer.aux(b"redis-ver", b"7.0.15", &mut out);
+    for ((database, key), record) in records {
+        writer.select_db(*database, &mut out);
+        put(&mut writer, key, record, &mut out);
+    }
+    writer.eof(&mut out);
+    out
+}
+
+fn put(writer: &mut Writer, key: &[u8], record: &Record, out: &mut Vec<u8>) {
+    let (kind, items) = items(&record.value);
+    let mut survey = Survey::new(kind, Packing::default());
+    items.iter().for_each(|item| survey.item(*item));
+    writer.key(key, record.expiry_ms, survey.plan(), out);
+    items.iter().for_each(|item| writer.item(*item, out));
+    writer.end_of_key(out);
+}
+
+fn items(value: &Value) -> (Kind, Vec<Item<'_>>) {
+    match value {
+        Value::String(text) => (Kind::String, text.chunks(50_000).map(Item::Chunk).collect()),
+        Value::Set(members) => (Kind::Set, members.iter().map(|m| Item::Member(m)).collect()),
+        Value::Hash(fields) => {
+            let fields = fields.iter().map(|pair| {
+                let (field, value, deadline_ms): (&Bytes, _, _) = (pair.0, &pair.1.0, pair.1.1);
+                Item::Field { field, value, deadline_ms }
+            });
+            (Kind::Hash, fields.collect())
+        }
+    }
+}
+
+fn string(text: &[u8]) -> Record {
+    Record { value: Value::String(text.to_vec()), expiry_ms: None }
+}
+
+fn hash(pairs: &[(&[u8], &[u8], Option<u64>)]) -> Record {
+    let fields = pairs.iter().map(|(f, v, at)| (f.to_vec(), (v.to_vec(), *at))).collect();
+    Record { value: Value::Hash(fields), expiry_ms: None }
+}
+
+fn set(members: &[&[u8]]) -> Record {
+    Record { value: Value::Set(members.iter().map(|m| m.to_vec()).collect()), expiry_ms: None }
+}
+
+/// Loads `bytes` into `cores` shards in this thread: every portion is inserted when it is sent, in
+/// slices of random length.
+fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summary), Cause> {
+    let wakers = (0..cores).map(|_| Waker::new().unwrap()).collect();
+    let (mut inboxes, lanes) = lanes(wakers);
+    let mut shards: Vec<_> = (0..cores).map(|core| Shard::new(DATABASES, core as u64)).collect();
+    shards.iter_mut().for_each(|shard| shard.set_now(NOW));
+    let (mut reader, mut sorter) =
+        (Reader::new(Limits::default()), Sorter::new(cores, DATABASES, NOW));
+    let mut questions = prng.clone();
+    let mut send = |core: usize, portion| {
+        let spare = lanes.send(core, portion)?;
+        while inboxes[core].step(&mut shards[core], &Countdown::new(questions.below(4) as usize)) {}
+        Ok(spare)
+    };
+    for piece in bytes.chunks(1 + prng.below(100_000) as usize) {
+        reader.push(piece);
+        while let Some(event) = reader.next().map_err(Cause::Format)? {
+            sorter.take_in(event, 0, &mut send)?;
+        }
+    }
+    reader.finish();
+    while let Some(event) = reader.next().map_err(Cause::Format)? {
+        sorter.take_in(event, 0, &mut send)?;
+    }
+    sorter.finish(&mut send)?;
+    lanes.wait()?;
+    assert!(inboxes.iter().all(Inbox::is_finished));
+    shards.iter().flat_map(Shard::iter).for_each(darter_keyspace::Db::check_invariants);
+    Ok((shards, sorter.summary()))
+}
+
+/// What the shards hold; every key must be on its core.
+fn contents(shards: &[Shard]) -> Records {
+    let mut records = Records::new();
+    for (core, shard) in shards.iter().enumerate() {
+        for (database, db) in shard.iter().enumerate() {
+            db.keys().for_each(&mut |entry| {
+                let key = entry.key().to_vec();
+                assert_eq!(slot::core_of(slot::of(&key), shards.len()), core, "{key:?}");
+                let found = db.get(&Key::new(&key)).expect("the living only");
+                let value = match found.kind() {
+                    darter_keyspace::Kind::Text => Value::String(found.text().unwrap().to_vec()),
+                    darter_keyspace::Kind::Hash => Value::Hash(fields(found.hash().unwrap())),
+                    darter_keyspace::Kind::Set => Value::Set(members(found.set().unwrap())),
+                };
+                let record = Record { value, expiry_ms: found.deadline() };
+                assert!(records.insert((database as u32, key), record).is_none());
+            });
+        }
+    }
+    records
+}
+
+fn fields(hash: &darter_keyspace::Hash) -> BTreeMap<Bytes, (Bytes, Option<u64>)> {
+    let mut fields = BTreeMap::new();
+    hash.fields().for_each(&mut |entry| {
+        fields.insert(entry.key().to_vec(), (value_of(&entry).to_vec(), entry.deadline()));
+    });
+    fields
+}
+
+fn members(set: &darter_keyspace::Set) -> BTreeSet<Bytes> {
+    let mut members = BTreeSet::new();
+    set.members().for_each(&mut |entry| {
+        members.insert(entry.key().to_vec());
+    });
+    members
+}
+
+fn random_records(prng: &mut Prng) -> Records {
+    let mut records = Records::new();
+    for index in 0..prng.below(60) {
+        let many = if prng.chance(10) { 3_000 } else { 1 + prng.below(40) };
+        let value = match prng.below(3) {
+            0 if prng.chance(10) => Value::String(prng.bytes(60_000..=200_000)),
+            0 => Value::String(prng.bytes(0..=700)),
+            1 => Value::Set((0..many).map(|_| prng.bytes(0..=12)).collect()),
+            _ => Value::Hash(
+                (0..many)
+                    .map(|at| {
+                        let long = if prng.chance(1) { 70_000 } else { 20 };
+                        let deadline = prng.chance(20).then(|| NOW + 1 + prng.below(1 << 20));
+                        (format!("f{at}").into_bytes(), (prng.bytes(0..=long), deadline))
+                    })
+                    .collect(),
+            ),
+        };
+        let expiry_ms = prng.chance(30).then(|| NOW + 1 + prng.below(1 << 30));
+        let key = (prng.below(DATABASES as u64) as u32, format!("key:{index}").into_bytes());
+        records.insert(key, Record { value, expiry_ms });
+    }
+    records
+}
+
+#[test]
+fn our_files_land_whole_in_the_shards_that_own_the_keys() {
+    for seed in 0..12 {
+        let mut prng = Prng::from_seed(seed);
+        let records = random_records(&mut prng);
+        let cores = 1 + prng.below(4) as usize;
+        let (shards, summary) = load(&file(&records), cores, &mut prng).unwrap();
+        assert!(contents(&shards) == records, "seed {seed}");
+        assert_eq!(summary.keys, records.len() as u64, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_file_of_the_real_server_lands_in_the_shards() {
+    let mut oracle = Oracle::start(&[]);
+    let mut prng = Prng::from_seed(7);
+    for index in 0..400_u32 {
+        let key = format!("key:{index}");
+        oracle.must(&[b"SELECT", (index % 4).to_string().as_bytes()]);
+        let count = if index % 50 == 0 { 2_000 } else { 1 + index % 30 };
+        for _ in 0..count {
+            let (one, other) = (prng.bytes(1..=12), prng.bytes(0..=90));
+            match index % 3 {
+                0 => oracle.must(&[b"HSET", key.as_bytes(), &one, &other]),
+                1 => oracle.must(&[b"SADD", key.as_bytes(), &one]),
+                _ => oracle.must(&[b"APPEND", key.as_bytes(), &other]),
+            };
+        }
+        if index % 7 == 0 {
+            oracle.must(&[b"PEXPIRE", key.as_bytes(), b"100000000"]);
+        }
+    }
+    oracle.must(&[b"SELECT", b"1"]);
+    oracle.must(&[b"SETRANGE", b"long", b"300000", b"end"]);
+    let bytes = oracle.save();
+    for cores in [1, 3] {
+        let (shards, _) = load(&bytes, cores, &mut prng).unwrap();
+        assert!(contents(&shards) == oracle.records(4), "{cores} cores");
+    }
+}
+
+#[test]
+fn every_truncation_and_every_flipped_bit_is_refused() {
+    let mut prng = Prng::from_seed(3);
+    let mut records = random_records(&mut prng);
+    records.insert((0, b"long".to_vec()), string(&[b'x'; 200_000]));
+    let bytes = file(&records);
+    for at in (0..bytes.len()).step_by(bytes.len() / 150) {
+        assert!(matches!(load(&bytes[..at], 2, &mut prng), Err(Cause::Format(_))), "{at}");
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << prng.below(8);
+        assert!(load(&flipped, 2, &mut prng).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn the_dead_and_the_empty_are_skipped() {
+    let mut records = Records::new();
+    let dead = |mut record: Record| {
+        record.expiry_ms = Some(NOW - 1);
+        record
+    };
+    records.insert((0, b"dead-string".to_vec()), dead(string(&[b'x'; 150_000])));
+    records.insert((0, b"dead-hash".to_vec()), dead(hash(&[(b"f", b"v", None)])));
+    records.insert((0, b"dead-set".to_vec()), dead(set(&[b"m"])));
+    records.insert((0, b"hollow".to_vec()), hash(&[(b"f", b"v", Some(NOW))]));
+    let fields: [(&[u8], &[u8], _); 2] =
+        [(b"dead", b"v", Some(5)), (b"alive", b"v", Some(NOW + 1))];
+    records.insert((1, b"half".to_vec()), hash(&fields));
+    let (shards, summary) = load(&file(&records), 2, &mut Prng::from_seed(1)).unwrap();
+    let expected = Records::from([((1, b"half".to_vec()), hash(&fields[1..]))]);
+    assert_eq!(contents(&shards), expected);
+    let figures = (summary.keys, summary.entries, summary.expired, summary.empty);
+    assert_eq!(figures, (1, 1, 3, 1));
+}
+
+/// A file of pieces written by hand.
+fn by_hand(body: &[u8]) -> Vec<u8> {
+    let mut bytes = b"REDIS0010".to_vec();
+    bytes.extend_from_slice(body);
+    bytes.push(0xff);
+    bytes.extend_from_slice(&[0; 8]); // No checksum.
+    bytes
+}
+
+#[test]
+fn what_redis_refuses_is_refused() {
+    let mut prng = Prng::from_seed(1);
+    let mut refused = |body: &[u8]| match load(&by_hand(body), 1, &mut prng) {
+        Err(cause) => cause.to_string(),
+        Ok(_) => panic!("loaded {body:?}"),
+    };
+    let text = refused(b"\x00\x01k\x01a\xfe\x01\x00\x01k\x01a\x00\x01k\x01b");
+    assert!(text.contains("the key 'k' comes twice in database 1"), "{text}");
+    let text = refused(b"\x02\x01k\x01\x01a\x00\x01k\x01b");
+    assert!(text.contains("the key 'k' comes twice in database 0"), "{text}");
+    let text = refused(b"\x04\x01h\x02\x01f\x01a\x01f\x01b");
+    assert!(text.contains("comes twice in the key 'h'"), "{text}");
+    let text = refused(b"\x02\x01s\x02\x01f\x01f");
+    assert!(text.contains("comes twice in the key 's'"), "{text}");
+    let text = refused(b"\xfe\x04\x00\x01k\x01a");
+    assert!(text.contains("database 4 is beyond the 4"), "{text}");
+    let text = refused(b"\x0e\x01k\x01a");
+    assert!(text.contains("unsupported value type 'list'"), "{text}");
+    let text = refused(b"\x63\x01k\x01a");
+    assert!(text.contains("99 at offset 9"), "{text}");
+}
+
+#[test]
+fn a_large_hash_is_built_aside_in_small_steps() {
+    let fields: Vec<Bytes> = (0..5_000).map(|at| format!("field:{at}").into_bytes()).collect();
+    let pairs: Vec<(&[u8], &[u8], _)> = fields.iter().map(|f| (&f[..], &b"v"[..], None)).collect();
+    let bytes = file(&Records::from([((0, b"big".to_vec()), hash(&pairs))]));
+    let (mut inboxes, lanes) = lanes(vec![Waker::new().unwrap()]);
+    let mut sorter = Sorter::new(1, 1, NOW);
+    let mut send = |core, portion| lanes.send(core, portion);
+    let mut reader = Reader::new(Limits::default());
+    reader.push(&bytes);
+    while let Some(event) = reader.next().unwrap() {
+        sorter.take_in(event, 0, &mut send).unwrap();
+    }
+    sorter.finish(&mut send).unwrap();
+    let mut shard = Shard::new(1, 0);
+    let mut steps = 0;
+    while inboxes[0].step(&mut shard, &Countdown::new(0)) {
+        steps += 1;
+        let there = shard.db(0).exists(&Key::new(b"big"));
+        assert!(!there || inboxes[0].is_finished() || steps >= 5_000 / 64, "step {steps}");
+    }
+    assert!(steps >= 5_000 / 64, "{steps}");
+    assert_eq!(shard.db(0).hash(&Key::new(b"big")).unwrap().unwrap().len(), 5_000);
+    assert!(inboxes[0].is_finished());
+}
+
+/// A file on disk that is gone with this value.
+struct Place(PathBuf);
+
+impl Place {
+    fn with(bytes: &[u8]) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("darter-load-{}-{count}.rdb", std::process::id());
+        let place = Self(std::env::temp_dir().join(name));
+        std::fs::write(&place.0, bytes).unwrap();
+        place
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Loads by [`open`], a thread a core; gives what was in the shards of cores that finished.
+fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>, Vec<Shard>) {
+    let place = Place::with(bytes);
+    let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
+    let progress = Arc::new([const { AtomicU64::new(0) }; 4]);
+    let (inboxes, handle) =
+        open(&place.0, cores, wakers, DATABASES, Arc::clone(&progress)).unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = inboxes
+        .into_iter()
+        .map(|mut inbox| {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || {
+                let mut shard = Shard::new(DATABASES, 0);
+                shard.set_now(NOW);
+                while !inbox.is_finished() && !over.load(Ordering::Relaxed) {
+                    if !inbox.step(&mut shard, &Never) {
+                        std::thread::yield_now();
+                    }
+                }
+                inbox.is_finished().then_some(shard)
+            })
+        })
+        .collect();
+    let result = handle.join();
+    over.store(result.is_err(), Ordering::Relaxed);
+    let shards = threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect();
+    if let Ok(summary) = &result {
+        assert_eq!(progress[KEYS].load(Ordering::Relaxed), summary.keys);
+        assert_eq!(progress[READ].load(Ordering::Relaxed), bytes.len() as u64);
+    }
+    (result, shards)
+}
+
+#[test]
+fn threads_load_the_same_and_refuse_the_same() {
+    let mut prng = Prng::from_seed(11);
+    let mut records = random_records(&mut prng);
+    let late = clock::unix_millis() + 1_000_000_000;
+    for record in records.values_mut() {
+        // This time the clock is the machine's.
+        record.expiry_ms = record.expiry_ms.map(|_| late);
+        if let Value::Hash(fields) = &mut record.value {
+            fields.values_mut().for_each(|field| field.1 = field.1.map(|_| late));
+        }
+    }
+    let bytes = file(&records);
+    let (summary, shards) = load_with_threads(&bytes, 3);
+    assert_eq!(summary.unwrap().keys, records.len() as u64);
+    assert!(contents(&shards) == records);
+
+    let (result, shards) = load_with_threads(&bytes[..bytes.len() - 9], 3);
+    let text = result.unwrap_err().to_string();
+    assert!(text.contains(&format!("at offset {}", bytes.len() - 9)), "{text}");
+    assert!(shards.is_empty(), "a core believes in half a file");
+
+    let (result, shards) = load_with_threads(&by_hand(b"\x00\x01k\x01a\x00\x01k\x01b"), 1);
+    assert!(result.unwrap_err().to_string().contains("comes twice"));
+    assert!(shards.is_empty(), "a core believes in a file with duplicates");
+}
+
+#[test]
+fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
+    let records = Records::from([((0, b"k".to_vec()), string(&[b'x'; 5 << 20]))]);
+    let place = Place::with(&file(&records));
+    let progress = || Arc::new([const { AtomicU64::new(0) }; 4]);
+    let waker = || vec![Waker::new().unwrap()];
+    let (inboxes, handle) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    drop(inboxes);
+    assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
+    assert!(open(Path::new("/no/such/file"), 1, waker(), 1, progress()).is_err());
+}
+
+#[test]
+fn tmp_slices() {
+    struct Timer(std::cell::Cell<u64>);
+    impl darter_base::Preempt for Timer {
+        fn must_yield(&self) -> bool {
+            clock::monotonic_nanos() >= self.0.get()
+        }
+    }
+    let mut shard = Shard::new(1, 0);
+    let (mut inboxes, handle) = open(Path::new("/tmp/persist/big.rdb"), 1, vec![Waker::new().unwrap()], 1, Arc::new([const { AtomicU64::new(0) }; 4])).unwrap();
+    let mut inbox = inboxes.remove(0);
+    let mut slices = Vec::new();
+    let timer = Timer(std::cell::Cell::new(0));
+    while !inbox.is_finished() {
+        timer.0.set(clock::monotonic_nanos() + 100_000);
+        let begun = clock::thread_cpu_nanos();
+        let more = inbox.step(&mut shard, &timer);
+        slices.push(clock::thread_cpu_nanos() - begun);
+        if !more { std::thread::yield_now(); }
+    }
+    println!("{}", handle.join().unwrap());
+    let total: u64 = slices.iter().sum();
+    slices.sort_unstable();
+    println!("n={} cpu={} ms p99={} p999={} top={:?}", slices.len(), total / 1_000_000, slices[slices.len() * 99 / 100], slices[slices.len() * 999 / 1000], &slices[slices.len() - 12..]);
+}

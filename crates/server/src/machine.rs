@@ -1,0 +1,35 @@
+//! What the system tells about the process.
+
+use crate::admin::Machine;
+use darter_runtime::clock;
+
+/// The machine, asked through the runtime.
+pub(crate) struct System {
+    /// Asks the allocator to give memory back; the binary knows which allocator it has.
+    pub(crate) purge: fn(),
+}
+
+impl Machine for System {
+    fn resident_bytes(&self) -> (usize, usize) {
+        let bytes = |reading: std::io::Result<u64>| {
+            reading.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
+        };
+        (bytes(clock::resident_bytes()), bytes(clock::resident_peak_bytes()))
+    }
+
+    fn cpu_us(&self) -> (u64, u64) {
+        let times = clock::process_cpu_times();
+        (times.user_us, times.system_us)
+    }
+
+    fn total_bytes(&self) -> usize {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("");
+        let kib = line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap_or(0);
+        kib * 1_024
+    }
+
+    fn purge(&self) {
+        (self.purge)();
+    }
+}

@@ -1,0 +1,187 @@
+//! One core's thread: sockets and messages in, a turn, sockets and messages out.
+//!
+//! The order of a turn, and why: messages first, because other cores' clients wait for them;
+//! then what the sockets brought; then the slice; then messages out, before the sends, so that
+//! other cores work while this one is in the kernel.
+
+use crate::engine::{Action, Core, Mail, Peer, Wait};
+use darter_runtime::mailbox::Mailbox;
+use darter_runtime::net::{self, Address, Event, Net, Parcel, SendBuffer, Token};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What goes from thread to thread.
+pub(crate) enum Post {
+    /// The engine's own.
+    Mail(Mail),
+    /// A connection that another core accepted, for this one.
+    Adopt(Parcel),
+}
+
+/// One core's thread.
+pub(crate) struct Thread {
+    pub(crate) core: Rc<Core>,
+    pub(crate) net: Net,
+    pub(crate) mailbox: Mailbox<Post>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) inbox: Option<crate::load::Inbox>,
+    pub(crate) loaded: Arc<crate::boot::Loaded>,
+    pub(crate) loading: bool,
+}
+
+/// How long a stopping core waits for clients to take their replies.
+const LINGER_NS: u64 = 2_000_000_000;
+
+impl Thread {
+    /// Runs until the process is to stop and every request received is answered.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut next_core = 0;
+        let mut wait = Wait::Nothing;
+        let mut stopping_since = None;
+        loop {
+            self.look(wait, &mut next_core)?;
+            wait = self.turn();
+            if self.stop.load(Ordering::Acquire) {
+                let now = self.core.clock.monotonic_ns();
+                let since = *stopping_since.get_or_insert_with(|| {
+                    self.net.stop_listening();
+                    now
+                });
+                if self.core.is_quiet() || now - since > LINGER_NS {
+                    return self.net.flush_submissions();
+                }
+                wait = match wait {
+                    Wait::Nothing => Wait::Nothing,
+                    Wait::Millis(ms) => Wait::Millis(ms.min(1)),
+                };
+            }
+        }
+    }
+
+    /// Looks at the sockets and the messages, and tells the core.
+    fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
+        let sleep = match wait {
+            Wait::Millis(ms) if self.mailbox.before_sleep() => net::Wait::Until(ms * 1_000_000),
+            _ => net::Wait::Nothing,
+        };
+        let core = &self.core;
+        let mut accepted = Vec::new();
+        let mut begun = false;
+        self.net.poll(sleep, &mut |event| {
+            if !begun {
+                begun = true;
+                core.begin_turn();
+            }
+            match event {
+                Event::Accepted { conn, peer, .. } => accepted.push((conn, peer)),
+                Event::Received { conn, bytes } => core.received(conn, bytes),
+                Event::Eof { conn } => core.ended(conn),
+                Event::Sent { conn, buffer, .. } => core.sent(conn, Some(buffer.into_spare())),
+                Event::Closed { conn, .. } => core.closed(conn),
+                Event::Woken => {}
+            }
+        })?;
+        if !begun {
+            core.begin_turn();
+        }
+        self.mailbox.after_sleep();
+        for (conn, peer) in accepted {
+            self.place(conn, &peer, next_core);
+        }
+        let (core, net) = (&self.core, &mut self.net);
+        self.mailbox.drain(|from, post| match post {
+            Post::Mail(mail) => core.deliver(from, mail),
+            Post::Adopt(parcel) => {
+                let peer = peer_of(&parcel.peer);
+                let token = net.adopt(parcel);
+                core.accepted(token, peer);
+            }
+        });
+        Ok(())
+    }
+
+    /// Gives a new connection to the next core in turn, so that few connections spread evenly.
+    fn place(&mut self, conn: Token, peer: &net::Peer, next_core: &mut usize) {
+        let target = *next_core % self.core.tx.cores();
+        *next_core += 1;
+        if target != self.core.id()
+            && let Some(parcel) = self.net.hand_over(conn)
+        {
+            self.mailbox.post(target, Post::Adopt(parcel));
+            return;
+        }
+        self.core.accepted(conn, peer_of(peer));
+    }
+
+    /// A slice, and what it wants done.
+    fn turn(&mut self) -> Wait {
+        let mut wait = self.core.turn();
+        if self.load_step() {
+            wait = Wait::Nothing;
+        }
+        let mut outbox = Vec::new();
+        self.core.drain_outbox(&mut outbox);
+        for (to, mail) in outbox {
+            self.mailbox.post(to, Post::Mail(mail));
+        }
+        self.mailbox.flush();
+        let mut actions = Vec::new();
+        self.core.drain_actions(&mut actions);
+        for action in actions {
+            self.act(action);
+        }
+        wait
+    }
+
+    /// Takes in a portion of the file that is being loaded. True while there is more at hand.
+    fn load_step(&mut self) -> bool {
+        let Some(inbox) = &mut self.inbox else {
+            if self.loading && self.loaded.all_are_done() {
+                self.loading = false;
+                self.core.hot.borrow_mut().loading = false;
+            }
+            return false;
+        };
+        let more = self.core.load_slice(|shard, preempt| inbox.step(shard, preempt));
+        if inbox.is_finished() {
+            self.inbox = None;
+            self.loaded.one_is_done();
+            return true;
+        }
+        more
+    }
+
+    fn act(&mut self, action: Action) {
+        let (conn, refused) = match action {
+            Action::SendFlat(conn, bytes) => (conn, self.net.send(conn, SendBuffer::Flat(bytes))),
+            Action::Send(conn, parts) => {
+                let parts = parts.into_iter().map(part).collect();
+                (conn, self.net.send(conn, SendBuffer::Parts(parts)))
+            }
+            Action::Pause(conn) => return self.net.pause_receive(conn),
+            Action::Resume(conn) => return self.net.resume_receive(conn),
+            Action::Close(conn) => return self.net.close(conn),
+        };
+        if let Err(buffer) = refused {
+            // The connection is going; `Closed` follows, or has come.
+            self.core.sent(conn, Some(buffer.into_spare()));
+        }
+    }
+}
+
+fn part(part: darter_resp::Part) -> net::Part {
+    match part {
+        darter_resp::Part::Bytes(bytes) => net::Part::Bytes(bytes),
+        darter_resp::Part::Shared(piece, range) => net::Part::Shared(piece, range),
+    }
+}
+
+fn peer_of(peer: &net::Peer) -> Peer {
+    let is_local = match &peer.remote {
+        Address::Tcp(address) => address.ip().is_loopback(),
+        Address::Unix(_) => true,
+    };
+    Peer { remote: peer.remote.to_string(), local: peer.local.to_string(), is_local }
+}
