@@ -1,0 +1,49 @@
+//! Unmodified clients against the server, each a small real program that asserts what it gets:
+//! redis-cli, redis-benchmark, redis-py (and its own test-suite), go-redis, ioredis, Jedis.
+//!
+//! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
+//! checks whose names hold it. What is missing is installed into `target/clients` at pinned
+//! versions, from the registries that pip, npm, go and maven are configured for.
+//!
+//! Not here: replies byte for byte; `tests/conformance` compares those.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod install;
+mod programs;
+
+use darter_testkit::{Io, Server, Shape, Tally};
+use std::process::ExitCode;
+
+/// A check of one client: its name, and what it does with a fresh server.
+pub(crate) type Check = (&'static str, fn(&Server) -> Result<(), String>);
+
+/// An error as a failure.
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// A failure unless `holds`.
+pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+fn main() -> ExitCode {
+    let (mut shape, mut part) = (Shape { cores: 2, io: Io::Auto }, String::new());
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--cores" => shape.cores = words.next().and_then(|n| n.parse().ok()).unwrap_or(1),
+            "--io" => shape.io = words.next().and_then(|n| Io::from_name(&n)).unwrap_or(Io::Auto),
+            other => part = other.to_owned(),
+        }
+    }
+    let mut tally = Tally::default();
+    for (name, check) in [cli::CHECKS, programs::CHECKS].concat() {
+        if name.contains(&part) {
+            tally.run(name, || check(&Server::subject(shape).map_err(text)?));
+        }
+    }
+    tally.close()
+}

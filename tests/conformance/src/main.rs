@@ -1,0 +1,114 @@
+//! Sends every script in `cases/` to redis-server and to Darter, in RESP2 and again in RESP3,
+//! and compares the replies byte for byte.
+//!
+//! `cargo run -p darter-conformance -- [--family F] [--case TEXT] [--cores N] [--io auto|epoll]
+//! [--list]`. The language of the scripts is described in `script`.
+//!
+//! Commands that Redis 7.0.15 lacks carry their expected reply in the script. With
+//! `DARTER_BIN=redis-server` the scripts themselves are checked; `--origin 8.0` then also tries
+//! the literal replies of that version, against a newer server.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod run;
+mod script;
+
+use darter_testkit::{Protocol, Tally, server};
+use std::process::ExitCode;
+
+/// What the command line asked for.
+#[derive(Debug)]
+struct Options {
+    family: Option<String>,
+    case: Option<String>,
+    origin: Option<String>,
+    shape: darter_testkit::Shape,
+    list: bool,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        family: None,
+        case: None,
+        origin: None,
+        shape: darter_testkit::Shape::default(),
+        list: false,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word.as_str() {
+            "--family" => options.family = Some(value()?),
+            "--case" => options.case = Some(value()?),
+            "--origin" => options.origin = Some(value()?),
+            "--cores" => options.shape.cores = value()?.parse().map_err(|_| "--cores N")?,
+            "--io" => {
+                options.shape.io = darter_testkit::Io::from_name(&value()?).ok_or("--io auto")?;
+            }
+            "--list" => options.list = true,
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let prepared = options().and_then(|options| Ok((script::load_all()?, options)));
+    let (families, options) = match prepared {
+        Ok(prepared) => prepared,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut tally = Tally::default();
+    let mut bench = match run::Bench::start(options.shape) {
+        Ok(bench) => bench,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    for family in &families {
+        if options.family.as_ref().is_some_and(|name| *name != family.name) {
+            continue;
+        }
+        tally.absorb(run_family(&mut bench, family, &options));
+    }
+    tally.close()
+}
+
+fn run_family(bench: &mut run::Bench, family: &script::Family, options: &Options) -> Tally {
+    let mut tally = Tally::default();
+    for case in &family.cases {
+        let wanted = options.case.as_ref().is_none_or(|part| case.name.contains(part));
+        if !wanted || !origin_fits(case, options) {
+            continue;
+        }
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            if !case.protocols.contains(&protocol) {
+                continue;
+            }
+            let name = format!("{}/{} ({protocol:?})", family.name, case.name);
+            if options.list {
+                println!("{name}");
+                continue;
+            }
+            let outcome = bench.run(case, protocol);
+            tally.count(&name, outcome);
+        }
+    }
+    let (passed, failed) = tally.counts();
+    println!("{:<14} {passed:>4} passed {failed:>4} failed", family.name);
+    tally
+}
+
+/// Whether the subject knows what the case asks: Darter knows all, a Redis only its own version.
+fn origin_fits(case: &script::Case, options: &Options) -> bool {
+    match (&case.origin, &options.origin) {
+        (None, None) => true,
+        (_, None) => !server::subject_is_redis(),
+        (origin, wanted) => origin == wanted,
+    }
+}

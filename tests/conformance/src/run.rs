@@ -1,0 +1,234 @@
+//! Runs one script against both servers and compares as it goes.
+//!
+//! Both servers are emptied before each script, and every script has connections of its own. A
+//! server that dies or hangs is started anew, and the script at hand fails.
+
+use crate::args::{self, Arg};
+use crate::script::{Action, Case, Step};
+use darter_testkit::compare::{self, Match};
+use darter_testkit::notation::show;
+use darter_testkit::{Client, Protocol, Reply, Server, Shape, reply};
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How long `@until` repeats.
+const UNTIL_MAX: Duration = Duration::from_secs(10);
+
+/// The two servers.
+pub(crate) struct Bench {
+    oracle: Server,
+    subject: Server,
+    shape: Shape,
+}
+
+/// One server's side of a script.
+struct Side {
+    port: u16,
+    protocol: Protocol,
+    connections: HashMap<char, Client>,
+    variables: HashMap<String, Vec<u8>>,
+}
+
+impl Side {
+    fn open(server: &Server, protocol: Protocol) -> io::Result<Self> {
+        let mut admin = server.client()?;
+        admin.set_patience(Duration::from_secs(5))?;
+        admin.words("CLIENT KILL TYPE normal SKIPME yes")?;
+        let emptied = admin.words("FLUSHALL")?;
+        if emptied.is_error() {
+            return Err(io::Error::other(format!("FLUSHALL: {}", show(&emptied, 200))));
+        }
+        let (connections, variables) = (HashMap::new(), HashMap::new());
+        Ok(Self { port: server.port(), protocol, connections, variables })
+    }
+
+    fn connection(&mut self, name: char) -> io::Result<&mut Client> {
+        if !self.connections.contains_key(&name) {
+            let client = Client::connect(self.port, self.protocol)?;
+            self.connections.insert(name, client);
+        }
+        self.connections.get_mut(&name).ok_or_else(|| io::Error::other("no connection"))
+    }
+
+    fn send(&mut self, step: &Step, args: &[Arg], cursor: &[u8]) -> Result<(), String> {
+        let words = args::resolve(args, &self.variables, cursor, args::now_ms())?;
+        let connection = self.connection(step.connection).map_err(|e| e.to_string())?;
+        connection.send(&darter_testkit::client::encode(&words)).map_err(|e| e.to_string())
+    }
+
+    fn receive(&mut self, step: &Step) -> Result<Vec<u8>, String> {
+        let connection = self.connection(step.connection).map_err(|e| e.to_string())?;
+        connection.receive_raw().map_err(|error| error.to_string())
+    }
+
+    fn ask(&mut self, step: &Step, args: &[Arg]) -> Result<Vec<u8>, String> {
+        self.send(step, args, b"0")?;
+        self.receive(step)
+    }
+
+    /// Follows a cursor to its end; all elements as one reply.
+    fn scan(&mut self, step: &Step, args: &[Arg]) -> Result<Reply, String> {
+        let (mut cursor, mut all) = (b"0".to_vec(), Vec::new());
+        for _ in 0..100_000 {
+            self.send(step, args, &cursor)?;
+            let answer = reply::parse(&self.receive(step)?).map_err(|e| format!("{e:?}"))?;
+            let Some([next, Reply::Array(found)]) = answer.items() else {
+                return Ok(answer);
+            };
+            all.extend(found.iter().cloned());
+            cursor = next.text().unwrap_or_default().to_vec();
+            if cursor == b"0" {
+                return Ok(Reply::Array(all));
+            }
+        }
+        Err("the scan does not end".to_owned())
+    }
+
+    /// Does what a step says; its outcome as bytes, when it has one.
+    fn perform(&mut self, step: &Step) -> Result<Option<Vec<u8>>, String> {
+        let text = |error: io::Error| error.to_string();
+        match &step.action {
+            Action::Command { args, save } => {
+                let raw = self.ask(step, args)?;
+                if let Some(name) = save {
+                    self.keep(name, &raw)?;
+                }
+                return Ok(Some(raw));
+            }
+            Action::Until(args) => return self.until(step, args).map(Some),
+            Action::Scan { args, pairs } => {
+                return Ok(Some(distinct(self.scan(step, args)?, *pairs).encode()));
+            }
+            Action::Send(args) => self.send(step, args, b"0")?,
+            Action::Raw(bytes) => {
+                self.connection(step.connection).and_then(|c| c.send(bytes)).map_err(text)?;
+            }
+            Action::Receive => return self.receive(step).map(Some),
+            Action::ReadToEnd => {
+                let connection = self.connection(step.connection).map_err(text)?;
+                return connection.read_to_end().map(Some).map_err(text);
+            }
+            Action::Reconnect => {
+                self.connections.remove(&step.connection);
+            }
+            Action::HalfClose => {
+                self.connection(step.connection).and_then(|c| c.half_close()).map_err(text)?;
+            }
+            Action::Wait(ms) => std::thread::sleep(Duration::from_millis(*ms)),
+        }
+        Ok(None)
+    }
+
+    fn keep(&mut self, name: &str, raw: &[u8]) -> Result<(), String> {
+        let parsed = reply::parse(raw).map_err(|error| format!("{error:?}"))?;
+        let kept = match &parsed {
+            Reply::Int(value) => value.to_string().into_bytes(),
+            other => other.text().unwrap_or_default().to_vec(),
+        };
+        self.variables.insert(name.to_owned(), kept);
+        Ok(())
+    }
+
+    fn until(&mut self, step: &Step, args: &[Arg]) -> Result<Vec<u8>, String> {
+        let wanted = literal(step, self.protocol).ok_or("@until needs a literal")?;
+        let start = Instant::now();
+        loop {
+            let raw = self.ask(step, args)?;
+            if compare::check(&wanted, &raw, &step.how).is_ok() || start.elapsed() > UNTIL_MAX {
+                return Ok(raw);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Sorted elements, each once: a scan may return one twice.
+fn distinct(reply: Reply, pairs: bool) -> Reply {
+    let Reply::Array(items) = reply else { return reply };
+    let width = if pairs { 2 } else { 1 };
+    let mut rows: Vec<Vec<Reply>> = items.chunks(width).map(<[Reply]>::to_vec).collect();
+    rows.sort();
+    rows.dedup();
+    Reply::Array(rows.concat())
+}
+
+fn literal(step: &Step, protocol: Protocol) -> Option<Vec<u8>> {
+    let index = usize::from(protocol == Protocol::Resp3);
+    step.literal[index].as_ref().map(Reply::encode)
+}
+
+impl Bench {
+    pub(crate) fn start(shape: Shape) -> Result<Self, String> {
+        let oracle = Server::oracle().map_err(|error| error.to_string())?;
+        let subject = Server::subject(shape).map_err(|error| error.to_string())?;
+        Ok(Self { oracle, subject, shape })
+    }
+
+    pub(crate) fn run(&mut self, case: &Case, protocol: Protocol) -> Result<(), String> {
+        let outcome = self.run_steps(case, protocol);
+        let Err(why) = outcome else { return Ok(()) };
+        let died = !self.subject.process().is_alive();
+        self.revive()?;
+        Err(if died { format!("{why}\nand the server died") } else { why })
+    }
+
+    /// Replaces a server that is dead or stuck, so that one bad script does not fail the rest.
+    fn revive(&mut self) -> Result<(), String> {
+        if !answers(&self.oracle) {
+            self.oracle = Server::oracle().map_err(|error| error.to_string())?;
+        }
+        if !answers(&self.subject) {
+            self.subject = Server::subject(self.shape).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn run_steps(&mut self, case: &Case, protocol: Protocol) -> Result<(), String> {
+        let open = |server| Side::open(server, protocol).map_err(|e| format!("at its start: {e}"));
+        let mut subject = open(&self.subject)?;
+        let mut oracle = if case.origin.is_none() { Some(open(&self.oracle)?) } else { None };
+        for step in &case.steps {
+            if step.only.is_some_and(|only| only != protocol) {
+                continue;
+            }
+            run_step(step, protocol, oracle.as_mut(), &mut subject)
+                .map_err(|why| format!("line {}: {}\n{why}", step.line, step.text))?;
+        }
+        Ok(())
+    }
+}
+
+fn answers(server: &Server) -> bool {
+    let pong = server.client().and_then(|mut client| {
+        client.set_patience(Duration::from_secs(2))?;
+        client.words("PING")
+    });
+    pong.is_ok_and(|reply| !reply.is_error())
+}
+
+fn run_step(
+    step: &Step,
+    protocol: Protocol,
+    oracle: Option<&mut Side>,
+    subject: &mut Side,
+) -> Result<(), String> {
+    let has_oracle = oracle.is_some();
+    let from_oracle = match oracle {
+        Some(side) => side.perform(step).map_err(|why| format!("the oracle: {why}"))?,
+        None => None,
+    };
+    let Some(actual) = subject.perform(step)? else { return Ok(()) };
+    // A literal in a case that the oracle runs too is a known difference.
+    let literal = literal(step, protocol);
+    let stand_in = has_oracle && darter_testkit::server::subject_is_redis();
+    match (literal, from_oracle) {
+        (Some(expected), None) => compare::check(&expected, &actual, &step.how),
+        (Some(expected), Some(_)) if !stand_in => compare::check(&expected, &actual, &step.how),
+        (_, Some(expected)) => compare::check(&expected, &actual, &step.how),
+        (None, None) if actual.starts_with(b"-") => {
+            compare::check(b"+not an error\r\n", &actual, &Match::Exact)
+        }
+        (None, None) => Ok(()),
+    }
+}

@@ -1,0 +1,244 @@
+//! Random commands of each family: mostly well formed, on few keys, now and then on a key of
+//! another type or with a number that is none.
+
+use crate::vocabulary::{Command, Words};
+use darter_base::Prng;
+use darter_testkit::compare::Match;
+
+/// A family: its name, and the one that makes its next command.
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    make: fn(&mut Words<'_>) -> Command,
+}
+
+/// All families; `mixed` draws from the others.
+pub(crate) const FAMILIES: &[Family] = &[
+    Family { name: "strings", make: string },
+    Family { name: "hashes", make: hash },
+    Family { name: "sets", make: set },
+    Family { name: "keys", make: keys },
+    Family { name: "mixed", make: mixed },
+];
+
+/// `steps` commands of one family. Other families prepare its keys: a few commands at the start
+/// come from all of them.
+pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Command> {
+    let mut words = Words { prng, deadlines: 0 };
+    (0..steps)
+        .map(|step| if step < 5 { mixed(&mut words) } else { (family.make)(&mut words) })
+        .collect()
+}
+
+fn mixed(words: &mut Words<'_>) -> Command {
+    match words.prng.below(4) {
+        0 => string(words),
+        1 => hash(words),
+        2 => set(words),
+        _ => keys(words),
+    }
+}
+
+/// Name, then arguments.
+fn command(name: &str, args: Vec<Vec<u8>>) -> Command {
+    let mut all = vec![name.as_bytes().to_vec()];
+    all.extend(args);
+    Command::new(all)
+}
+
+fn compared(mut command: Command, how: Match) -> Command {
+    command.how = how;
+    command
+}
+
+fn text(word: impl ToString) -> Vec<u8> {
+    word.to_string().into_bytes()
+}
+
+fn string(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(24) {
+        0..=3 => set_with_options(words),
+        4 => command("GET", vec![key]),
+        5 => command("GETSET", vec![key, words.value()]),
+        6 => command("GETDEL", vec![key]),
+        7 => getex(words),
+        8 => command("APPEND", vec![key, words.value()]),
+        9 => command("STRLEN", vec![key]),
+        10 => command(numeric(words, &["INCR", "DECR"]), vec![key]),
+        11 | 12 => command(numeric(words, &["INCRBY", "DECRBY"]), vec![key, words.number()]),
+        13 => command("INCRBYFLOAT", vec![key, words.float()]),
+        14 => command("GETRANGE", vec![key, words.number(), words.number()]),
+        15 => command("SETRANGE", vec![key, text(words.index(40)), words.value()]),
+        16 => command("MGET", words.many(5, Words::key)),
+        17 => {
+            let pairs = words.many(4, Words::key);
+            let flat = pairs.into_iter().flat_map(|key| [key, words.value()]).collect();
+            command(numeric(words, &["MSET", "MSET", "MSETNX"]), flat)
+        }
+        18 => command("SETNX", vec![key, words.value()]),
+        19 => command("SETEX", vec![key, text(words.seconds()), words.value()]),
+        20 => command("PSETEX", vec![key, text(words.seconds() * 1000), words.value()]),
+        21 => command("LCS", vec![key, words.key()]),
+        22 => command("LCS", vec![key, words.key(), text("LEN")]),
+        _ => command("SUBSTR", vec![key, words.number(), words.number()]),
+    }
+}
+
+/// One of several names that take the same arguments.
+fn numeric(words: &mut Words<'_>, names: &[&'static str]) -> &'static str {
+    names[words.index(names.len())]
+}
+
+fn set_with_options(words: &mut Words<'_>) -> Command {
+    let mut args = vec![words.key(), words.value()];
+    match words.prng.below(8) {
+        0 => args.extend([text("EX"), text(words.seconds())]),
+        1 => args.extend([text("PX"), text(words.seconds() * 1000)]),
+        2 => args.push(text("KEEPTTL")),
+        3 => args.extend([text("PXAT"), text(1)]),
+        4 => args.extend([text("EX"), words.pick(&["0", "-1", "abc"])]),
+        _ => {}
+    }
+    match words.prng.below(5) {
+        0 => args.push(text("NX")),
+        1 => args.push(text("XX")),
+        _ => {}
+    }
+    if words.prng.chance(25) {
+        args.push(text("GET"));
+    }
+    command("SET", args)
+}
+
+fn getex(words: &mut Words<'_>) -> Command {
+    let mut args = vec![words.key()];
+    match words.prng.below(4) {
+        0 => args.extend([text("EX"), text(words.seconds())]),
+        1 => args.push(text("PERSIST")),
+        2 => args.extend([text("PXAT"), text(1)]),
+        _ => {}
+    }
+    command("GETEX", args)
+}
+
+fn hash(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(22) {
+        0..=4 => {
+            let fields = words.many(6, Words::field);
+            let pairs = fields.into_iter().flat_map(|field| [field, words.value()]);
+            command("HSET", std::iter::once(key).chain(pairs.collect::<Vec<_>>()).collect())
+        }
+        5 => many_fields(words, key),
+        6 => command("HGET", vec![key, words.field()]),
+        7 => command("HMGET", with(key, words.many(5, Words::field))),
+        8..=10 => command("HDEL", with(key, words.many(4, Words::field))),
+        11 => command("HLEN", vec![key]),
+        12 => compared(command("HGETALL", vec![key]), Match::SortedPairs),
+        13 => compared(command("HKEYS", vec![key]), Match::Sorted),
+        14 => compared(command("HVALS", vec![key]), Match::Sorted),
+        15 => command("HEXISTS", vec![key, words.field()]),
+        16 => command("HSTRLEN", vec![key, words.field()]),
+        17 => command("HINCRBY", vec![key, words.field(), words.number()]),
+        18 => command("HINCRBYFLOAT", vec![key, words.field(), words.float()]),
+        19 => command("HSETNX", vec![key, words.field(), words.value()]),
+        20 => compared(command("HRANDFIELD", vec![key, text(100_000)]), Match::Sorted),
+        _ => compared(command("HRANDFIELD", vec![key, text(-5)]), Match::Shape),
+    }
+}
+
+fn with(first: Vec<u8>, rest: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    std::iter::once(first).chain(rest).collect()
+}
+
+/// Enough fields to leave every small form.
+fn many_fields(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    let first = words.prng.below(200);
+    let value = words.value();
+    let pairs = (first..first + 150).flat_map(|i| [text(format!("many:{i}")), value.clone()]);
+    command("HSET", std::iter::once(key).chain(pairs).collect())
+}
+
+fn set(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(24) {
+        0..=4 => command("SADD", with(key, words.many(6, Words::field))),
+        5 => {
+            let first = words.prng.below(500);
+            command("SADD", with(key, (first..first + 300).map(text).collect()))
+        }
+        6..=8 => command("SREM", with(key, words.many(4, Words::field))),
+        9 => command("SCARD", vec![key]),
+        10 => command("SISMEMBER", vec![key, words.field()]),
+        11 => command("SMISMEMBER", with(key, words.many(5, Words::field))),
+        12 => compared(command("SMEMBERS", vec![key]), Match::Sorted),
+        13 | 14 => command("SMOVE", vec![key, words.key(), words.field()]),
+        15..=17 => {
+            let name = numeric(words, &["SINTER", "SUNION", "SDIFF"]);
+            compared(command(name, words.many(4, Words::key)), Match::Sorted)
+        }
+        18..=20 => {
+            let name = numeric(words, &["SINTERSTORE", "SUNIONSTORE", "SDIFFSTORE"]);
+            command(name, with(key, words.many(4, Words::key)))
+        }
+        21 => {
+            let keys = words.many(4, Words::key);
+            let mut args = with(text(keys.len()), keys);
+            if words.prng.chance(50) {
+                args.extend([text("LIMIT"), text(words.index(5))]);
+            }
+            command("SINTERCARD", args)
+        }
+        22 => compared(command("SRANDMEMBER", vec![key, text(100_000)]), Match::Sorted),
+        _ => compared(command("SPOP", vec![key, text(100_000)]), Match::Sorted),
+    }
+}
+
+fn keys(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(28) {
+        0..=4 => mixed_write(words),
+        5 => command("DEL", words.many(3, Words::key)),
+        6 => command("UNLINK", words.many(2, Words::key)),
+        7 => command(numeric(words, &["EXISTS", "TOUCH"]), words.many(5, Words::key)),
+        8 => command("TYPE", vec![key]),
+        9 | 10 => command("RENAME", vec![key, words.key()]),
+        11 => command("RENAMENX", vec![key, words.key()]),
+        12 | 13 => command("COPY", vec![key, words.key(), text("REPLACE")]),
+        14 => command("COPY", vec![key, words.key()]),
+        15..=18 => expire(words),
+        19 => command("PERSIST", vec![key]),
+        20 => compared(command("TTL", vec![key]), Match::Near(3)),
+        21 => compared(command("PTTL", vec![key]), Match::Near(3000)),
+        22 => {
+            compared(command("KEYS", vec![words.pick(&["*", "?", "{t}*", "[ab]"])]), Match::Sorted)
+        }
+        23 => command("OBJECT", vec![text("ENCODING"), key]),
+        24 => command("DBSIZE", vec![]),
+        25 => command("MOVE", vec![key, text(words.index(3))]),
+        26 => command("SWAPDB", vec![text(0), text(words.index(3))]),
+        _ => command("SELECT", vec![text(words.index(2))]),
+    }
+}
+
+fn mixed_write(words: &mut Words<'_>) -> Command {
+    match words.prng.below(3) {
+        0 => set_with_options(words),
+        1 => command("HSET", vec![words.key(), words.field(), words.value()]),
+        _ => command("SADD", with(words.key(), words.many(4, Words::field))),
+    }
+}
+
+fn expire(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    let seconds = words.seconds();
+    let mut made = match words.prng.below(4) {
+        0 | 1 => command("EXPIRE", vec![key, text(seconds)]),
+        2 => command("PEXPIRE", vec![key, text(seconds * 1000)]),
+        _ => command("PEXPIREAT", vec![key, text(1)]),
+    };
+    if words.prng.chance(60) {
+        made.words.push(words.pick(&["NX", "XX", "GT", "LT"]));
+    }
+    made
+}

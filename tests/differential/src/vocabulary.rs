@@ -1,0 +1,152 @@
+//! The words that random commands are made of: few keys and fields, so that commands meet, and
+//! values around every border that an implementation may have.
+
+use darter_base::Prng;
+use darter_testkit::compare::Match;
+use darter_testkit::notation;
+
+/// One command and how its replies are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) words: Vec<Vec<u8>>,
+    pub(crate) how: Match,
+}
+
+impl Command {
+    pub(crate) fn new(words: Vec<Vec<u8>>) -> Self {
+        Self { words, how: Match::Exact }
+    }
+
+    /// As one would type it.
+    pub(crate) fn show(&self) -> String {
+        let mut text = String::new();
+        for word in &self.words {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            let plain = !word.is_empty() && word.iter().all(u8::is_ascii_graphic);
+            if plain && word.len() <= 80 && !word.contains(&b'"') {
+                text.push_str(&String::from_utf8_lossy(word));
+            } else {
+                notation::quote(word, &mut text, 80);
+            }
+        }
+        text
+    }
+}
+
+/// A source of random words. Deadlines are ten seconds apart, so that GT and LT do not depend on
+/// the milliseconds between two commands.
+pub(crate) struct Words<'a> {
+    pub(crate) prng: &'a mut Prng,
+    pub(crate) deadlines: u64,
+}
+
+/// The keys that all commands share.
+pub(crate) const KEYS: &[&str] = &["a", "b", "{t}c", "{t}d", "123"];
+
+const FIELDS: &[&str] = &[
+    "f1",
+    "f2",
+    "f3",
+    "f4",
+    "",
+    "7",
+    "-7",
+    "07",
+    "1000000",
+    "a field of some length",
+    "123e4567-e89b-42d3-a456-426614174000",
+    "123E4567-E89B-42D3-A456-426614174000",
+    "bin\u{0}\u{1}",
+    "9223372036854775807",
+];
+
+const VALUES: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "7",
+    "10",
+    "127",
+    "128",
+    "-128",
+    "32767",
+    "2147483648",
+    "00",
+    "+5",
+    " 1",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "1.5",
+    "-0.25",
+    "3.0",
+    "1e3",
+    "inf",
+    "nan",
+    "abc",
+    "hello world",
+    "123e4567-e89b-42d3-a456-426614174000",
+    "bin\u{0}\r\n",
+    "a value of forty-four bytes, the embstr limit",
+];
+
+impl Words<'_> {
+    pub(crate) fn pick(&mut self, choices: &[&str]) -> Vec<u8> {
+        let index = self.index(choices.len());
+        choices[index].as_bytes().to_vec()
+    }
+
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.prng.below(len as u64)).unwrap_or(0)
+    }
+
+    pub(crate) fn key(&mut self) -> Vec<u8> {
+        self.pick(KEYS)
+    }
+
+    pub(crate) fn field(&mut self) -> Vec<u8> {
+        if self.prng.chance(20) {
+            return format!("many:{}", self.prng.below(300)).into_bytes();
+        }
+        self.pick(FIELDS)
+    }
+
+    pub(crate) fn value(&mut self) -> Vec<u8> {
+        match self.prng.below(40) {
+            0 => vec![b'x'; 65],
+            1 => vec![b'y'; 1_000 + self.index(100)],
+            2 => vec![b'z'; 20_000],
+            3 => self.prng.bytes(0..=40),
+            _ => self.pick(VALUES),
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> Vec<u8> {
+        match self.prng.below(12) {
+            0 => self.pick(&["9223372036854775807", "-9223372036854775808", "abc", "", "1.5"]),
+            _ => (self.prng.below(41).cast_signed() - 20).to_string().into_bytes(),
+        }
+    }
+
+    pub(crate) fn float(&mut self) -> Vec<u8> {
+        self.pick(&["1", "-1", "0.5", "1.25", "-0.1", "3.0", "1e3", "1e-5", "abc", "nan", "100"])
+    }
+
+    /// Seconds from now, never twice the same.
+    pub(crate) fn seconds(&mut self) -> u64 {
+        self.deadlines += 1;
+        1_000 + (self.prng.below(1_000) * 1_000 + self.deadlines) * 10
+    }
+
+    pub(crate) fn many(
+        &mut self,
+        max: usize,
+        mut one: impl FnMut(&mut Self) -> Vec<u8>,
+    ) -> Vec<Vec<u8>> {
+        let count = 1 + self.index(max);
+        (0..count).map(|_| one(self)).collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! Real input to begin with: requests of every form, and files and payloads that redis-server
+//! has written.
+
+use darter_testkit::{Server, client};
+use std::fs;
+
+/// Requests, alone and in a row.
+#[allow(clippy::unnecessary_wraps, reason = "every corpus has one face, and others can fail")]
+pub(crate) fn requests() -> Result<Vec<Vec<u8>>, String> {
+    let long = "x".repeat(5_000);
+    Ok(vec![
+        client::encode(&["PING"]),
+        client::encode(&["SET", "key", "value", "EX", "10"]),
+        client::encode(&["SET", "key", &long]),
+        client::encode(&["GET", "a"]).repeat(20),
+        client::encode(&vec!["DEL"; 500]),
+        b"PING\r\nSET k 'a b'\r\nGET \"\\x00\\n\"\r\n\r\n".to_vec(),
+        b"*0\r\n*-1\r\n*1\r\n$4\r\nPING\r\n".to_vec(),
+        b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n".to_vec(),
+        b"*1000000000\r\n$536870912\r\n".to_vec(),
+        long.into_bytes(),
+    ])
+}
+
+/// An RDB file of every type that is present, and the payloads of its keys.
+pub(crate) fn files() -> Result<Vec<Vec<u8>>, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let oracle = Server::oracle().map_err(text)?;
+    let mut client = oracle.client().map_err(text)?;
+    let mut corpus = Vec::new();
+    for line in [
+        "SET text hello",
+        "SET number 12345",
+        "SETEX later 1000 v",
+        "HSET small f v g 12 h -7",
+        "SADD ints 1 2 70000",
+        "SADD few a b c",
+        "CONFIG SET hash-max-listpack-entries 2",
+        "HSET table a 1 b 2 c 3 d 4",
+        "SELECT 3",
+        "SADD other x y",
+    ] {
+        client.words(line).map_err(text)?;
+    }
+    client.command(&["SET", "squeezed", &"ab".repeat(300)]).map_err(text)?;
+    client.words("SAVE").map_err(text)?;
+    corpus.push(fs::read(oracle.folder().join("dump.rdb")).map_err(text)?);
+    client.words("SELECT 0").map_err(text)?;
+    for key in ["text", "number", "small", "ints", "few", "table"] {
+        let payload = client.command(&["DUMP", key]).map_err(text)?;
+        corpus.push(payload.text().ok_or("no payload")?.to_vec());
+    }
+    corpus.extend(hand_made());
+    Ok(corpus)
+}
+
+/// Files of other versions that announce much and hold little.
+fn hand_made() -> Vec<Vec<u8>> {
+    vec![
+        b"REDIS0005\xff".to_vec(),
+        b"REDIS0012\xfa\x03abc\x03def\xfe\x00\xfb\x02\x00\xff".to_vec(),
+        b"VALKEY080\xfe\x00\x00\x01k\x01v\xff".to_vec(),
+        b"REDIS0010\x00\x01k\x80\xff\xff\xff\xff".to_vec(),
+        b"REDIS0010\x04\x01h\x81\xff\xff\xff\xff\xff\xff\xff\xff".to_vec(),
+    ]
+}

@@ -1,0 +1,93 @@
+//! Short fuzzing of everything that reads bytes from outside: requests, RDB files, payloads of
+//! DUMP. Seeded mutations of real input, for a given number of seconds a target.
+//!
+//! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
+//! repeated. A target fails by a panic; the seed that leads there is printed.
+//!
+//! This is no replacement for coverage-guided fuzzing: the targets are plain functions of bytes,
+//! so that `cargo fuzz` can call them too.
+
+#![forbid(unsafe_code)]
+
+mod corpus;
+mod mutate;
+mod requests;
+
+use darter_base::Prng;
+use darter_testkit::Tally;
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Something that must survive any bytes.
+struct Target {
+    name: &'static str,
+    corpus: fn() -> Result<Vec<Vec<u8>>, String>,
+    run: fn(&[u8]),
+}
+
+const TARGETS: &[Target] = &[
+    Target { name: "requests", corpus: corpus::requests, run: requests::fuzz_requests },
+    Target { name: "rdb", corpus: corpus::files, run: darter_persist::fuzz::fuzz_rdb },
+];
+
+/// What the command line asked for.
+struct Options {
+    seconds: u64,
+    target: Option<String>,
+    seed: Option<u64>,
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options { seconds: 10, target: None, seed: None };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or(format!("{word} needs a value"))?;
+        let number = || value.parse::<u64>().map_err(|_| format!("{word} needs a number"));
+        match word.as_str() {
+            "--seconds" => options.seconds = number()?,
+            "--target" => options.target = Some(value),
+            "--seed" => options.seed = Some(number()?),
+            _ => return Err(format!("unknown option {word}")),
+        }
+    }
+    Ok(options)
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut tally = Tally::default();
+    for target in TARGETS {
+        if options.target.as_ref().is_none_or(|name| name == target.name) {
+            tally.run(target.name, || fuzz(target, &options));
+        }
+    }
+    tally.close()
+}
+
+fn fuzz(target: &Target, options: &Options) -> Result<(), String> {
+    let corpus = (target.corpus)()?;
+    let start = Instant::now();
+    let limit = Duration::from_secs(options.seconds);
+    let mut seed = options.seed.unwrap_or(0);
+    loop {
+        let input = mutate::input(&corpus, &mut Prng::from_seed(seed));
+        if catch_unwind(|| (target.run)(&input)).is_err() {
+            return Err(format!(
+                "again: cargo run -p darter-fuzz -- --target {} --seed {seed}",
+                target.name
+            ));
+        }
+        seed += 1;
+        if options.seed.is_some() || start.elapsed() >= limit {
+            println!("  {}: {} inputs", target.name, seed - options.seed.unwrap_or(0));
+            return Ok(());
+        }
+    }
+}

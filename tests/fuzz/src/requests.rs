@@ -1,0 +1,39 @@
+//! The target of the request parser: any bytes, in one piece or in many, give the same requests
+//! and the same error, and memory follows the bytes that came.
+
+use darter_resp::{Parser, ProtocolError};
+
+const BULK_MAX: usize = 512 << 20;
+/// What the parser may hold beyond a multiple of the input.
+const MEMORY_BASE: usize = 256 * 1024;
+
+type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
+
+/// Parses `data` whole and in pieces.
+///
+/// Panics when the pieces matter, or when memory does not follow the input.
+pub(crate) fn fuzz_requests(data: &[u8]) {
+    let piece = usize::from(data.last().copied().unwrap_or(0)) % 97 + 1;
+    for authenticated in [true, false] {
+        let whole = parse(data, data.len().max(1), authenticated);
+        assert_eq!(whole, parse(data, piece, authenticated), "pieces of {piece} matter");
+    }
+}
+
+fn parse(data: &[u8], piece: usize, authenticated: bool) -> Outcome {
+    let mut parser = Parser::new(BULK_MAX, authenticated);
+    let mut requests = Vec::new();
+    for part in data.chunks(piece) {
+        parser.feed(part);
+        loop {
+            let memory = parser.memory_bytes();
+            assert!(memory <= MEMORY_BASE + 32 * data.len(), "{memory} bytes for {}", data.len());
+            match parser.next_request() {
+                Ok(Some(args)) => requests.push(args.iter().map(<[u8]>::to_vec).collect()),
+                Ok(None) => break,
+                Err(error) => return (requests, Some(error)),
+            }
+        }
+    }
+    (requests, None)
+}

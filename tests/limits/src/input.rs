@@ -1,0 +1,176 @@
+//! What arrives: headers that promise too much, lines without end, bytes one at a time, pipelines
+//! longer than memory.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::notation::show;
+use darter_testkit::{Client, Server};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("a header of a billion elements allocates nothing", Asks::AsRedis, billion_elements),
+    ("a header of 512 MiB allocates nothing",            Asks::AsRedis, large_bulk),
+    ("a header of 2 GiB is refused",                     Asks::AsRedis, too_large_bulk),
+    ("an inline line without end is refused",            Asks::AsRedis, endless_inline),
+    ("a header line without end is refused",             Asks::AsRedis, endless_header),
+    ("a client that sends a byte at a time hurts nobody", Asks::AsRedis, slow_sender),
+    ("random bytes are survived",                        Asks::AsRedis, random_bytes),
+    ("a pipeline longer than memory",                    Asks::More,    endless_pipeline),
+    ("a million arguments in one command",               Asks::AsRedis, million_arguments),
+];
+
+fn growth(server: &Server, before: u64) -> u64 {
+    server.process().resident_bytes().saturating_sub(before)
+}
+
+fn must_answer(server: &Server) -> Result<(), String> {
+    let pong = server.client().map_err(text)?.words("PING").map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("PING: {pong:?}"))
+}
+
+/// Opens connections that each send `bytes`, and returns how much the server grew.
+fn growth_by(stage: &Stage, bytes: &[u8], connections: usize) -> Result<u64, String> {
+    let server = stage.server()?;
+    let mut clients = Vec::new();
+    for _ in 0..connections {
+        clients.push(server.client().map_err(text)?);
+    }
+    let before = server.process().resident_bytes();
+    for client in &mut clients {
+        client.send(bytes).map_err(text)?;
+    }
+    must_answer(&server)?; // A turn after all of it was read.
+    must_answer(&server)?;
+    Ok(growth(&server, before))
+}
+
+fn billion_elements(stage: &Stage) -> Result<(), String> {
+    let grown = growth_by(stage, b"*1000000000\r\n$3\r\nDEL\r\n", 20)?;
+    ensure(grown < 8 * MIB, || format!("20 such headers took {grown} bytes"))
+}
+
+fn large_bulk(stage: &Stage) -> Result<(), String> {
+    let bytes = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nfirst bytes";
+    let grown = growth_by(stage, bytes, 20)?;
+    ensure(grown < 8 * MIB, || format!("20 such headers took {grown} bytes"))
+}
+
+fn too_large_bulk(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    client.send(b"*2\r\n$3\r\nGET\r\n$2147483648\r\n").map_err(text)?;
+    let answer = client.read_to_end().map_err(text)?;
+    let wanted: &[u8] = b"-ERR Protocol error: invalid bulk length\r\n";
+    ensure(answer == wanted, || format!("{:?}", String::from_utf8_lossy(&answer)))
+}
+
+fn refuses_endless(stage: &Stage, filler: &[u8], wanted: &[u8]) -> Result<(), String> {
+    let server = stage.server()?;
+    let before = server.process().resident_bytes();
+    let mut client = server.client().map_err(text)?;
+    let mut sent = 0;
+    for _ in 0..2_000 {
+        if client.send(filler).is_err() {
+            break; // The server has closed.
+        }
+        sent += filler.len();
+    }
+    ensure(sent < 100 * 1024 * 1024, || "it was never refused".to_owned())?;
+    let grown = growth(&server, before);
+    ensure(grown < 16 * MIB, || format!("it took {grown} bytes"))?;
+    must_answer(&server)?;
+    // The first 64 KiB and a little, so that the answer is not lost in a reset.
+    let mut client = server.client().map_err(text)?;
+    let fill = filler.iter().copied().cycle().take(66 * 1024).collect::<Vec<u8>>();
+    client.send(&fill).map_err(text)?;
+    let answer = client.read_to_end().map_err(text)?;
+    ensure(answer == wanted || answer.is_empty(), || {
+        format!("{:?}", String::from_utf8_lossy(&answer))
+    })
+}
+
+fn endless_inline(stage: &Stage) -> Result<(), String> {
+    let wanted = b"-ERR Protocol error: too big inline request\r\n";
+    refuses_endless(stage, &[b'a'; 64 * 1024], wanted)
+}
+
+fn endless_header(stage: &Stage) -> Result<(), String> {
+    let wanted = b"-ERR Protocol error: too big mbulk count string\r\n";
+    let mut first = vec![b'*'];
+    first.extend_from_slice(&[b'1'; 64 * 1024 - 1]);
+    refuses_endless(stage, &first, wanted)
+}
+
+fn slow_sender(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut slow = server.client().map_err(text)?;
+    let mut other = server.client().map_err(text)?;
+    let command = encode(&["SET", "slow", "value"]);
+    let mut longest = Duration::ZERO;
+    for byte in &command {
+        slow.send(&[*byte]).map_err(text)?;
+        let start = Instant::now();
+        for _ in 0..5 {
+            other.words("PING").map_err(text)?;
+        }
+        longest = longest.max(start.elapsed() / 5);
+    }
+    let reply = slow.receive().map_err(text)?;
+    ensure(reply.text() == Some(b"OK"), || format!("{reply:?}"))?;
+    ensure(longest < Duration::from_millis(100), || format!("another waited {longest:?}"))
+}
+
+fn random_bytes(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for round in 0..300 {
+        let mut bytes = Vec::new();
+        for _ in 0..(round * 7 % 500 + 1) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+            // Mostly the bytes that the protocol gives a meaning to.
+            let alphabet = b"*$+-:\r\n0123456789 \"'GETSPINGx\x00\xff";
+            let index = usize::try_from(state >> 33).unwrap_or(0) % alphabet.len();
+            bytes.push(alphabet[index]);
+        }
+        let mut client = server.client().map_err(text)?;
+        client.set_patience(Duration::from_millis(1)).map_err(text)?;
+        let _ = client.send(&bytes);
+        let _ = client.socket().read(&mut [0; 1024]);
+    }
+    must_answer(&server)
+}
+
+/// Sends for as long as the server takes bytes, reading nothing: it must stop taking them.
+fn endless_pipeline(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    client.command(&["SET", "k", &"v".repeat(10_000)]).map_err(text)?;
+    let before = server.process().resident_bytes();
+    let batch = encode(&["GET", "k"]).repeat(1_000);
+    let writer = client.socket().try_clone().map_err(text)?;
+    writer.set_write_timeout(Some(Duration::from_millis(500))).map_err(text)?;
+    let mut batches = 0;
+    while batches < 1_000 && (&writer).write_all(&batch).is_ok() {
+        batches += 1;
+    }
+    ensure(batches < 1_000, || "it took 20 MB of commands whose replies nobody reads".to_owned())?;
+    let grown = growth(&server, before);
+    ensure(grown < 24 * MIB, || format!("it grew by {grown} bytes"))?;
+    must_answer(&server)
+}
+
+fn million_arguments(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let names: Vec<String> = (0..1_000_000).map(|i| format!("m{i}")).collect();
+    let mut words = vec!["SADD", "s"];
+    words.extend(names.iter().map(String::as_str));
+    let added = client.command(&words).map_err(text)?;
+    ensure(added.int() == Some(1_000_000), || format!("SADD: {}", show(&added, 200)))?;
+    let count = Client::words(&mut client, "SCARD s").map_err(text)?;
+    ensure(count.int() == Some(1_000_000), || format!("SCARD: {count:?}"))
+}

@@ -1,0 +1,237 @@
+//! Start and stop: signals, SHUTDOWN, settings from a file, loading, the forced back.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Io, Server, Shape, server};
+use rustix::process::Signal;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("SIGTERM answers what was received and exits 0", Asks::AsRedis, sigterm),
+    ("SIGINT stops in order too",                     Asks::AsRedis, sigint),
+    ("a second signal exits at once",                 Asks::AsRedis, second_signal),
+    ("SHUTDOWN NOSAVE exits 0",                       Asks::AsRedis, shutdown),
+    ("epoll can be forced and is logged",             Asks::More,    epoll),
+    ("settings from a file, flags on top",            Asks::More,    settings_file),
+    ("CONFIG REWRITE writes what a start reads",      Asks::More,    rewrite),
+    ("a wrong setting is refused at the start",       Asks::AsRedis, wrong_setting),
+    ("a port in use is refused at the start",         Asks::AsRedis, port_in_use),
+    ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
+    ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
+    ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
+];
+
+fn sigterm(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    client.send(&encode(&["INCR", "n"]).repeat(500)).map_err(text)?;
+    let first = client.receive().map_err(text)?;
+    ensure(first.int() == Some(1), || format!("{first:?}"))?;
+    server.signal(Signal::TERM).map_err(text)?;
+    let rest = client.read_to_end().map_err(text)?;
+    ensure(rest.ends_with(b":500\r\n"), || {
+        format!("its last bytes: {:?}", String::from_utf8_lossy(&rest[rest.len().max(20) - 20..]))
+    })?;
+    exits_with(&mut server, 0)
+}
+
+fn exits_with(server: &mut Server, code: i32) -> Result<(), String> {
+    let status = server.wait_for_exit(SOON).map_err(text)?;
+    let status = status.ok_or("it runs on")?;
+    ensure(status.code() == Some(code), || format!("{status}; its log:\n{}", server.log()))
+}
+
+fn sigint(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server()?;
+    let _idle = server.client().map_err(text)?;
+    server.signal(Signal::INT).map_err(text)?;
+    exits_with(&mut server, 0)
+}
+
+/// The first signal waits for a client that does not read; the second does not.
+fn second_signal(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    client.command(&["SET", "big", &"x".repeat(8_000_000)]).map_err(text)?;
+    client.send(&encode(&["GET", "big"]).repeat(20)).map_err(text)?;
+    server.client().and_then(|mut other| other.words("PING")).map_err(text)?;
+    server.signal(Signal::TERM).map_err(text)?;
+    if server.wait_for_exit(Duration::from_millis(200)).map_err(text)?.is_some() {
+        return Ok(()); // It gave the client up at once.
+    }
+    server.signal(Signal::TERM).map_err(text)?;
+    let status = server.wait_for_exit(Duration::from_secs(1)).map_err(text)?;
+    ensure(status.is_some(), || "it runs on after a second signal".to_owned())
+}
+
+fn shutdown(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    client.send(&encode(&["SHUTDOWN", "NOSAVE"])).map_err(text)?;
+    let answer = client.read_to_end().map_err(text)?;
+    ensure(answer.is_empty(), || format!("{:?}", String::from_utf8_lossy(&answer)))?;
+    exits_with(&mut server, 0)
+}
+
+fn epoll(stage: &Stage) -> Result<(), String> {
+    let shape = Shape { io: Io::Epoll, ..stage.shape };
+    let server = Server::subject(shape).map_err(text)?;
+    ensure(server.log().contains("epoll"), || format!("its log:\n{}", server.log()))?;
+    let pong = server.client().and_then(|mut client| client.words("PING")).map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
+}
+
+fn setting(client: &mut Client, name: &str) -> Result<String, String> {
+    let reply = client.command(&["CONFIG", "GET", name]).map_err(text)?;
+    let value = reply.items().and_then(|items| items.get(1)?.text());
+    let value = value.ok_or_else(|| format!("CONFIG GET {name}: {reply:?}"))?;
+    Ok(String::from_utf8_lossy(value).into_owned())
+}
+
+fn expect_setting(client: &mut Client, name: &str, wanted: &str) -> Result<(), String> {
+    let value = setting(client, name)?;
+    ensure(value == wanted, || format!("{name} is {value}, not {wanted}"))
+}
+
+fn settings_file(stage: &Stage) -> Result<(), String> {
+    let file = std::env::temp_dir().join(format!("darter-limits-{}.conf", std::process::id()));
+    let lines = "# a comment\n\nmaxclients 77\ntimeout 33\nmaxmemory 12mb\nrequirepass \"a b\"\n";
+    fs::write(&file, lines).map_err(text)?;
+    let name = file.to_string_lossy().into_owned();
+    let server = stage.server_with(&["--timeout", "44", &name]);
+    let _ = fs::remove_file(&file);
+    let server = server?;
+    let mut client = server.client().map_err(text)?;
+    let ok = client.command(&["AUTH", "a b"]).map_err(text)?;
+    ensure(ok.text() == Some(b"OK"), || format!("AUTH: {ok:?}"))?;
+    expect_setting(&mut client, "maxclients", "77")?;
+    expect_setting(&mut client, "timeout", "44")?;
+    expect_setting(&mut client, "maxmemory", "12582912")
+}
+
+fn rewrite(stage: &Stage) -> Result<(), String> {
+    let file = std::env::temp_dir().join(format!("darter-rewrite-{}.conf", std::process::id()));
+    fs::write(&file, "# keep me\nmaxclients 77\n").map_err(text)?;
+    let name = file.to_string_lossy().into_owned();
+    let outcome = rewrite_and_read(stage, &name);
+    let _ = fs::remove_file(&file);
+    outcome
+}
+
+fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
+    {
+        let server = stage.server_with(&[name])?;
+        let mut client = server.client().map_err(text)?;
+        client.words("CONFIG SET timeout 55 maxmemory-policy allkeys-lru").map_err(text)?;
+        let ok = client.words("CONFIG REWRITE").map_err(text)?;
+        ensure(ok.text() == Some(b"OK"), || format!("CONFIG REWRITE: {ok:?}"))?;
+    }
+    let written = fs::read_to_string(name).map_err(text)?;
+    ensure(written.contains("# keep me"), || format!("comments are lost:\n{written}"))?;
+    let server = stage.server_with(&[name])?;
+    let mut client = server.client().map_err(text)?;
+    expect_setting(&mut client, "timeout", "55")?;
+    expect_setting(&mut client, "maxclients", "77")?;
+    expect_setting(&mut client, "maxmemory-policy", "allkeys-lru")
+}
+
+/// Starts the subject where it must not start; what it printed.
+fn refused_start(args: &[&str]) -> Result<String, String> {
+    let mut child = Command::new(server::subject_path())
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(text)?;
+    let start = std::time::Instant::now();
+    while child.try_wait().map_err(text)?.is_none() {
+        if start.elapsed() > SOON {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err("it runs on".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().map_err(text)?;
+    let shown = [output.stdout, output.stderr].concat();
+    let shown = String::from_utf8_lossy(&shown).into_owned();
+    ensure(!output.status.success(), || format!("it exited with 0:\n{shown}"))?;
+    Ok(shown)
+}
+
+fn wrong_setting(_: &Stage) -> Result<(), String> {
+    let port = server::free_port().map_err(text)?.to_string();
+    let shown = refused_start(&["--port", &port, "--maxclients", "many"])?;
+    ensure(shown.contains("maxclients"), || format!("it does not say which:\n{shown}"))
+}
+
+fn port_in_use(stage: &Stage) -> Result<(), String> {
+    let running = stage.server()?;
+    let shown = refused_start(&["--port", &running.port().to_string()])?;
+    ensure(shown.contains("in use"), || format!("it does not say why:\n{shown}"))
+}
+
+/// An RDB file with strings, hashes and sets of both sizes, in two databases, some with deadlines.
+fn written_by_redis() -> Result<(Vec<u8>, Vec<u8>), String> {
+    let oracle = Server::oracle().map_err(text)?;
+    let mut client = oracle.client().map_err(text)?;
+    for i in 0..500 {
+        client.command(&["SET", &format!("s{i}"), &format!("value {i}")]).map_err(text)?;
+        client.command(&["HSET", "big", &format!("f{i}"), &"v".repeat(i)]).map_err(text)?;
+        client.command(&["SADD", "members", &format!("m{i}")]).map_err(text)?;
+        client.command(&["SADD", "numbers", &i.to_string()]).map_err(text)?;
+    }
+    client.words("HSET small a 1 b 2").map_err(text)?;
+    client.words("SET later v PXAT 33177117420000").map_err(text)?;
+    client.command(&["SET", "long", &"ab".repeat(50_000)]).map_err(text)?;
+    client.words("SELECT 3").map_err(text)?;
+    client.words("SADD few a b c").map_err(text)?;
+    client.words("SAVE").map_err(text)?;
+    let digest = client.words("DEBUG DIGEST").map_err(text)?;
+    let bytes = fs::read(oracle.folder().join("dump.rdb")).map_err(text)?;
+    Ok((bytes, digest.encode()))
+}
+
+fn loads_file(stage: &Stage) -> Result<(), String> {
+    let (bytes, digest) = written_by_redis()?;
+    let place = |folder: &Path| fs::write(folder.join("dump.rdb"), &bytes);
+    let server = Server::subject_in(stage.shape, &[], place).map_err(text)?;
+    let mut client = server.client().map_err(text)?;
+    let count = client.words("DBSIZE").map_err(text)?;
+    ensure(count.int() == Some(506), || format!("DBSIZE: {count:?}"))?;
+    let deadline = client.words("PEXPIRETIME later").map_err(text)?;
+    ensure(deadline.int() == Some(33_177_117_420_000), || format!("deadline: {deadline:?}"))?;
+    let found = client.words("DEBUG DIGEST").map_err(text)?;
+    ensure(found.encode() == digest, || format!("the digests differ: {found:?}"))
+}
+
+fn refuses_file(bytes: &[u8], name: &str) -> Result<String, String> {
+    let folder = std::env::temp_dir().join(format!("darter-limits-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(text)?;
+    fs::write(folder.join("dump.rdb"), bytes).map_err(text)?;
+    let port = server::free_port().map_err(text)?.to_string();
+    let shown = refused_start(&["--port", &port, "--dir", &folder.to_string_lossy()]);
+    let _ = fs::remove_dir_all(&folder);
+    shown
+}
+
+fn truncated_file(_: &Stage) -> Result<(), String> {
+    let (bytes, _) = written_by_redis()?;
+    let shown = refuses_file(&bytes[..bytes.len() / 2], "truncated")?;
+    ensure(!shown.is_empty(), || "it says nothing".to_owned())
+}
+
+fn corrupted_file(_: &Stage) -> Result<(), String> {
+    let (mut bytes, _) = written_by_redis()?;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    let shown = refuses_file(&bytes, "corrupted")?;
+    ensure(!shown.is_empty(), || "it says nothing".to_owned())
+}

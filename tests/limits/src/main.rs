@@ -1,0 +1,80 @@
+//! How the server bears clients that mean harm or know no better, and how it starts and stops:
+//! raw sockets, one server a check, memory and CPU read from `/proc`.
+//!
+//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
+//! checks whose names hold it.
+//!
+//! With `DARTER_BIN=redis-server` the checks that ask for more than Redis offers are left out.
+//!
+//! Not here: the replies to malformed input, which `tests/conformance` compares with Redis.
+
+#![forbid(unsafe_code)]
+
+mod input;
+mod life;
+mod peers;
+
+use darter_testkit::{Io, Server, Shape, Tally, server};
+use std::process::ExitCode;
+
+/// What a check is given.
+pub(crate) struct Stage {
+    pub(crate) shape: Shape,
+}
+
+impl Stage {
+    /// A fresh server.
+    pub(crate) fn server(&self) -> Result<Server, String> {
+        self.server_with(&[])
+    }
+
+    /// A fresh server with more arguments.
+    pub(crate) fn server_with(&self, more: &[&str]) -> Result<Server, String> {
+        Server::subject_with(self.shape, more).map_err(text)
+    }
+}
+
+/// An I/O error as a failure.
+pub(crate) fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// A failure unless `holds`.
+pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+/// Whether Redis, as a stand-in, can pass it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// What Redis does as well.
+    AsRedis,
+    /// More than Redis does.
+    More,
+}
+
+/// One check: its name, what it asks, and itself.
+pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
+
+fn main() -> ExitCode {
+    let (mut shape, mut part) = (Shape::default(), String::new());
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--cores" => {
+                shape.cores = words.next().and_then(|n| n.parse().ok()).unwrap_or(1);
+            }
+            "--io" => shape.io = words.next().and_then(|n| Io::from_name(&n)).unwrap_or(Io::Auto),
+            other => part = other.to_owned(),
+        }
+    }
+    let stage = Stage { shape };
+    let mut tally = Tally::default();
+    for (name, asks, check) in [input::CHECKS, peers::CHECKS, life::CHECKS].concat() {
+        if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {
+            continue;
+        }
+        tally.run(name, || check(&stage));
+    }
+    tally.close()
+}

@@ -1,0 +1,186 @@
+//! Connections: too many, idle, silent, half closed, never reading.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Protocol};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("maxclients refuses the next, and serves again after", Asks::AsRedis, maxclients),
+    ("a flood of connections that say nothing",            Asks::AsRedis, flood),
+    ("connections that come and go leave nothing",         Asks::AsRedis, come_and_go),
+    ("a client that never reads is bounded",               Asks::More,    never_reads),
+    ("a client that never reads hurts nobody",             Asks::AsRedis, never_reads_others),
+    ("half close is answered",                             Asks::More   , half_close),
+    ("a reset in the middle of a reply is survived",       Asks::AsRedis, reset),
+    ("timeout closes the idle",                            Asks::AsRedis, timeout),
+    ("a unix socket",                                      Asks::AsRedis, unix_socket),
+    ("idle costs nothing",                                 Asks::AsRedis, idle),
+];
+
+fn maxclients(stage: &Stage) -> Result<(), String> {
+    let server = stage.server_with(&["--maxclients", "20"])?;
+    let refused: &[u8] = b"-ERR max number of clients reached\r\n";
+    let mut held = Vec::new();
+    let mut refusals = 0;
+    for _ in 0..30 {
+        let mut client = server.client().map_err(text)?;
+        match client.words("PING") {
+            Ok(reply) if reply.text() == Some(b"PONG") => held.push(client),
+            Ok(reply) => {
+                ensure(reply.encode() == refused, || format!("{reply:?}"))?;
+                refusals += 1;
+            }
+            Err(_) => refusals += 1, // The refusal may be lost in the reset.
+        }
+    }
+    // The last readiness probe may still count as a client when the first ones arrive.
+    ensure((18..=20).contains(&held.len()), || format!("{} were served", held.len()))?;
+    ensure(refusals >= 10, || format!("{refusals} were refused"))?;
+    let pong = held[0].words("PING").map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("a held client: {pong:?}"))?;
+    drop(held);
+    let start = Instant::now();
+    loop {
+        let pong = server.client().and_then(|mut client| client.words("PING"));
+        if pong.is_ok_and(|pong| pong.text() == Some(b"PONG")) {
+            return Ok(());
+        }
+        ensure(start.elapsed() < Duration::from_secs(5), || "no service after".to_owned())?;
+    }
+}
+
+fn flood(stage: &Stage) -> Result<(), String> {
+    let server = stage.server_with(&["--maxclients", "1000"])?;
+    let mut first = server.client().map_err(text)?;
+    let before = server.process().resident_bytes();
+    let mut held = Vec::new();
+    for _ in 0..900 {
+        held.push(server.client().map_err(text)?);
+    }
+    let start = Instant::now();
+    let pong = first.words("PING").map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))?;
+    ensure(start.elapsed() < Duration::from_secs(1), || format!("{:?}", start.elapsed()))?;
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    ensure(grown < 40 * MIB, || format!("900 silent connections took {grown} bytes"))
+}
+
+fn come_and_go(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let round = |count: usize| -> Result<(), String> {
+        for _ in 0..count {
+            let mut client = server.client().map_err(text)?;
+            client.words("PING").map_err(text)?;
+        }
+        Ok(())
+    };
+    round(100)?;
+    let (files, memory) = (server.process().files_open(), server.process().resident_bytes());
+    round(2_000)?;
+    let start = Instant::now();
+    while server.process().files_open() > files + 2 {
+        ensure(start.elapsed() < Duration::from_secs(5), || "files stay open".to_owned())?;
+        std::thread::yield_now();
+    }
+    let grown = server.process().resident_bytes().saturating_sub(memory);
+    ensure(grown < 8 * MIB, || format!("2000 connections left {grown} bytes"))
+}
+
+/// A connection that asked for 300 MB and reads none of it.
+fn glutton(port: u16) -> Result<Client, String> {
+    let mut client = Client::connect(port, Protocol::Resp2).map_err(text)?;
+    // Only once: pending replies would keep each older value alive, and rightly so.
+    client.command(&["SET", "big", &"x".repeat(3_000_000), "NX"]).map_err(text)?;
+    client.send(&encode(&["GET", "big"]).repeat(100)).map_err(text)?;
+    Ok(client)
+}
+
+fn never_reads(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut other = server.client().map_err(text)?;
+    let first = glutton(server.port())?;
+    other.words("PING").map_err(text)?;
+    let before = server.process().resident_bytes();
+    let more: Vec<Client> = (0..5).map(|_| glutton(server.port())).collect::<Result<_, _>>()?;
+    for _ in 0..100 {
+        other.words("GET missing").map_err(text)?;
+    }
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    drop((first, more));
+    ensure(grown < 30 * MIB, || format!("five such clients took {grown} bytes"))
+}
+
+fn never_reads_others(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut other = server.client().map_err(text)?;
+    let _glutton = glutton(server.port())?;
+    for _ in 0..200 {
+        let reply = other.words("PING").map_err(text)?;
+        ensure(reply.text() == Some(b"PONG"), || format!("{reply:?}"))?;
+    }
+    Ok(())
+}
+
+fn half_close(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let mut bytes = encode(&["SET", "k", &"v".repeat(500_000)]);
+    bytes.extend(encode(&["GET", "k"]).repeat(5));
+    client.send(&bytes).map_err(text)?;
+    client.half_close().map_err(text)?;
+    let answer = client.read_to_end().map_err(text)?;
+    let one = b"$500000\r\n".len() + 500_000 + 2;
+    ensure(answer.len() == 5 + 5 * one, || format!("{} bytes came", answer.len()))
+}
+
+fn reset(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    for _ in 0..50 {
+        let client = glutton(server.port())?;
+        let _ = client.socket().read(&mut [0; 1]);
+        drop(client); // Unread bytes: the kernel resets.
+    }
+    let pong = server.client().and_then(|mut client| client.words("PING")).map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
+}
+
+fn timeout(stage: &Stage) -> Result<(), String> {
+    let server = stage.server_with(&["--timeout", "1"])?;
+    let mut idle = server.client().map_err(text)?;
+    idle.words("PING").map_err(text)?;
+    idle.set_patience(Duration::from_secs(8)).map_err(text)?;
+    let bytes = idle.read_to_end().map_err(|error| format!("not closed: {error}"))?;
+    ensure(bytes.is_empty(), || format!("{bytes:?}"))
+}
+
+fn unix_socket(stage: &Stage) -> Result<(), String> {
+    let path = std::env::temp_dir().join(format!("darter-limits-{}.sock", std::process::id()));
+    let name = path.to_string_lossy().into_owned();
+    let _server = stage.server_with(&["--unixsocket", &name])?;
+    let mut socket = UnixStream::connect(&path).map_err(text)?;
+    let timeout = Some(Duration::from_secs(5));
+    socket.set_read_timeout(timeout).map_err(text)?;
+    std::io::Write::write_all(&mut socket, b"PING\r\n").map_err(text)?;
+    let mut answer = [0; 7];
+    socket.read_exact(&mut answer).map_err(text)?;
+    let _ = std::fs::remove_file(&path);
+    ensure(&answer == b"+PONG\r\n", || format!("{answer:?}"))
+}
+
+fn idle(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let clients: Vec<Client> =
+        (0..20).map(|_| server.client()).collect::<Result<_, _>>().map_err(text)?;
+    std::thread::sleep(Duration::from_millis(500));
+    let (before, window) = (server.process().cpu_time(), Duration::from_secs(3));
+    std::thread::sleep(window);
+    let used = server.process().cpu_time() - before;
+    drop(clients);
+    ensure(used < window / 100, || format!("{used:?} of CPU in {window:?}"))
+}

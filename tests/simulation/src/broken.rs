@@ -1,0 +1,158 @@
+//! Commands with seeded bugs, to see that the checker would catch them.
+//!
+//! They live in this crate only: rows beside the server's own, built from the same parts.
+
+use crate::ops::Op;
+use crate::run::{Plan, simulate};
+use darter_base::Prng;
+use darter_command::{Answer, Call, Command, Flags, Group, MultiFuture, Refusal, Run, specs};
+use darter_keyspace::{Key, value_of};
+use darter_structs::table::Scratch;
+
+/// A seeded bug: its name, its row, and the mix of commands that shows it.
+pub(crate) struct Bug {
+    name: &'static str,
+    rows: &'static [Command],
+    draw: fn(&mut Prng) -> Op,
+}
+
+const fn broken(run: fn(Call) -> MultiFuture) -> Command {
+    let run = Run::Multi { here: None, anywhere: run };
+    Command::new("broken", "0.0.0", 2, Flags::READONLY, specs::ONE_RO_ACCESS, Group::Hash, run)
+}
+
+const fn unlocked(run: fn(Call) -> MultiFuture) -> Command {
+    let run = Run::Multi { here: None, anywhere: run };
+    Command::new("broken", "0.0.0", 2, Flags::WRITE, specs::ONE_RW_UPDATE, Group::Hash, run)
+}
+
+/// All of them.
+pub(crate) const BUGS: &[Bug] = &[
+    Bug {
+        name: "a scan that reads live data",
+        rows: &[broken(|call| Box::pin(scan_live(call)))],
+        draw: draw_scans,
+    },
+    Bug {
+        name: "a lock released early",
+        rows: &[unlocked(|call| Box::pin(release_early(call)))],
+        draw: draw_writes,
+    },
+];
+
+/// Names of the bugs that no seed has shown.
+pub(crate) fn caught_in_all() -> Vec<&'static str> {
+    const SEEDS: u64 = 200;
+    let missed = |bug: &&Bug| {
+        !(0..SEEDS).any(|seed| {
+            let plan = Plan {
+                seed,
+                cores: 2,
+                clients: 4,
+                commands: 40,
+                trace: false,
+                extra: bug.rows,
+                draw: bug.draw,
+            };
+            simulate(&plan).is_err()
+        })
+    };
+    BUGS.iter().filter(missed).map(|bug| bug.name).collect()
+}
+
+fn draw_scans(prng: &mut Prng) -> Op {
+    let value = format!("v{}", prng.below(1_000));
+    let pairs = (0..40).map(|field| (format!("e{field}"), value.clone())).collect();
+    if prng.chance(50) { Op::Hset("k1".into(), pairs) } else { Op::Broken("k1".into()) }
+}
+
+fn draw_writes(prng: &mut Prng) -> Op {
+    if prng.chance(50) { Op::Incr("k1".into()) } else { Op::Hgetall("k2".into()) }.or_broken(prng)
+}
+
+impl Op {
+    /// Now and then the broken command in its place.
+    fn or_broken(self, prng: &mut Prng) -> Self {
+        if prng.chance(50) { Self::Broken("k2".into()) } else { self }
+    }
+}
+
+/// HGETALL that looks at the hash field by field, with a hop for each, and no cut.
+async fn scan_live(call: Call) -> Result<Answer, Refusal> {
+    let key = call.arg(1).to_vec();
+    let core = call.tx.core_of(&key);
+    let db = call.db;
+    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut cursor = 0;
+    loop {
+        let key = key.clone();
+        let (next, found) = call
+            .tx
+            .on(core, move |home| {
+                let mut found = Vec::new();
+                let Ok(Some(hash)) = home.shard.db(db).hash(&Key::new(&key)) else {
+                    return (0, found);
+                };
+                let mut at = 0;
+                hash.fields().for_each(&mut |entry| {
+                    if at == cursor {
+                        let name = entry.key().bytes(&mut Scratch::default()).to_vec();
+                        found.push((name, value_of(&entry).to_vec()));
+                    }
+                    at += 1;
+                });
+                (if cursor + 1 < at { cursor + 1 } else { 0 }, found)
+            })
+            .await;
+        pairs.extend(found);
+        if next == 0 {
+            break;
+        }
+        cursor = next;
+        call.tx.yield_now().await;
+    }
+    Ok(call.answer(|reply| {
+        reply.map(pairs.len());
+        for (field, value) in &pairs {
+            reply.bulk(field);
+            reply.bulk(value);
+        }
+    }))
+}
+
+/// HGETALL of a hash that it writes as two halves, with the lock let go in between: what it reads
+/// at the end is not what one atomic command would have left.
+async fn release_early(call: Call) -> Result<Answer, Refusal> {
+    let key = call.arg(1).to_vec();
+    let core = call.tx.core_of(&key);
+    let db = call.db;
+    for half in ["a", "b"] {
+        let locked = call.lock_keys([(&key[..], darter_tx::Access::Exclusive)]).await;
+        let key = key.clone();
+        call.tx
+            .on(core, move |home| {
+                let _ = home.shard.db_mut(db).edit_hash(&Key::new(&key), true, |edit| {
+                    let value = darter_keyspace::Fresh::Bytes(half.as_bytes());
+                    edit.set(half.as_bytes(), value, darter_keyspace::Deadline::Clear);
+                });
+            })
+            .await;
+        drop(locked);
+        call.tx.yield_now().await;
+    }
+    let undo = key.clone();
+    call.tx
+        .on(core, move |home| {
+            home.shard.db_mut(db).remove(&Key::new(&undo));
+        })
+        .await;
+    Ok(call.answer(|reply| reply.map(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn seeded_bugs_are_caught() {
+        assert_eq!(super::caught_in_all(), Vec::<&str>::new());
+    }
+}

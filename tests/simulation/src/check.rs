@@ -1,0 +1,85 @@
+//! Is there an order of the commands, one after another, in which every reply makes sense?
+//!
+//! A history is linearisable when its commands can be put into one line such that each takes effect
+//! between its call and its return, and the model, run along the line, gives the replies that the
+//! clients saw (Herlihy and Wing, 1990). The search is Wing and Gong's, with Lowe's memory of the
+//! states that led nowhere: of those commands that had begun when the first of the others ended,
+//! take one, run the model, and go on; go back when the reply differs.
+
+use crate::model::Model;
+use crate::ops::Op;
+use crate::value::Value;
+use std::collections::HashSet;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+/// One command of a history: what was asked, when, and what came back, when.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    pub(crate) client: usize,
+    pub(crate) op: Op,
+    pub(crate) called: u64,
+    pub(crate) returned: u64,
+    pub(crate) reply: Value,
+}
+
+/// Commands that one check can hold: the set of those done is a word.
+pub(crate) const EVENTS_MAX: usize = 128;
+
+/// Searches for an order. The history must be complete: every command has returned.
+pub(crate) fn is_linearisable(history: &[Event]) -> bool {
+    assert!(history.len() <= EVENTS_MAX, "a history of {} commands", history.len());
+    let mut seen = HashSet::new();
+    search(history, 0, &Model::default(), &mut seen)
+}
+
+fn search(history: &[Event], done: u128, model: &Model, seen: &mut HashSet<(u128, u64)>) -> bool {
+    let left = || (0..history.len()).filter(|at| done & (1 << at) == 0);
+    let Some(first_return) = left().map(|at| history[at].returned).min() else { return true };
+    if !seen.insert((done, digest(model))) {
+        return false;
+    }
+    for at in left() {
+        let event = &history[at];
+        if event.called > first_return {
+            continue; // Another command had returned before this one was called.
+        }
+        let mut next = model.clone();
+        if next.apply(&event.op) == event.reply && search(history, done | (1 << at), &next, seen) {
+            return true;
+        }
+    }
+    false
+}
+
+fn digest(model: &Model) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    model.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(op: Op, called: u64, returned: u64, reply: Value) -> Event {
+        Event { client: 0, op, called, returned, reply }
+    }
+
+    #[test]
+    fn orders_are_found_and_their_absence_too() {
+        let set = |value: &str, called, returned| {
+            event(Op::Set("k".into(), value.into()), called, returned, Value::Simple("OK".into()))
+        };
+        let get = |value: &str, called, returned| {
+            event(Op::Get("k".into()), called, returned, Value::Bulk(value.into()))
+        };
+        assert!(is_linearisable(&[set("a", 0, 10), get("a", 5, 6)]), "takes effect in between");
+        assert!(is_linearisable(&[set("a", 0, 1), set("b", 2, 9), get("a", 3, 4), get("b", 5, 6)]));
+        assert!(!is_linearisable(&[set("a", 0, 1), set("b", 2, 3), get("a", 4, 5)]), "stale");
+        assert!(
+            !is_linearisable(&[set("a", 0, 1), set("b", 2, 9), get("b", 3, 4), get("a", 5, 6)]),
+            "back in time"
+        );
+    }
+}

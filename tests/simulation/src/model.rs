@@ -1,0 +1,259 @@
+//! What the store should do: plain maps, one command at a time.
+
+use crate::ops::Op;
+use crate::value::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+const WRONG: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// A value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Held {
+    Text(String),
+    Hash(BTreeMap<String, String>),
+    Set(BTreeSet<String>),
+}
+
+/// All keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Model(BTreeMap<String, Held>);
+
+fn wrong() -> Value {
+    Value::Error(WRONG.into())
+}
+
+fn int(value: usize) -> Value {
+    Value::Int(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn ok() -> Value {
+    Value::Simple("OK".into())
+}
+
+fn bulk(text: Option<&String>) -> Value {
+    text.map_or(Value::Null, |text| Value::Bulk(text.clone()))
+}
+
+fn list(texts: impl IntoIterator<Item = String>) -> Value {
+    Value::Array(texts.into_iter().map(Value::Bulk).collect())
+}
+
+impl Model {
+    /// Runs a command; gives the reply, sorted where the order means nothing.
+    pub(crate) fn apply(&mut self, op: &Op) -> Value {
+        match op {
+            Op::Get(key) => match self.0.get(key) {
+                None => Value::Null,
+                Some(Held::Text(text)) => Value::Bulk(text.clone()),
+                Some(_) => wrong(),
+            },
+            Op::Set(key, value) => {
+                self.0.insert(key.clone(), Held::Text(value.clone()));
+                ok()
+            }
+            Op::Incr(key) => self.incr(key),
+            Op::Append(key, value) => self.append(key, value),
+            Op::Del(keys) => int(keys.iter().filter(|key| self.0.remove(*key).is_some()).count()),
+            Op::Exists(keys) => int(keys.iter().filter(|key| self.0.contains_key(*key)).count()),
+            Op::Mset(pairs) => {
+                for (key, value) in pairs {
+                    self.0.insert(key.clone(), Held::Text(value.clone()));
+                }
+                ok()
+            }
+            Op::Msetnx(pairs) => {
+                if pairs.iter().any(|(key, _)| self.0.contains_key(key)) {
+                    return Value::Int(0);
+                }
+                for (key, value) in pairs {
+                    self.0.insert(key.clone(), Held::Text(value.clone()));
+                }
+                Value::Int(1)
+            }
+            Op::Mget(keys) => Value::Array(
+                keys.iter()
+                    .map(|key| match self.0.get(key) {
+                        Some(Held::Text(text)) => Value::Bulk(text.clone()),
+                        _ => Value::Null,
+                    })
+                    .collect(),
+            ),
+            Op::Rename(from, to) => match self.0.remove(from) {
+                None => Value::Error("ERR no such key".into()),
+                Some(held) => {
+                    self.0.insert(to.clone(), held);
+                    ok()
+                }
+            },
+            Op::Copy(from, to) => match self.0.get(from).cloned() {
+                Some(held) if !self.0.contains_key(to) => {
+                    self.0.insert(to.clone(), held);
+                    Value::Int(1)
+                }
+                _ => Value::Int(0),
+            },
+            Op::Keys => list(self.0.keys().cloned()),
+            Op::Dbsize => int(self.0.len()),
+            Op::Flushall => {
+                self.0.clear();
+                ok()
+            }
+            _ => self.apply_collections(op),
+        }
+    }
+
+    fn apply_collections(&mut self, op: &Op) -> Value {
+        match op {
+            Op::Hset(key, pairs) => match self.hash(key) {
+                None => wrong(),
+                Some(hash) => {
+                    let new = pairs.iter().filter(|(field, value)| {
+                        hash.insert(field.clone(), value.clone()).is_none()
+                    });
+                    int(new.count())
+                }
+            },
+            Op::Hdel(key, fields) => match self.0.get_mut(key) {
+                None => Value::Int(0),
+                Some(Held::Hash(hash)) => {
+                    let gone = fields.iter().filter(|field| hash.remove(*field).is_some()).count();
+                    if hash.is_empty() {
+                        self.0.remove(key);
+                    }
+                    int(gone)
+                }
+                Some(_) => wrong(),
+            },
+            Op::Hget(key, field) => match self.0.get(key) {
+                None => Value::Null,
+                Some(Held::Hash(hash)) => bulk(hash.get(field)),
+                Some(_) => wrong(),
+            },
+            Op::Hlen(key) => match self.0.get(key) {
+                None => Value::Int(0),
+                Some(Held::Hash(hash)) => int(hash.len()),
+                Some(_) => wrong(),
+            },
+            Op::Hgetall(key) | Op::Broken(key) => match self.0.get(key) {
+                None => Value::Array(Vec::new()),
+                Some(Held::Hash(hash)) => {
+                    let pairs =
+                        hash.iter().map(|(field, value)| list([field.clone(), value.clone()]));
+                    Value::Array(pairs.collect())
+                }
+                Some(_) => wrong(),
+            },
+            Op::Sadd(key, members) => match self.set(key) {
+                None => wrong(),
+                Some(set) => {
+                    int(members.iter().filter(|member| set.insert((*member).clone())).count())
+                }
+            },
+            Op::Srem(key, members) => match self.0.get_mut(key) {
+                None => Value::Int(0),
+                Some(Held::Set(set)) => {
+                    let gone = members.iter().filter(|member| set.remove(*member)).count();
+                    if set.is_empty() {
+                        self.0.remove(key);
+                    }
+                    int(gone)
+                }
+                Some(_) => wrong(),
+            },
+            Op::Smembers(key) => match self.0.get(key) {
+                None => Value::Array(Vec::new()),
+                Some(Held::Set(set)) => list(set.iter().cloned()),
+                Some(_) => wrong(),
+            },
+            Op::Smove(from, to, member) => self.smove(from, to, member),
+            Op::Algebra { kind, store, keys } => self.algebra(*kind, store.as_deref(), keys),
+            other => unreachable!("{other:?} is applied above"),
+        }
+    }
+
+    fn incr(&mut self, key: &str) -> Value {
+        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Text("0".into()));
+        let Held::Text(text) = held else { return wrong() };
+        match text.parse::<i64>() {
+            Ok(number) => {
+                *text = (number + 1).to_string();
+                Value::Int(number + 1)
+            }
+            Err(_) => Value::Error("ERR value is not an integer or out of range".into()),
+        }
+    }
+
+    fn append(&mut self, key: &str, value: &str) -> Value {
+        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Text(String::new()));
+        let Held::Text(text) = held else { return wrong() };
+        text.push_str(value);
+        int(text.len())
+    }
+
+    fn hash(&mut self, key: &str) -> Option<&mut BTreeMap<String, String>> {
+        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Hash(BTreeMap::new()));
+        if let Held::Hash(hash) = held { Some(hash) } else { None }
+    }
+
+    fn set(&mut self, key: &str) -> Option<&mut BTreeSet<String>> {
+        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Set(BTreeSet::new()));
+        if let Held::Set(set) = held { Some(set) } else { None }
+    }
+
+    fn smove(&mut self, from: &str, to: &str, member: &str) -> Value {
+        match (self.0.get(from), self.0.get(to)) {
+            (None, _) => return Value::Int(0),
+            (Some(Held::Set(_)), None | Some(Held::Set(_))) => {}
+            _ => return wrong(),
+        }
+        let Some(Held::Set(source)) = self.0.get_mut(from) else { return wrong() };
+        if from == to {
+            return int(usize::from(source.contains(member)));
+        }
+        if !source.remove(member) {
+            return Value::Int(0);
+        }
+        if source.is_empty() {
+            self.0.remove(from);
+        }
+        if let Some(set) = self.set(to) {
+            set.insert(member.to_owned());
+        }
+        Value::Int(1)
+    }
+
+    fn algebra(&mut self, kind: Algebra, store: Option<&str>, keys: &[String]) -> Value {
+        let mut sets = Vec::new();
+        for key in keys {
+            match self.0.get(key) {
+                None => sets.push(BTreeSet::new()),
+                Some(Held::Set(set)) => sets.push(set.clone()),
+                Some(_) => return wrong(),
+            }
+        }
+        let first = sets[0].clone();
+        let result = sets[1..].iter().fold(first, |sum, set| match kind {
+            Algebra::Inter => &sum & set,
+            Algebra::Union => &sum | set,
+            Algebra::Diff => &sum - set,
+        });
+        let Some(to) = store else { return list(result) };
+        let len = result.len();
+        self.0.remove(to);
+        if len > 0 {
+            self.0.insert(to.to_owned(), Held::Set(result));
+        }
+        int(len)
+    }
+}
+
+/// Which set is wanted of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Algebra {
+    /// What is in all.
+    Inter,
+    /// What is in any.
+    Union,
+    /// What is in the first and in no other.
+    Diff,
+}

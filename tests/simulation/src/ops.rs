@@ -1,0 +1,200 @@
+//! The commands that clients send, drawn at random on few keys.
+
+use crate::model::Algebra;
+use crate::value::Value;
+use darter_base::Prng;
+
+/// One command.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Get(String),
+    Set(String, String),
+    Incr(String),
+    Append(String, String),
+    Del(Vec<String>),
+    Exists(Vec<String>),
+    Mset(Vec<(String, String)>),
+    Msetnx(Vec<(String, String)>),
+    Mget(Vec<String>),
+    Rename(String, String),
+    Copy(String, String),
+    Keys,
+    Dbsize,
+    Flushall,
+    Hset(String, Vec<(String, String)>),
+    Hdel(String, Vec<String>),
+    Hget(String, String),
+    Hlen(String),
+    Hgetall(String),
+    Sadd(String, Vec<String>),
+    Srem(String, Vec<String>),
+    Smembers(String),
+    Smove(String, String, String),
+    Algebra {
+        kind: Algebra,
+        store: Option<String>,
+        keys: Vec<String>,
+    },
+    /// HGETALL by a command with a seeded bug: see `broken`.
+    Broken(String),
+}
+
+/// Keys of one run: few, so that they are fought over, and spread over cores.
+const KEYS: u64 = 4;
+/// Elements of a large command: more than a core takes in one go.
+const MANY: u64 = 600;
+
+fn key(prng: &mut Prng) -> String {
+    format!("k{}", prng.below(KEYS))
+}
+
+fn keys(prng: &mut Prng) -> Vec<String> {
+    (0..1 + prng.below(3)).map(|_| key(prng)).collect()
+}
+
+fn distinct_keys(prng: &mut Prng) -> Vec<String> {
+    let mut keys = keys(prng);
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
+fn text(prng: &mut Prng) -> String {
+    if prng.chance(30) { prng.below(50).to_string() } else { format!("v{}", prng.below(50)) }
+}
+
+/// How many elements: mostly few, at times more than fit a slice.
+fn amount(prng: &mut Prng) -> u64 {
+    if prng.chance(12) { 250 + prng.below(MANY) } else { 1 + prng.below(4) }
+}
+
+fn elements(prng: &mut Prng) -> Vec<String> {
+    let (count, base) = (amount(prng), prng.below(8));
+    (0..count).map(|at| format!("e{}", base + at)).collect()
+}
+
+impl Op {
+    /// Draws a command.
+    pub(crate) fn draw(prng: &mut Prng) -> Self {
+        match prng.below(100) {
+            0..8 => Self::Get(key(prng)),
+            8..14 => Self::Set(key(prng), text(prng)),
+            14..18 => Self::Incr(key(prng)),
+            18..20 => Self::Append(key(prng), text(prng)),
+            20..27 => Self::Del(keys(prng)),
+            27..30 => Self::Exists(keys(prng)),
+            30..36 => {
+                Self::Mset(distinct_keys(prng).into_iter().map(|key| (key, text(prng))).collect())
+            }
+            36..38 => {
+                Self::Msetnx(distinct_keys(prng).into_iter().map(|key| (key, text(prng))).collect())
+            }
+            38..46 => Self::Mget(keys(prng)),
+            46..52 => Self::Rename(key(prng), key(prng)),
+            52..56 => Self::Copy(key(prng), key(prng)),
+            56..58 => Self::Keys,
+            58..60 => Self::Dbsize,
+            60..61 => Self::Flushall,
+            61..68 => {
+                let value = text(prng);
+                let pairs = elements(prng).into_iter().map(|field| (field, value.clone()));
+                Self::Hset(key(prng), pairs.collect())
+            }
+            68..70 => Self::Hdel(key(prng), elements(prng)),
+            70..72 => Self::Hget(key(prng), format!("e{}", prng.below(12))),
+            72..74 => Self::Hlen(key(prng)),
+            74..80 => Self::Hgetall(key(prng)),
+            80..86 => Self::Sadd(key(prng), elements(prng)),
+            86..88 => Self::Srem(key(prng), elements(prng)),
+            88..91 => Self::Smembers(key(prng)),
+            91..93 => Self::Smove(key(prng), key(prng), format!("e{}", prng.below(12))),
+            _ => {
+                let kinds = [Algebra::Inter, Algebra::Union, Algebra::Diff];
+                let kind = kinds[usize::try_from(prng.below(3)).unwrap_or(0)];
+                let store = prng.chance(60).then(|| key(prng));
+                Self::Algebra { kind, store, keys: keys(prng) }
+            }
+        }
+    }
+
+    /// Its words.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let own = |text: &str| text.to_owned();
+        let with = |name: &str, rest: &[&String]| {
+            let mut words = vec![own(name)];
+            words.extend(rest.iter().map(|word| (*word).clone()));
+            words
+        };
+        let list = |name: &str, keys: &[String]| with(name, &keys.iter().collect::<Vec<_>>());
+        let keyed = |name: &str, key: &String, rest: &[String]| {
+            let mut words = with(name, &[key]);
+            words.extend_from_slice(rest);
+            words
+        };
+        let pairs = |name: &str, pairs: &[(String, String)]| {
+            let mut words = vec![own(name)];
+            words.extend(pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]));
+            words
+        };
+        match self {
+            Self::Get(key) => with("GET", &[key]),
+            Self::Set(key, value) => with("SET", &[key, value]),
+            Self::Incr(key) => with("INCR", &[key]),
+            Self::Append(key, value) => with("APPEND", &[key, value]),
+            Self::Del(keys) => list("DEL", keys),
+            Self::Exists(keys) => list("EXISTS", keys),
+            Self::Mset(list) => pairs("MSET", list),
+            Self::Msetnx(list) => pairs("MSETNX", list),
+            Self::Mget(keys) => list("MGET", keys),
+            Self::Rename(from, to) => with("RENAME", &[from, to]),
+            Self::Copy(from, to) => with("COPY", &[from, to]),
+            Self::Keys => vec![own("KEYS"), own("*")],
+            Self::Dbsize => vec![own("DBSIZE")],
+            Self::Flushall => vec![own("FLUSHALL")],
+            Self::Hset(key, list) => {
+                let mut words = pairs("HSET", list);
+                words.insert(1, key.clone());
+                words
+            }
+            Self::Hdel(key, fields) => keyed("HDEL", key, fields),
+            Self::Hget(key, field) => with("HGET", &[key, field]),
+            Self::Hlen(key) => with("HLEN", &[key]),
+            Self::Hgetall(key) => with("HGETALL", &[key]),
+            Self::Sadd(key, members) => keyed("SADD", key, members),
+            Self::Srem(key, members) => keyed("SREM", key, members),
+            Self::Smembers(key) => with("SMEMBERS", &[key]),
+            Self::Smove(from, to, member) => with("SMOVE", &[from, to, member]),
+            Self::Algebra { kind, store, keys } => {
+                let name = match kind {
+                    Algebra::Inter => "SINTER",
+                    Algebra::Union => "SUNION",
+                    Algebra::Diff => "SDIFF",
+                };
+                match store {
+                    Some(to) => keyed(&format!("{name}STORE"), to, keys),
+                    None => list(name, keys),
+                }
+            }
+            Self::Broken(key) => with("BROKEN", &[key]),
+        }
+    }
+
+    /// Its bytes on the wire.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let words = self.words();
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+        bytes
+    }
+
+    /// A reply to it as the model gives it: sorted where the order means nothing.
+    pub(crate) fn normal(&self, reply: Value) -> Value {
+        match self {
+            Self::Hgetall(_) | Self::Broken(_) => reply.sorted_pairs(),
+            Self::Keys | Self::Smembers(_) | Self::Algebra { store: None, .. } => reply.sorted(),
+            _ => reply,
+        }
+    }
+}

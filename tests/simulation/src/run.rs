@@ -1,0 +1,150 @@
+//! One run: clients send commands, the world turns, the history is checked.
+
+use crate::check::{EVENTS_MAX, Event, is_linearisable};
+use crate::ops::Op;
+use crate::value;
+use crate::world::Sim;
+use darter_base::Prng;
+use darter_command::Command;
+use darter_server::engine::Table;
+
+/// What a run consists of.
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) cores: usize,
+    pub(crate) clients: usize,
+    pub(crate) commands: usize,
+    pub(crate) trace: bool,
+    /// Rows beside the server's own: commands with seeded bugs.
+    pub(crate) extra: &'static [Command],
+    /// Commands in place of the usual mix.
+    pub(crate) draw: fn(&mut Prng) -> Op,
+}
+
+impl Plan {
+    /// The plan that a seed draws.
+    pub(crate) fn of_seed(seed: u64, cores: Option<usize>, trace: bool) -> Self {
+        let mut prng = Prng::from_seed(seed ^ 0x0005_1b0e);
+        let drawn = usize::try_from(1 + prng.below(8)).unwrap_or(1);
+        Self {
+            seed,
+            cores: cores.unwrap_or(drawn),
+            clients: usize::try_from(2 + prng.below(4)).unwrap_or(2),
+            commands: 60,
+            trace,
+            extra: &[],
+            draw: Op::draw,
+        }
+    }
+}
+
+/// What a client waits for.
+struct Pending {
+    op: Op,
+    called: u64,
+}
+
+/// Runs a plan. The error tells what does not hold.
+pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
+    assert!(plan.commands <= EVENTS_MAX, "too many commands for one check");
+    let mut families = darter_families::TABLES.to_vec();
+    families.push(darter_persist::commands::TABLE);
+    families.push(plan.extra);
+    let table = Table::new(&families, darter_server::admin::TABLES);
+    let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
+    let history = drive(plan, &mut sim)?;
+    sim.check_rest();
+    sim.check_invariants();
+    if is_linearisable(&history) { Ok(()) } else { Err(explain(&history)) }
+}
+
+fn drive(plan: &Plan, sim: &mut Sim) -> Result<Vec<Event>, String> {
+    /// Steps without a reply after which somebody hangs.
+    const PATIENCE: u64 = 400_000;
+    let mut prng = Prng::from_seed(plan.seed.wrapping_mul(31).wrapping_add(7));
+    let mut waiting: Vec<Option<Pending>> = (0..plan.clients).map(|_| None).collect();
+    let (mut history, mut sent, mut now, mut last) = (Vec::new(), 0, 0_u64, 0_u64);
+    while history.len() < plan.commands {
+        now += 1;
+        if now - last > PATIENCE {
+            let stuck: Vec<_> =
+                waiting.iter().flatten().map(|pending| pending.op.words()).collect();
+            return Err(format!("no reply for {PATIENCE} steps; waiting: {stuck:?}"));
+        }
+        for (client, slot) in waiting.iter_mut().enumerate() {
+            if slot.is_none() && sent < plan.commands && prng.chance(30) {
+                let op = (plan.draw)(&mut prng);
+                sim.send(client, &op.encode());
+                sent += 1;
+                *slot = Some(Pending { op, called: now });
+            }
+        }
+        sim.step();
+        for (client, slot) in waiting.iter_mut().enumerate() {
+            if slot.is_none() {
+                continue;
+            }
+            let Some(reply) = value::take(sim.inbox(client)) else { continue };
+            let Some(Pending { op, called }) = slot.take() else { continue };
+            let reply = op.normal(reply);
+            if plan.trace {
+                println!(
+                    "{called:>7}-{now:<7} client {client} {}",
+                    shorten(&format!("{:?} -> {reply:?}", op.words()))
+                );
+            }
+            last = now;
+            history.push(Event { client, op, called, returned: now, reply });
+        }
+    }
+    Ok(history)
+}
+
+fn shorten(text: &str) -> String {
+    const MOST: usize = 200;
+    if text.len() <= MOST { text.to_owned() } else { format!("{}...", &text[..MOST]) }
+}
+
+fn explain(history: &[Event]) -> String {
+    let mut text = String::from("no order explains the replies:\n");
+    for event in history {
+        let line = format!("{:?} -> {:?}", event.op.words(), event.reply);
+        text.push_str(&format!(
+            "  {:>7}-{:<7} client {} {}\n",
+            event.called,
+            event.returned,
+            event.client,
+            shorten(&line)
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // One seed is one run: the same replies at the same steps.
+    fn runs_repeat() {
+        for seed in [3, 4, 5] {
+            let run = || {
+                let plan = Plan::of_seed(seed, None, false);
+                let mut families = darter_families::TABLES.to_vec();
+                families.push(darter_persist::commands::TABLE);
+                let table = Table::new(&families, darter_server::admin::TABLES);
+                let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
+                let history = drive(&plan, &mut sim).unwrap();
+                history.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()
+            };
+            assert_eq!(run(), run(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn histories_are_linearisable() {
+        for seed in 1_000..1_040 {
+            let outcome = simulate(&Plan::of_seed(seed, None, false));
+            assert_eq!(outcome, Ok(()), "seed {seed}");
+        }
+    }
+}

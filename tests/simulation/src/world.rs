@@ -1,0 +1,257 @@
+//! The world in one thread: cores, the messages between them, connections, time.
+//!
+//! Messages between two cores keep their order, and are delivered when the dice say so, several at
+//! once or none. Bytes to and from clients are cut at random. Slices end at random, mostly early.
+
+use darter_base::{Preempt, Prng};
+use darter_server::admin::{Local, Machine, Shared};
+use darter_server::engine::{Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, World};
+use darter_server::settings::Settings;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+
+/// Time that passes by steps.
+pub(crate) struct SimClock {
+    now_ns: Cell<u64>,
+}
+
+/// When the simulation begins, in Unix milliseconds.
+const EPOCH_MS: u64 = 1_700_000_000_000;
+
+impl SimClock {
+    fn advance(&self, ns: u64) {
+        self.now_ns.set(self.now_ns.get() + ns);
+    }
+}
+
+impl Clock for SimClock {
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        EPOCH_MS + self.now_ns.get() / 1_000_000
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+}
+
+/// Ends slices at random.
+struct SimSlice {
+    prng: RefCell<Prng>,
+    percent: u64,
+}
+
+impl Preempt for SimSlice {
+    fn must_yield(&self) -> bool {
+        self.prng.borrow_mut().chance(self.percent)
+    }
+}
+
+impl SliceClock for SimSlice {
+    fn begin(&self, _now_ns: u64) {}
+
+    fn extend(&self, _until_ns: u64) {}
+}
+
+struct NoMachine;
+
+impl Machine for NoMachine {
+    fn resident_bytes(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn cpu_us(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn total_bytes(&self) -> usize {
+        0
+    }
+
+    fn purge(&self) {}
+}
+
+/// One end of a connection: what is on its way to the core, and what came from it.
+struct Wire {
+    core: usize,
+    token: Token,
+    to_core: Vec<u8>,
+    from_core: Vec<u8>,
+    unacknowledged: bool,
+}
+
+/// See the module.
+pub(crate) struct Sim {
+    pub(crate) prng: Prng,
+    pub(crate) cores: Vec<Rc<Core>>,
+    clock: Rc<SimClock>,
+    /// `mail[from][to]`.
+    mail: Vec<Vec<VecDeque<Mail>>>,
+    wires: Vec<Wire>,
+}
+
+impl Sim {
+    pub(crate) fn new(seed: u64, cores: usize, clients: usize, table: Table) -> Self {
+        let mut prng = Prng::from_seed(seed);
+        let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });
+        let table = Arc::new(table);
+        let settings = Arc::new(Settings::default());
+        let shared = shared(cores);
+        let percent = 20 + prng.below(75);
+        let made = (0..cores).map(|id| {
+            let slice = SimSlice { prng: RefCell::new(Prng::from_seed(prng.next_u64())), percent };
+            let world = World {
+                clock: Rc::clone(&clock) as Rc<dyn Clock>,
+                slice: Rc::new(slice),
+                seed: prng.next_u64(),
+            };
+            let local = Local::new(Arc::clone(&shared), Arc::clone(&settings));
+            Core::new(id, cores, 2, Arc::clone(&table), world, local)
+        });
+        let cores_made: Vec<Rc<Core>> = made.collect();
+        let mail = (0..cores).map(|_| (0..cores).map(|_| VecDeque::new()).collect()).collect();
+        let mut sim = Self { prng, cores: cores_made, clock, mail, wires: Vec::new() };
+        for client in 0..clients {
+            let core = client % cores;
+            let index = u32::try_from(client).unwrap_or(0);
+            let token = Token { index, generation: 0 };
+            let peer =
+                Peer { remote: format!("127.0.0.1:{client}"), is_local: true, ..Peer::default() };
+            sim.cores[core].begin_turn();
+            sim.cores[core].accepted(token, peer);
+            sim.wires.push(Wire {
+                core,
+                token,
+                to_core: Vec::new(),
+                from_core: Vec::new(),
+                unacknowledged: false,
+            });
+        }
+        sim
+    }
+
+    /// Puts bytes on the wire of a client.
+    pub(crate) fn send(&mut self, client: usize, bytes: &[u8]) {
+        self.wires[client].to_core.extend_from_slice(bytes);
+    }
+
+    /// What has come to a client; the reader takes off what it has parsed.
+    pub(crate) fn inbox(&mut self, client: usize) -> &mut Vec<u8> {
+        &mut self.wires[client].from_core
+    }
+
+    /// One step of one core, drawn at random.
+    pub(crate) fn step(&mut self) {
+        let core = usize::try_from(self.prng.below(self.cores.len() as u64)).unwrap_or(0);
+        self.clock.advance(1 + self.prng.below(40_000));
+        self.cores[core].begin_turn();
+        self.deliver_mail(core);
+        self.deliver_bytes(core);
+        let _ = self.cores[core].turn();
+        self.collect(core);
+    }
+
+    fn deliver_mail(&mut self, core: usize) {
+        for from in 0..self.cores.len() {
+            while !self.mail[from][core].is_empty() && self.prng.chance(70) {
+                if let Some(mail) = self.mail[from][core].pop_front() {
+                    self.cores[core].deliver(from, mail);
+                }
+            }
+        }
+    }
+
+    fn deliver_bytes(&mut self, core: usize) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.core == core) {
+            if wire.unacknowledged && self.prng.chance(70) {
+                wire.unacknowledged = false;
+                self.cores[core].sent(wire.token, None);
+            }
+            if !wire.to_core.is_empty() && self.prng.chance(80) {
+                let whole = wire.to_core.len() as u64;
+                let cut = if self.prng.chance(60) { whole } else { 1 + self.prng.below(whole) };
+                let bytes: Vec<u8> =
+                    wire.to_core.drain(..usize::try_from(cut).unwrap_or(1)).collect();
+                self.cores[core].received(wire.token, &bytes);
+            }
+        }
+    }
+
+    fn collect(&mut self, core: usize) {
+        let mut outbox = Vec::new();
+        self.cores[core].drain_outbox(&mut outbox);
+        for (to, mail) in outbox {
+            self.mail[core][to].push_back(mail);
+        }
+        let mut actions = Vec::new();
+        self.cores[core].drain_actions(&mut actions);
+        for action in actions {
+            match action {
+                Action::SendFlat(token, bytes) => self.arrive(core, token, &bytes),
+                Action::Send(token, parts) => {
+                    let mut all = Vec::new();
+                    for part in parts {
+                        match part {
+                            darter_resp::Part::Bytes(bytes) => all.extend_from_slice(&bytes),
+                            darter_resp::Part::Shared(piece, range) => {
+                                all.extend_from_slice(&piece[range]);
+                            }
+                        }
+                    }
+                    self.arrive(core, token, &all);
+                }
+                Action::Pause(_) | Action::Resume(_) => {} // The wires here are short.
+                Action::Close(_) => panic!("no client was to be closed"),
+            }
+        }
+    }
+
+    fn arrive(&mut self, core: usize, token: Token, bytes: &[u8]) {
+        let wire = self.wires.iter_mut().find(|wire| wire.core == core && wire.token == token);
+        let wire = wire.expect("a known client");
+        assert!(!wire.unacknowledged, "two sends in flight");
+        wire.from_core.extend_from_slice(bytes);
+        wire.unacknowledged = true;
+    }
+
+    /// Asserts the invariants of all data.
+    pub(crate) fn check_invariants(&self) {
+        for core in &self.cores {
+            let home = core.tx.home();
+            home.shard.iter().for_each(darter_keyspace::Db::check_invariants);
+        }
+    }
+
+    /// Asserts that nothing is left behind when all clients are answered.
+    pub(crate) fn check_rest(&mut self) {
+        const STEPS: usize = 2_000;
+        for _ in 0..STEPS {
+            self.step();
+        }
+        for core in &self.cores {
+            assert_eq!(core.tx.tasks_len(), 0, "a task is left on core {}", core.id());
+            assert!(core.tx.home().locks.is_free(), "a lock is left on core {}", core.id());
+        }
+        assert!(self.mail.iter().flatten().all(VecDeque::is_empty), "mail is left");
+    }
+}
+
+fn shared(cores: usize) -> Arc<Shared> {
+    Arc::new(Shared {
+        run_id: "0".repeat(40),
+        started_ms: EPOCH_MS,
+        io: OnceLock::new(),
+        used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
+        used_peak: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        load: Arc::default(),
+        stopper: Box::new(|| {}),
+        machine: Box::new(NoMachine),
+    })
+}

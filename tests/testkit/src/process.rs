@@ -1,0 +1,55 @@
+//! What Linux tells about another process: memory, CPU time, threads, open files.
+
+use std::fs;
+use std::time::Duration;
+
+/// One `/proc` entry.
+#[derive(Clone, Copy, Debug)]
+pub struct Process(pub u32);
+
+impl Process {
+    fn status_kib(self, name: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
+    }
+
+    /// Resident memory now, in bytes; 0 when the process is gone.
+    #[must_use]
+    pub fn resident_bytes(self) -> u64 {
+        self.status_kib("VmRSS:") * 1024
+    }
+
+    /// The largest resident memory so far, in bytes.
+    #[must_use]
+    pub fn peak_bytes(self) -> u64 {
+        self.status_kib("VmHWM:") * 1024
+    }
+
+    /// CPU time of all its threads so far.
+    #[must_use]
+    pub fn cpu_time(self) -> Duration {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.0)) else {
+            return Duration::ZERO;
+        };
+        let nanos = tasks.flatten().filter_map(|task| {
+            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+            text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
+    /// Whether the process still exists and is no zombie.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z'))
+            && !stat.is_empty()
+    }
+
+    /// Open file descriptors.
+    #[must_use]
+    pub fn files_open(self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.0)).map_or(0, Iterator::count)
+    }
+}

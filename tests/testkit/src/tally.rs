@@ -1,0 +1,66 @@
+//! The count of a run: what passed, what failed, and the closing line that `./check` reads.
+
+use std::process::ExitCode;
+
+/// How many checks passed and which failed.
+#[derive(Debug, Default)]
+pub struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+}
+
+impl Tally {
+    /// Counts one check, and prints it when it failed.
+    pub fn count(&mut self, name: &str, outcome: Result<(), String>) {
+        match outcome {
+            Ok(()) => self.passed += 1,
+            Err(why) => {
+                println!("FAIL {name}\n     {}", why.replace('\n', "\n     "));
+                self.failed.push(name.to_owned());
+            }
+        }
+    }
+
+    /// Runs one named check, prints it and counts it. A panic inside counts as a failure.
+    pub fn run(&mut self, name: &str, check: impl FnOnce() -> Result<(), String>) {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        let outcome = caught.unwrap_or_else(|_| Err("it panicked".to_owned()));
+        if outcome.is_ok() {
+            println!("  ok {name}");
+        }
+        self.count(name, outcome);
+    }
+
+    /// Takes over another tally's counts.
+    pub fn absorb(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+    }
+
+    /// Checks that passed, and checks that failed.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.passed, self.failed.len())
+    }
+
+    /// Prints the closing line, and says how the process should exit.
+    #[must_use]
+    pub fn close(&self) -> ExitCode {
+        println!("{} passed, {} failed", self.passed, self.failed.len());
+        if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Failures, errors and panics are counted apart from what passed.
+    fn counts_all_outcomes() {
+        let mut tally = Tally::default();
+        tally.run("good", || Ok(()));
+        tally.run("bad", || Err("no".to_owned()));
+        tally.run("worse", || panic!("on purpose"));
+        assert_eq!(tally.counts(), (1, 2));
+    }
+}

@@ -1,0 +1,82 @@
+//! Chores of the workspace: `cargo x <verb>`.
+//!
+//! Verbs are rows of [`VERBS`]. `tidy` is at home here; the others start the package that does
+//! the work, so that nobody must remember which one it is.
+
+#![forbid(unsafe_code)]
+
+mod layers;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What a verb does with the rest of the command line.
+enum Act {
+    /// The rules that no compiler checks.
+    Tidy,
+    /// `cargo run -p PACKAGE -- ARGUMENTS`.
+    Package(&'static str),
+    /// A program in the root of the workspace.
+    Program(&'static str),
+}
+
+#[rustfmt::skip] // A table.
+const VERBS: &[(&str, Act, &str)] = &[
+    ("tidy",    Act::Tidy,                           "layers, files, comments"),
+    ("conform", Act::Package("darter-conformance"),  "replies against redis-server, byte for byte"),
+    ("differ",  Act::Package("darter-differential"), "random commands against redis-server"),
+    ("limits",  Act::Package("darter-limits"),       "hostile clients, start and stop"),
+    ("clients", Act::Package("darter-clients"),      "unmodified clients"),
+    ("fuzz",    Act::Package("darter-fuzz"),         "random bytes into every parser"),
+    ("sim",     Act::Package("darter-simulation"),          "cores, clients and clock in one thread: --seed N"),
+    ("bench",   Act::Package("darter-bench"),        "the benchmarks of bench/"),
+    ("check",   Act::Program("./check"),             "all of it"),
+];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let verb = words.next().unwrap_or_default();
+    let rest: Vec<String> = words.collect();
+    match VERBS.iter().find(|(name, _, _)| *name == verb) {
+        Some((_, Act::Tidy, _)) => tidy::run(&root()),
+        Some((_, Act::Package(package), _)) => start_package(package, &rest),
+        Some((_, Act::Program(program), _)) => start(Command::new(program).args(&rest)),
+        None => {
+            for (name, _, help) in VERBS {
+                eprintln!("cargo x {name:<8} {help}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The workspace's root.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Runs a package. Those that start a server need the binary, those that measure want it fast.
+fn start_package(package: &str, rest: &[String]) -> ExitCode {
+    let release = package == "darter-bench";
+    let profile: &[&str] = if release { &["--release"] } else { &[] };
+    let built =
+        start(Command::new("cargo").args(["build", "--quiet", "-p", "darter"]).args(profile));
+    if built != ExitCode::SUCCESS {
+        return built;
+    }
+    let mut run = Command::new("cargo");
+    start(run.args(["run", "--quiet", "-p", package]).args(profile).arg("--").args(rest))
+}
+
+fn start(command: &mut Command) -> ExitCode {
+    match command.current_dir(root()).status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{command:?}: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
