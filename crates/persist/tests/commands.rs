@@ -1,11 +1,13 @@
 //! `DUMP` and `RESTORE` as the engine runs them, against the real server and against themselves.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod common;
 
 use common::{Bytes, Oracle, Record, Reply, Value};
 use darter_base::Prng;
 use darter_base::preempt::Never;
-use darter_command::{Args, Command, Cx, Flow, Refusal, Run, Step};
+use darter_command::{Args, Command, Cx, Flags, Flow, Refusal, Run, Step};
 use darter_keyspace::{Deadline, Fresh, Key, Shard, value_of};
 use darter_persist::commands::TABLE;
 use darter_persist::{crc64, dump};
@@ -230,7 +232,9 @@ fn deadlines_of_fields_and_members_survive() {
         engine.put(b"hash", &Value::Hash(fields.collect()));
         let set = Key::new(b"set");
         let edit = engine.shard.db_mut(0).edit_set(&set, true, |edit| {
-            (0..count).for_each(|at| drop(edit.add(&name(at), Deadline::from(deadline(at)))));
+            for at in 0..count {
+                edit.add(&name(at), Deadline::from(deadline(at)));
+            }
         });
         edit.unwrap().unwrap();
         let (hash, set) = (engine.dump(b"hash"), engine.dump(b"set"));
@@ -334,6 +338,27 @@ fn replies_and_errors_are_the_real_servers() {
     }
 }
 
+#[test] // docs/compat.md names these differences.
+fn what_others_refuse_or_take_in_payloads() {
+    let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
+    let packed = b"\x10\x13\x13\0\0\0\x04\0\x81a\x02\x81b\x02\x81a\x02\x81c\x02\xff";
+    let broken = "-ERR Bad data format\r\n";
+    let cases: [(&str, Bytes, bool, &str); 6] = [
+        ("version 11", payload(b"\x00\x01a", 11), false, "+OK\r\n"),
+        ("version 80", payload(b"\x00\x01a", 80), false, "+OK\r\n"),
+        ("bytes behind", payload(b"\x00\xc1\x39\x30zz", 10), true, broken),
+        ("runs into the trailer", payload(b"\x00\x05ab", 10), true, broken),
+        ("a field twice", payload(b"\x04\x02\x01a\x01b\x01a\x01c", 10), true, broken),
+        ("a field twice, packed", payload(packed, 10), true, broken),
+    ];
+    for (name, payload, taken, ours) in cases {
+        let parts: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];
+        let theirs = oracle.call(&parts);
+        assert_eq!(matches!(theirs, Reply::Status(_)), taken, "{name}: {theirs:?}");
+        assert_eq!(String::from_utf8(engine.call(&parts)).unwrap(), ours, "{name}");
+    }
+}
+
 #[test]
 fn the_dead_are_neither_dumped_nor_restored() {
     let mut engine = Engine::new();
@@ -361,11 +386,16 @@ fn the_dead_are_neither_dumped_nor_restored() {
 #[test]
 fn the_rows_are_the_real_servers() {
     let mut oracle = Oracle::start(&[]);
-    for Command { name, arity, .. } in TABLE {
+    for Command { name, arity, flags, tips, .. } in TABLE {
         let Reply::Array(infos) = oracle.must(&[b"COMMAND", b"INFO", name.as_bytes()]) else {
             panic!("no info of {name}")
         };
         let Reply::Array(info) = &infos[0] else { panic!("no info of {name}") };
         assert_eq!(info[1], Reply::Int(i64::from(*arity)), "{name}");
+        let names = Flags::NAMES.iter().filter(|(flag, _)| flags.has(*flag));
+        let names = names.map(|(_, name)| Reply::Status((*name).to_string())).collect();
+        assert_eq!(info[2], Reply::Array(names), "{name}");
+        let tips = tips.iter().map(|tip| Reply::Bulk(tip.as_bytes().to_vec())).collect();
+        assert_eq!(info[7], Reply::Array(tips), "{name}");
     }
 }

@@ -114,11 +114,14 @@ pub fn run(settings: Settings, purge: fn()) -> Result<(), Failure> {
         shared.io.get().copied().unwrap_or("none"),
         settings.text("port")
     );
-    if let Some(loader) = loader {
-        let summary = loader.join().map_err(|error| Failure(error.to_string()))?;
-        tracing::info!("{summary}");
+    let loaded = match loader {
+        Some(loader) => finish_loading(loader, &signals, &shared),
+        None => Ok(()),
+    };
+    if loaded.is_ok() {
+        wait_for_end(&signals, &shared);
     }
-    wait_for_end(&signals, &shared);
+    loaded?;
     stop_cores(&stop, &wakers, threads)
 }
 
@@ -167,13 +170,39 @@ fn shared(settings: &Settings, cores: usize, wakers: &[Waker], purge: fn()) -> A
     })
 }
 
+/// A signal wakes the cores, not this thread: it looks so often.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+
+fn is_to_end(signals: &signal::StopFlag, shared: &Shared) -> bool {
+    signals.is_raised() || shared.stop.load(Ordering::SeqCst)
+}
+
 /// Sleeps until a signal or SHUTDOWN asks for the end.
 fn wait_for_end(signals: &signal::StopFlag, shared: &Shared) {
-    /// A signal wakes the cores, not this thread: it looks so often.
-    const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
-    while !signals.is_raised() && !shared.stop.load(Ordering::SeqCst) {
+    while !is_to_end(signals, shared) {
         std::thread::park_timeout(LOOK);
     }
+}
+
+/// Waits for the file to be loaded; gives up when the end is asked for meanwhile.
+fn finish_loading(
+    loader: load::Handle,
+    signals: &signal::StopFlag,
+    shared: &Shared,
+) -> Result<(), Failure> {
+    while !loader.is_finished() {
+        if is_to_end(signals, shared) {
+            loader.cancel();
+            break;
+        }
+        std::thread::park_timeout(LOOK);
+    }
+    match loader.join() {
+        Ok(summary) => tracing::info!("{summary}"),
+        Err(_) if is_to_end(signals, shared) => {}
+        Err(error) => return Err(Failure(error.to_string())),
+    }
+    Ok(())
 }
 
 fn rdb_file(settings: &Settings) -> Option<PathBuf> {

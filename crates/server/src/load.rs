@@ -152,14 +152,12 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// True when [`Handle::join`] would not wait.
-    #[expect(dead_code, reason = "for whoever must also look at signals meanwhile")]
     pub(crate) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
     /// Asks the loader to end; [`Handle::join`] then says that the server stopped. The cores must
     /// go on stepping, or drop their inboxes.
-    #[expect(dead_code, reason = "for whoever must also look at signals meanwhile")]
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }

@@ -30,8 +30,8 @@ impl Cut {
 pub(super) async fn take_all(call: &Call) -> Vec<Cut> {
     let locked = call.lock_all(Access::Shared).await;
     let db = call.db;
-    let cuts = call.tx.on_each(0..call.tx.cores(), |_| move |home: &mut darter_tx::Home| {
-        Cut::of(home.shard.db(db))
+    let cuts = call.tx.on_each(0..call.tx.cores(), |_| {
+        move |home: &mut darter_tx::Home| Cut::of(home.shard.db(db))
     });
     let cuts = cuts.await;
     drop(locked);

@@ -25,11 +25,8 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 /// The same for keys of several cores, or very many.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let keys = call.len() - call.first;
-    let count = if keys > ENTRIES_AT_ONCE {
-        count_in_cuts(&call).await
-    } else {
-        count_locked(&call).await
-    };
+    let count =
+        if keys > ENTRIES_AT_ONCE { count_in_cuts(&call).await } else { count_locked(&call).await };
     let stats = &mut call.tx.home().shard.stats;
     stats.hits += count as u64;
     stats.misses += (keys - count) as u64;

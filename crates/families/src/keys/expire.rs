@@ -28,7 +28,8 @@ impl Conditions {
                 ("GT", &mut all.gt),
                 ("LT", &mut all.lt),
             ];
-            let named = known.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+            let named =
+                known.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
             let Some((_, set)) = named else {
                 let word = String::from_utf8_lossy(word);
                 return Err(Refusal::line(format!("ERR Unsupported option {word}")));

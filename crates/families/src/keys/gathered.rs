@@ -122,18 +122,17 @@ mod tests {
     #[test] // Nothing, a few, and several chunks: every byte, in order, no chunk too long.
     fn what_was_gathered_is_sent() {
         for count in [0, 1, 5_000, 50_000] {
-            let mut out = Output::default();
-            match gather(count).into_answer(false, |reply| reply.simple("head")) {
-                Answer::Done(done) => out = done,
-                Answer::Stream(head, mut rest) => {
-                    out = head;
+            let out = match gather(count).into_answer(false, |reply| reply.simple("head")) {
+                Answer::Done(out) => out,
+                Answer::Stream(mut out, mut rest) => {
                     let mut sent = out.len();
                     while rest.pump(&mut Reply::new(&mut out, false)) {
                         assert!(out.len() - sent <= CHUNK_BYTES + CHUNK_SLACK_BYTES);
                         sent = out.len();
                     }
+                    out
                 }
-            }
+            };
             let mut expected = format!("+head\r\n*{count}\r\n");
             for at in 0..count {
                 let key = format!("key:{at}");

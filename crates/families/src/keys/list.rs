@@ -67,7 +67,8 @@ impl Stream for All {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         if let Some(reader) = self.readers.last_mut() {
             let tail = reply.out.tail();
-            let more = reader.next_slice(ENTRIES_AT_ONCE, &mut |entry| write_bulk(tail, entry.key()));
+            let more =
+                reader.next_slice(ENTRIES_AT_ONCE, &mut |entry| write_bulk(tail, entry.key()));
             if !more {
                 self.readers.pop();
             }

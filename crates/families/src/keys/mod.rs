@@ -52,7 +52,13 @@ const fn row(
 }
 
 /// A command over whole databases: no keys, and of Redis's group `server`.
-const fn whole(name: &'static str, since: &'static str, arity: i32, flags: Flags, run: Run) -> Command {
+const fn whole(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    run: Run,
+) -> Command {
     Command::new(name, since, arity, flags, Keys::NONE, Group::Server, run)
 }
 

@@ -77,12 +77,7 @@ async fn flush(call: Call, dbs: std::ops::Range<usize>) -> Result<Answer, Refusa
     let locked = call.lock_all(Access::Exclusive).await;
     let flush = |_| {
         let dbs = dbs.clone();
-        move |home: &mut Home| {
-            dbs.filter(|db| !home.shard.db(*db).is_empty())
-                .collect::<Vec<_>>()
-                .into_iter()
-                .for_each(|db| home.shard.db_mut(db).flush());
-        }
+        move |home: &mut Home| dbs.for_each(|db| home.shard.db_mut(db).flush())
     };
     call.tx.on_each(0..call.tx.cores(), flush).await;
     drop(locked);

@@ -39,7 +39,7 @@ fn cut(
         Some(_) => stats.hits += 1,
         None => stats.misses += 1,
     }
-    Ok(found.map(|found| found.set().cloned()).transpose()?)
+    found.map(|found| found.set().cloned()).transpose()
 }
 
 /// The sets at the keys at `keys`, wherever they live.

@@ -42,7 +42,8 @@ const fn range(first: usize, last: isize, flags: KeyFlags) -> KeySpec {
 const SOURCES: KeySpec = range(2, -1, KeyFlags::RO_ACCESS);
 const STORE_OW: Keys = Keys(&[range(1, 1, KeyFlags::OW_UPDATE), SOURCES]);
 const STORE_RW: Keys = Keys(&[range(1, 1, KeyFlags::RW_UPDATE), SOURCES]);
-const MOVE: Keys = Keys(&[range(1, 1, KeyFlags::RW_ACCESS_DELETE), range(2, 2, KeyFlags::RW_INSERT)]);
+const MOVE: Keys =
+    Keys(&[range(1, 1, KeyFlags::RW_ACCESS_DELETE), range(2, 2, KeyFlags::RW_INSERT)]);
 const COUNTED: Keys =
     Keys(&[KeySpec { place: Place::Counted { count: 1 }, flags: KeyFlags::RO_ACCESS }]);
 
@@ -70,10 +71,12 @@ const fn row(
 const O1: &str = "O(1)";
 const O_ADD: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.";
 const O_ALL: &str = "O(N) where N is the total number of elements in all given sets.";
-const O_INTER: &str = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.";
+const O_INTER: &str =
+    "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.";
 const O_MEMBERS: &str = "O(N) where N is the set cardinality.";
 const O_ASKED: &str = "O(N) where N is the number of elements being checked for membership";
-const O_POP: &str = "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.";
+const O_POP: &str =
+    "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.";
 const O_RANDOM: &str = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.";
 const O_REM: &str = "O(N) where N is the number of members to be removed.";
 const O_SCAN: &str = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..";
@@ -89,8 +92,10 @@ const fn both(here: darter_command::PointFn, anywhere: darter_command::MultiFn) 
 }
 
 const SDIFF: Run = both(algebra::sdiff_here, |call| Box::pin(algebra::anywhere(call, Act::Diff)));
-const SINTER: Run = both(algebra::sinter_here, |call| Box::pin(algebra::anywhere(call, Act::Inter)));
-const SUNION: Run = both(algebra::sunion_here, |call| Box::pin(algebra::anywhere(call, Act::Union)));
+const SINTER: Run =
+    both(algebra::sinter_here, |call| Box::pin(algebra::anywhere(call, Act::Inter)));
+const SUNION: Run =
+    both(algebra::sunion_here, |call| Box::pin(algebra::anywhere(call, Act::Union)));
 const SDIFFCARD: Run = both(card::sdiffcard_here, |call| Box::pin(card::anywhere(call, Act::Diff)));
 const SINTERCARD: Run =
     both(card::sintercard_here, |call| Box::pin(card::anywhere(call, Act::Inter)));

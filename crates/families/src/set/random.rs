@@ -7,10 +7,9 @@
 //! Everything is drawn from a cut without dead members. At the moment when some have just died, the
 //! living are copied first, in slices.
 
-use super::reply::{Form, Members, at_once, bulk, flow, is_small, portion};
+use super::reply::{Form, Members, bulk, flow, is_small, portion};
 use super::walk::is_alive;
-use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::{Prng, hash, number};
+use darter_base::{Prng, number};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Deadline, Set};
 use darter_resp::Reply;
@@ -127,8 +126,7 @@ impl Stream for Draws {
                 return false;
             }
             let Some(entry) = self.cut.random(&mut || self.prng.next_u64()) else { return false };
-            let is_new =
-                self.seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash()));
+            let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash()));
             if is_new {
                 bulk(reply, &entry);
                 self.left -= 1;

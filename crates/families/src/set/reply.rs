@@ -60,7 +60,10 @@ impl Form {
 
 /// All living members of a cut: SMEMBERS.
 pub(super) struct Members {
-    counting: Option<(LiveCount<Never>, Table<Never>)>,
+    /// Until the header is written.
+    cut: Option<Table<Never>>,
+    /// While some are dead: how many are not?
+    count: Option<LiveCount<Never>>,
     reader: Reader<Never>,
     form: Form,
     now: u64,
@@ -69,23 +72,27 @@ pub(super) struct Members {
 impl Members {
     /// The members of `cut` that live at `now`.
     pub(super) fn new(cut: Table<Never>, form: Form, now: u64) -> Self {
-        let counting = (LiveCount::new(cut.clone(), now), cut);
-        Self { counting: Some(counting), reader: Reader::new(Table::new()), form, now }
+        let has_dead = cut.earliest_deadline().is_some_and(|due| due <= now);
+        let count = has_dead.then(|| LiveCount::new(cut.clone(), now));
+        Self { cut: Some(cut), count, reader: Reader::new(Table::new()), form, now }
     }
 }
 
 impl Stream for Members {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some((count, cut)) = &mut self.counting {
-            // Nothing is dead: the count is known, whatever the size.
-            let known = cut.earliest_deadline().is_none_or(|due| due > self.now);
-            if !known && count.next_slice(SEGMENTS_AT_ONCE) {
-                return true;
-            }
-            let count = if known { cut.len() } else { count.count() };
-            self.form.header(reply, count);
-            self.reader = Reader::new(std::mem::take(cut));
-            self.counting = None;
+        if let Some(cut) = self.cut.take() {
+            let living = match &mut self.count {
+                None => cut.len(),
+                Some(count) => {
+                    if count.next_slice(SEGMENTS_AT_ONCE) {
+                        self.cut = Some(cut);
+                        return true;
+                    }
+                    count.count()
+                }
+            };
+            self.form.header(reply, living);
+            self.reader = Reader::new(cut);
         }
         let now = self.now;
         portion(&mut self.reader, &mut |entry| {

@@ -136,8 +136,7 @@ impl Progress {
     }
 
     fn is_over(&self) -> bool {
-        self.members >= self.count
-            || self.places >= self.count.saturating_mul(PLACES_PER_MEMBER)
+        self.members >= self.count || self.places >= self.count.saturating_mul(PLACES_PER_MEMBER)
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::crc64::Crc64;
 use crate::dump::{self, TRAILER_BYTES, private};
 use crate::rdb::{Event, Kind, Limits, Reader};
-use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
+use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Deadline, Fresh, Hash, Key, Object, Set};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 const SUMMED_AT_ONCE: usize = 64 * 1024;
 /// Bytes given to the reader at a time.
 const PUSHED_AT_ONCE: usize = 16 * 1024;
-/// Items taken in by one step.
-const ITEMS_AT_ONCE: usize = ENTRIES_AT_ONCE / 2;
+/// Items taken in by one step: 20 us, and more where segments split.
+const ITEMS_AT_ONCE: usize = 64;
 /// The payload's place among the arguments, the name at 0.
 const PAYLOAD: usize = 3;
 

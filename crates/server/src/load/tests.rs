@@ -288,9 +288,9 @@ fn a_large_hash_is_built_aside_in_small_steps() {
     while inboxes[0].step(&mut shard, &Countdown::new(0)) {
         steps += 1;
         let there = shard.db(0).exists(&Key::new(b"big"));
-        assert!(!there || inboxes[0].is_finished() || steps >= 5_000 / 64, "step {steps}");
+        assert!(!there || inboxes[0].is_finished() || steps >= 5_000 / 16, "step {steps}");
     }
-    assert!(steps >= 5_000 / 64, "{steps}");
+    assert!(steps >= 5_000 / 16, "{steps}");
     assert_eq!(shard.db(0).hash(&Key::new(b"big")).unwrap().unwrap().len(), 5_000);
     assert!(inboxes[0].is_finished());
 }
@@ -385,31 +385,18 @@ fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
     let (inboxes, handle) = open(&place.0, 1, waker(), 1, progress()).unwrap();
     drop(inboxes);
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
-    assert!(open(Path::new("/no/such/file"), 1, waker(), 1, progress()).is_err());
-}
 
-#[test]
-fn tmp_slices() {
-    struct Timer(std::cell::Cell<u64>);
-    impl darter_base::Preempt for Timer {
-        fn must_yield(&self) -> bool {
-            clock::monotonic_nanos() >= self.0.get()
-        }
-    }
+    // The core takes nothing, so the loader is still there when it is told to end.
+    let many = (0..100_u32).map(|at| ((0, at.to_be_bytes().to_vec()), string(&[b'x'; 60_000])));
+    let place = Place::with(&file(&many.collect()));
+    let (mut inboxes, handle) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    assert!(!handle.is_finished());
+    handle.cancel();
     let mut shard = Shard::new(1, 0);
-    let (mut inboxes, handle) = open(Path::new("/tmp/persist/big.rdb"), 1, vec![Waker::new().unwrap()], 1, Arc::new([const { AtomicU64::new(0) }; 4])).unwrap();
-    let mut inbox = inboxes.remove(0);
-    let mut slices = Vec::new();
-    let timer = Timer(std::cell::Cell::new(0));
-    while !inbox.is_finished() {
-        timer.0.set(clock::monotonic_nanos() + 100_000);
-        let begun = clock::thread_cpu_nanos();
-        let more = inbox.step(&mut shard, &timer);
-        slices.push(clock::thread_cpu_nanos() - begun);
-        if !more { std::thread::yield_now(); }
+    while !handle.is_finished() {
+        inboxes[0].step(&mut shard, &Never);
     }
-    println!("{}", handle.join().unwrap());
-    let total: u64 = slices.iter().sum();
-    slices.sort_unstable();
-    println!("n={} cpu={} ms p99={} p999={} top={:?}", slices.len(), total / 1_000_000, slices[slices.len() * 99 / 100], slices[slices.len() * 999 / 1000], &slices[slices.len() - 12..]);
+    assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
+    assert!(!inboxes[0].is_finished());
+    assert!(open(Path::new("/no/such/file"), 1, waker(), 1, progress()).is_err());
 }

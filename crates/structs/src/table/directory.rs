@@ -16,7 +16,8 @@
 //!
 //! Invariants (`check`):
 //! - D1: runs are aligned, and only the first slot of a run owns its handle.
-//! - D2: `due` of a run's first slot is at most the earliest deadline below it.
+//! - D2: the `due` of a segment's run is at most its earliest deadline; that of a leaf's run is
+//!   the least `due` in the leaf.
 //! - D3: a leaf's `skip` is its depth in the top; no leaf has more than [`LEAF_BITS`] bits.
 //!
 //! Not here: when to split and merge. See `rebuild`.
@@ -524,7 +525,7 @@ impl<X: OutOfLine> Directory<X> {
             leaf.fan.check();
             assert_eq!(leaf.skip, self.top.depth(top), "D3: skip");
             assert!(leaf.fan.bits() <= LEAF_BITS, "D3: bits");
-            assert!(self.top.due(top) <= leaf.fan.due_min(), "D2: due of a leaf");
+            assert_eq!(self.top.due(top), leaf.fan.due_min(), "D2: due of a leaf");
             bytes += leaf.bytes();
         }
         assert_eq!(bytes, self.leaf_bytes, "bytes of leaves");

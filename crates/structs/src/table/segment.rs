@@ -450,7 +450,11 @@ impl<X: OutOfLine> Seg<X> {
         self.uncount(raw);
         let (len, last) = (raw.len(), self.page_count() - 1);
         let at = usize::from(offset) % PAGE;
-        if usize::from(offset) / PAGE == last && at + len == usize::from(self.head().tail) {
+        // The last entry's bytes are simply taken back; but not from behind padding, which nobody
+        // counts: it would pile up.
+        let is_last =
+            usize::from(offset) / PAGE == last && at + len == usize::from(self.head().tail);
+        if is_last && !raw.has_out() {
             self.head_mut().tail = at as u16;
             return;
         }

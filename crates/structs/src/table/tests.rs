@@ -136,7 +136,7 @@ fn steps(many: usize) -> usize {
 
 #[test] // Random changes agree with a map at every step, growing, steady and shrinking; cuts stay.
 fn table_matches_a_map() {
-    for seed in 0..if cfg!(miri) { 1 } else { 40 } {
+    for seed in 0..if cfg!(miri) { 1 } else { 16 } {
         let mut prng = Prng::from_seed(seed);
         let (mut table, mut model) = (Subject::new(), Model::new());
         let mut cuts: Vec<(Subject, Model)> = Vec::new();
@@ -219,7 +219,7 @@ fn memory_follows_content_up_and_down() {
 
 #[test] // What is there throughout is returned, whatever comes and goes in between.
 fn scan_misses_nothing_that_stays() {
-    for seed in 0..if cfg!(miri) { 1 } else { 30 } {
+    for seed in 0..if cfg!(miri) { 1 } else { 12 } {
         let mut prng = Prng::from_seed(seed);
         let base =
             [50, 2_000, 20_000][seed as usize % 3].min(if cfg!(miri) { 150 } else { 20_000 });
@@ -505,4 +505,25 @@ fn cuts_are_read_by_other_threads() {
         }
     });
     table.check_invariants();
+}
+
+#[test] // A table of many leaves is freed by `dismantle` itself, piece by piece, and by nobody else.
+fn dismantling_frees_as_it_goes() {
+    let alive = Arc::new(());
+    let mut table = Table::<Arc<Arc<()>>>::new();
+    let count = if cfg!(miri) { 250_u64 } else { 250_000 };
+    for number in 0..count {
+        let key = number.to_string();
+        let out = New::Out(Arc::new(Arc::clone(&alive)));
+        table.insert(hash::of(key.as_bytes()), key.as_bytes(), out, None, 0);
+    }
+    let before = table.memory_bytes();
+    let mut left = Arc::strong_count(&alive);
+    while table.dismantle(8) {
+        let now = Arc::strong_count(&alive);
+        assert!(now < left && left - now < 8 * 1_300, "{left}, then {now}");
+        assert!(table.memory_bytes() < before);
+        left = now;
+    }
+    assert_eq!(Arc::strong_count(&alive), 1);
 }

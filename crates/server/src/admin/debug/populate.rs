@@ -85,31 +85,42 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
+/// Keys whose cache lines are asked for before the first of them is looked up.
+const BATCH: u64 = 16;
+
 async fn make(core: &Rc<Core>, plan: &Plan) {
-    let (mut key, mut value) = (Vec::new(), Vec::new());
-    let mut since_pause = 0;
-    for number in 0..plan.count {
-        key.clear();
-        key.extend_from_slice(&plan.prefix);
-        key.push(b':');
-        number::write_i64(&mut key, i64::try_from(number).unwrap_or(i64::MAX));
-        if core.tx.core_of(&key) == core.id() {
-            let mut element = 0;
-            while element < plan.elements {
-                let portion = (plan.elements - element).min(PORTION as u64);
-                if !make_portion(core, plan, &key, number, element..element + portion, &mut value) {
-                    break;
-                }
-                element += portion;
-                since_pause += PORTION / 4 * (portion as usize).div_ceil(PORTION);
-                if element < plan.elements {
-                    core.tx.pause().await;
-                }
+    let mut names: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
+    let mut value = Vec::new();
+    let mut number = 0;
+    while number < plan.count {
+        let batch = BATCH.min(plan.count - number);
+        for (name, number) in names.iter_mut().zip(number..number + batch) {
+            name.clear();
+            name.extend_from_slice(&plan.prefix);
+            name.push(b':');
+            number::write_i64(name, i64::try_from(number).unwrap_or(i64::MAX));
+            core.tx.home().shard.db(plan.db).prefetch(&Key::new(name));
+        }
+        for (name, number) in names.iter().zip(number..number + batch) {
+            if core.tx.core_of(name) == core.id() {
+                make_key(core, plan, name, number, &mut value).await;
             }
         }
-        since_pause += 1;
-        if since_pause >= PORTION {
-            since_pause = 0;
+        number += batch;
+        core.tx.pause().await;
+    }
+}
+
+/// Makes one key, a portion of its elements at a time.
+async fn make_key(core: &Rc<Core>, plan: &Plan, key: &[u8], number: u64, value: &mut Vec<u8>) {
+    let mut element = 0;
+    while element < plan.elements {
+        let portion = (plan.elements - element).min(PORTION as u64);
+        if !make_portion(core, plan, key, number, element..element + portion, value) {
+            return;
+        }
+        element += portion;
+        if element < plan.elements {
             core.tx.pause().await;
         }
     }

@@ -1,0 +1,241 @@
+//! Very many keys, very large values, and what others see meanwhile.
+
+use crate::world::{World, bulks};
+use darter_base::Prng;
+use darter_keyspace::{Deadline, Fresh, Key};
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn name(at: usize) -> Vec<u8> {
+    format!("key:{at}").into_bytes()
+}
+
+fn fill(world: &World, keys: std::ops::Range<usize>, deadline: Option<u64>) {
+    for at in keys {
+        let key = name(at);
+        world.edit(&key, |db| {
+            db.set_text(&Key::new(&key), Fresh::Bytes(b"v"), Deadline::from(deadline));
+        });
+    }
+}
+
+fn command<'a>(name: &'a [u8], keys: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
+    std::iter::once(name).chain(keys.iter().map(Vec::as_slice)).collect()
+}
+
+#[test] // Counted and removed in portions: exact, doubles included, and nothing else is touched.
+fn very_many_keys() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW);
+        fill(&world, 0..20_000, None);
+        let keys: Vec<Vec<u8>> = (0..30_000).map(|at| name(at / 2 + 10_000)).collect();
+        assert_eq!(world.run(&command(b"EXISTS", &keys)), b":20000\r\n");
+        assert_eq!(world.run(&command(b"TOUCH", &keys[..300])), b":300\r\n");
+        world.questions.set(0);
+        assert_eq!(world.run(&command(b"UNLINK", &keys)), b":10000\r\n");
+        assert!(world.questions.get() > 200, "{} pauses", world.questions.get());
+        assert_eq!(world.run(&command(b"DEL", &keys)), b":0\r\n");
+        assert_eq!(world.run(&[b"DBSIZE"]), b":10000\r\n");
+        world.check();
+    }
+}
+
+#[test] // What counts while a large DEL is under way sees all of the keys, or none.
+fn a_large_del_is_atomic() {
+    for seed in 0..40 {
+        let mut world = World::new(3, NOW);
+        world.prng = Prng::from_seed(seed);
+        fill(&world, 0..2_000, None);
+        let keys: Vec<Vec<u8>> = (0..2_000).map(name).collect();
+        let del = world.start(0, &command(b"DEL", &keys));
+        let mut readers = Vec::new();
+        for core in 0..3 {
+            for _ in 0..world.prng.below(30) {
+                world.step();
+            }
+            readers.push(world.start(core, &command(b"EXISTS", &keys[..200])));
+            readers.push(world.start(core, &command(b"EXISTS", &keys[..1_000])));
+            readers.push(world.start(core, &[b"DBSIZE"]));
+            readers.push(world.start(core, &[b"KEYS", b"*"]));
+        }
+        world.settle();
+        assert_eq!(world.reply(&del), b":2000\r\n");
+        for (at, reader) in readers.iter().enumerate() {
+            let reply = world.reply(reader);
+            let line = String::from_utf8_lossy(&reply);
+            let line = line.lines().next().unwrap();
+            assert!(
+                [":200", ":1000", ":2000", "*2000", ":0", "*0"].contains(&line),
+                "{seed} {at} {line}"
+            );
+        }
+        world.check();
+    }
+}
+
+#[test] // The dead are in no count, and a pattern is matched with all that lives.
+fn keys_lists_exactly_the_living() {
+    for (cores, dying) in [(1, false), (3, false), (1, true), (4, true)] {
+        let mut world = World::new(cores, NOW);
+        fill(&world, 0..9_000, None);
+        if dying {
+            fill(&world, 0..3_000, Some(NOW + 5));
+            world.set_now(NOW + 10);
+        }
+        let living: Vec<usize> = (if dying { 3_000 } else { 0 }..9_000).collect();
+        for (pattern, keep) in [("*", ""), ("key:*", ""), ("key:12*", "key:12"), ("nothing", "-")] {
+            let mut found = bulks(&world.run(&[b"KEYS", pattern.as_bytes()]));
+            found.sort();
+            let all = living.iter().map(|at| name(*at));
+            let mut expected: Vec<_> = all.filter(|key| key.starts_with(keep.as_bytes())).collect();
+            expected.sort();
+            assert!(found == expected, "{cores} {dying} {pattern}: {}", found.len());
+        }
+        assert_eq!(world.run(&[b"DBSIZE"]), format!(":{}\r\n", living.len()).into_bytes());
+        world.check();
+    }
+}
+
+#[test] // A list that is under way is that of its instant, whatever is written and flushed.
+fn a_list_is_one_instant() {
+    let mut world = World::new(2, NOW);
+    fill(&world, 0..20_000, None);
+    let slots = [world.start(0, &[b"KEYS", b"*"]), world.start(1, &[b"KEYS", b"key:*"])];
+    world.settle();
+    assert_eq!(world.run(&[b"FLUSHALL"]), b"+OK\r\n");
+    fill(&world, 30_000..30_100, None);
+    for slot in &slots {
+        let mut found = bulks(&world.reply(slot));
+        found.sort();
+        let mut expected: Vec<_> = (0..20_000).map(name).collect();
+        expected.sort();
+        assert!(found == expected);
+    }
+    world.check();
+}
+
+#[test] // A collection whose members are all dead is no key, before the sweeper comes.
+fn hollow_collections_are_no_keys() {
+    let mut world = World::new(2, NOW);
+    for key in [b"one".as_slice(), b"two"] {
+        world.edit(key, |db| {
+            let add = |set: &mut darter_keyspace::SetEdit<'_>| set.add(b"m", Deadline::At(NOW + 5));
+            db.edit_set(&Key::new(key), true, add).unwrap();
+        });
+    }
+    fill(&world, 0..1, None);
+    world.set_now(NOW + 10);
+    assert_eq!(bulks(&world.run(&[b"KEYS", b"*"])), [name(0)]);
+    assert_eq!(world.run(&[b"EXISTS", b"one", b"two"]), b":0\r\n");
+    assert_eq!(world.run(&[b"SCAN", b"0"]), b"*2\r\n$1\r\n0\r\n*1\r\n$5\r\nkey:0\r\n");
+    assert_eq!(world.run(&[b"RENAME", b"one", b"three"]), b"-ERR no such key\r\n");
+    for _ in 0..50 {
+        assert_eq!(world.run(&[b"RANDOMKEY"]), b"$5\r\nkey:0\r\n");
+    }
+    world.check();
+}
+
+#[test] // By pointer: what is renamed, moved or copied is the very object; copies then part.
+fn values_go_by_pointer() {
+    let mut world = World::new(4, NOW);
+    let object = |world: &World, key: &[u8]| {
+        let held = world.edit(key, |db| db.get(&Key::new(key)).map(|found| found.hold()));
+        match held.expect("it is there").value {
+            darter_keyspace::HeldValue::Object(object) => object,
+            darter_keyspace::HeldValue::Text(_) => panic!("a collection lies out of line"),
+        }
+    };
+    for at in 0..50_000 {
+        world.edit(b"big", |db| {
+            let set = |hash: &mut darter_keyspace::HashEdit<'_>| {
+                hash.set(format!("f{at}").as_bytes(), Fresh::Bytes(b"v"), Deadline::Clear)
+            };
+            db.edit_hash(&Key::new(b"big"), true, set).unwrap();
+        });
+    }
+    let before = std::sync::Arc::as_ptr(&object(&world, b"big"));
+    world.run(&[b"EXPIRE", b"big", b"100"]);
+    for at in 0..20 {
+        let (from, to) = (if at == 0 { b"big".to_vec() } else { name(at - 1) }, name(at));
+        assert_eq!(world.run(&[b"RENAME", &from, &to]), b"+OK\r\n");
+        assert_eq!(world.run(&[b"EXISTS", &from, &to]), b":1\r\n");
+        assert_eq!(world.run(&[b"TTL", &to]), b":100\r\n");
+    }
+    assert_eq!(world.run(&[b"COPY", &name(19), b"copy", b"DB", b"3"]), b":1\r\n");
+    assert_eq!(world.run(&[b"MOVE", &name(19), b"2"]), b":1\r\n");
+    world.db = 2;
+    assert_eq!(std::sync::Arc::as_ptr(&object(&world, &name(19))), before);
+    world.edit(&name(19), |db| {
+        db.edit_hash(&Key::new(&name(19)), false, |hash| hash.remove(b"f7")).unwrap();
+    });
+    assert_eq!(object(&world, &name(19)).as_hash().unwrap().len(), 49_999);
+    world.db = 3;
+    assert_eq!(object(&world, b"copy").as_hash().unwrap().len(), 50_000);
+    assert_eq!(world.run(&[b"TTL", b"copy"]), b":100\r\n");
+    world.check();
+}
+
+#[test] // RENAMEs in a ring between cores, and readers: exactly one of the names holds the value.
+fn renames_are_atomic() {
+    for seed in 0..40 {
+        let mut world = World::new(4, NOW);
+        world.prng = Prng::from_seed(seed);
+        let ring: Vec<Vec<u8>> = (0..6).map(name).collect();
+        fill(&world, 0..1, None);
+        let (mut renames, mut readers) = (Vec::new(), Vec::new());
+        for _ in 0..12 {
+            let at = usize::try_from(world.prng.below(6)).unwrap();
+            let core = usize::try_from(world.prng.below(4)).unwrap();
+            let command = [b"RENAME".as_slice(), &ring[at], &ring[(at + 1) % 6]];
+            renames.push(world.start(core, &command));
+            readers.push(world.start(core, &self::command(b"EXISTS", &ring)));
+            readers.push(world.start(core, &[b"DBSIZE"]));
+            (0..world.prng.below(6)).for_each(|_| {
+                world.step();
+            });
+        }
+        world.settle();
+        for reader in &readers {
+            assert_eq!(world.reply(reader), b":1\r\n", "seed {seed}");
+        }
+        for rename in &renames {
+            let reply = world.reply(rename);
+            assert!(reply == b"+OK\r\n" || reply == b"-ERR no such key\r\n");
+        }
+        world.check();
+    }
+}
+
+#[test] // Every key is drawn, about equally often; dead ones never, however many they are.
+fn random_keys_are_uniform_and_alive() {
+    let mut world = World::new(3, NOW);
+    fill(&world, 0..40, None);
+    fill(&world, 1_000..1_200, Some(NOW + 5));
+    world.set_now(NOW + 10);
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..8_000 {
+        *counts.entry(world.run(&[b"RANDOMKEY"])).or_insert(0) += 1;
+    }
+    assert_eq!(counts.len(), 40);
+    assert!(counts.values().all(|count| (50..500).contains(count)), "{counts:?}");
+    assert_eq!(world.run(&[b"FLUSHDB"]), b"+OK\r\n");
+    fill(&world, 1_000..9_000, Some(NOW + 15));
+    fill(&world, 0..1, None);
+    world.set_now(NOW + 20);
+    assert_eq!(world.run(&[b"RANDOMKEY"]), b"$5\r\nkey:0\r\n", "one among 8 000 dead");
+    assert_eq!(world.run(&[b"DEL", &name(0)]), b":1\r\n");
+    assert_eq!(world.run(&[b"RANDOMKEY"]), b"$-1\r\n");
+}
+
+#[test]
+fn memory_follows_what_is_kept() {
+    let mut world = World::new(1, NOW);
+    let mut usage = |key: &[u8], value: &[u8]| -> usize {
+        world.edit(key, |db| db.set_text(&Key::new(key), Fresh::Bytes(value), Deadline::Clear));
+        let reply = world.run(&[b"MEMORY", b"USAGE", key]);
+        std::str::from_utf8(&reply[1..reply.len() - 2]).unwrap().parse().unwrap()
+    };
+    assert!(usage(b"1", b"2") < 10);
+    assert!((110..125).contains(&usage(b"key:1", &[b'x'; 100])));
+    assert!((100_000..140_000).contains(&usage(b"key:1", &[b'x'; 100_000])));
+}

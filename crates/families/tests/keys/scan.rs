@@ -1,0 +1,89 @@
+//! SCAN against a model: whatever is there from its first call to its last is returned.
+
+use crate::world::World;
+use darter_base::Prng;
+use darter_keyspace::{Deadline, Fresh, Key};
+use std::collections::BTreeSet;
+
+const NOW: u64 = 1_700_000_000_000;
+
+fn set(world: &World, key: &[u8]) {
+    world.edit(key, |db| db.set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear));
+}
+
+/// Runs one SCAN; gives the next cursor, and the keys.
+fn scan(world: &mut World, words: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let reply = world.run(words);
+    let rest = reply.strip_prefix(b"*2\r\n$").expect("two elements");
+    let line = |rest: &[u8]| rest.windows(2).position(|two| two == b"\r\n").unwrap();
+    let rest = &rest[line(rest) + 2..];
+    let end = line(rest);
+    (rest[..end].to_vec(), crate::world::bulks(&rest[end + 2..]))
+}
+
+#[test] // Keys come and go between the calls, tables grow and shrink; what stays is seen.
+fn what_stays_is_returned() {
+    for seed in 0..30 {
+        let mut prng = Prng::from_seed(seed);
+        let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), NOW);
+        let base = usize::try_from(prng.below(6_000)).unwrap();
+        let staying: BTreeSet<Vec<u8>> = (0..base).map(|at| format!("s{at}").into()).collect();
+        staying.iter().for_each(|key| set(&world, key));
+        let mut going: Vec<Vec<u8>> = Vec::new();
+        let mut ever = staying.clone();
+        let (mut cursor, mut seen) = (b"0".to_vec(), BTreeSet::new());
+        loop {
+            let count = (1 + prng.below(400)).to_string();
+            let (next, keys) = scan(&mut world, &[b"SCAN", &cursor, b"COUNT", count.as_bytes()]);
+            seen.extend(keys);
+            cursor = next;
+            if cursor == b"0" {
+                break;
+            }
+            if prng.chance(30) {
+                for _ in 0..prng.below(2_000) {
+                    let key = format!("g{}", prng.below(1_000_000)).into_bytes();
+                    set(&world, &key);
+                    ever.insert(key.clone());
+                    going.push(key);
+                }
+            } else if prng.chance(30) {
+                for key in going.drain(..) {
+                    world.edit(&key, |db| db.remove(&Key::new(&key)));
+                }
+            }
+        }
+        assert!(seen.is_superset(&staying), "seed {seed}: {} of {base}", seen.len());
+        assert!(seen.is_subset(&ever), "seed {seed}: a key that never was");
+        world.check();
+    }
+}
+
+#[test] // One call for everything, in slices; patterns and types; cursors that nobody gave out.
+fn counts_patterns_and_foreign_cursors() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW);
+        (0..20_000).for_each(|at| set(&world, format!("key:{at}").as_bytes()));
+        world.edit(b"set", |db| {
+            db.edit_set(&Key::new(b"set"), true, |set| set.add(b"m", Deadline::Clear)).unwrap();
+        });
+        world.questions.set(0);
+        let (cursor, keys) = scan(&mut world, &[b"SCAN", b"0", b"COUNT", b"1000000000"]);
+        assert_eq!(cursor, b"0");
+        assert_eq!(keys.into_iter().collect::<BTreeSet<_>>().len(), 20_001);
+        assert!(world.questions.get() >= 20_000 / 300, "{} pauses", world.questions.get());
+        let pattern: [&[u8]; 6] = [b"SCAN", b"0", b"MATCH", b"key:77??", b"COUNT", b"999999"];
+        assert_eq!(scan(&mut world, &pattern).1.len(), 100);
+        let kind: [&[u8]; 6] = [b"SCAN", b"0", b"TYPE", b"SET", b"COUNT", b"999999"];
+        assert_eq!(scan(&mut world, &kind).1, [b"set".to_vec()]);
+        let (cursor, keys) = scan(&mut world, &[b"SCAN", b"0"]);
+        assert_ne!(cursor, b"0");
+        assert!((10..60).contains(&keys.len()), "{} keys for a COUNT of 10", keys.len());
+        let mut prng = Prng::from_seed(1);
+        for _ in 0..2_000 {
+            let cursor = (prng.next_u64() >> prng.below(64)).to_string();
+            scan(&mut world, &[b"SCAN", cursor.as_bytes()]);
+        }
+        world.check();
+    }
+}

@@ -1,0 +1,225 @@
+//! Cores without threads: messages are carried by hand, slices end at random.
+
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::preempt::Never;
+use darter_base::{Preempt, Prng};
+use darter_command::{Answer, Args, Call, Command, Cx, Flow, PointFn, Refusal, Run, Step, Stream};
+use darter_families::TABLES;
+use darter_keyspace::{Db, Shard};
+use darter_resp::{self as resp, Output, Reply, Request};
+use darter_tx::Tx;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub(crate) const DATABASES: usize = 16;
+
+/// Ends a slice in one of two cases, and counts how often it was asked.
+pub(crate) struct Often(Cell<u64>, Rc<Cell<usize>>);
+
+impl Preempt for Often {
+    fn must_yield(&self) -> bool {
+        let mut prng = Prng::from_seed(self.0.get());
+        self.0.set(prng.next_u64());
+        self.1.set(self.1.get() + 1);
+        prng.chance(50)
+    }
+}
+
+pub(crate) type Slot = Rc<RefCell<Option<Result<Answer, Refusal>>>>;
+
+pub(crate) struct World {
+    pub(crate) cores: Vec<Tx>,
+    pub(crate) prng: Prng,
+    pub(crate) resp3: bool,
+    pub(crate) db: usize,
+    /// How often tasks asked whether their slice was over.
+    pub(crate) questions: Rc<Cell<usize>>,
+}
+
+/// The row of a request, and where its arguments begin.
+fn row(words: &[&[u8]]) -> Result<(&'static Command, usize), Refusal> {
+    let lower = |word: &[u8]| String::from_utf8_lossy(word).to_lowercase();
+    let find = |name: &str| TABLES.iter().copied().flatten().find(|row| row.name == name);
+    let name = lower(words[0]);
+    let sub = words.get(1).and_then(|word| find(&format!("{name}|{}", lower(word))));
+    let (row, first) = match sub {
+        Some(row) => (row, 2),
+        None => (find(&name).unwrap_or_else(|| panic!("no command {name}")), 1),
+    };
+    if row.accepts(words.len()) { Ok((row, first)) } else { Err(Refusal::Arity(row.name.into())) }
+}
+
+impl World {
+    pub(crate) fn new(cores: usize, now: u64) -> Self {
+        let questions = Rc::new(Cell::new(0));
+        let core = |core| {
+            let mut shard = Shard::new(DATABASES, core as u64);
+            shard.set_now(now);
+            let often = Often(Cell::new(core as u64), Rc::clone(&questions));
+            Tx::new(core, cores, shard, Rc::new(often))
+        };
+        let cores = (0..cores).map(core).collect();
+        Self { cores, prng: Prng::from_seed(9), resp3: false, db: 0, questions }
+    }
+
+    pub(crate) fn set_now(&self, now: u64) {
+        self.cores.iter().for_each(|tx| tx.home().shard.set_now(now));
+    }
+
+    /// Runs a command to its end; gives the bytes of its reply.
+    pub(crate) fn run(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let any = usize::try_from(self.prng.below(self.cores.len() as u64)).unwrap();
+        let (row, first) = match row(words) {
+            Ok(found) => found,
+            Err(refusal) => return self.bytes(Err(refusal)),
+        };
+        let request = Arc::new(Request::from_args(words.iter().copied()));
+        let args = resp::Args::owned(&request);
+        let mut owners: Vec<usize> =
+            row.keys.positions(args).map(|at| self.cores[0].core_of(args.get(at))).collect();
+        let few = owners.len() <= ENTRIES_AT_ONCE;
+        owners.dedup();
+        match row.run {
+            Run::Point(run) => self.point(run, owners.first().copied().unwrap_or(any), args, first),
+            Run::Multi { here: Some(run), .. } if owners.len() == 1 && few => {
+                self.point(run, owners[0], args, first)
+            }
+            Run::Multi { .. } => {
+                let slot = self.start(any, words);
+                self.settle();
+                let answer = slot.borrow_mut().take().expect("the command is done");
+                self.bytes(answer)
+            }
+            Run::Server => self.bytes(Err(Refusal::Arity(row.name.into()))),
+        }
+    }
+
+    fn point(&self, run: PointFn, core: usize, args: resp::Args<'_>, first: usize) -> Vec<u8> {
+        let mut home = self.cores[core].home();
+        let (db, prng, stats) = home.shard.parts(self.db);
+        let mut out = Output::default();
+        let (now, reply) = (db.now(), Reply::new(&mut out, self.resp3));
+        let mut cx = Cx { db, reply, now, prng, stats, preempt: &Never };
+        match run(&mut cx, Args::new(args, first)) {
+            Err(refusal) => self.bytes(Err(refusal)),
+            Ok(mut flow) => {
+                while let Flow::Job(mut job) = flow {
+                    flow = match job.step(&mut cx).unwrap() {
+                        Step::More => Flow::Job(job),
+                        Step::Done(flow) => flow,
+                    };
+                }
+                if let Flow::Stream(mut stream) = flow {
+                    while stream.pump(&mut cx.reply) {}
+                }
+                out.flatten()
+            }
+        }
+    }
+
+    /// Starts a command as a task on a core.
+    pub(crate) fn start(&self, core: usize, words: &[&[u8]]) -> Slot {
+        let (row, first) = row(words).expect("fits");
+        let Run::Multi { anywhere, .. } = row.run else { unreachable!("a task") };
+        let request = Arc::new(Request::from_args(words.iter().copied()));
+        let tx = self.cores[core].clone();
+        let call = Call { tx: tx.clone(), request, db: self.db, resp3: self.resp3, first };
+        let slot: Slot = Rc::default();
+        let result = Rc::clone(&slot);
+        tx.spawn(async move {
+            let answer = anywhere(call).await;
+            *result.borrow_mut() = Some(answer);
+        });
+        slot
+    }
+
+    /// One task goes on on a core, and the mail is carried. False when nothing moved.
+    pub(crate) fn step(&mut self) -> bool {
+        let mut moved = false;
+        for from in 0..self.cores.len() {
+            let tx = self.cores[from].clone();
+            if self.prng.chance(70) {
+                moved |= tx.run_one();
+            }
+            let mut mail = Vec::new();
+            tx.drain_outbox(&mut mail);
+            for (to, message) in mail {
+                assert_ne!(from, to);
+                self.cores[to].deliver(message);
+                moved = true;
+            }
+        }
+        moved || self.cores.iter().any(Tx::has_ready)
+    }
+
+    /// Goes on until nothing moves.
+    pub(crate) fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    /// The bytes of an answer, its stream pumped.
+    pub(crate) fn bytes(&self, answer: Result<Answer, Refusal>) -> Vec<u8> {
+        let mut out = Output::default();
+        match answer {
+            Ok(Answer::Done(done)) => out = done,
+            Ok(Answer::Stream(head, mut stream)) => {
+                out = head;
+                self.pump(&mut out, &mut *stream);
+            }
+            Err(refusal) => Reply::new(&mut out, self.resp3).error(&refusal.text()),
+        }
+        out.flatten()
+    }
+
+    fn pump(&self, out: &mut Output, stream: &mut dyn Stream) {
+        /// A key may pass the bound of a portion.
+        const PORTION_BYTES_MAX: usize = 68 * 1024;
+        let mut before = out.len();
+        while stream.pump(&mut Reply::new(out, self.resp3)) {
+            assert!(out.len() - before <= PORTION_BYTES_MAX, "a portion of {}", out.len() - before);
+            before = out.len();
+        }
+    }
+
+    /// The bytes of a finished command's reply.
+    pub(crate) fn reply(&self, slot: &Slot) -> Vec<u8> {
+        let answer = slot.borrow_mut().take().expect("the command is done");
+        self.bytes(answer)
+    }
+
+    /// Changes a database on the core that owns `key`.
+    pub(crate) fn edit<R>(&self, key: &[u8], edit: impl FnOnce(&mut Db) -> R) -> R {
+        let core = self.cores[0].core_of(key);
+        edit(self.cores[core].home().shard.db_mut(self.db))
+    }
+
+    pub(crate) fn check(&self) {
+        for tx in &self.cores {
+            assert!(tx.home().locks.is_free(), "a lock is left");
+            assert_eq!(tx.tasks_len(), 0, "a task is left");
+            tx.home().shard.iter().for_each(Db::check_invariants);
+        }
+    }
+}
+
+/// The bulk strings of a flat array.
+pub(crate) fn bulks(reply: &[u8]) -> Vec<Vec<u8>> {
+    let mut rest = reply;
+    let line = |rest: &mut &[u8]| {
+        let end = rest.windows(2).position(|two| two == b"\r\n").expect("a line");
+        let text = String::from_utf8(rest[..end].to_vec()).unwrap();
+        *rest = &rest[end + 2..];
+        text
+    };
+    let head = line(&mut rest);
+    let count: usize = head.strip_prefix('*').expect("an array").parse().unwrap();
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        let len: usize = line(&mut rest).strip_prefix('$').expect("a bulk").parse().unwrap();
+        all.push(rest[..len].to_vec());
+        rest = &rest[len + 2..];
+    }
+    assert!(rest.is_empty(), "more than the header promised");
+    all
+}
