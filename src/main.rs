@@ -1,5 +1,7 @@
 //! Darter: reads the settings, starts the log, runs the server.
 
+#![forbid(unsafe_code)]
+
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -14,14 +16,11 @@ fn main() -> ExitCode {
     if let Err(wrong) = darter_server::log::start(&settings) {
         return fail(&format!("darter: {wrong}"));
     }
-    match darter_server::boot::run(settings, purge) {
+    match darter_server::boot::run(settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&format!("darter: {failure}")),
     }
 }
-
-/// Memory that was freed goes back by itself; the allocator's face offers no way to hurry it.
-fn purge() {}
 
 fn fail(line: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -312,7 +312,7 @@ impl Db {
         // A collection whose entries are all dead is gone, though the sweeper has yet to come.
         match found.object() {
             Some(object) if is_dead(object.earliest_deadline(), self.now) => {
-                (!self.is_hollow(object)).then_some(found)
+                (!is_hollow(object, self.now)).then_some(found)
             }
             _ => Some(found),
         }
@@ -626,18 +626,6 @@ impl Db {
         }
     }
 
-    /// True when a collection has entries, and all of them are dead. Looks at a few segments only:
-    /// a huge one that dies all at once counts as there until the sweeper has been through it.
-    fn is_hollow(&self, object: &Object) -> bool {
-        const SEGMENTS: usize = 4;
-        let live = match object {
-            Object::Text(_) => None,
-            Object::Hash(hash) => hash.fields().live_len(self.now, SEGMENTS),
-            Object::Set(set) => set.members().live_len(self.now, SEGMENTS),
-        };
-        live == Some(0)
-    }
-
     fn edit_object<R>(
         &mut self,
         key: &Key<'_>,
@@ -645,35 +633,36 @@ impl Db {
         edit: impl FnOnce(&mut Object, u64, &mut Journal, &Key<'_>) -> Result<R, WrongType>,
     ) -> Result<Option<R>, WrongType> {
         let now = self.now;
-        if living(&mut self.keys, key, now).is_some() && !self.exists(key) {
-            self.remove_hollow(key);
-        }
-        let Some(mut entry) = living(&mut self.keys, key, now) else {
-            let Some(mut object) = fresh else { return Ok(None) };
-            let result = edit(&mut object, now, &mut self.journal, key)?;
-            if !object.is_empty() {
-                self.watch_fields(key, &object);
-                self.insert(key, New::Out(Arc::new(object)), None, 0);
+        if let Some(mut entry) = living(&mut self.keys, key, now) {
+            let object =
+                entry.out_mut().filter(|object| object.kind() != Kind::Text).ok_or(WrongType)?;
+            let clock = object.earliest_deadline();
+            // One whose entries are all dead counts as absent, and begins anew below.
+            if !(is_dead(clock, now) && is_hollow(object, now)) {
+                if let Some(fresh) = &fresh
+                    && fresh.kind() != object.kind()
+                {
+                    return Err(WrongType);
+                }
+                let object = Arc::make_mut(object);
+                let (kind, before) = (object.kind(), object.memory_bytes());
+                let result = edit(object, now, &mut self.journal, key)?;
+                self.usage.resize(kind, before, object.memory_bytes());
+                let (empty, after) = (object.is_empty(), object.earliest_deadline());
+                if empty {
+                    self.remove_hollow(key);
+                } else if after.is_some_and(|after| clock.is_none_or(|before| after < before)) {
+                    self.watch(key, after);
+                }
+                return Ok(Some(result));
             }
-            return Ok(Some(result));
-        };
-        let object =
-            entry.out_mut().filter(|object| object.kind() != Kind::Text).ok_or(WrongType)?;
-        let clock = object.earliest_deadline();
-        if let Some(fresh) = &fresh
-            && fresh.kind() != object.kind()
-        {
-            return Err(WrongType);
-        }
-        let object = Arc::make_mut(object);
-        let (kind, before) = (object.kind(), object.memory_bytes());
-        let result = edit(object, now, &mut self.journal, key)?;
-        self.usage.resize(kind, before, object.memory_bytes());
-        let (empty, after) = (object.is_empty(), object.earliest_deadline());
-        if empty {
             self.remove_hollow(key);
-        } else if after.is_some_and(|after| clock.is_none_or(|before| after < before)) {
-            self.watch(key, after);
+        }
+        let Some(mut object) = fresh else { return Ok(None) };
+        let result = edit(&mut object, now, &mut self.journal, key)?;
+        if !object.is_empty() {
+            self.watch_fields(key, &object);
+            self.insert(key, New::Out(Arc::new(object)), None, 0);
         }
         Ok(Some(result))
     }
@@ -717,6 +706,18 @@ impl Db {
         assert_eq!(mortal, self.mortal);
         assert_eq!(seen.len(), self.keys.len());
     }
+}
+
+/// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
+/// only: a huge one that dies all at once counts as there until the sweeper has been through it.
+fn is_hollow(object: &Object, now: u64) -> bool {
+    const SEGMENTS: usize = 4;
+    let live = match object {
+        Object::Text(_) => None,
+        Object::Hash(hash) => hash.fields().live_len(now, SEGMENTS),
+        Object::Set(set) => set.members().live_len(now, SEGMENTS),
+    };
+    live == Some(0)
 }
 
 /// The entry of `key` for a change, when it is alive.

@@ -1,7 +1,7 @@
 //! Hashes: fields and values, each field with an optional deadline.
 
 use crate::effect::{self, Effect, Journal};
-use crate::text::{Fresh, Str};
+use crate::text::{Fresh, Str, StrPieces};
 use crate::{Deadline, Key};
 use darter_base::hash;
 use darter_structs::blob::Blob;
@@ -162,6 +162,32 @@ impl<'a> HashEdit<'a> {
             deadline,
         });
         new
+    }
+
+    /// Replaces the value of `field` by an integer that `update` makes of it, and keeps its deadline:
+    /// one lookup for HINCRBY. `Ok(None)`: the field is not there, alive.
+    pub fn update_int<E>(
+        &mut self,
+        field: &[u8],
+        update: impl FnOnce(Str<'_>) -> Result<i64, E>,
+    ) -> Result<Option<i64>, E> {
+        let Some(mut entry) = self.hash.fields.get_mut(hash::of(field), field) else {
+            return Ok(None);
+        };
+        let deadline = entry.entry().deadline();
+        if is_dead(deadline, self.now) {
+            return Ok(None);
+        }
+        let value = update(value_of(&entry.entry()))?;
+        let old = entry.set_value(New::Int(value));
+        self.hash.forget(old.as_ref());
+        self.record(|key| Effect::HashSet {
+            key,
+            field: field.to_vec(),
+            value: StrPieces::Bytes(value.to_string().into_bytes()),
+            deadline,
+        });
+        Ok(Some(value))
     }
 
     /// Removes `field`. Returns true when it was there, alive.

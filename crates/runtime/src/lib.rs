@@ -13,6 +13,7 @@
 //! crate, it does not use it.
 
 pub mod clock;
+pub mod heap;
 pub mod limits;
 pub mod mailbox;
 pub mod net;

@@ -11,7 +11,7 @@ use crate::machine::System;
 use crate::settings::Settings;
 use crate::thread::{Post, Thread};
 use darter_runtime::net::{BackChoice, Net, Waker};
-use darter_runtime::{clock, limits, mailbox, signal, topology};
+use darter_runtime::{clock, heap, limits, mailbox, signal, topology};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -53,9 +53,8 @@ const RING_CAPACITY: usize = 4_096;
 const SPARE_FILES: u64 = 64;
 
 /// Runs the server until it is told to stop.
-///
-/// `purge` asks the binary's allocator to give freed memory back to the system.
-pub fn run(settings: Settings, purge: fn()) -> Result<(), Failure> {
+pub fn run(settings: Settings) -> Result<(), Failure> {
+    heap::prepare();
     let settings = Arc::new(settings);
     darter_base::hash::set_seed(random_u64());
     std::env::set_current_dir(settings.text("dir"))
@@ -72,7 +71,7 @@ pub fn run(settings: Settings, purge: fn()) -> Result<(), Failure> {
         .map_err(|error| Failure(format!("cannot make a waker: {error}")))?;
     let signals = signal::watch(wakers.clone())
         .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
-    let shared = shared(&settings, cores, &wakers, purge);
+    let shared = shared(cores);
     let file = rdb_file(&settings);
     let (inboxes, loader) = open_file(file.as_deref(), &settings, &wakers, &shared)?;
     let loaded = Arc::new(Loaded {
@@ -153,10 +152,8 @@ pub fn table() -> Table {
     Table::new(&families, admin::TABLES)
 }
 
-fn shared(settings: &Settings, cores: usize, wakers: &[Waker], purge: fn()) -> Arc<Shared> {
-    debug_assert!(!settings.text("port").is_empty());
+fn shared(cores: usize) -> Arc<Shared> {
     let main = std::thread::current();
-    debug_assert_eq!(wakers.len(), cores);
     Arc::new(Shared {
         run_id: format!("{:016x}{:016x}{:08x}", random_u64(), random_u64(), random_u64() as u32),
         started_ms: clock::unix_millis(),
@@ -166,7 +163,7 @@ fn shared(settings: &Settings, cores: usize, wakers: &[Waker], purge: fn()) -> A
         stop: AtomicBool::new(false),
         load: Arc::new([const { AtomicU64::new(0) }; 4]),
         stopper: Box::new(move || main.unpark()),
-        machine: Box::new(System { purge }),
+        machine: Box::new(System),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
-use darter_testkit::{Client, Protocol};
+use darter_testkit::{Client, Server};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -92,22 +92,28 @@ fn come_and_go(stage: &Stage) -> Result<(), String> {
     ensure(grown < 8 * MIB, || format!("2000 connections left {grown} bytes"))
 }
 
+/// Stores the value that the gluttons ask for, by a connection of its own.
+fn store_big(server: &Server) -> Result<(), String> {
+    let mut client = server.client().map_err(text)?;
+    let stored = client.command(&["SET", "big", &"x".repeat(3_000_000)]).map_err(text)?;
+    ensure(stored.text() == Some(b"OK"), || format!("SET: {stored:?}"))
+}
+
 /// A connection that asked for 300 MB and reads none of it.
-fn glutton(port: u16) -> Result<Client, String> {
-    let mut client = Client::connect(port, Protocol::Resp2).map_err(text)?;
-    // Only once: pending replies would keep each older value alive, and rightly so.
-    client.command(&["SET", "big", &"x".repeat(3_000_000), "NX"]).map_err(text)?;
+fn glutton(server: &Server) -> Result<Client, String> {
+    let mut client = server.client().map_err(text)?;
     client.send(&encode(&["GET", "big"]).repeat(100)).map_err(text)?;
     Ok(client)
 }
 
 fn never_reads(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
+    store_big(&server)?;
     let mut other = server.client().map_err(text)?;
-    let first = glutton(server.port())?;
+    let first = glutton(&server)?;
     other.words("PING").map_err(text)?;
     let before = server.process().resident_bytes();
-    let more: Vec<Client> = (0..5).map(|_| glutton(server.port())).collect::<Result<_, _>>()?;
+    let more: Vec<Client> = (0..5).map(|_| glutton(&server)).collect::<Result<_, _>>()?;
     for _ in 0..100 {
         other.words("GET missing").map_err(text)?;
     }
@@ -118,8 +124,9 @@ fn never_reads(stage: &Stage) -> Result<(), String> {
 
 fn never_reads_others(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
+    store_big(&server)?;
     let mut other = server.client().map_err(text)?;
-    let _glutton = glutton(server.port())?;
+    let _glutton = glutton(&server)?;
     for _ in 0..200 {
         let reply = other.words("PING").map_err(text)?;
         ensure(reply.text() == Some(b"PONG"), || format!("{reply:?}"))?;
@@ -141,8 +148,9 @@ fn half_close(stage: &Stage) -> Result<(), String> {
 
 fn reset(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
+    store_big(&server)?;
     for _ in 0..50 {
-        let client = glutton(server.port())?;
+        let client = glutton(&server)?;
         let _ = client.socket().read(&mut [0; 1]);
         drop(client); // Unread bytes: the kernel resets.
     }

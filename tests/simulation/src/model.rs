@@ -85,6 +85,9 @@ impl Model {
                     ok()
                 }
             },
+            Op::Copy(from, to) if from == to => {
+                Value::Error("ERR source and destination objects are the same".into())
+            }
             Op::Copy(from, to) => match self.0.get(from).cloned() {
                 Some(held) if !self.0.contains_key(to) => {
                     self.0.insert(to.clone(), held);

@@ -1,6 +1,99 @@
-//! Commands.
+//! Hashes: fields and values, each field with an optional deadline.
+//!
+//! Whatever looks at more fields than a slice can works on a cut: replies are streamed from it, a
+//! change of many fields is made aside and installed. Headers and counts are exact: fields that are
+//! dead but not yet reaped are neither counted nor shown.
+//!
+//! | file       | holds                                                                |
+//! |------------|----------------------------------------------------------------------|
+//! | `field`    | HGET, HMGET, HEXISTS, HSTRLEN, HLEN                                  |
+//! | `whole`    | HGETALL, HKEYS, HVALS                                                |
+//! | `set`      | HSET, HMSET, HSETNX, HDEL; `incr`: HINCRBY, HINCRBYFLOAT             |
+//! | `random`   | HRANDFIELD; `scan`: HSCAN                                            |
+//! | `deadline` | HEXPIRE and its like, HPERSIST; `ttl`: HTTL and its like             |
+//! | `getex`    | HGETEX, HGETDEL; `setex`: HSETEX in two dialects                     |
+//! | `member`   | FIELDTTL, FIELDEXPIRE: of sets, too                                  |
+//! | `edit`     | how all of them change fields; `outbox`: how long values are sent    |
 
-use darter_command::Command;
+mod deadline;
+mod edit;
+mod field;
+mod getex;
+mod incr;
+mod member;
+mod outbox;
+mod random;
+mod scan;
+mod set;
+mod setex;
+#[cfg(test)]
+mod tests;
+mod ttl;
+mod whole;
+
+use darter_command::{Command, Flags, Group, Keys, PointFn, Run, specs};
+
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = READ.and(Flags::FAST);
+const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
+const GROW_FAST: Flags = WRITE_FAST.and(Flags::DENYOOM);
+
+const UNORDERED: &[&str] = &["nondeterministic_output_order"];
+const RANDOM: &[&str] = &["nondeterministic_output"];
+
+const fn row(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    keys: Keys,
+    run: PointFn,
+) -> Command {
+    Command::new(name, since, arity, flags, keys, Group::Hash, Run::Point(run))
+}
+
+const O1: &str = "O(1)";
+const O_ALL: &str = "O(N) where N is the size of the hash.";
+const O_ASKED: &str = "O(N) where N is the number of fields being requested.";
+const O_DEL: &str = "O(N) where N is the number of fields to be removed.";
+const O_NAMED: &str = "O(N) where N is the number of specified fields";
+const O_MSET: &str = "O(N) where N is the number of fields being set.";
+const O_SET: &str = "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.";
+const O_RANDOM: &str = "O(N) where N is the number of fields returned";
+const O_SCAN: &str = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..";
 
 /// The rows of this family.
-pub const TABLE: &[Command] = &[];
+#[rustfmt::skip] // A table: one row a command, columns aligned.
+pub const TABLE: &[Command] = &[
+    //  name            since  args flags       keys                         run
+    row("fieldexpire",  "1.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        member::fieldexpire).doc("Set the time to live of fields of a hash, or of members of a set, in seconds", O_NAMED),
+    row("fieldttl",     "1.0.0",  3, READ_FAST,  specs::ONE_RO_ACCESS,        member::fieldttl).doc("Get the time to live of a field of a hash, or of a member of a set, in seconds", O1).tips(RANDOM),
+    row("hdel",         "2.0.0", -3, WRITE_FAST, specs::ONE_RW_DELETE,        set::hdel).doc("Delete one or more hash fields", O_DEL),
+    row("hexists",      "2.0.0",  3, READ_FAST,  specs::ONE_RO,               field::hexists).doc("Determine if a hash field exists", O1),
+    row("hexpire",      "7.4.0", -6, GROW_FAST,  specs::ONE_RW_UPDATE,        deadline::hexpire).doc("Set expiry for hash field using relative time to expire (seconds)", O_NAMED),
+    row("hexpireat",    "7.4.0", -6, GROW_FAST,  specs::ONE_RW_UPDATE,        deadline::hexpireat).doc("Set expiry for hash field using an absolute Unix timestamp (seconds)", O_NAMED),
+    row("hexpiretime",  "7.4.0", -5, READ_FAST,  specs::ONE_RO_ACCESS,        ttl::hexpiretime).doc("Returns the expiration time of a hash field as a Unix timestamp, in seconds.", O_NAMED),
+    row("hget",         "2.0.0",  3, READ_FAST,  specs::ONE_RO_ACCESS,        field::hget).doc("Get the value of a hash field", O1),
+    row("hgetall",      "2.0.0",  2, READ,       specs::ONE_RO_ACCESS,        whole::hgetall).doc("Get all the fields and values in a hash", O_ALL).tips(UNORDERED),
+    row("hgetdel",      "8.0.0", -5, WRITE_FAST, specs::ONE_RW_ACCESS_DELETE, getex::hgetdel).doc("Returns the value of a field and deletes it from the hash.", O_NAMED),
+    row("hgetex",       "8.0.0", -5, WRITE_FAST, specs::ONE_RW_ACCESS_UPDATE, getex::hgetex).doc("Get the value of one or more fields of a given hash key, and optionally set their expiration.", O_NAMED),
+    row("hincrby",      "2.0.0",  4, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, incr::hincrby).doc("Increment the integer value of a hash field by the given number", O1),
+    row("hincrbyfloat", "2.6.0",  4, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, incr::hincrbyfloat).doc("Increment the float value of a hash field by the given amount", O1),
+    row("hkeys",        "2.0.0",  2, READ,       specs::ONE_RO_ACCESS,        whole::hkeys).doc("Get all the fields in a hash", O_ALL).tips(UNORDERED),
+    row("hlen",         "2.0.0",  2, READ_FAST,  specs::ONE_RO,               field::hlen).doc("Get the number of fields in a hash", O1),
+    row("hmget",        "2.0.0", -3, READ_FAST,  specs::ONE_RO_ACCESS,        field::hmget).doc("Get the values of all the given hash fields", O_ASKED),
+    row("hmset",        "2.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        set::hmset).doc("Set multiple hash fields to multiple values", O_MSET),
+    row("hpersist",     "7.4.0", -5, WRITE_FAST, specs::ONE_RW_UPDATE,        deadline::hpersist).doc("Removes the expiration time for each specified field", O_NAMED),
+    row("hpexpire",     "7.4.0", -6, GROW_FAST,  specs::ONE_RW_UPDATE,        deadline::hpexpire).doc("Set expiry for hash field using relative time to expire (milliseconds)", O_NAMED),
+    row("hpexpireat",   "7.4.0", -6, GROW_FAST,  specs::ONE_RW_UPDATE,        deadline::hpexpireat).doc("Set expiry for hash field using an absolute Unix timestamp (milliseconds)", O_NAMED),
+    row("hpexpiretime", "7.4.0", -5, READ_FAST,  specs::ONE_RO_ACCESS,        ttl::hpexpiretime).doc("Returns the expiration time of a hash field as a Unix timestamp, in msec.", O_NAMED),
+    row("hpttl",        "7.4.0", -5, READ_FAST,  specs::ONE_RO_ACCESS,        ttl::hpttl).doc("Returns the TTL in milliseconds of a hash field.", O_NAMED).tips(RANDOM),
+    row("hrandfield",   "6.2.0", -2, READ,       specs::ONE_RO_ACCESS,        random::hrandfield).doc("Get one or multiple random fields from a hash", O_RANDOM).tips(RANDOM),
+    row("hscan",        "2.8.0", -3, READ,       specs::ONE_RO_ACCESS,        scan::hscan).doc("Incrementally iterate hash fields and associated values", O_SCAN).tips(RANDOM),
+    row("hset",         "2.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        set::hset).doc("Set the string value of a hash field", O_SET),
+    row("hsetex",       "8.0.0", -5, GROW_FAST,  specs::ONE_RW_UPDATE,        setex::hsetex).doc("Set the value of one or more fields of a given hash key, and optionally set their expiration.", O_MSET),
+    row("hsetnx",       "2.0.0",  4, GROW_FAST,  specs::ONE_RW_INSERT,        set::hsetnx).doc("Set the value of a hash field, only if the field does not exist", O1),
+    row("hstrlen",      "3.2.0",  3, READ_FAST,  specs::ONE_RO,               field::hstrlen).doc("Get the length of the value of a hash field", O1),
+    row("httl",         "7.4.0", -5, READ_FAST,  specs::ONE_RO_ACCESS,        ttl::httl).doc("Returns the TTL in seconds of a hash field.", O_NAMED).tips(RANDOM),
+    row("hvals",        "2.0.0",  2, READ,       specs::ONE_RO_ACCESS,        whole::hvals).doc("Get all the values in a hash", O_ALL).tips(UNORDERED),
+];

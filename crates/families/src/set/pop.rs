@@ -11,7 +11,7 @@ use super::random::{Choice, DRAWN_PART};
 use super::reply::{Bits, Chosen, Form, Gathered, Members, SEGMENTS_AT_ONCE, flow, is_small};
 use super::walk::is_alive;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::{UnixMillis, number};
+use darter_base::{Preempt, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Deadline, Key, Object, Set};
 use darter_resp::Reply;
@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 /// Members that are drawn and removed at once: about 50 us.
 const AT_ONCE: usize = 64;
-/// Members drawn and removed in one portion of a job: about 25 us.
-const DRAWS: usize = 32;
-/// Changes, and members walked by, in one portion of a job.
-const CHANGES: usize = 64;
+/// Members drawn and removed in one portion of a job, while the slice is not over: each removal may
+/// copy a segment (8 us and more).
+const DRAWS: usize = 64;
+/// Members walked by in one portion, while the slice is not over, which is asked after so many.
 const WALKED: usize = 512;
+const WALKED_AT_ONCE: usize = 8;
 
 /// `SPOP key [count]`: removes a random member; or `count` of them, all when the set has no more.
 ///
@@ -223,10 +224,13 @@ impl Pop {
                     gathered.push(&member);
                     self.left.edit_aside(self.now).remove(&member);
                     *count -= 1;
+                    if cx.preempt.must_yield() {
+                        break;
+                    }
                 }
                 *count > 0
             }
-            Way::Choosing(choosing) => choosing.portion(&mut self.left, self.now),
+            Way::Choosing(choosing) => choosing.portion(&mut self.left, self.now, cx.preempt),
         }
     }
 
@@ -256,15 +260,14 @@ impl Pop {
 }
 
 impl Choosing {
-    /// Walks by, until enough has been changed. True while there is more to do.
-    fn portion(&mut self, left: &mut Set, now: UnixMillis) -> bool {
-        const ENTRIES: usize = 32;
+    /// Walks by. True while there is more to do.
+    fn portion(&mut self, left: &mut Set, now: UnixMillis, preempt: &dyn Preempt) -> bool {
         let Self { reader, choice, bits, anew, .. } = self;
-        let (mut walked, mut changes) = (0, 0);
+        let mut walked = 0;
         let mut edit = left.edit_aside(now);
-        while walked < WALKED && changes < CHANGES {
-            walked += ENTRIES;
-            let more = reader.next_slice(ENTRIES, &mut |entry| {
+        while walked == 0 || (walked < WALKED && !preempt.must_yield()) {
+            walked += WALKED_AT_ONCE;
+            let more = reader.next_slice(WALKED_AT_ONCE, &mut |entry| {
                 if !is_alive(entry.deadline(), now) {
                     return;
                 }
@@ -273,7 +276,6 @@ impl Choosing {
                 if chosen == *anew {
                     return;
                 }
-                changes += 1;
                 let (key, mut scratch) = (entry.key(), Scratch::new());
                 let member = key.bytes(&mut scratch);
                 if *anew {

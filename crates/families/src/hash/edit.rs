@@ -1,0 +1,508 @@
+//! Changes of fields: one engine for HSET, HDEL, HEXPIRE and all their like.
+//!
+//! A command says what is done with each field it names ([`Change`]) and what it replies
+//! ([`Answer`]). A few fields are changed at once. More than a slice can change is the shape *Edit*: a
+//! cut of the hash is edited aside in portions and installed at the end; writers of the key wait,
+//! readers are answered from the hash before it.
+
+use super::field::{Values, begins_batch, prefetch};
+use super::outbox::{Outbox, PORTION_BYTES, flow};
+use darter_base::UnixMillis;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
+use darter_keyspace::{Deadline, Hash, HashEdit, Key, Object, value_of};
+use darter_resp::{self as resp, Reply, Request};
+use std::sync::Arc;
+
+/// Changes in one portion: about 25 us.
+const PORTION: usize = 96;
+/// Codes in one portion of a reply: about 5 us.
+const CODES: usize = 1_024;
+/// Bytes of arguments beyond which the work is done aside too: hashing and copying take time.
+const BYTES_AT_ONCE: usize = 128 * 1024;
+
+/// There is no such field.
+pub(super) const ABSENT: i8 = -2;
+/// The field has no deadline.
+pub(super) const IMMORTAL: i8 = -1;
+/// The condition was not met: nothing has changed.
+pub(super) const UNCHANGED: i8 = 0;
+/// Done; of a field that is set: it is new.
+pub(super) const DONE: i8 = 1;
+/// Done, and the field is gone, for its deadline has passed.
+pub(super) const GONE: i8 = 2;
+
+/// When a deadline is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Always.
+    Always,
+    /// If the field has none.
+    Absent,
+    /// If the field has one.
+    Present,
+    /// If it comes later than before; none at all is the latest.
+    Later,
+    /// If it comes earlier.
+    Earlier,
+}
+
+impl When {
+    /// May `old` become `new`?
+    fn allows(self, old: Option<UnixMillis>, new: UnixMillis) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => old.is_none(),
+            Self::Present => old.is_some(),
+            Self::Later => old.is_some_and(|old| new > old),
+            Self::Earlier => old.is_none_or(|old| new < old),
+        }
+    }
+}
+
+/// What is done with each field that is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Set it to the value that follows it. A deadline that has passed removes it.
+    Set(Deadline),
+    /// Set it, with this deadline, if it is not there.
+    SetAbsent(UnixMillis),
+    /// Set it; if it has no deadline, give it this one.
+    SetKeeping(UnixMillis),
+    /// Remove it.
+    Remove,
+    /// Change its deadline. One that has passed removes it.
+    Expire(UnixMillis, When),
+    /// Take its deadline away.
+    Persist,
+}
+
+impl Change {
+    /// Arguments a field takes.
+    fn width(self) -> usize {
+        match self {
+            Self::Set(_) | Self::SetAbsent(_) | Self::SetKeeping(_) => 2,
+            Self::Remove | Self::Expire(..) | Self::Persist => 1,
+        }
+    }
+
+    /// True when a hash that is not there is made.
+    fn creates(self) -> bool {
+        self.width() == 2
+    }
+
+    /// Changes the field that comes next. Returns one of the codes above.
+    fn apply(self, edit: &mut HashEdit<'_>, args: &mut Args<'_>, now: UnixMillis) -> i8 {
+        let Some(field) = args.next() else { return ABSENT };
+        match self {
+            Self::Set(_) | Self::SetAbsent(_) | Self::SetKeeping(_) => {
+                self.set(edit, field, args, now)
+            }
+            Self::Remove => if edit.remove(field) { DONE } else { ABSENT },
+            Self::Expire(at, when) => expire(edit, field, now, at, when),
+            Self::Persist => match edit.hash().get(field, now).map(|entry| entry.deadline()) {
+                None => ABSENT,
+                Some(None) => IMMORTAL,
+                Some(Some(_)) => {
+                    edit.set_deadline(field, None);
+                    DONE
+                }
+            },
+        }
+    }
+
+    fn set(
+        self,
+        edit: &mut HashEdit<'_>,
+        field: &[u8],
+        args: &mut Args<'_>,
+        now: UnixMillis,
+    ) -> i8 {
+        let Ok(value) = args.value() else { return ABSENT };
+        let deadline = match self {
+            Self::Set(Deadline::At(at)) if at <= now => {
+                edit.remove(field);
+                return UNCHANGED;
+            }
+            Self::Set(deadline) => deadline,
+            Self::SetAbsent(_) if edit.hash().get(field, now).is_some() => return UNCHANGED,
+            Self::SetKeeping(at) => {
+                let old = edit.hash().get(field, now).and_then(|entry| entry.deadline());
+                Deadline::At(old.unwrap_or(at))
+            }
+            Self::SetAbsent(at) | Self::Expire(at, _) => Deadline::At(at),
+            Self::Remove | Self::Persist => Deadline::Keep,
+        };
+        if edit.set(field, value, deadline) { DONE } else { UNCHANGED }
+    }
+
+    /// True when a field of this code may have changed.
+    fn has_changed(self, code: i8) -> bool {
+        match self {
+            Self::Set(_) | Self::SetKeeping(_) => true,
+            _ => code >= DONE,
+        }
+    }
+}
+
+fn expire(
+    edit: &mut HashEdit<'_>,
+    field: &[u8],
+    now: UnixMillis,
+    at: UnixMillis,
+    when: When,
+) -> i8 {
+    let Some(old) = edit.hash().get(field, now).map(|entry| entry.deadline()) else {
+        return ABSENT;
+    };
+    if !when.allows(old, at) {
+        return UNCHANGED;
+    }
+    if at <= now {
+        edit.remove(field);
+        return GONE;
+    }
+    edit.set_deadline(field, Some(at));
+    DONE
+}
+
+/// What must hold of all fields that are named, or nothing is done and the reply is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// They are there.
+    AllPresent,
+    /// None of them is there.
+    AllAbsent,
+}
+
+impl Guard {
+    /// Does it hold of the next `count` fields?
+    fn holds(self, hash: &Hash, mut args: Args<'_>, count: usize, now: UnixMillis) -> bool {
+        (0..count).all(|index| {
+            if begins_batch(index) {
+                prefetch(hash, args, 2);
+            }
+            let Some(field) = args.next() else { return true };
+            args.seek(args.position() + 1);
+            hash.get(field, now).is_some() == (self == Self::AllPresent)
+        })
+    }
+}
+
+/// What is replied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// How many codes are [`DONE`].
+    Count,
+    /// `OK`.
+    Ok,
+    /// 1.
+    One,
+    /// The codes.
+    Codes,
+    /// The values as they were before.
+    Values,
+}
+
+impl Answer {
+    /// The reply when nothing could be done, for there is no hash, or the guard does not hold.
+    fn nothing(self, reply: &mut Reply<'_>, fields: usize) -> Flow {
+        match self {
+            Self::Count | Self::One | Self::Ok => reply.int(0),
+            Self::Codes | Self::Values => {
+                reply.array(fields);
+                return flow(reply, Codes { answer: self, codes: Absent(fields).into(), next: 0 });
+            }
+        }
+        Flow::Done
+    }
+}
+
+/// A command, its arguments understood.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// What is done.
+    pub(super) change: Change,
+    /// If.
+    pub(super) guard: Option<Guard>,
+    /// What is replied.
+    pub(super) answer: Answer,
+}
+
+impl Plan {
+    /// Does `change` unconditionally.
+    pub(super) fn new(change: Change, answer: Answer) -> Self {
+        Self { change, guard: None, answer }
+    }
+
+    /// Runs the command for all arguments that are left: fields, or fields and values.
+    pub(super) fn run(
+        self,
+        cx: &mut Cx<'_>,
+        key: &Key<'_>,
+        args: Args<'_>,
+    ) -> Result<Flow, Refusal> {
+        if is_long(args) {
+            return self.aside(cx, key, args);
+        }
+        let (now, reply) = (cx.now, &mut cx.reply);
+        let width = self.change.width();
+        debug_assert!(args.left().is_multiple_of(width), "left={}", args.left());
+        let fields = args.left() / width;
+        let flow = cx.db.edit_hash(key, self.change.creates(), |edit| {
+            match self.guard {
+                Some(guard) if !guard.holds(edit.hash(), args, fields, now) => None,
+                _ => Some(self.at_once(edit, reply, args, now)),
+            }
+        })?;
+        Ok(flow.flatten().unwrap_or_else(|| self.answer.nothing(reply, fields)))
+    }
+
+    fn at_once(
+        self,
+        edit: &mut HashEdit<'_>,
+        reply: &mut Reply<'_>,
+        mut args: Args<'_>,
+        now: UnixMillis,
+    ) -> Flow {
+        let (mut outbox, width) = (Outbox::default(), self.change.width());
+        if matches!(self.answer, Answer::Codes | Answer::Values) {
+            reply.array(args.left() / width);
+        }
+        let (mut done, mut index) = (0, 0);
+        while args.left() > 0 {
+            if begins_batch(index) {
+                prefetch(edit.hash(), args, width);
+            }
+            if self.answer == Answer::Values {
+                match args.peek().and_then(|field| edit.hash().get(field, now)) {
+                    Some(entry) => _ = outbox.value(reply, &value_of(&entry)),
+                    None => outbox.null(reply),
+                }
+            }
+            let code = self.change.apply(edit, &mut args, now);
+            if self.answer == Answer::Codes {
+                reply.int(i64::from(code));
+            }
+            done += usize::from(code == DONE);
+            index += 1;
+        }
+        self.conclude(reply, done);
+        outbox.into_flow()
+    }
+
+    /// The replies that are one line.
+    fn conclude(self, reply: &mut Reply<'_>, done: usize) {
+        match self.answer {
+            Answer::Count => reply.count(done),
+            Answer::Ok => reply.ok(),
+            Answer::One => reply.int(1),
+            Answer::Codes | Answer::Values => {}
+        }
+    }
+
+    fn aside(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+        let found = cx.db.get(key);
+        let deadline = found.and_then(|found| found.deadline());
+        let hash = found.map(|found| found.hash().cloned()).transpose()?;
+        let fields = args.left() / self.change.width();
+        if hash.is_none() && !self.change.creates() {
+            return Ok(self.answer.nothing(&mut cx.reply, fields));
+        }
+        let hash = hash.unwrap_or_default();
+        let before = (self.answer == Answer::Values).then(|| hash.clone());
+        let codes = matches!(self.answer, Answer::Codes | Answer::Values);
+        Ok(Flow::Job(Box::new(Aside {
+            plan: self,
+            request: args.all().to_request(),
+            first: args.position(),
+            next: args.position(),
+            checked: self.guard.is_none(),
+            now: cx.now,
+            hash,
+            before,
+            deadline,
+            done: 0,
+            changed: false,
+            codes: codes.then(|| Vec::with_capacity(fields)),
+        })))
+    }
+}
+
+/// True when the fields named take more than a slice.
+fn is_long(args: Args<'_>) -> bool {
+    if args.left() > ENTRIES_AT_ONCE {
+        return true;
+    }
+    let mut bytes = 0;
+    (args.position()..args.all().len()).any(|at| {
+        bytes += args.all().arg(at).len();
+        bytes > BYTES_AT_ONCE
+    })
+}
+
+/// A change of many fields.
+struct Aside {
+    plan: Plan,
+    request: Arc<Request>,
+    first: usize,
+    /// Index of the next field.
+    next: usize,
+    /// The guard holds of all fields, or there is none.
+    checked: bool,
+    /// The moment as of which fields live or not: that at which the command began.
+    now: UnixMillis,
+    /// The hash as it will be.
+    hash: Hash,
+    /// The hash as it was, if its values are replied.
+    before: Option<Hash>,
+    /// The key's.
+    deadline: Option<UnixMillis>,
+    done: usize,
+    changed: bool,
+    codes: Option<Vec<i8>>,
+}
+
+/// Where the key stands in all these commands.
+const KEY: usize = 1;
+
+impl Aside {
+    /// Fields of the next portion: bounded by their number and by their bytes.
+    fn portion(&self, all: resp::Args<'_>) -> usize {
+        let width = self.plan.change.width();
+        let (mut count, mut bytes, mut at) = (0, 0, self.next);
+        while at + width <= all.len() && count < PORTION && bytes < PORTION_BYTES {
+            bytes += (at..at + width).map(|at| all.arg(at).len()).sum::<usize>();
+            at += width;
+            count += 1;
+        }
+        count
+    }
+
+    /// Checks the guard of a portion. False when it does not hold.
+    fn check(&mut self, all: resp::Args<'_>) -> bool {
+        let count = self.portion(all);
+        let args = Args::new(all, self.next);
+        let guard = self.plan.guard;
+        let holds = guard.is_none_or(|guard| guard.holds(&self.hash, args, count, self.now));
+        self.next += count * self.plan.change.width();
+        if self.next >= all.len() {
+            (self.checked, self.next) = (true, self.first);
+        }
+        holds
+    }
+
+    /// Changes a portion.
+    fn change(&mut self, all: resp::Args<'_>) {
+        let (count, change) = (self.portion(all), self.plan.change);
+        let mut args = Args::new(all, self.next);
+        let mut edit = self.hash.edit_aside(self.now);
+        for index in 0..count {
+            if begins_batch(index) {
+                prefetch(edit.hash(), args, change.width());
+            }
+            let code = change.apply(&mut edit, &mut args, self.now);
+            self.done += usize::from(code == DONE);
+            self.changed |= change.has_changed(code);
+            if let Some(codes) = &mut self.codes {
+                codes.push(code);
+            }
+        }
+        self.next = args.position();
+    }
+
+    /// Installs the hash, and replies.
+    fn finish(&mut self, cx: &mut Cx<'_>, all: resp::Args<'_>) -> Flow {
+        if self.changed {
+            let object = Arc::new(Object::Hash(std::mem::take(&mut self.hash)));
+            // If the key has died meanwhile, so has what is installed: the change came before.
+            cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
+        }
+        self.plan.conclude(&mut cx.reply, self.done);
+        let Some(codes) = self.codes.take() else { return Flow::Done };
+        cx.reply.array(codes.len());
+        match self.before.take() {
+            Some(before) => {
+                let args = Args::new(all, self.first);
+                flow(&mut cx.reply, Values::new(before, args, self.now, Some(codes)))
+            }
+            None => flow(&mut cx.reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 }),
+        }
+    }
+}
+
+impl Job for Aside {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let request = Arc::clone(&self.request);
+        let all = resp::Args::owned(&request);
+        if !self.checked {
+            if self.check(all) {
+                return Ok(Step::More);
+            }
+            return Ok(Step::Done(self.plan.answer.nothing(&mut cx.reply, 0)));
+        }
+        self.change(all);
+        if self.next < all.len() {
+            return Ok(Step::More);
+        }
+        Ok(Step::Done(self.finish(cx, all)))
+    }
+}
+
+/// As many codes that all say [`ABSENT`].
+struct Absent(usize);
+
+/// Codes to be sent.
+enum Source {
+    Each(Vec<i8>),
+    Absent(usize),
+}
+
+impl From<Vec<i8>> for Source {
+    fn from(codes: Vec<i8>) -> Self {
+        Self::Each(codes)
+    }
+}
+
+impl From<Absent> for Source {
+    fn from(absent: Absent) -> Self {
+        Self::Absent(absent.0)
+    }
+}
+
+/// A long reply of codes, or of nulls. The header is written before.
+struct Codes {
+    answer: Answer,
+    codes: Source,
+    next: usize,
+}
+
+impl Stream for Codes {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let len = match &self.codes {
+            Source::Each(codes) => codes.len(),
+            Source::Absent(len) => *len,
+        };
+        let end = len.min(self.next + CODES);
+        for at in self.next..end {
+            match (&self.codes, self.answer) {
+                (_, Answer::Values) => reply.null(),
+                (Source::Each(codes), _) => reply.int(i64::from(codes[at])),
+                (Source::Absent(_), _) => reply.int(i64::from(ABSENT)),
+            }
+        }
+        self.next = end;
+        end < len
+    }
+}
+
+/// A reply of codes that are known.
+pub(super) fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
+    reply.array(codes.len());
+    flow(reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 })
+}
+
+/// As many codes that say that nothing is there.
+pub(super) fn reply_absent(reply: &mut Reply<'_>, fields: usize) -> Flow {
+    Answer::Codes.nothing(reply, fields)
+}

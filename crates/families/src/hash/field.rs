@@ -1,0 +1,230 @@
+//! Fields one by one: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
+
+use super::outbox::{Outbox, PORTION_BYTES, flow};
+use darter_base::hash;
+use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
+use darter_keyspace::{Db, Hash, Key, ShardStats, value_of};
+use darter_resp::{self as resp, Reply, Request};
+use darter_structs::blob::Blob;
+use darter_structs::table::LiveCount;
+use std::sync::Arc;
+
+/// Fields whose lines are asked for before they are looked up.
+const BATCH: usize = 16;
+/// Fields that one portion of a reply looks up: about 15 us.
+const ASKED_AT_ONCE: usize = 128;
+/// Below this many fields a hash lies in the caches anyway.
+const PREFETCHED_MIN: usize = 4_096;
+/// Segments that are counted in one portion: at most about 20 us.
+pub(super) const SEGMENTS_AT_ONCE: usize = 4;
+
+/// The hash at `key`, for a command that reads it; counts the hit or the miss.
+pub(super) fn find<'a>(
+    db: &'a Db,
+    stats: &mut ShardStats,
+    key: &Key<'_>,
+) -> Result<Option<&'a Hash>, Refusal> {
+    let Some(found) = db.get(key) else {
+        stats.misses += 1;
+        return Ok(None);
+    };
+    stats.hits += 1;
+    Ok(Some(found.hash()?))
+}
+
+/// Asks the memory for the fields that come next among the arguments, each `width` of them, when
+/// that pays.
+pub(super) fn prefetch(hash: &Hash, mut args: Args<'_>, width: usize) {
+    if hash.len() < PREFETCHED_MIN || args.left() < 2 * width {
+        return;
+    }
+    for _ in 0..BATCH.min(args.left() / width) {
+        if let Some(field) = args.next() {
+            hash.fields().prefetch(hash::of(field));
+        }
+        args.seek(args.position() + width - 1);
+    }
+}
+
+/// True when fields should be asked for before the field of this index.
+pub(super) fn begins_batch(index: usize) -> bool {
+    index.is_multiple_of(BATCH)
+}
+
+/// `HGET key field`: the value of a field.
+///
+/// Reply: bulk, or null; streamed when long. Refusals: `WrongType`. Cost: O(1).
+/// Source: <https://redis.io/commands/hget> (2.0.0).
+pub(super) fn hget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, field) = (args.key()?, args.bytes()?);
+    let hash = find(cx.db, cx.stats, &key)?;
+    match hash.and_then(|hash| hash.get(field, cx.now)) {
+        Some(entry) => Ok(reply_str(&mut cx.reply, &value_of(&entry))),
+        None => {
+            cx.reply.null();
+            Ok(Flow::Done)
+        }
+    }
+}
+
+/// `HEXISTS key field`: is the field there?
+///
+/// Reply: 1 or 0. Refusals: `WrongType`. Cost: O(1).
+/// Source: <https://redis.io/commands/hexists> (2.0.0).
+pub(super) fn hexists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, field) = (args.key()?, args.bytes()?);
+    let hash = find(cx.db, cx.stats, &key)?;
+    let found = hash.is_some_and(|hash| hash.get(field, cx.now).is_some());
+    cx.reply.int(i64::from(found));
+    Ok(Flow::Done)
+}
+
+/// `HSTRLEN key field`: the length of the value of a field.
+///
+/// Reply: integer, 0 when the field is absent. Refusals: `WrongType`. Cost: O(1).
+/// Source: <https://redis.io/commands/hstrlen> (3.2.0).
+pub(super) fn hstrlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, field) = (args.key()?, args.bytes()?);
+    let hash = find(cx.db, cx.stats, &key)?;
+    let entry = hash.and_then(|hash| hash.get(field, cx.now));
+    cx.reply.count(entry.map_or(0, |entry| value_of(&entry).len()));
+    Ok(Flow::Done)
+}
+
+/// `HLEN key`: how many fields the hash has.
+///
+/// Reply: integer, exact: fields that are dead but still in memory do not count. Refusals:
+/// `WrongType`. Cost: O(1); O(fields), in slices, at a moment when many of them have just died.
+/// Source: <https://redis.io/commands/hlen> (2.0.0).
+pub(super) fn hlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let Some(hash) = find(cx.db, cx.stats, &key)? else {
+        cx.reply.int(0);
+        return Ok(Flow::Done);
+    };
+    match hash.fields().live_len(cx.now, SEGMENTS_AT_ONCE) {
+        Some(count) => {
+            cx.reply.count(count);
+            Ok(Flow::Done)
+        }
+        None => {
+            let count = LiveCount::new(hash.fields().clone(), cx.now);
+            Ok(Flow::Stream(Box::new(Count { count })))
+        }
+    }
+}
+
+/// The living fields of a cut, counted: HLEN, while some are dead.
+struct Count {
+    count: LiveCount<Arc<Blob>>,
+}
+
+impl Stream for Count {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let more = self.count.next_slice(SEGMENTS_AT_ONCE);
+        if !more {
+            reply.count(self.count.count());
+        }
+        more
+    }
+}
+
+/// `HMGET key field [field ...]`: the values of some fields.
+///
+/// Reply: array of bulks and nulls. Refusals: `WrongType`. Cost: O(fields asked for); beyond 128
+/// the reply is streamed from a cut. Source: <https://redis.io/commands/hmget> (2.0.0).
+pub(super) fn hmget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let hash = find(cx.db, cx.stats, &key)?;
+    cx.reply.array(args.left());
+    Ok(values(&mut cx.reply, hash, args, cx.now))
+}
+
+/// Replies with the values of the fields that are left among the arguments; the header is written.
+pub(super) fn values(
+    reply: &mut Reply<'_>,
+    hash: Option<&Hash>,
+    args: Args<'_>,
+    now: u64,
+) -> Flow {
+    let empty = Hash::new();
+    let hash = hash.unwrap_or(&empty);
+    if args.left() <= ASKED_AT_ONCE {
+        let mut outbox = Outbox::default();
+        let asked = ask(reply, &mut outbox, hash, args, now, &mut |_| true);
+        if asked == args.left() {
+            return outbox.into_flow();
+        }
+        return asking(outbox, hash.clone(), args, asked, now);
+    }
+    flow(reply, Values::new(hash.clone(), args, now, None))
+}
+
+fn asking(outbox: Outbox, hash: Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
+    let mut values = Values::new(hash, args, now, None);
+    values.outbox = outbox;
+    values.next += asked;
+    Flow::Stream(Box::new(values))
+}
+
+/// Encodes the values of the next fields, until the portion is full or some value has to wait;
+/// those that `shown` refuses are null. Returns how many were asked.
+fn ask(
+    reply: &mut Reply<'_>,
+    outbox: &mut Outbox,
+    hash: &Hash,
+    mut args: Args<'_>,
+    now: u64,
+    shown: &mut dyn FnMut(usize) -> bool,
+) -> usize {
+    let (mut asked, mut bytes) = (0, 0);
+    while asked < ASKED_AT_ONCE && bytes < PORTION_BYTES && outbox.is_empty() {
+        if begins_batch(asked) {
+            prefetch(hash, args, 1);
+        }
+        let Some(field) = args.next() else { break };
+        let entry = if shown(asked) { hash.get(field, now) } else { None };
+        match entry {
+            Some(entry) => bytes += outbox.value(reply, &value_of(&entry)),
+            None => outbox.null(reply),
+        }
+        asked += 1;
+    }
+    asked
+}
+
+/// A long reply of values, from a cut.
+pub(super) struct Values {
+    request: Arc<Request>,
+    first: usize,
+    next: usize,
+    hash: Hash,
+    now: u64,
+    /// What a change said of each field: the values of those that were absent are not shown.
+    codes: Option<Vec<i8>>,
+    outbox: Outbox,
+}
+
+impl Values {
+    /// The values in `hash`, as of `now`, of the fields that are left among the arguments.
+    pub(super) fn new(hash: Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
+        let (request, next) = (args.all().to_request(), args.position());
+        Self { request, first: next, next, hash, now, codes, outbox: Outbox::default() }
+    }
+}
+
+impl Stream for Values {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { request, next, hash, now, codes, outbox, first } = self;
+        if outbox.is_empty() {
+            let done = *next - *first;
+            let args = Args::new(resp::Args::owned(request), *next);
+            *next += ask(reply, outbox, hash, args, *now, &mut |index| {
+                codes.as_ref().is_none_or(|codes| codes[done + index] != super::edit::ABSENT)
+            });
+        } else {
+            outbox.pump(reply);
+        }
+        !outbox.is_empty() || *next < request.len()
+    }
+}

@@ -1,0 +1,133 @@
+//! Deadlines of whatever a collection holds, fields and members alike: FIELDTTL, FIELDEXPIRE.
+
+use super::deadline::seconds;
+use super::edit::{ABSENT, Answer, Change, DONE, IMMORTAL, Plan, When, reply_absent, reply_codes};
+use darter_base::UnixMillis;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Deadline, Key, Kind, Object, Set, SetEdit};
+use darter_resp::{self as resp, Request};
+use std::sync::Arc;
+
+/// Members in one portion: about 20 us.
+const PORTION: usize = 96;
+/// Where the key stands.
+const KEY: usize = 1;
+
+/// `FIELDTTL key field`: seconds that a field of a hash, or a member of a set, has left.
+///
+/// Reply: integer, rounded up; -1 it has no deadline, -2 no such key, -3 no such field. Refusals:
+/// `WrongType`. Cost: O(1). Source: Dragonfly, <https://www.dragonflydb.io/docs/command-reference>.
+pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    const NO_KEY: i64 = -2;
+    const NO_FIELD: i64 = -3;
+    let (key, field, now) = (args.key()?, args.bytes()?, cx.now);
+    let Some(found) = cx.find(&key) else {
+        cx.reply.int(NO_KEY);
+        return Ok(Flow::Done);
+    };
+    let deadline = match found.object().map(|object| &**object) {
+        Some(Object::Hash(hash)) => hash.get(field, now).map(|entry| entry.deadline()),
+        Some(Object::Set(set)) => set.get(field, now).map(|entry| entry.deadline()),
+        _ => return Err(Refusal::WrongType),
+    };
+    let left = |at: UnixMillis| i64::try_from((at - now).div_ceil(1_000)).unwrap_or(i64::MAX);
+    cx.reply.int(match deadline {
+        None => NO_FIELD,
+        Some(deadline) => deadline.map_or(i64::from(IMMORTAL), left),
+    });
+    Ok(Flow::Done)
+}
+
+/// `FIELDEXPIRE key seconds field [field ...]`: fields of a hash, or members of a set, die in so
+/// many seconds, whatever deadline they had.
+///
+/// Reply: array of 1 done, -2 no such field, or no such key, or a key of another type. Refusals:
+/// `NotAnInteger` for a time that is none or does not fit. Cost: O(fields named), in slices when
+/// they are many. Source: Dragonfly, <https://www.dragonflydb.io/docs/command-reference>.
+pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let at = seconds(args.bytes()?, cx.now)?;
+    let found = cx.db.get(&key);
+    match found.map(|found| found.kind()) {
+        Some(Kind::Hash) => {
+            Plan::new(Change::Expire(at, When::Always), Answer::Codes).run(cx, &key, args)
+        }
+        Some(Kind::Set) => members(cx, &key, args, at),
+        _ => Ok(reply_absent(&mut cx.reply, args.left())),
+    }
+}
+
+fn members(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    mut args: Args<'_>,
+    at: UnixMillis,
+) -> Result<Flow, Refusal> {
+    if args.left() > ENTRIES_AT_ONCE {
+        return aside(cx, key, args, at);
+    }
+    let reply = &mut cx.reply;
+    reply.array(args.left());
+    cx.db.edit_set(key, false, |edit| {
+        while let Some(member) = args.next() {
+            reply.int(i64::from(expire(edit, member, at)));
+        }
+    })?;
+    Ok(Flow::Done)
+}
+
+fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
+    if edit.set_deadline(member, Some(at)) { DONE } else { ABSENT }
+}
+
+fn aside(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    args: Args<'_>,
+    at: UnixMillis,
+) -> Result<Flow, Refusal> {
+    let Some(found) = cx.db.get(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
+    Ok(Flow::Job(Box::new(Aside {
+        request: args.all().to_request(),
+        next: args.position(),
+        set: found.set()?.clone(),
+        deadline: found.deadline(),
+        at,
+        now: cx.now,
+        codes: Vec::with_capacity(args.left()),
+    })))
+}
+
+/// The change of many members of a set: a cut is edited aside and installed at the end.
+struct Aside {
+    request: Arc<Request>,
+    next: usize,
+    set: Set,
+    /// The key's.
+    deadline: Option<UnixMillis>,
+    at: UnixMillis,
+    now: UnixMillis,
+    codes: Vec<i8>,
+}
+
+impl Job for Aside {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let all = resp::Args::owned(&self.request);
+        let mut args = Args::new(all, self.next);
+        let mut edit = self.set.edit_aside(self.now);
+        for member in (0..PORTION).map_while(|_| args.next()) {
+            self.codes.push(expire(&mut edit, member, self.at));
+        }
+        self.next = args.position();
+        if self.next < all.len() {
+            return Ok(Step::More);
+        }
+        if self.codes.contains(&DONE) {
+            let object = Arc::new(Object::Set(std::mem::take(&mut self.set)));
+            // If the key has died meanwhile, so has what is installed: the change came before.
+            cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
+        }
+        Ok(Step::Done(reply_codes(&mut cx.reply, std::mem::take(&mut self.codes))))
+    }
+}

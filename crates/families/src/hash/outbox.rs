@@ -1,0 +1,147 @@
+//! Fields and values on their way out, whatever their length.
+//!
+//! A value in a page is copied into the reply. One out of line is shared, chunk by chunk, and a value
+//! of 512 MB has 8 192 of them: so it waits here together with whatever comes behind it, and leaves in
+//! portions. Replies of short values never touch the queue.
+
+use darter_base::number;
+use darter_command::{Flow, Stream};
+use darter_keyspace::Str;
+use darter_resp::Reply;
+use darter_structs::blob::Blob;
+use darter_structs::table::{Scratch, Text};
+use std::collections::VecDeque;
+
+/// Bytes that one portion of a reply aims at: at most about 20 us.
+pub(super) const PORTION_BYTES: usize = 32 * 1024;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Outbox {
+    waiting: VecDeque<Piece>,
+}
+
+/// What waits.
+enum Piece {
+    /// Encoded.
+    Bytes(Vec<u8>),
+    /// A long value, its header sent; the chunks from `next` on are still to come.
+    Blob { blob: Blob, next: usize },
+}
+
+impl Outbox {
+    /// True when nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Appends a short string. Returns its length.
+    pub(super) fn text(&mut self, reply: &mut Reply<'_>, text: &Text<'_>) -> usize {
+        let mut scratch = Scratch::new();
+        let bytes = text.bytes(&mut scratch);
+        if self.waiting.is_empty() {
+            reply.bulk(bytes);
+        } else {
+            let tail = self.tail();
+            header(tail, b'$', bytes.len());
+            tail.extend_from_slice(bytes);
+            tail.extend_from_slice(b"\r\n");
+        }
+        bytes.len()
+    }
+
+    /// Appends a value. Returns the bytes that this portion has to bear.
+    pub(super) fn value(&mut self, reply: &mut Reply<'_>, value: &Str<'_>) -> usize {
+        let blob = match value {
+            Str::Inline(text) => return self.text(reply, text),
+            Str::Blob(blob) => *blob,
+        };
+        if self.waiting.is_empty() && blob.pieces() <= 1 {
+            reply.bulk_header(blob.len());
+            if blob.pieces() == 1 {
+                let (piece, range) = blob.piece(0);
+                reply.out.share(piece, range);
+            }
+            reply.crlf();
+            return blob.len();
+        }
+        if self.waiting.is_empty() {
+            reply.bulk_header(blob.len());
+        } else {
+            header(self.tail(), b'$', blob.len());
+        }
+        self.waiting.push_back(Piece::Blob { blob: blob.clone(), next: 0 });
+        PORTION_BYTES
+    }
+
+    /// Appends null.
+    pub(super) fn null(&mut self, reply: &mut Reply<'_>) {
+        if self.waiting.is_empty() {
+            reply.null();
+        } else {
+            let text: &[u8] = if reply.is_resp3() { b"_\r\n" } else { b"$-1\r\n" };
+            self.tail().extend_from_slice(text);
+        }
+    }
+
+    /// Appends the header of an array.
+    pub(super) fn array(&mut self, reply: &mut Reply<'_>, len: usize) {
+        if self.waiting.is_empty() {
+            reply.array(len);
+        } else {
+            header(self.tail(), b'*', len);
+        }
+    }
+
+    /// What is left of a reply that has been encoded whole.
+    pub(super) fn into_flow(self) -> Flow {
+        if self.waiting.is_empty() { Flow::Done } else { Flow::Stream(Box::new(self)) }
+    }
+
+    /// The buffer at the end of the queue.
+    fn tail(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.waiting.back(), Some(Piece::Bytes(_))) {
+            self.waiting.push_back(Piece::Bytes(Vec::new()));
+        }
+        match self.waiting.back_mut() {
+            Some(Piece::Bytes(bytes)) => bytes,
+            _ => unreachable!("pushed above"),
+        }
+    }
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
+    out.push(kind);
+    number::write_i64(out, i64::try_from(len).unwrap_or(i64::MAX));
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Stream for Outbox {
+    /// Sends one chunk, or one run of encoded bytes.
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        match self.waiting.front_mut() {
+            Some(Piece::Blob { blob, next }) => {
+                if *next < blob.pieces() {
+                    let (piece, range) = blob.piece(*next);
+                    reply.out.share(piece, range);
+                    *next += 1;
+                }
+                if *next == blob.pieces() {
+                    reply.crlf();
+                    self.waiting.pop_front();
+                }
+            }
+            Some(Piece::Bytes(bytes)) => {
+                reply.out.tail().extend_from_slice(bytes);
+                self.waiting.pop_front();
+            }
+            None => {}
+        }
+        !self.waiting.is_empty()
+    }
+}
+
+/// Sends the first portion at once; what is left becomes a stream.
+pub(super) fn flow(reply: &mut Reply<'_>, mut stream: impl Stream + 'static) -> Flow {
+    if stream.pump(reply) { Flow::Stream(Box::new(stream)) } else { Flow::Done }
+}

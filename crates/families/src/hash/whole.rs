@@ -1,0 +1,186 @@
+//! Whole hashes: HGETALL, HKEYS, HVALS.
+//!
+//! The reply is streamed from a cut, its first portion at once. When some fields are dead at that
+//! moment, the living are counted first, in portions that encode nothing: the header is exact, and
+//! what follows is the same instant.
+
+use super::field::{SEGMENTS_AT_ONCE, find};
+use super::outbox::{Outbox, PORTION_BYTES, flow};
+use darter_command::{Args, Cx, Flow, Refusal, Stream};
+use darter_keyspace::value_of;
+use darter_resp::Reply;
+use darter_structs::blob::Blob;
+use darter_structs::table::{Entry, LiveCount, Reader, Table};
+use std::sync::Arc;
+
+/// A table of fields.
+pub(super) type Fields = Table<Arc<Blob>>;
+
+/// Entries read at once: with the longest that lie in a page, 16 KiB.
+const ENTRIES: usize = 16;
+/// Entries of one portion: at most about 20 us.
+const PORTION_ENTRIES: usize = 384;
+
+/// True when an entry with this deadline is alive at `now`.
+pub(super) fn is_alive(deadline: Option<u64>, now: u64) -> bool {
+    deadline.is_none_or(|deadline| deadline > now)
+}
+
+/// What is shown of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Its name.
+    Field,
+    /// Its value.
+    Value,
+    /// Both: a map for those who speak RESP3.
+    Map,
+    /// Both, flat.
+    Flat,
+    /// Both: for those who speak RESP3, in an array of two.
+    Pairs,
+}
+
+impl Part {
+    /// The header of a reply about `fields` fields.
+    pub(super) fn header(self, reply: &mut Reply<'_>, fields: usize) {
+        match self {
+            Self::Map => reply.map(fields),
+            Self::Flat => reply.array(fields * 2),
+            Self::Pairs if !reply.is_resp3() => reply.array(fields.saturating_mul(2)),
+            _ => reply.array(fields),
+        }
+    }
+
+    /// Encodes one field. Returns the bytes that this portion has to bear.
+    pub(super) fn encode(
+        self,
+        reply: &mut Reply<'_>,
+        outbox: &mut Outbox,
+        entry: &Entry<'_, Arc<Blob>>,
+    ) -> usize {
+        if self == Self::Pairs && reply.is_resp3() {
+            outbox.array(reply, 2);
+        }
+        let field = if self == Self::Value { 0 } else { outbox.text(reply, &entry.key()) };
+        match self {
+            Self::Field => field,
+            _ => field + outbox.value(reply, &value_of(entry)),
+        }
+    }
+}
+
+/// `HGETALL key`: all fields and their values.
+///
+/// Reply: map (array in RESP2), streamed from a cut. Refusals: `WrongType`. Cost: O(fields).
+/// Source: <https://redis.io/commands/hgetall> (2.0.0).
+pub(super) fn hgetall(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    whole(cx, args, Part::Map)
+}
+
+/// `HKEYS key`: all fields. Reply: array. As HGETALL.
+///
+/// Source: <https://redis.io/commands/hkeys> (2.0.0).
+pub(super) fn hkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    whole(cx, args, Part::Field)
+}
+
+/// `HVALS key`: all values. Reply: array. As HGETALL.
+///
+/// Source: <https://redis.io/commands/hvals> (2.0.0).
+pub(super) fn hvals(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    whole(cx, args, Part::Value)
+}
+
+fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let Some(hash) = find(cx.db, cx.stats, &key)? else {
+        part.header(&mut cx.reply, 0);
+        return Ok(Flow::Done);
+    };
+    let all = All::new(hash.fields().clone(), part, cx.now);
+    Ok(flow(&mut cx.reply, all))
+}
+
+/// All living fields of a cut, header included.
+pub(super) struct All {
+    /// Until the header is written.
+    cut: Option<Fields>,
+    /// While some are dead: how many are not?
+    count: Option<LiveCount<Arc<Blob>>>,
+    walk: Walk,
+    part: Part,
+    now: u64,
+}
+
+impl All {
+    /// The fields of `cut` that live at `now`.
+    pub(super) fn new(cut: Fields, part: Part, now: u64) -> Self {
+        let has_dead = cut.earliest_deadline().is_some_and(|due| due <= now);
+        let count = has_dead.then(|| LiveCount::new(cut.clone(), now));
+        Self { cut: Some(cut), count, walk: Walk::new(Table::new()), part, now }
+    }
+}
+
+impl Stream for All {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some(cut) = self.cut.take() {
+            let living = match &mut self.count {
+                None => cut.len(),
+                Some(count) => {
+                    if count.next_slice(SEGMENTS_AT_ONCE) {
+                        self.cut = Some(cut);
+                        return true;
+                    }
+                    count.count()
+                }
+            };
+            self.count = None;
+            self.part.header(reply, living);
+            self.walk = Walk::new(cut);
+        }
+        let (part, now) = (self.part, self.now);
+        self.walk.portion(reply, &mut |reply, outbox, entry| {
+            if is_alive(entry.deadline(), now) { part.encode(reply, outbox, entry) } else { 0 }
+        })
+    }
+}
+
+/// Goes through a cut, and lets go of what it has read.
+pub(super) struct Walk {
+    reader: Reader<Arc<Blob>>,
+    outbox: Outbox,
+}
+
+/// Encodes an entry, or not; returns the bytes that the portion has to bear.
+pub(super) type Encode<'a> =
+    dyn FnMut(&mut Reply<'_>, &mut Outbox, &Entry<'_, Arc<Blob>>) -> usize + 'a;
+
+impl Walk {
+    /// Takes over a cut.
+    pub(super) fn new(cut: Fields) -> Self {
+        Self { reader: Reader::new(cut), outbox: Outbox::default() }
+    }
+
+    /// Reads a portion, and sends what waits. True while more is left.
+    pub(super) fn portion(&mut self, reply: &mut Reply<'_>, encode: &mut Encode<'_>) -> bool {
+        let Self { reader, outbox } = self;
+        if !outbox.is_empty() {
+            return outbox.pump(reply) || reader.left() > 0;
+        }
+        let (mut entries, mut bytes) = (0, 0);
+        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && outbox.is_empty() {
+            entries += ENTRIES;
+            if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(reply, outbox, &entry)) {
+                break;
+            }
+        }
+        !outbox.is_empty() || reader.left() > 0
+    }
+
+    /// Lets go of the rest of the cut; true while something waits to be sent.
+    pub(super) fn finish(&mut self) -> bool {
+        self.reader = Reader::new(Table::new());
+        !self.outbox.is_empty()
+    }
+}
