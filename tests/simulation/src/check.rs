@@ -28,14 +28,35 @@ pub(crate) const EVENTS_MAX: usize = 128;
 
 /// Searches for an order. The history must be complete: every command has returned.
 pub(crate) fn is_linearisable(history: &[Event]) -> bool {
-    assert!(history.len() <= EVENTS_MAX, "a history of {} commands", history.len());
-    let mut seen = HashSet::new();
-    search(history, 0, &Model::default(), &mut seen)
+    explains(history, u64::MAX)
 }
 
-fn search(history: &[Event], done: u128, model: &Model, seen: &mut HashSet<(u128, u64)>) -> bool {
+/// The moment of the first reply that no order explains: the shortest history that has none. A
+/// command that had not returned by then may or may not have taken effect, with any reply.
+pub(crate) fn first_unexplained(history: &[Event]) -> Option<u64> {
+    let mut moments: Vec<u64> = history.iter().map(|event| event.returned).collect();
+    moments.sort_unstable();
+    let at = moments.partition_point(|moment| explains(history, *moment));
+    moments.get(at).copied()
+}
+
+fn explains(history: &[Event], until: u64) -> bool {
+    assert!(history.len() <= EVENTS_MAX, "a history of {} commands", history.len());
+    let begun: Vec<Event> =
+        history.iter().filter(|event| event.called <= until).cloned().collect();
+    search(&begun, until, 0, &Model::default(), &mut HashSet::new())
+}
+
+fn search(
+    history: &[Event],
+    until: u64,
+    done: u128,
+    model: &Model,
+    seen: &mut HashSet<(u128, u64)>,
+) -> bool {
     let left = || (0..history.len()).filter(|at| done & (1 << at) == 0);
-    let Some(first_return) = left().map(|at| history[at].returned).min() else { return true };
+    let returned = left().map(|at| history[at].returned).filter(|moment| *moment <= until);
+    let Some(first_return) = returned.min() else { return true };
     if !seen.insert((done, digest(model))) {
         return false;
     }
@@ -45,7 +66,8 @@ fn search(history: &[Event], done: u128, model: &Model, seen: &mut HashSet<(u128
             continue; // Another command had returned before this one was called.
         }
         let mut next = model.clone();
-        if next.apply(&event.op) == event.reply && search(history, done | (1 << at), &next, seen) {
+        let fits = next.apply(&event.op) == event.reply || event.returned > until;
+        if fits && search(history, until, done | (1 << at), &next, seen) {
             return true;
         }
     }

@@ -1,6 +1,6 @@
 //! One run: clients send commands, the world turns, the history is checked.
 
-use crate::check::{EVENTS_MAX, Event, is_linearisable};
+use crate::check::{EVENTS_MAX, Event, first_unexplained, is_linearisable};
 use crate::ops::Op;
 use crate::value;
 use crate::world::Sim;
@@ -106,8 +106,9 @@ fn shorten(text: &str) -> String {
 }
 
 fn explain(history: &[Event]) -> String {
-    let mut text = String::from("no order explains the replies:\n");
-    for event in history {
+    let until = first_unexplained(history).unwrap_or(u64::MAX);
+    let mut text = format!("no order explains the replies up to moment {until}:\n");
+    for event in history.iter().filter(|event| event.called <= until) {
         let line = format!("{:?} -> {:?}", event.op.words(), event.reply);
         text.push_str(&format!(
             "  {:>7}-{:<7} client {} {}\n",
