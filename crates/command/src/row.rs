@@ -162,6 +162,22 @@ impl Keys {
 }
 
 impl Place {
+    /// True unless a count promises more keys than there are, or none, or is no number.
+    #[must_use]
+    pub fn is_whole(self, args: resp::Args<'_>) -> bool {
+        let (count, step) = match self {
+            Self::Range { .. } => return true,
+            Self::Counted { count } => (count, 1),
+            Self::CountedPairs { count } => (count, 2),
+        };
+        if count >= args.len() {
+            return false;
+        }
+        let keys = darter_base::number::parse_i64(args.get(count)).filter(|keys| *keys > 0);
+        let keys = keys.and_then(|keys| usize::try_from(keys).ok());
+        keys.is_some_and(|keys| keys.saturating_mul(step) < args.len() - count)
+    }
+
     /// First index, one past the last, and the step.
     fn bounds(self, args: resp::Args<'_>) -> (usize, usize, usize) {
         let len = args.len();

@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
 pub(crate) const BIT_RAW: u8 = 1;
 
+/// Set when a number was computed as a float: OBJECT ENCODING does not say `int`.
+const BIT_FLOAT: u8 = 2;
+
 /// The type of a value, as TYPE names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -154,7 +157,7 @@ impl<'a> Found<'a> {
         match (self.object().map(|object| &**object), self.text()) {
             (Some(Object::Hash(hash)), _) => hash.encoding(),
             (Some(Object::Set(set)), _) => set.encoding(),
-            (None, Ok(text)) if !self.is_raw() && text.as_int().is_some() => "int",
+            (None, Ok(text)) if self.0.bits() == 0 && text.as_int().is_some() => "int",
             (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
             _ => "raw",
         }
@@ -349,6 +352,11 @@ impl Db {
     /// [`Db::set_text`] for a string that was edited in place: its encoding is `raw`.
     pub fn set_text_raw(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
         self.set_text_bits(key, value, deadline, BIT_RAW);
+    }
+
+    /// [`Db::set_text`] for the result of float arithmetic: its encoding is not `int`.
+    pub fn set_text_float(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
+        self.set_text_bits(key, value, deadline, BIT_FLOAT);
     }
 
     pub(crate) fn set_text_bits(

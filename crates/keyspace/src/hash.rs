@@ -9,7 +9,7 @@ use darter_structs::table::{Entry, New, Table, ValueRef};
 use std::sync::Arc;
 
 /// Redis's bounds for the encoding name `listpack`; once passed, never taken back.
-const LISTPACK_ENTRIES_MAX: usize = 128;
+const LISTPACK_ENTRIES_MAX: usize = 512;
 const LISTPACK_ITEM_MAX: usize = 64;
 
 /// A hash. Cloning it is a cut.
@@ -200,13 +200,20 @@ impl<'a> HashEdit<'a> {
 
     /// Changes the deadline of `field`. Returns false when it is not there, alive.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<u64>) -> bool {
-        let Some(entry) = self.hash.get(field, self.now) else { return false };
-        let value = value_of(&entry).to_pieces();
-        let Some(mut entry) = self.hash.fields.get_mut(hash::of(field), field) else {
+        let now = self.now;
+        let entry = self.hash.fields.get_mut(hash::of(field), field);
+        let Some(mut entry) = entry.filter(|entry| !is_dead(entry.entry().deadline(), now)) else {
             return false;
         };
         entry.set_deadline(deadline);
-        self.record(|key| Effect::HashSet { key, field: field.to_vec(), value, deadline });
+        if let Some((journal, key)) = &mut self.journal {
+            journal.record(|| Effect::HashSet {
+                key: key.bytes.to_vec(),
+                field: field.to_vec(),
+                value: value_of(&entry.entry()).to_pieces(),
+                deadline,
+            });
+        }
         true
     }
 

@@ -101,14 +101,15 @@ impl<'a> SetEdit<'a> {
     /// Adds `member`; `deadline` also changes that of a member already there. Returns true when
     /// the member is new (or its old self was dead).
     pub fn add(&mut self, member: &[u8], deadline: Deadline) -> bool {
-        let old = self.set.members.get(hash::of(member), member).map(|entry| entry.deadline());
+        let hash = hash::of(member);
+        let old = self.set.members.get(hash, member).map(|entry| entry.deadline());
         let was_alive = old.is_some_and(|old| !is_dead(old, self.now));
         let deadline = deadline.resolve(old.flatten().filter(|_| was_alive));
         if was_alive && deadline == old.flatten() {
             return false;
         }
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
-        self.set.members.insert(hash::of(member), member, New::Bytes(&[]), deadline, 0);
+        self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
         self.set.grown |= self.set.members.len() > INTSET_ENTRIES_MAX || deadline.is_some();
         self.record(|key| Effect::SetAdd { key, member: member.to_vec(), deadline });
         !was_alive

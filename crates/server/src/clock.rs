@@ -19,6 +19,10 @@ impl Clock for MachineClock {
         clock::unix_millis()
     }
 
+    fn unix_us(&self) -> u64 {
+        clock::unix_micros()
+    }
+
     fn cpu_ns(&self) -> u64 {
         clock::thread_cpu_nanos()
     }

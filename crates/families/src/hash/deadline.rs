@@ -49,12 +49,8 @@ fn expire(
     let key = args.key()?;
     cx.db.hash(&key)?;
     let at = deadline(unit, args.bytes()?, cx.now, name)?;
-    let conditions = [
-        ("NX", When::Absent),
-        ("XX", When::Present),
-        ("GT", When::Later),
-        ("LT", When::Earlier),
-    ];
+    let conditions =
+        [("NX", When::Absent), ("XX", When::Present), ("GT", When::Later), ("LT", When::Earlier)];
     let when = conditions.into_iter().find(|(word, _)| args.option(word));
     let when = when.map_or(When::Always, |(_, when)| when);
     fields(&mut args, "ERR Parameter `numFields` should be greater than 0")?;

@@ -98,7 +98,13 @@ impl Change {
             Self::Set(_) | Self::SetAbsent(_) | Self::SetKeeping(_) => {
                 self.set(edit, field, args, now)
             }
-            Self::Remove => if edit.remove(field) { DONE } else { ABSENT },
+            Self::Remove => {
+                if edit.remove(field) {
+                    DONE
+                } else {
+                    ABSENT
+                }
+            }
             Self::Expire(at, when) => expire(edit, field, now, at, when),
             Self::Persist => match edit.hash().get(field, now).map(|entry| entry.deadline()) {
                 None => ABSENT,
@@ -249,11 +255,9 @@ impl Plan {
         let width = self.change.width();
         debug_assert!(args.left().is_multiple_of(width), "left={}", args.left());
         let fields = args.left() / width;
-        let flow = cx.db.edit_hash(key, self.change.creates(), |edit| {
-            match self.guard {
-                Some(guard) if !guard.holds(edit.hash(), args, fields, now) => None,
-                _ => Some(self.at_once(edit, reply, args, now)),
-            }
+        let flow = cx.db.edit_hash(key, self.change.creates(), |edit| match self.guard {
+            Some(guard) if !guard.holds(edit.hash(), args, fields, now) => None,
+            _ => Some(self.at_once(edit, reply, args, now)),
         })?;
         Ok(flow.flatten().unwrap_or_else(|| self.answer.nothing(reply, fields)))
     }
@@ -426,7 +430,9 @@ impl Aside {
                 let args = Args::new(all, self.first);
                 flow(&mut cx.reply, Values::new(before, args, self.now, Some(codes)))
             }
-            None => flow(&mut cx.reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 }),
+            None => {
+                flow(&mut cx.reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 })
+            }
         }
     }
 }

@@ -141,12 +141,7 @@ pub(super) fn hmget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
 }
 
 /// Replies with the values of the fields that are left among the arguments; the header is written.
-pub(super) fn values(
-    reply: &mut Reply<'_>,
-    hash: Option<&Hash>,
-    args: Args<'_>,
-    now: u64,
-) -> Flow {
+pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>, now: u64) -> Flow {
     let empty = Hash::new();
     let hash = hash.unwrap_or(&empty);
     if args.left() <= ASKED_AT_ONCE {

@@ -81,12 +81,7 @@ fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
     if edit.set_deadline(member, Some(at)) { DONE } else { ABSENT }
 }
 
-fn aside(
-    cx: &mut Cx<'_>,
-    key: &Key<'_>,
-    args: Args<'_>,
-    at: UnixMillis,
-) -> Result<Flow, Refusal> {
+fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Result<Flow, Refusal> {
     let Some(found) = cx.db.get(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
     Ok(Flow::Job(Box::new(Aside {
         request: args.all().to_request(),

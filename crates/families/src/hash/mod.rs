@@ -26,8 +26,6 @@ mod random;
 mod scan;
 mod set;
 mod setex;
-#[cfg(test)]
-mod tests;
 mod ttl;
 mod whole;
 

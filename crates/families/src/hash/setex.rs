@@ -92,12 +92,9 @@ impl Options {
             self.deadline = Some(Deadline::Keep);
         } else if is(word, "FNX") || is(word, "FXX") {
             if self.guard.is_some() {
-                return Err(Refusal::line(
-                    "ERR Only one of FXX or FNX arguments can be specified",
-                ));
+                return Err(Refusal::line("ERR Only one of FXX or FNX arguments can be specified"));
             }
-            self.guard =
-                Some(if is(word, "FNX") { Guard::AllAbsent } else { Guard::AllPresent });
+            self.guard = Some(if is(word, "FNX") { Guard::AllAbsent } else { Guard::AllPresent });
         } else if self.key_must_exist.is_some() {
             return Err(Refusal::Syntax);
         } else {

@@ -12,12 +12,6 @@ use darter_keyspace::{Deadline, Key, Object, Set, SetEdit};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// Members of a large set that are changed at once: about 80 us, 250 us while its segments split.
-/// That is more than other commands do at once, for a change aside copies every segment that it
-/// touches (8 us), and here five hundred members touch five hundred segments.
-const AT_ONCE: usize = 2 * ENTRIES_AT_ONCE;
-/// What is a large set: of some 60 segments.
-const LARGE: usize = 64 * 1024;
 /// Changes between two looks at the clock, in a change aside: each may copy a segment.
 const PORTION: usize = 4;
 /// Bytes of members beyond which the work is done aside too: hashing and copying take time.
@@ -110,7 +104,7 @@ pub(super) fn saddex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 }
 
 fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result<Flow, Refusal> {
-    if is_long(cx, key, args)? {
+    if is_long(args) {
         return aside(cx, key, args, what);
     }
     let (create, now) = (what != Change::Remove, cx.now);
@@ -123,18 +117,15 @@ fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Resul
 }
 
 /// True when the members named take more than a slice.
-fn is_long(cx: &Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<bool, Refusal> {
+fn is_long(args: Args<'_>) -> bool {
     if args.left() > ENTRIES_AT_ONCE {
-        let is_large = cx.db.set(key)?.is_some_and(|set| set.len() >= LARGE);
-        if !is_large || args.left() > AT_ONCE {
-            return Ok(true);
-        }
+        return true;
     }
     let mut bytes = 0;
-    Ok((args.position()..args.all().len()).any(|at| {
+    (args.position()..args.all().len()).any(|at| {
         bytes += args.all().arg(at).len();
         bytes > BYTES_AT_ONCE
-    }))
+    })
 }
 
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result<Flow, Refusal> {
@@ -177,7 +168,6 @@ impl Aside {
     /// Changes the next members, until the slice is over. True while there are more.
     fn portion(&mut self, all: resp::Args<'_>, cx: &Cx<'_>) -> bool {
         let mut edit = self.set.edit_aside(cx.now);
-        prefetch(edit.set().members(), Args::new(all, self.next));
         for _ in 0..PORTIONS_MAX {
             let count = PORTION.min(all.len() - self.next);
             let args = Args::new(all, self.next);

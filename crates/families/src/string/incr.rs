@@ -68,7 +68,7 @@ pub(super) fn incrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     let sum = extended::add(old, increment)
         .ok_or(Refusal::line("ERR increment would produce NaN or Infinity"))?;
     let text = extended::format(sum);
-    cx.db.set_text(&key, Fresh::Bytes(text.as_bytes()), Deadline::Keep);
+    cx.db.set_text_float(&key, Fresh::Bytes(text.as_bytes()), Deadline::Keep);
     cx.reply.bulk(text.as_bytes());
     Ok(Flow::Done)
 }

@@ -2,7 +2,7 @@
 //! UNPAUSE, GETREDIR, HELP.
 
 use super::client_list::{ClientKind, Filter, Line, line};
-use super::{container, now, task};
+use super::{container, now, task, tips};
 use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -16,8 +16,8 @@ const C: Group = Group::Connection;
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("client", "2.4.0", Flags::NONE, C, "A container for client connection commands"),
     now("client|id", "5.0.0", 2, OPEN, C, id, ("Returns the client ID for the current connection", "O(1)")),
-    task("client|info", "6.2.0", 2, OPEN, C, |call| Box::pin(info(call)), ("Returns information about the current client connection.", "O(1)")),
-    task("client|list", "2.4.0", -2, ADMIN, C, |call| Box::pin(list(call)), ("Get the list of client connections", "O(N) where N is the number of client connections")),
+    tips(task("client|info", "6.2.0", 2, OPEN, C, |call| Box::pin(info(call)), ("Returns information about the current client connection.", "O(1)")), &["nondeterministic_output"]),
+    tips(task("client|list", "2.4.0", -2, ADMIN, C, |call| Box::pin(list(call)), ("Get the list of client connections", "O(N) where N is the number of client connections")), &["nondeterministic_output"]),
     task("client|kill", "2.4.0", -3, ADMIN, C, |call| Box::pin(kill(call)), ("Kill the connection of a client", "O(N) where N is the number of client connections")),
     now("client|setname", "2.6.9", 3, OPEN, C, setname, ("Set the current connection name", "O(1)")),
     now("client|getname", "2.6.9", 2, OPEN, C, getname, ("Get the current connection name", "O(1)")),
@@ -210,6 +210,9 @@ async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
     let timeout = number::parse_i64(args.bytes()?)
         .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
+    if args.left() > 1 {
+        return Err(super::wrong_subcommand(args));
+    }
     let reads = match args.next().map(<[u8]>::to_ascii_lowercase).as_deref() {
         None | Some(b"all") => true,
         Some(b"write") => false,

@@ -1,6 +1,6 @@
 //! COMMAND and its subcommands, all made from the rows.
 
-use super::{command_keys, now};
+use super::{categories as in_categories, command_keys, now, tips};
 use crate::engine::{Entry, Runner, SessionCx};
 use darter_base::glob::{self, Case};
 use darter_command::{Args, Command, Flags, Group, KeySpec, Place, Refusal};
@@ -8,17 +8,31 @@ use darter_resp::Reply;
 
 const INFO: Flags = Flags::LOADING.and(Flags::STALE);
 
+/// COMMAND counts as a command of connections too.
+const CONNECTION: &[&str] = &["@connection"];
+/// The rows come in no promised order.
+const UNORDERED: &[&str] = &["nondeterministic_output_order"];
+
+const fn sub(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    run: super::SessionFn,
+    doc: (&'static str, &'static str),
+) -> (Command, Runner) {
+    in_categories(now(name, since, arity, INFO, Group::Server, run, doc), CONNECTION)
+}
+
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    (super::row("command", "2.8.13", -1, INFO, Group::Server)
-        .doc("Get array of Redis command details", "O(N) where N is the total number of Redis commands"), Runner::Session(all)),
-    now("command|count", "2.8.13", 2, INFO, Group::Server, count, ("Get total number of Redis commands", "O(1)")),
-    now("command|info", "2.8.13", -2, INFO, Group::Server, info, ("Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")),
-    now("command|list", "7.0.0", -2, INFO, Group::Server, list, ("Get an array of Redis command names", "O(N) where N is the total number of Redis commands")),
-    now("command|docs", "7.0.0", -2, INFO, Group::Server, docs, ("Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")),
-    now("command|getkeys", "2.8.13", -3, INFO, Group::Server, getkeys, ("Extract keys given a full Redis command", "O(N) where N is the number of arguments to the command")),
-    now("command|getkeysandflags", "7.0.0", -3, INFO, Group::Server, getkeysandflags, ("Extract keys and access flags given a full Redis command", "O(N) where N is the number of arguments to the command")),
-    now("command|help", "5.0.0", 2, INFO, Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
+    tips(sub("command", "2.8.13", -1, all, ("Get array of Redis command details", "O(N) where N is the total number of Redis commands")), UNORDERED),
+    sub("command|count", "2.8.13", 2, count, ("Get total number of Redis commands", "O(1)")),
+    tips(sub("command|info", "2.8.13", -2, info, ("Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")), UNORDERED),
+    tips(sub("command|list", "7.0.0", -2, list, ("Get an array of Redis command names", "O(N) where N is the total number of Redis commands")), UNORDERED),
+    tips(sub("command|docs", "7.0.0", -2, docs, ("Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")), UNORDERED),
+    sub("command|getkeys", "2.8.13", -4, getkeys, ("Extract keys given a full Redis command", "O(N) where N is the number of arguments to the command")),
+    sub("command|getkeysandflags", "7.0.0", -4, getkeysandflags, ("Extract keys and access flags given a full Redis command", "O(N) where N is the number of arguments to the command")),
+    sub("command|help", "5.0.0", 2, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
 /// Categories of ACL, in the order in which Redis prints them.
@@ -64,7 +78,7 @@ fn info(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         let core = cx.core;
         match core.table.find(name) {
             Some(entry) => write_entry(cx, entry),
-            None => cx.reply.null_array(),
+            None => cx.reply.null(),
         }
     }
     Ok(())
@@ -96,7 +110,8 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(row.keys.0.len());
     row.keys.0.iter().for_each(|spec| write_spec(reply, spec));
-    reply.set(subs.len());
+    // An array of rows; without any, an empty set.
+    if subs.is_empty() { reply.set(0) } else { reply.array(subs.len()) }
     for sub in subs {
         write_entry(cx, sub);
     }
@@ -104,20 +119,19 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
 
 /// The first key, the last and the step, as COMMAND told before there were key specs.
 fn legacy_range(row: &Command) -> (i64, i64, i64) {
-    match row.keys.0.first().map(|spec| spec.place) {
-        Some(Place::Range { first, last, step }) => {
-            // Two single keys in a row are one range.
-            let last = match row.keys.0 {
-                [_, KeySpec { place: Place::Range { first: second, .. }, .. }] if last >= 0 => {
-                    isize::try_from(*second).unwrap_or(last)
-                }
-                _ => last,
-            };
-            let narrow = |value: usize| i64::try_from(value).unwrap_or(0);
-            (narrow(first), i64::try_from(last).unwrap_or(0), narrow(step))
-        }
-        _ => (0, 0, 0),
-    }
+    let ranges = row.keys.0.iter().map_while(|spec| match spec.place {
+        Place::Range { first, last, step } => Some((first, last, step)),
+        _ => None,
+    });
+    let narrow = |value: usize| i64::try_from(value).unwrap_or(0);
+    // Ranges that follow each other are one; a last key counted from the end is behind all others.
+    ranges
+        .map(|(first, last, step)| (narrow(first), i64::try_from(last).unwrap_or(0), narrow(step)))
+        .reduce(|one, next| {
+            let last = if one.1 < 0 || next.1 < 0 { -1 } else { one.1.max(next.1) };
+            (one.0, last, one.2)
+        })
+        .unwrap_or((0, 0, 0))
 }
 
 fn categories(row: &Command, container: bool) -> Vec<&'static str> {

@@ -22,6 +22,9 @@ pub(super) fn of_request(
     if !entry.row.accepts(args.len()) {
         return Err(Refusal::line("ERR Invalid number of arguments specified for command"));
     }
+    if !entry.row.keys.0.iter().all(|spec| spec.place.is_whole(args)) {
+        return Err(Refusal::line("ERR Invalid arguments specified for command"));
+    }
     let keys: Vec<_> =
         entry.row.keys.flagged(args).map(|(at, flags)| (args.get(at).to_vec(), flags)).collect();
     if keys.is_empty() {

@@ -1,6 +1,6 @@
 //! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
 
-use super::{container, now, task};
+use super::{container, now, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use crate::settings::{Kind, ROWS, Settings, file};
 use darter_base::glob::{self, Case};
@@ -14,7 +14,7 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(F
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("config", "2.0.0", Flags::NONE, Group::Server, "A container for server configuration commands"),
     now("config|get", "2.0.0", -3, ADMIN, Group::Server, get, ("Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided")),
-    task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")),
+    tips(task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     task("config|rewrite", "2.8.0", 2, ADMIN, Group::Server, |call| Box::pin(rewrite(call)), ("Rewrite the configuration file with the in memory configuration", "O(1)")),
     task("config|resetstat", "2.0.0", 2, ADMIN, Group::Server, |call| Box::pin(resetstat(call)), ("Reset the stats returned by INFO", "O(1)")),
     now("config|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),

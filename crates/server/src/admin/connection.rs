@@ -1,6 +1,6 @@
 //! PING, ECHO, HELLO, AUTH, SELECT, QUIT, RESET.
 
-use super::now;
+use super::{now, tips};
 use crate::engine::{ReplyMode, Runner, SessionCx};
 use darter_base::number;
 use darter_command::{Args, Command, Flags, Group, Refusal};
@@ -16,7 +16,7 @@ const OPEN: Flags = Flags::NOSCRIPT
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")),
+    tips(now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]),
     now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")),
     now("hello",  "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")),
     now("auth",   "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")),
@@ -46,6 +46,11 @@ fn echo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 /// `SELECT index`.
 fn select(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     let index = args.int()?;
+    if i32::try_from(index).is_err() {
+        return Err(Refusal::line(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
     let databases = cx.core.tx.home().shard.databases();
     let index = usize::try_from(index).ok().filter(|index| *index < databases);
     cx.session.db = index.ok_or_else(|| Refusal::line("ERR DB index is out of range"))?;
@@ -145,8 +150,8 @@ fn hello(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     if !cx.session.authenticated {
         return Err(Refusal::line(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
-             select the RESP protocol version at the same time",
+             HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
+             the RESP protocol version at the same time",
         ));
     }
     if let Some(name) = name {

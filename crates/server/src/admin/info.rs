@@ -1,6 +1,6 @@
 //! INFO: sections of fields, Redis's own names wherever the meaning is the same.
 
-use super::task;
+use super::{categories, task, tips};
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_keyspace::{Kind, ShardStats, Usage};
@@ -13,7 +13,7 @@ pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")),
+    categories(tips(task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]), &["@dangerous"]),
 ];
 
 /// One database of one core.
@@ -182,7 +182,7 @@ fn server(report: &Report<'_>, text: &mut String) {
     field(text, "process_id", std::process::id());
     field(text, "run_id", &shared.run_id);
     field(text, "tcp_port", settings.text("port"));
-    field(text, "server_time_usec", core.clock.unix_ms() * 1_000);
+    field(text, "server_time_usec", core.clock.unix_us());
     field(text, "uptime_in_seconds", up_s);
     field(text, "uptime_in_days", up_s / 86_400);
     field(text, "hz", settings.text("hz"));

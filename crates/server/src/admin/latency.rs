@@ -4,7 +4,7 @@
 //! never blocked longer than a slice, so with a threshold in milliseconds the events stay few. The
 //! slices themselves are in `LATENCY SLICES` and in INFO.
 
-use super::{container, info, now, task};
+use super::{container, info, now, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx, Slices};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,11 +15,11 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(F
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("latency", "2.8.13", Flags::NONE, Group::Server, "A container for latency diagnostics commands"),
-    task("latency|latest", "2.8.13", 2, ADMIN, Group::Server, |call| Box::pin(latest(call)), ("Return the latest latency samples for all events.", "O(1)")),
-    task("latency|history", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(history(call)), ("Return timestamp-latency samples for the event.", "O(1)")),
-    task("latency|reset", "2.8.13", -2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Reset latency data for one or more events.", "O(1)")),
-    task("latency|histogram", "7.0.0", -2, ADMIN, Group::Server, |call| Box::pin(histogram(call)), ("Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")),
-    task("latency|slices", "7.0.0", 2, ADMIN, Group::Server, |call| Box::pin(slices(call)), ("Return the histogram of slices and the longest ones with their causes.", "O(1)")),
+    tips(task("latency|latest", "2.8.13", 2, ADMIN, Group::Server, |call| Box::pin(latest(call)), ("Return the latest latency samples for all events.", "O(1)")), SPECIAL),
+    tips(task("latency|history", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(history(call)), ("Return timestamp-latency samples for the event.", "O(1)")), SPECIAL),
+    tips(task("latency|reset", "2.8.13", -2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Reset latency data for one or more events.", "O(1)")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    tips(task("latency|histogram", "7.0.0", -2, ADMIN, Group::Server, |call| Box::pin(histogram(call)), ("Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")), SPECIAL),
+    tips(task("latency|slices", "7.0.0", 2, ADMIN, Group::Server, |call| Box::pin(slices(call)), ("Return the histogram of slices and the longest ones with their causes.", "O(1)")), SPECIAL),
     now("latency|help", "2.8.13", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands.", "O(1)")),
 ];
 

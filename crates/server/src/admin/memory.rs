@@ -1,6 +1,6 @@
 //! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS, HELP. MEMORY USAGE lives with the keys.
 
-use super::{container, info, now, task};
+use super::{container, info, now, task, tips};
 use crate::engine::{Runner, ServerCall, SessionCx};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 
@@ -9,9 +9,9 @@ const NONE: Flags = Flags::NONE;
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("memory", "4.0.0", NONE, Group::Server, "A container for memory diagnostics commands"),
-    task("memory|stats", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(stats(call)), ("Show memory usage details", "O(1)")),
-    task("memory|doctor", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(doctor(call)), ("Outputs memory problems report", "O(1)")),
-    now("memory|purge", "4.0.0", 2, NONE, Group::Server, purge, ("Ask the allocator to release memory", "Depends on how much memory is allocated, could be slow")),
+    tips(task("memory|stats", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(stats(call)), ("Show memory usage details", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
+    tips(task("memory|doctor", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(doctor(call)), ("Outputs memory problems report", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
+    tips(now("memory|purge", "4.0.0", 2, NONE, Group::Server, purge, ("Ask the allocator to release memory", "Depends on how much memory is allocated, could be slow")), &["request_policy:all_shards", "response_policy:all_succeeded"]),
     now("memory|help", "4.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 

@@ -188,6 +188,35 @@ const fn container(
     (row(name, since, -2, flags, group).doc(doc, "Depends on subcommand."), Runner::Container)
 }
 
+/// The row with tips, as COMMAND INFO shows them.
+const fn tips(
+    row: (Command, Runner),
+    tips: &'static [&'static str],
+) -> (Command, Runner) {
+    (row.0.tips(tips), row.1)
+}
+
+/// The row with categories of ACL beyond those of its flags and group.
+const fn categories(
+    row: (Command, Runner),
+    categories: &'static [&'static str],
+) -> (Command, Runner) {
+    (row.0.categories(categories), row.1)
+}
+
+/// The refusal of arguments that no form of a subcommand takes.
+fn wrong_subcommand(args: Args<'_>) -> Refusal {
+    /// Bytes shown of the subcommand, as in Redis.
+    const SHOWN: usize = 128;
+    let words = args.all();
+    let parent = String::from_utf8_lossy(words.get(0)).to_ascii_uppercase();
+    let word = words.get(1);
+    let word = String::from_utf8_lossy(&word[..word.len().min(SHOWN)]);
+    Refusal::line(format!(
+        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try {parent} HELP."
+    ))
+}
+
 /// The rows of this crate, with their functions.
 pub const TABLES: &[&[(Command, Runner)]] = &[
     connection::TABLE,

@@ -1,6 +1,6 @@
 //! TIME, LASTSAVE, LOLWUT, MONITOR, SHUTDOWN.
 
-use super::{now, task};
+use super::{categories, now, task, tips};
 use crate::engine::{Core, Runner, ServerCall, ServerFuture, SessionCx};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::rc::Rc;
@@ -9,10 +9,13 @@ use std::sync::atomic::Ordering;
 const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
+/// No two replies need be the same.
+const VARIES: &[&str] = &["nondeterministic_output"];
+
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    now("time", "2.6.0", 1, QUICK, Group::Server, time, ("Return the current server time", "O(1)")),
-    now("lastsave", "1.0.0", 1, QUICK, Group::Server, lastsave, ("Get the UNIX time stamp of the last successful save to disk", "O(1)")),
+    tips(now("time", "2.6.0", 1, QUICK, Group::Server, time, ("Return the current server time", "O(1)")), VARIES),
+    categories(tips(now("lastsave", "1.0.0", 1, QUICK, Group::Server, lastsave, ("Get the UNIX time stamp of the last successful save to disk", "O(1)")), VARIES), &["@admin", "@dangerous"]),
     now("lolwut", "5.0.0", -1, Flags::READONLY.and(Flags::FAST), Group::Server, lolwut, ("Display some computer art and the Redis version", "")),
     task("monitor", "1.0.0", 1, ADMIN, Group::Server, |call| Box::pin(monitor(call)), ("Listen for all requests received by the server in real time", "")),
     task("shutdown", "1.0.0", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Group::Server, shutdown_task, ("Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")),
@@ -20,10 +23,10 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 
 /// `TIME`: seconds and microseconds.
 fn time(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
-    let ms = cx.core.clock.unix_ms();
+    let us = cx.core.clock.unix_us();
     cx.reply.array(2);
-    cx.reply.bulk((ms / 1_000).to_string().as_bytes());
-    cx.reply.bulk((ms % 1_000 * 1_000).to_string().as_bytes());
+    cx.reply.bulk((us / 1_000_000).to_string().as_bytes());
+    cx.reply.bulk((us % 1_000_000).to_string().as_bytes());
     Ok(())
 }
 
@@ -79,16 +82,17 @@ pub(super) fn monitor_left(core: &Core) {
 fn shutdown_task(call: ServerCall) -> ServerFuture {
     Box::pin(async move {
         let mut args = call.args();
-        let (mut save, mut abort, mut others) = (false, false, false);
+        let (mut save, mut abort, mut nosave, mut others) = (false, false, false, false);
         while let Some(word) = args.next() {
             match word.to_ascii_uppercase().as_slice() {
-                b"NOSAVE" | b"NOW" | b"FORCE" => others = true,
+                b"NOSAVE" => nosave = true,
+                b"NOW" | b"FORCE" => others = true,
                 b"SAVE" => save = true,
                 b"ABORT" => abort = true,
                 _ => return Err(Refusal::Syntax),
             }
         }
-        if abort && (save || others) {
+        if (save && nosave) || (abort && (save || nosave || others)) {
             return Err(Refusal::Syntax);
         }
         if abort {

@@ -1,6 +1,6 @@
 //! SLOWLOG: the slowest commands, kept per core and shown together.
 
-use super::{container, now, task};
+use super::{container, now, task, tips};
 use crate::engine::{Core, Runner, ServerCall, Session, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -14,9 +14,9 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::STALE);
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("slowlog", "2.2.12", Flags::NONE, Group::Server, "A container for slow log commands"),
-    task("slowlog|get", "2.2.12", -2, ADMIN, Group::Server, |call| Box::pin(get(call)), ("Get the slow log's entries", "O(N) where N is the number of entries returned")),
-    task("slowlog|len", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(len(call)), ("Get the slow log's length", "O(1)")),
-    task("slowlog|reset", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Clear all entries from the slow log", "O(N) where N is the number of entries in the slowlog")),
+    tips(task("slowlog|get", "2.2.12", -2, ADMIN, Group::Server, |call| Box::pin(get(call)), ("Get the slow log's entries", "O(N) where N is the number of entries returned")), &["request_policy:all_nodes", "nondeterministic_output"]),
+    tips(task("slowlog|len", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(len(call)), ("Get the slow log's length", "O(1)")), &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]),
+    tips(task("slowlog|reset", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Clear all entries from the slow log", "O(N) where N is the number of entries in the slowlog")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     now("slowlog|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
@@ -83,15 +83,15 @@ fn shorten(arg: &[u8]) -> Vec<u8> {
 /// `SLOWLOG GET [count]`: the newest, of all cores; 10 by default, -1 for all.
 async fn get(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
+    if args.left() > 1 {
+        return Err(super::wrong_subcommand(args));
+    }
     let count = match args.next() {
         None => 10,
         Some(text) => number::parse_i64(text)
             .filter(|&count| count >= -1)
             .ok_or_else(|| Refusal::line("ERR count should be greater than or equal to -1"))?,
     };
-    if args.end().is_err() {
-        return Err(Refusal::Arity("slowlog|get".into()));
-    }
     let mut all: Vec<Entry> = call
         .core
         .ask_all(|| |core: &Rc<Core>| Vec::from(core.admin.slowlog.borrow().entries.clone()))

@@ -23,6 +23,10 @@ pub trait Clock {
     fn monotonic_ns(&self) -> u64;
     /// Unix milliseconds.
     fn unix_ms(&self) -> u64;
+    /// Unix microseconds, for people to read.
+    fn unix_us(&self) -> u64 {
+        self.unix_ms() * 1_000
+    }
     /// Nanoseconds of CPU time that this thread has used. A system call.
     fn cpu_ns(&self) -> u64;
 }

@@ -168,7 +168,9 @@ fn name_hash(name: &[u8]) -> u64 {
 fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     const SHOWN: usize = 128;
     let shown = |bytes: &[u8], most: usize| {
-        String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
+        // A NUL ends a text there.
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end.min(most)]).into_owned()
     };
     let mut list = String::new();
     for arg in args.iter().skip(1) {

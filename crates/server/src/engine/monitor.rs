@@ -5,10 +5,11 @@ use super::core::Core;
 use super::entry::Entry;
 use darter_command::Flags;
 use darter_resp::Args;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Tells the watchers of all cores about a command that is about to run.
+/// Tells the watchers of all cores about a command that runs.
 pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let hidden = Flags::ADMIN;
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
@@ -29,17 +30,32 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
 
 /// `+1700000000.123456 [0 127.0.0.1:4711] "set" "key" "value"`.
 fn line(core: &Core, session: &Session, args: Args<'_>) -> Vec<u8> {
-    let ms = core.clock.unix_ms();
-    let (seconds, micros) = (ms / 1_000, ms % 1_000 * 1_000);
+    let us = core.clock.unix_us();
+    let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
     let (db, peer) = (session.db, &session.peer.remote);
     let mut line = format!("+{seconds}.{micros:06} [{db} {peer}]").into_bytes();
-    for arg in args.iter() {
+    let secret = secrets(args);
+    for (at, arg) in args.iter().enumerate() {
         line.extend_from_slice(b" \"");
+        let arg: &[u8] = if secret.contains(&at) { b"(redacted)" } else { arg };
         arg.iter().for_each(|byte| quote(*byte, &mut line));
         line.push(b'"');
     }
     line.extend_from_slice(b"\r\n");
     line
+}
+
+/// Which arguments nobody else may see: what AUTH gives, and the AUTH of HELLO.
+fn secrets(args: Args<'_>) -> Range<usize> {
+    let name = args.get(0);
+    if name.eq_ignore_ascii_case(b"AUTH") {
+        return 1..args.len();
+    }
+    let option = |at: &usize| args.get(*at).eq_ignore_ascii_case(b"AUTH");
+    match name.eq_ignore_ascii_case(b"HELLO").then(|| (2..args.len()).find(option)).flatten() {
+        Some(at) => at + 1..at + 3,
+        None => 0..0,
+    }
 }
 
 /// Appends a byte as it stands between quotes.

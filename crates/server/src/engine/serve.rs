@@ -97,6 +97,11 @@ impl Core {
         }
         let entry = match self.table.resolve(args).and_then(|entry| self.admit(lane, entry, args)) {
             Ok(entry) => entry,
+            Err(_) if is_http(args) => {
+                tracing::warn!(peer = lane.session.peer.remote, "HTTP on the port; closed");
+                lane.session.close_after_reply = true;
+                return;
+            }
             Err(refusal) => {
                 self.refuse(lane, args, &refusal);
                 return;
@@ -109,7 +114,10 @@ impl Core {
         }
         lane.session.active_ms = self.now_ms();
         lane.session.last_command = Some(entry.index);
-        if self.hot.borrow().monitors > 0 {
+        let watched = self.hot.borrow().monitors > 0;
+        // What concerns the session is shown as it left it, as in Redis: SELECT in its new database.
+        let at_once = matches!(entry.run, Runner::Session(_));
+        if watched && !at_once {
             super::monitor::feed(self, &lane.session, entry, args);
         }
         match entry.run {
@@ -124,7 +132,12 @@ impl Core {
                 Home::One(_) if here.is_some() => self.run_here(lane, entry, args),
                 _ => self.start_task(lane, entry, args),
             },
-            Runner::Session(run) => self.run_session(lane, entry, run, args),
+            Runner::Session(run) => {
+                self.run_session(lane, entry, run, args);
+                if watched {
+                    super::monitor::feed(self, &lane.session, entry, args);
+                }
+            }
             Runner::Task(_) => self.start_task(lane, entry, args),
             Runner::Container => {
                 self.refuse(lane, args, &Refusal::Arity(entry.row.name.into()));
@@ -573,6 +586,12 @@ impl Core {
             self.act(Action::Resume(conn.lane.token));
         }
     }
+}
+
+/// A browser that was lured into sending our commands from a page: nothing of it may run.
+fn is_http(args: resp::Args<'_>) -> bool {
+    let name = args.get(0);
+    name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
 }
 
 impl Entry {

@@ -1,0 +1,119 @@
+//! Large hashes, large requests and large values: exact, and in portions.
+
+use crate::engine::{Engine, Value};
+use std::collections::BTreeSet;
+
+const FIELDS: usize = 40_000;
+
+fn filled(resp3: bool) -> Engine {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.resp3 = resp3;
+    let words: Vec<String> =
+        (0..FIELDS).flat_map(|n| [format!("field:{n}"), format!("{n}")]).collect();
+    let mut request: Vec<&[u8]> = vec![b"HSET", b"h"];
+    request.extend(words.iter().map(String::as_bytes));
+    assert_eq!(engine.run(&request), format!(":{FIELDS}\r\n").as_bytes());
+    assert!(engine.portions > FIELDS / 128, "the change was sliced: {}", engine.portions);
+    engine
+}
+
+#[test]
+fn whole_replies_are_streamed() {
+    let mut engine = filled(true);
+    let before = engine.portions;
+    let reply = engine.run(&[b"HGETALL", b"h"]);
+    assert!(reply.starts_with(format!("%{FIELDS}\r\n").as_bytes()));
+    assert!(engine.portions - before > FIELDS / 512);
+    assert!(engine.portion_bytes <= 96 * 1024, "{}", engine.portion_bytes);
+    let Value::Map(list) = Value::read(&reply) else { panic!("a map") };
+    let pairs: BTreeSet<_> = list.chunks(2).map(<[Value]>::to_vec).collect();
+    assert_eq!(pairs.len(), FIELDS);
+}
+
+#[test] // Half of the fields die: headers and counts are those of the living, reaped or not.
+fn headers_are_exact_while_fields_are_dead() {
+    let mut engine = filled(false);
+    let words: Vec<String> = (0..FIELDS).step_by(2).map(|n| format!("field:{n}")).collect();
+    let count = words.len().to_string();
+    let mut request: Vec<&[u8]> = vec![b"HPEXPIRE", b"h", b"5", b"FIELDS", count.as_bytes()];
+    request.extend(words.iter().map(String::as_bytes));
+    let codes = Value::read(&engine.run(&request)).list();
+    assert!(codes.len() == FIELDS / 2 && codes.iter().all(|code| *code == Value::Int(1)));
+    engine.tick(5);
+    let left = FIELDS / 2;
+    for _ in 0..3 {
+        assert_eq!(engine.line("HLEN h"), format!(":{left}\r\n"));
+        assert_eq!(Value::read(&engine.run(&[b"HGETALL", b"h"])).list().len(), FIELDS);
+        assert_eq!(Value::read(&engine.run(&[b"HVALS", b"h"])).list().len(), left);
+        let sample = Value::read(&engine.run(&[b"HRANDFIELD", b"h", b"15000"])).list();
+        let distinct: BTreeSet<_> = sample.into_iter().collect();
+        assert_eq!(distinct.len(), 15_000);
+        engine.db.reap(5_000);
+    }
+    engine.db.check_invariants();
+}
+
+#[test]
+fn huge_counts_are_answered_in_portions() {
+    let mut engine = filled(false);
+    let mut scan =
+        Value::read(&engine.run(&[b"HSCAN", b"h", b"0", b"COUNT", b"1000000000"])).list();
+    assert_eq!(scan.pop().unwrap().list().len(), 2 * FIELDS);
+    assert_eq!(scan.pop().unwrap(), Value::Bulk(b"0".to_vec()));
+    let samples = Value::read(&engine.run(&[b"HRANDFIELD", b"h", b"-100000"])).list();
+    assert_eq!(samples.len(), 100_000);
+    assert!(engine.portion_bytes <= 96 * 1024, "{}", engine.portion_bytes);
+    let words: Vec<String> = (0..2 * FIELDS).map(|n| format!("field:{n}")).collect();
+    let mut request: Vec<&[u8]> = vec![b"HMGET", b"h"];
+    request.extend(words.iter().map(String::as_bytes));
+    let values = Value::read(&engine.run(&request)).list();
+    assert_eq!(values.iter().filter(|value| **value == Value::Null).count(), FIELDS);
+    request[0] = b"HDEL";
+    assert_eq!(engine.run(&request), format!(":{FIELDS}\r\n").as_bytes());
+    assert!(engine.db.is_empty());
+}
+
+#[test] // Values of megabytes leave chunk by chunk, in their place among the others.
+fn long_values_keep_their_order() {
+    let mut engine = Engine::new(1, 1);
+    let long: Vec<Vec<u8>> = (0..4).map(|n| vec![b'a' + n; 300_000 + usize::from(n)]).collect();
+    for (n, value) in long.iter().enumerate() {
+        engine.run(&[b"HSET", b"h", format!("long:{n}").as_bytes(), value]);
+        engine.run(&[b"HSET", b"h", format!("short:{n}").as_bytes(), b"s"]);
+    }
+    let bulk = |bytes: &[u8]| Value::Bulk(bytes.to_vec());
+    let short = || bulk(b"s");
+    let reply = engine.run(&[
+        b"HMGET", b"h", b"short:0", b"long:1", b"none", b"short:1", b"long:0", b"long:3", b"none",
+    ]);
+    let expected = vec![
+        short(),
+        bulk(&long[1]),
+        Value::Null,
+        short(),
+        bulk(&long[0]),
+        bulk(&long[3]),
+        Value::Null,
+    ];
+    assert_eq!(Value::read(&reply), Value::Array(expected));
+    assert!(engine.portion_bytes <= 96 * 1024, "{}", engine.portion_bytes);
+    for resp3 in [false, true] {
+        engine.resp3 = resp3;
+        let all = Value::read(&engine.run(&[b"HGETALL", b"h"])).list();
+        let pairs: BTreeSet<_> = all.chunks(2).map(<[Value]>::to_vec).collect();
+        let sample = Value::read(&engine.run(&[b"HRANDFIELD", b"h", b"7", b"WITHVALUES"])).list();
+        assert_eq!(pairs.len(), 8);
+        for (n, value) in long.iter().enumerate() {
+            assert!(pairs.contains(&vec![bulk(format!("long:{n}").as_bytes()), bulk(value)]));
+        }
+        let sample: BTreeSet<_> = match resp3 {
+            true => sample.into_iter().map(Value::list).collect(),
+            false => sample.chunks(2).map(<[Value]>::to_vec).collect(),
+        };
+        assert!(sample.len() == 7 && sample.is_subset(&pairs));
+    }
+    let taken =
+        Value::read(&engine.run(&[b"HGETDEL", b"h", b"FIELDS", b"2", b"long:2", b"long:2"]));
+    assert_eq!(taken, Value::Array(vec![bulk(&long[2]), Value::Null]));
+    engine.db.check_invariants();
+}
