@@ -1,5 +1,7 @@
 //! Limits that more than one crate must know, each with its reason.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 /// Databases by default, as in Redis.
 pub const DATABASES_DEFAULT: usize = 16;
 /// Bytes of one chunk of a large string: appended, overwritten and sent piece by piece, so that a
@@ -14,5 +16,18 @@ pub const SLICE_MAX_NS: u64 = 500_000;
 /// Entries that a command handles in one go; more, and it works in slices. At 50-200 ns an entry
 /// this is about 50 us, half of a slice.
 pub const ENTRIES_AT_ONCE: usize = 256;
+
+static STRING_MAX: AtomicUsize = AtomicUsize::new(512 << 20);
+
+/// Longest string in bytes, on all cores: `proto-max-bulk-len`.
+#[must_use]
+pub fn string_max_bytes() -> usize {
+    STRING_MAX.load(Ordering::Relaxed)
+}
+
+/// Sets [`string_max_bytes`].
+pub fn set_string_max(bytes: usize) {
+    STRING_MAX.store(bytes, Ordering::Relaxed);
+}
 
 const _: () = assert!(SLICE_AIM_NS * 4 < SLICE_MAX_NS);

@@ -259,6 +259,10 @@ pub struct Command {
     pub tips: &'static [&'static str],
     /// Categories of ACL beyond those that follow from flags and group, each with its `@`.
     pub categories: &'static [&'static str],
+    /// Flags of COMMAND DOCS.
+    pub doc_flags: &'static [&'static str],
+    /// Since when it is deprecated, and what to use instead.
+    pub deprecated: Option<(&'static str, &'static str)>,
     /// The function.
     pub run: Run,
 }
@@ -287,6 +291,8 @@ impl Command {
             complexity,
             tips: &[],
             categories: &[],
+            doc_flags: &[],
+            deprecated: None,
             run,
         }
     }
@@ -303,6 +309,21 @@ impl Command {
     #[must_use]
     pub const fn tips(mut self, tips: &'static [&'static str]) -> Self {
         self.tips = tips;
+        self
+    }
+
+    /// Marks it as deprecated since a version, and names what replaces it.
+    #[must_use]
+    pub const fn deprecated(mut self, since: &'static str, instead: &'static str) -> Self {
+        self.doc_flags = &["deprecated"];
+        self.deprecated = Some((since, instead));
+        self
+    }
+
+    /// Marks it as meant for the inside of the system.
+    #[must_use]
+    pub const fn system(mut self) -> Self {
+        self.doc_flags = &["syscmd"];
         self
     }
 

@@ -19,10 +19,15 @@ pub(crate) enum Unit {
 impl Unit {
     /// The unit that an option of SET and its like names, in any case.
     pub(crate) fn of_option(word: &[u8]) -> Option<Self> {
-        [("EX", Self::Seconds), ("PX", Self::Millis), ("EXAT", Self::UnixSeconds), ("PXAT", Self::UnixMillis)]
-            .into_iter()
-            .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, unit)| unit)
+        [
+            ("EX", Self::Seconds),
+            ("PX", Self::Millis),
+            ("EXAT", Self::UnixSeconds),
+            ("PXAT", Self::UnixMillis),
+        ]
+        .into_iter()
+        .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, unit)| unit)
     }
 
     /// The absolute time that `amount` of this unit means at `now`; `None` when it overflows. May

@@ -11,14 +11,14 @@
 //!   earlier one for the same key.
 
 use crate::effect::{self, Effect, Journal};
+use crate::graveyard::{self, Dismantle};
 use crate::hash::{Hash, HashEdit, is_dead};
 use crate::set::{Set, SetEdit};
 use crate::text::{Fresh, Str, StrPieces};
 use crate::{Key, Object, Usage};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, EntryMut, New, Old, Table, ValueRef};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
@@ -235,8 +235,9 @@ pub struct Db {
     usage: Usage,
     mortal: usize,
     journal: Journal,
-    /// Values with mortal fields or members: the earliest deadline known when it was pushed.
-    clocks: BinaryHeap<Reverse<(u64, Box<[u8]>)>>,
+    /// Values with mortal fields or members: the earliest deadline known when it was put in. A tree,
+    /// as it grows without ever moving as a whole.
+    clocks: BTreeSet<(u64, Box<[u8]>)>,
     now: u64,
     expired: u64,
 }
@@ -533,7 +534,9 @@ impl Db {
         self.keys = Table::new();
         self.usage = Usage::default();
         self.mortal = 0;
-        self.clocks.clear();
+        if !self.clocks.is_empty() {
+            graveyard::bury(Box::new(Clocks(std::mem::take(&mut self.clocks))));
+        }
         self.journal.record(|| Effect::Flush);
     }
 
@@ -542,7 +545,7 @@ impl Db {
     /// The earliest moment at which [`Db::reap`] may have work, in Unix milliseconds.
     #[must_use]
     pub fn next_death(&self) -> Option<u64> {
-        let fields = self.clocks.peek().map(|Reverse((at, _))| *at);
+        let fields = self.clocks.first().map(|(at, _)| *at);
         self.keys.earliest_deadline().into_iter().chain(fields).min()
     }
 
@@ -571,11 +574,11 @@ impl Db {
     }
 
     fn reap_fields(&mut self, most: usize) -> bool {
-        match self.clocks.peek() {
-            Some(Reverse((at, _))) if *at <= self.now => {}
+        match self.clocks.first() {
+            Some((at, _)) if *at <= self.now => {}
             _ => return false,
         }
-        let Some(Reverse((_, name))) = self.clocks.pop() else { return false };
+        let Some((_, name)) = self.clocks.pop_first() else { return false };
         let key = Key::new(&name);
         let now = self.now;
         let Some(mut entry) = living(&mut self.keys, &key, now) else { return true };
@@ -590,7 +593,7 @@ impl Db {
         if empty {
             self.remove_hollow(&key);
         } else if let Some(at) = next {
-            self.clocks.push(Reverse((at, name)));
+            self.clocks.insert((at, name));
         }
         true
     }
@@ -681,7 +684,7 @@ impl Db {
 
     fn watch(&mut self, key: &Key<'_>, at: Option<u64>) {
         if let Some(at) = at {
-            self.clocks.push(Reverse((at, Box::from(key.bytes))));
+            self.clocks.insert((at, Box::from(key.bytes)));
         }
     }
 
@@ -713,6 +716,22 @@ impl Db {
         assert_eq!(usage, self.usage, "I1");
         assert_eq!(mortal, self.mortal);
         assert_eq!(seen.len(), self.keys.len());
+    }
+}
+
+/// The clocks of a database that was flushed.
+struct Clocks(BTreeSet<(u64, Box<[u8]>)>);
+
+impl Dismantle for Clocks {
+    fn dismantle(&mut self) -> bool {
+        /// About 10 us worth.
+        const PORTION: usize = 64;
+        for _ in 0..PORTION {
+            if self.0.pop_first().is_none() {
+                return false;
+            }
+        }
+        !self.0.is_empty()
     }
 }
 

@@ -1,16 +1,13 @@
 //! Hashes: fields and values, each field with an optional deadline.
 
 use crate::effect::{self, Effect, Journal};
+use crate::encoding;
 use crate::text::{Fresh, Str, StrPieces};
 use crate::{Deadline, Key};
 use darter_base::hash;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, New, Table, ValueRef};
 use std::sync::Arc;
-
-/// Redis's bounds for the encoding name `listpack`; once passed, never taken back.
-const LISTPACK_ENTRIES_MAX: usize = 512;
-const LISTPACK_ITEM_MAX: usize = 64;
 
 /// A hash. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -97,8 +94,8 @@ impl Hash {
     fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Option<u64>) -> bool {
         // Not looked up again once grown: this is the hot path of large hashes.
         self.grown = self.grown
-            || self.fields.len() >= LISTPACK_ENTRIES_MAX && !self.contains(field)
-            || field.len().max(value.len()) > LISTPACK_ITEM_MAX;
+            || self.fields.len() >= encoding::hash_entries() && !self.contains(field)
+            || field.len().max(value.len()) > encoding::hash_item();
         let new = match value.inline() {
             Some(bytes) => New::Bytes(bytes),
             None => {

@@ -12,6 +12,7 @@
 
 mod db;
 mod effect;
+pub mod encoding;
 mod hash;
 mod object;
 mod set;

@@ -1,13 +1,11 @@
 //! Sets: members, each with an optional deadline. Integers are packed by the table.
 
 use crate::effect::{Effect, Journal};
+use crate::encoding;
 use crate::hash::is_dead;
 use crate::{Deadline, Key};
 use darter_base::{hash, number};
 use darter_structs::table::{Entry, Never, New, Table};
-
-/// Redis's bound for the encoding name `intset`; once passed, never taken back.
-const INTSET_ENTRIES_MAX: usize = 512;
 
 /// A set. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -110,7 +108,7 @@ impl<'a> SetEdit<'a> {
         }
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
         self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
-        self.set.grown |= self.set.members.len() > INTSET_ENTRIES_MAX || deadline.is_some();
+        self.set.grown |= self.set.members.len() > encoding::set_entries() || deadline.is_some();
         self.record(|key| Effect::SetAdd { key, member: member.to_vec(), deadline });
         !was_alive
     }

@@ -6,6 +6,8 @@
 mod dump;
 mod restore;
 
+pub use dump::{Sizer, sizer};
+
 use darter_command::{Command, Flags, Group, Run, specs};
 
 /// The rows.

@@ -18,5 +18,5 @@ mod reply;
 
 pub use args::{Arg, Args, Block, Request, Span};
 pub use output::{Output, Part};
-pub use parser::{Parser, ProtocolError};
+pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;

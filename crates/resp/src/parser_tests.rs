@@ -10,9 +10,12 @@ fn parse(input: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError
     for part in input.chunks(piece.max(1)) {
         parser.feed(part);
         loop {
-            match parser.next_request() {
-                Ok(Some(args)) => requests.push(args.iter().map(<[u8]>::to_vec).collect()),
-                Ok(None) => break,
+            match parser.next_portion(1 + piece % 5) {
+                Ok(Parsed::Request(args)) => {
+                    requests.push(args.iter().map(<[u8]>::to_vec).collect());
+                }
+                Ok(Parsed::Portion) => {}
+                Ok(Parsed::Wanting) => break,
                 Err(error) => return (requests, Some(error)),
             }
         }
@@ -88,6 +91,25 @@ fn announcements_allocate_nothing() {
         assert!(parser.next_request().unwrap().is_none());
         assert!(parser.memory_bytes() < 1_024, "{}", parser.memory_bytes());
     }
+}
+
+#[test] // Of what has arrived at once, a portion is looked at in a call, and the buffer drains.
+fn a_request_of_many_arguments_is_cut_in_portions() {
+    let request: Vec<Vec<u8>> = (0..100_000).map(|at| format!("key:{at}").into_bytes()).collect();
+    let mut parser = Parser::new(512 << 20, true);
+    parser.feed(&encode(std::slice::from_ref(&request)));
+    let (whole, mut portions) = (parser.pending_bytes(), 0);
+    let args = loop {
+        match parser.next_portion(1_000).unwrap() {
+            Parsed::Request(args) => break args.iter().map(<[u8]>::to_vec).collect::<Vec<_>>(),
+            Parsed::Portion => {}
+            Parsed::Wanting => panic!("all is at hand"),
+        }
+        portions += 1;
+        let seen = portions * 1_000 * 12; // At least.
+        assert!(parser.pending_bytes() <= whole + CHUNK_BYTES - seen.min(whole), "{portions}");
+    };
+    assert_eq!((portions, args == request), (99, true));
 }
 
 #[test]

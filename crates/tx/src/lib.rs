@@ -17,12 +17,14 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod keyset;
 mod link;
 mod locks;
 
 pub use executor::TaskId;
+pub use keyset::KeySet;
 pub use link::{Home, Locked, Message, Tx};
-pub use locks::{Access, Claim, KeySet, LockTable, TxId, lock_key};
+pub use locks::{Access, Claim, LockTable, TxId, lock_key};
 
 /// A core, `0..cores`.
 pub type CoreId = usize;

@@ -19,16 +19,13 @@
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict.
 
+use crate::KeySet;
 use darter_base::hash::IdentityMap;
-use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A transaction: the core that coordinates it, and its number there.
 pub type TxId = u64;
-
-/// Keys by their [`lock_key`].
-pub type KeySet = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
 
 /// The name under which a key is locked. Two keys that share one only wait for each other.
 #[must_use]
@@ -210,7 +207,7 @@ impl LockTable {
         self.keys.get(&key).is_some_and(|holders| holders.blocks(asked))
             || self.wide.iter().any(|(_, claim)| match claim {
                 Claim::Keys(_) => false,
-                Claim::Set(set, held) => blocks(*held, asked) && set.contains(&key),
+                Claim::Set(set, held) => blocks(*held, asked) && set.contains(key),
                 Claim::All(held) => blocks(*held, asked),
             })
     }
@@ -221,7 +218,7 @@ impl LockTable {
                 keys.iter().any(|(key, access)| self.is_held_against(*key, *access))
             }
             Claim::Set(set, asked) => {
-                self.keys.iter().any(|(key, held)| held.blocks(*asked) && set.contains(key))
+                self.keys.iter().any(|(key, held)| held.blocks(*asked) && set.contains(*key))
                     || self.wide.iter().any(|(_, held)| wide_conflict(held, claim))
             }
             Claim::All(asked) => {
@@ -254,7 +251,7 @@ fn overlap(one: &Claim, other: &Claim) -> bool {
             one.iter().any(|(key, a)| other.iter().any(|(other, b)| key == other && clash(*a, *b)))
         }
         (Claim::Keys(keys), Claim::Set(set, b)) | (Claim::Set(set, b), Claim::Keys(keys)) => {
-            keys.iter().any(|(key, a)| clash(*a, *b) && set.contains(key))
+            keys.iter().any(|(key, a)| clash(*a, *b) && set.contains(*key))
         }
         (Claim::Keys(keys), Claim::All(b)) | (Claim::All(b), Claim::Keys(keys)) => {
             keys.iter().any(|(_, a)| clash(*a, *b))
@@ -269,6 +266,12 @@ mod tests {
 
     fn keys(list: &[(u64, Access)]) -> Claim {
         Claim::Keys(list.to_vec())
+    }
+
+    fn set_of(count: usize) -> KeySet {
+        let mut set = KeySet::with_capacity(count);
+        (0..count as u64).for_each(|key| assert!(set.insert(key)));
+        set
     }
 
     #[test]
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(locks.narrow(1, 1, Access::Exclusive), [(0, 2)]);
         assert!(locks.blocks_point(1, false));
         assert_eq!(locks.release(1), [(0, 3)]);
-        let many: KeySet = (0..100).collect();
+        let many = set_of(100);
         assert_eq!(locks.release(2), []);
         assert_eq!(locks.release(3), []);
         assert!(locks.try_acquire(4, &Claim::Set(Arc::new(many), Access::Exclusive)));
@@ -322,7 +325,7 @@ mod tests {
     #[test]
     fn wide_claims_meet_narrow_ones() {
         let mut locks = LockTable::default();
-        let many: KeySet = (0..1_000).collect();
+        let many = set_of(1_000);
         assert!(locks.try_acquire(1, &keys(&[(5, Access::Shared)])));
         assert!(!locks.try_acquire(2, &Claim::Set(Arc::new(many.clone()), Access::Exclusive)));
         assert_eq!(locks.release(1), []);

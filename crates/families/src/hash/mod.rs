@@ -80,7 +80,7 @@ pub const TABLE: &[Command] = &[
     row("hkeys",        "2.0.0",  2, READ,       specs::ONE_RO_ACCESS,        whole::hkeys).doc("Get all the fields in a hash", O_ALL).tips(UNORDERED),
     row("hlen",         "2.0.0",  2, READ_FAST,  specs::ONE_RO,               field::hlen).doc("Get the number of fields in a hash", O1),
     row("hmget",        "2.0.0", -3, READ_FAST,  specs::ONE_RO_ACCESS,        field::hmget).doc("Get the values of all the given hash fields", O_ASKED),
-    row("hmset",        "2.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        set::hmset).doc("Set multiple hash fields to multiple values", O_MSET),
+    row("hmset",        "2.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        set::hmset).doc("Set multiple hash fields to multiple values", O_MSET).deprecated("4.0.0", "`HSET` with multiple field-value pairs"),
     row("hpersist",     "7.4.0", -5, WRITE_FAST, specs::ONE_RW_UPDATE,        deadline::hpersist).doc("Removes the expiration time for each specified field", O_NAMED),
     row("hpexpire",     "7.4.0", -6, GROW_FAST,  specs::ONE_RW_UPDATE,        deadline::hpexpire).doc("Set expiry for hash field using relative time to expire (milliseconds)", O_NAMED),
     row("hpexpireat",   "7.4.0", -6, GROW_FAST,  specs::ONE_RW_UPDATE,        deadline::hpexpireat).doc("Set expiry for hash field using an absolute Unix timestamp (milliseconds)", O_NAMED),

@@ -95,7 +95,7 @@ fn draw(reply: &mut Reply<'_>, cut: Fields, wish: Wish, prng: &mut Prng) -> Flow
         Wish::Distinct(count, part) => {
             part.header(reply, count);
             if count.saturating_mul(DRAWN_PART) <= fields {
-                let seen = KeySet::with_capacity_and_hasher(count, Default::default());
+                let seen = KeySet::with_capacity(count);
                 return flow(reply, Draws::new(cut, count, Some(seen), part, prng));
             }
             let choice = Choice { wanted: count, left: fields, prng: fork(prng) };

@@ -66,13 +66,13 @@ impl Spread {
         let mut claims = Vec::new();
         for core in self.owners() {
             let positions = &self.cores[core];
-            let mut set = KeySet::with_capacity_and_hasher(positions.len(), Default::default());
+            let mut set = KeySet::with_capacity(positions.len());
             for (done, at) in positions.iter().enumerate() {
                 set.insert(lock_key(call.db, Key::new(call.arg(*at as usize)).hash));
                 breathe(call, done).await;
             }
             let claim = if set.len() <= LOCKED_SINGLY_MAX {
-                Claim::Keys(set.into_iter().map(|key| (key, access)).collect())
+                Claim::Keys(set.iter().map(|key| (key, access)).collect())
             } else {
                 Claim::Set(Arc::new(set), access)
             };

@@ -93,7 +93,7 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     let mut claims = Vec::with_capacity(parts.len() + 1);
     let target = target.map(|at| call.arg(at)).map(|name| (call.tx.core_of(name), name));
     for (core, list) in parts {
-        let mut set = KeySet::with_capacity_and_hasher(list.len() + 1, Default::default());
+        let mut set = KeySet::with_capacity(list.len() + 1);
         for (done, at) in list.iter().enumerate() {
             set.insert(lock_key(call.db, Key::new(call.arg(*at)).hash));
             pause_now_and_then(call, done).await;

@@ -94,7 +94,7 @@ fn draw(reply: &mut Reply<'_>, cut: Table<Never>, wish: Wish, prng: &mut Prng) -
         Wish::Distinct(count) => {
             reply.array(count);
             if count.saturating_mul(DRAWN_PART) <= members {
-                let seen = KeySet::with_capacity_and_hasher(count, Default::default());
+                let seen = KeySet::with_capacity(count);
                 return flow(reply, count <= DRAWS, Draws::new(cut, count, Some(seen), prng));
             }
             let choice = Choice::new(count, members, prng.next_u64());

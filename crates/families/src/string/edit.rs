@@ -6,6 +6,7 @@
 //! and installs the copy at the end.
 
 use super::value::{BYTES_AT_ONCE, piece, pieces, to_blob, word};
+use darter_base::limits::string_max_bytes;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Deadline, Fresh, Key, Object, Str, WrongType};
@@ -13,8 +14,6 @@ use darter_resp::{self as resp, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Longest string, in bytes: the default of `proto-max-bulk-len`.
-const STRING_MAX_BYTES: usize = 512 * 1024 * 1024;
 /// Up to this length a string is edited in a copy, which may lie beside its key.
 const COPIED_MAX_BYTES: usize = 4 * 1024;
 
@@ -87,7 +86,7 @@ fn value_at(mut args: Args<'_>, index: usize) -> Fresh<'_> {
 
 fn write(cx: &mut Cx<'_>, key: &Key<'_>, write: Write<'_>) -> Result<Flow, Refusal> {
     let value = write.bytes();
-    if write.offset.saturating_add(value.len()) > STRING_MAX_BYTES {
+    if write.offset.saturating_add(value.len()) > string_max_bytes() {
         return Err(Refusal::line("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
     }
     if value.len() > BYTES_AT_ONCE {

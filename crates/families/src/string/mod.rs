@@ -99,7 +99,7 @@ pub const TABLE: &[Command] = &[
     row("getdel",      "6.2.0",  2, WRITE_FAST, specs::ONE_RW_ACCESS_DELETE, Run::Point(read::getdel)).doc("Get the value of a key and delete the key", O1),
     row("getex",       "6.2.0", -2, WRITE_FAST, specs::ONE_RW_ACCESS_UPDATE, Run::Point(set::getex)).doc("Get the value of a key and optionally set its expiration", O1),
     row("getrange",    "2.4.0",  4, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::getrange)).doc("Get a substring of the string stored at a key", O_RANGE),
-    row("getset",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(set::getset)).doc("Set the string value of a key and return its old value", O1),
+    row("getset",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(set::getset)).doc("Set the string value of a key and return its old value", O1).deprecated("6.2.0", "`SET` with the `!GET` argument"),
     row("incr",        "1.0.0",  2, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::incr)).doc("Increment the integer value of a key by one", O1),
     row("incrby",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::incrby)).doc("Increment the integer value of a key by the given amount", O1),
     row("incrbyfloat", "2.6.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::incrbyfloat)).doc("Increment the float value of a key by the given amount", O1),
@@ -115,5 +115,5 @@ pub const TABLE: &[Command] = &[
     row("setnx",       "1.0.0",  3, GROW_FAST,  specs::ONE_OW_INSERT,        Run::Point(set::setnx)).doc("Set the value of a key, only if the key does not exist", O1),
     row("setrange",    "2.2.0",  4, GROW,       specs::ONE_RW_UPDATE,        Run::Point(edit::setrange)).doc("Overwrite part of a string at key starting at the specified offset", O_SETRANGE),
     row("strlen",      "2.2.0",  2, READ_FAST,  specs::ONE_RO,               Run::Point(read::strlen)).doc("Get the length of the value stored in a key", O1),
-    row("substr",      "1.0.0",  4, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::getrange)).doc("Get a substring of the string stored at a key", O_RANGE),
+    row("substr",      "1.0.0",  4, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::getrange)).doc("Get a substring of the string stored at a key", O_RANGE).deprecated("2.0.0", "`GETRANGE`"),
 ];

@@ -65,13 +65,13 @@ impl Parts {
         let mut claims = Vec::new();
         for (core, positions) in self.cores.iter().enumerate().filter(|(_, list)| !list.is_empty())
         {
-            let mut set = KeySet::with_capacity_and_hasher(positions.len(), Default::default());
+            let mut set = KeySet::with_capacity(positions.len());
             for (done, at) in positions.iter().enumerate() {
                 set.insert(lock_key(call.db, Key::new(call.arg(*at as usize)).hash));
                 pause_now_and_then(call, done).await;
             }
             let claim = if set.len() <= KEYS_LOCKED_SINGLY {
-                Claim::Keys(set.into_iter().map(|key| (key, access)).collect())
+                Claim::Keys(set.iter().map(|key| (key, access)).collect())
             } else {
                 Claim::Set(Arc::new(set), access)
             };

@@ -1,6 +1,7 @@
 //! Large hashes, large requests and large values: exact, and in portions.
 
 use crate::engine::{Engine, Value};
+use darter_keyspace::{Deadline, Key, SetEdit};
 use std::collections::BTreeSet;
 
 const FIELDS: usize = 40_000;
@@ -115,5 +116,28 @@ fn long_values_keep_their_order() {
     let taken =
         Value::read(&engine.run(&[b"HGETDEL", b"h", b"FIELDS", b"2", b"long:2", b"long:2"]));
     assert_eq!(taken, Value::Array(vec![bulk(&long[2]), Value::Null]));
+    engine.db.check_invariants();
+}
+
+#[test] // Deadlines of thousands of members of a set, in slices.
+fn members_expire_in_portions() {
+    let mut engine = Engine::new(1_000_000, 1);
+    let names: Vec<String> = (0..6_000).map(|n| format!("member:{n}")).collect();
+    let key = Key::new(b"s");
+    let add = |set: &mut SetEdit<'_>| {
+        names[..3_000].iter().filter(|name| set.add(name.as_bytes(), Deadline::Clear)).count()
+    };
+    assert_eq!(engine.db.edit_set(&key, true, add), Ok(Some(3_000)));
+    let mut request: Vec<&[u8]> = vec![b"FIELDEXPIRE", b"s", b"2"];
+    request.extend(names.iter().map(String::as_bytes));
+    let codes = Value::read(&engine.run(&request)).list();
+    assert!(engine.portions > 6_000 / 96);
+    assert!(codes[..3_000].iter().all(|code| *code == Value::Int(1)));
+    assert!(codes[3_000..].iter().all(|code| *code == Value::Int(-2)));
+    assert_eq!(engine.line("FIELDTTL s member:2999"), ":2\r\n");
+    engine.tick(2_000);
+    assert_eq!(engine.line("FIELDTTL s member:2999"), ":-2\r\n");
+    while engine.db.reap(100) {}
+    assert!(engine.db.is_empty());
     engine.db.check_invariants();
 }

@@ -8,7 +8,7 @@ use crate::rdb::Kind;
 use darter_base::UnixMillis;
 use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{self as keyspace, Str, StrPieces};
+use darter_keyspace::{self as keyspace, Found, Str, StrPieces, WrongType};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, Never, OutOfLine, Reader, Scratch, Table};
@@ -44,6 +44,28 @@ pub(super) fn dump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
             start(Dumper::new(source, Kind::Hash, Packing::default()), &mut cx.reply)
         }
         keyspace::Kind::Set => set(found.set()?.members().clone(), now, &mut cx.reply),
+    })
+}
+
+/// Surveys as many entries as it is told, and tells the payload's bytes once all are seen.
+pub type Sizer = Box<dyn FnMut(usize) -> Option<u64> + Send>;
+
+/// What a value's payload would take, counted from a cut of it: for `DEBUG OBJECT`.
+pub fn sizer(found: &Found<'_>, now: UnixMillis) -> Result<Sizer, WrongType> {
+    fn of<S: Source + Send + 'static>(source: S, kind: Kind) -> Sizer {
+        let mut dumper = Dumper::new(source, kind, Packing::default());
+        Box::new(move |items_max| dumper.survey(items_max))
+    }
+    Ok(match found.kind() {
+        keyspace::Kind::Text => {
+            of(Pieces { text: found.text()?.to_pieces(), next: 0 }, Kind::String)
+        }
+        keyspace::Kind::Hash => {
+            of(Items::new(found.hash()?.fields().clone(), now, field), Kind::Hash)
+        }
+        keyspace::Kind::Set => {
+            of(Members(Items::new(found.set()?.members().clone(), now, no_value)), Kind::Set)
+        }
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("client|no-touch", "7.2.0", 3, OPEN, C, no_touch, ("Controls whether commands sent by the client will alter the LRU/LFU of the keys they access.", "O(1)")),
     now("client|reply", "3.2.0", 3, OPEN, C, reply, ("Instruct the server whether to reply to commands", "O(1)")),
     now("client|getredir", "6.0.0", 2, OPEN, C, getredir, ("Get tracking notifications redirection client ID if any", "O(1)")),
-    task("client|pause", "3.0.0", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")),
+    task("client|pause", "2.9.50", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")),
     task("client|unpause", "6.2.0", 2, ADMIN, C, |call| Box::pin(unpause(call)), ("Resume processing of clients that were paused", "O(N) Where N is the number of paused clients")),
     now("client|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), C, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];

@@ -111,7 +111,11 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     reply.set(row.keys.0.len());
     row.keys.0.iter().for_each(|spec| write_spec(reply, spec));
     // An array of rows; without any, an empty set.
-    if subs.is_empty() { reply.set(0) } else { reply.array(subs.len()) }
+    if subs.is_empty() {
+        reply.set(0)
+    } else {
+        reply.array(subs.len())
+    }
     for sub in subs {
         write_entry(cx, sub);
     }
@@ -251,12 +255,28 @@ fn write_docs(cx: &mut SessionCx<'_>, entry: &Entry) {
     let row = &entry.row;
     let reply = &mut cx.reply;
     reply.bulk(row.name.as_bytes());
-    reply.map(3 + usize::from(!row.complexity.is_empty()) + usize::from(!subs.is_empty()));
+    reply.map(
+        3 + usize::from(!row.complexity.is_empty())
+            + usize::from(!row.doc_flags.is_empty())
+            + 2 * usize::from(row.deprecated.is_some())
+            + usize::from(!subs.is_empty()),
+    );
     let complexity = (!row.complexity.is_empty()).then_some(("complexity", row.complexity));
     let fields = [("summary", row.summary), ("since", row.since), ("group", row.group.name())];
     for (name, value) in fields.into_iter().chain(complexity) {
         reply.bulk(name.as_bytes());
         reply.bulk(value.as_bytes());
+    }
+    if !row.doc_flags.is_empty() {
+        reply.bulk(b"doc_flags");
+        reply.set(row.doc_flags.len());
+        row.doc_flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    if let Some((since, instead)) = row.deprecated {
+        for (name, value) in [("deprecated_since", since), ("replaced_by", instead)] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
     }
     if !subs.is_empty() {
         reply.bulk(b"subcommands");

@@ -5,6 +5,18 @@ use darter_command::{KeyFlags, Refusal};
 use darter_resp::{Args, Request};
 use std::sync::Arc;
 
+/// What this request does to a key. Variable flags are those of a write that reads the old value
+/// only when its option GET asks for it.
+fn flags_of(flags: KeyFlags, args: Args<'_>) -> KeyFlags {
+    /// Options come behind the name, the key and the value.
+    const OPTIONS: usize = 3;
+    if !flags.0.contains(&"variable_flags") {
+        return flags;
+    }
+    let reads = args.iter().skip(OPTIONS).any(|word| word.eq_ignore_ascii_case(b"GET"));
+    if reads { KeyFlags::RW_ACCESS_UPDATE } else { KeyFlags::OW_UPDATE }
+}
+
 /// The keys that the request behind `skip` words names, each with what is done to it.
 pub(super) fn of_request(
     core: &Core,
@@ -25,8 +37,12 @@ pub(super) fn of_request(
     if !entry.row.keys.0.iter().all(|spec| spec.place.is_whole(args)) {
         return Err(Refusal::line("ERR Invalid arguments specified for command"));
     }
-    let keys: Vec<_> =
-        entry.row.keys.flagged(args).map(|(at, flags)| (args.get(at).to_vec(), flags)).collect();
+    let keys: Vec<_> = entry
+        .row
+        .keys
+        .flagged(args)
+        .map(|(at, flags)| (args.get(at).to_vec(), flags_of(flags, args)))
+        .collect();
     if keys.is_empty() {
         return Err(Refusal::line("ERR Invalid arguments specified for command"));
     }

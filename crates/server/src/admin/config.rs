@@ -2,8 +2,9 @@
 
 use super::{container, now, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
-use crate::settings::{Kind, ROWS, Settings, file};
+use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
+use darter_base::limits;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,16 +25,23 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     let settings = cx.core.admin.settings();
     let patterns: Vec<&[u8]> = args.all().iter().skip(args.position()).collect();
-    let wanted: Vec<_> = settings
-        .iter()
-        .filter(|(row, _)| {
+    let mut wanted: Vec<(&[u8], &str)> = Vec::new();
+    for pattern in patterns {
+        let is_glob = pattern.iter().any(|byte| b"[*?".contains(byte));
+        for (row, value) in settings.iter() {
             let name = row.name.as_bytes();
-            patterns.iter().any(|pattern| glob::matches_case(pattern, name, Case::Insensitive))
-        })
-        .collect();
+            if !glob::matches_case(pattern, name, Case::Insensitive)
+                || wanted.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+            {
+                continue;
+            }
+            // A name is given back as it was asked for.
+            wanted.push((if is_glob { name } else { pattern }, value));
+        }
+    }
     cx.reply.map(wanted.len());
-    for (row, value) in wanted {
-        cx.reply.bulk(row.name.as_bytes());
+    for (name, value) in wanted {
+        cx.reply.bulk(name);
         cx.reply.bulk(value.as_bytes());
     }
     Ok(())
@@ -43,7 +51,7 @@ fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
 async fn set(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     if !args.left().is_multiple_of(2) {
-        return Err(Refusal::Arity("config|set".into()));
+        return Err(Refusal::Syntax);
     }
     let mut pairs = Vec::new();
     while let (Some(name), Some(value)) = (args.next(), args.next()) {
@@ -51,7 +59,7 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
     }
     for (at, (name, _)) in pairs.iter().enumerate() {
         if pairs[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-            return Err(failed(&format!("'{name}' - duplicate parameter")));
+            return Err(failed(&format!("'{name}') - duplicate parameter")));
         }
     }
     // Core 0 decides, so that two clients at once cannot undo each other's changes.
@@ -80,9 +88,12 @@ fn text(bytes: &[u8]) -> String {
 fn change(core: &Rc<Core>, pairs: &[(String, String)]) -> Result<Arc<Settings>, String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
-        settings.set_running(name, value).map_err(|wrong| {
+        settings.set_running(name, value).map_err(|wrong| match wrong {
+            Wrong::Unknown(name) => {
+                format!("Unknown option or number of arguments for CONFIG SET - '{name}'")
+            }
             // Redis names the argument first, then the reason.
-            wrong.to_string().replacen("' - ", "') - ", 1)
+            wrong => wrong.to_string().replacen("' - ", "') - ", 1),
         })?;
     }
     let settings = Arc::new(settings);
@@ -99,6 +110,12 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.slow_ns = u64::try_from(settings.int("slowlog-log-slower-than"))
         .ok()
         .map(|us| us.saturating_mul(1_000));
+    limits::set_string_max(hot.bulk_max);
+    darter_keyspace::encoding::set_bounds(
+        settings.size("hash-max-listpack-entries"),
+        settings.size("hash-max-listpack-value"),
+        settings.size("set-max-intset-entries"),
+    );
     hot.maxmemory = settings.size("maxmemory");
     hot.timeout_ms = settings.size("timeout") as u64 * 1_000;
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());

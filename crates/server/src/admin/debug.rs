@@ -1,6 +1,6 @@
 //! DEBUG: for tests, benchmarks and people who look inside.
 
-use super::task;
+use super::{system, task};
 use crate::engine::{Core, Runner, ServerCall};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -13,7 +13,7 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(F
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    task("debug", "1.0.0", -2, ADMIN, Group::Server, |call| Box::pin(debug(call)), ("A container for debugging commands", "Depends on subcommand.")),
+    system(task("debug", "1.0.0", -2, ADMIN, Group::Server, |call| Box::pin(debug(call)), ("A container for debugging commands", "Depends on subcommand."))),
 ];
 
 /// `DEBUG subcommand ...`.
@@ -31,9 +31,11 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
              option in the configuration file, and then restart the server.",
         ));
     }
-    let mut args = call.args();
+    let whole = call.args();
+    let mut args = whole;
     let word = args.bytes()?.to_ascii_lowercase();
     match word.as_slice() {
+        _ if args.left() < least_arguments(&word) => Err(super::wrong_subcommand(whole)),
         b"sleep" => sleep(&call, args),
         b"set-active-expire" => set_active_expire(&call, args).await,
         b"populate" => populate::populate(&call, args).await,
@@ -42,17 +44,17 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
         b"digest-value" => report::digest_value(&call, args).await,
         b"table" | b"htstats" => report::table(&call).await,
         b"check" => report::check(&call).await,
-        b"jmap" | b"quicklist-packed-threshold" | b"stringmatch-len" => Err(unknown(&word)),
         b"help" => Ok(help(&call)),
-        _ => Err(unknown(&word)),
+        _ => Err(super::wrong_subcommand(whole)),
     }
 }
 
-fn unknown(word: &[u8]) -> Refusal {
-    let word = String::from_utf8_lossy(word);
-    Refusal::line(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try DEBUG HELP."
-    ))
+/// Arguments that a subcommand cannot do without.
+fn least_arguments(word: &[u8]) -> usize {
+    match word {
+        b"sleep" | b"set-active-expire" | b"populate" | b"object" => 1,
+        _ => 0,
+    }
 }
 
 /// `DEBUG SLEEP seconds`: blocks this core, on purpose: what a stall looks like.

@@ -39,6 +39,7 @@ pub(super) struct Facts {
     output_max: usize,
     query_max: usize,
     client_bytes: usize,
+    ops_per_s: u64,
 }
 
 /// Sums over all cores.
@@ -93,6 +94,32 @@ fn facts(core: &Rc<Core>) -> Facts {
         output_max,
         query_max,
         client_bytes,
+        ops_per_s: core.admin.pace.borrow_mut().per_second(core),
+    }
+}
+
+/// Commands a second of one core, between two looks that are at least a tick apart: nobody counts
+/// while nobody asks.
+#[derive(Default)]
+pub(super) struct Pace {
+    at_ms: u64,
+    commands: u64,
+    per_s: u64,
+}
+
+impl Pace {
+    fn per_second(&mut self, core: &Core) -> u64 {
+        /// Looks closer than this see the same number.
+        const TICK_MS: u64 = 100;
+        let (now, commands) = (core.now_ms(), core.stats.borrow().commands);
+        let elapsed = now.saturating_sub(self.at_ms);
+        if self.at_ms == 0 || elapsed >= TICK_MS {
+            let since = if self.at_ms == 0 { core.admin.shared.started_ms } else { self.at_ms };
+            let done = commands.saturating_sub(self.commands);
+            self.per_s = done * 1_000 / now.saturating_sub(since).max(1);
+            (self.at_ms, self.commands) = (now, commands);
+        }
+        self.per_s
     }
 }
 
@@ -260,6 +287,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "total_connections_received", report.sum(|facts| facts.stats.connections));
     field(text, "total_commands_processed", report.sum(|facts| facts.stats.commands));
+    field(text, "instantaneous_ops_per_sec", report.sum(|facts| facts.ops_per_s));
     field(text, "total_net_input_bytes", report.sum(|facts| facts.stats.bytes_in));
     field(text, "total_net_output_bytes", report.sum(|facts| facts.stats.bytes_out));
     field(text, "rejected_connections", report.sum(|facts| facts.stats.rejected_connections));

@@ -12,6 +12,10 @@ use std::rc::Rc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
+/// Tips of what differs from core to core and from moment to moment.
+const SPECIAL: &[&str] =
+    &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
+
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("latency", "2.8.13", Flags::NONE, Group::Server, "A container for latency diagnostics commands"),
@@ -20,6 +24,8 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     tips(task("latency|reset", "2.8.13", -2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Reset latency data for one or more events.", "O(1)")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     tips(task("latency|histogram", "7.0.0", -2, ADMIN, Group::Server, |call| Box::pin(histogram(call)), ("Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")), SPECIAL),
     tips(task("latency|slices", "7.0.0", 2, ADMIN, Group::Server, |call| Box::pin(slices(call)), ("Return the histogram of slices and the longest ones with their causes.", "O(1)")), SPECIAL),
+    tips(task("latency|doctor", "2.8.13", 2, ADMIN, Group::Server, |call| Box::pin(doctor(call)), ("Return a human readable latency analysis report.", "O(1)")), SPECIAL),
+    tips(task("latency|graph", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(graph(call)), ("Return a latency graph for the event.", "O(1)")), SPECIAL),
     now("latency|help", "2.8.13", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands.", "O(1)")),
 ];
 
@@ -93,6 +99,73 @@ async fn history(call: ServerCall) -> Result<Answer, Refusal> {
             reply.int(int(ms));
         }
     }))
+}
+
+/// `LATENCY GRAPH event`: the samples as columns, oldest first, and how long ago each was.
+async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
+    let name = String::from_utf8_lossy(call.args().bytes()?).into_owned();
+    let events = gather(&call.core).await;
+    let Some((samples, worst)) = events.0.get(&name).filter(|(samples, _)| !samples.is_empty())
+    else {
+        return Err(Refusal::line(format!("ERR No samples available for event '{name}'")));
+    };
+    let now_s = call.core.now_ms() / 1_000;
+    let samples: Vec<(u64, u64)> = samples.iter().copied().collect();
+    let text = draw(&name, &samples, *worst, now_s);
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+}
+
+/// Columns of `#`, as high as the sample is beside the highest, each above its age in seconds.
+fn draw(name: &str, samples: &[(u64, u64)], worst: u64, now_s: u64) -> String {
+    const HEIGHT: u64 = 8;
+    const WIDTH: usize = 80;
+    let shown = &samples[samples.len().saturating_sub(WIDTH)..];
+    let high = shown.iter().map(|(_, ms)| *ms).max().unwrap_or(0);
+    let low = shown.iter().map(|(_, ms)| *ms).min().unwrap_or(0);
+    let mut text = format!("{name} - high {high} ms, low {low} ms (all time high {worst} ms)\n");
+    text.push_str(&"-".repeat(WIDTH));
+    text.push('\n');
+    for row in (1..=HEIGHT).rev() {
+        let tall = |ms: u64| (ms * HEIGHT).div_ceil(high.max(1)).max(1) >= row;
+        text.extend(shown.iter().map(|(_, ms)| if tall(*ms) { '#' } else { ' ' }));
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }
+    let ages: Vec<String> =
+        shown.iter().map(|(second, _)| now_s.saturating_sub(*second).to_string()).collect();
+    let longest = ages.iter().map(String::len).max().unwrap_or(0);
+    for digit in 0..longest {
+        text.extend(ages.iter().map(|age| age.chars().nth(digit).unwrap_or(' ')));
+        text.push('\n');
+    }
+    text.push_str("(each column: seconds ago, read downwards)\n");
+    text
+}
+
+/// `LATENCY DOCTOR`: what the events mean, in words.
+async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
+    let events = gather(&call.core).await;
+    let threshold = call.core.admin.settings().int("latency-monitor-threshold");
+    let mut text = String::new();
+    if threshold == 0 {
+        text.push_str(
+            "Events are not watched: CONFIG SET latency-monitor-threshold <milliseconds> \
+             begins it. LATENCY SLICES has the longest slices either way.\n",
+        );
+    } else if events.0.is_empty() {
+        text = format!("Nothing took {threshold} ms or longer since the events were reset.\n");
+    }
+    for (name, (samples, worst)) in &events.0 {
+        let sum: u64 = samples.iter().map(|(_, ms)| ms).sum();
+        let mean = sum / (samples.len() as u64).max(1);
+        text.push_str(&format!(
+            "{name}: {} slices beyond {threshold} ms, {mean} ms on average, {worst} ms at worst. \
+             A slice should end within a fraction of a millisecond: report it with LATENCY \
+             SLICES, unless the machine had no CPU to give.\n",
+            samples.len()
+        ));
+    }
+    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
 /// `LATENCY RESET [event ...]`: how many events were forgotten.
@@ -201,6 +274,10 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
         cx,
         "LATENCY",
         &[
+            "DOCTOR",
+            "    Return a human readable latency analysis report.",
+            "GRAPH <event>",
+            "    Return an ASCII latency graph for the <event> class.",
             "HISTORY <event>",
             "    Return time-latency samples for the <event> class.",
             "LATEST",
@@ -215,4 +292,20 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
         ],
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_is_as_high_as_its_samples() {
+        let text = draw("hgetall", &[(90, 1), (100, 8)], 20, 100);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "hgetall - high 8 ms, low 1 ms (all time high 20 ms)");
+        assert_eq!(lines[2], " #", "only the highest reaches the top");
+        assert_eq!(lines[9], "##", "all reach the ground");
+        assert_eq!(lines[10], "10", "ten seconds ago, and now");
+        assert_eq!(lines[11], "0 ");
+    }
 }

@@ -69,6 +69,7 @@ pub struct Local {
     buffer: RefCell<Vec<u8>>,
     slowlog: RefCell<slowlog::Slowlog>,
     latency: RefCell<latency::Events>,
+    pace: RefCell<info::Pace>,
     idle_check_ms: Cell<u64>,
 }
 
@@ -82,6 +83,7 @@ impl Local {
             buffer: RefCell::default(),
             slowlog: RefCell::default(),
             latency: RefCell::default(),
+            pace: RefCell::default(),
             idle_check_ms: Cell::new(0),
         }
     }
@@ -189,11 +191,13 @@ const fn container(
 }
 
 /// The row with tips, as COMMAND INFO shows them.
-const fn tips(
-    row: (Command, Runner),
-    tips: &'static [&'static str],
-) -> (Command, Runner) {
+const fn tips(row: (Command, Runner), tips: &'static [&'static str]) -> (Command, Runner) {
     (row.0.tips(tips), row.1)
+}
+
+/// The row of a command that is for people who look inside.
+const fn system(row: (Command, Runner)) -> (Command, Runner) {
+    (row.0.system(), row.1)
 }
 
 /// The row with categories of ACL beyond those of its flags and group.

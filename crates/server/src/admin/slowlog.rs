@@ -28,7 +28,7 @@ const ARG_BYTES_MAX: usize = 128;
 #[derive(Clone)]
 struct Entry {
     id: u64,
-    unix_s: u64,
+    unix_us: u64,
     us: u64,
     args: Vec<Vec<u8>>,
     peer: String,
@@ -50,7 +50,7 @@ pub fn slow_command(core: &Core, ns: u64, request: &Arc<Request>, session: Optio
     log.next += 1;
     log.entries.push_front(Entry {
         id,
-        unix_s: core.now_ms() / 1_000,
+        unix_us: core.clock.unix_us(),
         us: ns / 1_000,
         args: shown(request),
         peer: session.map(|session| session.peer.remote.clone()).unwrap_or_default(),
@@ -97,16 +97,15 @@ async fn get(call: ServerCall) -> Result<Answer, Refusal> {
         .ask_all(|| |core: &Rc<Core>| Vec::from(core.admin.slowlog.borrow().entries.clone()))
         .await
         .concat();
-    all.sort_by_key(|entry| std::cmp::Reverse((entry.unix_s, entry.id)));
-    if let Ok(count) = usize::try_from(count) {
-        all.truncate(count);
-    }
+    all.sort_by_key(|entry| std::cmp::Reverse((entry.unix_us, entry.id)));
+    // Each core keeps as many as all of them may show.
+    all.truncate(usize::try_from(count).unwrap_or(usize::MAX).min(longest(&call)));
     Ok(call.answer(|reply| {
         reply.array(all.len());
         for entry in &all {
             reply.array(6);
             reply.int(i64::try_from(entry.id).unwrap_or(i64::MAX));
-            reply.int(i64::try_from(entry.unix_s).unwrap_or(i64::MAX));
+            reply.int(i64::try_from(entry.unix_us / 1_000_000).unwrap_or(i64::MAX));
             reply.int(i64::try_from(entry.us).unwrap_or(i64::MAX));
             reply.array(entry.args.len());
             entry.args.iter().for_each(|arg| reply.bulk(arg));
@@ -120,7 +119,12 @@ async fn get(call: ServerCall) -> Result<Answer, Refusal> {
 async fn len(call: ServerCall) -> Result<Answer, Refusal> {
     let lens = call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow().entries.len());
     let len: usize = lens.await.into_iter().sum();
-    Ok(call.answer(|reply| reply.count(len)))
+    Ok(call.answer(|reply| reply.count(len.min(longest(&call)))))
+}
+
+/// `slowlog-max-len`.
+fn longest(call: &ServerCall) -> usize {
+    call.core.admin.settings().size("slowlog-max-len")
 }
 
 /// `SLOWLOG RESET`.

@@ -274,6 +274,7 @@ impl Core {
     pub fn received(&self, token: Token, bytes: &[u8]) {
         /// Bytes that may wait unparsed before the peer is made to wait.
         const PENDING_MAX: usize = 256 * 1024;
+        self.blame_receiving();
         self.with_conn(token, |conn| {
             conn.parser.feed(bytes);
             conn.lane.bytes_in += bytes.len() as u64;
@@ -527,6 +528,13 @@ impl Core {
     /// The running slice spends its time on `cause` from here on.
     pub(super) fn blame(&self, cause: Cause) {
         self.cause.set((cause, self.cause.get().1));
+    }
+
+    /// The running slice takes in bytes; what takes longer will have the blame.
+    pub(super) fn blame_receiving(&self) {
+        if self.cause.get().0 == Cause::Idle {
+            self.blame(Cause::Receive);
+        }
     }
 
     fn new_id(&self) -> u64 {

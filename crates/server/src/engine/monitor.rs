@@ -71,3 +71,30 @@ pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
         _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_resp::Request;
+
+    fn hidden(words: &[&str]) -> Range<usize> {
+        let request = Arc::new(Request::from_args(words.iter().map(|word| word.as_bytes())));
+        secrets(Args::owned(&request))
+    }
+
+    #[test]
+    fn passwords_are_hidden_and_nothing_else() {
+        assert_eq!(hidden(&["auth", "secret"]), 1..2);
+        assert_eq!(hidden(&["AUTH", "user", "secret"]), 1..3);
+        assert_eq!(hidden(&["HELLO", "3", "AUTH", "user", "secret", "SETNAME", "n"]), 3..5);
+        assert!(hidden(&["HELLO", "3"]).is_empty());
+        assert!(hidden(&["SET", "auth", "secret"]).is_empty());
+    }
+
+    #[test]
+    fn bytes_are_quoted_as_redis_quotes_them() {
+        let mut line = Vec::new();
+        b"a\"\\\n\x00\xff".iter().for_each(|byte| quote(*byte, &mut line));
+        assert_eq!(line, br#"a\"\\\n\x00\xff"#);
+    }
+}

@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 pub enum Cause {
     /// Nothing yet.
     Idle,
+    /// Taking in bytes, and cutting requests out of them.
+    Receive,
     /// A command.
     Command(usize),
     /// A task: a coordinated command, a job.
@@ -33,6 +35,7 @@ impl Cause {
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
+            Self::Receive => "receive",
             Self::Command(_) => "command",
             Self::Task => "task",
             Self::Stream => "stream",

@@ -118,15 +118,14 @@ fn rewritten(settings: &Settings, old: &str) -> String {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
         match name.filter(|name| super::place(name).is_some()) {
             Some(name) => {
-                if written.insert(name.clone()) {
-                    text.push_str(&line_of(&name, settings.text(&name)));
+                if !written.insert(name.clone()) {
+                    continue; // The last one counts, and stands where the first one stood.
                 }
+                text.push_str(&line_of(&name, settings.text(&name)));
             }
             None => text.push_str(line),
         }
-        if !text.ends_with('\n') {
-            text.push('\n');
-        }
+        text.push('\n');
     }
     for (row, value) in settings.iter() {
         if value != row.default && row.when != When::Accepted && !written.contains(row.name) {

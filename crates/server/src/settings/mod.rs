@@ -134,7 +134,15 @@ impl Settings {
     /// Sets one value, before the server runs.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let at = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
-        self.values[at] = canonical(&ROWS[at], value)?;
+        let value = canonical(&ROWS[at], value)?;
+        for (old, new) in rows::ALIASES {
+            if ROWS[at].name == *old || ROWS[at].name == *new {
+                [old, new].iter().filter_map(|name| place(name)).for_each(|both| {
+                    self.values[both].clone_from(&value);
+                });
+            }
+        }
+        self.values[at] = value;
         Ok(())
     }
 
@@ -171,8 +179,9 @@ fn canonical(row: &Setting, value: &str) -> Result<String, Wrong> {
             in_range(number, least, most, row)
         }
         Kind::Memory(least, most) => {
-            let number =
-                bytes(value).ok_or_else(|| wrong("argument must be a memory value".into()))?;
+            let number = bytes(value)
+                .filter(|bytes| *bytes >= 0)
+                .ok_or_else(|| wrong("argument must be a memory value".into()))?;
             in_range(number, least, most, row)
         }
         Kind::Octal => match u32::from_str_radix(if value.is_empty() { "0" } else { value }, 8) {

@@ -29,6 +29,13 @@ const POLICIES: &[&str] = &[
     "noeviction",
 ];
 
+/// Two names of one setting.
+pub(super) const ALIASES: &[(&str, &str)] = &[
+    ("hash-max-ziplist-entries", "hash-max-listpack-entries"),
+    ("hash-max-ziplist-value", "hash-max-listpack-value"),
+    ("list-max-ziplist-size", "list-max-listpack-size"),
+];
+
 /// All settings.
 #[rustfmt::skip] // A table.
 pub const ROWS: &[Setting] = &[
@@ -80,11 +87,11 @@ pub const ROWS: &[Setting] = &[
     row("maxmemory-samples",        "5",           Int(1, 64),                 "",       Accepted, "Nothing is sampled."),
     row("lfu-log-factor",           "10",          Int(0, I32_MAX),            "",       Accepted, "Access frequencies are not kept."),
     row("lfu-decay-time",           "1",           Int(0, I32_MAX),            "",       Accepted, "Access frequencies are not kept."),
-    row("hash-max-listpack-entries","512",         Int(0, I64_MAX),            "",       Accepted, "Small hashes grow without a cliff."),
-    row("hash-max-listpack-value",  "64",          Int(0, I64_MAX),            "bytes",  Accepted, "Small hashes grow without a cliff."),
-    row("hash-max-ziplist-entries", "512",         Int(0, I64_MAX),            "",       Accepted, "Small hashes grow without a cliff."),
-    row("hash-max-ziplist-value",   "64",          Int(0, I64_MAX),            "bytes",  Accepted, "Small hashes grow without a cliff."),
-    row("set-max-intset-entries",   "512",         Int(0, I64_MAX),            "",       Accepted, "Small sets grow without a cliff."),
+    row("hash-max-listpack-entries","512",         Int(0, I64_MAX),            "",       Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
+    row("hash-max-listpack-value",  "64",          Int(0, I64_MAX),            "bytes",  Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
+    row("hash-max-ziplist-entries", "512",         Int(0, I64_MAX),            "",       Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
+    row("hash-max-ziplist-value",   "64",          Int(0, I64_MAX),            "bytes",  Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
+    row("set-max-intset-entries",   "512",         Int(0, I64_MAX),            "",       Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
     row("list-max-listpack-size",   "-2",          Int(-5, I64_MAX),           "",       Accepted, "Lists are not here yet."),
     row("list-max-ziplist-size",    "-2",          Int(-5, I64_MAX),           "",       Accepted, "Lists are not here yet."),
     row("list-compress-depth",      "0",           Int(0, I64_MAX),            "",       Accepted, "Lists are not here yet."),

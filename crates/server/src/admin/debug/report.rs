@@ -1,6 +1,7 @@
 //! DEBUG OBJECT, DIGEST, DIGEST-VALUE, TABLE, CHECK.
 
 use crate::engine::{Core, ServerCall};
+use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Refusal};
 use darter_keyspace::{Found, Key, Kind, Object, value_of};
 use darter_structs::table::{Reader, Scratch, Table};
@@ -9,21 +10,31 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// What DUMP puts around a value: its type, the version and the checksum.
+const FRAME_BYTES: u64 = 1 + 2 + 8;
+
 /// `DEBUG OBJECT key`.
 pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     let key = args.bytes()?.to_vec();
     let (core, db) = (call.core.tx.core_of(&key), call.session.db);
     let line = call.core.tx.on(core, move |home| {
         let found = home.shard.db(db).get(&Key::new(&key))?;
-        let bytes = found.object().map_or(0, |object| object.memory_bytes());
+        let sizer = darter_persist::commands::sizer(&found, home.shard.db(db).now()).ok()?;
         let at = found.object().map_or(std::ptr::null(), Arc::as_ptr);
         let refs = found.object().map_or(1, Arc::strong_count);
         let encoding = found.encoding();
-        Some(format!(
-            "Value at:{at:p} refcount:{refs} encoding:{encoding} bytes_out_of_line:{bytes}"
-        ))
+        Some((format!("Value at:{at:p} refcount:{refs} encoding:{encoding}"), sizer))
     });
-    let line = line.await.ok_or(Refusal::NoSuchKey)?;
+    let (line, mut sizer) = line.await.ok_or(Refusal::NoSuchKey)?;
+    let payload = loop {
+        match sizer(ENTRIES_AT_ONCE) {
+            Some(bytes) => break bytes,
+            None => call.core.tx.pause().await,
+        }
+    };
+    let bytes = payload.saturating_sub(FRAME_BYTES);
+    // Times of access are not kept.
+    let line = format!("{line} serializedlength:{bytes} lru:0 lru_seconds_idle:0");
     Ok(call.answer(|reply| reply.simple(&line)))
 }
 

@@ -1,0 +1,129 @@
+//! A set of very many keys that is built, grown and freed without a long step.
+//!
+//! One hash table of a million keys is moved as a whole whenever it grows, which takes
+//! milliseconds. So the keys lie in parts, each a small table of its own: a step of growth moves
+//! one part, some 10 us, and freeing goes part by part.
+//!
+//! Invariants:
+//! - I1: the number of parts is a power of two, and never changes.
+//! - I2: a key lies in the part that a mix of its bits names.
+
+use darter_base::graveyard::{self, Dismantle};
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+
+type Part = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
+
+/// Keys that a part is expected to hold.
+const KEYS_PER_PART: usize = 256;
+/// Their table is zeroed at once: 128 KiB.
+const PARTS_MAX: usize = 4_096;
+/// Parts that are freed at once: about 10 us.
+const PARTS_FREED_AT_ONCE: usize = 32;
+
+/// Keys by their [`lock_key`](crate::lock_key), or other well-mixed numbers.
+#[derive(Clone, Debug)]
+pub struct KeySet {
+    parts: Vec<Part>,
+    len: usize,
+}
+
+impl KeySet {
+    /// An empty set with parts for about `count` keys. More are taken, at a growing cost a step.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        let parts = (count / KEYS_PER_PART).clamp(1, PARTS_MAX).next_power_of_two();
+        Self { parts: (0..parts).map(|_| Part::default()).collect(), len: 0 }
+    }
+
+    /// Adds a key. Returns false when it was there.
+    pub fn insert(&mut self, key: u64) -> bool {
+        let at = self.part_of(key);
+        let is_new = self.parts[at].insert(key);
+        self.len += usize::from(is_new);
+        is_new
+    }
+
+    /// True when the key is there.
+    #[must_use]
+    pub fn contains(&self, key: u64) -> bool {
+        self.parts[self.part_of(key)].contains(&key)
+    }
+
+    /// Keys in the set.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All keys, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.parts.iter().flatten().copied()
+    }
+
+    fn part_of(&self, key: u64) -> usize {
+        /// 2^64 by the golden ratio: a part's own table uses the lowest and highest bits as they are.
+        const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (key.wrapping_mul(MIX) >> 40) as usize;
+        mixed & (self.parts.len() - 1) // I1.
+    }
+}
+
+impl Drop for KeySet {
+    fn drop(&mut self) {
+        if self.parts.len() > PARTS_FREED_AT_ONCE {
+            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.parts))));
+        }
+    }
+}
+
+/// The parts of a set that nobody reads any more.
+struct Remains(Vec<Part>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
+        !self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Never;
+
+    #[test] // Every key is found once, whatever the guess of their number, and parts stay even.
+    fn keys_are_found_in_their_parts() {
+        for guess in [0, 1, 100_000, 10_000_000] {
+            let mut set = KeySet::with_capacity(guess);
+            for key in 0..100_000_u64 {
+                assert!(set.insert(key * 3));
+                assert!(key % 7 > 0 || !set.insert(key * 3), "a key is in once");
+            }
+            assert_eq!(set.len(), 100_000);
+            assert!((0..300_000).all(|key| set.contains(key) == (key % 3 == 0)));
+            let mut keys: Vec<u64> = set.iter().collect();
+            keys.sort_unstable();
+            assert!(keys.iter().copied().eq((0..100_000).map(|key| key * 3)));
+            let most = set.parts.iter().map(Part::len).max().unwrap_or(0);
+            assert!(most <= 4 * (100_000 / set.parts.len()).max(25), "{most} of guess {guess}");
+        }
+    }
+
+    #[test]
+    fn a_large_one_is_freed_in_portions() {
+        let mut set = KeySet::with_capacity(100_000);
+        assert!(set.insert(1));
+        drop(set);
+        assert!(!graveyard::is_empty());
+        while graveyard::dig(&Never) {}
+        drop(KeySet::with_capacity(1_000));
+        assert!(graveyard::is_empty());
+    }
+}
