@@ -54,4 +54,8 @@ impl SliceClock for SliceTimer {
     fn extend(&self, until_ns: u64) {
         self.end_ns.set(self.end_ns.get().max(until_ns));
     }
+
+    fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.end_ns.get()
+    }
 }

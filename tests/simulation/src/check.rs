@@ -42,8 +42,7 @@ pub(crate) fn first_unexplained(history: &[Event]) -> Option<u64> {
 
 fn explains(history: &[Event], until: u64) -> bool {
     assert!(history.len() <= EVENTS_MAX, "a history of {} commands", history.len());
-    let begun: Vec<Event> =
-        history.iter().filter(|event| event.called <= until).cloned().collect();
+    let begun: Vec<Event> = history.iter().filter(|event| event.called <= until).cloned().collect();
     search(&begun, until, 0, &Model::default(), &mut HashSet::new())
 }
 

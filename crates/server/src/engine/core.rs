@@ -112,6 +112,10 @@ pub trait SliceClock: Preempt {
     fn begin(&self, now_ns: u64);
     /// The slice may go on until `until_ns` at least.
     fn extend(&self, until_ns: u64);
+    /// [`Preempt::must_yield`] for who has just read the clock.
+    fn is_over(&self, _now_ns: u64) -> bool {
+        self.must_yield()
+    }
 }
 
 /// What the engine is made of, as its maker chooses it.
@@ -146,6 +150,10 @@ pub struct Core {
     pub(super) cause: Cell<(Cause, u64)>,
     /// The monotonic time as of the last reading: the end of one command is the start of the next.
     pub(super) now_ns: Cell<u64>,
+    /// Commands that ran since `now_ns` was read: see `serve::account`.
+    pub(super) untimed: Cell<u32>,
+    /// The row of the last request: the next is likely the same.
+    pub(super) last_entry: Cell<usize>,
     pub(super) now_ms: Cell<u64>,
     pub(super) conns: RefCell<Vec<Option<Box<Conn>>>>,
     pub(super) conns_len: Cell<usize>,
@@ -199,6 +207,8 @@ impl Core {
             slice_start: Cell::default(),
             cause: Cell::new((Cause::Idle, 0)),
             now_ns: Cell::new(clock.monotonic_ns()),
+            untimed: Cell::new(0),
+            last_entry: Cell::new(0),
             now_ms: Cell::new(clock.unix_ms()),
             clock,
             conns: RefCell::default(),

@@ -142,6 +142,20 @@ impl Table {
         (entry.row.name.as_bytes() == lower).then_some(entry)
     }
 
+    /// [`Table::resolve`], looking first whether the request is for entry `likely`.
+    #[inline]
+    pub(super) fn resolve_likely(
+        &self,
+        args: darter_resp::Args<'_>,
+        likely: usize,
+    ) -> Result<&Entry, Refusal> {
+        let entry = &self.entries[likely];
+        if !entry.parent && args.get(0).eq_ignore_ascii_case(entry.row.name.as_bytes()) {
+            return Ok(entry);
+        }
+        self.resolve(args)
+    }
+
     /// The entry of a request: that of the subcommand where there are subcommands.
     pub fn resolve(&self, args: darter_resp::Args<'_>) -> Result<&Entry, Refusal> {
         let name = args.get(0);

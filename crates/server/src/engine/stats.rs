@@ -19,11 +19,24 @@ impl CommandStats {
     /// Adds a call.
     #[inline]
     pub fn record(&mut self, ns: u64, failed: bool) {
+        self.count(failed);
+        self.time(ns, 1);
+    }
+
+    /// Adds a call whose time comes later.
+    #[inline]
+    pub fn count(&mut self, failed: bool) {
         self.calls += 1;
-        self.ns += ns;
         self.failed += u64::from(failed);
-        let bucket = (u64::BITS - ns.leading_zeros()).min(31) as usize;
-        self.histogram[bucket] += 1;
+    }
+
+    /// Adds the time of `calls` calls that were counted.
+    #[inline]
+    pub fn time(&mut self, ns: u64, calls: u32) {
+        self.ns += ns;
+        let each = ns / u64::from(calls.max(1));
+        let bucket = (u64::BITS - each.leading_zeros()).min(31) as usize;
+        self.histogram[bucket] += calls;
     }
 }
 

@@ -36,6 +36,7 @@ impl Core {
         self.slice_start.set(SliceStart { wall_ns, cpu_ns, last_ns: 0 });
         self.slice.begin(wall_ns);
         self.now_ns.set(wall_ns);
+        self.untimed.set(0);
         self.cause.set((Cause::Idle, 0));
         let now_ms = self.clock.unix_ms();
         if now_ms != self.now_ms.get() {
@@ -223,7 +224,13 @@ impl Core {
         /// Wall time up to which a slice is simply believed.
         const BELIEVED_NS: u64 = 60_000;
         let start = self.slice_start.get();
-        let wall = self.clock.monotonic_ns().saturating_sub(start.wall_ns);
+        let now = self.clock.monotonic_ns();
+        let untimed = self.untimed.take();
+        if untimed > 0 {
+            let ns = now.saturating_sub(self.now_ns.get());
+            self.stats.borrow_mut().by_command[self.last_entry.get()].time(ns, untimed);
+        }
+        let wall = now.saturating_sub(start.wall_ns);
         let mut ns = wall;
         let mut cpu_ns = start.cpu_ns;
         if wall > BELIEVED_NS {
