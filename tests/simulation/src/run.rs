@@ -1,4 +1,5 @@
-//! One run: clients send commands, the world turns, the history is checked.
+//! One run: clients send commands, one by one or up to three in a pipeline, the world turns, the
+//! history is checked. Replies belong to the requests in their order.
 
 use crate::check::{EVENTS_MAX, Event, first_unexplained, is_linearisable};
 use crate::ops::Op;
@@ -7,6 +8,7 @@ use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::Command;
 use darter_server::engine::Table;
+use std::collections::VecDeque;
 
 /// What a run consists of.
 pub(crate) struct Plan {
@@ -62,7 +64,10 @@ fn drive(plan: &Plan, sim: &mut Sim) -> Result<Vec<Event>, String> {
     /// Steps without a reply after which somebody hangs.
     const PATIENCE: u64 = 400_000;
     let mut prng = Prng::from_seed(plan.seed.wrapping_mul(31).wrapping_add(7));
-    let mut waiting: Vec<Option<Pending>> = (0..plan.clients).map(|_| None).collect();
+    // Pipelines of few clients only: what is concurrent decides how long the check takes.
+    let deep = if plan.clients <= 3 { 1 + prng.below(3) } else { 1 };
+    let depth = usize::try_from(deep).unwrap_or(1);
+    let mut waiting: Vec<VecDeque<Pending>> = (0..plan.clients).map(|_| VecDeque::new()).collect();
     let (mut history, mut sent, mut now, mut last) = (Vec::new(), 0, 0_u64, 0_u64);
     while history.len() < plan.commands {
         now += 1;
@@ -72,20 +77,20 @@ fn drive(plan: &Plan, sim: &mut Sim) -> Result<Vec<Event>, String> {
             return Err(format!("no reply for {PATIENCE} steps; waiting: {stuck:?}"));
         }
         for (client, slot) in waiting.iter_mut().enumerate() {
-            if slot.is_none() && sent < plan.commands && prng.chance(30) {
+            if slot.len() < depth && sent < plan.commands && prng.chance(30) {
                 let op = (plan.draw)(&mut prng);
                 sim.send(client, &op.encode());
                 sent += 1;
-                *slot = Some(Pending { op, called: now });
+                slot.push_back(Pending { op, called: now });
             }
         }
         sim.step();
         for (client, slot) in waiting.iter_mut().enumerate() {
-            if slot.is_none() {
+            if slot.is_empty() {
                 continue;
             }
             let Some(reply) = value::take(sim.inbox(client)) else { continue };
-            let Some(Pending { op, called }) = slot.take() else { continue };
+            let Some(Pending { op, called }) = slot.pop_front() else { continue };
             let reply = op.normal(reply);
             if plan.trace {
                 println!(

@@ -2,7 +2,8 @@
 //!
 //! A pipeline is cut into one batch per core. The commands of a batch run in order on the core
 //! that owns their keys; where one must wait for a lock, or takes more than a slice, the rest of
-//! the batch waits behind it, as it would on a connection.
+//! the batch waits behind it, as it would on a connection. So do batches of the same connection
+//! that arrive meanwhile: replies are told apart by their order alone.
 
 use super::conn::Owed;
 use super::core::{Core, Mail};
@@ -10,6 +11,7 @@ use super::entry::Entry;
 use darter_command::Stream;
 use darter_resp::{Args, Output, Reply, Request, Span};
 use darter_tx::CoreId;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -94,6 +96,10 @@ impl Batch {
 impl Core {
     /// Runs a batch until it is done, the slice is over, or a command must wait.
     pub(super) fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
+        if let Some(behind) = self.waiting_batches.borrow_mut().get_mut(&batch.client) {
+            behind.push_back(batch);
+            return;
+        }
         while batch.next < batch.items.len() {
             let item = &batch.items[batch.next];
             let entry = &self.table.entries()[item.entry];
@@ -141,13 +147,25 @@ impl Core {
         work: super::serve::Work,
     ) {
         let core = Rc::clone(self);
+        let old = self.waiting_batches.borrow_mut().insert(batch.client, VecDeque::new());
+        assert!(old.is_none(), "client={} has two batches that wait", batch.client);
         self.tx.spawn(async move {
             let resp3 = batch.resp3;
             let answer = core.finish_point(index, request, db, resp3, work).await;
             let (out, stream) = core.encode_answer(answer, resp3);
             batch.replied(out, stream);
-            core.batches.borrow_mut().push_back(batch);
+            core.go_on(batch);
         });
+    }
+
+    /// Puts a batch that has waited, and those behind it, before all that came later.
+    fn go_on(&self, batch: Box<Batch>) {
+        let behind = self.waiting_batches.borrow_mut().remove(&batch.client).unwrap_or_default();
+        let mut batches = self.batches.borrow_mut();
+        for later in behind.into_iter().rev() {
+            batches.push_front(later);
+        }
+        batches.push_front(batch);
     }
 
     /// Takes in the replies of a batch that another core has run.

@@ -164,6 +164,8 @@ pub struct Core {
     pub(super) dirty: RefCell<Vec<Token>>,
     pub(super) waiting_pause: RefCell<Vec<Token>>,
     pub(super) batches: RefCell<VecDeque<Box<Batch>>>,
+    /// Clients of whom a batch waits for a task, and their batches that came after it.
+    pub(super) waiting_batches: RefCell<IdentityMap<VecDeque<Box<Batch>>>>,
     pub(super) actions: RefCell<Vec<Action>>,
     pub(super) outbox: RefCell<Vec<(CoreId, Mail)>>,
     pub(super) spares: RefCell<Vec<Vec<u8>>>,
@@ -220,6 +222,7 @@ impl Core {
             dirty: RefCell::default(),
             waiting_pause: RefCell::default(),
             batches: RefCell::default(),
+            waiting_batches: RefCell::default(),
             actions: RefCell::default(),
             outbox: RefCell::default(),
             spares: RefCell::default(),
