@@ -69,7 +69,7 @@ fn redis_py_tests(server: &Server, protocol: &str) -> Result<(), String> {
     let source = install::redis_py_source()?;
     let mut command = Command::new(install::python()?);
     command.current_dir(&source).env("PYTHONPATH", sources().join("python"));
-    command.args(["-m", "pytest", "-q", "-rs", "--tb=line", "-p", "no:cacheprovider"]);
+    command.args(["-m", "pytest", "-q", "-rsf", "--tb=line", "-p", "no:cacheprovider"]);
     command.args(["-p", "only_present", "-W", "ignore", "--timeout", "30"]);
     let url = format!("redis://127.0.0.1:{}/9", server.port());
     command.args(["--redis-url", &url, "--protocol", protocol]);

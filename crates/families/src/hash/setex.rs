@@ -16,7 +16,7 @@
 //! | no time  | not to be had                                  | deadlines are taken away          |
 //! | time 0   | refused                                        | the fields are removed            |
 
-use super::deadline::{deadline, mismatch, seconds};
+use super::deadline::{deadline, seconds};
 use super::edit::{Answer, Change, Guard, Plan};
 use crate::expiry::Unit;
 use darter_base::{UnixMillis, number};
@@ -44,7 +44,7 @@ pub(super) fn hsetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     let count = args.next().and_then(number::parse_i64).filter(|count| *count > 0);
     let count = count.ok_or(Refusal::line("ERR invalid number of fields"))?;
     if usize::try_from(count).ok().and_then(|count| count.checked_mul(2)) != Some(args.left()) {
-        return Err(mismatch());
+        return Err(Refusal::Arity(NAME.into()));
     }
     let is_there = cx.db.hash(&key)?.is_some();
     if options.key_must_exist.is_some_and(|must| must != is_there) {

@@ -147,7 +147,7 @@ fn refusals_of_the_family() {
         ("HGETEX text FIELDS 1 a", WRONG),
         ("HSETEX text FIELDS 1 a b", WRONG),
         ("HSETEX h FIELDS 0 a b", "!invalid number of fields"),
-        ("HSETEX h FIELDS 2 a b", MATCH),
+        ("HSETEX h FIELDS 2 a b", "!wrong number of arguments for 'hsetex' command"),
         ("HSETEX h FIELDS 1 a b c", MATCH),
         ("HSETEX h EX -1 FIELDS 1 a b", NEGATIVE),
         ("HSETEX h EX x FIELDS 1 a b", RANGE),

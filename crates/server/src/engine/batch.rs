@@ -61,6 +61,10 @@ impl Batch {
         }
     }
 
+    pub(super) fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
     /// Longer arguments are shared instead of copied.
     const COPY_MAX: usize = 4 * 1024;
 

@@ -574,8 +574,11 @@ impl Core {
 
     fn send_away(&self, lane: &mut Lane, entry: &Entry, core: CoreId, args: resp::Args<'_>) {
         let (from, client, resp3) = (self.id(), lane.session.id, lane.session.resp3);
-        let batch =
-            lane.batches[core].get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
+        let slot = &mut lane.batches[core];
+        if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {
+            self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET stood in between.
+        }
+        let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
         batch.push(entry, lane.session.db, args);
         let owed = match lane.session.reply_mode {
             ReplyMode::On => Owed::Remote(core),

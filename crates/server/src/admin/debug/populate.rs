@@ -35,6 +35,10 @@ struct Plan {
 pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer, Refusal> {
     let plan = Arc::new(parse(call.session.db, args)?);
     let core = &call.core;
+    if plan.size > core.hot.borrow().bulk_max {
+        let text = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+        return Err(Refusal::line(text));
+    }
     let mut pending = Vec::new();
     for id in 0..core.tx.cores() {
         let (ticket, done) = core.tx.ticket::<()>();
