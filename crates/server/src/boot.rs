@@ -80,6 +80,7 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
     });
     let table = Arc::new(table());
     let stop = Arc::new(AtomicBool::new(false));
+    let quiet: Arc<[AtomicBool]> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     let (told, ready) = std::sync::mpsc::channel();
     let mut threads = Vec::new();
     let mailboxes = mailbox::mesh::<Post>(wakers.clone(), RING_CAPACITY);
@@ -94,6 +95,7 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
             waker: wakers[id].clone(),
             stop: Arc::clone(&stop),
             loaded: Arc::clone(&loaded),
+            quiet: Arc::clone(&quiet),
             inbox,
         };
         let told = told.clone();
@@ -235,6 +237,7 @@ struct Plan {
     waker: Waker,
     stop: Arc<AtomicBool>,
     loaded: Arc<Loaded>,
+    quiet: Arc<[AtomicBool]>,
     inbox: Option<load::Inbox>,
 }
 
@@ -292,8 +295,8 @@ impl Plan {
         admin::apply_settings(&core, self.settings);
         let loading = !self.loaded.all_are_done();
         core.hot.borrow_mut().loading = loading;
-        let (stop, inbox, loaded) = (self.stop, self.inbox, self.loaded);
-        Thread { core, net, mailbox, stop, inbox, loaded, loading }
+        let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);
+        Thread { core, net, mailbox, stop, inbox, loaded, loading, quiet }
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Thread {
     pub(crate) inbox: Option<crate::load::Inbox>,
     pub(crate) loaded: Arc<crate::boot::Loaded>,
     pub(crate) loading: bool,
+    /// By core: it has nothing left to do. Told while the server stops.
+    pub(crate) quiet: Arc<[AtomicBool]>,
 }
 
 /// How long a stopping core waits for clients to take their replies.
@@ -49,7 +51,7 @@ impl Thread {
                     self.net.stop_listening();
                     now
                 });
-                if self.core.is_quiet() || now - since > LINGER_NS {
+                if self.all_are_quiet() || now - since > LINGER_NS {
                     return self.net.flush_submissions();
                 }
                 wait = match wait {
@@ -58,6 +60,13 @@ impl Thread {
                 };
             }
         }
+    }
+
+    /// True when no core has anything left to do: a quiet one may still owe another its replies.
+    fn all_are_quiet(&self) -> bool {
+        let quiet = self.core.is_quiet() && self.mailbox.backlog() == 0;
+        self.quiet[self.core.id()].store(quiet, Ordering::SeqCst);
+        self.quiet.iter().all(|core| core.load(Ordering::SeqCst))
     }
 
     /// Looks at the sockets and the messages, and tells the core.

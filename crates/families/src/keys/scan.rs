@@ -41,9 +41,6 @@ impl Plan {
         let request = Arc::clone(request);
         let mut plan = Self { request, count: COUNT_DEFAULT, pattern: None, kind: None };
         while args.left() > 0 {
-            if args.option("NOVALUES") {
-                return Err(Refusal::line("ERR NOVALUES option can only be used in HSCAN"));
-            }
             if args.left() == 1 {
                 return Err(Refusal::Syntax);
             }

@@ -148,7 +148,7 @@ fn refusals_of_the_family() {
         ("HSETEX text FIELDS 1 a b", WRONG),
         ("HSETEX h FIELDS 0 a b", "!invalid number of fields"),
         ("HSETEX h FIELDS 2 a b", "!wrong number of arguments for 'hsetex' command"),
-        ("HSETEX h FIELDS 1 a b c", MATCH),
+        ("HSETEX h FIELDS 1 a b c", "!wrong number of arguments for 'hsetex' command"),
         ("HSETEX h EX -1 FIELDS 1 a b", NEGATIVE),
         ("HSETEX h EX x FIELDS 1 a b", RANGE),
         ("HSETEX h PXAT 70368744177664 FIELDS 1 a b", "!invalid expire time in 'hsetex' command"),

@@ -119,6 +119,8 @@ pub struct Lane {
     pub(super) eof: bool,
     /// Receiving is paused.
     pub(super) paused: bool,
+    /// Waits for the end of CLIENT PAUSE.
+    pub(super) awaits_pause: bool,
     /// Told to the runtime to be closed.
     pub(super) closing: bool,
     /// Bytes received.
@@ -146,6 +148,7 @@ impl Conn {
             dirty: false,
             eof: false,
             paused: false,
+            awaits_pause: false,
             closing: false,
             bytes_in: 0,
             bytes_out: 0,

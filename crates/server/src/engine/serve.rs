@@ -115,7 +115,9 @@ impl Core {
         };
         if self.is_paused(entry) {
             lane.held = Some(args.to_request());
-            self.waiting_pause.borrow_mut().push(lane.token);
+            if !std::mem::replace(&mut lane.awaits_pause, true) {
+                self.waiting_pause.borrow_mut().push(lane.token);
+            }
             return;
         }
         lane.session.active_ms = self.now_ms();

@@ -250,7 +250,10 @@ impl Core {
         let over = self.hot.borrow().pause.is_none_or(|(until, _)| until <= self.now_ms());
         if over {
             for token in std::mem::take(&mut *self.waiting_pause.borrow_mut()) {
-                self.with_conn(token, |conn| self.mark_ready(&mut conn.lane));
+                self.with_conn(token, |conn| {
+                    conn.lane.awaits_pause = false;
+                    self.mark_ready(&mut conn.lane);
+                });
             }
         }
     }
