@@ -44,6 +44,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
         b"digest-value" => report::digest_value(&call, args).await,
         b"table" | b"htstats" => report::table(&call).await,
         b"check" => report::check(&call).await,
+        b"error" => error(args),
         b"help" => Ok(help(&call)),
         _ => Err(super::wrong_subcommand(whole)),
     }
@@ -52,7 +53,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
 /// Arguments that a subcommand cannot do without.
 fn least_arguments(word: &[u8]) -> usize {
     match word {
-        b"sleep" | b"set-active-expire" | b"populate" | b"object" => 1,
+        b"sleep" | b"set-active-expire" | b"populate" | b"object" | b"error" => 1,
         _ => 0,
     }
 }
@@ -77,6 +78,12 @@ async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     Ok(call.answer(|reply| reply.ok()))
 }
 
+/// `DEBUG ERROR text`: answers with the text as an error, for tests of clients.
+fn error(mut args: Args<'_>) -> Result<Answer, Refusal> {
+    let text = String::from_utf8_lossy(args.bytes()?).into_owned();
+    Err(Refusal::line(text))
+}
+
 fn help(call: &ServerCall) -> Answer {
     let lines = [
         "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -86,6 +93,9 @@ fn help(call: &ServerCall) -> Answer {
         "    Output a hex signature representing the current DB content.",
         "DIGEST-VALUE <key> [<key> ...]",
         "    Output a hex signature of the values of all the specified keys.",
+        "ERROR <string>",
+        "    Return a Redis protocol error with <string> as message. Useful for clients",
+        "    unit tests to simulate Redis errors.",
         "OBJECT <key>",
         "    Show low level info about `key` and associated value.",
         "POPULATE <count> [<prefix>] [<size>] [RAND] [TYPE string|hash|set] [ELEMENTS <n>]",
