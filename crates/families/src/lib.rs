@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cursor;
 mod expiry;
 pub mod hash;
 pub mod keys;

@@ -3,6 +3,7 @@
 use super::field::find;
 use super::outbox::{Outbox, flow};
 use super::whole::{Fields, Part, is_alive};
+use crate::cursor;
 use darter_base::{glob, number};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
@@ -31,7 +32,7 @@ const WHOLE: &str = "listpack";
 /// absent. Cost: O(count). Source: <https://redis.io/commands/hscan> (2.8.0; NOVALUES 7.4.0).
 pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let cursor = cursor(args.bytes()?).ok_or(Refusal::line("ERR invalid cursor"))?;
+    let cursor = cursor::parse(args.bytes()?).ok_or(Refusal::line("ERR invalid cursor"))?;
     let Some(hash) = find(cx.db, cx.stats, &key)? else {
         header(&mut cx.reply, 0, Part::Flat, 0);
         return Ok(Flow::Done);
@@ -60,26 +61,6 @@ fn header(reply: &mut Reply<'_>, cursor: u64, part: Part, fields: usize) {
     reply.array(2);
     reply.bulk(cursor.to_string().as_bytes());
     part.header(reply, fields);
-}
-
-/// Reads a cursor as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing.
-fn cursor(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return Some(0);
-    }
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    let value = digits.iter().try_fold(0_u64, |value, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })?;
-    Some(if negative { value.wrapping_neg() } else { value })
 }
 
 /// What the client asked for.
@@ -215,23 +196,5 @@ impl Stream for Scan {
             }
         }
         self.phase != Phase::Sent || !self.outbox.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cursors_are_read_as_strtoul_does() {
-        #[rustfmt::skip] // A table.
-        let cases: &[(&str, Option<u64>)] = &[
-            ("", Some(0)), ("0", Some(0)), ("17", Some(17)), ("-1", Some(u64::MAX)), ("+5", Some(5)),
-            ("007", Some(7)), ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None), (" 1", None), ("1 ", None), ("x", None), ("-", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(cursor(text.as_bytes()), *expected, "{text}");
-        }
     }
 }

@@ -1,0 +1,39 @@
+//! The cursor that HSCAN and SSCAN take, as text.
+
+/// Reads a cursor as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing.
+pub(crate) fn parse(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return Some(0);
+    }
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let value = digits.iter().try_fold(0_u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })?;
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_strtoul_does() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, Option<u64>)] = &[
+            ("", Some(0)), ("0", Some(0)), ("17", Some(17)), ("-1", Some(u64::MAX)), ("+5", Some(5)),
+            ("007", Some(7)), ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None), (" 1", None), ("1 ", None), ("x", None), ("-", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text.as_bytes()), *expected, "{text}");
+        }
+    }
+}
