@@ -73,26 +73,30 @@ struct Results {
 /// Runs all experiments and writes the report.
 pub(crate) fn run(options: &Options) -> Outcome<()> {
     let results = measure_all(options)?;
-    write_report(options, &results)
+    report(options, &results)?.finish()
 }
 
+/// Measures, and writes the report anew after each set of data: a run that is stopped leaves what
+/// it has measured.
 fn measure_all(options: &Options) -> Outcome<Results> {
     let subjects = options.subjects();
     let chosen: Vec<&'static Experiment> =
         TABLE.iter().filter(|row| options.wants(row.name)).collect();
     let empty: Vec<u64> = subjects.iter().map(|subject| empty_bytes(options, subject)).collect();
-    let (mut entries, mut loads) = (Vec::new(), Vec::new());
+    let mut results = Results { subjects, empty, loads: Vec::new(), entries: Vec::new() };
     for group in chosen.chunk_by(|one, next| one.data == next.data) {
         let folder = TempFolder::create()?;
         let file = folder.path().join("dump.rdb");
         eprintln!("writing {}", group[0].data.name(&options.scale));
         group[0].data.write(&options.scale, &file)?;
-        for subject in 0..subjects.len() {
-            let mut bench = Bench { options, subjects: &subjects, subject, file: &file };
-            bench.group(group, &mut entries, &mut loads);
+        for subject in 0..results.subjects.len() {
+            let Results { subjects, loads, entries, .. } = &mut results;
+            let mut bench = Bench { options, subjects, subject, file: &file };
+            bench.group(group, entries, loads);
         }
+        report(options, &results)?.save()?;
     }
-    Ok(Results { subjects, empty, loads, entries })
+    Ok(results)
 }
 
 fn empty_bytes(options: &Options, subject: &Subject) -> u64 {
@@ -244,7 +248,7 @@ fn progress(
     format!("{} · {}: {what}", subject.name(), experiment.name)
 }
 
-fn write_report(options: &Options, results: &Results) -> Outcome<()> {
+fn report(options: &Options, results: &Results) -> Outcome<Report> {
     let Results { subjects, empty, loads, entries } = results;
     let title = "Big keys: what everybody else waits for";
     let mut report = Report::new(&options.results, "bigkey", title, &options.processors);
@@ -278,7 +282,7 @@ fn write_report(options: &Options, results: &Results) -> Outcome<()> {
          processor.",
     );
     report.say(&costs(subjects, entries).markdown());
-    report.finish()
+    Ok(report)
 }
 
 fn find<'a>(entries: &'a [Entry], name: &str, subject: usize) -> Option<&'a Entry> {
@@ -500,7 +504,6 @@ mod tests {
             }
         }
         assert_eq!(results.entries.len(), TABLE.len() * results.subjects.len());
-        write_report(&options, &results).unwrap();
         let names = std::fs::read_dir(folder.path()).unwrap();
         let pictures = TABLE.iter().filter(|row| row.picture == Picture::Drawn).count();
         assert_eq!(names.count(), pictures + 1);

@@ -30,6 +30,7 @@ pub(crate) struct Options {
     /// The processors for server and client.
     pub(crate) processors: Processors,
     redis: PathBuf,
+    alone: bool,
     darter: PathBuf,
     cores: Vec<usize>,
     /// How large the data is.
@@ -87,6 +88,7 @@ impl Options {
             },
             processors: Processors::allowed()?,
             redis: path("redis").unwrap_or_else(|| "redis-server".into()),
+            alone: sub.get_flag("alone"),
             darter: path("darter").unwrap_or_else(|| "target/release/darter".into()),
             cores: cores.map(|count| *count as usize).collect(),
             scale: Scale {
@@ -106,7 +108,10 @@ impl Options {
 
     /// The servers to compare: redis-server on one core, then Darter on each number of cores.
     pub(crate) fn subjects(&self) -> Vec<Subject> {
-        let mut subjects = vec![Subject { program: Program::Redis(self.redis.clone()), cores: 1 }];
+        let mut subjects = Vec::new();
+        if !self.alone {
+            subjects.push(Subject { program: Program::Redis(self.redis.clone()), cores: 1 });
+        }
         for cores in self.cores.iter().filter(|cores| **cores <= self.processors.count()) {
             subjects.push(Subject { program: Program::Darter(self.darter.clone()), cores: *cores });
         }
@@ -151,6 +156,10 @@ fn command() -> Command {
         number("limit", "Seconds that one step may take [180]"),
         number("repeats", "How often each pair is measured [3]"),
         path("redis", "redis-server to compare with [from PATH]"),
+        Arg::new("alone")
+            .long("alone")
+            .action(ArgAction::SetTrue)
+            .help("Without redis-server: while working on Darter"),
         path("darter", "Darter's binary [target/release/darter]"),
         path("results", "Folder for reports [bench/results]"),
     ];

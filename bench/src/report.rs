@@ -70,9 +70,8 @@ impl Report {
         Report { folder: folder.to_owned(), stem, text }
     }
 
-    /// Adds a paragraph, also on the screen.
+    /// Adds a paragraph.
     pub(crate) fn say(&mut self, text: &str) {
-        println!("{text}\n");
         self.text.push_str(text);
         self.text.push_str("\n\n");
     }
@@ -86,13 +85,22 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the Markdown and says where.
-    pub(crate) fn finish(self) -> Outcome<()> {
+    /// Writes the Markdown as it is by now.
+    pub(crate) fn save(&self) -> Outcome<()> {
         fs::create_dir_all(&self.folder)?;
-        let path = self.folder.join(format!("{}.md", self.stem));
-        fs::write(&path, self.text.trim_end().to_owned() + "\n")?;
-        println!("written: {}", path.display());
+        fs::write(self.path(), self.text.trim_end().to_owned() + "\n")?;
         Ok(())
+    }
+
+    /// Writes the Markdown, shows it, and says where it is.
+    pub(crate) fn finish(self) -> Outcome<()> {
+        self.save()?;
+        println!("{}\nwritten: {}", self.text, self.path().display());
+        Ok(())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(format!("{}.md", self.stem))
     }
 }
 
