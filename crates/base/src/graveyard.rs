@@ -8,10 +8,12 @@
 //! A grave belongs to the thread that dropped the value: no lock, and the memory goes back from
 //! where the allocator can take it. That is the one hidden state of these crates; a parameter could
 //! not reach into `Drop`.
+//!
+//! The graves are a stack. What a value lets go of while it is dismantled is buried above it and
+//! freed before it goes on; so the graves are as many as values are nested, not as many as they are.
 
 use crate::Preempt;
 use std::cell::RefCell;
-use std::collections::VecDeque;
 
 /// A value that can be freed in portions.
 pub trait Dismantle {
@@ -20,14 +22,14 @@ pub trait Dismantle {
 }
 
 thread_local! {
-    static GRAVES: RefCell<VecDeque<Box<dyn Dismantle>>> = const { RefCell::new(VecDeque::new()) };
+    static GRAVES: RefCell<Vec<Box<dyn Dismantle>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Takes over a value whose last reference was dropped. Cost: O(1).
 pub fn bury(value: Box<dyn Dismantle>) {
     // After the thread's locals are gone (process exit) the value is simply dropped.
     let _ = GRAVES.try_with(|graves| match graves.try_borrow_mut() {
-        Ok(mut graves) => graves.push_back(value),
+        Ok(mut graves) => graves.push(value),
         Err(_) => drop(value),
     });
 }
@@ -42,12 +44,12 @@ pub fn is_empty() -> bool {
 pub fn dig(preempt: &dyn Preempt) -> bool {
     loop {
         // Taken out while it is worked on: what it holds may be buried in turn.
-        let Some(mut value) = GRAVES.with(|graves| graves.borrow_mut().pop_front()) else {
+        let Some(mut value) = GRAVES.with(|graves| graves.borrow_mut().pop()) else {
             return false;
         };
-        let more = value.dismantle();
-        if more {
-            GRAVES.with(|graves| graves.borrow_mut().push_front(value));
+        let below = GRAVES.with(|graves| graves.borrow().len());
+        if value.dismantle() {
+            GRAVES.with(|graves| graves.borrow_mut().insert(below, value));
         }
         if preempt.must_yield() {
             return !is_empty();
@@ -70,6 +72,30 @@ mod tests {
             self.1.set(self.1.get() + 1);
             self.0 > 0
         }
+    }
+
+    /// Lets go of a heap with each portion.
+    struct Nest(usize, Rc<Cell<usize>>);
+
+    impl Dismantle for Nest {
+        fn dismantle(&mut self) -> bool {
+            self.0 -= 1;
+            bury(Box::new(Heap(2, Rc::clone(&self.1))));
+            self.0 > 0
+        }
+    }
+
+    #[test] // However many values a large one lets go of, few wait.
+    fn what_is_let_go_of_is_freed_first() {
+        let freed = Rc::new(Cell::new(0));
+        bury(Box::new(Nest(100, Rc::clone(&freed))));
+        let mut portions = 0;
+        while dig(&Countdown::new(0)) {
+            portions += 1;
+            let waiting = GRAVES.with(|graves| graves.borrow().len());
+            assert!(waiting <= 2, "{waiting} after {portions} portions");
+        }
+        assert_eq!((portions, freed.get()), (299, 200));
     }
 
     #[test]

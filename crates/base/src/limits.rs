@@ -17,6 +17,10 @@ pub const SLICE_MAX_NS: u64 = 500_000;
 /// this is about 50 us, half of a slice.
 pub const ENTRIES_AT_ONCE: usize = 256;
 
+/// Longest string in bytes, whatever `proto-max-bulk-len` says: a gap of this length, which SETRANGE
+/// may leave, is 65 536 chunks, and laying them out takes a slice.
+pub const STRING_BOUND: usize = 4 << 30;
+
 static STRING_MAX: AtomicUsize = AtomicUsize::new(512 << 20);
 
 /// Longest string in bytes, on all cores: `proto-max-bulk-len`.
@@ -25,9 +29,9 @@ pub fn string_max_bytes() -> usize {
     STRING_MAX.load(Ordering::Relaxed)
 }
 
-/// Sets [`string_max_bytes`].
+/// Sets [`string_max_bytes`], to [`STRING_BOUND`] at most.
 pub fn set_string_max(bytes: usize) {
-    STRING_MAX.store(bytes, Ordering::Relaxed);
+    STRING_MAX.store(bytes.min(STRING_BOUND), Ordering::Relaxed);
 }
 
 const _: () = assert!(SLICE_AIM_NS * 4 < SLICE_MAX_NS);

@@ -51,10 +51,25 @@ pub(super) fn tcp(address: SocketAddr, backlog: i32, keepalive_s: u32) -> io::Re
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     set_keepalive(&socket, keepalive_s)?;
-    bind(&socket, &address)?;
-    listen(&socket, backlog)?;
+    claim(&socket, address, backlog)?;
     let bound = SocketAddr::try_from(getsockname(&socket)?)?;
     Ok(Listener { socket, address: Address::Tcp(bound), path: None, rests_until: None })
+}
+
+/// Binds and listens. A process that was killed leaves its io_uring to the kernel, which lets go of
+/// the sockets some 10 ms after the process has ended: so whoever starts us anew at once would be
+/// told that the address is in use.
+fn claim(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<()> {
+    /// How long a predecessor may take to go.
+    const PATIENCE: Duration = Duration::from_millis(250);
+    const BETWEEN: Duration = Duration::from_millis(5);
+    let begun = Instant::now();
+    loop {
+        match bind(socket, &address).and_then(|()| listen(socket, backlog)) {
+            Err(Errno::ADDRINUSE) if begun.elapsed() < PATIENCE => std::thread::sleep(BETWEEN),
+            outcome => return Ok(outcome?),
+        }
+    }
 }
 
 /// Opens a unix listener at `path`, in place of a socket that lies there; `mode` sets the file's

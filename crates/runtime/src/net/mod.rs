@@ -36,10 +36,10 @@ pub use event::{Address, Event, Parcel, Peer, Token, Wait};
 pub use uring::Uring;
 pub use waker::Waker;
 
-/// Received bytes that one poll hands over, give or take a buffer: copying them takes a fraction of
-/// a slice. What else has come is handed over by the next poll, in the same order, so that those
+/// Received bytes that one poll hands over, give or take a buffer: copying them takes 20 us, and five
+/// times that into memory that was never touched. What else has come is handed over by the next poll, in the same order, so that those
 /// who flood do not starve others.
-const RECEIVED_MAX: usize = 512 * 1024;
+const RECEIVED_MAX: usize = 128 * 1024;
 
 /// Which back to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -383,6 +383,12 @@ impl<X: OutOfLine> Directory<X> {
         self.top.get(path.top).fan.get(path.leaf)
     }
 
+    /// True when nobody else holds the segment, nor its leaf.
+    #[inline]
+    pub(super) fn is_own(&mut self, path: Path) -> bool {
+        get_mut(self.top.get_mut(path.top)).is_some_and(|leaf| leaf.fan.get(path.leaf).is_unique())
+    }
+
     /// The leaf, no longer shared: copied if it was.
     #[inline]
     pub(super) fn leaf_mut(&mut self, top: usize) -> &mut Leaf<X> {

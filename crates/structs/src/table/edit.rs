@@ -68,6 +68,28 @@ impl<X: OutOfLine> Table<X> {
         self.get_mut(hash, key).map(EntryMut::remove)
     }
 
+    /// Makes the place of a key the table's own, if a cut holds it too: what a change of that key
+    /// would have to copy is copied now. Nobody can tell. Returns true when something was copied:
+    /// 8 us mostly, 50 us the first time after a cut.
+    pub fn unshare(&mut self, hash: u64) -> bool {
+        match &mut self.0 {
+            Root::Empty | Root::Ruin(_) => false,
+            Root::Small(small) => {
+                let was_shared = !small.is_unique();
+                unshare(small);
+                was_shared
+            }
+            Root::Big(big) => {
+                let path = big.directory.path(hash);
+                let is_own = get_mut(big).is_some_and(|big| big.directory.is_own(path));
+                if !is_own {
+                    big_mut(big).directory.segment_mut(path);
+                }
+                !is_own
+            }
+        }
+    }
+
     /// Looks up, and unshares the path if the key is there. A clone keeps all places.
     #[inline]
     fn locate_mut(&mut self, hash: u64, needle: &Needle<'_>) -> Option<At> {
@@ -125,6 +147,11 @@ impl<X: OutOfLine> Table<X> {
         bits: u8,
     ) -> (Old<X>, At) {
         let raw = self.raw(at);
+        let was = raw.bits();
+        // SAFETY: `at` is where the path is unshared, and the table is mutably borrowed.
+        if deadline.is_none() && unsafe { raw.replace(&value, bits) } {
+            return (Old { out: None, deadline: None, bits: was }, at);
+        }
         let mut buf = Buf::new();
         // SAFETY: an entry of this table; its value is taken next, its key goes to the buffer.
         unsafe { entry::encode_again(&mut buf, raw, value, deadline, bits) };

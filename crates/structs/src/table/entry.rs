@@ -483,6 +483,52 @@ impl Raw {
         })
     }
 
+    /// Writes an inline value over the present one, where there is no deadline and both take as many
+    /// bytes: a counter, or values of one length. False, and nothing changed, in all other cases.
+    ///
+    /// # Safety
+    /// The entry is not shared, and its table is mutably borrowed.
+    #[inline]
+    pub(super) unsafe fn replace<X>(self, value: &New<'_, X>, bits: u8) -> bool {
+        let flags = self.flags();
+        let int = match value {
+            New::Int(value) => Some(*value),
+            New::Bytes(bytes) => match Packed::of(bytes) {
+                Packed::Int(value) => Some(value),
+                Packed::Uuid(_) => return false,
+                Packed::Raw(_) => None,
+            },
+            New::Out(_) => return false,
+        };
+        let at = self.key_end();
+        let mut scratch = [0; VARINT_MAX];
+        let (at, fresh) = match (flags & (VALUE_MASK | TIMED), int, value) {
+            (VALUE_INT, Some(int), _) => {
+                let len = text::varint_write(&mut scratch, text::zigzag(int));
+                (at, &scratch[..len])
+            }
+            (VALUE_RAW, None, New::Bytes(bytes)) => {
+                let (len, head) = self.varint_at(at);
+                if len != bytes.len() as u64 {
+                    return false;
+                }
+                (at + head, *bytes)
+            }
+            _ => return false,
+        };
+        if flags & VALUE_MASK == VALUE_INT && text::varint_len_at(self.byte(at)) != fresh.len() {
+            return false;
+        }
+        // SAFETY: the present value takes as many bytes at `at`, inside of the entry.
+        let to = unsafe { self.0.add(at) };
+        // SAFETY: as above; nobody else reads the entry, by the caller's promise, and the new bytes
+        // are not part of it.
+        unsafe { ptr::copy_nonoverlapping(fresh.as_ptr(), to.as_ptr(), fresh.len()) };
+        // SAFETY: nobody else reads the entry, by the caller's promise.
+        unsafe { self.set_bits(bits) };
+        true
+    }
+
     /// The hash of the key.
     #[inline]
     pub(super) fn hash(self) -> u64 {

@@ -28,6 +28,7 @@
 //! | `rebuild`   | grow, split, merge, small to big and back                    |
 //! | `edit`      | changing an entry                                            |
 //! | `scan`      | cursors, random entries                                      |
+//! | `remains`   | values whose block is gone, until they are freed             |
 //! | `stream`    | reading, counting and freeing a cut segment by segment       |
 //! | `expire`    | deadlines                                                    |
 //!
@@ -51,6 +52,7 @@ mod expire;
 mod group;
 mod long;
 mod rebuild;
+mod remains;
 mod scan;
 mod segment;
 mod small;

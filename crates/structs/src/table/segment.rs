@@ -33,6 +33,7 @@ mod pages;
 
 use super::entry::{self, Needle, OutOfLine, Raw, mark_dead, pad_before};
 use super::group::{Group, SLOTS, fingerprint, ones};
+use super::remains::Remains;
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -159,13 +160,15 @@ impl<X: OutOfLine> Drop for Seg<X> {
         }
         fence(Ordering::Acquire);
         if self.head().owners > 0 {
+            let mut remains = Remains::new();
             let mut at = PagePos::default();
             while let Some(raw) = self.next_entry(&mut at) {
                 if raw.is_owner() {
-                    // SAFETY: the last owner of the segment drops its entries, each once.
-                    drop(unsafe { raw.take::<X>() });
+                    // SAFETY: the last owner of the segment takes its entries, each once.
+                    remains.add(unsafe { raw.take::<X>() });
                 }
             }
+            remains.bury();
         }
         self.free_shell();
     }
@@ -374,7 +377,7 @@ impl<X: OutOfLine> Seg<X> {
         if self.head().len >= self.head().limit {
             return Err(Full::Index);
         }
-        let reach = if self.class() == CLASS_MAX { SPILL } else { 2 };
+        let reach = if self.class() + 1 >= CLASS_MAX { SPILL } else { 2 };
         self.insert_within(hash, entry, len, reach)
     }
 

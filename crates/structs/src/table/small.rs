@@ -14,6 +14,7 @@
 //! Not here: what happens beyond [`LEN_MAX`] and [`BYTES_MAX`]. See `Table::grow_big`.
 
 use super::entry::{self, Needle, OutOfLine, PAD, Raw, Stands, pad_before};
+use super::remains::Remains;
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -60,11 +61,13 @@ impl<X: OutOfLine> Drop for Small<X> {
             return;
         }
         fence(Ordering::Acquire);
+        let mut remains = Remains::new();
         let mut at = 0;
         while let Some((_, raw)) = self.next(&mut at) {
-            // SAFETY: the last owner of the block drops its entries, each once.
-            drop(unsafe { raw.take::<X>() });
+            // SAFETY: the last owner of the block takes its entries, each once.
+            remains.add(unsafe { raw.take::<X>() });
         }
+        remains.bury();
         free(self.0, self.bytes());
     }
 }

@@ -421,12 +421,15 @@ fn nothing_leaks_and_nothing_is_dropped_twice() {
     }
     table.check_invariants();
     drop(cuts);
+    free_all();
     assert_eq!(Arc::strong_count(&alive) as u64, count - count / 2 + 1);
     let mut turns = 0;
     while table.dismantle(1) {
         assert_eq!(table.len(), 0);
+        free_all();
         turns += 1;
     }
+    free_all();
     assert!(turns > 1 || cfg!(miri));
     assert_eq!(Arc::strong_count(&alive), 1);
     assert_eq!(table.memory_bytes(), 0);
@@ -450,6 +453,22 @@ fn cuts_share_what_they_can() {
     }
 }
 
+#[test] // What is copied ahead of changes is copied once, and nobody can tell: not the cut either.
+fn unsharing_changes_nothing() {
+    let mut table = set_of(0..20_000);
+    assert!(!table.unshare(hash::of(b"1")), "there is no cut");
+    let (cut, bytes) = (table.clone(), table.memory_bytes());
+    let places = (0..200_u64).map(|number| hash::of(number.to_string().as_bytes()));
+    let copied = places.clone().filter(|place| table.unshare(*place)).count();
+    assert!((10..=40).contains(&copied), "copied={copied}");
+    assert!(!places.into_iter().any(|place| table.unshare(place)));
+    assert_eq!((table.len(), table.memory_bytes()), (cut.len(), bytes));
+    remove(&mut table, 0..200);
+    table.check_invariants();
+    cut.check_invariants();
+    assert_eq!((table.len(), cut.len()), (19_800, 20_000));
+}
+
 #[test] // Values of the longest inline length, next to nothing, and everything in between.
 fn entries_of_all_sizes_fit() {
     let mut table = Table::<Never>::new();
@@ -470,6 +489,50 @@ fn entries_of_all_sizes_fit() {
         assert!(text.eq(&vec![b'v'; len]) && text.len() == len);
         assert!(entry.key().eq(key.as_bytes()) && entry.bits() == 3);
     }
+}
+
+#[test] // A value over one of the same length is written in place: all but the cut sees it.
+fn values_of_one_length_replace_each_other() {
+    let values = ["abcdef", "ABCDEF", "longer than before", "", "123456", "654321", "-1", "63"];
+    for keys in [4, 5_000] {
+        let mut table = Subject::new();
+        let key = |number: u64| format!("key:{number}").into_bytes();
+        for round in 0..values.len() * 2 {
+            let (value, before) = (values[round % values.len()], table.clone());
+            let (known, bits) = (content(&before), (round % 4) as u8);
+            for number in 0..keys {
+                let key = key(number);
+                let deadline = (round % 5 == 4).then_some(1 + number);
+                let new = New::Bytes(value.as_bytes());
+                table.insert(hash::of(&key), &key, new, deadline, bits);
+            }
+            let wanted = Value::Text(value.as_bytes().to_vec());
+            for (number, kept) in content(&table).into_values().enumerate() {
+                assert_eq!((&kept.value, kept.bits), (&wanted, bits), "{round} {number}");
+                assert_eq!(kept.deadline.is_some(), round % 5 == 4, "{round} {number}");
+            }
+            assert_eq!(content(&before), known, "the cut, round {round}");
+            table.check_invariants();
+        }
+    }
+}
+
+#[test] // Filled in the order of another, hence by hash: sound, whole, and hardly larger.
+fn filling_in_the_order_of_hashes_is_sound() {
+    let source = set_of(0..60_000);
+    let mut copy = Table::<Never>::new();
+    source.for_each(&mut |entry| {
+        let key = entry.key().to_vec();
+        assert!(copy.insert(hash::of(&key), &key, New::Bytes(&[]), None, 0).is_none());
+        if copy.len().is_multiple_of(5_000) {
+            copy.check_invariants();
+        }
+    });
+    copy.check_invariants();
+    assert_eq!(copy.len(), 60_000);
+    assert!(copy.memory_bytes() < source.memory_bytes() * 3 / 2, "{}", copy.memory_bytes());
+    remove(&mut copy, 0..60_000);
+    assert_eq!(copy.memory_bytes(), 0);
 }
 
 #[test] // Tables go to other threads, and cuts are read there while the writer goes on.
@@ -520,10 +583,39 @@ fn dismantling_frees_as_it_goes() {
     let before = table.memory_bytes();
     let mut left = Arc::strong_count(&alive);
     while table.dismantle(8) {
+        free_all();
         let now = Arc::strong_count(&alive);
         assert!(now < left && left - now < 8 * 1_300, "{left}, then {now}");
         assert!(table.memory_bytes() < before);
         left = now;
     }
+    free_all();
     assert_eq!(Arc::strong_count(&alive), 1);
+}
+
+#[test] // A block that goes, small or large, leaves its values to the graveyard, which frees a few at once.
+fn values_of_a_block_are_freed_in_portions() {
+    use darter_base::{graveyard, preempt::Countdown};
+    for count in [40, 1_000] {
+        let alive = Arc::new(());
+        let mut table = Table::<Arc<Arc<()>>>::new();
+        for number in 0..count {
+            let key = number.to_string();
+            let out = New::Out(Arc::new(Arc::clone(&alive)));
+            table.insert(hash::of(key.as_bytes()), key.as_bytes(), out, None, 0);
+        }
+        drop(table);
+        let mut left = Arc::strong_count(&alive);
+        assert!(left > count / 2, "the values wait: {left} of {count}");
+        while graveyard::dig(&Countdown::new(0)) {
+            let now = Arc::strong_count(&alive);
+            assert!(left - now <= 8, "{left}, then {now}");
+            left = now;
+        }
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+}
+
+fn free_all() {
+    while darter_base::graveyard::dig(&darter_base::preempt::Never) {}
 }
