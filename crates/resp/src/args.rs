@@ -169,6 +169,14 @@ impl<'a> Arg<'a> {
         }
     }
 
+    /// The bytes in order, in the pieces they lie in: nothing is copied.
+    pub fn pieces(self) -> impl Iterator<Item = &'a [u8]> {
+        (0..).map_while(move |index| match self {
+            Arg::Bytes(bytes) => (index == 0).then_some(bytes),
+            Arg::Chunks { chunks, .. } => chunks.get(index).map(|chunk| &chunk[..]),
+        })
+    }
+
     /// Length in bytes.
     #[must_use]
     pub fn len(self) -> usize {
@@ -206,6 +214,12 @@ impl<'a> Args<'a> {
     #[must_use]
     pub fn owned(request: &'a Arc<Request>) -> Self {
         Self(Source::Owned(request))
+    }
+
+    /// True when they own their bytes: a large request, or one that has waited.
+    #[must_use]
+    pub fn is_owned(self) -> bool {
+        matches!(self.0, Source::Owned(_))
     }
 
     /// Number of arguments, the name included.

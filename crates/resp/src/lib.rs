@@ -10,12 +10,14 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod args;
 mod inline;
 mod output;
 mod parser;
 mod reply;
 
+pub use ahead::AHEAD_MAX;
 pub use args::{Arg, Args, Block, Request, Span};
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};

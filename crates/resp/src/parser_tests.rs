@@ -3,13 +3,35 @@
 use super::*;
 use darter_base::Prng;
 
-/// All requests in `input`, fed in pieces of `piece` bytes, and the error that ended them.
-fn parse(input: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, Option<ProtocolError>) {
+/// What was read: requests, and the error that ended them.
+type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
+
+/// All requests in `input`, fed in pieces of `piece` bytes. Whether requests are cut ahead, and
+/// when, makes no difference.
+fn parse(input: &[u8], piece: usize) -> Read {
+    let read = parse_ahead(input, piece, |_| false);
+    assert_eq!(parse_ahead(input, piece, |_| true), read, "cut ahead, piece {piece}");
+    assert_eq!(parse_ahead(input, piece, |step| step % 3 == 0), read, "at times, piece {piece}");
+    read
+}
+
+fn parse_ahead(input: &[u8], piece: usize, is_ahead: fn(usize) -> bool) -> Read {
+    let mut step = 0;
     let mut parser = Parser::new(512 << 20, true);
     let mut requests = Vec::new();
-    for part in input.chunks(piece.max(1)) {
+    let mut parts = input.chunks(piece.max(1)).peekable();
+    while let Some(part) = parts.next() {
         parser.feed(part);
         loop {
+            step += 1;
+            // Bytes arrive while requests wait for their turn.
+            if step % 7 == 0 && parser.ahead().count() > 0 && parts.peek().is_some() {
+                break;
+            }
+            if is_ahead(step) {
+                let cut = parser.cut_ahead();
+                assert!(cut == 0 || cut == parser.ahead().count());
+            }
             match parser.next_portion(1 + piece % 5) {
                 Ok(Parsed::Request(args)) => {
                     requests.push(args.iter().map(<[u8]>::to_vec).collect());
