@@ -24,5 +24,6 @@ pub use cx::{Cx, reply_str};
 pub use flow::{Flow, Job, Step, Stream};
 pub use refusal::Refusal;
 pub use row::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Shape, specs,
+    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Secret, Shape,
+    specs,
 };

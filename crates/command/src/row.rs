@@ -203,6 +203,32 @@ fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, us
     (count + 1, (count + 1).saturating_add(keys.saturating_mul(step)).min(len), step)
 }
 
+/// Which arguments of a command nobody but the server may see: passwords.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// All of them.
+    All,
+    /// So many behind each argument that equals `word`, in any case.
+    Behind {
+        /// The word.
+        word: &'static str,
+        /// How many arguments behind it.
+        count: usize,
+    },
+}
+
+impl Secret {
+    /// True for the argument at index `at` of a request, name at 0.
+    #[must_use]
+    pub fn hides(self, args: resp::Args<'_>, at: usize) -> bool {
+        match self {
+            Self::All => at > 0,
+            Self::Behind { word, count } => (at.saturating_sub(count).max(1)..at)
+                .any(|before| args.get(before).eq_ignore_ascii_case(word.as_bytes())),
+        }
+    }
+}
+
 /// A command that touches one key, or keys of one shard.
 pub type PointFn = fn(&mut Cx<'_>, Args<'_>) -> Result<Flow, Refusal>;
 /// A command over several keys.
@@ -261,6 +287,10 @@ pub struct Command {
     pub categories: &'static [&'static str],
     /// Flags of COMMAND DOCS.
     pub doc_flags: &'static [&'static str],
+    /// Index, name at 0, of the first field or member that it names: asked for ahead of its turn.
+    pub element: Option<usize>,
+    /// What MONITOR and SLOWLOG hide of its arguments.
+    pub secret: Option<Secret>,
     /// Since when it is deprecated, and what to use instead.
     pub deprecated: Option<(&'static str, &'static str)>,
     /// The function.
@@ -292,6 +322,8 @@ impl Command {
             tips: &[],
             categories: &[],
             doc_flags: &[],
+            element: None,
+            secret: None,
             deprecated: None,
             run,
         }
@@ -332,6 +364,29 @@ impl Command {
     pub const fn categories(mut self, categories: &'static [&'static str]) -> Self {
         self.categories = categories;
         self
+    }
+
+    /// Marks it as naming fields or members from the argument behind its key on.
+    #[must_use]
+    pub const fn elements(mut self) -> Self {
+        self.element = Some(2);
+        self
+    }
+
+    /// Adds what is to be hidden of its arguments.
+    #[must_use]
+    pub const fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// The argument at `at` as others may see it.
+    #[must_use]
+    pub fn shown<'a>(&self, args: resp::Args<'a>, at: usize) -> resp::Arg<'a> {
+        match self.secret {
+            Some(secret) if secret.hides(args, at) => resp::Arg::Bytes(b"(redacted)"),
+            _ => args.arg(at),
+        }
     }
 
     /// True when a request of `args` arguments, name included, fits.

@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod cursor;
 mod expiry;
 pub mod hash;
 pub mod keys;
 pub mod set;
+mod spread;
 pub mod string;
 
 use darter_command::Command;

@@ -16,6 +16,7 @@ use crate::hash::{Hash, HashEdit, is_dead};
 use crate::set::{Set, SetEdit};
 use crate::text::{Fresh, Str, StrPieces};
 use crate::{Key, Object, Usage};
+use darter_base::Preempt;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, EntryMut, New, Old, Table, ValueRef};
 use std::collections::BTreeSet;
@@ -92,7 +93,16 @@ impl<'a> Found<'a> {
     /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
     #[must_use]
     pub fn alive(entry: Entry<'a, Arc<Object>>, now: u64) -> Option<Self> {
-        (!is_dead(entry.deadline(), now)).then_some(Self(entry))
+        let found = Self(entry);
+        (!is_dead(entry.deadline(), now) && !found.is_hollow(now)).then_some(found)
+    }
+
+    /// True for a collection whose entries are all dead: it is gone, though the sweeper has yet to
+    /// come.
+    fn is_hollow(&self, now: u64) -> bool {
+        self.object().is_some_and(|object| {
+            is_dead(object.earliest_deadline(), now) && is_hollow(object, now)
+        })
     }
 
     /// The entry itself.
@@ -306,20 +316,22 @@ impl Db {
         self.keys.prefetch(key.hash);
     }
 
+    /// What lies out of line at `key`, dead or alive: for asking the memory for its entries.
+    #[must_use]
+    pub fn object(&self, key: &Key<'_>) -> Option<&Object> {
+        match self.keys.get(key.hash, key.bytes)?.value() {
+            ValueRef::Text(_) => None,
+            ValueRef::Out(object) => Some(object),
+        }
+    }
+
     // ---- reads ----
 
     /// The living entry of `key`.
     #[must_use]
     pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
         let entry = self.keys.get(key.hash, key.bytes)?;
-        let found = Found::alive(entry, self.now)?;
-        // A collection whose entries are all dead is gone, though the sweeper has yet to come.
-        match found.object() {
-            Some(object) if is_dead(object.earliest_deadline(), self.now) => {
-                (!is_hollow(object, self.now)).then_some(found)
-            }
-            _ => Some(found),
-        }
+        Found::alive(entry, self.now)
     }
 
     /// True when `key` is there.
@@ -472,6 +484,23 @@ impl Db {
         )
     }
 
+    /// Makes the places of some fields or members, named by their hashes, the value's own, until the
+    /// slice is over: a change of these copies nothing then, whatever cuts are being read. Nobody
+    /// can tell that it was done. Returns how many of them are.
+    pub fn unshare(&mut self, key: &Key<'_>, hashes: &[u64], preempt: &dyn Preempt) -> usize {
+        let Some(mut entry) = living(&mut self.keys, key, self.now) else { return hashes.len() };
+        let object = entry.out_mut().filter(|object| object.kind() != Kind::Text);
+        let Some(object) = object else { return hashes.len() };
+        hashes.iter().for_each(|hash| object.prefetch(*hash));
+        hashes.iter().for_each(|hash| object.prefetch_entry(*hash));
+        let object = Arc::make_mut(object);
+        let (kind, before) = (object.kind(), object.memory_bytes());
+        let is_last = |hash: &u64| object.unshare(*hash) && preempt.must_yield();
+        let last = hashes.iter().position(is_last);
+        self.usage.resize(kind, before, object.memory_bytes());
+        last.map_or(hashes.len(), |last| last + 1)
+    }
+
     /// Puts a value that was built aside, or came from elsewhere, at `key`, over whatever it held.
     /// An empty one removes the key. Cost: O(1).
     pub fn install(&mut self, key: &Key<'_>, object: Arc<Object>, deadline: Deadline) {
@@ -521,6 +550,9 @@ impl Db {
     /// Changes the deadline of `key`. Returns false when it is not there.
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
         let Some(mut entry) = living(&mut self.keys, key, self.now) else { return false };
+        if Found(entry.entry()).is_hollow(self.now) {
+            return false;
+        }
         let old = entry.entry().deadline();
         entry.set_deadline(deadline);
         self.mortal += usize::from(deadline.is_some());
@@ -670,6 +702,9 @@ impl Db {
             self.remove_hollow(key);
         }
         let Some(mut object) = fresh else { return Ok(None) };
+        if self.journal.is_listening() {
+            self.remove_hollow(key); // One that is dead would live on where the effects are applied.
+        }
         let result = edit(&mut object, now, &mut self.journal, key)?;
         if !object.is_empty() {
             self.watch_fields(key, &object);

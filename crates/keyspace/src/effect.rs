@@ -6,7 +6,7 @@
 //! forget. While nobody listens, an effect costs one branch.
 
 use crate::text::{Fresh, StrPieces};
-use crate::{Db, Deadline, Key, Object};
+use crate::{Db, Deadline, Key, Object, WrongType};
 use std::sync::Arc;
 
 /// One change to one key. Deadlines are absolute, in Unix milliseconds.
@@ -68,7 +68,24 @@ impl Journal {
 }
 
 /// Applies a recorded effect: what a replica or a recovery does.
-pub fn apply(db: &mut Db, effect: &Effect) {
+///
+/// Nothing dies of its deadline meanwhile, whatever the time is: the recorder says itself what has
+/// gone, and a key that looks dead to a later clock was alive when its effect was recorded. So
+/// whoever applies must not reap before the stream's own clock has come so far; reads may filter.
+///
+/// Errors: [`WrongType`] when the effect does not follow from the data: a stream with a gap.
+/// Cost: that of the change, O(1) but for the copy of a short value.
+pub fn apply(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
+    /// Before every deadline.
+    const NOTHING_IS_DEAD: u64 = 0;
+    let now = db.now();
+    db.set_now(NOTHING_IS_DEAD);
+    let applied = apply_at_once(db, effect);
+    db.set_now(now);
+    applied
+}
+
+fn apply_at_once(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
     match effect {
         Effect::Text { key, value, deadline, bits } => {
             db.set_text_bits(&Key::new(key), value.fresh(), Deadline::from(*deadline), *bits);
@@ -83,22 +100,22 @@ pub fn apply(db: &mut Db, effect: &Effect) {
             db.set_deadline(&Key::new(key), *deadline);
         }
         Effect::HashSet { key, field, value, deadline } => {
-            let _ = db.edit_hash(&Key::new(key), true, |edit| {
+            db.edit_hash(&Key::new(key), true, |edit| {
                 edit.set(field, value.fresh(), Deadline::from(*deadline))
-            });
+            })?;
         }
         Effect::HashRemove { key, field } => {
-            let _ = db.edit_hash(&Key::new(key), false, |edit| edit.remove(field));
+            db.edit_hash(&Key::new(key), false, |edit| edit.remove(field))?;
         }
         Effect::SetAdd { key, member, deadline } => {
-            let _ = db
-                .edit_set(&Key::new(key), true, |edit| edit.add(member, Deadline::from(*deadline)));
+            db.edit_set(&Key::new(key), true, |edit| edit.add(member, Deadline::from(*deadline)))?;
         }
         Effect::SetRemove { key, member } => {
-            let _ = db.edit_set(&Key::new(key), false, |edit| edit.remove(member));
+            db.edit_set(&Key::new(key), false, |edit| edit.remove(member))?;
         }
         Effect::Flush => db.flush(),
     }
+    Ok(())
 }
 
 /// A copy of a value for an effect.

@@ -83,6 +83,10 @@ impl Hash {
         HashEdit { hash: self, now, journal: None }
     }
 
+    pub(crate) fn unshare(&mut self, hash: u64) -> bool {
+        self.fields.unshare(hash)
+    }
+
     pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {
         let blobs = &mut self.blob_bytes;
         let reaped = self.fields.reap(now, most, &mut |_, old| {

@@ -72,6 +72,33 @@ impl Object {
         }
     }
 
+    /// Asks the memory for the index line of the field or member of this hash.
+    pub fn prefetch(&self, hash: u64) {
+        match self {
+            Self::Text(_) => {}
+            Self::Hash(fields) => fields.fields().prefetch(hash),
+            Self::Set(set) => set.members().prefetch(hash),
+        }
+    }
+
+    /// Asks the memory for that field or member, whose index line was asked for before.
+    pub fn prefetch_entry(&self, hash: u64) {
+        match self {
+            Self::Text(_) => {}
+            Self::Hash(fields) => fields.fields().prefetch_entry(hash),
+            Self::Set(set) => set.members().prefetch_entry(hash),
+        }
+    }
+
+    /// Makes the place of the field or member of this hash the value's own: see `Table::unshare`.
+    pub(crate) fn unshare(&mut self, hash: u64) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Hash(fields) => fields.unshare(hash),
+            Self::Set(set) => set.unshare(hash),
+        }
+    }
+
     /// The hash, if it is one.
     #[must_use]
     pub fn as_hash(&self) -> Option<&Hash> {

@@ -68,6 +68,10 @@ impl Set {
         SetEdit { set: self, now, journal: None }
     }
 
+    pub(crate) fn unshare(&mut self, hash: u64) -> bool {
+        self.members.unshare(hash)
+    }
+
     pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {
         self.members.reap(now, most, &mut |_, _| {}).more
     }

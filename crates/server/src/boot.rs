@@ -3,7 +3,7 @@
 //! Order: limits, sockets, threads, the file, the signals. The sockets are open before the file is
 //! loaded, as in Redis: clients are told that loading is going on.
 
-use crate::admin::{self, Local, Shared};
+use crate::admin::{self, Local, Machine, Shared};
 use crate::clock::{MachineClock, SliceTimer};
 use crate::engine::{Core, Mail, Table, World};
 use crate::load;
@@ -160,6 +160,7 @@ fn shared(cores: usize) -> Arc<Shared> {
         run_id: format!("{:016x}{:016x}{:08x}", random_u64(), random_u64(), random_u64() as u32),
         started_ms: clock::unix_millis(),
         io: OnceLock::new(),
+        startup_bytes: System.resident_bytes().0,
         used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
         used_peak: AtomicUsize::new(0),
         stop: AtomicBool::new(false),

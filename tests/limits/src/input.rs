@@ -21,6 +21,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("random bytes are survived",                        Asks::AsRedis, random_bytes),
     ("a pipeline longer than memory",                    Asks::More,    endless_pipeline),
     ("a million arguments in one command",               Asks::AsRedis, million_arguments),
+    ("what would exceed maxmemory is refused",           Asks::More,    beyond_maxmemory),
+    ("a gap longer than memory is refused",              Asks::More,    endless_gap),
 ];
 
 fn growth(server: &Server, before: u64) -> u64 {
@@ -144,22 +146,32 @@ fn random_bytes(stage: &Stage) -> Result<(), String> {
     must_answer(&server)
 }
 
-/// Sends for as long as the server takes bytes, reading nothing: it must stop taking them.
+/// Sends for as long as the server takes bytes, reading nothing: it must stop taking them, on the
+/// core that has the key and on another.
 fn endless_pipeline(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
-    let mut client = server.client().map_err(text)?;
-    client.command(&["SET", "k", &"v".repeat(10_000)]).map_err(text)?;
-    let before = server.process().resident_bytes();
+    server
+        .client()
+        .and_then(|mut client| client.command(&["SET", "k", &"v".repeat(10_000)]))
+        .map_err(text)?;
     let batch = encode(&["GET", "k"]).repeat(1_000);
-    let writer = client.socket().try_clone().map_err(text)?;
-    writer.set_write_timeout(Some(Duration::from_millis(500))).map_err(text)?;
-    let mut batches = 0;
-    while batches < 1_000 && (&writer).write_all(&batch).is_ok() {
-        batches += 1;
+    let mut silent = Vec::new();
+    for _ in 0..2 {
+        let client = server.client().map_err(text)?;
+        let before = server.process().resident_bytes();
+        let mut writer = client.socket();
+        writer.set_write_timeout(Some(Duration::from_millis(500))).map_err(text)?;
+        let mut batches = 0;
+        while batches < 1_000 && writer.write_all(&batch).is_ok() {
+            batches += 1;
+        }
+        ensure(batches < 1_000, || {
+            "it took 20 MB of commands whose replies none reads".to_owned()
+        })?;
+        let grown = growth(&server, before);
+        ensure(grown < 12 * MIB, || format!("it grew by {grown} bytes"))?;
+        silent.push(client);
     }
-    ensure(batches < 1_000, || "it took 20 MB of commands whose replies nobody reads".to_owned())?;
-    let grown = growth(&server, before);
-    ensure(grown < 24 * MIB, || format!("it grew by {grown} bytes"))?;
     must_answer(&server)
 }
 
@@ -173,4 +185,59 @@ fn million_arguments(stage: &Stage) -> Result<(), String> {
     ensure(added.int() == Some(1_000_000), || format!("SADD: {}", show(&added, 200)))?;
     let count = Client::words(&mut client, "SCARD s").map_err(text)?;
     ensure(count.int() == Some(1_000_000), || format!("SCARD: {count:?}"))
+}
+
+/// However long arguments may be, a string has a bound: SETRANGE must not lay out a gap without end.
+fn endless_gap(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    client.words("CONFIG SET proto-max-bulk-len 9223372036854775807").map_err(text)?;
+    let before = server.process().resident_bytes();
+    for offset in ["9223372036854775806", "1099511627776", "4294967296"] {
+        let reply = client.command(&["SETRANGE", "gap", offset, "x"]).map_err(text)?;
+        let wanted: &[u8] = b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n";
+        ensure(reply.encode() == wanted, || format!("{offset}: {reply:?}"))?;
+    }
+    let len = client.words("SETRANGE gap 4294967295 x").map_err(text)?;
+    ensure(len.int() == Some(1 << 32), || format!("the longest gap: {len:?}"))?;
+    let grown = growth(&server, before);
+    ensure(grown < 8 * MIB, || format!("it took {grown} bytes"))?;
+    let longer = client.words("APPEND gap x").map_err(text)?;
+    ensure(longer.is_error(), || format!("APPEND: {longer:?}"))
+}
+
+/// Beyond `maxmemory` what may grow is refused, alone and in a pipeline, on all cores; reading and
+/// removing go on, and make room.
+fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
+    const OOM: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    let server = stage.server_with(&["--maxmemory", "8mb"])?;
+    let mut client = server.client().map_err(text)?;
+    let value = "v".repeat(300);
+    let mut set = |at: usize| client.command(&["SET", &format!("key:{at}"), &value]).map_err(text);
+    let full = (0..100_000).find_map(|at| match set(at) {
+        Ok(reply) if reply.is_error() => Some(Ok(reply)),
+        Ok(_) => None,
+        Err(why) => Some(Err(why)),
+    });
+    let refusal = full.ok_or("8 MB were never full")??;
+    ensure(refusal.encode() == OOM, || format!("{refusal:?}"))?;
+    let growing = ["SET a b", "MSET a b c d", "APPEND key:1 x", "HSET h f v", "SADD s m", "INCR n"];
+    let bytes: Vec<u8> =
+        growing.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<&str>>())).collect();
+    client.send(&bytes).map_err(text)?;
+    for line in growing {
+        let reply = client.receive().map_err(text)?;
+        ensure(reply.encode() == OOM, || format!("{line}: {reply:?}"))?;
+    }
+    let read = client.words("GET key:1").map_err(text)?;
+    ensure(read.text() == Some(value.as_bytes()), || format!("GET: {}", show(&read, 100)))?;
+    let kept = client.words("RENAME key:1 moved").map_err(text)?;
+    ensure(kept.text() == Some(b"OK"), || format!("RENAME: {kept:?}"))?;
+    let gone = client.words("FLUSHALL").map_err(text)?;
+    ensure(gone.text() == Some(b"OK"), || format!("FLUSHALL: {gone:?}"))?;
+    let start = Instant::now();
+    while client.words("SET a b").map_err(text)?.is_error() {
+        ensure(start.elapsed() < Duration::from_secs(5), || "no room after FLUSHALL".to_owned())?;
+    }
+    Ok(())
 }

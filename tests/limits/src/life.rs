@@ -3,7 +3,7 @@
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
 use darter_testkit::notation::show;
-use darter_testkit::{Client, Io, Reply, Server, Shape, server};
+use darter_testkit::{Client, Io, Protocol, Reply, Server, Shape, server};
 use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
@@ -23,6 +23,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("CONFIG REWRITE writes what a start reads",      Asks::More,    rewrite),
     ("a wrong setting is refused at the start",       Asks::AsRedis, wrong_setting),
     ("a port in use is refused at the start",         Asks::AsRedis, port_in_use),
+    ("a start right after a kill",                    Asks::AsRedis, start_after_kill),
+    ("clients are told that a file is loading",       Asks::AsRedis, told_of_loading),
     ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
     ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
     ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
@@ -179,6 +181,78 @@ fn port_in_use(stage: &Stage) -> Result<(), String> {
     ensure(shown.contains("in use"), || format!("it does not say why:\n{shown}"))
 }
 
+/// A child of the test, killed with it.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the subject on a port, and waits until it answers, were it by a refusal.
+fn start_on(port: u16, more: &[&str]) -> Result<(Child, Client), String> {
+    let mut command = Command::new(server::subject_path());
+    command.args(["--port", &port.to_string(), "--save", ""]).args(more);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut child = Child(child.map_err(text)?);
+    let start = std::time::Instant::now();
+    loop {
+        let answered = Client::connect(port, Protocol::Resp2)
+            .and_then(|mut client| client.words("PING").map(|_| client));
+        if let Ok(client) = answered {
+            return Ok((child, client));
+        }
+        let ended = child.0.try_wait().map_err(text)?;
+        ensure(ended.is_none(), || format!("it ended with {ended:?}"))?;
+        ensure(start.elapsed() < SOON, || "it takes no connections".to_owned())?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The kernel may hold on to a killed server's sockets for a while; its successor waits for them.
+fn start_after_kill(_: &Stage) -> Result<(), String> {
+    let port = server::free_port().map_err(text)?;
+    for round in 0..8 {
+        let (child, mut client) = start_on(port, &[]).map_err(|why| format!("{round}: {why}"))?;
+        let pong = client.words("PING").map_err(text)?;
+        ensure(pong.text() == Some(b"PONG"), || format!("{round}: {pong:?}"))?;
+        drop(child); // SIGKILL.
+    }
+    Ok(())
+}
+
+/// While a file is loaded: connections are taken, data is refused, INFO tells how far it is.
+fn told_of_loading(stage: &Stage) -> Result<(), String> {
+    let oracle = Server::oracle().map_err(text)?;
+    let mut client = oracle.client().map_err(text)?;
+    client.words("DEBUG POPULATE 300000 key 20").map_err(text)?;
+    client.words("SAVE").map_err(text)?;
+    let folder = oracle.folder().to_string_lossy().into_owned();
+    let port = server::free_port().map_err(text)?;
+    let cores = stage.shape.cores.to_string();
+    let more: &[&str] = if server::subject_is_redis() { &[] } else { &["--cores", &cores] };
+    let (_child, mut client) = start_on(port, &[&["--dir", &folder], more].concat())?;
+    let info = client.words("INFO persistence").map_err(text)?;
+    let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+    let refused = client.words("GET key:1").map_err(text)?;
+    let wanted: &[u8] = b"-LOADING Redis is loading the dataset in memory\r\n";
+    ensure(refused.encode() == wanted, || format!("GET while loading: {refused:?}"))?;
+    for field in ["loading:1", "loading_total_bytes:", "loading_loaded_bytes:"] {
+        ensure(info.contains(field), || format!("no {field} in:\n{info}"))?;
+    }
+    let selected = client.words("SELECT 0").map_err(text)?;
+    ensure(selected.text() == Some(b"OK"), || format!("SELECT while loading: {selected:?}"))?;
+    let start = std::time::Instant::now();
+    while client.words("GET key:1").map_err(text)?.is_error() {
+        ensure(start.elapsed() < Duration::from_secs(60), || "it never ends".to_owned())?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let count = client.words("DBSIZE").map_err(text)?;
+    ensure(count.int() == Some(300_000), || format!("{count:?}"))
+}
+
 /// An RDB file with strings, hashes and sets of both sizes, in two databases, some with deadlines.
 fn written_by_redis() -> Result<(Vec<u8>, Vec<Reply>), String> {
     let oracle = Server::oracle().map_err(text)?;
@@ -258,10 +332,16 @@ fn refuses_file(bytes: &[u8], name: &str) -> Result<String, String> {
     shown
 }
 
+/// Redis tells the offset in its log, Darter in its last words.
+fn tells_where(shown: &str) -> Result<(), String> {
+    let is_told = shown.to_lowercase().contains("offset");
+    ensure(is_told || shown.contains("truncated"), || format!("it does not say where:\n{shown}"))
+}
+
 fn truncated_file(_: &Stage) -> Result<(), String> {
     let (bytes, _) = written_by_redis()?;
     let shown = refuses_file(&bytes[..bytes.len() / 2], "truncated")?;
-    ensure(!shown.is_empty(), || "it says nothing".to_owned())
+    tells_where(&shown)
 }
 
 fn corrupted_file(_: &Stage) -> Result<(), String> {
@@ -269,5 +349,5 @@ fn corrupted_file(_: &Stage) -> Result<(), String> {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
     let shown = refuses_file(&bytes, "corrupted")?;
-    ensure(!shown.is_empty(), || "it says nothing".to_owned())
+    tells_where(&shown)
 }

@@ -13,6 +13,7 @@
 mod input;
 mod life;
 mod peers;
+mod pipelines;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
 use std::process::ExitCode;
@@ -70,7 +71,9 @@ fn main() -> ExitCode {
     }
     let stage = Stage { shape };
     let mut tally = Tally::default();
-    for (name, asks, check) in [input::CHECKS, peers::CHECKS, life::CHECKS].concat() {
+    for (name, asks, check) in
+        [input::CHECKS, peers::CHECKS, pipelines::CHECKS, life::CHECKS].concat()
+    {
         if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {
             continue;
         }

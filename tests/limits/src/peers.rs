@@ -158,13 +158,32 @@ fn reset(stage: &Stage) -> Result<(), String> {
     ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
 }
 
+/// One who watches, or waits for the end of a pause, is not idle.
 fn timeout(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--timeout", "1"])?;
-    let mut idle = server.client().map_err(text)?;
+    let client = || server.client().map_err(text);
+    let (mut idle, mut watcher, mut held, mut busy) = (client()?, client()?, client()?, client()?);
     idle.words("PING").map_err(text)?;
-    idle.set_patience(Duration::from_secs(8)).map_err(text)?;
-    let bytes = idle.read_to_end().map_err(|error| format!("not closed: {error}"))?;
-    ensure(bytes.is_empty(), || format!("{bytes:?}"))
+    watcher.words("MONITOR").map_err(text)?;
+    busy.words("CLIENT PAUSE 100000 WRITE").map_err(text)?;
+    held.send(&encode(&["SET", "k", "v"])).map_err(text)?;
+    let patience = Duration::from_millis(20);
+    idle.set_patience(patience).map_err(text)?;
+    let start = Instant::now();
+    while !matches!(idle.socket().read(&mut [0; 1]), Ok(0)) {
+        ensure(start.elapsed() < Duration::from_secs(8), || "not closed".to_owned())?;
+        busy.words("PING").map_err(text)?;
+    }
+    busy.words("CLIENT UNPAUSE").map_err(text)?;
+    let set = held.receive().map_err(|error| format!("the one who waited: {error}"))?;
+    ensure(set.text() == Some(b"OK"), || format!("the one who waited: {set:?}"))?;
+    busy.words("ECHO end").map_err(text)?;
+    loop {
+        let line = watcher.receive().map_err(|error| format!("the one who watches: {error}"))?;
+        if line.text().is_some_and(|line| line.ends_with(b"\"ECHO\" \"end\"")) {
+            return Ok(());
+        }
+    }
 }
 
 fn unix_socket(stage: &Stage) -> Result<(), String> {

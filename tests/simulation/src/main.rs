@@ -1,5 +1,7 @@
 //! Runs the simulator: `cargo x sim [--seed N] [--seeds COUNT] [--cores N] [--trace]`.
 //!
+//! For every tenth seed it also checks that recorded effects make the same data: see `replay`.
+//!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cut of every packet. A failure prints its seed and the command to replay it.
 
@@ -9,6 +11,7 @@ mod broken;
 mod check;
 mod model;
 mod ops;
+mod replay;
 mod run;
 mod value;
 mod world;
@@ -26,6 +29,9 @@ fn command() -> Command {
         .arg(Arg::new("trace").long("trace").action(ArgAction::SetTrue).help("Print the history"))
 }
 
+/// For so many seeds of histories there is one of effects.
+const REPLAYED_EACH: u64 = 10;
+
 fn main() -> ExitCode {
     let options = command().get_matches();
     let number = |name: &str| options.get_one::<u64>(name).copied();
@@ -41,11 +47,17 @@ fn main() -> ExitCode {
             println!("replay: cargo x sim --seed {seed} --trace");
         }
     }
+    for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
+        if let Err(failure) = replay::replay(seed) {
+            failed += 1;
+            println!("replay of seed {seed} failed: {failure}");
+        }
+    }
     for name in broken::caught_in_all() {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
-    let runs = seeds + broken::BUGS.len() as u64;
+    let runs = seeds + seeds.div_ceil(REPLAYED_EACH) + broken::BUGS.len() as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -146,6 +146,11 @@ impl Sim {
         &mut self.wires[client].from_core
     }
 
+    /// Lets time pass in which nobody does anything.
+    pub(crate) fn pass_ms(&self, ms: u64) {
+        self.clock.advance(ms * 1_000_000);
+    }
+
     /// One step of one core, drawn at random.
     pub(crate) fn step(&mut self) {
         let core = usize::try_from(self.prng.below(self.cores.len() as u64)).unwrap_or(0);
@@ -247,6 +252,7 @@ fn shared(cores: usize) -> Arc<Shared> {
         run_id: "0".repeat(40),
         started_ms: EPOCH_MS,
         io: OnceLock::new(),
+        startup_bytes: 0,
         used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
         used_peak: AtomicUsize::new(0),
         stop: AtomicBool::new(false),

@@ -5,20 +5,20 @@
 //! cut of the hash is edited aside in portions and installed at the end; writers of the key wait,
 //! readers are answered from the hash before it.
 
-use super::field::{Values, begins_batch, prefetch};
+use super::field::{BATCH, Values, begins_batch, prefetch};
 use super::outbox::{Outbox, PORTION_BYTES, flow};
-use darter_base::UnixMillis;
+use crate::ahead;
 use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Deadline, Hash, HashEdit, Key, Object, value_of};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
-/// Changes in one portion, at most: about 25 us, once the segments they meet are our own.
-const PORTION: usize = 96;
-/// Changes between two looks at the clock: each may have to copy a segment that the cut holds, 3 to
-/// 8 us.
-const CHANGES: usize = 8;
+/// Fields whose guard is checked in one portion: about 25 us.
+const CHECKED: usize = 96;
+/// Batches of changes in one portion, at most: about 25 us, once the segments they meet are our own.
+const BATCHES_MAX: usize = 6;
 /// Codes in one portion of a reply: about 5 us.
 const CODES: usize = 1_024;
 /// Bytes of arguments beyond which the work is done aside too: hashing and copying take time.
@@ -251,18 +251,9 @@ impl Plan {
         key: &Key<'_>,
         args: Args<'_>,
     ) -> Result<Flow, Refusal> {
-        if is_long(args) {
-            return self.aside(cx, key, args);
-        }
-        let (now, reply) = (cx.now, &mut cx.reply);
         let width = self.change.width();
         debug_assert!(args.left().is_multiple_of(width), "left={}", args.left());
-        let fields = args.left() / width;
-        let flow = cx.db.edit_hash(key, self.change.creates(), |edit| match self.guard {
-            Some(guard) if !guard.holds(edit.hash(), args, fields, now) => None,
-            _ => Some(self.at_once(edit, reply, args, now)),
-        })?;
-        Ok(flow.flatten().unwrap_or_else(|| self.answer.nothing(reply, fields)))
+        if is_long(args) { self.aside(cx, key, args) } else { ahead::run(cx, key, args, self) }
     }
 
     fn at_once(
@@ -336,6 +327,22 @@ impl Plan {
     }
 }
 
+impl ahead::Edit for Plan {
+    fn width(self) -> usize {
+        self.change.width()
+    }
+
+    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+        let (now, reply) = (cx.now, &mut cx.reply);
+        let fields = args.left() / self.change.width();
+        let flow = cx.db.edit_hash(key, self.change.creates(), |edit| match self.guard {
+            Some(guard) if !guard.holds(edit.hash(), args, fields, now) => None,
+            _ => Some(self.at_once(edit, reply, args, now)),
+        })?;
+        Ok(flow.flatten().unwrap_or_else(|| self.answer.nothing(reply, fields)))
+    }
+}
+
 /// True when the fields named take more than a slice.
 fn is_long(args: Args<'_>) -> bool {
     if args.left() > ENTRIES_AT_ONCE {
@@ -388,7 +395,7 @@ impl Aside {
 
     /// Checks the guard of a portion. False when it does not hold.
     fn check(&mut self, all: resp::Args<'_>) -> bool {
-        let count = self.portion(all, PORTION);
+        let count = self.portion(all, CHECKED);
         let args = Args::new(all, self.next);
         let guard = self.plan.guard;
         let holds = guard.is_none_or(|guard| guard.holds(&self.hash, args, count, self.now));
@@ -399,24 +406,24 @@ impl Aside {
         holds
     }
 
-    /// Changes the next few. Returns how many.
-    fn change(&mut self, all: resp::Args<'_>) -> usize {
-        let (count, change) = (self.portion(all, CHANGES), self.plan.change);
+    /// Changes the next few, while the slice is not over: each may copy a segment.
+    fn change(&mut self, all: resp::Args<'_>, preempt: &dyn Preempt) {
+        let (count, change) = (self.portion(all, BATCH), self.plan.change);
         let mut args = Args::new(all, self.next);
         let mut edit = self.hash.edit_aside(self.now);
-        for index in 0..count {
-            if begins_batch(index) {
-                prefetch(edit.hash(), args, change.width());
-            }
+        prefetch(edit.hash(), args, change.width());
+        for _ in 0..count {
             let code = change.apply(&mut edit, &mut args, self.now);
             self.done += usize::from(code == DONE);
             self.changed |= change.has_changed(code);
             if let Some(codes) = &mut self.codes {
                 codes.push(code);
             }
+            if preempt.must_yield() {
+                break;
+            }
         }
         self.next = args.position();
-        count
     }
 
     /// Installs the hash, and replies.
@@ -451,14 +458,16 @@ impl Job for Aside {
             }
             return Ok(Step::Done(self.plan.answer.nothing(&mut cx.reply, 0)));
         }
-        let mut changes = 0;
-        while self.next < all.len() {
-            changes += self.change(all);
-            if changes >= PORTION || cx.preempt.must_yield() {
-                return Ok(Step::More);
+        for _ in 0..BATCHES_MAX {
+            self.change(all, cx.preempt);
+            if self.next == all.len() {
+                return Ok(Step::Done(self.finish(cx, all)));
+            }
+            if cx.preempt.must_yield() {
+                break;
             }
         }
-        Ok(Step::Done(self.finish(cx, all)))
+        Ok(Step::More)
     }
 }
 

@@ -10,7 +10,7 @@ use darter_structs::table::LiveCount;
 use std::sync::Arc;
 
 /// Fields whose lines are asked for before they are looked up.
-const BATCH: usize = 16;
+pub(super) const BATCH: usize = 16;
 /// Fields that one portion of a reply looks up: about 15 us.
 const ASKED_AT_ONCE: usize = 128;
 /// Below this many fields a hash lies in the caches anyway.

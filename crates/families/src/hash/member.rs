@@ -2,6 +2,7 @@
 
 use super::deadline::seconds;
 use super::edit::{ABSENT, Answer, Change, DONE, IMMORTAL, Plan, When, reply_absent, reply_codes};
+use crate::ahead;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
@@ -11,8 +12,6 @@ use std::sync::Arc;
 
 /// Members in one portion, at most: about 20 us, once the segments they meet are our own.
 const PORTION: usize = 96;
-/// Members between two looks at the clock: each may have to copy a segment that the cut holds.
-const CHANGES: usize = 8;
 /// Where the key stands.
 const KEY: usize = 1;
 
@@ -55,28 +54,31 @@ pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
         Some(Kind::Hash) => {
             Plan::new(Change::Expire(at, When::Always), Answer::Codes).run(cx, &key, args)
         }
-        Some(Kind::Set) => members(cx, &key, args, at),
+        Some(Kind::Set) if args.left() > ENTRIES_AT_ONCE => aside(cx, &key, args, at),
+        Some(Kind::Set) => ahead::run(cx, &key, args, Expire(at)),
         _ => Ok(reply_absent(&mut cx.reply, args.left())),
     }
 }
 
-fn members(
-    cx: &mut Cx<'_>,
-    key: &Key<'_>,
-    mut args: Args<'_>,
-    at: UnixMillis,
-) -> Result<Flow, Refusal> {
-    if args.left() > ENTRIES_AT_ONCE {
-        return aside(cx, key, args, at);
+/// A new deadline for members of a set.
+#[derive(Clone, Copy)]
+struct Expire(UnixMillis);
+
+impl ahead::Edit for Expire {
+    fn width(self) -> usize {
+        1
     }
-    let reply = &mut cx.reply;
-    reply.array(args.left());
-    cx.db.edit_set(key, false, |edit| {
-        while let Some(member) = args.next() {
-            reply.int(i64::from(expire(edit, member, at)));
-        }
-    })?;
-    Ok(Flow::Done)
+
+    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+        let reply = &mut cx.reply;
+        reply.array(args.left());
+        cx.db.edit_set(key, false, |edit| {
+            while let Some(member) = args.next() {
+                reply.int(i64::from(expire(edit, member, self.0)));
+            }
+        })?;
+        Ok(Flow::Done)
+    }
 }
 
 fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
@@ -113,9 +115,10 @@ impl Job for Aside {
         let all = resp::Args::owned(&self.request);
         let mut args = Args::new(all, self.next);
         let mut edit = self.set.edit_aside(self.now);
-        for (done, member) in (1..=PORTION).map_while(|done| Some((done, args.next()?))) {
+        for _ in 0..PORTION {
+            let Some(member) = args.next() else { break };
             self.codes.push(expire(&mut edit, member, self.at));
-            if done.is_multiple_of(CHANGES) && cx.preempt.must_yield() {
+            if cx.preempt.must_yield() {
                 break;
             }
         }

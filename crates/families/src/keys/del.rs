@@ -1,6 +1,6 @@
 //! DEL and UNLINK. One and the same here: a value is detached at once, and freed in slices.
 
-use super::spread::Spread;
+use crate::spread::{Layout, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_tx::{Access, Home};
 
@@ -20,7 +20,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 
 /// The same for keys of several cores, or very many: they are locked until the last is gone.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
-    let spread = Spread::of(&call).await;
+    let spread = Spread::of(&call, Layout::all(&call)).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
     let (db, mut removed) = (call.db, 0);
     for round in 0..spread.rounds() {
@@ -28,7 +28,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
             let portion = spread.portion(&call, core, round);
             move |home: &mut Home| {
                 let db = home.shard.db_mut(db);
-                portion.keys().filter(|key| db.remove(key)).count()
+                portion.keys(db).iter().filter(|(_, key)| db.remove(key)).count()
             }
         };
         let counts = call.tx.on_each(spread.busy(round), remove).await;

@@ -1,7 +1,7 @@
 //! EXISTS and TOUCH. As times of access are not kept, TOUCH only counts.
 
 use super::cut;
-use super::spread::{Spread, breathe};
+use crate::spread::{Layout, Spread, breathe};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Key;
@@ -35,7 +35,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
 
 /// Few keys: they are locked for a hop.
 async fn count_locked(call: &Call) -> usize {
-    let spread = Spread::of(call).await;
+    let spread = Spread::of(call, Layout::all(call)).await;
     let locked = spread.lock(call, Access::Shared).await;
     let (db, mut count) = (call.db, 0);
     for round in 0..spread.rounds() {
@@ -43,7 +43,7 @@ async fn count_locked(call: &Call) -> usize {
             let portion = spread.portion(call, core, round);
             move |home: &mut Home| {
                 let db = home.shard.db(db);
-                portion.keys().filter(|key| db.exists(key)).count()
+                portion.keys(db).iter().filter(|(_, key)| db.exists(key)).count()
             }
         };
         count += call.tx.on_each(spread.busy(round), look).await.into_iter().sum::<usize>();

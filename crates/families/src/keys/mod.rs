@@ -16,7 +16,6 @@ mod object;
 mod random;
 mod rename;
 mod scan;
-mod spread;
 mod ttl;
 mod whole;
 

@@ -1,7 +1,7 @@
 //! RANDOMKEY.
 
 use super::cut::{self, living};
-use super::spread::PORTION_KEYS;
+use crate::spread::PORTION_KEYS;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::Db;

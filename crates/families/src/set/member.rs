@@ -28,6 +28,11 @@ pub(super) fn prefetch(members: &Table<Never>, mut args: Args<'_>) {
     }
 }
 
+/// True when members should be asked for before the member of this index.
+pub(super) fn begins_batch(index: usize) -> bool {
+    index.is_multiple_of(BATCH)
+}
+
 /// Calls `act` for the next `count` members among the arguments; before every batch of them with
 /// no member, and with what comes.
 pub(super) fn in_batches<'a>(
@@ -36,7 +41,7 @@ pub(super) fn in_batches<'a>(
     mut act: impl FnMut(Option<&'a [u8]>, Args<'a>),
 ) {
     for done in 0..count.min(args.left()) {
-        if done.is_multiple_of(BATCH) {
+        if begins_batch(done) {
             act(None, args);
         }
         act(args.next(), args);

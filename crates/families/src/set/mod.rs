@@ -110,7 +110,7 @@ const SMOVE: Run = both(smove::here, |call| Box::pin(smove::anywhere(call)));
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub const TABLE: &[Command] = &[
     //  name           since   args flags         keys                         run
-    row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD),
+    row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD).elements(),
     row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD),
     row("scard",       "1.0.0",   2, READ_FAST,    specs::ONE_RO,               Run::Point(member::scard)).doc("Get the number of members in a set", O1),
     row("sdiff",       "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SDIFF).doc("Subtract multiple sets", O_ALL).tips(UNORDERED),
@@ -119,13 +119,13 @@ pub const TABLE: &[Command] = &[
     row("sinter",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SINTER).doc("Intersect multiple sets", O_INTER).tips(UNORDERED),
     row("sintercard",  "7.0.0",  -3, READ_COUNTED, COUNTED,                     SINTERCARD).doc("Intersect multiple sets and return the cardinality of the result", O_INTER),
     row("sinterstore", "1.0.0",  -3, GROW,         STORE_RW,                    SINTERSTORE).doc("Intersect multiple sets and store the resulting set in a key", O_INTER),
-    row("sismember",   "1.0.0",   3, READ_FAST,    specs::ONE_RO,               Run::Point(member::sismember)).doc("Determine if a given value is a member of a set", O1),
+    row("sismember",   "1.0.0",   3, READ_FAST,    specs::ONE_RO,               Run::Point(member::sismember)).doc("Determine if a given value is a member of a set", O1).elements(),
     row("smembers",    "1.0.0",   2, READ,         specs::ONE_RO_ACCESS,        Run::Point(member::smembers)).doc("Get all the members in a set", O_MEMBERS).tips(UNORDERED),
-    row("smismember",  "6.2.0",  -3, READ_FAST,    specs::ONE_RO_ACCESS,        Run::Point(member::smismember)).doc("Returns the membership associated with the given elements for a set", O_ASKED),
+    row("smismember",  "6.2.0",  -3, READ_FAST,    specs::ONE_RO_ACCESS,        Run::Point(member::smismember)).doc("Returns the membership associated with the given elements for a set", O_ASKED).elements(),
     row("smove",       "1.0.0",   4, WRITE_FAST,   MOVE,                        SMOVE).doc("Move a member from one set to another", O1),
     row("spop",        "1.0.0",  -2, WRITE_FAST,   specs::ONE_RW_ACCESS_DELETE, Run::Point(pop::spop)).doc("Remove and return one or multiple random members from a set", O_POP).tips(RANDOM),
     row("srandmember", "1.0.0",  -2, READ,         specs::ONE_RO_ACCESS,        Run::Point(random::srandmember)).doc("Get one or multiple random members from a set", O_RANDOM).tips(RANDOM),
-    row("srem",        "1.0.0",  -3, WRITE_FAST,   specs::ONE_RW_DELETE,        Run::Point(edit::srem)).doc("Remove one or more members from a set", O_REM),
+    row("srem",        "1.0.0",  -3, WRITE_FAST,   specs::ONE_RW_DELETE,        Run::Point(edit::srem)).doc("Remove one or more members from a set", O_REM).elements(),
     row("sscan",       "2.8.0",  -3, READ,         specs::ONE_RO_ACCESS,        Run::Point(scan::sscan)).doc("Incrementally iterate Set elements", O_SCAN).tips(RANDOM),
     row("sunion",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SUNION).doc("Add multiple sets", O_ALL).tips(UNORDERED),
     row("sunioncard",  "8.10.0", -3, READ_COUNTED, COUNTED,                     SUNIONCARD).doc("Returns the number of members of the union of multiple sets.", O_ALL),

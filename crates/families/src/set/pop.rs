@@ -1,7 +1,8 @@
 //! SPOP: members at random, taken out.
 //!
 //! - The whole set goes by detaching it: the reply is streamed from what was detached.
-//! - A few members are drawn and removed at once.
+//! - A few members are drawn and removed at once; so are some dozens of those that cannot die, once
+//!   their places are copied where a cut holds them too (see `ahead`).
 //! - More are the shape *Edit*: chosen and removed aside, in portions, then installed in one step.
 //!   The reply is streamed afterwards, from the members gathered while they are a small part of the
 //!   set; else from the cut, with one bit a member that says which were taken (1.25 MB for ten
@@ -10,17 +11,23 @@
 use super::random::{Choice, DRAWN_PART};
 use super::reply::{Bits, Chosen, Form, Gathered, Members, SEGMENTS_AT_ONCE, flow, is_small};
 use super::walk::is_alive;
+use crate::ahead;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::{Preempt, UnixMillis, number};
+use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Deadline, Key, Object, Set};
-use darter_resp::Reply;
+use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table};
+use darter_tx::KeySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// So many members are simply drawn and removed, though each removal may copy a segment.
+const FEW: usize = 4;
 /// Members that are drawn and removed at once: about 50 us.
 const AT_ONCE: usize = 64;
+/// Where the members stand in a request that names them.
+const FIRST: usize = 2;
 /// Members drawn and removed in one portion of a job, while the slice is not over: each removal may
 /// copy a segment (8 us and more).
 const DRAWS: usize = 64;
@@ -63,9 +70,13 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let is_clean = set.members().earliest_deadline().is_none_or(|due| due > now);
     match wish {
         Wish::Many(count) if count >= set.len() => Ok(take_all(cx, &key)),
-        Wish::Many(count) if is_clean && count <= AT_ONCE => {
+        Wish::Many(count) if is_clean && count <= FEW => {
             cx.reply.set(count);
             draw(cx, &key, count)
+        }
+        Wish::Many(count) if count <= AT_ONCE && set.members().earliest_deadline().is_none() => {
+            let drawn = drawn(&key, set, count, cx.prng);
+            ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn)
         }
         Wish::One if is_clean => draw(cx, &key, 1),
         _ => {
@@ -116,6 +127,40 @@ fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
     let cut = cut.unwrap_or_default();
     let small = is_small(cut.len());
     flow(&mut cx.reply, small, Members::new(cut, Form::Set, cx.now))
+}
+
+/// A request that names `count` different members of a set that has more, none of which can die.
+fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Arc<Request> {
+    let (mut seen, mut scratch) = (KeySet::with_capacity(count), Scratch::new());
+    let mut members: Vec<Vec<u8>> = Vec::with_capacity(count);
+    while members.len() < count
+        && let Some(entry) = set.members().random(&mut || prng.next_u64())
+    {
+        if seen.insert(entry.key().hash()) {
+            members.push(entry.key().bytes(&mut scratch).to_vec());
+        }
+    }
+    let names = members.iter().map(Vec::as_slice);
+    Arc::new(Request::from_args([&b"SPOP"[..], key.bytes].into_iter().chain(names)))
+}
+
+/// The removal of members that were drawn.
+#[derive(Clone, Copy)]
+struct Drawn;
+
+impl ahead::Edit for Drawn {
+    fn width(self) -> usize {
+        1
+    }
+
+    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+        let members = || (args.position()..args.all().len()).map(|at| args.all().get(at));
+        cx.reply.set(args.left());
+        members().for_each(|member| cx.reply.bulk(member));
+        // If the key has died meanwhile, nothing is left to be removed: the pop came before.
+        cx.db.edit_set(key, false, |edit| members().for_each(|member| _ = edit.remove(member)))?;
+        Ok(Flow::Done)
+    }
 }
 
 /// Draws and removes `count` members of a set that has more, or as many, and replies with them.

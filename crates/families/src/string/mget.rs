@@ -1,7 +1,7 @@
 //! MGET: several strings as of one instant.
 
 use super::value::{BYTES_AT_ONCE, Values, find};
-use darter_base::limits::ENTRIES_AT_ONCE;
+use crate::spread::{Layout, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Found, Key, Object, ShardStats, Str, StrPieces};
 use darter_resp::{self as resp, Output, Reply, Request};
@@ -55,17 +55,15 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     if keys > GATHERED_MAX {
         return from_cuts(call).await;
     }
-    let parts = super::parts::split(&call, call.first, 1, keys).await;
-    let locked = parts.lock(&call, Access::Shared).await;
+    let spread = Spread::of(&call, Layout::all(&call)).await;
+    let locked = spread.lock(&call, Access::Shared).await;
     let mut values: Vec<Option<StrPieces>> = vec![None; keys];
-    for round in 0..parts.rounds(ENTRIES_AT_ONCE) {
-        let read = |core: usize| {
-            let (request, db) = (Arc::clone(&call.request), call.db);
-            let positions = parts.portion(core, round, ENTRIES_AT_ONCE);
-            move |home: &mut Home| read_portion(home, db, &request, positions.as_slice())
+    for round in 0..spread.rounds() {
+        let read = |core| {
+            let (portion, db) = (spread.portion(&call, core, round), call.db);
+            move |home: &mut Home| read_portion(home, db, &portion)
         };
-        let cores = parts.cores_of_round(round, ENTRIES_AT_ONCE);
-        for portion in call.tx.on_each(cores, read).await {
+        for portion in call.tx.on_each(spread.busy(round), read).await {
             for (position, value) in portion {
                 values[position - call.first] = value;
             }
@@ -76,24 +74,18 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, values))
 }
 
-/// Reads the keys at `positions` of a request.
-fn read_portion(
-    home: &mut Home,
-    db: usize,
-    request: &Arc<Request>,
-    positions: &[u32],
-) -> Vec<(usize, Option<StrPieces>)> {
-    let args = resp::Args::owned(request);
+/// Reads some keys; gives each string with its position in the request.
+fn read_portion(home: &mut Home, db: usize, portion: &Portion) -> Vec<(usize, Option<StrPieces>)> {
     let shard = &mut home.shard;
+    let db = shard.db(db);
     let mut hits = 0;
-    let read = |position: &u32| {
-        let position = *position as usize;
-        let found = shard.db(db).get(&Key::new(args.get(position)));
+    let read = |(position, key)| {
+        let found = db.get(&key);
         hits += u64::from(found.is_some());
         let text = found.and_then(|found| found.text().ok());
         (position, text.map(|text| text.to_pieces()))
     };
-    let values: Vec<_> = positions.iter().map(read).collect();
+    let values: Vec<_> = portion.keys(db).into_iter().map(read).collect();
     shard.stats.hits += hits;
     shard.stats.misses += values.len() as u64 - hits;
     values
@@ -112,10 +104,10 @@ fn answer(call: &Call, values: Vec<Option<StrPieces>>) -> Answer {
 /// instant, and streams from these.
 async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
     let keys = call.len() - call.first;
-    let parts = super::parts::split(&call, call.first, 1, keys).await;
-    let locked = parts.lock(&call, Access::Shared).await;
+    let spread = Spread::of(&call, Layout::all(&call)).await;
+    let locked = spread.lock(&call, Access::Shared).await;
     let db = call.db;
-    let cores: Vec<usize> = parts.cores_of_round(0, ENTRIES_AT_ONCE).collect();
+    let cores: Vec<usize> = spread.owners().collect();
     let cut = |_| move |home: &mut Home| (home.shard.db(db).keys().clone(), home.shard.now());
     let taken = call.tx.on_each(cores.iter().copied(), cut).await;
     drop(locked);

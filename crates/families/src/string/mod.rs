@@ -12,7 +12,6 @@ mod lcs;
 mod mget;
 mod mset;
 mod options;
-mod parts;
 mod read;
 mod set;
 mod value;

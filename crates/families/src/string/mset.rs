@@ -5,8 +5,8 @@
 //! and set in portions: nobody sees a part of them.
 
 use super::options::{Face, Options, Test};
-use super::parts::{Parts, split};
 use super::value::{BYTES_AT_ONCE, word};
+use crate::spread::{Layout, Spread};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
@@ -210,30 +210,28 @@ impl Job for Prepare {
 async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     let now = call.tx.home().shard.now();
     let plan = Plan::parse(form, call.args(), now)?;
-    let parts = split(&call, plan.first, 2, plan.pairs).await;
-    let locked = parts.lock(&call, Access::Exclusive).await;
-    let holds = plan.test.is_none() || holds_everywhere(&call, &plan, &parts).await;
+    let layout = Layout { first: plan.first, step: 2, count: plan.pairs };
+    let spread = Spread::of(&call, layout).await;
+    let locked = spread.lock(&call, Access::Exclusive).await;
+    let holds = plan.test.is_none() || holds_everywhere(&call, &plan, &spread).await;
     if holds {
-        set_everywhere(&call, &plan, &parts).await;
+        set_everywhere(&call, &plan, &spread).await;
     }
     drop(locked);
     Ok(call.answer(|reply| plan.reply(reply, holds)))
 }
 
 /// True when the test holds for all keys; they are locked.
-async fn holds_everywhere(call: &Call, plan: &Plan, parts: &Parts) -> bool {
-    for round in 0..parts.rounds(ENTRIES_AT_ONCE) {
-        let check = |core: usize| {
-            let (request, db, plan) = (Arc::clone(&call.request), call.db, *plan);
-            let portion = parts.portion(core, round, ENTRIES_AT_ONCE);
+async fn holds_everywhere(call: &Call, plan: &Plan, spread: &Spread) -> bool {
+    for round in 0..spread.rounds() {
+        let check = |core| {
+            let (portion, db, plan) = (spread.portion(call, core, round), call.db, *plan);
             move |home: &mut Home| {
-                let (args, db) = (resp::Args::owned(&request), home.shard.db(db));
-                let mut at = portion.as_slice().iter();
-                at.all(|at| plan.allows(db, &Key::new(args.get(*at as usize))))
+                let db = home.shard.db(db);
+                portion.keys(db).iter().all(|(_, key)| plan.allows(db, key))
             }
         };
-        let cores = parts.cores_of_round(round, ENTRIES_AT_ONCE);
-        if call.tx.on_each(cores, check).await.contains(&false) {
+        if call.tx.on_each(spread.busy(round), check).await.contains(&false) {
             return false;
         }
         call.tx.pause().await;
@@ -242,24 +240,22 @@ async fn holds_everywhere(call: &Call, plan: &Plan, parts: &Parts) -> bool {
 }
 
 /// Sets all keys; they are locked. Portions are bounded by keys and by bytes.
-async fn set_everywhere(call: &Call, plan: &Plan, parts: &Parts) {
+async fn set_everywhere(call: &Call, plan: &Plan, spread: &Spread) {
     let mut next = vec![0_usize; call.tx.cores()];
     loop {
         let busy: Vec<usize> =
-            parts.owners().filter(|core| next[*core] < parts.of(*core).len()).collect();
+            spread.owners().filter(|core| next[*core] < spread.len_of(*core)).collect();
         if busy.is_empty() {
             return;
         }
         let set = |core: usize| {
-            let (request, db, plan) = (Arc::clone(&call.request), call.db, *plan);
-            let from = next[core];
-            let to = portion_end(call, parts.of(core), from);
-            next[core] = to;
-            let portion = parts.range(core, from..to);
+            let (db, plan, from) = (call.db, *plan, next[core]);
+            next[core] = portion_end(call, spread, core, from);
+            let portion = spread.range(call, core, from..next[core]);
             move |home: &mut Home| {
-                let (args, db) = (resp::Args::owned(&request), home.shard.db_mut(db));
-                for at in portion.as_slice().iter().map(|at| *at as usize) {
-                    db.set_text(&Key::new(args.get(at)), value_at(args, at + 1), plan.deadline);
+                let (args, db) = (portion.args(), home.shard.db_mut(db));
+                for (at, key) in portion.keys(db) {
+                    db.set_text(&key, value_at(args, at + 1), plan.deadline);
                 }
             }
         };
@@ -269,13 +265,13 @@ async fn set_everywhere(call: &Call, plan: &Plan, parts: &Parts) {
 }
 
 /// Where a portion of about 20 us ends that begins at `from`.
-fn portion_end(call: &Call, positions: &[u32], from: usize) -> usize {
+fn portion_end(call: &Call, spread: &Spread, core: usize, from: usize) -> usize {
     /// New keys split and fill segments: 256 took up to 250 us at once (1 M keys, measured).
-    const SET_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
+    const SET_AT_ONCE: usize = 32;
     let args = resp::Args::owned(&call.request);
     let (mut end, mut bytes) = (from, 0);
-    while end < positions.len() && end - from < SET_AT_ONCE && bytes < BYTES_AT_ONCE {
-        bytes += args.arg(positions[end] as usize + 1).len().min(BYTES_AT_ONCE / 2);
+    while end < spread.len_of(core) && end - from < SET_AT_ONCE && bytes < BYTES_AT_ONCE {
+        bytes += args.arg(spread.position(core, end) + 1).len().min(BYTES_AT_ONCE / 2);
         end += 1;
     }
     end

@@ -1,8 +1,8 @@
 //! Runs commands on one shard as the engine does: parsed from bytes, streams and jobs driven to
 //! their end.
 
-use darter_base::Prng;
 use darter_base::preempt::Never;
+use darter_base::{Preempt, Prng};
 use darter_command::{Args, Cx, Flow, Refusal, Run, Step};
 use darter_families::hash::TABLE;
 use darter_keyspace::{Db, ShardStats};
@@ -24,6 +24,8 @@ pub(crate) struct Engine {
     pub(crate) db: Db,
     pub(crate) now: u64,
     pub(crate) resp3: bool,
+    /// Says when slices end: never, at first.
+    pub(crate) preempt: Box<dyn Preempt>,
     /// Portions that streams and jobs took, for all commands so far.
     pub(crate) portions: usize,
     /// Bytes of the largest portion of a stream.
@@ -38,6 +40,7 @@ impl Engine {
             db: Db::default(),
             now,
             resp3: false,
+            preempt: Box::new(Never),
             portions: 0,
             portion_bytes: 0,
             stats: ShardStats::default(),
@@ -89,7 +92,7 @@ impl Engine {
             now: self.now,
             prng: &mut self.prng,
             stats: &mut self.stats,
-            preempt: &Never,
+            preempt: &*self.preempt,
         };
         let mut flow = run(&mut cx, Args::new(args, 1))?;
         loop {

@@ -1,7 +1,8 @@
 //! Large hashes, large requests and large values: exact, and in portions.
 
 use crate::engine::{Engine, Value};
-use darter_keyspace::{Deadline, Key, SetEdit};
+use darter_base::preempt::{Countdown, Never};
+use darter_keyspace::{Deadline, Hash, Key, SetEdit, value_of};
 use std::collections::BTreeSet;
 
 const FIELDS: usize = 40_000;
@@ -72,6 +73,44 @@ fn huge_counts_are_answered_in_portions() {
     request[0] = b"HDEL";
     assert_eq!(engine.run(&request), format!(":{FIELDS}\r\n").as_bytes());
     assert!(engine.db.is_empty());
+}
+
+#[test] // A hundred changes while a cut is held: copied in slices, and once; the cut stays as it was.
+fn copies_for_a_cut_are_made_in_slices() {
+    let mut engine = filled(false);
+    let names: Vec<String> = (0..100).map(|n| format!("field:{}", n * 397)).collect();
+    let changes = [
+        ("HSET h", "new", ":0\r\n"),
+        ("HPEXPIRE h 100 FIELDS 100", "", "*100\r\n:1\r\n"),
+        ("HDEL h", "", ":100\r\n"),
+    ];
+    for (head, value, reply) in changes {
+        let key = Key::new(b"h");
+        let cut = engine.db.hash(&key).unwrap().unwrap().clone();
+        let before: Vec<_> = names.iter().map(|name| text_of(&cut, name)).collect();
+        let mut request: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
+        for name in &names {
+            request.push(name.as_bytes());
+            request.extend((!value.is_empty()).then_some(value.as_bytes()));
+        }
+        engine.preempt = Box::new(Countdown::new(0));
+        let portions = engine.portions;
+        assert!(engine.run(&request).starts_with(reply.as_bytes()), "{reply}");
+        assert!(engine.portions - portions > 10, "{}", engine.portions - portions);
+        let portions = engine.portions;
+        engine.run(&request);
+        assert_eq!(engine.portions, portions, "{reply}: nothing is shared any more");
+        engine.preempt = Box::new(Never);
+        let after: Vec<_> = names.iter().map(|name| text_of(&cut, name)).collect();
+        assert_eq!(before, after);
+        engine.db.check_invariants();
+    }
+    assert_eq!(engine.line("HLEN h"), format!(":{}\r\n", FIELDS - 100));
+}
+
+fn text_of(hash: &Hash, field: &str) -> (Option<Vec<u8>>, Option<u64>) {
+    let entry = hash.get(field.as_bytes(), 0);
+    (entry.map(|entry| value_of(&entry).to_vec()), entry.and_then(|entry| entry.deadline()))
 }
 
 #[test] // Values of megabytes leave chunk by chunk, in their place among the others.

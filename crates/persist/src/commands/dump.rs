@@ -18,8 +18,9 @@ use std::sync::Arc;
 const AT_ONCE_BYTES: u64 = 16 * 1024;
 /// Bytes encoded in one portion: some 10 us for their checksum, and 20 for up to 1 000 entries.
 const PORTION_BYTES: usize = 32 * 1024;
-/// Entries copied out of the table at a time.
+/// Entries copied out of the table at a time, and about how many bytes.
 const BATCH: usize = 32;
+const BATCH_BYTES: usize = 32 * 1024;
 
 /// `DUMP key`: replies with the value at `key` as a payload for `RESTORE`.
 ///
@@ -207,8 +208,8 @@ impl<X: OutOfLine> Items<X> {
         bytes.clear();
         ends.clear();
         let mut more = true;
-        while more && ends.is_empty() {
-            more = reader.next_slice(BATCH, &mut |entry| {
+        while more && ends.len() < BATCH && bytes.len() < BATCH_BYTES {
+            more = reader.next_slice(1, &mut |entry| {
                 if entry.deadline().is_some_and(|at| at <= *now) {
                     return;
                 }

@@ -226,8 +226,6 @@ fn list(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
             }
             _ => return Err(Refusal::Syntax),
         }
-    } else {
-        entries.retain(|entry| !entry.row.name.contains('|'));
     }
     cx.reply.array(entries.len());
     entries.iter().for_each(|entry| cx.reply.bulk(entry.row.name.as_bytes()));

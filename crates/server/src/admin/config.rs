@@ -1,11 +1,11 @@
 //! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
 
-use super::{container, now, task, tips};
+use super::{container, now, secret, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
-use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal, Secret};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(F
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("config", "2.0.0", Flags::NONE, Group::Server, "A container for server configuration commands"),
     now("config|get", "2.0.0", -3, ADMIN, Group::Server, get, ("Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided")),
-    tips(task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    secret(tips(task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")), &["request_policy:all_nodes", "response_policy:all_succeeded"]), Secret::Behind { word: "requirepass", count: 1 }),
     task("config|rewrite", "2.8.0", 2, ADMIN, Group::Server, |call| Box::pin(rewrite(call)), ("Rewrite the configuration file with the in memory configuration", "O(1)")),
     task("config|resetstat", "2.0.0", 2, ADMIN, Group::Server, |call| Box::pin(resetstat(call)), ("Reset the stats returned by INFO", "O(1)")),
     now("config|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
@@ -106,11 +106,11 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     let mut hot = core.hot.borrow_mut();
     let password = settings.text("requirepass");
     hot.password = (!password.is_empty()).then(|| Arc::from(password));
-    hot.bulk_max = settings.size("proto-max-bulk-len");
+    limits::set_string_max(settings.size("proto-max-bulk-len"));
+    hot.bulk_max = limits::string_max_bytes();
     hot.slow_ns = u64::try_from(settings.int("slowlog-log-slower-than"))
         .ok()
         .map(|us| us.saturating_mul(1_000));
-    limits::set_string_max(hot.bulk_max);
     darter_keyspace::encoding::set_bounds(
         settings.size("hash-max-listpack-entries"),
         settings.size("hash-max-listpack-value"),

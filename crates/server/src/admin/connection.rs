@@ -1,9 +1,9 @@
 //! PING, ECHO, HELLO, AUTH, SELECT, QUIT, RESET.
 
-use super::{now, tips};
+use super::{now, secret, tips};
 use crate::engine::{ReplyMode, Runner, SessionCx};
 use darter_base::number;
-use darter_command::{Args, Command, Flags, Group, Refusal};
+use darter_command::{Args, Command, Flags, Group, Refusal, Secret};
 use std::hint::black_box;
 
 const FAST: Flags = Flags::FAST;
@@ -18,8 +18,8 @@ const OPEN: Flags = Flags::NOSCRIPT
 pub(super) const TABLE: &[(Command, Runner)] = &[
     tips(now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]),
     now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")),
-    now("hello",  "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")),
-    now("auth",   "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")),
+    secret(now("hello", "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")), Secret::Behind { word: "AUTH", count: 2 }),
+    secret(now("auth", "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")), Secret::All),
     now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")),
     now("quit",   "1.0.0", -1, OPEN, Group::Connection, quit, ("Close the connection", "O(1)")),
     now("reset",  "6.2.0", 1, OPEN, Group::Connection, reset, ("Reset the connection", "O(1)")),

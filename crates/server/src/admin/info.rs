@@ -233,7 +233,10 @@ fn clients(report: &Report<'_>, text: &mut String) {
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn memory(report: &Report<'_>, text: &mut String) {
     let shared = &report.core.admin.shared;
-    let used: usize = report.sum(|facts| facts.dbs.iter().map(|db| db.bytes).sum::<usize>());
+    let data = report.sum(|facts| facts.dbs.iter().map(|db| db.bytes).sum::<usize>());
+    let clients = report.sum(|facts| facts.client_bytes);
+    let overhead = shared.startup_bytes + clients;
+    let used = data + overhead;
     let (resident, resident_peak) = shared.machine.resident_bytes();
     let peak = shared.used_peak.load(Ordering::Relaxed).max(used);
     let maxmemory = report.core.admin.settings().size("maxmemory");
@@ -245,8 +248,10 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_rss_peak", resident_peak);
     field(text, "used_memory_peak", peak);
     field(text, "used_memory_peak_human", human(peak));
-    field(text, "used_memory_dataset", used);
-    field(text, "used_memory_clients", report.sum(|facts| facts.client_bytes));
+    field(text, "used_memory_overhead", overhead);
+    field(text, "used_memory_startup", shared.startup_bytes);
+    field(text, "used_memory_dataset", data);
+    field(text, "used_memory_clients", clients);
     for kind in Kind::ALL {
         let bytes =
             report.sum(|facts| facts.dbs.iter().map(|db| db.usage.bytes(kind)).sum::<usize>());

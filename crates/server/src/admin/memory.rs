@@ -25,11 +25,13 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
     let shared = &call.core.admin.shared;
     let totals = info::Totals::of(&facts);
     let (resident, _) = shared.machine.resident_bytes();
-    let peak = shared.used_peak.load(std::sync::atomic::Ordering::Relaxed).max(totals.bytes);
+    let used = shared.startup_bytes + totals.client_bytes + totals.bytes;
+    let peak = shared.used_peak.load(std::sync::atomic::Ordering::Relaxed).max(used);
     let per_key = totals.bytes.checked_div(totals.keys).unwrap_or(0);
     let fields = [
         ("peak.allocated", peak),
-        ("total.allocated", totals.bytes),
+        ("total.allocated", used),
+        ("startup.allocated", shared.startup_bytes),
         ("clients.normal", totals.client_bytes),
         ("keys.count", totals.keys),
         ("keys.bytes-per-key", per_key),

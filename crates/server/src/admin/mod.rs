@@ -18,11 +18,11 @@ mod slowlog;
 
 pub use config::apply as apply_settings;
 pub(crate) use latency::observe as observe_slice;
-pub use slowlog::slow_command;
+pub use slowlog::{Caller, slow_command};
 
 use crate::engine::{Core, Runner, ServerCall, ServerFuture, Session, SessionCx};
 use crate::settings::Settings;
-use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run};
+use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run, Secret};
 use std::cell::{Cell, RefCell, RefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -35,6 +35,8 @@ pub struct Shared {
     pub started_ms: u64,
     /// The back of the event loop.
     pub io: std::sync::OnceLock<&'static str>,
+    /// Bytes that the process held before it held any data: its code, stacks and rings.
+    pub startup_bytes: usize,
     /// Bytes of data on each core, told by the core once a turn.
     pub used: Vec<AtomicUsize>,
     /// The most that was used.
@@ -124,7 +126,8 @@ pub fn tick(core: &Core) {
     core.admin.idle_check_ms.set(now + IDLE_CHECK_MS);
     core.each_conn(|conn| {
         let lane = &mut conn.lane;
-        if now.saturating_sub(lane.session.active_ms) > timeout_ms && !lane.is_working() {
+        let is_idle = !lane.is_working() && !lane.session.monitor;
+        if is_idle && now.saturating_sub(lane.session.active_ms) > timeout_ms {
             core.kill(lane);
         }
     });
@@ -137,10 +140,12 @@ pub fn connection_closed(core: &Core, session: &Session) {
     }
 }
 
-/// Bytes that the data of all cores take.
+/// Bytes that the process takes: the data of all cores, and what it held before it had any.
 #[must_use]
 pub fn used_memory(core: &Core) -> usize {
-    core.admin.shared.used.iter().map(|used| used.load(Ordering::Relaxed)).sum()
+    let shared = &core.admin.shared;
+    let data: usize = shared.used.iter().map(|used| used.load(Ordering::Relaxed)).sum();
+    shared.startup_bytes + data
 }
 
 type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;
@@ -206,6 +211,11 @@ const fn categories(
     categories: &'static [&'static str],
 ) -> (Command, Runner) {
     (row.0.categories(categories), row.1)
+}
+
+/// The row with what MONITOR and SLOWLOG hide of its arguments.
+const fn secret(row: (Command, Runner), secret: Secret) -> (Command, Runner) {
+    (row.0.secret(secret), row.1)
 }
 
 /// The refusal of arguments that no form of a subcommand takes.

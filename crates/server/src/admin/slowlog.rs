@@ -1,13 +1,12 @@
 //! SLOWLOG: the slowest commands, kept per core and shown together.
 
 use super::{container, now, task, tips};
-use crate::engine::{Core, Runner, ServerCall, Session, SessionCx};
+use crate::engine::{Core, Entry as Row, Runner, ServerCall, Session, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
-use darter_resp::Request;
+use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::STALE);
 
@@ -42,42 +41,72 @@ pub(super) struct Slowlog {
     next: u64,
 }
 
-/// A command took longer than `slowlog-log-slower-than`.
-pub fn slow_command(core: &Core, ns: u64, request: &Arc<Request>, session: Option<&Session>) {
+/// Whose command it was.
+#[derive(Clone, Copy)]
+pub enum Caller<'a> {
+    /// A connection of this core that is being served.
+    Served(&'a Session),
+    /// A connection by its core and its id: that of a task, or of a batch from another core.
+    Client(CoreId, u64),
+}
+
+/// A command took longer than `slowlog-log-slower-than`. Kept on the core of its connection, where
+/// its address and its name are known.
+pub fn slow_command(
+    core: &Rc<Core>,
+    ns: u64,
+    row: &Row,
+    args: darter_resp::Args<'_>,
+    caller: Caller<'_>,
+) {
+    let entry = Entry {
+        id: 0,
+        unix_us: core.clock.unix_us(),
+        us: ns / 1_000,
+        args: shown(row, args),
+        peer: String::new(),
+        name: Vec::new(),
+    };
+    match caller {
+        Caller::Served(session) => keep(core, entry, Some(session)),
+        Caller::Client(home, client) => core.tell(home, move |there| {
+            let session = there.with_client(client, |conn| conn.lane.session.clone());
+            keep(there, entry, session.as_ref());
+        }),
+    }
+}
+
+/// Keeps an entry, without address and name when its connection has gone.
+fn keep(core: &Core, entry: Entry, session: Option<&Session>) {
     let most = core.admin.settings().size("slowlog-max-len");
     let mut log = core.admin.slowlog.borrow_mut();
     let id = log.next * core.tx.cores() as u64 + core.id() as u64;
     log.next += 1;
     log.entries.push_front(Entry {
         id,
-        unix_us: core.clock.unix_us(),
-        us: ns / 1_000,
-        args: shown(request),
         peer: session.map(|session| session.peer.remote.clone()).unwrap_or_default(),
         name: session.map(|session| session.name.clone()).unwrap_or_default(),
+        ..entry
     });
     log.entries.truncate(most);
 }
 
-fn shown(request: &Arc<Request>) -> Vec<Vec<u8>> {
-    let args = darter_resp::Args::owned(request);
+fn shown(row: &Row, args: darter_resp::Args<'_>) -> Vec<Vec<u8>> {
     let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(args.get(at))).collect();
+    let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(row.row.shown(args, at))).collect();
     if args.len() > ARGS_MAX {
         texts.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
     }
     texts
 }
 
-fn shorten(arg: &[u8]) -> Vec<u8> {
-    match arg.split_at_checked(ARG_BYTES_MAX) {
-        Some((head, rest)) if !rest.is_empty() => {
-            let mut text = head.to_vec();
-            text.extend_from_slice(format!("... ({} more bytes)", rest.len()).as_bytes());
-            text
-        }
-        _ => arg.to_vec(),
+fn shorten(arg: darter_resp::Arg<'_>) -> Vec<u8> {
+    let mut text: Vec<u8> = arg.pieces().flatten().take(ARG_BYTES_MAX).copied().collect();
+    if arg.len() > ARG_BYTES_MAX {
+        let more = format!("... ({} more bytes)", arg.len() - ARG_BYTES_MAX);
+        text.extend_from_slice(more.as_bytes());
     }
+    text
 }
 
 /// `SLOWLOG GET [count]`: the newest, of all cores; 10 by default, -1 for all.

@@ -8,8 +8,9 @@
 use super::conn::Owed;
 use super::core::{Core, Mail};
 use super::entry::Entry;
+use crate::admin::Caller;
 use darter_command::Stream;
-use darter_resp::{Args, Output, Reply, Request, Span};
+use darter_resp::{AHEAD_MAX, Args, Output, Reply, Request, Span};
 use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -61,6 +62,10 @@ impl Batch {
         }
     }
 
+    fn caller(&self) -> Caller<'static> {
+        Caller::Client(self.from, self.client)
+    }
+
     pub(super) fn is_resp3(&self) -> bool {
         self.resp3
     }
@@ -91,6 +96,21 @@ impl Batch {
         }
     }
 
+    /// The next commands, of one database.
+    fn ahead(&self) -> impl Iterator<Item = Args<'_>> {
+        let items = self.items[self.next..].iter().take(AHEAD_MAX);
+        let db = self.items[self.next].db;
+        items.filter(move |item| item.db == db).map(|item| self.args(item))
+    }
+
+    fn reply_bytes(&self) -> usize {
+        let parts = self.ends.iter().map(|replied| match replied {
+            Replied::Flat(_) => 0,
+            Replied::Parts(out, _) => out.len(),
+        });
+        self.replies.len() + parts.sum::<usize>()
+    }
+
     fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.ends.push(Replied::Parts(out, stream));
         self.next += 1;
@@ -105,12 +125,15 @@ impl Core {
             return;
         }
         while batch.next < batch.items.len() {
+            if batch.next.is_multiple_of(AHEAD_MAX) {
+                self.warm(batch.ahead(), batch.items[batch.next].db);
+            }
             let item = &batch.items[batch.next];
             let entry = &self.table.entries()[item.entry];
             let mut out = Output::with_buffer(std::mem::take(&mut *self.admin.buffer()));
             let ran = {
                 let mut reply = Reply::new(&mut out, batch.resp3);
-                self.run_point(entry, batch.args(item), item.db, &mut reply, None)
+                self.run_point(entry, batch.args(item), item.db, &mut reply, batch.caller())
             };
             match ran {
                 super::serve::Ran::Done(None) => {
@@ -154,8 +177,8 @@ impl Core {
         let old = self.waiting_batches.borrow_mut().insert(batch.client, VecDeque::new());
         assert!(old.is_none(), "client={} has two batches that wait", batch.client);
         self.tx.spawn(async move {
-            let resp3 = batch.resp3;
-            let answer = core.finish_point(index, request, db, resp3, work).await;
+            let (resp3, caller) = (batch.resp3, batch.caller());
+            let answer = core.finish_point(index, request, db, resp3, work, caller).await;
             let (out, stream) = core.encode_answer(answer, resp3);
             batch.replied(out, stream);
             core.go_on(batch);
@@ -177,6 +200,7 @@ impl Core {
         let Some(token) = self.tokens.borrow().get(&batch.client).copied() else { return };
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
+            lane.learn_owed(batch.ends.len(), batch.reply_bytes());
             let (mut start, mut slot) = (0, 0);
             for replied in batch.ends {
                 while !lane.owes_from(slot, from) {

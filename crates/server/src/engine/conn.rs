@@ -80,6 +80,13 @@ pub(super) enum Owed {
     Silent(usize),
 }
 
+/// Replies that other cores may owe a connection: two batches of a full receive buffer.
+const OWED_MAX: usize = 2_048;
+/// The same while nobody knows how long they are.
+const OWED_FIRST: usize = 128;
+/// The same when they are long: enough to keep the other cores busy.
+const OWED_MIN: usize = 16;
+
 /// One connection of this core.
 pub struct Conn {
     pub(super) parser: Parser,
@@ -101,6 +108,8 @@ pub struct Lane {
     pub(super) in_flight: usize,
     /// Replies owed behind `out`.
     pub(super) owed: VecDeque<Owed>,
+    /// How many may be, so that they stay few bytes: by the replies that came before.
+    pub(super) owed_max: usize,
     /// The rest of a reply that is being streamed, once nothing is owed before it.
     pub(super) stream: Option<Box<dyn Stream>>,
     /// A task runs this connection's command; nothing more is parsed until it is done.
@@ -139,6 +148,7 @@ impl Conn {
             sending: false,
             in_flight: 0,
             owed: VecDeque::new(),
+            owed_max: OWED_FIRST,
             stream: None,
             busy: false,
             held: None,
@@ -194,6 +204,17 @@ impl Lane {
         }
     }
 
+    /// Another core has sent so many replies of so many bytes: decides how many may be owed next,
+    /// since those too are made ahead of the socket. Long ones shrink it at once; short ones let it
+    /// double, where it was used up, so that one short reply says nothing about a pipeline.
+    pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
+        let each = (bytes / replies.max(1)).max(1);
+        let fitting = darter_base::limits::REPLY_AHEAD_BYTES / 2 / each;
+        let used_up = replies * self.batches.len() * 2 >= self.owed_max;
+        let grown = if used_up { self.owed_max * 2 } else { self.owed_max };
+        self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
+    }
+
     /// True when the reply at `slot` is to come from `core`.
     pub(super) fn owes_from(&self, slot: usize, core: usize) -> bool {
         match self.owed.get(slot) {
@@ -204,12 +225,10 @@ impl Lane {
 
     /// True when a request may be parsed now.
     pub(super) fn may_parse(&self) -> bool {
-        /// Replies that may be owed by other cores: two batches of a full receive buffer.
-        const OWED_MAX: usize = 2_048;
         !self.busy
             && self.stream.is_none()
             && self.held.is_none()
-            && self.owed.len() < OWED_MAX
+            && self.owed.len() < self.owed_max
             && self.output_bytes() < darter_base::limits::REPLY_AHEAD_BYTES / 4
             && !self.session.close_after_reply
             && !self.session.killed

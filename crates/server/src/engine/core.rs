@@ -161,6 +161,8 @@ pub struct Core {
     pub(super) next_id: Cell<u64>,
     pub(super) ready: RefCell<VecDeque<Token>>,
     pub(super) streaming: RefCell<VecDeque<Token>>,
+    /// Whose turn is next in the background.
+    pub(super) next_chore: Cell<usize>,
     pub(super) dirty: RefCell<Vec<Token>>,
     pub(super) waiting_pause: RefCell<Vec<Token>>,
     pub(super) batches: RefCell<VecDeque<Box<Batch>>>,
@@ -176,9 +178,9 @@ pub struct Core {
 #[derive(Clone, Copy, Default)]
 pub(super) struct SliceStart {
     pub(super) wall_ns: u64,
+    /// By the CPU clock, as of `read_ns`: not later.
     pub(super) cpu_ns: u64,
-    /// How long the slice before took.
-    pub(super) last_ns: u64,
+    pub(super) read_ns: u64,
 }
 
 impl Core {
@@ -219,6 +221,7 @@ impl Core {
             next_id: Cell::new(0),
             ready: RefCell::default(),
             streaming: RefCell::default(),
+            next_chore: Cell::default(),
             dirty: RefCell::default(),
             waiting_pause: RefCell::default(),
             batches: RefCell::default(),

@@ -3,7 +3,7 @@
 use super::conn::Session;
 use super::core::Core;
 use darter_base::hash::IdentityMap;
-use darter_command::{Answer, Args, Command, MultiFn, PointFn, Refusal, Run};
+use darter_command::{Answer, Args, Command, Flags, MultiFn, PointFn, Refusal, Run};
 use darter_resp::{Reply, Request};
 use std::future::Future;
 use std::pin::Pin;
@@ -81,6 +81,8 @@ pub struct Entry {
     pub first: usize,
     /// It has subcommands.
     pub parent: bool,
+    /// By its flags, or its cost, it takes a microsecond or two, if it has few arguments.
+    pub quick: bool,
 }
 
 /// All commands.
@@ -110,7 +112,8 @@ impl Table {
             let first = 1 + usize::from(row.name.contains('|'));
             let old = table.by_name.insert(name_hash(row.name.as_bytes()), index);
             assert!(old.is_none(), "two commands {}", row.name);
-            table.entries.push(Entry { row, run, index, first, parent: false });
+            let quick = row.flags.has(Flags::FAST) || row.complexity == "O(1)";
+            table.entries.push(Entry { row, run, index, first, parent: false, quick });
         }
         for at in 0..table.entries.len() {
             if let Some((parent, _)) = table.entries[at].row.name.split_once('|') {

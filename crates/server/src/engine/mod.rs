@@ -17,6 +17,7 @@ mod serve;
 mod slices;
 mod stats;
 mod turn;
+mod warm;
 
 pub use batch::Batch;
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session};

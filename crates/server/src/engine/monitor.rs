@@ -5,7 +5,6 @@ use super::core::Core;
 use super::entry::Entry;
 use darter_command::Flags;
 use darter_resp::Args;
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
         return;
     }
-    let line: Arc<[u8]> = Arc::from(line(core, session, args));
+    let line: Arc<[u8]> = Arc::from(line(core, session, entry, args));
     for other in 0..core.tx.cores() {
         let line = Arc::clone(&line);
         core.tell(other, move |there| {
@@ -29,33 +28,19 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
 }
 
 /// `+1700000000.123456 [0 127.0.0.1:4711] "set" "key" "value"`.
-fn line(core: &Core, session: &Session, args: Args<'_>) -> Vec<u8> {
+fn line(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Vec<u8> {
     let us = core.clock.unix_us();
     let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
     let (db, peer) = (session.db, &session.peer.remote);
     let mut line = format!("+{seconds}.{micros:06} [{db} {peer}]").into_bytes();
-    let secret = secrets(args);
-    for (at, arg) in args.iter().enumerate() {
+    for at in 0..args.len() {
         line.extend_from_slice(b" \"");
-        let arg: &[u8] = if secret.contains(&at) { b"(redacted)" } else { arg };
-        arg.iter().for_each(|byte| quote(*byte, &mut line));
+        let pieces = entry.row.shown(args, at).pieces();
+        pieces.flatten().for_each(|byte| quote(*byte, &mut line));
         line.push(b'"');
     }
     line.extend_from_slice(b"\r\n");
     line
-}
-
-/// Which arguments nobody else may see: what AUTH gives, and the AUTH of HELLO.
-fn secrets(args: Args<'_>) -> Range<usize> {
-    let name = args.get(0);
-    if name.eq_ignore_ascii_case(b"AUTH") {
-        return 1..args.len();
-    }
-    let option = |at: &usize| args.get(*at).eq_ignore_ascii_case(b"AUTH");
-    match name.eq_ignore_ascii_case(b"HELLO").then(|| (2..args.len()).find(option)).flatten() {
-        Some(at) => at + 1..at + 3,
-        None => 0..0,
-    }
 }
 
 /// Appends a byte as it stands between quotes.
@@ -75,21 +60,6 @@ pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_resp::Request;
-
-    fn hidden(words: &[&str]) -> Range<usize> {
-        let request = Arc::new(Request::from_args(words.iter().map(|word| word.as_bytes())));
-        secrets(Args::owned(&request))
-    }
-
-    #[test]
-    fn passwords_are_hidden_and_nothing_else() {
-        assert_eq!(hidden(&["auth", "secret"]), 1..2);
-        assert_eq!(hidden(&["AUTH", "user", "secret"]), 1..3);
-        assert_eq!(hidden(&["HELLO", "3", "AUTH", "user", "secret", "SETNAME", "n"]), 3..5);
-        assert!(hidden(&["HELLO", "3"]).is_empty());
-        assert!(hidden(&["SET", "auth", "secret"]).is_empty());
-    }
 
     #[test]
     fn bytes_are_quoted_as_redis_quotes_them() {

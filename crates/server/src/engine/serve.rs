@@ -5,6 +5,7 @@ use super::conn::{Conn, Lane, Owed, ReplyMode};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::slices::Cause;
+use crate::admin::{Caller, slow_command};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
 use darter_keyspace::Key;
@@ -28,6 +29,15 @@ pub(super) enum Work {
     Blocked,
     /// Its job is to be driven; its key is held.
     Job(Box<dyn Job>, Locked),
+}
+
+/// A call that has begun.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// When, by the monotonic clock.
+    ns: u64,
+    /// It has few arguments, and none is long.
+    small: bool,
 }
 
 /// Where the keys of a request live.
@@ -60,6 +70,9 @@ impl Core {
             if self.slice.is_over(self.now_ns.get()) {
                 self.mark_ready(lane);
                 return;
+            }
+            if parser.cut_ahead() > 1 {
+                self.warm(parser.ahead(), lane.session.db);
             }
             match parser.next_portion(PARSED_AT_ONCE) {
                 Ok(Parsed::Request(args)) => self.dispatch(lane, args),
@@ -262,13 +275,13 @@ impl Core {
     ) {
         let mut out = Output::default();
         let resp3 = lane.session.resp3;
-        let begun = self.now_ns.get();
+        let begun = self.begun(args);
         let reply = Reply::new(&mut out, resp3);
         let mut cx = SessionCx { core: self, session: &mut lane.session, reply };
         let result = run(&mut cx, Args::new(args, entry.first));
-        self.account(entry, begun, result.as_ref().err(), || {
-            (args.to_request(), Some(&lane.session))
-        });
+        if let Some(ns) = self.account(entry, begun, result.as_ref().err()) {
+            slow_command(self, ns, entry, args, Caller::Served(&lane.session));
+        }
         if let Err(refusal) = result {
             out = Output::default();
             Reply::new(&mut out, resp3).error(&refusal.text());
@@ -284,11 +297,11 @@ impl Core {
         let (db, resp3) = (lane.session.db, lane.session.resp3);
         let ran = if in_turn {
             let mut reply = Reply::new(&mut lane.out, resp3);
-            self.run_point(entry, args, db, &mut reply, Some(&lane.session))
+            self.run_point(entry, args, db, &mut reply, Caller::Served(&lane.session))
         } else {
             let mut out = Output::default();
             let mut reply = Reply::new(&mut out, resp3);
-            match self.run_point(entry, args, db, &mut reply, Some(&lane.session)) {
+            match self.run_point(entry, args, db, &mut reply, Caller::Served(&lane.session)) {
                 Ran::Done(stream) => {
                     self.owe(lane, out, stream);
                     return;
@@ -301,9 +314,9 @@ impl Core {
             Ran::Waits(work) => {
                 lane.busy = true;
                 let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
-                let request = args.to_request();
+                let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
                 self.tx.spawn(async move {
-                    let answer = core.finish_point(index, request, db, resp3, work).await;
+                    let answer = core.finish_point(index, request, db, resp3, work, caller).await;
                     core.finish(client, answer);
                 });
             }
@@ -317,16 +330,19 @@ impl Core {
         args: resp::Args<'_>,
         db: usize,
         reply: &mut Reply<'_>,
-        session: Option<&super::Session>,
+        caller: Caller<'_>,
     ) -> Ran {
         let Some(run) = entry.point() else { unreachable!("only point commands come here") };
-        let begun = self.now_ns.get();
+        let begun = self.begun(args);
         let mark = reply.out.mark();
         if self.is_blocked(entry, args, db) {
             return Ran::Waits(Work::Blocked);
         }
         let result = self.call_point(run, entry.first, args, db, reply);
-        self.account(entry, begun, result.as_ref().err(), || (args.to_request(), session));
+        let slow = self.account(entry, begun, result.as_ref().err());
+        if let Some(ns) = slow.filter(|_| !matches!(result, Ok(Flow::Job(_)))) {
+            slow_command(self, ns, entry, args, caller);
+        }
         match result {
             Ok(Flow::Done) => Ran::Done(None),
             Ok(Flow::Stream(stream)) => Ran::Done(Some(stream)),
@@ -404,6 +420,7 @@ impl Core {
         db: usize,
         resp3: bool,
         work: Work,
+        caller: Caller<'static>,
     ) -> Result<Answer, Refusal> {
         let entry = &self.table.entries()[index];
         let args = resp::Args::owned(&request);
@@ -415,11 +432,14 @@ impl Core {
                 let run = entry.point().expect("only point commands come here");
                 self.blame(Cause::Command(index));
                 let mut out = Output::default();
-                let begun = self.clock.monotonic_ns();
-                self.now_ns.set(begun);
+                self.now_ns.set(self.clock.monotonic_ns());
+                let begun = self.begun(args);
                 let result =
                     self.call_point(run, entry.first, args, db, &mut Reply::new(&mut out, resp3));
-                self.account(entry, begun, result.as_ref().err(), || (Arc::clone(&request), None));
+                let slow = self.account(entry, begun, result.as_ref().err());
+                if let Some(ns) = slow.filter(|_| !matches!(result, Ok(Flow::Job(_)))) {
+                    slow_command(self, ns, entry, args, caller);
+                }
                 match result? {
                     Flow::Done => return Ok(Answer::Done(out)),
                     Flow::Stream(stream) => return Ok(Answer::Stream(out, stream)),
@@ -427,8 +447,14 @@ impl Core {
                 }
             }
         };
+        let begun = self.clock.monotonic_ns();
         let answer = self.drive(index, job, db, resp3).await;
         drop(locked);
+        let ns = self.clock.monotonic_ns().saturating_sub(begun);
+        self.account_job(entry, ns, answer.as_ref().err());
+        if self.is_slow(entry, ns) {
+            slow_command(self, ns, entry, args, caller);
+        }
         answer
     }
 
@@ -486,10 +512,13 @@ impl Core {
         };
         self.tx.spawn(async move {
             core.blame(Cause::Command(index));
-            let begun = core.clock.monotonic_ns();
+            let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
             let answer = future.await;
             let entry = &core.table.entries()[index];
-            core.account(entry, begun, answer.as_ref().err(), || (request, None));
+            if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
+                let caller = Caller::Client(core.id(), client);
+                slow_command(&core, ns, entry, resp::Args::owned(&request), caller);
+            }
             core.finish(client, answer);
         });
     }
@@ -530,17 +559,18 @@ impl Core {
         self.mark_ready(lane);
     }
 
-    /// Counts a call, and keeps it if it was slow.
+    fn begun(&self, args: resp::Args<'_>) -> Begun {
+        /// An HSET of a hundred fields is not quick, whatever its row says.
+        const SMALL_ARGS: usize = 8;
+        let small = args.len() <= SMALL_ARGS && !args.is_owned();
+        Begun { ns: self.now_ns.get(), small }
+    }
+
+    /// Counts a call. Its time in nanoseconds, when SLOWLOG wants to know.
     ///
     /// Reading the clock costs as much as a fifth of a GET, so it is read once for some commands
     /// that are quick by their nature; their time goes to the last of them, each an equal part.
-    fn account<'s>(
-        &self,
-        entry: &Entry,
-        begun: u64,
-        refusal: Option<&Refusal>,
-        request: impl FnOnce() -> (Arc<Request>, Option<&'s super::Session>),
-    ) {
+    fn account(&self, entry: &Entry, begun: Begun, refusal: Option<&Refusal>) -> Option<u64> {
         /// Quick commands between two readings: at most a few microseconds.
         const UNTIMED_MAX: u32 = 7;
         /// Below this limit SLOWLOG wants to know each by itself.
@@ -553,25 +583,36 @@ impl Core {
         }
         let untimed = self.untimed.get();
         let waits = self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS);
-        if untimed < UNTIMED_MAX && waits && entry.row.flags.has(Flags::FAST) {
+        if untimed < UNTIMED_MAX && waits && begun.small && entry.quick {
             self.untimed.set(untimed + 1);
-            return;
+            return None;
         }
         self.untimed.set(0);
         let ended = self.clock.monotonic_ns();
         self.now_ns.set(ended);
-        let ns = ended.saturating_sub(begun);
+        let ns = ended.saturating_sub(begun.ns);
         stats.by_command[entry.index].time(ns, untimed + 1);
         drop(stats);
         if ns > self.cause.get().1 {
             self.cause.set((Cause::Command(entry.index), ns));
         }
-        if self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
-            && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
-        {
-            let (request, session) = request();
-            crate::admin::slow_command(self, ns, &request, session);
+        self.is_slow(entry, ns).then_some(ns)
+    }
+
+    /// Adds to a call, counted when it began, what its job took and came to.
+    fn account_job(&self, entry: &Entry, ns: u64, refusal: Option<&Refusal>) {
+        let mut stats = self.stats.borrow_mut();
+        let counted = &mut stats.by_command[entry.index];
+        counted.ns += ns;
+        counted.failed += u64::from(refusal.is_some());
+        if let Some(refusal) = refusal {
+            stats.count_error(&refusal.text());
         }
+    }
+
+    fn is_slow(&self, entry: &Entry, ns: u64) -> bool {
+        self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
+            && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
     }
 
     fn send_away(&self, lane: &mut Lane, entry: &Entry, core: CoreId, args: resp::Args<'_>) {

@@ -29,6 +29,8 @@ pub enum Kind {
     Text,
     /// Several words, kept with one blank between them.
     Words,
+    /// Pairs of seconds and changes, kept with one blank between them; empty for none.
+    Save,
     /// Permission bits in octal; empty or 0: the system's default.
     Octal,
 }
@@ -184,6 +186,7 @@ fn canonical(row: &Setting, value: &str) -> Result<String, Wrong> {
                 .ok_or_else(|| wrong("argument must be a memory value".into()))?;
             in_range(number, least, most, row)
         }
+        Kind::Save => save_points(value).ok_or_else(|| wrong("Invalid save parameters".into())),
         Kind::Octal => match u32::from_str_radix(if value.is_empty() { "0" } else { value }, 8) {
             Ok(mode) if mode <= 0o777 => Ok(format!("{mode:o}")),
             _ => Err(wrong("argument couldn't be parsed into an integer".into())),
@@ -197,6 +200,17 @@ fn in_range(number: i64, least: i64, most: i64, row: &Setting) -> Result<String,
     }
     let why = format!("argument must be between {least} and {most} inclusive");
     Err(Wrong::Value(row.name.to_owned(), why))
+}
+
+/// `3600 1 300 100`: seconds from 1 on, changes from 0 on, one blank between them, as in Redis.
+fn save_points(value: &str) -> Option<String> {
+    if value.is_empty() {
+        return Some(String::new());
+    }
+    let numbers: Option<Vec<i64>> = value.split(' ').map(|word| word.parse().ok()).collect();
+    let numbers = numbers.filter(|numbers| numbers.len() % 2 == 0)?;
+    let sound = numbers.chunks_exact(2).all(|point| point[0] >= 1 && point[1] >= 0);
+    sound.then(|| numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "))
 }
 
 /// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis.
@@ -241,5 +255,11 @@ mod tests {
         assert!(matches!(settings.set_running("port", "7000"), Err(Wrong::Immutable(_))));
         assert_eq!(bytes("1gb"), Some(1 << 30));
         assert_eq!(bytes("1x"), None);
+        assert_eq!(settings.set("save", "3600 1 300 100"), Ok(()));
+        assert_eq!(settings.text("save"), "3600 1 300 100");
+        for wrong in ["60", "60 1 60", "0 1", "60 -1", "60 x", " 60 1", "60  1"] {
+            assert!(matches!(settings.set("save", wrong), Err(Wrong::Value(..))), "{wrong:?}");
+        }
+        assert_eq!(settings.set("save", ""), Ok(()));
     }
 }

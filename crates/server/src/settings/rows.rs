@@ -1,6 +1,6 @@
 //! The rows.
 
-use super::Kind::{Bool, Enum, Int, Memory, Octal, Text, Words};
+use super::Kind::{Bool, Enum, Int, Memory, Octal, Save, Text, Words};
 use super::Setting;
 use super::When::{Accepted, Running, Start};
 
@@ -67,7 +67,7 @@ pub const ROWS: &[Setting] = &[
     row("enable-debug-command",     "local",       Enum(&["no", "yes", "local"]), "",    Start,    "Who may use DEBUG."),
     row("hz",                       "10",          Int(1, 500),                "",       Accepted, "Expiry here follows deadlines, not ticks."),
     row("dynamic-hz",               "yes",         Bool,                       "",       Accepted, "See hz."),
-    row("save",                     "",            Words,                      "",       Accepted, "Snapshots are not here yet."),
+    row("save",                     "",            Save,                       "",       Accepted, "Snapshots are not here yet."),
     row("appendonly",               "no",          Enum(&["no"]),              "",       Accepted, "The journal is not here yet."),
     row("appendfsync",              "everysec",    Enum(&["everysec", "always", "no"]), "", Accepted, "The journal is not here yet."),
     row("rdbcompression",           "yes",         Bool,                       "",       Accepted, "DUMP does not compress."),

@@ -2,9 +2,11 @@
 //! for tests and benchmarks. Every core makes the keys that it owns, in slices.
 
 use crate::engine::{Core, ServerCall};
-use darter_base::number;
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::{Prng, number};
 use darter_command::{Answer, Args, Refusal};
 use darter_keyspace::{Deadline, Fresh, Key};
+use darter_structs::blob::Blob;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -91,11 +93,15 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
 
 /// Keys whose cache lines are asked for before the first of them is looked up.
 const BATCH: u64 = 16;
+/// Keys made between two looks at the clock: a segment may split at each.
+const KEYS_AT_ONCE: usize = 4;
+/// Bytes made between two looks at the clock, into memory that was never touched: 20 us.
+const BYTES_AT_ONCE: usize = CHUNK_BYTES / 2;
 
 async fn make(core: &Rc<Core>, plan: &Plan) {
     let mut names: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
-    let mut value = Vec::new();
-    let mut number = 0;
+    let keys_at_once = if plan.size < BYTES_AT_ONCE / KEYS_AT_ONCE { KEYS_AT_ONCE } else { 1 };
+    let (mut number, mut made) = (0, 0);
     while number < plan.count {
         let batch = BATCH.min(plan.count - number);
         for (name, number) in names.iter_mut().zip(number..number + batch) {
@@ -103,11 +109,15 @@ async fn make(core: &Rc<Core>, plan: &Plan) {
             name.extend_from_slice(&plan.prefix);
             name.push(b':');
             number::write_i64(name, i64::try_from(number).unwrap_or(i64::MAX));
-            core.tx.home().shard.db(plan.db).prefetch(&Key::new(name));
         }
+        prefetch(core, plan, &names[..batch as usize]);
         for (name, number) in names.iter().zip(number..number + batch) {
             if core.tx.core_of(name) == core.id() {
-                make_key(core, plan, name, number, &mut value).await;
+                make_key(core, plan, name, number).await;
+                made += 1;
+                if made % keys_at_once == 0 {
+                    core.tx.pause().await;
+                }
             }
         }
         number += batch;
@@ -115,72 +125,108 @@ async fn make(core: &Rc<Core>, plan: &Plan) {
     }
 }
 
+/// Asks the memory for the keys' places. All hashes first: then the requests stand close together,
+/// and more of them are under way at once.
+fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
+    let mut keys = [0; BATCH as usize];
+    for (hash, name) in keys.iter_mut().zip(names) {
+        *hash = Key::new(name).hash;
+    }
+    let home = core.tx.home();
+    let table = home.shard.db(plan.db).keys();
+    keys[..names.len()].iter().for_each(|hash| table.prefetch(*hash));
+}
+
+/// A value that is to be set.
+enum Value {
+    Short(Vec<u8>),
+    Long(Blob),
+}
+
+impl Value {
+    fn fresh(&self) -> Fresh<'_> {
+        match self {
+            Self::Short(bytes) => Fresh::Bytes(bytes),
+            Self::Long(blob) => Fresh::Blob(blob),
+        }
+    }
+}
+
 /// Makes one key, a portion of its elements at a time.
-async fn make_key(core: &Rc<Core>, plan: &Plan, key: &[u8], number: u64, value: &mut Vec<u8>) {
-    let mut element = 0;
-    while element < plan.elements {
-        let portion = (plan.elements - element).min(PORTION as u64);
-        if !make_portion(core, plan, key, number, element..element + portion, value) {
+async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) {
+    let key = Key::new(name);
+    if core.tx.home().shard.db(plan.db).exists(&key) {
+        return; // It stays as it is.
+    }
+    if matches!(plan.kind, Type::Text) {
+        let value = make_value(core, plan, number).await;
+        let mut home = core.tx.home();
+        home.shard.db_mut(plan.db).set_text(&key, value.fresh(), Deadline::Clear);
+        return;
+    }
+    let portion = (BYTES_AT_ONCE / plan.size.max(1)).clamp(1, PORTION);
+    for element in 0..plan.elements {
+        let value = make_value(core, plan, element).await;
+        if !add_element(core, plan, &key, element, value.fresh()) {
             return;
         }
-        element += portion;
-        if element < plan.elements {
+        if element % portion as u64 == 0 {
             core.tx.pause().await;
         }
     }
 }
 
-/// Makes some elements of a key. False when the key is there already, and stays as it is.
-fn make_portion(
-    core: &Core,
-    plan: &Plan,
-    key: &[u8],
-    number: u64,
-    elements: std::ops::Range<u64>,
-    value: &mut Vec<u8>,
-) -> bool {
+/// Adds an element to a key. False when another client has put another type there meanwhile.
+fn add_element(core: &Core, plan: &Plan, key: &Key<'_>, element: u64, value: Fresh<'_>) -> bool {
     let mut home = core.tx.home();
-    let shard = &mut home.shard;
-    let (db, prng, _) = shard.parts(plan.db);
-    let key = Key::new(key);
-    if elements.start == 0 && db.exists(&key) {
-        return false;
-    }
-    if matches!(plan.kind, Type::Text) {
-        write_value(plan, number, prng, value);
-        db.set_text(&key, Fresh::Bytes(value), Deadline::Clear);
-        return false; // A string is whole at once.
-    }
-    for element in elements {
-        write_value(plan, element, prng, value);
-        let text = format!("element:{element}");
-        let made = match plan.kind {
-            Type::Hash => db.edit_hash(&key, true, |edit| {
-                edit.set(text.as_bytes(), Fresh::Bytes(value), Deadline::Clear)
-            }),
-            _ => db.edit_set(&key, true, |edit| edit.add(text.as_bytes(), Deadline::Clear)),
-        };
-        if made.is_err() {
-            return false; // Another client has put another type there meanwhile.
+    let db = home.shard.db_mut(plan.db);
+    let text = format!("element:{element}");
+    let made = match plan.kind {
+        Type::Hash => {
+            db.edit_hash(key, true, |edit| edit.set(text.as_bytes(), value, Deadline::Clear))
         }
-    }
-    true
+        _ => db.edit_set(key, true, |edit| edit.add(text.as_bytes(), Deadline::Clear)),
+    };
+    made.is_ok()
 }
 
-/// `value:<number>`, cut or filled up with zero bytes to the wanted size, or random bytes.
-fn write_value(plan: &Plan, number: u64, prng: &mut darter_base::Prng, value: &mut Vec<u8>) {
-    value.clear();
+/// `value:<number>`, cut or filled up with zero bytes to the wanted size, or random bytes. A long
+/// one is made piece by piece.
+async fn make_value(core: &Rc<Core>, plan: &Plan, number: u64) -> Value {
+    if plan.size <= BYTES_AT_ONCE {
+        let mut home = core.tx.home();
+        let (_, prng, _) = home.shard.parts(plan.db);
+        return Value::Short(piece(plan, number, 0, plan.size, prng));
+    }
+    let mut blob = Blob::default();
+    while blob.len() < plan.size {
+        let (from, len) = (blob.len(), BYTES_AT_ONCE.min(plan.size - blob.len()));
+        let piece = piece(plan, number, from, len, core.tx.home().shard.parts(plan.db).1);
+        blob.append(&piece);
+        core.tx.pause().await;
+    }
+    Value::Long(blob)
+}
+
+/// The `len` bytes of a value from `from` on.
+fn piece(plan: &Plan, number: u64, from: usize, len: usize, prng: &mut Prng) -> Vec<u8> {
+    /// A random value whose size nobody told.
+    const RANDOM_BYTES: usize = 16;
+    let mut piece = Vec::with_capacity(len);
     if plan.random {
-        let size = if plan.size == 0 { 16 } else { plan.size };
-        while value.len() < size {
-            value.extend_from_slice(&prng.next_u64().to_le_bytes());
+        let len = if plan.size == 0 { RANDOM_BYTES } else { len };
+        while piece.len() < len {
+            piece.extend_from_slice(&prng.next_u64().to_le_bytes());
         }
-        value.truncate(size);
-        return;
+        piece.truncate(len);
+        return piece;
     }
-    value.extend_from_slice(b"value:");
-    number::write_i64(value, i64::try_from(number).unwrap_or(i64::MAX));
+    if from == 0 {
+        piece.extend_from_slice(b"value:");
+        number::write_i64(&mut piece, i64::try_from(number).unwrap_or(i64::MAX));
+    }
     if plan.size > 0 {
-        value.resize(plan.size, 0);
+        piece.resize(len, 0);
     }
+    piece
 }

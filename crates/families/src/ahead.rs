@@ -1,0 +1,99 @@
+//! Copying ahead: how many entries of a value are changed at once while cuts of it are being read.
+//!
+//! A change copies the segment that it touches if a cut holds it too: 8 us, and more the first
+//! time. For a hundred changes that is more than a slice, and they must take effect at once. But
+//! nobody can tell whether a segment was copied. So that is done ahead, in slices where it must be,
+//! and then all changes at once, none of which has anything left to copy.
+//!
+//! Not here: changes of so many entries that they are made aside.
+
+use darter_base::hash;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Request};
+use std::sync::Arc;
+
+/// So few changes are simply made: at most about 100 us.
+const FEW: usize = 4;
+/// Places that are asked for together.
+const BATCH: usize = 16;
+/// New cuts may be taken while the copies for old ones are made; so often the job begins again.
+const AGAIN_MAX: usize = 3;
+/// Where the key stands in all commands that change entries.
+const KEY: usize = 1;
+
+/// A change of several entries of one value, each named by an argument.
+pub(crate) trait Edit: Copy + Send + 'static {
+    /// Arguments that an entry takes: its name is the first.
+    fn width(self) -> usize;
+
+    /// Changes all entries that are left among the arguments, and replies.
+    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal>;
+}
+
+/// Runs `edit`: at once if what there is to copy can be copied in this slice.
+pub(crate) fn run<E: Edit>(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    args: Args<'_>,
+    edit: E,
+) -> Result<Flow, Refusal> {
+    let all = args.all();
+    if args.left() > FEW * edit.width() {
+        let next = copy(cx, key, args, edit.width());
+        if next < all.len() {
+            let (request, first) = (all.to_request(), args.position());
+            return Ok(Flow::Job(Box::new(Ahead { edit, request, first, next, again: 0 })));
+        }
+    }
+    edit.run(cx, key, args)
+}
+
+/// Copies what the entries that are left share with cuts, until the slice is over. Returns the
+/// position of the first entry for which that is still to be done.
+fn copy(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, width: usize) -> usize {
+    let (all, mut next) = (args.all(), args.position());
+    while next < all.len() {
+        let names = (next..all.len()).step_by(width).take(BATCH);
+        let (mut hashes, count) = ([0; BATCH], names.len());
+        for (hash, name) in hashes.iter_mut().zip(names) {
+            *hash = hash::of(all.get(name));
+        }
+        let done = cx.db.unshare(key, &hashes[..count], cx.preempt);
+        next += done * width;
+        if done < count {
+            break;
+        }
+    }
+    next
+}
+
+/// An edit that waits for its copies.
+struct Ahead<E> {
+    edit: E,
+    request: Arc<Request>,
+    /// Index of the first entry.
+    first: usize,
+    /// Index of the entry that is next to be copied for.
+    next: usize,
+    /// How often it began again.
+    again: usize,
+}
+
+impl<E: Edit> Job for Ahead<E> {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let all = resp::Args::owned(&self.request);
+        let key = Key::new(all.get(KEY));
+        let begins = self.next == self.first;
+        self.next = copy(cx, &key, Args::new(all, self.next), self.edit.width());
+        if self.next < all.len() {
+            return Ok(Step::More);
+        }
+        if begins || self.again == AGAIN_MAX {
+            return self.edit.run(cx, &key, Args::new(all, self.first)).map(Step::Done);
+        }
+        // Mostly the slice is over. The next step looks whether all is well, and makes the changes.
+        (self.next, self.again) = (self.first, self.again + 1);
+        Ok(Step::More)
+    }
+}

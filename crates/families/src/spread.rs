@@ -1,0 +1,223 @@
+//! The keys of a request over very many of them, split by the cores that own them.
+//!
+//! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
+//! grant. So the split is made in portions, the locks of a core are one set that is built aside,
+//! and the work goes in rounds: in each, every core gets the next portion of its keys.
+
+use darter_base::graveyard::{self, Dismantle};
+use darter_command::Call;
+use darter_keyspace::{Db, Key};
+use darter_resp::{self as resp, Request};
+use darter_tx::{Access, Claim, CoreId, KeySet, Locked, lock_key};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Up to so many keys of a core are locked one by one; more, as a set.
+const LOCKED_SINGLY_MAX: usize = 64;
+/// Keys that a core works on before it looks at others: 15 us, and 100 us where segments merge. Fewer
+/// would cost more hops: a request over two cores is done with a hop for each portion.
+pub(crate) const PORTION_KEYS: usize = 64;
+/// Keys that are split or locked between two looks at the clock.
+const BREATH_KEYS: usize = 16;
+
+/// Positions in a request, in order. One vector of a million would move as it grows, and be freed
+/// at once; so they lie in chunks.
+#[derive(Default)]
+struct Positions {
+    /// All but the last hold [`Positions::PER_CHUNK`].
+    chunks: Vec<Vec<u32>>,
+}
+
+impl Positions {
+    /// 64 KiB of them.
+    const PER_CHUNK: usize = 16 * 1024;
+
+    fn push(&mut self, position: usize) {
+        let position = u32::try_from(position).expect("a request has at most 2^31 arguments");
+        match self.chunks.last_mut().filter(|last| last.len() < Self::PER_CHUNK) {
+            Some(last) => last.push(position),
+            None => self.chunks.push(vec![position]),
+        }
+    }
+
+    fn len(&self) -> usize {
+        let full = self.chunks.len().saturating_sub(1) * Self::PER_CHUNK;
+        full + self.chunks.last().map_or(0, Vec::len)
+    }
+
+    fn get(&self, index: usize) -> usize {
+        self.chunks[index / Self::PER_CHUNK][index % Self::PER_CHUNK] as usize
+    }
+}
+
+/// Chunks of positions that are freed at once.
+const CHUNKS_FREED_AT_ONCE: usize = 4;
+
+impl Drop for Positions {
+    fn drop(&mut self) {
+        if self.chunks.len() > CHUNKS_FREED_AT_ONCE {
+            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.chunks))));
+        }
+    }
+}
+
+/// The chunks of positions that nobody reads any more.
+struct Remains(Vec<Vec<u32>>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
+        !self.0.is_empty()
+    }
+}
+
+/// Where the keys of a request stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// The argument that is the first key.
+    pub(crate) first: usize,
+    /// From one key to the next: 2 where values stand between them.
+    pub(crate) step: usize,
+    /// How many there are.
+    pub(crate) count: usize,
+}
+
+impl Layout {
+    /// Every argument behind the name is a key.
+    pub(crate) fn all(call: &Call) -> Self {
+        Self { first: call.first, step: 1, count: call.len() - call.first }
+    }
+}
+
+/// See the module.
+pub(crate) struct Spread {
+    /// For each core, the positions of its keys in the request.
+    cores: Vec<Arc<Positions>>,
+}
+
+/// Some keys of one core; cheap to send there.
+pub(crate) struct Portion {
+    request: Arc<Request>,
+    positions: Arc<Positions>,
+    range: Range<usize>,
+}
+
+impl Portion {
+    /// Where the keys stand in the request.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.range.clone().map(|index| self.positions.get(index))
+    }
+
+    /// The request's arguments.
+    pub(crate) fn args(&self) -> resp::Args<'_> {
+        resp::Args::owned(&self.request)
+    }
+
+    /// The keys, each with its position. Their memory is asked for first, all at once.
+    pub(crate) fn keys(&self, db: &Db) -> Vec<(usize, Key<'_>)> {
+        let args = self.args();
+        let keys: Vec<_> = self.positions().map(|at| (at, Key::new(args.get(at)))).collect();
+        keys.iter().for_each(|(_, key)| db.prefetch(key));
+        keys
+    }
+}
+
+impl Spread {
+    /// Splits the keys.
+    pub(crate) async fn of(call: &Call, layout: Layout) -> Self {
+        let mut cores: Vec<Positions> = Vec::new();
+        cores.resize_with(call.tx.cores(), Positions::default);
+        for done in 0..layout.count {
+            let at = layout.first + done * layout.step;
+            let core = if cores.len() == 1 { 0 } else { call.tx.core_of(call.arg(at)) };
+            cores[core].push(at);
+            breathe(call, done).await;
+        }
+        Self { cores: cores.into_iter().map(Arc::new).collect() }
+    }
+
+    /// Locks all the keys.
+    pub(crate) async fn lock(&self, call: &Call, access: Access) -> Locked {
+        let mut claims = Vec::new();
+        for core in self.owners() {
+            let positions = &self.cores[core];
+            let mut set = KeySet::with_capacity(positions.len());
+            for done in 0..positions.len() {
+                let key = Key::new(call.arg(positions.get(done)));
+                set.insert(lock_key(call.db, key.hash));
+                breathe(call, done).await;
+            }
+            let claim = if set.len() <= LOCKED_SINGLY_MAX {
+                Claim::Keys(set.iter().map(|key| (key, access)).collect())
+            } else {
+                Claim::Set(Arc::new(set), access)
+            };
+            claims.push((core, claim));
+        }
+        call.tx.lock(claims).await
+    }
+
+    /// Rounds in which every core is done with its keys.
+    pub(crate) fn rounds(&self) -> usize {
+        self.cores.iter().map(|list| list.len().div_ceil(PORTION_KEYS)).max().unwrap_or(0)
+    }
+
+    /// The cores that have keys to work on in this round.
+    pub(crate) fn busy(&self, round: usize) -> impl Iterator<Item = CoreId> + '_ {
+        (0..self.cores.len()).filter(move |core| round * PORTION_KEYS < self.cores[*core].len())
+    }
+
+    /// What `core` has to do in this round.
+    pub(crate) fn portion(&self, call: &Call, core: CoreId, round: usize) -> Portion {
+        let len = self.len_of(core);
+        let from = (round * PORTION_KEYS).min(len);
+        self.range(call, core, from..(from + PORTION_KEYS).min(len))
+    }
+
+    /// Some of the keys of `core`, by their index there.
+    pub(crate) fn range(&self, call: &Call, core: CoreId, range: Range<usize>) -> Portion {
+        let positions = Arc::clone(&self.cores[core]);
+        Portion { request: Arc::clone(&call.request), positions, range }
+    }
+
+    /// How many keys `core` owns.
+    pub(crate) fn len_of(&self, core: CoreId) -> usize {
+        self.cores[core].len()
+    }
+
+    /// Where the `index`-th key of `core` stands in the request.
+    pub(crate) fn position(&self, core: CoreId, index: usize) -> usize {
+        self.cores[core].get(index)
+    }
+
+    /// The cores that own a key.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = CoreId> + '_ {
+        self.busy(0)
+    }
+}
+
+/// Ends the slice if it is over, now and then.
+pub(crate) async fn breathe(call: &Call, done: usize) {
+    if done % BREATH_KEYS == BREATH_KEYS - 1 {
+        call.tx.pause().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Never;
+
+    #[test] // Every position is found again, and very many are freed in portions.
+    fn positions_are_kept_in_order() {
+        for count in [0, 1, 16_384, 16_385, 200_000] {
+            let mut positions = Positions::default();
+            (0..count).for_each(|at| positions.push(at * 3));
+            assert_eq!(positions.len(), count);
+            assert!((0..count).all(|index| positions.get(index) == index * 3));
+            drop(positions);
+            assert_eq!(graveyard::is_empty(), count < 200_000, "{count}");
+            while graveyard::dig(&Never) {}
+        }
+    }
+}

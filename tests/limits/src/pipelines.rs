@@ -1,0 +1,275 @@
+//! Pipelines: longer than what is received ahead, over several cores, with a change of protocol in
+//! their middle; and whose each command was, as the slow log tells it.
+//!
+//! There are two cores always: with one, nothing needs to be put in order.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::notation::show;
+use darter_testkit::{Client, Reply, Server, Shape};
+use rustix::process::Signal;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("a pipeline is answered when its client reads at last", Asks::AsRedis, late_reader),
+    ("a request longer than what is received ahead",         Asks::AsRedis, long_request),
+    ("HELLO amid a pipeline over two cores",                 Asks::AsRedis, hello_amid),
+    ("SIGTERM answers what two cores received",              Asks::AsRedis, sigterm),
+    ("CLIENT PAUSE holds a pipeline and keeps its order",    Asks::AsRedis, pause),
+    ("SLOWLOG tells the client, however a command ran",      Asks::AsRedis, slowlog_clients),
+    ("SLOWLOG counts what a job takes, once",                Asks::More,    slowlog_job),
+];
+
+fn two_cores(stage: &Stage) -> Result<Server, String> {
+    Server::subject(Shape { cores: 2, ..stage.shape }).map_err(text)
+}
+
+/// Fifty keys, so that no core has all of them.
+fn key(at: usize) -> String {
+    format!("key:{}", at % 50)
+}
+
+/// Sends `bytes` from another thread, since the server may stop taking them; `then` runs meanwhile.
+fn while_sending(
+    mut socket: TcpStream,
+    bytes: &[u8],
+    then: impl FnOnce() -> Result<(), String>,
+) -> Result<(), String> {
+    std::thread::scope(|scope| {
+        let closer = socket.try_clone().map_err(text)?;
+        let sender = scope.spawn(move || socket.write_all(bytes));
+        let outcome = then();
+        if outcome.is_err() {
+            let _ = closer.shutdown(Shutdown::Both); // Ends the other thread.
+        }
+        let sent = sender.join().map_err(|_| "the sender panicked".to_owned())?;
+        outcome.and_then(|()| sent.map_err(text))
+    })
+}
+
+/// Turns of the server in which `client`'s replies go unread.
+fn let_turn(server: &Server) -> Result<(), String> {
+    let mut other = server.client().map_err(text)?;
+    for _ in 0..200 {
+        other.words("PING").map_err(text)?;
+    }
+    Ok(())
+}
+
+/// 20 MB of replies are asked for by 1 MB of requests before the first reply is read: the server
+/// stops receiving, and must begin again.
+fn late_reader(stage: &Stage) -> Result<(), String> {
+    const COUNT: usize = 20_000;
+    let server = two_cores(stage)?;
+    let mut client = server.client().map_err(text)?;
+    let (value, padding) = ("v".repeat(1_000), "p".repeat(30));
+    let name = |at: usize| format!("{padding}{}", key(at));
+    for at in 0..50 {
+        client.command(&["SET", &name(at), &value]).map_err(text)?;
+    }
+    let bytes: Vec<u8> = (0..COUNT).flat_map(|at| encode(&["GET", &name(at)])).collect();
+    let socket = client.socket().try_clone().map_err(text)?;
+    while_sending(socket, &bytes, || {
+        let_turn(&server)?;
+        for at in 0..COUNT {
+            let reply = client.receive().map_err(|error| format!("reply {at}: {error}"))?;
+            ensure(reply.text() == Some(value.as_bytes()), || format!("reply {at}: {reply:?}"))?;
+        }
+        Ok(())
+    })
+}
+
+/// Behind replies that nobody reads comes a request of 3 MB, in many arguments, then one in a
+/// single argument: neither is whole when receiving pauses, and nothing else will resume it.
+fn long_request(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let mut client = server.client().map_err(text)?;
+    let big = "x".repeat(2_000_000);
+    client.command(&["SET", "big", &big]).map_err(text)?;
+    let members: Vec<String> = (0..150_000).map(|at| format!("member:{at:07}")).collect();
+    let mut words = vec!["SADD", "set"];
+    words.extend(members.iter().map(String::as_str));
+    let mut bytes = encode(&["GET", "big"]).repeat(2);
+    bytes.extend(encode(&words));
+    bytes.extend(encode(&["GET", "big"]));
+    bytes.extend(encode(&["SET", "other", &"y".repeat(3_000_000)]));
+    bytes.extend(encode(&["STRLEN", "other"]));
+    let socket = client.socket().try_clone().map_err(text)?;
+    while_sending(socket, &bytes, || {
+        let_turn(&server)?;
+        let lens = [2_000_000, 2_000_000, 0, 2_000_000].map(Some);
+        for (at, wanted) in lens.into_iter().enumerate() {
+            let reply = client.receive().map_err(|error| format!("reply {at}: {error}"))?;
+            let len = reply.int().map_or_else(|| reply.text().map(<[u8]>::len), |_| Some(0));
+            ensure(len == wanted, || format!("reply {at}: {}", show(&reply, 200)))?;
+            ensure(len != Some(0) || reply.int() == Some(150_000), || format!("{reply:?}"))?;
+        }
+        let set = client.receive().map_err(text)?;
+        ensure(set.text() == Some(b"OK"), || format!("SET: {set:?}"))?;
+        let len = client.receive().map_err(text)?;
+        ensure(len.int() == Some(3_000_000), || format!("STRLEN: {len:?}"))
+    })
+}
+
+/// One send: hashes made and read, in RESP2, in RESP3, and in RESP2 again.
+fn hello_amid(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let mut client = server.client().map_err(text)?;
+    let reads: Vec<u8> = (0..50).flat_map(|at| encode(&["HGETALL", &key(at)])).collect();
+    let mut bytes: Vec<u8> =
+        (0..50).flat_map(|at| encode(&["HSET", &key(at), "at", &at.to_string()])).collect();
+    for hello in ["3", "2"] {
+        bytes.extend(&reads);
+        bytes.extend(encode(&["HELLO", hello]));
+    }
+    bytes.extend(&reads);
+    client.send(&bytes).map_err(text)?;
+    for at in 0..50 {
+        let added = client.receive().map_err(text)?;
+        ensure(added.int() == Some(1), || format!("HSET {at}: {added:?}"))?;
+    }
+    let word = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+    for (round, is_map) in [false, true, false].into_iter().enumerate() {
+        for at in 0..50 {
+            let reply = client.receive().map_err(text)?;
+            let (field, value) = (word("at"), word(&at.to_string()));
+            let pair = vec![field, value];
+            let wanted = if is_map { Reply::Map(pair) } else { Reply::Array(pair) };
+            ensure(reply == wanted, || format!("round {round}, {at}: {reply:?}"))?;
+        }
+        if round < 2 {
+            let hello = client.receive().map_err(text)?;
+            let is_right = matches!(hello, Reply::Map(_)) == (round == 0);
+            ensure(is_right, || format!("HELLO of round {round}: {}", show(&hello, 200)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Commands for one key, for another core's, and for keys of both, then the signal: all that came
+/// is answered, in order, and the server exits with 0.
+fn sigterm(stage: &Stage) -> Result<(), String> {
+    const ROUNDS: usize = 200;
+    let mut server = two_cores(stage)?;
+    let mut client = server.client().map_err(text)?;
+    let mut bytes = Vec::new();
+    for at in 0..ROUNDS {
+        bytes.extend(encode(&["INCR", &key(at)]));
+        bytes.extend(encode(&["MSET", "a", &at.to_string(), "b", "2", "c", "3", "d", "4"]));
+        bytes.extend(encode(&["GET", "a"]));
+    }
+    client.send(&bytes).map_err(text)?;
+    let first = client.receive_raw().map_err(text)?;
+    server.signal(Signal::TERM).map_err(text)?;
+    let mut answer = first;
+    answer.extend(client.read_to_end().map_err(text)?);
+    let mut wanted = Vec::new();
+    for at in 0..ROUNDS {
+        let value = at.to_string();
+        let line = format!(":{}\r\n+OK\r\n${}\r\n{value}\r\n", at / 50 + 1, value.len());
+        wanted.extend(line.into_bytes());
+    }
+    ensure(answer == wanted, || {
+        let same = answer.iter().zip(&wanted).take_while(|(one, other)| one == other).count();
+        let rest = &answer[same..answer.len().min(same + 80)];
+        format!("{} of {} bytes, then {:?}", same, wanted.len(), String::from_utf8_lossy(rest))
+    })?;
+    let status = server.wait_for_exit(Duration::from_secs(5)).map_err(text)?;
+    let status = status.ok_or("it runs on")?;
+    ensure(status.code() == Some(0), || format!("{status}; its log:\n{}", server.log()))
+}
+
+/// Writes wait for the end of the pause, and what came behind them does too; reads of others do
+/// not.
+fn pause(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let (mut client, mut other) = (server.client().map_err(text)?, server.client().map_err(text)?);
+    let mut bytes = Vec::new();
+    for at in 0..100 {
+        bytes.extend(encode(&["INCR", &key(at)]));
+        bytes.extend(encode(&["GET", &key(at)]));
+    }
+    other.words("CLIENT PAUSE 100000 WRITE").map_err(text)?;
+    client.send(&bytes).map_err(text)?;
+    for at in 0..50 {
+        let value = other.command(&["GET", &key(at)]).map_err(text)?;
+        ensure(value == Reply::NullBulk, || format!("{at}: {value:?}"))?;
+    }
+    other.words("CLIENT UNPAUSE").map_err(text)?;
+    for at in 0..100 {
+        let wanted: i64 = if at < 50 { 1 } else { 2 };
+        let count = client.receive().map_err(|error| format!("INCR {at}: {error}"))?;
+        ensure(count.int() == Some(wanted), || format!("INCR {at}: {count:?}"))?;
+        let value = client.receive().map_err(|error| format!("GET {at}: {error}"))?;
+        let wanted = wanted.to_string();
+        ensure(value.text() == Some(wanted.as_bytes()), || format!("GET {at}: {value:?}"))?;
+    }
+    Ok(())
+}
+
+/// The rows of the slow log but its newest, which is the SET of its limit, oldest first.
+fn slow_rows(client: &mut Client) -> Result<Vec<Vec<Reply>>, String> {
+    let log = client.words("SLOWLOG GET -1").map_err(text)?;
+    let rows = log.items().ok_or_else(|| format!("SLOWLOG GET: {log:?}"))?;
+    let rows = rows.iter().filter_map(Reply::items).map(<[Reply]>::to_vec);
+    Ok(rows.rev().collect())
+}
+
+fn slowlog_clients(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let mut client = server.client().map_err(text)?;
+    client.words("CLIENT SETNAME teller").map_err(text)?;
+    client.words("CONFIG SET slowlog-log-slower-than 0").map_err(text)?;
+    client.words("SLOWLOG RESET").map_err(text)?;
+    let lines = ["SET a 1", "SET b 1", "SET c 1", "SET d 1", "MSET a 1 b 1 c 1 d 1", "PING"];
+    for line in lines {
+        client.words(line).map_err(text)?;
+    }
+    client.words("CONFIG SET slowlog-log-slower-than -1").map_err(text)?;
+    let rows = slow_rows(&mut client)?;
+    let own = client.socket().local_addr().map_err(text)?.to_string();
+    for line in lines {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let is_it = |row: &&Vec<Reply>| {
+            let args: Option<Vec<&[u8]>> =
+                row[3].items().map(|args| args.iter().filter_map(Reply::text).collect());
+            args.as_ref() == Some(&words)
+        };
+        let found: Vec<&Vec<Reply>> = rows.iter().filter(is_it).collect();
+        ensure(found.len() == 1, || format!("{line}: {} entries", found.len()))?;
+        let (peer, name) = (found[0][4].text(), found[0][5].text());
+        ensure(peer == Some(own.as_bytes()), || format!("{line} came from {peer:?}, not {own}"))?;
+        ensure(name == Some(b"teller"), || format!("{line} was sent by {name:?}"))?;
+    }
+    Ok(())
+}
+
+/// A long SADD is one entry with all of its time, and commandstats has that time too.
+fn slowlog_job(stage: &Stage) -> Result<(), String> {
+    let server = two_cores(stage)?;
+    let mut client = server.client().map_err(text)?;
+    client.words("CONFIG SET slowlog-log-slower-than 0").map_err(text)?;
+    for set in ["{a}", "{b}", "{c}", "{d}"] {
+        client.words("SLOWLOG RESET").map_err(text)?;
+        client.words("CONFIG RESETSTAT").map_err(text)?;
+        let members: Vec<String> = (0..20_000).map(|at| at.to_string()).collect();
+        let mut words = vec!["SADD", set];
+        words.extend(members.iter().map(String::as_str));
+        client.command(&words).map_err(text)?;
+        let rows = slow_rows(&mut client)?;
+        let is_it =
+            |row: &&Vec<Reply>| row[3].items().is_some_and(|args| args[0].text() == Some(b"SADD"));
+        let found: Vec<i64> = rows.iter().filter(is_it).filter_map(|row| row[2].int()).collect();
+        ensure(found.len() == 1 && found[0] >= 500, || format!("{set}: {found:?} us"))?;
+        let info = client.words("INFO commandstats").map_err(text)?;
+        let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+        let line = info.lines().find(|line| line.starts_with("cmdstat_sadd:")).unwrap_or_default();
+        let usec = line.split("usec=").nth(1).and_then(|rest| rest.split(',').next());
+        let usec: i64 = usec.and_then(|text| text.parse().ok()).unwrap_or(0);
+        ensure(usec >= found[0], || format!("{} us in the log, but {line}", found[0]))?;
+    }
+    Ok(())
+}

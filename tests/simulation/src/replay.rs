@@ -1,0 +1,371 @@
+//! Do effects tell the whole truth? Random writes of all families run on some cores, in slices that
+//! end at random, while keys, fields and members die; the effects that the shards recorded are
+//! applied to empty shards, which must then hold the same, deadlines included.
+//!
+//! Every row that writes must be among the [`LINES`], so that a new command cannot be forgotten.
+
+use crate::value::{self, Value};
+use crate::world::Sim;
+use darter_base::Prng;
+use darter_command::Command;
+use darter_keyspace::{Db, Effect, Found, Kind, Shard, apply, value_of};
+use darter_server::engine::Table;
+use std::collections::BTreeMap;
+
+/// Databases of the simulated world.
+const DATABASES: usize = 2;
+/// Commands of one run.
+const COMMANDS: usize = 400;
+
+/// Commands, by what stands for a random word: `K` a key, `F` a field or member, `V` a value, `I` an
+/// integer, `S` seconds, `M` milliseconds, `A` a moment in milliseconds, `B` one in seconds, `FV*`
+/// and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP.
+const LINES: &[&str] = &[
+    "SET K V",
+    "SET K V PX M",
+    "SET K V XX KEEPTTL",
+    "SETNX K V",
+    "SETEX K S V",
+    "PSETEX K M V",
+    "SETRANGE K I V",
+    "APPEND K V",
+    "GETSET K V",
+    "GETDEL K",
+    "GETEX K PX M",
+    "GETEX K PERSIST",
+    "INCR K",
+    "INCRBY K I",
+    "DECR K",
+    "DECRBY K I",
+    "INCRBYFLOAT K 0.5",
+    "INCREX K EX S",
+    "INCREX K BYINT I UBOUND 100 SATURATE",
+    "DELEX K IFEQ V",
+    "DELEX K",
+    "MSET KV*",
+    "MSETNX K V K V",
+    "MSETEX 2 K V K V PX M",
+    "HSET K F V F V",
+    "HSET K FV*",
+    "HMSET K F V",
+    "HSETNX K F V",
+    "HSETEX K PX M FIELDS 2 F V F V",
+    "HSETEX K KEEPTTL FIELDS 1 F V",
+    "HGETEX K PX M FIELDS 1 F",
+    "HGETEX K PERSIST FIELDS 2 F F",
+    "HGETDEL K FIELDS 2 F F",
+    "HDEL K F F",
+    "HDEL K F*",
+    "HINCRBY K F I",
+    "HINCRBYFLOAT K F 0.25",
+    "HEXPIRE K S FIELDS 1 F",
+    "HPEXPIRE K M FIELDS 2 F F",
+    "HEXPIREAT K B FIELDS 1 F",
+    "HPEXPIREAT K A FIELDS 1 F",
+    "HPEXPIRE K 0 FIELDS 1 F",
+    "HPERSIST K FIELDS 1 F",
+    "SADD K F F",
+    "SADD K I I I",
+    "SADD K F*",
+    "SADDEX K S F F",
+    "SADDEX K KEEPTTL S F",
+    "SADDEX K 1 F*",
+    "FIELDEXPIRE K S F F",
+    "SREM K F F",
+    "SREM K F*",
+    "SPOP K",
+    "SPOP K I",
+    "SMOVE K K F",
+    "SINTERSTORE K K K",
+    "SUNIONSTORE K K K",
+    "SDIFFSTORE K K K",
+    "DEL K K",
+    "UNLINK K",
+    "EXPIRE K S",
+    "EXPIRE K 0",
+    "EXPIREAT K B",
+    "PEXPIRE K M",
+    "PEXPIREAT K A",
+    "PERSIST K",
+    "RENAME K K",
+    "RENAMENX K K",
+    "COPY K K REPLACE",
+    "COPY K K DB 1 REPLACE",
+    "MOVE K 1",
+    "DUMP K",
+    "RESTORE K 0 D REPLACE",
+    "RESTORE K M D REPLACE",
+    "SELECT 0",
+    "SELECT 1",
+    "FLUSHDB",
+    "FLUSHALL",
+];
+
+/// Refusals that no line may get: others depend on the data.
+const MISSPELT: &[&str] = &["syntax error", "unknown", "wrong number", "numfields", "Mandatory"];
+
+/// Draws the words of commands.
+struct Writer {
+    prng: Prng,
+    payload: Vec<u8>,
+    now: u64,
+}
+
+impl Writer {
+    fn command(&mut self) -> Vec<Vec<u8>> {
+        let line = loop {
+            let at = usize::try_from(self.prng.below(LINES.len() as u64)).unwrap_or(0);
+            let is_flush = LINES[at].starts_with("FLUSH");
+            let lacks = LINES[at].contains(" D") && self.payload.is_empty();
+            if !lacks && (!is_flush || self.prng.chance(20)) {
+                break LINES[at];
+            }
+        };
+        line.split(' ').flat_map(|word| self.expand(word)).collect()
+    }
+
+    fn expand(&mut self, word: &str) -> Vec<Vec<u8>> {
+        /// Entries of a large command: more than a core takes in one go.
+        const MANY: u64 = 700;
+        let number = |number: u64| vec![number.to_string().into_bytes()];
+        match word {
+            "K" => vec![self.key()],
+            "F" => vec![self.field()],
+            "V" => vec![self.value()],
+            "I" => number(self.prng.below(40)),
+            "S" => number(1 + self.prng.below(2)),
+            "M" => number(1 + self.prng.below(400)),
+            "A" => number(self.now + self.prng.below(400)),
+            "B" => number(self.now / 1_000 + 1),
+            "D" => vec![self.payload.clone()],
+            "KV*" => (0..12).flat_map(|_| [self.key(), self.value()]).collect(),
+            "F*" | "FV*" => {
+                let first = self.prng.below(300);
+                let width = if word == "F*" { 1 } else { 2 };
+                let names = (first..first + MANY).map(|at| format!("many {at}").into_bytes());
+                names.flat_map(|name| std::iter::repeat_n(name, width)).collect()
+            }
+            word => vec![word.as_bytes().to_vec()],
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("key {}", self.prng.below(8)).into_bytes()
+    }
+
+    fn field(&mut self) -> Vec<u8> {
+        let at = self.prng.below(10);
+        if self.prng.chance(50) { at.to_string() } else { format!("field {at}") }.into_bytes()
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.prng.below(10) {
+            0..5 => self.prng.below(90).to_string().into_bytes(),
+            5..9 => self.prng.bytes(0..=700),
+            _ => self.prng.bytes(60_000..=200_000),
+        }
+    }
+}
+
+fn encode(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// The body of a whole bulk reply that `bytes` begin with.
+fn bulk_body(bytes: &[u8]) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\r')?;
+    let len: usize = std::str::from_utf8(&bytes[1..end]).ok()?.parse().ok()?;
+    bytes.get(end + 2..end + 2 + len).map(<[u8]>::to_vec)
+}
+
+/// Entries of a hash, or members of a set with empty values; each with its deadline.
+type Entries = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+
+#[derive(Debug, PartialEq)]
+enum Content {
+    Text(Vec<u8>),
+    Hash(Entries),
+    Set(Entries),
+}
+
+/// All that is alive, with its deadlines.
+fn contents(db: &Db) -> BTreeMap<Vec<u8>, (Content, Option<u64>)> {
+    let mut all = BTreeMap::new();
+    db.keys().for_each(&mut |entry| {
+        if let Some(found) = Found::alive(entry, db.now()) {
+            all.insert(entry.key().to_vec(), (content(&found, db.now()), found.deadline()));
+        }
+    });
+    all
+}
+
+fn content(found: &Found<'_>, now: u64) -> Content {
+    let is_alive = |deadline: Option<u64>| deadline.is_none_or(|at| at > now);
+    let mut entries = Entries::new();
+    if let Ok(text) = found.text() {
+        return Content::Text(text.to_vec());
+    }
+    if let Ok(hash) = found.hash() {
+        hash.fields().for_each(&mut |entry| {
+            if is_alive(entry.deadline()) {
+                let value = value_of(&entry).to_vec();
+                entries.insert(entry.key().to_vec(), (value, entry.deadline()));
+            }
+        });
+    }
+    if let Ok(set) = found.set() {
+        set.members().for_each(&mut |entry| {
+            if is_alive(entry.deadline()) {
+                entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
+            }
+        });
+    }
+    if found.kind() == Kind::Hash { Content::Hash(entries) } else { Content::Set(entries) }
+}
+
+/// The effects of each database of each core, in order.
+struct Streams(Vec<Vec<Vec<Effect>>>);
+
+impl Streams {
+    fn listen(sim: &Sim) -> Self {
+        for core in &sim.cores {
+            let mut home = core.tx.home();
+            (0..DATABASES).for_each(|at| home.shard.db_mut(at).journal().listen(true));
+        }
+        Self(sim.cores.iter().map(|_| (0..DATABASES).map(|_| Vec::new()).collect()).collect())
+    }
+
+    fn drink(&mut self, sim: &Sim) {
+        for (core, streams) in sim.cores.iter().zip(&mut self.0) {
+            let mut home = core.tx.home();
+            for (at, stream) in streams.iter_mut().enumerate() {
+                stream.extend(home.shard.db_mut(at).journal().take());
+            }
+        }
+    }
+
+    /// Applies all to empty shards, whose clock is far ahead, and compares.
+    fn compare(&self, sim: &Sim) -> Result<(), String> {
+        const AHEAD_MS: u64 = 1_000_000_000;
+        for (core, streams) in sim.cores.iter().zip(&self.0) {
+            let home = core.tx.home();
+            let mut copy = Shard::new(DATABASES, 0);
+            copy.set_now(home.shard.now() + AHEAD_MS);
+            for (at, stream) in streams.iter().enumerate() {
+                for effect in stream {
+                    apply(copy.db_mut(at), effect)
+                        .map_err(|_| format!("core {}: {effect:?} does not fit", core.id()))?;
+                }
+            }
+            copy.set_now(home.shard.now());
+            for at in 0..DATABASES {
+                copy.db(at).check_invariants();
+                let (wanted, found) = (contents(home.shard.db(at)), contents(copy.db(at)));
+                if wanted != found {
+                    let differ = wanted
+                        .keys()
+                        .chain(found.keys())
+                        .find(|key| wanted.get(*key) != found.get(*key));
+                    let name = differ.map(|key| String::from_utf8_lossy(key).into_owned());
+                    return Err(format!("core {}, database {at}: {name:?} differs", core.id()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn families() -> Vec<&'static [Command]> {
+    let mut families = darter_families::TABLES.to_vec();
+    families.push(darter_persist::commands::TABLE);
+    families
+}
+
+/// Runs one seed.
+pub(crate) fn replay(seed: u64) -> Result<(), String> {
+    /// Steps after which a command hangs.
+    const PATIENCE: usize = 200_000;
+    let mut prng = Prng::from_seed(seed ^ 0x00ef_fec7);
+    let cores = usize::try_from(1 + prng.below(3)).unwrap_or(1);
+    let mut sim = Sim::new(seed, cores, 1, Table::new(&families(), darter_server::admin::TABLES));
+    let mut streams = Streams::listen(&sim);
+    let mut writer = Writer { prng, payload: Vec::new(), now: 0 };
+    for at in 0..COMMANDS {
+        writer.now = sim.cores[0].clock.unix_ms();
+        let words = writer.command();
+        sim.send(0, &encode(&words));
+        let mut steps = 0;
+        let (raw, reply) = loop {
+            sim.step();
+            streams.drink(&sim);
+            let raw = sim.inbox(0).clone();
+            if let Some(reply) = value::take(sim.inbox(0)) {
+                break (raw, reply);
+            }
+            steps += 1;
+            if steps > PATIENCE {
+                return Err(format!("command {at} hangs: {:?}", words[0]));
+            }
+        };
+        if let Value::Error(line) = &reply
+            && MISSPELT.iter().any(|text| line.contains(text))
+        {
+            let words: Vec<_> =
+                words.iter().take(6).map(|word| String::from_utf8_lossy(word)).collect();
+            return Err(format!("{words:?}: {line}"));
+        }
+        if words[0] == b"DUMP" {
+            writer.payload = bulk_body(&raw).unwrap_or_default();
+        }
+        if writer.prng.chance(15) {
+            sim.pass_ms(writer.prng.below(300));
+        }
+    }
+    for _ in 0..200 {
+        sim.step();
+    }
+    streams.drink(&sim);
+    streams.compare(&sim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_command::Flags;
+    use std::collections::BTreeSet;
+
+    /// Writes that the effects do not tell. FIXME: an effect belongs to one database, so none can say
+    /// that two of them were exchanged; the stream of a core must, once there is one.
+    const UNTOLD: &[&str] = &["swapdb"];
+
+    /// Rows that write and are in no line.
+    fn forgotten() -> Vec<&'static str> {
+        let told: BTreeSet<String> = LINES
+            .iter()
+            .filter_map(|line| line.split(' ').next())
+            .map(str::to_lowercase)
+            .chain(UNTOLD.iter().map(|name| (*name).to_owned()))
+            .collect();
+        let rows = families().into_iter().flatten();
+        let writes = rows.filter(|row| row.flags.has(Flags::WRITE));
+        writes.map(|row| row.name).filter(|name| !told.contains(*name)).collect()
+    }
+
+    #[test]
+    fn no_write_is_forgotten() {
+        assert_eq!(forgotten(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn effects_tell_the_whole_truth() {
+        for seed in 0..12 {
+            assert_eq!(replay(seed), Ok(()), "seed {seed}");
+        }
+    }
+}
