@@ -8,8 +8,9 @@ use darter_testkit::client::encode;
 use darter_testkit::notation::show;
 use darter_testkit::{Client, Reply, Server, Shape};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[rustfmt::skip] // A table.
@@ -19,6 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("HELLO amid a pipeline over two cores",                 Asks::AsRedis, hello_amid),
     ("SIGTERM answers what two cores received",              Asks::AsRedis, sigterm),
     ("CLIENT PAUSE holds a pipeline and keeps its order",    Asks::AsRedis, pause),
+    ("others are answered amid floods over two cores",       Asks::AsRedis, flood),
     ("SLOWLOG tells the client, however a command ran",      Asks::AsRedis, slowlog_clients),
     ("SLOWLOG counts what a job takes, once",                Asks::More,    slowlog_job),
 ];
@@ -272,4 +274,64 @@ fn slowlog_job(stage: &Stage) -> Result<(), String> {
         ensure(usec >= found[0], || format!("{} us in the log, but {line}", found[0]))?;
     }
     Ok(())
+}
+
+/// Four clients keep both cores busy with each other's work, for as long as it takes two others to
+/// have all their requests answered.
+fn flood(stage: &Stage) -> Result<(), String> {
+    const CLIENTS: usize = 4;
+    const ASKED: usize = 300;
+    let server = two_cores(stage)?;
+    let clients: Result<Vec<Client>, String> =
+        (0..CLIENTS).map(|_| server.client().map_err(text)).collect();
+    let clients = clients?;
+    let socket = |client: &Client| client.socket().try_clone().map_err(text);
+    let writers: Vec<TcpStream> = clients.iter().map(socket).collect::<Result<_, _>>()?;
+    let readers: Vec<TcpStream> = clients.iter().map(socket).collect::<Result<_, _>>()?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (at, (writer, reader)) in writers.into_iter().zip(readers).enumerate() {
+            let over = &over;
+            scope.spawn(move || drain(reader));
+            scope.spawn(move || pour(writer, at, over));
+        }
+        let outcome = ask_often(&server, ASKED);
+        over.store(true, Ordering::SeqCst); // Ends the floods, and so their readers.
+        outcome
+    })
+}
+
+fn ask_often(server: &Server, times: usize) -> Result<(), String> {
+    let mut clients = [server.client().map_err(text)?, server.client().map_err(text)?];
+    for at in 0..times {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let value = format!("{number}:{at}");
+            let set = client.command(&["SET", &key(at), &value]).map_err(text)?;
+            ensure(set.text() == Some(b"OK"), || format!("{at}: {set:?}"))?;
+            let got = client.command(&["GET", &key(at)]).map_err(text)?;
+            ensure(got.text() == Some(value.as_bytes()), || format!("{at}: {got:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends HSETs of a hundred fields, on one key after another, until it is over.
+fn pour(mut socket: TcpStream, client: usize, over: &AtomicBool) {
+    let mut number = 0;
+    while !over.load(Ordering::SeqCst) {
+        let key = format!("flood:{client}:{}", number % 8);
+        let fields: Vec<String> = (0..200).map(|at| format!("{}", (number + at) % 5_000)).collect();
+        let mut words = vec!["HSET", &key];
+        words.extend(fields.iter().map(String::as_str));
+        if socket.write_all(&encode(&words)).is_err() {
+            break;
+        }
+        number += 1;
+    }
+    let _ = socket.shutdown(Shutdown::Both);
+}
+
+fn drain(mut socket: TcpStream) {
+    let mut bytes = [0; 4_096];
+    while socket.read(&mut bytes).is_ok_and(|read| read > 0) {}
 }

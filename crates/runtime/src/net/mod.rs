@@ -36,9 +36,9 @@ pub use event::{Address, Event, Parcel, Peer, Token, Wait};
 pub use uring::Uring;
 pub use waker::Waker;
 
-/// Received bytes that one poll hands over, give or take a buffer: copying them takes 20 us, and five
-/// times that into memory that was never touched. What else has come is handed over by the next poll, in the same order, so that those
-/// who flood do not starve others.
+/// Received bytes that one poll hands over, give or take a buffer: copying them takes 20 us, and
+/// five times that into memory that was never touched. What else has come is handed over by the next
+/// poll, in the same order, so that those who flood do not starve others.
 const RECEIVED_MAX: usize = 128 * 1024;
 
 /// Which back to use.

@@ -3,16 +3,19 @@
 //! A pipeline is cut into one batch per core. The commands of a batch run in order on the core
 //! that owns their keys; where one must wait for a lock, or takes more than a slice, the rest of
 //! the batch waits behind it, as it would on a connection. So do batches of the same connection
-//! that arrive meanwhile: replies are told apart by their order alone.
+//! that arrive meanwhile: replies are told apart by their order alone. Connections take turns: of
+//! each, one batch is in the queue, and goes to its end when the slice is over.
 
 use super::conn::Owed;
 use super::core::{Core, Mail};
-use super::entry::Entry;
+use super::entry::Entry as Row;
 use crate::admin::Caller;
+use darter_base::hash::IdentityMap;
 use darter_command::Stream;
 use darter_resp::{AHEAD_MAX, Args, Output, Reply, Request, Span};
 use darter_tx::CoreId;
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -73,7 +76,7 @@ impl Batch {
     /// Longer arguments are shared instead of copied.
     const COPY_MAX: usize = 4 * 1024;
 
-    pub(super) fn push(&mut self, entry: &Entry, db: usize, args: Args<'_>) {
+    pub(super) fn push(&mut self, entry: &Row, db: usize, args: Args<'_>) {
         let args = if args.len() > 64 || args.total_bytes() > Self::COPY_MAX {
             ItemArgs::Owned(args.to_request())
         } else {
@@ -117,13 +120,64 @@ impl Batch {
     }
 }
 
+/// The batches that a core has to run.
+#[derive(Default)]
+pub(super) struct Batches {
+    /// Those whose turn will come: one of each client at most.
+    queue: VecDeque<Box<Batch>>,
+    /// Clients of whom a batch is in the queue, runs, or waits for a task; and their later ones.
+    behind: IdentityMap<VecDeque<Box<Batch>>>,
+}
+
+impl Batches {
+    /// Clients whose turn will come.
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// True when nothing is to be run, and nothing waits for a task.
+    pub(super) fn is_empty(&self) -> bool {
+        self.behind.is_empty()
+    }
+
+    /// Takes in what another core has sent.
+    pub(super) fn arrived(&mut self, batch: Box<Batch>) {
+        match self.behind.entry(batch.client) {
+            Entry::Occupied(mut behind) => behind.get_mut().push_back(batch),
+            Entry::Vacant(place) => {
+                place.insert(VecDeque::new());
+                self.queue.push_back(batch);
+            }
+        }
+    }
+
+    /// The batch whose turn it is.
+    pub(super) fn next(&mut self) -> Option<Box<Batch>> {
+        self.queue.pop_front()
+    }
+
+    /// The slice was over before the batch was done: others first.
+    fn put_back(&mut self, batch: Box<Batch>) {
+        self.queue.push_back(batch);
+    }
+
+    /// A batch that has waited for a task goes on, before all that came later.
+    fn go_on(&mut self, batch: Box<Batch>) {
+        self.queue.push_front(batch);
+    }
+
+    /// The client's batch is done: its next one may queue.
+    fn done(&mut self, client: u64) {
+        match self.behind.get_mut(&client).and_then(VecDeque::pop_front) {
+            Some(next) => self.queue.push_back(next),
+            None => drop(self.behind.remove(&client)),
+        }
+    }
+}
+
 impl Core {
     /// Runs a batch until it is done, the slice is over, or a command must wait.
     pub(super) fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
-        if let Some(behind) = self.waiting_batches.borrow_mut().get_mut(&batch.client) {
-            behind.push_back(batch);
-            return;
-        }
         while batch.next < batch.items.len() {
             if batch.next.is_multiple_of(AHEAD_MAX) {
                 self.warm(batch.ahead(), batch.items[batch.next].db);
@@ -156,12 +210,13 @@ impl Core {
                     return;
                 }
             }
-            if self.slice.must_yield() && batch.next < batch.items.len() {
-                self.batches.borrow_mut().push_front(batch);
+            if self.slice.is_over(self.now_ns.get()) && batch.next < batch.items.len() {
+                self.batches.borrow_mut().put_back(batch);
                 return;
             }
         }
         let from = batch.from;
+        self.batches.borrow_mut().done(batch.client);
         self.post(from, Mail::BatchDone(batch));
     }
 
@@ -174,25 +229,13 @@ impl Core {
         work: super::serve::Work,
     ) {
         let core = Rc::clone(self);
-        let old = self.waiting_batches.borrow_mut().insert(batch.client, VecDeque::new());
-        assert!(old.is_none(), "client={} has two batches that wait", batch.client);
         self.tx.spawn(async move {
             let (resp3, caller) = (batch.resp3, batch.caller());
             let answer = core.finish_point(index, request, db, resp3, work, caller).await;
             let (out, stream) = core.encode_answer(answer, resp3);
             batch.replied(out, stream);
-            core.go_on(batch);
+            core.batches.borrow_mut().go_on(batch);
         });
-    }
-
-    /// Puts a batch that has waited, and those behind it, before all that came later.
-    fn go_on(&self, batch: Box<Batch>) {
-        let behind = self.waiting_batches.borrow_mut().remove(&batch.client).unwrap_or_default();
-        let mut batches = self.batches.borrow_mut();
-        for later in behind.into_iter().rev() {
-            batches.push_front(later);
-        }
-        batches.push_front(batch);
     }
 
     /// Takes in the replies of a batch that another core has run.

@@ -1,6 +1,6 @@
 //! The core: what it owns, what happens to it, and what it wants done.
 
-use super::batch::Batch;
+use super::batch::{Batch, Batches};
 use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
 use super::slices::{Cause, Slices};
@@ -165,9 +165,7 @@ pub struct Core {
     pub(super) next_chore: Cell<usize>,
     pub(super) dirty: RefCell<Vec<Token>>,
     pub(super) waiting_pause: RefCell<Vec<Token>>,
-    pub(super) batches: RefCell<VecDeque<Box<Batch>>>,
-    /// Clients of whom a batch waits for a task, and their batches that came after it.
-    pub(super) waiting_batches: RefCell<IdentityMap<VecDeque<Box<Batch>>>>,
+    pub(super) batches: RefCell<Batches>,
     pub(super) actions: RefCell<Vec<Action>>,
     pub(super) outbox: RefCell<Vec<(CoreId, Mail)>>,
     pub(super) spares: RefCell<Vec<Vec<u8>>>,
@@ -225,7 +223,6 @@ impl Core {
             dirty: RefCell::default(),
             waiting_pause: RefCell::default(),
             batches: RefCell::default(),
-            waiting_batches: RefCell::default(),
             actions: RefCell::default(),
             outbox: RefCell::default(),
             spares: RefCell::default(),
@@ -355,7 +352,7 @@ impl Core {
         self.blame(Cause::Mail);
         match mail {
             Mail::Tx(message) => self.tx.deliver(message),
-            Mail::Batch(batch) => self.batches.borrow_mut().push_back(batch),
+            Mail::Batch(batch) => self.batches.borrow_mut().arrived(batch),
             Mail::BatchDone(batch) => self.batch_done(from, *batch),
             Mail::Ask(run) => run(self),
         }

@@ -16,6 +16,8 @@ pub enum Wait {
     Millis(u64),
 }
 
+/// What connections get of a slice even when other cores' batches have used it up.
+const READY_NS: u64 = SLICE_AIM_NS / 2;
 /// What background work gets of a slice even when connections have used it up.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
@@ -72,6 +74,7 @@ impl Core {
     pub fn turn(self: &Rc<Self>) -> Wait {
         self.end_pause();
         self.run_batches();
+        self.slice.extend(self.clock.monotonic_ns() + READY_NS);
         self.run_ready();
         self.slice.extend(self.clock.monotonic_ns() + BACKGROUND_NS);
         let more = self.run_background();
@@ -79,16 +82,16 @@ impl Core {
         crate::admin::tick(self);
         self.send_dirty();
         self.end_slice();
-        if more || !self.ready.borrow().is_empty() || !self.batches.borrow().is_empty() {
+        if more || !self.ready.borrow().is_empty() || self.batches.borrow().queued() > 0 {
             return Wait::Nothing;
         }
         Wait::Millis(self.sleep_ms())
     }
 
     fn run_batches(self: &Rc<Self>) {
-        let count = self.batches.borrow().len();
+        let count = self.batches.borrow().queued();
         for _ in 0..count {
-            let next = self.batches.borrow_mut().pop_front();
+            let next = self.batches.borrow_mut().next();
             let Some(batch) = next else { return };
             self.now_ns.set(self.clock.monotonic_ns());
             self.run_batch(batch);
