@@ -7,15 +7,15 @@
 //!
 //! Not here: changes of so many entries that they are made aside.
 
-use darter_base::hash;
+use arrayvec::ArrayVec;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::Key;
+use darter_keyspace::{Key, Kind, Touch};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
 /// So few changes are simply made: at most about 100 us.
 const FEW: usize = 4;
-/// Places that are asked for together.
+/// Entries whose places are looked up together.
 const BATCH: usize = 16;
 /// New cuts may be taken while the copies for old ones are made; so often the job begins again.
 const AGAIN_MAX: usize = 3;
@@ -26,6 +26,9 @@ const KEY: usize = 1;
 pub(crate) trait Edit: Copy + Send + 'static {
     /// Arguments that an entry takes: its name is the first.
     fn width(self) -> usize;
+
+    /// The type of value that it changes, and which entries of it.
+    fn touches(self) -> (Kind, Touch);
 
     /// Changes all entries that are left among the arguments, and replies.
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal>;
@@ -39,33 +42,29 @@ pub(crate) fn run<E: Edit>(
     edit: E,
 ) -> Result<Flow, Refusal> {
     let all = args.all();
-    if args.left() > FEW * edit.width() {
-        let next = copy(cx, key, args, edit.width());
-        if next < all.len() {
-            let (request, first) = (all.to_request(), args.position());
-            return Ok(Flow::Job(Box::new(Ahead { edit, request, first, next, again: 0 })));
-        }
+    if args.left() > FEW * edit.width()
+        && let Some(next) = copy(cx, key, args, edit)
+    {
+        let (request, first) = (all.to_request(), args.position());
+        return Ok(Flow::Job(Box::new(Ahead { edit, request, first, next, again: 0 })));
     }
     edit.run(cx, key, args)
 }
 
-/// Copies what the entries that are left share with cuts, until the slice is over. Returns the
-/// position of the first entry for which that is still to be done.
-fn copy(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, width: usize) -> usize {
-    let (all, mut next) = (args.all(), args.position());
+/// Copies what the entries that are left share with cuts. `None`: all of it; else the slice is over,
+/// and this is the position of the entry that comes next.
+fn copy<E: Edit>(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, edit: E) -> Option<usize> {
+    let (all, width) = (args.all(), edit.width());
+    let names = |from: usize| (from..all.len()).step_by(width).take(BATCH);
+    let mut next = args.position();
     while next < all.len() {
-        let names = (next..all.len()).step_by(width).take(BATCH);
-        let (mut hashes, count) = ([0; BATCH], names.len());
-        for (hash, name) in hashes.iter_mut().zip(names) {
-            *hash = hash::of(all.get(name));
+        let batch: ArrayVec<&[u8], BATCH> = names(next).map(|at| all.get(at)).collect();
+        if let Some(done) = cx.db.unshare(key, edit.touches(), &batch, cx.preempt) {
+            return Some(next + done * width);
         }
-        let done = cx.db.unshare(key, &hashes[..count], cx.preempt);
-        next += done * width;
-        if done < count {
-            break;
-        }
+        next += batch.len() * width;
     }
-    next
+    None
 }
 
 /// An edit that waits for its copies.
@@ -85,8 +84,8 @@ impl<E: Edit> Job for Ahead<E> {
         let all = resp::Args::owned(&self.request);
         let key = Key::new(all.get(KEY));
         let begins = self.next == self.first;
-        self.next = copy(cx, &key, Args::new(all, self.next), self.edit.width());
-        if self.next < all.len() {
+        if let Some(next) = copy(cx, &key, Args::new(all, self.next), self.edit) {
+            self.next = next;
             return Ok(Step::More);
         }
         if begins || self.again == AGAIN_MAX {

@@ -54,6 +54,28 @@ impl Kind {
     }
 }
 
+/// Which of the entries that it names a change will touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// All of them.
+    All,
+    /// Those that are there: it removes them, or changes their deadlines.
+    Present,
+    /// Those that are not there: it adds them. (One that is dead counts as there: its place is
+    /// copied by the change.)
+    Absent,
+}
+
+impl Touch {
+    pub(crate) fn wants(self, is_present: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Present => is_present,
+            Self::Absent => !is_present,
+        }
+    }
+}
+
 /// The key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
@@ -484,21 +506,23 @@ impl Db {
         )
     }
 
-    /// Makes the places of some fields or members, named by their hashes, the value's own, until the
-    /// slice is over: a change of these copies nothing then, whatever cuts are being read. Nobody
-    /// can tell that it was done. Returns how many of them are.
-    pub fn unshare(&mut self, key: &Key<'_>, hashes: &[u64], preempt: &dyn Preempt) -> usize {
-        let Some(mut entry) = living(&mut self.keys, key, self.now) else { return hashes.len() };
-        let object = entry.out_mut().filter(|object| object.kind() != Kind::Text);
-        let Some(object) = object else { return hashes.len() };
-        hashes.iter().for_each(|hash| object.prefetch(*hash));
-        hashes.iter().for_each(|hash| object.prefetch_entry(*hash));
+    /// Makes the places of those fields or members that a change will touch the value's own, until
+    /// the slice is over: the change copies nothing then, whatever cuts are being read. Nobody can
+    /// tell that it was done. `None`: all of them are; else how many names were looked at.
+    pub fn unshare(
+        &mut self,
+        key: &Key<'_>,
+        (kind, touch): (Kind, Touch),
+        names: &[&[u8]],
+        preempt: &dyn Preempt,
+    ) -> Option<usize> {
+        let mut entry = living(&mut self.keys, key, self.now)?;
+        let object = entry.out_mut().filter(|object| object.kind() == kind)?;
         let object = Arc::make_mut(object);
-        let (kind, before) = (object.kind(), object.memory_bytes());
-        let is_last = |hash: &u64| object.unshare(*hash) && preempt.must_yield();
-        let last = hashes.iter().position(is_last);
+        let before = object.memory_bytes();
+        let last = object.unshare(names, touch, preempt);
         self.usage.resize(kind, before, object.memory_bytes());
-        last.map_or(hashes.len(), |last| last + 1)
+        last.map(|last| last + 1)
     }
 
     /// Puts a value that was built aside, or came from elsewhere, at `key`, over whatever it held.

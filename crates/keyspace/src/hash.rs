@@ -3,8 +3,8 @@
 use crate::effect::{self, Effect, Journal};
 use crate::encoding;
 use crate::text::{Fresh, Str, StrPieces};
-use crate::{Deadline, Key};
-use darter_base::hash;
+use crate::{Deadline, Key, Touch};
+use darter_base::{Preempt, hash};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, New, Table, ValueRef};
 use std::sync::Arc;
@@ -83,8 +83,13 @@ impl Hash {
         HashEdit { hash: self, now, journal: None }
     }
 
-    pub(crate) fn unshare(&mut self, hash: u64) -> bool {
-        self.fields.unshare(hash)
+    pub(crate) fn unshare(
+        &mut self,
+        names: &[&[u8]],
+        touch: Touch,
+        preempt: &dyn Preempt,
+    ) -> Option<usize> {
+        crate::unshare::unshare(&mut self.fields, names, touch, preempt)
     }
 
     pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {

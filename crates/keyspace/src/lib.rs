@@ -18,9 +18,10 @@ mod object;
 mod set;
 mod shard;
 mod text;
+mod unshare;
 mod usage;
 
-pub use db::{Db, Deadline, Found, Held, HeldValue, Kind, WrongType};
+pub use db::{Db, Deadline, Found, Held, HeldValue, Kind, Touch, WrongType};
 pub use effect::{Effect, Journal, apply};
 pub use hash::{Hash, HashEdit, value_of};
 pub use object::Object;

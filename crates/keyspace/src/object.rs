@@ -1,8 +1,9 @@
 //! A value that lies out of line.
 
-use crate::Kind;
 use crate::hash::Hash;
 use crate::set::Set;
+use crate::{Kind, Touch};
+use darter_base::Preempt;
 use darter_structs::blob::Blob;
 
 /// A value behind a reference count. Cloning one is a cut.
@@ -90,12 +91,17 @@ impl Object {
         }
     }
 
-    /// Makes the place of the field or member of this hash the value's own: see `Table::unshare`.
-    pub(crate) fn unshare(&mut self, hash: u64) -> bool {
+    /// Makes the places of fields or members the value's own: see `Db::unshare`.
+    pub(crate) fn unshare(
+        &mut self,
+        names: &[&[u8]],
+        touch: Touch,
+        preempt: &dyn Preempt,
+    ) -> Option<usize> {
         match self {
-            Self::Text(_) => false,
-            Self::Hash(fields) => fields.unshare(hash),
-            Self::Set(set) => set.unshare(hash),
+            Self::Text(_) => None,
+            Self::Hash(fields) => fields.unshare(names, touch, preempt),
+            Self::Set(set) => set.unshare(names, touch, preempt),
         }
     }
 

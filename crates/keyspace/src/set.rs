@@ -3,8 +3,8 @@
 use crate::effect::{Effect, Journal};
 use crate::encoding;
 use crate::hash::is_dead;
-use crate::{Deadline, Key};
-use darter_base::{hash, number};
+use crate::{Deadline, Key, Touch};
+use darter_base::{Preempt, hash, number};
 use darter_structs::table::{Entry, Never, New, Table};
 
 /// A set. Cloning it is a cut.
@@ -68,8 +68,13 @@ impl Set {
         SetEdit { set: self, now, journal: None }
     }
 
-    pub(crate) fn unshare(&mut self, hash: u64) -> bool {
-        self.members.unshare(hash)
+    pub(crate) fn unshare(
+        &mut self,
+        names: &[&[u8]],
+        touch: Touch,
+        preempt: &dyn Preempt,
+    ) -> Option<usize> {
+        crate::unshare::unshare(&mut self.members, names, touch, preempt)
     }
 
     pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {

@@ -7,7 +7,7 @@
 
 use crate::args::{Span, span};
 
-/// Requests cut ahead of their turn. 32 gain nothing over 16 (docs/design/0001-segment-table.md).
+/// Requests cut ahead of their turn: about as many cache misses as a processor has under way.
 pub const AHEAD_MAX: usize = 16;
 /// Arguments after which no further request is cut: about 2 us of cutting.
 const ARGS_ENOUGH: usize = 64;

@@ -144,8 +144,12 @@ impl Parser {
         }
     }
 
-    /// Lifts the limits for unauthenticated clients, or brings them back.
+    /// Lifts the limits for unauthenticated clients, or brings them back: what was cut ahead is then
+    /// looked at anew.
     pub fn set_authenticated(&mut self, authenticated: bool) {
+        if !authenticated {
+            self.cuts.truncate(self.next_cut);
+        }
         self.limits.authenticated = authenticated;
     }
 
@@ -187,16 +191,18 @@ impl Parser {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Gives memory back when nothing is pending: for idle connections.
-    pub fn release(&mut self) {
-        if !self.is_amid_request() {
-            self.buffer = Vec::new();
-            (self.base, self.cursor) = (0, 0);
-            self.owned = Arc::default();
-            self.spans = Vec::new();
-            self.cuts = Vec::new();
-            self.next_cut = 0;
+    /// Gives memory back when nothing is pending: for idle connections. True if there was any.
+    pub fn release(&mut self) -> bool {
+        if self.is_amid_request() || self.buffer.capacity() == 0 {
+            return false;
         }
+        self.buffer = Vec::new();
+        (self.base, self.cursor) = (0, 0);
+        self.owned = Arc::default();
+        self.spans = Vec::new();
+        self.cuts = Vec::new();
+        self.next_cut = 0;
+        true
     }
 
     /// Cuts plain requests out of the bytes at hand, unless some are waiting for their turn.

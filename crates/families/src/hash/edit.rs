@@ -11,7 +11,7 @@ use crate::ahead;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Deadline, Hash, HashEdit, Key, Object, value_of};
+use darter_keyspace::{Deadline, Hash, HashEdit, Key, Kind, Object, Touch, value_of};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
@@ -330,6 +330,15 @@ impl Plan {
 impl ahead::Edit for Plan {
     fn width(self) -> usize {
         self.change.width()
+    }
+
+    fn touches(self) -> (Kind, Touch) {
+        let touch = match self.change {
+            Change::Set(_) | Change::SetKeeping(_) => Touch::All,
+            Change::SetAbsent(_) => Touch::Absent,
+            Change::Remove | Change::Expire(..) | Change::Persist => Touch::Present,
+        };
+        (Kind::Hash, touch)
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

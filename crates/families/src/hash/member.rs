@@ -6,7 +6,7 @@ use crate::ahead;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Key, Kind, Object, Set, SetEdit};
+use darter_keyspace::{Deadline, Key, Kind, Object, Set, SetEdit, Touch};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
@@ -69,15 +69,20 @@ impl ahead::Edit for Expire {
         1
     }
 
+    fn touches(self) -> (Kind, Touch) {
+        (Kind::Set, Touch::Present)
+    }
+
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-        let reply = &mut cx.reply;
-        reply.array(args.left());
-        cx.db.edit_set(key, false, |edit| {
+        let (reply, left) = (&mut cx.reply, args.left());
+        let done = cx.db.edit_set(key, false, |edit| {
+            reply.array(left);
             while let Some(member) = args.next() {
                 reply.int(i64::from(expire(edit, member, self.0)));
             }
         })?;
-        Ok(Flow::Done)
+        // The key may have died since the copies for its members were begun.
+        Ok(done.map_or_else(|| reply_absent(reply, left), |()| Flow::Done))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::ahead;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Key, Object, Set, SetEdit};
+use darter_keyspace::{Deadline, Key, Kind, Object, Set, SetEdit, Touch};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
@@ -111,6 +111,10 @@ fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Resul
 impl ahead::Edit for Change {
     fn width(self) -> usize {
         1
+    }
+
+    fn touches(self) -> (Kind, Touch) {
+        (Kind::Set, if self == Self::Remove { Touch::Present } else { Touch::Absent })
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

@@ -15,7 +15,7 @@ use crate::ahead;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Deadline, Key, Object, Set};
+use darter_keyspace::{Deadline, Key, Kind, Object, Set, Touch};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table};
 use darter_tx::KeySet;
@@ -74,12 +74,12 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
             cx.reply.set(count);
             draw(cx, &key, count)
         }
-        Wish::Many(count) if count <= AT_ONCE && set.members().earliest_deadline().is_none() => {
-            let drawn = drawn(&key, set, count, cx.prng);
-            ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn)
-        }
         Wish::One if is_clean => draw(cx, &key, 1),
         _ => {
+            let can_draw = wish.count() <= AT_ONCE && set.members().earliest_deadline().is_none();
+            if can_draw && let Some(drawn) = drawn(&key, set, wish.count(), cx.prng) {
+                return ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
+            }
             let deadline = cx.db.get(&key).and_then(|found| found.deadline());
             let set = cx.db.set(&key)?.cloned().unwrap_or_default();
             let seed = cx.prng.next_u64();
@@ -130,18 +130,34 @@ fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
 }
 
 /// A request that names `count` different members of a set that has more, none of which can die.
-fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Arc<Request> {
+/// `None` when they are too long to be handled at once, or hard to find.
+fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<Request>> {
+    /// Bytes of all of them.
+    const BYTES_MAX: usize = 4 * 1024;
+    /// Draws that found nothing new. A set of one more member takes 5 a member on average.
+    const MISSES_MAX: usize = 32 * AT_ONCE;
     let (mut seen, mut scratch) = (KeySet::with_capacity(count), Scratch::new());
     let mut members: Vec<Vec<u8>> = Vec::with_capacity(count);
-    while members.len() < count
-        && let Some(entry) = set.members().random(&mut || prng.next_u64())
-    {
-        if seen.insert(entry.key().hash()) {
-            members.push(entry.key().bytes(&mut scratch).to_vec());
+    let (mut bytes, mut misses) = (0, 0);
+    while members.len() < count {
+        let entry = set.members().random(&mut || prng.next_u64())?;
+        if !seen.insert(entry.key().hash()) {
+            misses += 1;
+            if misses > MISSES_MAX {
+                return None;
+            }
+            continue;
         }
+        let name = entry.key();
+        let member = name.bytes(&mut scratch);
+        bytes += member.len();
+        if bytes > BYTES_MAX {
+            return None;
+        }
+        members.push(member.to_vec());
     }
     let names = members.iter().map(Vec::as_slice);
-    Arc::new(Request::from_args([&b"SPOP"[..], key.bytes].into_iter().chain(names)))
+    Some(Arc::new(Request::from_args([&b"SPOP"[..], key.bytes].into_iter().chain(names))))
 }
 
 /// The removal of members that were drawn.
@@ -151,6 +167,10 @@ struct Drawn;
 impl ahead::Edit for Drawn {
     fn width(self) -> usize {
         1
+    }
+
+    fn touches(self) -> (Kind, Touch) {
+        (Kind::Set, Touch::Present)
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

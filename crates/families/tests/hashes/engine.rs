@@ -26,6 +26,8 @@ pub(crate) struct Engine {
     pub(crate) resp3: bool,
     /// Says when slices end: never, at first.
     pub(crate) preempt: Box<dyn Preempt>,
+    /// Milliseconds that pass before each portion of a job.
+    pub(crate) portion_ms: u64,
     /// Portions that streams and jobs took, for all commands so far.
     pub(crate) portions: usize,
     /// Bytes of the largest portion of a stream.
@@ -41,6 +43,7 @@ impl Engine {
             now,
             resp3: false,
             preempt: Box::new(Never),
+            portion_ms: 0,
             portions: 0,
             portion_bytes: 0,
             stats: ShardStats::default(),
@@ -114,6 +117,9 @@ impl Engine {
                 Flow::Job(mut job) => {
                     self.portions += 1;
                     assert!(cx.reply.out.is_empty(), "a job replies at its end");
+                    self.now += self.portion_ms;
+                    cx.now = self.now;
+                    cx.db.set_now(self.now);
                     match job.step(&mut cx)? {
                         Step::More => Flow::Job(job),
                         Step::Done(flow) => flow,

@@ -108,6 +108,45 @@ fn copies_for_a_cut_are_made_in_slices() {
     assert_eq!(engine.line("HLEN h"), format!(":{}\r\n", FIELDS - 100));
 }
 
+#[test] // The key dies while copies are made for a change of its entries: the reply is whole.
+fn keys_may_die_while_copies_are_made() {
+    #[rustfmt::skip] // A table.
+    let changes = [
+        ("FIELDEXPIRE s 100",            "*100\r\n:-2\r\n"),
+        ("FIELDEXPIRE h 100",            "*100\r\n:-2\r\n"),
+        ("HPEXPIRE h 100 FIELDS 100",    "*100\r\n:-2\r\n"),
+        ("HGETDEL h FIELDS 100",         "*100\r\n$-1\r\n"),
+        ("HDEL h",                       ":0\r\n"),
+    ];
+    for (head, reply) in changes {
+        let mut engine = filled(false);
+        let names: Vec<String> = (0..100).map(|n| format!("field:{}", n * 397)).collect();
+        let set = Key::new(b"s");
+        let add = |edit: &mut SetEdit<'_>| {
+            for n in 0..FIELDS {
+                edit.add(format!("field:{n}").as_bytes(), Deadline::Clear);
+            }
+        };
+        engine.db.edit_set(&set, true, add).unwrap();
+        let cuts = (
+            engine.db.set(&set).unwrap().cloned(),
+            engine.db.hash(&Key::new(b"h")).unwrap().cloned(),
+        );
+        for key in [b"s", b"h"] {
+            engine.db.set_deadline(&Key::new(key), Some(engine.now + 5));
+        }
+        let mut request: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
+        request.extend(names.iter().map(String::as_bytes));
+        (engine.preempt, engine.portion_ms) = (Box::new(Countdown::new(0)), 1);
+        let got = String::from_utf8(engine.run(&request)).unwrap();
+        assert!(got.starts_with(reply), "{head}: {got:?}");
+        let items = if reply.starts_with('*') { 101 } else { 1 };
+        assert_eq!(got.matches("\r\n").count(), items, "{head}: {got:?}");
+        drop(cuts);
+        engine.db.check_invariants();
+    }
+}
+
 fn text_of(hash: &Hash, field: &str) -> (Option<Vec<u8>>, Option<u64>) {
     let entry = hash.get(field.as_bytes(), 0);
     (entry.map(|entry| value_of(&entry).to_vec()), entry.and_then(|entry| entry.deadline()))

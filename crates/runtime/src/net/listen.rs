@@ -64,12 +64,15 @@ fn claim(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<()> 
     const PATIENCE: Duration = Duration::from_millis(250);
     const BETWEEN: Duration = Duration::from_millis(5);
     let begun = Instant::now();
-    loop {
-        match bind(socket, &address).and_then(|()| listen(socket, backlog)) {
-            Err(Errno::ADDRINUSE) if begun.elapsed() < PATIENCE => std::thread::sleep(BETWEEN),
-            outcome => return Ok(outcome?),
+    let patiently = |attempt: &dyn Fn() -> Result<(), Errno>| {
+        loop {
+            match attempt() {
+                Err(Errno::ADDRINUSE) if begun.elapsed() < PATIENCE => std::thread::sleep(BETWEEN),
+                outcome => return Ok(outcome?),
+            }
         }
-    }
+    };
+    patiently(&|| bind(socket, &address)).and_then(|()| patiently(&|| listen(socket, backlog)))
 }
 
 /// Opens a unix listener at `path`, in place of a socket that lies there; `mode` sets the file's

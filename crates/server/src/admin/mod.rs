@@ -35,7 +35,7 @@ pub struct Shared {
     pub started_ms: u64,
     /// The back of the event loop.
     pub io: std::sync::OnceLock<&'static str>,
-    /// Bytes that the process held before it held any data: its code, stacks and rings.
+    /// Bytes that the process held when it began: its code, for the most part.
     pub startup_bytes: usize,
     /// Bytes of data on each core, told by the core once a turn.
     pub used: Vec<AtomicUsize>,

@@ -161,6 +161,8 @@ pub struct Core {
     pub(super) next_id: Cell<u64>,
     pub(super) ready: RefCell<VecDeque<Token>>,
     pub(super) streaming: RefCell<VecDeque<Token>>,
+    /// The place up to which idle connections were looked at, and when the next are.
+    pub(super) swept: Cell<(usize, u64)>,
     /// Whose turn is next in the background.
     pub(super) next_chore: Cell<usize>,
     pub(super) dirty: RefCell<Vec<Token>>,
@@ -219,6 +221,7 @@ impl Core {
             next_id: Cell::new(0),
             ready: RefCell::default(),
             streaming: RefCell::default(),
+            swept: Cell::default(),
             next_chore: Cell::default(),
             dirty: RefCell::default(),
             waiting_pause: RefCell::default(),

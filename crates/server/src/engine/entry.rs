@@ -153,7 +153,10 @@ impl Table {
         likely: usize,
     ) -> Result<&Entry, Refusal> {
         let entry = &self.entries[likely];
-        if !entry.parent && args.get(0).eq_ignore_ascii_case(entry.row.name.as_bytes()) {
+        if !entry.parent
+            && entry.first == 1
+            && args.get(0).eq_ignore_ascii_case(entry.row.name.as_bytes())
+        {
             return Ok(entry);
         }
         self.resolve(args)

@@ -645,7 +645,7 @@ impl Core {
         }
     }
 
-    /// Receives again when enough was taken, and gives memory back to idle connections.
+    /// Receives again when enough was taken.
     fn adjust_receiving(&self, conn: &mut Conn) {
         /// Bytes waiting below which a paused connection is received from again.
         const RESUME_BYTES: usize = 64 * 1024;

@@ -1,5 +1,6 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
+use super::conn::Conn;
 use super::core::{Action, Core, SliceStart};
 use super::slices::Cause;
 use darter_base::limits::SLICE_AIM_NS;
@@ -80,6 +81,7 @@ impl Core {
         let more = self.run_background();
         self.run_batches_left();
         crate::admin::tick(self);
+        self.release_idle();
         self.send_dirty();
         self.end_slice();
         if more || !self.ready.borrow().is_empty() || self.batches.borrow().queued() > 0 {
@@ -273,6 +275,29 @@ impl Core {
         let cause = self.cause.get().0;
         self.slices.borrow_mut().record(ns, cause, self.now_ms());
         crate::admin::observe_slice(self, ns, cause);
+    }
+
+    /// Takes memory back from connections that have been silent for a while: a few at a time, and
+    /// one at most that has something to give, as that may be megabytes.
+    fn release_idle(&self) {
+        const SILENT_MS: u64 = 2_000;
+        const EVERY_MS: u64 = 10;
+        const AT_ONCE: usize = 16;
+        let (now, (from, due)) = (self.now_ms(), self.swept.get());
+        if now < due {
+            return;
+        }
+        let mut conns = self.conns.borrow_mut();
+        let from = if from < conns.len() { from } else { 0 };
+        let mut next = from;
+        for place in conns[from..].iter_mut().take(AT_ONCE) {
+            next += 1;
+            let silent = |conn: &Conn| now.saturating_sub(conn.lane.session.active_ms) > SILENT_MS;
+            if place.as_mut().is_some_and(|conn| silent(conn) && conn.parser.release()) {
+                break;
+            }
+        }
+        self.swept.set((next, now + EVERY_MS));
     }
 
     fn end_pause(&self) {

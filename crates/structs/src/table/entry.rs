@@ -18,7 +18,7 @@
 //!
 //! Not here: where entries lie. See `segment` and `small`.
 
-use super::long::LongKey;
+use super::long::{LongKey, Spent};
 use super::text::{self, Form, Packed, Text, UUID_BYTES, VARINT_MAX};
 use darter_base::UnixMillis;
 use std::marker::PhantomData;
@@ -683,6 +683,15 @@ impl Raw {
         unsafe { self.release_key() };
         // SAFETY: as above.
         unsafe { self.take_value() }
+    }
+
+    /// The long key, if there is one, to be let go of.
+    ///
+    /// # Safety
+    /// The bytes own the key, and are not used again.
+    pub(super) unsafe fn take_key(self) -> Option<Spent> {
+        // SAFETY: the promise of this function.
+        (self.flags() & KEY_MASK == KEY_LONG).then(|| unsafe { Spent::new(self.long()) })
     }
 
     /// Lets go of the long key, if there is one.

@@ -90,3 +90,21 @@ impl LongKey {
         }
     }
 }
+
+/// A long key that nobody reads any more: it is let go of when this is dropped.
+pub(super) struct Spent(NonNull<u8>);
+
+impl Spent {
+    /// # Safety
+    /// The caller holds a count of `raw`, and gives it up.
+    pub(super) unsafe fn new(raw: NonNull<u8>) -> Self {
+        Self(raw)
+    }
+}
+
+impl Drop for Spent {
+    fn drop(&mut self) {
+        // SAFETY: `new` was given a count, which is given up here, once.
+        unsafe { LongKey::release(self.0) };
+    }
+}

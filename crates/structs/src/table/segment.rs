@@ -165,7 +165,9 @@ impl<X: OutOfLine> Drop for Seg<X> {
             while let Some(raw) = self.next_entry(&mut at) {
                 if raw.is_owner() {
                     // SAFETY: the last owner of the segment takes its entries, each once.
-                    remains.add(unsafe { raw.take::<X>() });
+                    let key = unsafe { raw.take_key() };
+                    // SAFETY: as above; the value does not need the key.
+                    remains.add(key, unsafe { raw.take_value::<X>() });
                 }
             }
             remains.bury();

@@ -65,7 +65,9 @@ impl<X: OutOfLine> Drop for Small<X> {
         let mut at = 0;
         while let Some((_, raw)) = self.next(&mut at) {
             // SAFETY: the last owner of the block takes its entries, each once.
-            remains.add(unsafe { raw.take::<X>() });
+            let key = unsafe { raw.take_key() };
+            // SAFETY: as above; the value does not need the key.
+            remains.add(key, unsafe { raw.take_value::<X>() });
         }
         remains.bury();
         free(self.0, self.bytes());
