@@ -23,9 +23,10 @@ const READY_NS: u64 = SLICE_AIM_NS / 2;
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
-/// Dead entries removed between two looks at the clock: 3 us, and 160 us where each of them was the
-/// last to hold a long string.
-const REAP_PORTION: usize = 16;
+/// Dead entries removed between two looks at the clock: 20 us, and 160 us where each of them was the
+/// last to hold a string of some kilobytes. Fewer would not do: each time a whole segment is looked
+/// through, and under constant SETs with a TTL there are few dead in each.
+const REAP_PORTION: usize = 64;
 /// A sleeping core looks at its timers this often.
 const HEARTBEAT_MS: u64 = 100;
 
