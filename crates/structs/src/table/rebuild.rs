@@ -235,7 +235,11 @@ impl<X: OutOfLine> Big<X> {
         {
             return false;
         }
-        let sibling = Path { leaf: sibling, ..path };
+        let (alone, sibling) = (one.len() == 0 || other.len() == 0, Path { leaf: sibling, ..path });
+        if alone {
+            self.absorb(path, sibling);
+            return true;
+        }
         self.directory.segment_mut(sibling);
         self.directory.segment_mut(path);
         let (prefix, depth) = self.directory.prefix(path);
@@ -254,6 +258,16 @@ impl<X: OutOfLine> Big<X> {
         self.retire(one);
         self.retire(other);
         true
+    }
+
+    /// Merges two siblings of which one is empty: the other stays as it is. A table that is drained
+    /// in the order of a scan merges a few entries with nothing ten times in a row.
+    fn absorb(&mut self, path: Path, sibling: Path) {
+        let kept = if self.directory.segment_at(path).len() == 0 { sibling } else { path };
+        let (segment, due) = (self.directory.segment_at(kept).clone(), self.directory.due(kept));
+        let (one, other) = self.directory.merge(path, segment, due);
+        let empty = if one.len() == 0 { one } else { other };
+        self.segment_bytes -= empty.bytes(); // The other handle leads to what was kept.
     }
 
     /// The only segment, if there is only one.
