@@ -7,10 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod choice;
 mod cursor;
 mod expiry;
 pub mod hash;
 pub mod keys;
+mod living;
+mod scan;
 pub mod set;
 mod spread;
 pub mod string;

@@ -9,6 +9,7 @@
 
 use super::outbox::{Outbox, PORTION_BYTES, flow};
 use super::whole::{All, Fields, Part, Walk, is_alive};
+use crate::choice::Choice;
 use darter_base::{Prng, number};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Deadline, Fresh, Hash, value_of};
@@ -98,7 +99,7 @@ fn draw(reply: &mut Reply<'_>, cut: Fields, wish: Wish, prng: &mut Prng) -> Flow
                 let seen = KeySet::with_capacity(count);
                 return flow(reply, Draws::new(cut, count, Some(seen), part, prng));
             }
-            let choice = Choice { wanted: count, left: fields, prng: fork(prng) };
+            let choice = Choice::new(count, fields, prng.next_u64());
             flow(reply, Chosen { walk: Walk::new(cut), choice, part })
         }
     }
@@ -146,24 +147,6 @@ impl Stream for Draws {
     }
 }
 
-/// Chooses some of the fields that are walked by, every subset with the same probability: each
-/// field with the chance "still to be chosen of still to come" (Knuth, vol. 2, algorithm S).
-struct Choice {
-    wanted: usize,
-    left: usize,
-    prng: Prng,
-}
-
-impl Choice {
-    /// Is the next field chosen?
-    fn next(&mut self) -> bool {
-        let chosen = self.prng.below(self.left as u64) < self.wanted as u64;
-        self.left -= 1;
-        self.wanted -= usize::from(chosen);
-        chosen
-    }
-}
-
 /// Fields chosen in one walk.
 struct Chosen {
     walk: Walk,
@@ -177,7 +160,7 @@ impl Stream for Chosen {
         let more = walk.portion(reply, &mut |reply, outbox, entry| {
             if choice.next() { part.encode(reply, outbox, entry) } else { 0 }
         });
-        if choice.wanted == 0 { walk.finish() } else { more }
+        if choice.is_done() { walk.finish() } else { more }
     }
 }
 

@@ -4,13 +4,14 @@
 //! moment, the living are counted first, in portions that encode nothing: the header is exact, and
 //! what follows is the same instant.
 
-use super::field::{SEGMENTS_AT_ONCE, find};
+use super::field::find;
 use super::outbox::{Outbox, PORTION_BYTES, flow};
+use crate::living::Living;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::value_of;
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, LiveCount, Reader, Table};
+use darter_structs::table::{Entry, Reader, Table};
 use std::sync::Arc;
 
 /// A table of fields.
@@ -105,9 +106,7 @@ fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusa
 /// All living fields of a cut, header included.
 pub(super) struct All {
     /// Until the header is written.
-    cut: Option<Fields>,
-    /// While some are dead: how many are not?
-    count: Option<LiveCount<Arc<Blob>>>,
+    living: Option<Living<Arc<Blob>>>,
     walk: Walk,
     part: Part,
     now: u64,
@@ -116,27 +115,16 @@ pub(super) struct All {
 impl All {
     /// The fields of `cut` that live at `now`.
     pub(super) fn new(cut: Fields, part: Part, now: u64) -> Self {
-        let has_dead = cut.earliest_deadline().is_some_and(|due| due <= now);
-        let count = has_dead.then(|| LiveCount::new(cut.clone(), now));
-        Self { cut: Some(cut), count, walk: Walk::new(Table::new()), part, now }
+        Self { living: Some(Living::new(cut, now)), walk: Walk::new(Table::new()), part, now }
     }
 }
 
 impl Stream for All {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(cut) = self.cut.take() {
-            let living = match &mut self.count {
-                None => cut.len(),
-                Some(count) => {
-                    if count.next_slice(SEGMENTS_AT_ONCE) {
-                        self.cut = Some(cut);
-                        return true;
-                    }
-                    count.count()
-                }
-            };
-            self.count = None;
-            self.part.header(reply, living);
+        if let Some(living) = &mut self.living {
+            let Some((count, cut)) = living.portion() else { return true };
+            self.living = None;
+            self.part.header(reply, count);
             self.walk = Walk::new(cut);
         }
         let (part, now) = (self.part, self.now);

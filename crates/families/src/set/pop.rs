@@ -8,10 +8,11 @@
 //!   set; else from the cut, with one bit a member that says which were taken (1.25 MB for ten
 //!   million). When most of the set is taken, the rest is built anew instead.
 
-use super::random::{Choice, DRAWN_PART};
+use super::random::DRAWN_PART;
 use super::reply::{Bits, Chosen, Form, Gathered, Members, SEGMENTS_AT_ONCE, flow, is_small};
 use super::walk::is_alive;
 use crate::ahead;
+use crate::choice::Choice;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};

@@ -9,6 +9,7 @@
 
 use super::reply::{Form, Members, bulk, flow, is_small, portion};
 use super::walk::is_alive;
+use crate::choice::Choice;
 use darter_base::{Prng, number};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Deadline, Set};
@@ -98,7 +99,7 @@ fn draw(reply: &mut Reply<'_>, cut: Table<Never>, wish: Wish, prng: &mut Prng) -
                 return flow(reply, count <= DRAWS, Draws::new(cut, count, Some(seen), prng));
             }
             let choice = Choice::new(count, members, prng.next_u64());
-            let walk = Chosen { left: count, reader: Reader::new(cut), choice };
+            let walk = Chosen { reader: Reader::new(cut), choice };
             flow(reply, is_small(members), walk)
         }
     }
@@ -136,47 +137,19 @@ impl Stream for Draws {
     }
 }
 
-/// Chooses some of the members that are walked by, every subset with the same probability: each
-/// member with the chance "still to be chosen of still to come" (Knuth, vol. 2, algorithm S).
-pub(super) struct Choice {
-    wanted: usize,
-    left: usize,
-    prng: Prng,
-}
-
-impl Choice {
-    /// To choose `wanted` of `members`.
-    pub(super) fn new(wanted: usize, members: usize, seed: u64) -> Self {
-        Self { wanted, left: members, prng: Prng::from_seed(seed) }
-    }
-
-    /// Is the next member chosen?
-    pub(super) fn next(&mut self) -> bool {
-        let chosen = self.prng.below(self.left as u64) < self.wanted as u64;
-        self.left -= 1;
-        self.wanted -= usize::from(chosen);
-        chosen
-    }
-}
-
 /// Members chosen in one walk.
 struct Chosen {
-    left: usize,
     reader: Reader<Never>,
     choice: Choice,
 }
 
 impl Stream for Chosen {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let (choice, left) = (&mut self.choice, &mut self.left);
+        let choice = &mut self.choice;
         portion(&mut self.reader, &mut |entry| {
-            if !choice.next() {
-                return 0;
-            }
-            *left -= 1;
-            bulk(reply, entry)
+            if choice.next() { bulk(reply, entry) } else { 0 }
         });
-        self.left > 0
+        !self.choice.is_done()
     }
 }
 

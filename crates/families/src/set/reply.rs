@@ -5,6 +5,7 @@
 //! read from cuts.
 
 use super::walk::is_alive;
+use crate::living::Living;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Flow, Stream};
@@ -61,9 +62,7 @@ impl Form {
 /// All living members of a cut: SMEMBERS.
 pub(super) struct Members {
     /// Until the header is written.
-    cut: Option<Table<Never>>,
-    /// While some are dead: how many are not?
-    count: Option<LiveCount<Never>>,
+    living: Option<Living<Never>>,
     reader: Reader<Never>,
     form: Form,
     now: u64,
@@ -72,26 +71,16 @@ pub(super) struct Members {
 impl Members {
     /// The members of `cut` that live at `now`.
     pub(super) fn new(cut: Table<Never>, form: Form, now: u64) -> Self {
-        let has_dead = cut.earliest_deadline().is_some_and(|due| due <= now);
-        let count = has_dead.then(|| LiveCount::new(cut.clone(), now));
-        Self { cut: Some(cut), count, reader: Reader::new(Table::new()), form, now }
+        Self { living: Some(Living::new(cut, now)), reader: Reader::new(Table::new()), form, now }
     }
 }
 
 impl Stream for Members {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(cut) = self.cut.take() {
-            let living = match &mut self.count {
-                None => cut.len(),
-                Some(count) => {
-                    if count.next_slice(SEGMENTS_AT_ONCE) {
-                        self.cut = Some(cut);
-                        return true;
-                    }
-                    count.count()
-                }
-            };
-            self.form.header(reply, living);
+        if let Some(living) = &mut self.living {
+            let Some((count, cut)) = living.portion() else { return true };
+            self.living = None;
+            self.form.header(reply, count);
             self.reader = Reader::new(cut);
         }
         let now = self.now;

@@ -1,0 +1,98 @@
+//! What HSCAN and SSCAN share: their options, and the walk through a part of a table.
+//!
+//! Not here: how an entry is shown, and the text of the cursor (`cursor`).
+
+use darter_base::{glob, number};
+use darter_command::{Args, Refusal};
+use darter_structs::table::{Entry, OutOfLine, Scratch, Table};
+
+/// Entries a call, if the client does not say.
+const COUNT_DEFAULT: usize = 10;
+/// Places of the table that are looked at for each entry wanted: an almost empty table does not
+/// hold a call up.
+const PLACES_PER_ENTRY: usize = 10;
+/// Places in one portion of a long call: at most about 30 us.
+pub(crate) const PORTION: usize = 24;
+/// Cursors of the table are shorter than ours by the bits it leaves to its caller.
+const CURSOR_MASK: u64 = (1 << 48) - 1;
+
+/// What the client asked for.
+pub(crate) struct Options {
+    pattern: Option<Vec<u8>>,
+    /// Entries that the call is to look at.
+    pub(crate) count: usize,
+}
+
+impl Options {
+    /// Reads the options. `own` is asked about each word that is none of them: true if it took it.
+    pub(crate) fn parse(
+        mut args: Args<'_>,
+        mut own: impl FnMut(&mut Args<'_>) -> bool,
+    ) -> Result<Self, Refusal> {
+        let mut options = Self { pattern: None, count: COUNT_DEFAULT };
+        while args.left() > 0 {
+            if args.left() > 1 && args.option("COUNT") {
+                let count = number::parse_i64(args.bytes()?).ok_or(Refusal::NotAnInteger)?;
+                let count = usize::try_from(count).ok().filter(|count| *count > 0);
+                options.count = count.ok_or(Refusal::Syntax)?;
+            } else if args.left() > 1 && args.option("MATCH") {
+                options.pattern = Some(args.bytes()?.to_vec()).filter(|pattern| pattern != b"*");
+            } else if !own(&mut args) {
+                return Err(Refusal::Syntax);
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A walk through the part of a cut that one call returns: until so many entries were seen, matching
+/// or not. It is made twice, first to count and to find the cursor, which stand at the beginning of
+/// the reply, then to send. Nothing is gathered, however large the count.
+pub(crate) struct Walk<X: OutOfLine> {
+    cut: Table<X>,
+    pattern: Option<Vec<u8>>,
+    now: u64,
+    /// Where the part begins.
+    first: u64,
+    next: u64,
+    count: usize,
+    entries: usize,
+    places: usize,
+}
+
+impl<X: OutOfLine> Walk<X> {
+    /// The part of `cut` that begins at a client's `cursor`.
+    pub(crate) fn new(cut: Table<X>, options: Options, cursor: u64, now: u64) -> Self {
+        let (first, Options { pattern, count }) = (cursor & CURSOR_MASK, options);
+        Self { cut, pattern, now, first, next: first, count, entries: 0, places: 0 }
+    }
+
+    /// Looks at the next place of the table, and calls `take` with what lives and matches there.
+    /// True while the part goes on.
+    pub(crate) fn place(&mut self, take: &mut dyn FnMut(&Entry<'_, X>)) -> bool {
+        let Self { cut, pattern, now, next, entries, .. } = self;
+        *next = cut.scan(*next, &mut |entry| {
+            *entries += 1;
+            let is_alive = entry.deadline().is_none_or(|deadline| deadline > *now);
+            let matches =
+                |pattern: &Vec<u8>| glob::matches(pattern, entry.key().bytes(&mut Scratch::new()));
+            if is_alive && pattern.as_ref().is_none_or(matches) {
+                take(&entry);
+            }
+        });
+        self.places += 1;
+        let is_enough = self.entries >= self.count
+            || self.places >= self.count.saturating_mul(PLACES_PER_ENTRY);
+        self.next != 0 && !is_enough
+    }
+
+    /// The cursor behind what was walked through.
+    pub(crate) fn cursor(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes back to where the part begins.
+    pub(crate) fn restart(&mut self) {
+        (self.next, self.entries, self.places) = (self.first, 0, 0);
+    }
+}
