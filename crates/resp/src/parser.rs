@@ -33,7 +33,7 @@ const UNAUTHENTICATED_BULK: i64 = 16_384;
 const MOVED_MAX_BYTES: usize = 256 * 1024;
 /// What may still arrive from a client that is made to wait: the receive buffers of a core. A large
 /// buffer gets room for that in one step; doubling it would move megabytes.
-const BURST_BYTES: usize = 4 << 20;
+const BURST_BYTES: usize = 512 * 1024;
 /// Arguments of a portion that a chunk counts for: copied into new memory, it takes about 20 us.
 const CHUNK_COST: usize = 512;
 

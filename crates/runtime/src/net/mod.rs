@@ -162,7 +162,7 @@ impl Net {
     }
 
     /// Stops receiving from `conn`: at most what is under way still arrives, which on io_uring is
-    /// what lies in the ring of buffers (4 MiB for all connections). The end of the connection may
+    /// what lies in the ring of buffers (512 KiB for all connections). The end of the connection may
     /// go unnoticed meanwhile.
     pub fn pause_receive(&mut self, conn: Token) {
         back!(self, back => back.pause_receive(conn));
