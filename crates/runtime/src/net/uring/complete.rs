@@ -1,0 +1,181 @@
+//! From the kernel: operations come back, and the caller is told what they brought.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Instant;
+
+use io_uring::cqueue;
+use rustix::io::Errno;
+
+use super::Uring;
+use super::conn::{Conn, Receive, Shut};
+use super::word::{self, Kind};
+use crate::net::event::{Event, Token, Wait};
+use crate::net::listen;
+
+impl Uring {
+    /// Takes what the kernel has completed: as much as its queue holds.
+    pub(super) fn reap(&mut self) {
+        let arrived = self.ring.completion();
+        let parts = arrived.map(|entry| (entry.user_data(), entry.result(), entry.flags()));
+        self.completions.extend(parts);
+    }
+
+    pub(super) fn on_completion(
+        &mut self,
+        word: u64,
+        result: i32,
+        flags: u32,
+        handler: &mut dyn FnMut(Event<'_>),
+    ) {
+        self.count_back(word, flags);
+        match word::kind(word) {
+            Kind::Cancel => {}
+            Kind::Receive => self.on_receive(word, result, flags, handler),
+            Kind::Send => self.on_send(word, result),
+            Kind::Accept => self.on_accept(word::index(word) as usize, result, flags, handler),
+            Kind::Wake => {
+                self.wake_armed = false;
+                handler(Event::Woken);
+            }
+        }
+    }
+
+    /// Counts an operation as over when this was the last of it (I2).
+    fn count_back(&mut self, word: u64, flags: u32) {
+        if word::kind(word) != Kind::Cancel && !cqueue::more(flags) {
+            self.operations -= 1;
+        }
+    }
+
+    /// Takes a completion back that nobody is told of any more.
+    pub(super) fn forget_operation(&mut self, word: u64, result: i32, flags: u32) {
+        self.count_back(word, flags);
+        if word::kind(word) == Kind::Accept && result >= 0 {
+            // SAFETY: the kernel made this descriptor for this completion; no one else has it.
+            drop(unsafe { OwnedFd::from_raw_fd(result) });
+        }
+    }
+
+    fn on_receive(
+        &mut self,
+        word: u64,
+        result: i32,
+        flags: u32,
+        handler: &mut dyn FnMut(Event<'_>),
+    ) {
+        let token = self.token_of(word);
+        let Some(conn) = self.lent.conns.get_mut(token) else {
+            unreachable!("I1: {token:?} is alive while it receives");
+        };
+        let silent = conn.closing || conn.eof;
+        if let Some(id) = cqueue::buffer_select(flags) {
+            if result > 0 && !silent {
+                self.received_bytes += result as usize;
+                // SAFETY: the buffer and its length are from this completion, and it is put back
+                // below.
+                let bytes = unsafe { self.lent.buffers.bytes(id, result as usize) };
+                handler(Event::Received { conn: token, bytes });
+            }
+            self.lent.buffers.put_back(id);
+        }
+        if result == 0 && !silent {
+            handler(Event::Eof { conn: token });
+        }
+        if !cqueue::more(flags) {
+            self.receive_ended(token, result);
+        }
+    }
+
+    /// The multishot receive is over: for good, or to be armed again.
+    fn receive_ended(&mut self, token: Token, result: i32) {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return };
+        conn.receive = Receive::Idle;
+        if conn.closing {
+            return self.close_if_free(token);
+        }
+        match result {
+            0 => {
+                conn.eof = true;
+                if conn.shut == Shut::Done {
+                    self.finish(token, None);
+                }
+            }
+            // Buffers ran out (they are back by now), we paused, or the kernel wants a new one.
+            1.. => self.arming.push(token),
+            _ => match -result {
+                libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
+                    self.arming.push(token);
+                }
+                errno => self.finish(token, Some(io::Error::from_raw_os_error(errno))),
+            },
+        }
+    }
+
+    fn on_send(&mut self, word: u64, result: i32) {
+        let token = self.token_of(word);
+        let Some(conn) = self.lent.conns.get_mut(token) else {
+            unreachable!("I1: {token:?} is alive while it sends");
+        };
+        conn.with_kernel = false;
+        if conn.closing {
+            return self.close_if_free(token);
+        }
+        let Some(sending) = &mut conn.sending else {
+            unreachable!("a send of {token:?} came back, and none was out");
+        };
+        match result {
+            0.. => sending.advance(result as usize),
+            _ if matches!(-result, libc::EAGAIN | libc::EINTR) => {}
+            _ => return self.finish(token, Some(io::Error::from_raw_os_error(-result))),
+        }
+        if sending.is_done() { self.sent(token) } else { self.queued.push(token) }
+    }
+
+    fn on_accept(
+        &mut self,
+        id: usize,
+        result: i32,
+        flags: u32,
+        handler: &mut dyn FnMut(Event<'_>),
+    ) {
+        if result >= 0 {
+            // SAFETY: the kernel made this descriptor for this completion; no one else has it.
+            let socket = unsafe { OwnedFd::from_raw_fd(result) };
+            self.accepted(id, socket, handler);
+        }
+        let Some(Some(listener)) = self.listeners.get_mut(id) else { return };
+        if cqueue::more(flags) {
+            return;
+        }
+        if result >= 0 || listen::concerns_one_client(Errno::from_raw_os_error(-result)) {
+            // A queue that cannot be entered is reported by the next poll.
+            let _ = self.arm_listener(id);
+            return;
+        }
+        listener.rests_until = Some(Instant::now() + listen::REST);
+        self.resting = true;
+    }
+
+    fn accepted(&mut self, id: usize, socket: OwnedFd, handler: &mut dyn FnMut(Event<'_>)) {
+        // Dropped, when we have stopped listening or the client has gone.
+        let Some(Some(listener)) = self.listeners.get(id) else { return };
+        let Ok(peer) = listen::peer_of(&socket, &listener.address) else { return };
+        let conn = self.insert(Conn::new(socket, id, peer.clone()));
+        handler(Event::Accepted { listener: id, conn, peer });
+    }
+
+    pub(super) fn rouse(&mut self, wait: Wait) -> io::Result<Wait> {
+        let roused = listen::rouse(&mut self.listeners, wait);
+        self.resting = roused.others_rest;
+        for id in roused.ids {
+            self.arm_listener(id)?;
+        }
+        Ok(roused.wait)
+    }
+
+    /// The connection's token of today: by I1 the place has had no other tenant meanwhile.
+    fn token_of(&self, word: u64) -> Token {
+        self.lent.conns.tenant(word::index(word))
+    }
+}

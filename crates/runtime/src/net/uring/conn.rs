@@ -1,0 +1,91 @@
+//! A connection, and what of it must stay where it is while the kernel works on it.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+
+use crate::net::buffer::{IOVECS_MAX, Sending};
+use crate::net::event::Peer;
+
+/// What the kernel holds of a connection's receiving.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Receive {
+    /// No operation.
+    Idle,
+    /// A multishot receive is with the kernel.
+    Armed,
+    /// So it is, and a cancel follows it.
+    Stopping,
+}
+
+/// How far the sending side is shut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shut {
+    Open,
+    /// To be shut when what is being sent has gone.
+    AfterSend,
+    Done,
+}
+
+/// A message of several pieces, at an address that the kernel may keep.
+pub(super) struct Message {
+    pub(super) header: libc::msghdr,
+    pieces: [libc::iovec; IOVECS_MAX],
+}
+
+/// A connection. It stays in the table until the kernel holds nothing of it (I1).
+pub(super) struct Conn {
+    pub(super) socket: OwnedFd,
+    /// Nothing was asked of the kernel yet: it may go to another core.
+    pub(super) fresh: Option<Box<(usize, Peer)>>,
+    pub(super) receive: Receive,
+    pub(super) paused: bool,
+    /// The client has shut its side.
+    pub(super) eof: bool,
+    pub(super) shut: Shut,
+    pub(super) sending: Option<Sending>,
+    /// The send is with the kernel, and so are the addresses of `sending` and `message`.
+    pub(super) with_kernel: bool,
+    pub(super) message: Option<Box<Message>>,
+    /// It is ending: nobody is told of what still comes.
+    pub(super) closing: bool,
+    pub(super) error: Option<io::Error>,
+}
+
+impl Conn {
+    pub(super) fn new(socket: OwnedFd, listener: usize, peer: Peer) -> Self {
+        Self {
+            socket,
+            fresh: Some(Box::new((listener, peer))),
+            receive: Receive::Idle,
+            paused: false,
+            eof: false,
+            shut: Shut::Open,
+            sending: None,
+            with_kernel: false,
+            message: None,
+            closing: false,
+            error: None,
+        }
+    }
+}
+
+impl Message {
+    pub(super) fn empty() -> Box<Self> {
+        const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: all zeroes is a header without name, control data and pieces.
+        let header = unsafe { std::mem::zeroed() };
+        Box::new(Self { header, pieces: [NOTHING; IOVECS_MAX] })
+    }
+
+    pub(super) fn point_to(&mut self, sending: &Sending) {
+        let mut slices = [IoSlice::new(&[]); IOVECS_MAX];
+        let count = sending.fill(&mut slices);
+        for (piece, slice) in self.pieces.iter_mut().zip(&slices[..count]) {
+            // The kernel only reads what is sent.
+            piece.iov_base = slice.as_ptr().cast_mut().cast();
+            piece.iov_len = slice.len();
+        }
+        self.header.msg_iov = self.pieces.as_mut_ptr();
+        self.header.msg_iovlen = count;
+    }
+}
