@@ -33,18 +33,21 @@ impl<'a> Args<'a> {
     }
 
     /// Arguments left.
+    #[inline]
     #[must_use]
     pub fn left(self) -> usize {
         self.all.len() - self.at
     }
 
     /// The next argument, not taken.
+    #[inline]
     #[must_use]
     pub fn peek(self) -> Option<&'a [u8]> {
         (self.at < self.all.len()).then(|| self.all.get(self.at))
     }
 
     /// Takes the next argument, if there is one.
+    #[inline]
     #[expect(clippy::should_implement_trait, reason = "a cursor that is Copy is no iterator")]
     pub fn next(&mut self) -> Option<&'a [u8]> {
         let next = self.peek()?;
@@ -53,16 +56,19 @@ impl<'a> Args<'a> {
     }
 
     /// Takes the next argument.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Refusal> {
         self.next().ok_or(Refusal::Syntax)
     }
 
     /// Takes the next argument as a key.
+    #[inline]
     pub fn key(&mut self) -> Result<Key<'a>, Refusal> {
         self.bytes().map(Key::new)
     }
 
     /// Takes the next argument as a value to be stored: in chunks when it is large.
+    #[inline]
     pub fn value(&mut self) -> Result<Fresh<'a>, Refusal> {
         if self.left() == 0 {
             return Err(Refusal::Syntax);

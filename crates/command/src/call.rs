@@ -23,6 +23,8 @@ pub struct Call {
     pub request: Arc<resp::Request>,
     /// The database that the client has selected.
     pub db: usize,
+    /// What it does is no access to the keys: CLIENT NO-TOUCH.
+    pub no_touch: bool,
     /// The client speaks RESP3.
     pub resp3: bool,
     /// Index of the first argument behind the name, or behind the subcommand's name.

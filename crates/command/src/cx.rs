@@ -26,13 +26,18 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// The entry of `key` for a command that reads it; counts the hit or the miss.
+    /// The entry of `key` for a command that reads it, which is an access; counts the hit or the
+    /// miss.
     pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        let found = self.db.read(key);
+        self.stats.count(found.is_some());
+        found
+    }
+
+    /// [`Cx::find`] for a command that asks about the key only, and leaves its time of access.
+    pub fn peek(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         let found = self.db.get(key);
-        match found {
-            Some(_) => self.stats.hits += 1,
-            None => self.stats.misses += 1,
-        }
+        self.stats.count(found.is_some());
         found
     }
 }

@@ -145,18 +145,28 @@ impl Keys {
 
     /// Indexes of the keys of a request, name at 0, in order. Those that a malformed request
     /// promises and lacks are left out: the command itself refuses it.
+    #[inline]
     pub fn positions<'a>(&'a self, args: resp::Args<'a>) -> impl Iterator<Item = usize> + 'a {
         self.flagged(args).map(|(at, _)| at)
     }
 
-    /// [`Keys::positions`], each with what is done to the key.
+    /// [`Keys::positions`], each with what is done to the key. Read for every request: so this is
+    /// one plain loop.
+    #[inline]
     pub fn flagged<'a>(
         &'a self,
         args: resp::Args<'a>,
     ) -> impl Iterator<Item = (usize, KeyFlags)> + 'a {
-        self.0.iter().flat_map(move |spec| {
-            let (first, last, step) = spec.place.bounds(args);
-            (first..last).step_by(step).map(move |at| (at, spec.flags))
+        let (mut specs, mut flags) = (self.0.iter(), KeyFlags(&[]));
+        let (mut at, mut last, mut step) = (0, 0, 0);
+        std::iter::from_fn(move || {
+            while at >= last {
+                let spec = specs.next()?;
+                flags = spec.flags;
+                (at, last, step) = spec.place.bounds(args);
+            }
+            at += step;
+            Some((at - step, flags))
         })
     }
 }
@@ -179,6 +189,7 @@ impl Place {
     }
 
     /// First index, one past the last, and the step.
+    #[inline]
     fn bounds(self, args: resp::Args<'_>) -> (usize, usize, usize) {
         let len = args.len();
         match self {

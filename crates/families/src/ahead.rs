@@ -7,6 +7,7 @@
 //!
 //! Not here: changes of so many entries that they are made aside.
 
+use crate::prefetch::BATCH;
 use arrayvec::ArrayVec;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Key, Kind, Touch};
@@ -15,12 +16,13 @@ use std::sync::Arc;
 
 /// So few changes are simply made: at most about 100 us.
 const FEW: usize = 4;
-/// Entries whose places are looked up together.
-const BATCH: usize = 16;
+/// More changes than these wait for the next slice when looking at their places took this one: in a
+/// table that the caches do not hold, each change costs 2 us.
+const MANY: usize = 128;
 /// New cuts may be taken while the copies for old ones are made; so often the job begins again.
 const AGAIN_MAX: usize = 3;
 /// Where the key stands in all commands that change entries.
-const KEY: usize = 1;
+pub(crate) const KEY: usize = 1;
 
 /// A change of several entries of one value, each named by an argument.
 pub(crate) trait Edit: Copy + Send + 'static {
@@ -42,13 +44,20 @@ pub(crate) fn run<E: Edit>(
     edit: E,
 ) -> Result<Flow, Refusal> {
     let all = args.all();
-    if args.left() > FEW * edit.width()
-        && let Some(next) = copy(cx, key, args, edit)
-    {
-        let (request, first) = (all.to_request(), args.position());
-        return Ok(Flow::Job(Box::new(Ahead { edit, request, first, next, again: 0 })));
+    if args.left() <= FEW * edit.width() {
+        return edit.run(cx, key, args);
     }
-    edit.run(cx, key, args)
+    let is_many = args.left() > MANY * edit.width();
+    let next = copy(cx, key, args, edit);
+    // With nothing to copy, looking at very many was half of the work, and used up the slice.
+    let first = args.position();
+    match next.or_else(|| (is_many && cx.preempt.must_yield()).then_some(first)) {
+        None => edit.run(cx, key, args),
+        Some(next) => {
+            let request = all.to_request();
+            Ok(Flow::Job(Box::new(Ahead { edit, request, first, next, again: 0 })))
+        }
+    }
 }
 
 /// Copies what the entries that are left share with cuts. `None`: all of it; else the slice is over,

@@ -1,7 +1,14 @@
-//! The cursor that HSCAN and SSCAN take, as text.
+//! The cursor that SCAN, HSCAN and SSCAN take, as text.
 
-/// Reads a cursor as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing.
-pub(crate) fn parse(text: &[u8]) -> Option<u64> {
+use darter_command::Refusal;
+
+/// Reads a cursor, or refuses it.
+pub(crate) fn parse(text: &[u8]) -> Result<u64, Refusal> {
+    number(text).ok_or(Refusal::line("ERR invalid cursor"))
+}
+
+/// Reads as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing.
+fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return Some(0);
     }
@@ -31,9 +38,10 @@ mod tests {
             ("", Some(0)), ("0", Some(0)), ("17", Some(17)), ("-1", Some(u64::MAX)), ("+5", Some(5)),
             ("007", Some(7)), ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", None), (" 1", None), ("1 ", None), ("x", None), ("-", None),
+            ("+", None), ("--1", None), ("1.5", None), ("0x0", None),
         ];
         for (text, expected) in cases {
-            assert_eq!(parse(text.as_bytes()), *expected, "{text}");
+            assert_eq!(number(text.as_bytes()), *expected, "{text}");
         }
     }
 }

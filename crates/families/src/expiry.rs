@@ -1,7 +1,15 @@
-//! Expire times as arguments, shared by strings, hashes and keys.
+//! Expire times as arguments: their units, their bounds and their conditions.
+//!
+//! Commands of strings, hashes, sets and keys share these words, but not their bounds: SET wants a
+//! positive time, HEXPIRE one that is not negative, EXPIRE any, and Dragonfly's dialect 1 to 2^28-1
+//! seconds.
 
+use crate::word;
 use darter_base::{UnixMillis, number};
-use darter_command::Refusal;
+use darter_command::{Args, Refusal};
+
+/// Longest time to live in Dragonfly's dialect, in seconds.
+const SECONDS_MAX: i64 = (1 << 28) - 1;
 
 /// How an expire time is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +27,13 @@ pub(crate) enum Unit {
 impl Unit {
     /// The unit that an option of SET and its like names, in any case.
     pub(crate) fn of_option(word: &[u8]) -> Option<Self> {
-        [
+        let names = [
             ("EX", Self::Seconds),
             ("PX", Self::Millis),
             ("EXAT", Self::UnixSeconds),
             ("PXAT", Self::UnixMillis),
-        ]
-        .into_iter()
-        .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-        .map(|(_, unit)| unit)
+        ];
+        word::meaning(word, &names)
     }
 
     /// The absolute time that `amount` of this unit means at `now`; `None` when it overflows. May
@@ -59,4 +65,139 @@ pub(crate) fn positive_deadline(
     }
     let at = unit.absolute(amount, now).ok_or_else(invalid)?;
     UnixMillis::try_from(at).map_err(|_| invalid())
+}
+
+/// The deadline that `text` gives in seconds in Dragonfly's dialect.
+///
+/// Errors: `NotAnInteger`, for a time out of its bounds too.
+pub(crate) fn seconds(text: &[u8], now: UnixMillis) -> Result<UnixMillis, Refusal> {
+    let seconds = number::parse_i64(text).filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
+    let seconds = seconds.ok_or(Refusal::NotAnInteger)?;
+    Ok(now.saturating_add(seconds.unsigned_abs() * 1_000))
+}
+
+/// Under which conditions a deadline is set: NX, XX, GT, LT. None at all is the latest deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    /// Only if there is no deadline.
+    nx: bool,
+    /// Only if there is a deadline.
+    xx: bool,
+    /// Only if the new one is later.
+    gt: bool,
+    /// Only if the new one is earlier.
+    lt: bool,
+}
+
+impl Conditions {
+    /// Sets a deadline whatever there was.
+    pub(crate) const NONE: Self = Self { nx: false, xx: false, gt: false, lt: false };
+
+    /// Reads one of the words, if it comes next: for the commands of fields.
+    pub(crate) fn parse_one(args: &mut Args<'_>) -> Self {
+        let one = args.peek().and_then(Self::of_option);
+        if one.is_some() {
+            args.next();
+        }
+        one.unwrap_or(Self::NONE)
+    }
+
+    /// Reads all arguments that are left: for the commands of keys, which take several.
+    ///
+    /// Errors: an unknown word, or two that contradict each other.
+    pub(crate) fn parse_all(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let mut all = Self::NONE;
+        while let Some(word) = args.next() {
+            let Some(one) = Self::of_option(word) else {
+                let word = String::from_utf8_lossy(word);
+                return Err(Refusal::line(format!("ERR Unsupported option {word}")));
+            };
+            all = all.and(one);
+        }
+        if all.nx && (all.xx || all.gt || all.lt) {
+            let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+            return Err(Refusal::line(text));
+        }
+        if all.gt && all.lt {
+            let text = "ERR GT and LT options at the same time are not compatible";
+            return Err(Refusal::line(text));
+        }
+        Ok(all)
+    }
+
+    fn of_option(word: &[u8]) -> Option<Self> {
+        let none = Self::NONE;
+        let names = [
+            ("NX", Self { nx: true, ..none }),
+            ("XX", Self { xx: true, ..none }),
+            ("GT", Self { gt: true, ..none }),
+            ("LT", Self { lt: true, ..none }),
+        ];
+        word::meaning(word, &names)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            nx: self.nx || other.nx,
+            xx: self.xx || other.xx,
+            gt: self.gt || other.gt,
+            lt: self.lt || other.lt,
+        }
+    }
+
+    /// May the deadline `old` become `new`?
+    pub(crate) fn allow(self, old: Option<UnixMillis>, new: UnixMillis) -> bool {
+        !(self.nx && old.is_some()
+            || self.xx && old.is_none()
+            || self.gt && old.is_none_or(|old| new <= old)
+            || self.lt && old.is_some_and(|old| new >= old))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_resp as resp;
+    use std::sync::Arc;
+
+    fn parse(words: &[&str]) -> Result<Conditions, Refusal> {
+        let request = Arc::new(resp::Request::from_args(words.iter().map(|word| word.as_bytes())));
+        Conditions::parse_all(Args::new(resp::Args::owned(&request), 0))
+    }
+
+    #[test]
+    fn conditions_contradict_each_other() {
+        assert_eq!(parse(&[]), Ok(Conditions::NONE));
+        let both = Conditions { xx: true, gt: true, ..Conditions::NONE };
+        assert_eq!(parse(&["xx", "Gt", "XX"]), Ok(both));
+        for words in [&["nx", "xx"][..], &["gt", "lt"], &["lt", "nx"], &["nx", "what"]] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test] // One row: the conditions, the old deadline, whether 100 may follow it.
+    fn no_deadline_is_later_than_any() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&[&str], Option<u64>, bool)] = &[
+            (&[], None, true),       (&[], Some(5), true),
+            (&["NX"], None, true),   (&["NX"], Some(5), false),
+            (&["XX"], None, false),  (&["XX"], Some(5), true),
+            (&["GT"], None, false),  (&["GT"], Some(99), true),   (&["GT"], Some(100), false),
+            (&["LT"], None, true),   (&["LT"], Some(100), false), (&["LT"], Some(101), true),
+            (&["XX", "LT"], None, false),
+        ];
+        for (words, old, expected) in cases {
+            let conditions = parse(words).expect("they fit each other");
+            assert_eq!(conditions.allow(*old, 100), *expected, "{words:?} {old:?}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_bounded_as_dragonfly_does() {
+        let now = 1_000;
+        for refused in ["0", "-1", "268435456", "FIELDS"] {
+            assert_eq!(seconds(refused.as_bytes(), now), Err(Refusal::NotAnInteger));
+        }
+        assert_eq!(seconds(b"268435455", now), Ok(268_435_456_000));
+    }
 }

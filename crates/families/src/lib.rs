@@ -3,20 +3,39 @@
 //! A family is a folder: its files hold the functions, its `mod.rs` the table of rows. A command
 //! sees a database of one shard, its arguments and a reply; it knows no sockets, files, threads,
 //! nor the privates of other families.
+//!
+//! What several families do in the same way stands beside them:
+//!
+//! | files                          | what                                                        |
+//! |--------------------------------|-------------------------------------------------------------|
+//! | `lookup`, `prefetch`           | finding a key for a reader; asking memory for entries ahead |
+//! | `word`, `expiry`, `cursor`     | arguments: options, expire times, cursors                   |
+//! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
+//! | `random`, `choice`             | entries at random                                           |
+//! | `ahead`, `aside`               | changes of several entries; of more than a slice can change |
+//! | `spread`                       | very many keys, over several cores                          |
+//! | `rows`                         | what the tables of rows say in the same words               |
 
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod aside;
 mod choice;
 mod cursor;
 mod expiry;
+mod gathered;
 pub mod hash;
 pub mod keys;
 mod living;
+mod lookup;
+mod prefetch;
+mod random;
+mod rows;
 mod scan;
 pub mod set;
 mod spread;
 pub mod string;
+mod word;
 
 use darter_command::Command;
 

@@ -1,11 +1,49 @@
-//! A cut and the exact number of its living entries, which a reply's header needs before the first.
+//! The living among entries of which some may be dead: which they are, and exactly how many.
 
+use darter_base::UnixMillis;
+use darter_command::{Flow, Stream};
+use darter_resp::Reply;
 use darter_structs::table::{LiveCount, OutOfLine, Table};
 
 /// Segments that are counted in one portion: at most about 20 us.
-const SEGMENTS_AT_ONCE: usize = 4;
+pub(crate) const SEGMENTS_AT_ONCE: usize = 4;
 
-/// A cut whose living are being counted: nothing is to be done where nobody is dead.
+/// True when an entry with this deadline is alive at `now`.
+pub(crate) fn is_alive(deadline: Option<UnixMillis>, now: UnixMillis) -> bool {
+    deadline.is_none_or(|deadline| deadline > now)
+}
+
+/// Replies how many entries of `table` live at `now`: at once, or where many have just died, in
+/// portions from a cut.
+pub(crate) fn reply_count<X: OutOfLine>(
+    reply: &mut Reply<'_>,
+    table: &Table<X>,
+    now: UnixMillis,
+) -> Flow {
+    match table.live_len(now, SEGMENTS_AT_ONCE) {
+        Some(count) => {
+            reply.count(count);
+            Flow::Done
+        }
+        None => Flow::Stream(Box::new(Count(LiveCount::new(table.clone(), now)))),
+    }
+}
+
+/// A count in the making, then the reply.
+struct Count<X: OutOfLine>(LiveCount<X>);
+
+impl<X: OutOfLine> Stream for Count<X> {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let more = self.0.next_slice(SEGMENTS_AT_ONCE);
+        if !more {
+            reply.count(self.0.count());
+        }
+        more
+    }
+}
+
+/// A cut whose living are being counted, as a reply's header needs before the first of them; nothing
+/// is to be done where nobody is dead.
 pub(crate) struct Living<X: OutOfLine> {
     cut: Table<X>,
     count: Option<LiveCount<X>>,
@@ -13,8 +51,8 @@ pub(crate) struct Living<X: OutOfLine> {
 
 impl<X: OutOfLine> Living<X> {
     /// Those of `cut` that live at `now`.
-    pub(crate) fn new(cut: Table<X>, now: u64) -> Self {
-        let has_dead = cut.earliest_deadline().is_some_and(|due| due <= now);
+    pub(crate) fn new(cut: Table<X>, now: UnixMillis) -> Self {
+        let has_dead = !is_alive(cut.earliest_deadline(), now);
         let count = has_dead.then(|| LiveCount::new(cut.clone(), now));
         Self { cut, count }
     }

@@ -1,10 +1,12 @@
-//! What HSCAN and SSCAN share: their options, and the walk through a part of a table.
+//! What SCAN, HSCAN and SSCAN share: their options; and what the last two share: the walk through a
+//! part of one table.
 //!
 //! Not here: how an entry is shown, and the text of the cursor (`cursor`).
 
+use crate::living::is_alive;
 use darter_base::{glob, number};
 use darter_command::{Args, Refusal};
-use darter_structs::table::{Entry, OutOfLine, Scratch, Table};
+use darter_structs::table::{Entry, OutOfLine, Scratch, Table, Text};
 
 /// Entries a call, if the client does not say.
 const COUNT_DEFAULT: usize = 10;
@@ -43,6 +45,12 @@ impl Options {
         }
         Ok(options)
     }
+
+    /// True when an entry of this key is to be returned.
+    pub(crate) fn wants(&self, key: &Text<'_>) -> bool {
+        let matches = |pattern: &Vec<u8>| glob::matches(pattern, key.bytes(&mut Scratch::new()));
+        self.pattern.as_ref().is_none_or(matches)
+    }
 }
 
 /// A walk through the part of a cut that one call returns: until so many entries were seen, matching
@@ -50,12 +58,11 @@ impl Options {
 /// the reply, then to send. Nothing is gathered, however large the count.
 pub(crate) struct Walk<X: OutOfLine> {
     cut: Table<X>,
-    pattern: Option<Vec<u8>>,
+    options: Options,
     now: u64,
     /// Where the part begins.
     first: u64,
     next: u64,
-    count: usize,
     entries: usize,
     places: usize,
 }
@@ -63,26 +70,24 @@ pub(crate) struct Walk<X: OutOfLine> {
 impl<X: OutOfLine> Walk<X> {
     /// The part of `cut` that begins at a client's `cursor`.
     pub(crate) fn new(cut: Table<X>, options: Options, cursor: u64, now: u64) -> Self {
-        let (first, Options { pattern, count }) = (cursor & CURSOR_MASK, options);
-        Self { cut, pattern, now, first, next: first, count, entries: 0, places: 0 }
+        let first = cursor & CURSOR_MASK;
+        Self { cut, options, now, first, next: first, entries: 0, places: 0 }
     }
 
     /// Looks at the next place of the table, and calls `take` with what lives and matches there.
     /// True while the part goes on.
     pub(crate) fn place(&mut self, take: &mut dyn FnMut(&Entry<'_, X>)) -> bool {
-        let Self { cut, pattern, now, next, entries, .. } = self;
+        let Self { cut, options, now, next, entries, .. } = self;
         *next = cut.scan(*next, &mut |entry| {
             *entries += 1;
-            let is_alive = entry.deadline().is_none_or(|deadline| deadline > *now);
-            let matches =
-                |pattern: &Vec<u8>| glob::matches(pattern, entry.key().bytes(&mut Scratch::new()));
-            if is_alive && pattern.as_ref().is_none_or(matches) {
+            if is_alive(entry.deadline(), *now) && options.wants(&entry.key()) {
                 take(&entry);
             }
         });
         self.places += 1;
-        let is_enough = self.entries >= self.count
-            || self.places >= self.count.saturating_mul(PLACES_PER_ENTRY);
+        let count = self.options.count;
+        let is_enough =
+            self.entries >= count || self.places >= count.saturating_mul(PLACES_PER_ENTRY);
         self.next != 0 && !is_enough
     }
 

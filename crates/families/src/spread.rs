@@ -2,7 +2,8 @@
 //!
 //! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
 //! grant. So the split is made in portions, the locks of a core are one set that is built aside,
-//! and the work goes in rounds: in each, every core gets the next portion of its keys.
+//! and the work goes in portions: few keys in rounds, in each of which every core gets the next of
+//! its own; very many by a task on each core (`Tx::drive_each`).
 
 use darter_base::graveyard::{self, Dismantle};
 use darter_command::Call;
@@ -103,6 +104,15 @@ pub(crate) struct Portion {
 }
 
 impl Portion {
+    /// Splits off the next keys, at most `most`. `None` when there are no more.
+    pub(crate) fn next(&mut self, most: usize) -> Option<Self> {
+        let Range { start, end } = self.range;
+        let middle = end.min(start + most);
+        self.range.start = middle;
+        let (request, positions) = (Arc::clone(&self.request), Arc::clone(&self.positions));
+        (start < middle).then_some(Self { request, positions, range: start..middle })
+    }
+
     /// Where the keys stand in the request.
     pub(crate) fn positions(&self) -> impl Iterator<Item = usize> + '_ {
         self.range.clone().map(|index| self.positions.get(index))
@@ -174,20 +184,18 @@ impl Spread {
         self.range(call, core, from..(from + PORTION_KEYS).min(len))
     }
 
-    /// Some of the keys of `core`, by their index there.
-    pub(crate) fn range(&self, call: &Call, core: CoreId, range: Range<usize>) -> Portion {
+    /// All that `core` has to do.
+    pub(crate) fn all(&self, call: &Call, core: CoreId) -> Portion {
+        self.range(call, core, 0..self.len_of(core))
+    }
+
+    fn range(&self, call: &Call, core: CoreId, range: Range<usize>) -> Portion {
         let positions = Arc::clone(&self.cores[core]);
         Portion { request: Arc::clone(&call.request), positions, range }
     }
 
-    /// How many keys `core` owns.
-    pub(crate) fn len_of(&self, core: CoreId) -> usize {
+    fn len_of(&self, core: CoreId) -> usize {
         self.cores[core].len()
-    }
-
-    /// Where the `index`-th key of `core` stands in the request.
-    pub(crate) fn position(&self, core: CoreId, index: usize) -> usize {
-        self.cores[core].get(index)
     }
 
     /// The cores that own a key.

@@ -1,8 +1,9 @@
 //! One database of one shard: keys to values.
 //!
-//! Reads take `&self` and filter the dead by their deadline; removing them is the sweeper's work
-//! (`reap`), so a read never writes. Every change goes through a method here, which keeps the
-//! accounts, records the effect, and drops a collection's key when its last entry goes.
+//! Reads filter the dead by their deadline; removing them is the sweeper's work (`reap`), so a read
+//! never writes: but for the time of access, in place, and only where no cut would have to be copied
+//! for it (`read`; `get` looks without a trace). Every change goes through a method here, which keeps
+//! the accounts, records the effect, and drops a collection's key when its last entry goes.
 //!
 //! Invariants (`check_invariants`):
 //! - I1: `usage` is the sum over all entries.
@@ -10,6 +11,7 @@
 //! - I3: every value with mortal fields or members has its earliest deadline in `clocks`, or an
 //!   earlier one for the same key.
 
+use crate::access;
 use crate::effect::{self, Effect, Journal};
 use crate::graveyard::{self, Dismantle};
 use crate::hash::{Hash, HashEdit, is_dead};
@@ -113,6 +115,7 @@ pub struct Found<'a>(Entry<'a, Arc<Object>>);
 
 impl<'a> Found<'a> {
     /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
+    #[inline]
     #[must_use]
     pub fn alive(entry: Entry<'a, Arc<Object>>, now: u64) -> Option<Self> {
         let found = Self(entry);
@@ -121,6 +124,7 @@ impl<'a> Found<'a> {
 
     /// True for a collection whose entries are all dead: it is gone, though the sweeper has yet to
     /// come.
+    #[inline]
     fn is_hollow(&self, now: u64) -> bool {
         self.object().is_some_and(|object| {
             is_dead(object.earliest_deadline(), now) && is_hollow(object, now)
@@ -142,13 +146,11 @@ impl<'a> Found<'a> {
     /// Its value when that lies out of line.
     #[must_use]
     pub fn object(&self) -> Option<&'a Arc<Object>> {
-        match self.0.value() {
-            ValueRef::Text(_) => None,
-            ValueRef::Out(object) => Some(object),
-        }
+        self.0.out()
     }
 
     /// Its string.
+    #[inline]
     pub fn text(&self) -> Result<Str<'a>, WrongType> {
         match self.0.value() {
             ValueRef::Text(text) => Ok(Str::Inline(text)),
@@ -167,6 +169,12 @@ impl<'a> Found<'a> {
     /// Its set.
     pub fn set(&self) -> Result<&'a Set, WrongType> {
         self.object().and_then(|object| object.as_set()).ok_or(WrongType)
+    }
+
+    /// Seconds since its last access, rounded down.
+    #[must_use]
+    pub fn idle_seconds(&self, now: u64) -> u64 {
+        access::idle_seconds(self.0.stamp(), now)
     }
 
     /// When it dies, in Unix milliseconds.
@@ -202,7 +210,7 @@ impl<'a> Found<'a> {
             Some(object) => HeldValue::Object(Arc::clone(object)),
             None => HeldValue::Text(self.text().map(|text| text.to_vec()).unwrap_or_default()),
         };
-        Held { value, deadline: self.deadline(), bits: self.0.bits() }
+        Held { value, deadline: self.deadline(), bits: self.0.bits(), stamp: None }
     }
 }
 
@@ -214,6 +222,8 @@ pub struct Held {
     /// When it dies.
     pub deadline: Option<u64>,
     bits: u8,
+    /// Of a value that was taken, not copied: its time of access goes with it.
+    stamp: Option<u32>,
 }
 
 /// See [`Held`].
@@ -271,6 +281,10 @@ pub struct Db {
     /// as it grows without ever moving as a whole.
     clocks: BTreeSet<(u64, Box<[u8]>)>,
     now: u64,
+    /// The stamp of an access now.
+    stamp: u32,
+    /// What is done now is no access: CLIENT NO-TOUCH.
+    no_touch: bool,
     expired: u64,
 }
 
@@ -278,6 +292,18 @@ impl Db {
     /// Tells the time: Unix milliseconds. Called at every turn, and before a slice goes on.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
+        self.stamp = access::stamp(now);
+    }
+
+    /// Tells by which moment keys are dead, and leaves the time as it is.
+    pub(crate) fn judge_by(&mut self, moment: u64) {
+        self.now = moment;
+    }
+
+    /// Whether what follows is no access to the keys it reads and changes. A value that is new is
+    /// of now in any case.
+    pub fn set_no_touch(&mut self, no_touch: bool) {
+        self.no_touch = no_touch;
     }
 
     /// The time of this turn.
@@ -349,7 +375,25 @@ impl Db {
 
     // ---- reads ----
 
-    /// The living entry of `key`.
+    /// The living entry of `key`, for a command that uses it: an access.
+    #[inline]
+    #[must_use]
+    pub fn read(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        if self.no_touch {
+            return self.get(key);
+        }
+        self.touch(key)
+    }
+
+    /// [`Db::read`], and an access whoever asks: TOUCH.
+    #[inline]
+    #[must_use]
+    pub fn touch(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        let entry = self.keys.touch(key.hash, key.bytes, self.stamp)?;
+        Found::alive(entry, self.now)
+    }
+
+    /// The living entry of `key`, looked at without a trace.
     #[must_use]
     pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
         let entry = self.keys.get(key.hash, key.bytes)?;
@@ -360,6 +404,21 @@ impl Db {
     #[must_use]
     pub fn exists(&self, key: &Key<'_>) -> bool {
         self.get(key).is_some()
+    }
+
+    /// The string at `key`, for a command that uses it.
+    pub fn read_text(&mut self, key: &Key<'_>) -> Result<Option<Str<'_>>, WrongType> {
+        self.read(key).map(|found| found.text()).transpose()
+    }
+
+    /// The hash at `key`, for a command that uses it.
+    pub fn read_hash(&mut self, key: &Key<'_>) -> Result<Option<&Hash>, WrongType> {
+        self.read(key).map(|found| found.hash()).transpose()
+    }
+
+    /// The set at `key`, for a command that uses it.
+    pub fn read_set(&mut self, key: &Key<'_>) -> Result<Option<&Set>, WrongType> {
+        self.read(key).map(|found| found.set()).transpose()
     }
 
     /// The string at `key`.
@@ -423,7 +482,8 @@ impl Db {
         key: &Key<'_>,
         update: impl FnOnce(Str<'_>) -> Result<i64, E>,
     ) -> Result<Option<i64>, E> {
-        let Some(mut entry) = living(&mut self.keys, key, self.now) else { return Ok(None) };
+        let stamp = self.access();
+        let Some(mut entry) = used(&mut self.keys, key, self.now, stamp) else { return Ok(None) };
         let found = Found(entry.entry());
         let (deadline, raw) = (found.deadline(), found.is_raw());
         let Ok(text) = found.text() else {
@@ -451,7 +511,8 @@ impl Db {
 
     /// Changes the long string at `key` in place. `None` when the key holds no long string.
     pub fn edit_blob<R>(&mut self, key: &Key<'_>, edit: impl FnOnce(&mut Blob) -> R) -> Option<R> {
-        let mut entry = living(&mut self.keys, key, self.now)?;
+        let stamp = self.access();
+        let mut entry = used(&mut self.keys, key, self.now, stamp)?;
         entry.set_bits(BIT_RAW);
         let deadline = entry.entry().deadline();
         let object = entry.out_mut()?;
@@ -479,14 +540,10 @@ impl Db {
         create: bool,
         edit: impl FnOnce(&mut HashEdit<'_>) -> R,
     ) -> Result<Option<R>, WrongType> {
-        self.edit_object(
-            key,
-            create.then(|| Object::Hash(Hash::new())),
-            |object, now, journal, key| match object {
-                Object::Hash(hash) => Ok(edit(&mut HashEdit::new(hash, now, journal, key))),
-                _ => Err(WrongType),
-            },
-        )
+        self.edit_object(key, Kind::Hash, create, |object, now, journal| match object {
+            Object::Hash(hash) => Ok(edit(&mut HashEdit::new(hash, now, journal, key))),
+            _ => Err(WrongType),
+        })
     }
 
     /// Changes the set at `key`, as [`Db::edit_hash`] does a hash.
@@ -496,14 +553,10 @@ impl Db {
         create: bool,
         edit: impl FnOnce(&mut SetEdit<'_>) -> R,
     ) -> Result<Option<R>, WrongType> {
-        self.edit_object(
-            key,
-            create.then(|| Object::Set(Set::new())),
-            |object, now, journal, key| match object {
-                Object::Set(set) => Ok(edit(&mut SetEdit::new(set, now, journal, key))),
-                _ => Err(WrongType),
-            },
-        )
+        self.edit_object(key, Kind::Set, create, |object, now, journal| match object {
+            Object::Set(set) => Ok(edit(&mut SetEdit::new(set, now, journal, key))),
+            _ => Err(WrongType),
+        })
     }
 
     /// Makes the places of those fields or members that a change will touch the value's own, until
@@ -544,6 +597,7 @@ impl Db {
 
     /// Puts a held value at `key`, over whatever that held, with the deadline it brings. O(1).
     pub fn put(&mut self, key: &Key<'_>, held: Held) {
+        let stamp = held.stamp.unwrap_or(self.stamp);
         match held.value {
             HeldValue::Object(object) => self.install(key, object, Deadline::from(held.deadline)),
             HeldValue::Text(bytes) => {
@@ -551,11 +605,20 @@ impl Db {
                 self.set_text_bits(key, Fresh::Bytes(&bytes), deadline, held.bits);
             }
         }
+        if stamp != self.stamp {
+            self.restamp(key, stamp);
+        }
     }
 
-    /// Removes `key`, and hands over its value. O(1).
+    /// Makes `key` one that nobody has used for so many seconds.
+    pub fn set_idle(&mut self, key: &Key<'_>, seconds: u64) {
+        self.restamp(key, access::stamp_of_idle(seconds, self.now));
+    }
+
+    /// Removes `key`, and hands over its value: an access. O(1).
     pub fn take(&mut self, key: &Key<'_>) -> Option<Held> {
-        let held = self.get(key)?.hold();
+        let found = self.read(key)?;
+        let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
         self.remove(key);
         Some(held)
     }
@@ -573,7 +636,8 @@ impl Db {
 
     /// Changes the deadline of `key`. Returns false when it is not there.
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
-        let Some(mut entry) = living(&mut self.keys, key, self.now) else { return false };
+        let stamp = self.access();
+        let Some(mut entry) = used(&mut self.keys, key, self.now, stamp) else { return false };
         if Found(entry.entry()).is_hollow(self.now) {
             return false;
         }
@@ -601,17 +665,26 @@ impl Db {
     /// The earliest moment at which [`Db::reap`] may have work, in Unix milliseconds.
     #[must_use]
     pub fn next_death(&self) -> Option<u64> {
-        let fields = self.clocks.first().map(|(at, _)| *at);
-        self.keys.earliest_deadline().into_iter().chain(fields).min()
+        self.next_key_death().into_iter().chain(self.next_field_death()).min()
     }
 
-    /// Removes the dead: keys first, then fields and members; about `most` of them. Returns true
-    /// while more are left. Cost: O(most), however many are dead.
+    /// No key dies before this moment of its own deadline. Unix milliseconds; O(1).
+    #[must_use]
+    pub fn next_key_death(&self) -> Option<u64> {
+        self.keys.earliest_deadline()
+    }
+
+    /// No field or member dies before this moment. Unix milliseconds; O(1).
+    #[must_use]
+    pub fn next_field_death(&self) -> Option<u64> {
+        self.clocks.first().map(|(at, _)| *at)
+    }
+
+    /// Removes the dead: fields and members first, as [`Db::len`] counts a collection until its last
+    /// is removed, then keys; about `most` of them. Returns true while more are left. Cost: O(most),
+    /// however many are dead.
     pub fn reap(&mut self, most: usize) -> bool {
-        if self.keys.earliest_deadline().is_some_and(|at| at <= self.now) {
-            return self.reap_keys(most);
-        }
-        self.reap_fields(most)
+        self.reap_fields(most) || self.reap_keys(most)
     }
 
     fn reap_keys(&mut self, most: usize) -> bool {
@@ -626,7 +699,7 @@ impl Db {
             });
         });
         self.expired += reaped.removed as u64;
-        reaped.more || self.next_death().is_some_and(|at| at <= self.now)
+        reaped.more
     }
 
     fn reap_fields(&mut self, most: usize) -> bool {
@@ -656,6 +729,17 @@ impl Db {
 
     // ---- helpers ----
 
+    /// The stamp that an access leaves, if there is to be one.
+    fn access(&self) -> Option<u32> {
+        (!self.no_touch).then_some(self.stamp)
+    }
+
+    fn restamp(&mut self, key: &Key<'_>, stamp: u32) {
+        if let Some(mut entry) = living(&mut self.keys, key, self.now) {
+            entry.set_stamp(stamp);
+        }
+    }
+
     fn resolve(&self, key: &Key<'_>, deadline: Deadline) -> Option<u64> {
         let old = match deadline {
             Deadline::Keep => self.get(key).and_then(|found| found.deadline()),
@@ -676,7 +760,9 @@ impl Db {
             _ => self.usage.add(None),
         }
         self.mortal += usize::from(deadline.is_some());
-        if let Some(old) = self.keys.insert(key.hash, key.bytes, value, deadline, bits) {
+        let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp);
+        let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
+        if let Some(old) = old {
             self.forget(&old);
         }
     }
@@ -693,27 +779,28 @@ impl Db {
         }
     }
 
+    /// Changes the collection at `key`, which is to be of `kind`.
+    #[inline]
     fn edit_object<R>(
         &mut self,
         key: &Key<'_>,
-        fresh: Option<Object>,
-        edit: impl FnOnce(&mut Object, u64, &mut Journal, &Key<'_>) -> Result<R, WrongType>,
+        kind: Kind,
+        create: bool,
+        edit: impl FnOnce(&mut Object, u64, &mut Journal) -> Result<R, WrongType>,
     ) -> Result<Option<R>, WrongType> {
         let now = self.now;
-        if let Some(mut entry) = living(&mut self.keys, key, now) {
-            let object =
-                entry.out_mut().filter(|object| object.kind() != Kind::Text).ok_or(WrongType)?;
+        let stamp = self.access();
+        if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
+            let object = entry.out_mut().ok_or(WrongType)?;
             let clock = object.earliest_deadline();
             // One whose entries are all dead counts as absent, and begins anew below.
             if !(is_dead(clock, now) && is_hollow(object, now)) {
-                if let Some(fresh) = &fresh
-                    && fresh.kind() != object.kind()
-                {
+                if object.kind() != kind {
                     return Err(WrongType);
                 }
                 let object = Arc::make_mut(object);
-                let (kind, before) = (object.kind(), object.memory_bytes());
-                let result = edit(object, now, &mut self.journal, key)?;
+                let before = object.memory_bytes();
+                let result = edit(object, now, &mut self.journal)?;
                 self.usage.resize(kind, before, object.memory_bytes());
                 let (empty, after) = (object.is_empty(), object.earliest_deadline());
                 if empty {
@@ -725,11 +812,14 @@ impl Db {
             }
             self.remove_hollow(key);
         }
-        let Some(mut object) = fresh else { return Ok(None) };
+        if !create {
+            return Ok(None);
+        }
         if self.journal.is_listening() {
             self.remove_hollow(key); // One that is dead would live on where the effects are applied.
         }
-        let result = edit(&mut object, now, &mut self.journal, key)?;
+        let mut object = Object::empty(kind);
+        let result = edit(&mut object, now, &mut self.journal)?;
         if !object.is_empty() {
             self.watch_fields(key, &object);
             self.insert(key, New::Out(Arc::new(object)), None, 0);
@@ -807,10 +897,26 @@ fn is_hollow(object: &Object, now: u64) -> bool {
 }
 
 /// The entry of `key` for a change, when it is alive.
+#[inline]
 fn living<'a>(
     keys: &'a mut Table<Arc<Object>>,
     key: &Key<'_>,
     now: u64,
 ) -> Option<EntryMut<'a, Arc<Object>>> {
     keys.get_mut(key.hash, key.bytes).filter(|entry| !is_dead(entry.entry().deadline(), now))
+}
+
+/// [`living`], for a change that counts as an access.
+#[inline]
+fn used<'a>(
+    keys: &'a mut Table<Arc<Object>>,
+    key: &Key<'_>,
+    now: u64,
+    stamp: Option<u32>,
+) -> Option<EntryMut<'a, Arc<Object>>> {
+    let mut entry = living(keys, key, now)?;
+    if let Some(stamp) = stamp {
+        entry.set_stamp(stamp);
+    }
+    Some(entry)
 }

@@ -6,7 +6,7 @@
 //! forget. While nobody listens, an effect costs one branch.
 
 use crate::text::{Fresh, StrPieces};
-use crate::{Db, Deadline, Key, Object, WrongType};
+use crate::{Db, Deadline, Key, Object, Shard, WrongType};
 use std::sync::Arc;
 
 /// One change to one key. Deadlines are absolute, in Unix milliseconds.
@@ -31,6 +31,15 @@ pub enum Effect {
     SetRemove { key: Vec<u8>, member: Vec<u8> },
     /// All keys of the database are gone.
     Flush,
+}
+
+/// One change to a shard.
+#[derive(Clone, Debug)]
+pub enum ShardEffect {
+    /// A change to a key of this database, or to all of them.
+    In(usize, Effect),
+    /// Two databases were exchanged, whatever they hold.
+    Swap(usize, usize),
 }
 
 /// The effects of one database since they were last taken.
@@ -72,6 +81,7 @@ impl Journal {
 /// Nothing dies of its deadline meanwhile, whatever the time is: the recorder says itself what has
 /// gone, and a key that looks dead to a later clock was alive when its effect was recorded. So
 /// whoever applies must not reap before the stream's own clock has come so far; reads may filter.
+/// Times of access are no effects: what is applied is of now.
 ///
 /// Errors: [`WrongType`] when the effect does not follow from the data: a stream with a gap.
 /// Cost: that of the change, O(1) but for the copy of a short value.
@@ -79,10 +89,23 @@ pub fn apply(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
     /// Before every deadline.
     const NOTHING_IS_DEAD: u64 = 0;
     let now = db.now();
-    db.set_now(NOTHING_IS_DEAD);
+    db.judge_by(NOTHING_IS_DEAD);
     let applied = apply_at_once(db, effect);
-    db.set_now(now);
+    db.judge_by(now);
     applied
+}
+
+/// [`apply`] for an effect of a shard.
+///
+/// Errors: as there.
+pub fn apply_to_shard(shard: &mut Shard, effect: &ShardEffect) -> Result<(), WrongType> {
+    match effect {
+        ShardEffect::In(database, effect) => apply(shard.db_mut(*database), effect),
+        ShardEffect::Swap(one, other) => {
+            shard.swap(*one, *other);
+            Ok(())
+        }
+    }
 }
 
 fn apply_at_once(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {

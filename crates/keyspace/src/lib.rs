@@ -1,7 +1,7 @@
 //! One shard's data: databases of keys, values of every type, deadlines, memory accounts, effects.
 //!
-//! - [`Db`] maps keys to values. Reads take `&self` and do not see the dead; writes take `&mut
-//!   self`, keep the accounts and record their [`Effect`]s. Nothing else changes data.
+//! - [`Db`] maps keys to values. Reads do not see the dead, and leave nothing but the time of
+//!   access; writes keep the accounts and record their [`Effect`]s. Nothing else changes data.
 //! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
 //!   one is a cut: whoever holds a clone reads that instant, whatever is written later.
 //! - [`Shard`] is what one core owns.
@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod db;
 mod effect;
 pub mod encoding;
@@ -22,7 +23,7 @@ mod unshare;
 mod usage;
 
 pub use db::{Db, Deadline, Found, Held, HeldValue, Kind, Touch, WrongType};
-pub use effect::{Effect, Journal, apply};
+pub use effect::{Effect, Journal, ShardEffect, apply, apply_to_shard};
 pub use hash::{Hash, HashEdit, value_of};
 pub use object::Object;
 pub use set::{Set, SetEdit};
@@ -44,6 +45,7 @@ pub struct Key<'a> {
 
 impl<'a> Key<'a> {
     /// Hashes `bytes`.
+    #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, hash: darter_base::hash::of(bytes) }

@@ -5,6 +5,7 @@ use crate::set::Set;
 use crate::{Kind, Touch};
 use darter_base::Preempt;
 use darter_structs::blob::Blob;
+use darter_structs::table::Target;
 
 /// A value behind a reference count. Cloning one is a cut.
 ///
@@ -19,10 +20,24 @@ pub enum Object {
     Set(Set),
 }
 
+impl Target for Object {
+    /// The keyspace keeps times of access.
+    const STAMPED: bool = true;
+}
+
 /// The two reference counts in front of an object.
 const COUNTS_BYTES: usize = 16;
 
 impl Object {
+    /// A value of this type with nothing in it.
+    pub(crate) fn empty(kind: Kind) -> Self {
+        match kind {
+            Kind::Text => Self::Text(Blob::from(&[][..])),
+            Kind::Hash => Self::Hash(Hash::new()),
+            Kind::Set => Self::Set(Set::new()),
+        }
+    }
+
     /// The type, as TYPE names it.
     #[must_use]
     pub fn kind(&self) -> Kind {

@@ -1,6 +1,6 @@
 //! What one core owns: its part of every database.
 
-use crate::{Db, Usage};
+use crate::{Db, ShardEffect, Usage};
 use darter_base::Prng;
 
 /// Counters of one shard.
@@ -12,6 +12,18 @@ pub struct ShardStats {
     pub misses: u64,
 }
 
+impl ShardStats {
+    /// Counts a read.
+    #[inline]
+    pub fn count(&mut self, hit: bool) {
+        if hit {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+    }
+}
+
 /// The databases of one core.
 pub struct Shard {
     dbs: Vec<Db>,
@@ -19,6 +31,8 @@ pub struct Shard {
     pub stats: ShardStats,
     /// Randomness for samples, seeded by whoever made the shard.
     pub prng: Prng,
+    /// Effects that came before the last exchange of databases, and that exchange.
+    told: Vec<ShardEffect>,
 }
 
 impl Shard {
@@ -30,6 +44,7 @@ impl Shard {
             dbs: (0..databases).map(|_| Db::default()).collect(),
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
+            told: Vec::new(),
         }
     }
 
@@ -56,14 +71,32 @@ impl Shard {
         &self.dbs[index]
     }
 
-    /// Database `index`, for changes.
+    /// Database `index`, for changes, and for reads that are accesses.
     pub fn db_mut(&mut self, index: usize) -> &mut Db {
-        &mut self.dbs[index]
+        self.db_for(index, false)
+    }
+
+    /// Database `index`, for a client that may have said CLIENT NO-TOUCH.
+    pub fn db_for(&mut self, index: usize, no_touch: bool) -> &mut Db {
+        let db = &mut self.dbs[index];
+        db.set_no_touch(no_touch);
+        db
     }
 
     /// Database `index`, the randomness and the counters, for one command.
     pub fn parts(&mut self, index: usize) -> (&mut Db, &mut Prng, &mut ShardStats) {
-        (&mut self.dbs[index], &mut self.prng, &mut self.stats)
+        self.parts_for(index, false)
+    }
+
+    /// [`Shard::parts`], for a client that may have said CLIENT NO-TOUCH.
+    pub fn parts_for(
+        &mut self,
+        index: usize,
+        no_touch: bool,
+    ) -> (&mut Db, &mut Prng, &mut ShardStats) {
+        let db = &mut self.dbs[index];
+        db.set_no_touch(no_touch);
+        (db, &mut self.prng, &mut self.stats)
     }
 
     /// All databases, in order.
@@ -71,9 +104,29 @@ impl Shard {
         self.dbs.iter()
     }
 
-    /// Exchanges two databases: SWAPDB. O(1).
+    /// Exchanges two databases: SWAPDB. O(1), and what was recorded and not taken.
     pub fn swap(&mut self, one: usize, other: usize) {
+        if self.dbs[one].journal().is_listening() && one != other {
+            self.told = self.take_effects();
+            self.told.push(ShardEffect::Swap(one, other));
+        }
         self.dbs.swap(one, other);
+    }
+
+    /// Starts or stops recording, in all databases.
+    pub fn listen(&mut self, listening: bool) {
+        self.dbs.iter_mut().for_each(|db| db.journal().listen(listening));
+    }
+
+    /// Takes what was recorded, in an order in which it can be applied: that of each database, and
+    /// of their exchanges.
+    #[must_use]
+    pub fn take_effects(&mut self) -> Vec<ShardEffect> {
+        let mut told = std::mem::take(&mut self.told);
+        for (at, db) in self.dbs.iter_mut().enumerate() {
+            told.extend(db.journal().take().into_iter().map(|effect| ShardEffect::In(at, effect)));
+        }
+        told
     }
 
     /// Bytes held by all databases.
@@ -90,21 +143,27 @@ impl Shard {
         total
     }
 
-    /// The earliest moment at which [`Shard::reap`] may have work.
+    /// No key dies before this moment of its own deadline. Unix milliseconds.
     #[must_use]
-    pub fn next_death(&self) -> Option<u64> {
-        self.dbs.iter().filter_map(Db::next_death).min()
+    pub fn next_key_death(&self) -> Option<u64> {
+        self.dbs.iter().filter_map(Db::next_key_death).min()
     }
 
-    /// Removes about `most` of the dead. Returns true while more are left.
+    /// No field or member dies before this moment. Unix milliseconds.
+    #[must_use]
+    pub fn next_field_death(&self) -> Option<u64> {
+        self.dbs.iter().filter_map(Db::next_field_death).min()
+    }
+
+    /// Removes about `most` of the dead: fields and members first. Returns true while more are left.
     pub fn reap(&mut self, most: usize) -> bool {
         let now = self.now();
-        match self.dbs.iter_mut().find(|db| db.next_death().is_some_and(|at| at <= now)) {
-            Some(db) => {
-                db.reap(most);
-                true
-            }
-            None => false,
+        let is_due = |moment: Option<u64>| moment.is_some_and(|at| at <= now);
+        let fields = self.dbs.iter().position(|db| is_due(db.next_field_death()));
+        let next = fields.or_else(|| self.dbs.iter().position(|db| is_due(db.next_key_death())));
+        if let Some(at) = next {
+            self.dbs[at].reap(most);
         }
+        next.is_some()
     }
 }

@@ -560,6 +560,40 @@ fn the_dead_are_reaped_to_the_last() {
     db.check_invariants();
 }
 
+#[test] // Where some die at every moment, counts are those of the living, and no dead stay behind.
+fn a_stream_of_deaths_is_counted_and_swept() {
+    let (mut db, mut prng) = (Db::default(), Prng::from_seed(11));
+    let (mut keys, mut fields) = (BTreeMap::new(), BTreeMap::new());
+    for step in 0..600 {
+        let now = EPOCH + step;
+        db.set_now(now);
+        for _ in 0..40 {
+            let (name, at) =
+                (prng.below(20_000).to_string().into_bytes(), now + 1 + prng.below(300));
+            db.set_text(&Key::new(&name), Fresh::Bytes(b"short"), Deadline::At(at));
+            keys.insert(name.clone(), at);
+            db.edit_hash(&Key::new(b"hash"), true, |edit| {
+                edit.set(&name, Fresh::Bytes(b"value"), Deadline::At(at))
+            })
+            .unwrap();
+            fields.insert(name, at);
+        }
+        keys.retain(|_, at| *at > now);
+        fields.retain(|_, at| *at > now);
+        assert_eq!(db.keys().live_len(now, usize::MAX), Some(keys.len() + 1));
+        let hash = db.hash(&Key::new(b"hash")).unwrap().unwrap().fields().clone();
+        assert_eq!(hash.live_len(now, usize::MAX), Some(fields.len()));
+        if prng.chance(20) {
+            while db.reap(64) {}
+            assert_eq!(db.len(), keys.len() + 1, "dead keys stay");
+            let hash = db.hash(&Key::new(b"hash")).unwrap().unwrap();
+            assert_eq!(hash.fields().len(), fields.len(), "dead fields stay");
+            assert!(db.next_death().is_none_or(|at| at > now));
+        }
+    }
+    db.check_invariants();
+}
+
 #[test] // An effect that does not follow from the data is told apart from one that does.
 fn a_stream_with_a_gap_is_noticed() {
     let mut db = Db::default();

@@ -18,6 +18,9 @@ use crate::rdb::{Encoder, Kind, Limits, Reader, Survey, types};
 
 pub use crate::rdb::{Item, Packing};
 
+/// Entries that are looked at in vain before a [`Dumper::fill`] ends: about 10 us.
+const LOOKS_AT_ONCE: usize = 1_024;
+
 /// Bytes behind the value: version and checksum.
 pub const TRAILER_BYTES: usize = 10;
 
@@ -44,6 +47,13 @@ pub mod private {
 
 /// Where the items of a value come from, twice the same: a cut.
 pub trait Source {
+    /// Looks for the next item; takes what it looks at in vain off `looks`. False when those are
+    /// used up before one was found, or the end: [`next`](Self::next) would look further at once.
+    fn find(&mut self, looks: &mut usize) -> bool {
+        let _ = looks;
+        true
+    }
+
     /// The next item, or `None` behind the last.
     fn next(&mut self) -> Option<Item<'_>>;
 
@@ -98,7 +108,9 @@ impl<S: Source> Dumper<S> {
         let Stage::Survey(survey) = &mut self.stage else {
             unreachable!("surveyed already");
         };
-        for _ in 0..items_max {
+        let mut looks = items_max;
+        while looks > 0 && self.source.find(&mut looks) {
+            looks = looks.saturating_sub(1);
             let Some(item) = self.source.next() else {
                 let plan = survey.plan();
                 let (mut encoding, bytes) = (plan.encoding, plan.body_bytes);
@@ -115,8 +127,8 @@ impl<S: Source> Dumper<S> {
         None
     }
 
-    /// Appends about `bytes_max` bytes (the last item may exceed it, or a packed collection);
-    /// true when the payload is complete.
+    /// Appends about `bytes_max` bytes (the last item may exceed it, or a packed collection), fewer
+    /// where most of what the source looks at is no item; true when the payload is complete.
     ///
     /// Cost: O(`bytes_max`), for packed collections O(n log n) of their few entries. Small items
     /// are gathered without output; their number is bounded by [`Packing`].
@@ -134,7 +146,8 @@ impl<S: Source> Dumper<S> {
                     self.stage = Stage::Items(encoder.clone());
                 }
                 Stage::Items(encoder) => {
-                    while out.len() - start < bytes_max {
+                    let mut looks = LOOKS_AT_ONCE;
+                    while out.len() - start < bytes_max && self.source.find(&mut looks) {
                         let Some(item) = self.source.next() else {
                             encoder.end(out);
                             self.crc.update(&out[start..]);

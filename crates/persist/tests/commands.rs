@@ -194,6 +194,35 @@ fn large_values_go_in_portions() {
     assert_eq!(engine.record(b"copy"), engine.record(b"set"));
 }
 
+#[test] // A field of megabytes, without a deadline and beside one that has one.
+fn a_huge_field_goes_in_portions() {
+    let mut engine = Engine::new();
+    let huge = (b"huge".to_vec(), (vec![b'v'; 3_000_000], None));
+    let mortal = (b"mortal".to_vec(), (vec![b'w'; 70_001], Some(NOW + 100_000)));
+    for fields in [vec![huge.clone()], vec![huge, mortal]] {
+        engine.put(b"hash", &Value::Hash(fields.into_iter().collect()));
+        let payload = engine.dump(b"hash");
+        assert!(engine.portions > 3_000_000 / 40_000 && engine.longest < 70_000);
+        assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &payload, b"REPLACE"]), b"+OK\r\n");
+        assert!(engine.record(b"copy") == engine.record(b"hash"));
+    }
+}
+
+#[test] // Nobody sweeps; each pass over the dead goes in portions all the same.
+fn the_dead_are_passed_over_in_portions() {
+    const DEAD: usize = 20_000;
+    let mut engine = Engine::new();
+    let dead = (0..DEAD).map(|at| (at.to_string().into(), (Bytes::new(), Some(NOW + 5))));
+    let living = (b"living".to_vec(), (b"value".to_vec(), None));
+    engine.put(b"hash", &Value::Hash(dead.chain([living.clone()]).collect()));
+    engine.now = NOW + 5;
+    let payload = engine.dump(b"hash");
+    assert!(engine.portions > DEAD / 256 + DEAD / 2_048, "{}", engine.portions);
+    assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &payload]), b"+OK\r\n");
+    let expected = Value::Hash([living].into_iter().collect());
+    assert!(engine.record(b"copy").is_some_and(|record| record.value == expected));
+}
+
 #[test]
 fn a_payload_in_chunks_is_restored() {
     let mut engine = Engine::new();

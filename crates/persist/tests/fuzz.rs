@@ -3,27 +3,12 @@
 
 mod common;
 
-use common::read;
+use common::{Fields, read};
 use darter_base::Prng;
 use darter_persist::crc64;
-use darter_persist::dump::{self, Item, Source};
+use darter_persist::dump::{self, Source};
 use darter_persist::fuzz::fuzz_rdb;
 use darter_persist::rdb::{Kind, Packing, Survey, Writer};
-
-/// A value with all of its items.
-struct Fields(Vec<(Vec<u8>, Vec<u8>, Option<u64>)>, usize);
-
-impl Source for Fields {
-    fn next(&mut self) -> Option<Item<'_>> {
-        let (field, value, deadline_ms) = self.0.get(self.1)?;
-        self.1 += 1;
-        Some(Item::Field { field, value, deadline_ms: *deadline_ms })
-    }
-
-    fn rewind(&mut self) {
-        self.1 = 0;
-    }
-}
 
 fn fields(prng: &mut Prng) -> Fields {
     let count = prng.below(12);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Bytes, Oracle, Reply, Value, feed, read};
+use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, read};
 use darter_base::Prng;
 use darter_persist::dump::{self, Dumper, Item, Packing, Source};
 use darter_persist::rdb::{Kind, Limits, Survey, Writer};
@@ -66,43 +66,9 @@ impl Source for Items {
     }
 }
 
-const EDGES: &[&str] = &[
-    "0",
-    "1",
-    "-1",
-    "127",
-    "128",
-    "-128",
-    "-129",
-    "4095",
-    "4096",
-    "-4096",
-    "-4097",
-    "32767",
-    "32768",
-    "-32768",
-    "-32769",
-    "8388607",
-    "8388608",
-    "-8388608",
-    "-8388609",
-    "2147483647",
-    "2147483648",
-    "-2147483648",
-    "-2147483649",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "9223372036854775808",
-    "-0",
-    "007",
-    "+5",
-    "",
-    "1.5",
-];
-
 fn text(prng: &mut Prng) -> Bytes {
     match prng.below(4) {
-        0 => EDGES[prng.below(EDGES.len() as u64) as usize].into(),
+        0 => INTEGERS[prng.below(INTEGERS.len() as u64) as usize].into(),
         1 => prng.next_u64().to_string().into(),
         2 => prng.bytes(0..=70),
         _ => prng.bytes(0..=10),
@@ -112,7 +78,7 @@ fn text(prng: &mut Prng) -> Bytes {
 /// Values of all types and sizes; the keys' names say what they hold.
 fn fill(oracle: &mut Oracle, prng: &mut Prng) -> Vec<Bytes> {
     let mut keys = Vec::new();
-    for edge in EDGES {
+    for edge in INTEGERS.iter().chain(&[""]) {
         oracle.must(&[b"SET", format!("string:{edge}").as_bytes(), edge.as_bytes()]);
         keys.push(format!("string:{edge}").into_bytes());
     }
@@ -220,21 +186,6 @@ fn slices_of_any_size_make_the_same_payload() {
     }
 }
 
-/// A hash with deadlines on every third field.
-struct Deadlines(Vec<(Bytes, Bytes, Option<u64>)>, usize);
-
-impl Source for Deadlines {
-    fn next(&mut self) -> Option<Item<'_>> {
-        let (field, value, deadline_ms) = self.0.get(self.1)?;
-        self.1 += 1;
-        Some(Item::Field { field, value, deadline_ms: *deadline_ms })
-    }
-
-    fn rewind(&mut self) {
-        self.1 = 0;
-    }
-}
-
 #[test] // Redis 7.0 has no field deadlines: what is written for 7.4 is read back here.
 fn field_deadlines_read_back() {
     for (count, span, encoding) in [(5, 1_u64 << 20, 25), (600, 1 << 20, 24), (600, 1 << 40, 24)] {
@@ -252,7 +203,7 @@ fn field_deadlines_read_back() {
             .collect();
         let model = short.iter().map(|(name, value, at)| (name.clone(), (value.clone(), *at)));
         let model = Value::Hash(model.collect());
-        let payload = dump::write(Deadlines(short, 0), Kind::Hash, Packing::default());
+        let payload = dump::write(Fields(short, 0), Kind::Hash, Packing::default());
         assert_eq!(payload[0], encoding);
         assert_eq!(dump::verify(&payload), Ok(12));
         let reader = dump::reader(&payload, Limits::default()).unwrap();

@@ -2,45 +2,10 @@
 
 mod common;
 
-use common::{Oracle, Record, Value, read};
+use common::{INTEGERS, Oracle, Record, Value, read};
 use darter_base::Prng;
 use darter_persist::fuzz::fuzz_rdb;
 use darter_persist::rdb::types;
-
-const INTEGERS: &[&str] = &[
-    "0",
-    "1",
-    "-1",
-    "127",
-    "128",
-    "-128",
-    "-129",
-    "255",
-    "4095",
-    "4096",
-    "-4096",
-    "-4097",
-    "32767",
-    "32768",
-    "-32768",
-    "-32769",
-    "8388607",
-    "8388608",
-    "-8388608",
-    "-8388609",
-    "2147483647",
-    "2147483648",
-    "-2147483648",
-    "-2147483649",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "9223372036854775808",
-    "-0",
-    "007",
-    "+5",
-    " 5",
-    "1.5",
-];
 
 fn fill_strings(oracle: &mut Oracle, prng: &mut Prng) {
     for text in INTEGERS {

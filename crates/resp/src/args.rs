@@ -141,6 +141,7 @@ pub(crate) fn span(start: usize, end: usize) -> Span {
     Span { start: narrow(start), end: narrow(end) }
 }
 
+#[inline]
 fn slice(bytes: &[u8], span: Span) -> &[u8] {
     &bytes[span.start as usize..span.end as usize]
 }
@@ -223,6 +224,7 @@ impl<'a> Args<'a> {
     }
 
     /// Number of arguments, the name included.
+    #[inline]
     #[must_use]
     pub fn len(self) -> usize {
         match self.0 {
@@ -238,6 +240,7 @@ impl<'a> Args<'a> {
     }
 
     /// The argument at `index`, in one piece. Panics when there is none: check `len` first.
+    #[inline]
     #[must_use]
     pub fn get(self, index: usize) -> &'a [u8] {
         match self.0 {
@@ -247,6 +250,7 @@ impl<'a> Args<'a> {
     }
 
     /// The argument at `index`, in chunks when it is large. Panics when there is none.
+    #[inline]
     #[must_use]
     pub fn arg(self, index: usize) -> Arg<'a> {
         match self.0 {

@@ -149,15 +149,21 @@ impl<'a> Reply<'a> {
         }
     }
 
+    /// The line of a number: made aside, and appended as one.
+    #[inline]
     fn header(&mut self, kind: u8, value: i64) {
-        let tail = self.out.tail();
-        tail.push(kind);
         if (0..10).contains(&value) {
-            tail.push(b'0' + value.unsigned_abs().to_le_bytes()[0]);
-        } else {
-            number::write_i64(tail, value);
+            let digit = b'0' + value.unsigned_abs().to_le_bytes()[0];
+            self.out.tail().extend_from_slice(&[kind, digit, b'\r', b'\n']);
+            return;
         }
-        tail.extend_from_slice(b"\r\n");
+        const END: usize = 1 + number::I64_TEXT_MAX;
+        let mut line = [b'\r'; END + 2];
+        line[END + 1] = b'\n';
+        let room = line[1..].first_chunk_mut().expect("the line has room for the longest number");
+        let at = number::I64_TEXT_MAX - number::i64_text(room, value).len();
+        line[at] = kind;
+        self.out.tail().extend_from_slice(&line[at..]);
     }
 
     fn line(&mut self, kind: u8, text: &[u8]) {
@@ -176,6 +182,14 @@ mod tests {
         let mut out = Output::default();
         write(&mut Reply::new(&mut out, resp3));
         String::from_utf8(out.flatten()).unwrap()
+    }
+
+    #[test] // Of all lengths, with a sign or without, in one line each.
+    fn numbers_are_lines() {
+        for value in [0, 9, 10, -1, -9, -10, 12_345, i64::MAX, i64::MIN] {
+            assert_eq!(encode(false, |reply| reply.int(value)), format!(":{value}\r\n"));
+        }
+        assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! single step takes.
 //!
 //! `cargo run --release -p darter-structs --example table_bench -- [case] [entries]`
-//! Cases: `memory`, `speed`, `cut`, `expire`, `small`; all of them without an argument, with a
-//! million entries. What came out is in docs/design/0001-segment-table.md.
+//! Cases: `memory`, `speed`, `tail`, `cut`, `expire`, `small`; all of them without an argument, with
+//! a million entries. What came out is in docs/design/0001-segment-table.md.
 
 use darter_base::{Prng, hash};
 use darter_structs::table::{Never, New, Reader, Table};
+use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,14 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let case = args.next();
     let entries = args.next().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let cases: [(&str, Case); 5] =
-        [("memory", memory), ("speed", speed), ("cut", cut), ("expire", expire), ("small", small)];
+    let cases: [(&str, Case); 6] = [
+        ("memory", memory),
+        ("speed", speed),
+        ("tail", tail),
+        ("cut", cut),
+        ("expire", expire),
+        ("small", small),
+    ];
     for (name, run) in cases {
         if case.as_deref().is_none_or(|case| case == name) {
             println!("== {name}, {entries} entries");
@@ -170,6 +177,36 @@ fn speed(entries: u64) {
             hits += u64::from(table.remove(hash::of(key), key).is_some());
         });
         black_box((hits, sum));
+    }
+}
+
+/// Nanoseconds that this thread has run: other processes do not count, page faults do.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Question: how long is the longest command of a hundred additions, in CPU time?
+fn tail(entries: u64) {
+    for (name, make) in KINDS {
+        let (mut table, mut took, mut sum) = (Table::new(), Vec::new(), 0);
+        for hundred in 0..entries / 100 {
+            let made: Vec<_> = (hundred * 100..hundred * 100 + 100).map(make).collect();
+            let begin = cpu_ns();
+            made.iter().for_each(|(key, value)| add(&mut table, key, value));
+            took.push(cpu_ns() - begin);
+            sum += took[took.len() - 1];
+        }
+        took.sort_unstable();
+        let at = |share: f64| took[((took.len() as f64 * share) as usize).min(took.len() - 1)];
+        let [half, p99, p999, p9999, most] =
+            [0.5, 0.99, 0.999, 0.9999, 1.0].map(|share| at(share) as f64 / 1e3);
+        println!(
+            "{name:20} {:5.0} ns each; a hundred took p50 {half:.0}, p99 {p99:.0}, p99.9 \
+             {p999:.0}, p99.99 {p9999:.0}, max {most:.0} us; {:.1} B each",
+            sum as f64 / entries as f64,
+            table.memory_bytes() as f64 / entries as f64,
+        );
     }
 }
 

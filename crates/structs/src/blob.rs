@@ -22,6 +22,7 @@
 //! [`BURIED_BYTES_MIN`] buries it.
 
 use crate::graveyard::{self, Dismantle};
+use crate::table::Target;
 use darter_base::limits::CHUNK_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ enum Repr {
     One(Arc<[u8]>),
     Many { groups: Vec<Arc<Group>>, len: usize },
 }
+
+impl Target for Blob {}
 
 impl Default for Blob {
     fn default() -> Self {

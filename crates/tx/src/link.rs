@@ -8,6 +8,7 @@ use darter_keyspace::Shard;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -21,6 +22,8 @@ pub struct Home {
 
 type Value = Box<dyn Any + Send>;
 type Run = Box<dyn FnOnce(&mut Home) -> Value + Send>;
+type Body = Pin<Box<dyn Future<Output = Value>>>;
+type Start = Box<dyn FnOnce(Tx) -> Body + Send>;
 
 /// What one core says to another. Between two cores, messages arrive in the order they were sent.
 pub enum Message {
@@ -33,7 +36,16 @@ pub enum Message {
         /// What to run.
         run: Run,
     },
-    /// What a call gave, or `true`/`false` for a lock.
+    /// Run this as a task of yours, and return what it gives.
+    Task {
+        /// Who asks.
+        from: CoreId,
+        /// What to complete there.
+        ticket: u64,
+        /// What to start.
+        start: Start,
+    },
+    /// What a call or a task gave, or `true`/`false` for a lock.
     Return {
         /// What to complete.
         ticket: u64,
@@ -185,6 +197,44 @@ impl Tx {
         results
     }
 
+    /// Runs a task on each of `cores` at the same time, each in slices of its own core; gives the
+    /// results in that order. For work of many portions: a hop for each would cost a turn of two
+    /// cores.
+    pub async fn drive_each<R, F, T>(
+        &self,
+        cores: impl IntoIterator<Item = CoreId>,
+        mut make: impl FnMut(CoreId) -> F,
+    ) -> Vec<R>
+    where
+        R: Send + 'static,
+        F: FnOnce(Tx) -> T + Send + 'static,
+        T: Future<Output = R> + 'static,
+    {
+        let mut pending = Vec::new();
+        let mut local = None;
+        for core in cores {
+            let start = make(core);
+            if core == self.0.core {
+                local = Some(start);
+                pending.push(None);
+            } else {
+                pending.push(Some(self.start(core, start)));
+            }
+        }
+        let mut local = match local {
+            Some(start) => Some(start(self.clone()).await),
+            None => None,
+        };
+        let mut results = Vec::with_capacity(pending.len());
+        for ticket in pending {
+            match ticket {
+                Some(ticket) => results.push(downcast(self.completed(ticket).await)),
+                None => results.extend(local.take()),
+            }
+        }
+        results
+    }
+
     /// Takes the locks that `claims` name, at most one claim a core, and waits for them.
     pub async fn lock(&self, mut claims: Vec<(CoreId, Claim)>) -> Locked {
         claims.sort_by_key(|(core, _)| *core);
@@ -292,6 +342,13 @@ impl Tx {
                 let value = run(&mut self.0.home.borrow_mut());
                 self.post(from, Message::Return { ticket, value });
             }
+            Message::Task { from, ticket, start } => {
+                let tx = self.clone();
+                self.spawn(async move {
+                    let value = start(tx.clone()).await;
+                    tx.post(from, Message::Return { ticket, value });
+                });
+            }
             Message::Return { ticket, value } => self.complete(ticket, value),
             Message::Lock { from, ticket, tx, claim, wait } => {
                 let mut home = self.0.home.borrow_mut();
@@ -371,6 +428,19 @@ impl Tx {
         let ticket = self.open_ticket();
         let run: Run = Box::new(move |home| Box::new(run(home)));
         self.post(core, Message::Call { from: self.0.core, ticket, run });
+        ticket
+    }
+
+    fn start<R, F, T>(&self, core: CoreId, start: F) -> u64
+    where
+        R: Send + 'static,
+        F: FnOnce(Tx) -> T + Send + 'static,
+        T: Future<Output = R> + 'static,
+    {
+        let ticket = self.open_ticket();
+        let start: Start =
+            Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
+        self.post(core, Message::Task { from: self.0.core, ticket, start });
         ticket
     }
 
@@ -466,5 +536,56 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Countdown;
+
+    /// Carries mail and polls tasks until nothing moves. Returns the messages carried.
+    fn settle(cores: &[Tx]) -> usize {
+        let (mut carried, mut mail) = (0, Vec::new());
+        loop {
+            let before = carried;
+            let mut ran = false;
+            for tx in cores {
+                ran |= tx.run_one();
+                tx.drain_outbox(&mut mail);
+                for (to, message) in mail.drain(..) {
+                    cores[to].deliver(message);
+                    carried += 1;
+                }
+            }
+            if !ran && carried == before {
+                return carried;
+            }
+        }
+    }
+
+    #[test] // Each core works in slices of its own; the results come in order, for a hop each.
+    fn work_of_many_portions_is_one_hop() {
+        let core = |id| Tx::new(id, 3, Shard::new(1, 1), Rc::new(Countdown::new(0)));
+        let cores = [core(0), core(1), core(2)];
+        let (done, result) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
+        let (tx, told, gave) = (cores[1].clone(), Rc::clone(&done), Rc::clone(&result));
+        cores[1].spawn(async move {
+            let work = |core: CoreId| {
+                async move |tx: Tx| {
+                    for _ in 0..100 {
+                        tx.home().shard.stats.hits += 1;
+                        tx.pause().await;
+                    }
+                    (core, tx.core())
+                }
+            };
+            *gave.borrow_mut() = tx.drive_each([2, 1, 0], work).await;
+            told.set(true);
+        });
+        assert_eq!(settle(&cores), 4, "there and back, of two cores");
+        assert!(done.get());
+        assert_eq!(*result.borrow(), [(2, 2), (1, 1), (0, 0)]);
+        assert!(cores.iter().all(|tx| tx.home().shard.stats.hits == 100 && tx.tasks_len() == 0));
     }
 }

@@ -27,7 +27,6 @@ UNKNOWN = re.compile(r"unknown (?:command|subcommand) '([^' ]+)", re.IGNORECASE)
 # Tests whose subject is absent although no unknown command says so.
 ABSENT = {
     "test_lolwut": "LOLWUT draws a picture of Darter's own",
-    "test_object": "OBJECT IDLETIME is refused by design",
     "test_command_list": "expects 300 commands; the absent ones are not listed",
     "test_command_getkeys": "needs EVAL and others",
     "test_command_getkeysandflags": "needs LMOVE",

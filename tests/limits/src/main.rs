@@ -14,6 +14,7 @@ mod input;
 mod life;
 mod peers;
 mod pipelines;
+mod watchers;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
 use std::process::ExitCode;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     let stage = Stage { shape };
     let mut tally = Tally::default();
     for (name, asks, check) in
-        [input::CHECKS, peers::CHECKS, pipelines::CHECKS, life::CHECKS].concat()
+        [input::CHECKS, peers::CHECKS, watchers::CHECKS, pipelines::CHECKS, life::CHECKS].concat()
     {
         if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {
             continue;

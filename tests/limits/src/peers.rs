@@ -163,6 +163,10 @@ fn timeout(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--timeout", "1"])?;
     let client = || server.client().map_err(text);
     let (mut idle, mut watcher, mut held, mut busy) = (client()?, client()?, client()?, client()?);
+    store_big(&server)?;
+    let mut deaf = client()?;
+    deaf.words("CLIENT SETNAME deaf").map_err(text)?;
+    deaf.send(&encode(&["GET", "big"]).repeat(100)).map_err(text)?;
     idle.words("PING").map_err(text)?;
     watcher.words("MONITOR").map_err(text)?;
     busy.words("CLIENT PAUSE 100000 WRITE").map_err(text)?;
@@ -173,6 +177,14 @@ fn timeout(stage: &Stage) -> Result<(), String> {
     while !matches!(idle.socket().read(&mut [0; 1]), Ok(0)) {
         ensure(start.elapsed() < Duration::from_secs(8), || "not closed".to_owned())?;
         busy.words("PING").map_err(text)?;
+    }
+    loop {
+        let list = busy.words("CLIENT LIST").map_err(text)?;
+        if !String::from_utf8_lossy(list.text().unwrap_or_default()).contains("name=deaf") {
+            break;
+        }
+        let waited = start.elapsed();
+        ensure(waited < Duration::from_secs(8), || "who never reads is not closed".to_owned())?;
     }
     busy.words("CLIENT UNPAUSE").map_err(text)?;
     let set = held.receive().map_err(|error| format!("the one who waited: {error}"))?;

@@ -16,6 +16,7 @@ use std::time::Duration;
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("a pipeline is answered when its client reads at last", Asks::AsRedis, late_reader),
+    ("the first long replies of other cores are bounded",    Asks::More,    first_long_replies),
     ("a request longer than what is received ahead",         Asks::AsRedis, long_request),
     ("HELLO amid a pipeline over two cores",                 Asks::AsRedis, hello_amid),
     ("SIGTERM answers what two cores received",              Asks::AsRedis, sigterm),
@@ -82,6 +83,51 @@ fn late_reader(stage: &Stage) -> Result<(), String> {
         }
         Ok(())
     })
+}
+
+/// Clients whose replies were short so far ask for long ones, and read none: what was learnt of the
+/// short ones must not let 20 MB be made for each. Read at last, all of it comes.
+fn first_long_replies(stage: &Stage) -> Result<(), String> {
+    const CLIENTS: usize = 8;
+    const SHORT: usize = 4_000;
+    const ROUNDS: usize = 4;
+    const LONG: usize = 2_000;
+    const BOUND_BYTES: u64 = 30 << 20;
+    let server = two_cores(stage)?;
+    let mut one = server.client().map_err(text)?;
+    let value = "v".repeat(10_000);
+    for at in 0..50 {
+        one.command(&["SET", &key(at), &value]).map_err(text)?;
+    }
+    let pipeline = |name: &str, count: usize| -> Vec<u8> {
+        (0..count).flat_map(|at| encode(&[name, &key(at)])).collect()
+    };
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = server.client().map_err(text)?;
+        for _ in 0..ROUNDS {
+            client.send(&pipeline("STRLEN", SHORT)).map_err(text)?;
+            for _ in 0..SHORT {
+                client.receive().map_err(text)?;
+            }
+        }
+        clients.push(client);
+    }
+    let before = server.process().resident_bytes();
+    for client in &mut clients {
+        client.send(&pipeline("GET", LONG)).map_err(text)?;
+    }
+    let_turn(&server)?;
+    let grown = server.process().resident_bytes().saturating_sub(before);
+    ensure(grown < BOUND_BYTES, || format!("{CLIENTS} clients who do not read: {grown} bytes"))?;
+    drop(clients.pop()); // Goes without having read anything.
+    for client in &mut clients {
+        for at in 0..LONG {
+            let reply = client.receive().map_err(|error| format!("reply {at}: {error}"))?;
+            ensure(reply.text() == Some(value.as_bytes()), || format!("reply {at}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Behind replies that nobody reads comes a request of 3 MB, in many arguments, then one in a

@@ -1,16 +1,13 @@
 //! Deadlines of fields: HEXPIRE, HPEXPIRE, HEXPIREAT, HPEXPIREAT, HPERSIST, and the arguments that
 //! these share with the rest of their family.
 
-use super::edit::{Answer, Change, Plan, When};
-use crate::expiry::Unit;
+use super::edit::{Answer, Change, Plan};
+use crate::expiry::{Conditions, Unit};
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Refusal};
 
 /// Latest deadline of a field, as in Redis.
 const DEADLINE_MAX: UnixMillis = (1 << 46) - 1;
-
-/// Longest time to live in Dragonfly's dialect, in seconds.
-const SECONDS_MAX: i64 = (1 << 28) - 1;
 
 /// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`: fields die in so many
 /// seconds.
@@ -47,14 +44,11 @@ fn expire(
     name: &'static str,
 ) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.hash(&key)?;
+    cx.db.read_hash(&key)?;
     let at = deadline(unit, args.bytes()?, cx.now, name)?;
-    let conditions =
-        [("NX", When::Absent), ("XX", When::Present), ("GT", When::Later), ("LT", When::Earlier)];
-    let when = conditions.into_iter().find(|(word, _)| args.option(word));
-    let when = when.map_or(When::Always, |(_, when)| when);
+    let conditions = Conditions::parse_one(&mut args);
     fields(&mut args, "ERR Parameter `numFields` should be greater than 0")?;
-    Plan::new(Change::Expire(at, when), Answer::Codes).run(cx, &key, args)
+    Plan::new(Change::Expire(at, conditions), Answer::Codes).run(cx, &key, args)
 }
 
 /// `HPERSIST key FIELDS count field [field ...]`: fields live on.
@@ -64,7 +58,7 @@ fn expire(
 /// Source: <https://redis.io/commands/hpersist> (7.4.0).
 pub(super) fn hpersist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.hash(&key)?;
+    cx.db.read_hash(&key)?;
     fields(&mut args, COUNT_REFUSED)?;
     Plan::new(Change::Persist, Answer::Codes).run(cx, &key, args)
 }
@@ -107,13 +101,6 @@ pub(super) fn deadline(
     at.filter(|at| *at <= DEADLINE_MAX).ok_or_else(|| Refusal::InvalidExpire(command.into()))
 }
 
-/// The deadline that `text` gives in seconds in Dragonfly's dialect: 1 to 2^28-1 of them.
-pub(super) fn seconds(text: &[u8], now: UnixMillis) -> Result<UnixMillis, Refusal> {
-    let seconds = number::parse_i64(text).filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
-    let seconds = seconds.ok_or(Refusal::NotAnInteger)?;
-    Ok(now.saturating_add(seconds.unsigned_abs() * 1_000))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,9 +120,5 @@ mod tests {
         assert_eq!(read(Unit::Seconds, "x"), Err(Refusal::NotAnInteger));
         let negative = read(Unit::Seconds, "-1").map_err(|refusal| refusal.text().into_owned());
         assert_eq!(negative, Err("ERR invalid expire time, must be >= 0".into()));
-        for refused in ["0", "-1", "268435456", "FIELDS"] {
-            assert_eq!(seconds(refused.as_bytes(), now), Err(Refusal::NotAnInteger));
-        }
-        assert_eq!(seconds(b"268435455", now), Ok(268_435_456_000));
     }
 }

@@ -5,10 +5,12 @@
 //! cut of the hash is edited aside in portions and installed at the end; writers of the key wait,
 //! readers are answered from the hash before it.
 
-use super::field::{BATCH, Values, begins_batch, prefetch};
+use super::field::Values;
 use super::outbox::{Outbox, PORTION_BYTES, flow};
-use crate::ahead;
-use darter_base::limits::ENTRIES_AT_ONCE;
+use crate::ahead::{self, KEY};
+use crate::aside::is_long;
+use crate::expiry::Conditions;
+use crate::prefetch::{BATCH, prefetch};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Deadline, Hash, HashEdit, Key, Kind, Object, Touch, value_of};
@@ -35,34 +37,6 @@ pub(super) const DONE: i8 = 1;
 /// Done, and the field is gone, for its deadline has passed.
 pub(super) const GONE: i8 = 2;
 
-/// When a deadline is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
-    /// Always.
-    Always,
-    /// If the field has none.
-    Absent,
-    /// If the field has one.
-    Present,
-    /// If it comes later than before; none at all is the latest.
-    Later,
-    /// If it comes earlier.
-    Earlier,
-}
-
-impl When {
-    /// May `old` become `new`?
-    fn allows(self, old: Option<UnixMillis>, new: UnixMillis) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Absent => old.is_none(),
-            Self::Present => old.is_some(),
-            Self::Later => old.is_some_and(|old| new > old),
-            Self::Earlier => old.is_none_or(|old| new < old),
-        }
-    }
-}
-
 /// What is done with each field that is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -75,7 +49,7 @@ pub(super) enum Change {
     /// Remove it.
     Remove,
     /// Change its deadline. One that has passed removes it.
-    Expire(UnixMillis, When),
+    Expire(UnixMillis, Conditions),
     /// Take its deadline away.
     Persist,
 }
@@ -108,7 +82,7 @@ impl Change {
                     ABSENT
                 }
             }
-            Self::Expire(at, when) => expire(edit, field, now, at, when),
+            Self::Expire(at, conditions) => expire(edit, field, now, at, conditions),
             Self::Persist => match edit.hash().get(field, now).map(|entry| entry.deadline()) {
                 None => ABSENT,
                 Some(None) => IMMORTAL,
@@ -159,12 +133,12 @@ fn expire(
     field: &[u8],
     now: UnixMillis,
     at: UnixMillis,
-    when: When,
+    conditions: Conditions,
 ) -> i8 {
     let Some(old) = edit.hash().get(field, now).map(|entry| entry.deadline()) else {
         return ABSENT;
     };
-    if !when.allows(old, at) {
+    if !conditions.allow(old, at) {
         return UNCHANGED;
     }
     if at <= now {
@@ -188,9 +162,7 @@ impl Guard {
     /// Does it hold of the next `count` fields?
     fn holds(self, hash: &Hash, mut args: Args<'_>, count: usize, now: UnixMillis) -> bool {
         (0..count).all(|index| {
-            if begins_batch(index) {
-                prefetch(hash, args, 2);
-            }
+            prefetch(index, hash.fields(), args, 2);
             let Some(field) = args.next() else { return true };
             args.seek(args.position() + 1);
             hash.get(field, now).is_some() == (self == Self::AllPresent)
@@ -253,7 +225,11 @@ impl Plan {
     ) -> Result<Flow, Refusal> {
         let width = self.change.width();
         debug_assert!(args.left().is_multiple_of(width), "left={}", args.left());
-        if is_long(args) { self.aside(cx, key, args) } else { ahead::run(cx, key, args, self) }
+        if is_long(args, BYTES_AT_ONCE) {
+            self.aside(cx, key, args)
+        } else {
+            ahead::run(cx, key, args, self)
+        }
     }
 
     fn at_once(
@@ -269,9 +245,7 @@ impl Plan {
         }
         let (mut done, mut index) = (0, 0);
         while args.left() > 0 {
-            if begins_batch(index) {
-                prefetch(edit.hash(), args, width);
-            }
+            prefetch(index, edit.hash().fields(), args, width);
             if self.answer == Answer::Values {
                 match args.peek().and_then(|field| edit.hash().get(field, now)) {
                     Some(entry) => _ = outbox.value(reply, &value_of(&entry)),
@@ -300,7 +274,7 @@ impl Plan {
     }
 
     fn aside(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-        let found = cx.db.get(key);
+        let found = cx.db.read(key);
         let deadline = found.and_then(|found| found.deadline());
         let hash = found.map(|found| found.hash().cloned()).transpose()?;
         let fields = args.left() / self.change.width();
@@ -352,18 +326,6 @@ impl ahead::Edit for Plan {
     }
 }
 
-/// True when the fields named take more than a slice.
-fn is_long(args: Args<'_>) -> bool {
-    if args.left() > ENTRIES_AT_ONCE {
-        return true;
-    }
-    let mut bytes = 0;
-    (args.position()..args.all().len()).any(|at| {
-        bytes += args.all().arg(at).len();
-        bytes > BYTES_AT_ONCE
-    })
-}
-
 /// A change of many fields.
 struct Aside {
     plan: Plan,
@@ -385,9 +347,6 @@ struct Aside {
     changed: bool,
     codes: Option<Vec<i8>>,
 }
-
-/// Where the key stands in all these commands.
-const KEY: usize = 1;
 
 impl Aside {
     /// How many of the next fields, at most `most`, make a portion by their bytes.
@@ -420,8 +379,8 @@ impl Aside {
         let (count, change) = (self.portion(all, BATCH), self.plan.change);
         let mut args = Args::new(all, self.next);
         let mut edit = self.hash.edit_aside(self.now);
-        prefetch(edit.hash(), args, change.width());
-        for _ in 0..count {
+        for index in 0..count {
+            prefetch(index, edit.hash().fields(), args, change.width());
             let code = change.apply(&mut edit, &mut args, self.now);
             self.done += usize::from(code == DONE);
             self.changed |= change.has_changed(code);

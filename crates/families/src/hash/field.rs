@@ -1,54 +1,24 @@
 //! Fields one by one: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
 
 use super::outbox::{Outbox, PORTION_BYTES, flow};
-use darter_base::hash;
+use crate::living::reply_count;
+use crate::lookup;
+use crate::prefetch::prefetch;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Hash, Key, ShardStats, value_of};
 use darter_resp::{self as resp, Reply, Request};
-use darter_structs::blob::Blob;
-use darter_structs::table::LiveCount;
 use std::sync::Arc;
 
-/// Fields whose lines are asked for before they are looked up.
-pub(super) const BATCH: usize = 16;
 /// Fields that one portion of a reply looks up: about 15 us.
 const ASKED_AT_ONCE: usize = 128;
-/// Below this many fields a hash lies in the caches anyway.
-const PREFETCHED_MIN: usize = 4_096;
-/// Segments that are counted in one portion: at most about 20 us.
-pub(super) const SEGMENTS_AT_ONCE: usize = 4;
 
 /// The hash at `key`, for a command that reads it; counts the hit or the miss.
 pub(super) fn find<'a>(
-    db: &'a Db,
+    db: &'a mut Db,
     stats: &mut ShardStats,
     key: &Key<'_>,
 ) -> Result<Option<&'a Hash>, Refusal> {
-    let Some(found) = db.get(key) else {
-        stats.misses += 1;
-        return Ok(None);
-    };
-    stats.hits += 1;
-    Ok(Some(found.hash()?))
-}
-
-/// Asks the memory for the fields that come next among the arguments, each `width` of them, when
-/// that pays.
-pub(super) fn prefetch(hash: &Hash, mut args: Args<'_>, width: usize) {
-    if hash.len() < PREFETCHED_MIN || args.left() < 2 * width {
-        return;
-    }
-    for _ in 0..BATCH.min(args.left() / width) {
-        if let Some(field) = args.next() {
-            hash.fields().prefetch(hash::of(field));
-        }
-        args.seek(args.position() + width - 1);
-    }
-}
-
-/// True when fields should be asked for before the field of this index.
-pub(super) fn begins_batch(index: usize) -> bool {
-    index.is_multiple_of(BATCH)
+    Ok(lookup::find(db, stats, key).map(|found| found.hash()).transpose()?)
 }
 
 /// `HGET key field`: the value of a field.
@@ -102,31 +72,7 @@ pub(super) fn hlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.int(0);
         return Ok(Flow::Done);
     };
-    match hash.fields().live_len(cx.now, SEGMENTS_AT_ONCE) {
-        Some(count) => {
-            cx.reply.count(count);
-            Ok(Flow::Done)
-        }
-        None => {
-            let count = LiveCount::new(hash.fields().clone(), cx.now);
-            Ok(Flow::Stream(Box::new(Count { count })))
-        }
-    }
-}
-
-/// The living fields of a cut, counted: HLEN, while some are dead.
-struct Count {
-    count: LiveCount<Arc<Blob>>,
-}
-
-impl Stream for Count {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let more = self.count.next_slice(SEGMENTS_AT_ONCE);
-        if !more {
-            reply.count(self.count.count());
-        }
-        more
-    }
+    Ok(reply_count(&mut cx.reply, hash.fields(), cx.now))
 }
 
 /// `HMGET key field [field ...]`: the values of some fields.
@@ -174,9 +120,7 @@ fn ask(
 ) -> usize {
     let (mut asked, mut bytes) = (0, 0);
     while asked < ASKED_AT_ONCE && bytes < PORTION_BYTES && outbox.is_empty() {
-        if begins_batch(asked) {
-            prefetch(hash, args, 1);
-        }
+        prefetch(asked, hash.fields(), args, 1);
         let Some(field) = args.next() else { break };
         let entry = if shown(asked) { hash.get(field, now) } else { None };
         match entry {

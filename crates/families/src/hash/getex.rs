@@ -1,9 +1,9 @@
 //! Reading fields and changing them at once: HGETEX, HGETDEL.
 
 use super::deadline::{COUNT_REFUSED, deadline, fields};
-use super::edit::{Answer, Change, Plan, When};
+use super::edit::{Answer, Change, Plan};
 use super::field::values;
-use crate::expiry::Unit;
+use crate::expiry::{Conditions, Unit};
 use darter_command::{Args, Cx, Flow, Refusal};
 
 /// `HGETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`: the
@@ -14,11 +14,11 @@ use darter_command::{Args, Cx, Flow, Refusal};
 /// named), in slices when they are many. Source: <https://redis.io/commands/hgetex> (8.0.0).
 pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.hash(&key)?;
+    cx.db.read_hash(&key)?;
     let change = if let Some(unit) = args.peek().and_then(Unit::of_option) {
         args.next();
         let at = deadline(unit, args.bytes()?, cx.now, "hgetex")?;
-        Some(Change::Expire(at, When::Always))
+        Some(Change::Expire(at, Conditions::NONE))
     } else {
         args.option("PERSIST").then_some(Change::Persist)
     };
@@ -26,7 +26,7 @@ pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     if let Some(change) = change {
         return Plan::new(change, Answer::Values).run(cx, &key, args);
     }
-    let hash = cx.db.hash(&key)?;
+    let hash = cx.db.read_hash(&key)?;
     cx.reply.array(args.left());
     Ok(values(&mut cx.reply, hash, args, cx.now))
 }
@@ -37,7 +37,7 @@ pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// fit. Cost: as HGETEX. Source: <https://redis.io/commands/hgetdel> (8.0.0).
 pub(super) fn hgetdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.hash(&key)?;
+    cx.db.read_hash(&key)?;
     fields(&mut args, COUNT_REFUSED)?;
     Plan::new(Change::Remove, Answer::Values).run(cx, &key, args)
 }

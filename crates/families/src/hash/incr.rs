@@ -37,7 +37,7 @@ pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
     if increment.is_infinite() {
         return Err(Refusal::line("ERR value is NaN or Infinity"));
     }
-    let hash = cx.db.hash(&key)?;
+    let hash = cx.db.read_hash(&key)?;
     let old = hash.and_then(|hash| hash.get(field, cx.now)).map(|entry| number(&value_of(&entry)));
     let old = old.transpose()?.unwrap_or(extended::Extended::ZERO);
     let sum = extended::add(old, increment)

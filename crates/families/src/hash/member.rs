@@ -1,19 +1,13 @@
 //! Deadlines of whatever a collection holds, fields and members alike: FIELDTTL, FIELDEXPIRE.
 
-use super::deadline::seconds;
-use super::edit::{ABSENT, Answer, Change, DONE, IMMORTAL, Plan, When, reply_absent, reply_codes};
+use super::edit::{ABSENT, Answer, Change, DONE, IMMORTAL, Plan, reply_absent, reply_codes};
 use crate::ahead;
+use crate::aside::{self, Aside};
+use crate::expiry::{Conditions, seconds};
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Key, Kind, Object, Set, SetEdit, Touch};
-use darter_resp::{self as resp, Request};
-use std::sync::Arc;
-
-/// Members in one portion, at most: about 20 us, once the segments they meet are our own.
-const PORTION: usize = 96;
-/// Where the key stands.
-const KEY: usize = 1;
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::{Key, Kind, Object, SetEdit, Touch};
 
 /// `FIELDTTL key field`: seconds that a field of a hash, or a member of a set, has left.
 ///
@@ -49,10 +43,10 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
 pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let at = seconds(args.bytes()?, cx.now)?;
-    let found = cx.db.get(&key);
+    let found = cx.db.read(&key);
     match found.map(|found| found.kind()) {
         Some(Kind::Hash) => {
-            Plan::new(Change::Expire(at, When::Always), Answer::Codes).run(cx, &key, args)
+            Plan::new(Change::Expire(at, Conditions::NONE), Answer::Codes).run(cx, &key, args)
         }
         Some(Kind::Set) if args.left() > ENTRIES_AT_ONCE => aside(cx, &key, args, at),
         Some(Kind::Set) => ahead::run(cx, &key, args, Expire(at)),
@@ -91,51 +85,27 @@ fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
 }
 
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Result<Flow, Refusal> {
-    let Some(found) = cx.db.get(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
-    Ok(Flow::Job(Box::new(Aside {
-        request: args.all().to_request(),
-        next: args.position(),
-        set: found.set()?.clone(),
-        deadline: found.deadline(),
-        at,
-        now: cx.now,
-        codes: Vec::with_capacity(args.left()),
-    })))
+    let Some(found) = cx.db.read(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
+    let (set, codes) = (found.set()?.clone(), Vec::with_capacity(args.left()));
+    Ok(Aside::start(args, set, found.deadline(), Coded { at, codes }))
 }
 
-/// The change of many members of a set: a cut is edited aside and installed at the end.
-struct Aside {
-    request: Arc<Request>,
-    next: usize,
-    set: Set,
-    /// The key's.
-    deadline: Option<UnixMillis>,
+/// A new deadline for many members of a set, and what became of each.
+struct Coded {
     at: UnixMillis,
-    now: UnixMillis,
     codes: Vec<i8>,
 }
 
-impl Job for Aside {
-    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
-        let all = resp::Args::owned(&self.request);
-        let mut args = Args::new(all, self.next);
-        let mut edit = self.set.edit_aside(self.now);
-        for _ in 0..PORTION {
-            let Some(member) = args.next() else { break };
-            self.codes.push(expire(&mut edit, member, self.at));
-            if cx.preempt.must_yield() {
-                break;
-            }
-        }
-        self.next = args.position();
-        if self.next < all.len() {
-            return Ok(Step::More);
-        }
-        if self.codes.contains(&DONE) {
-            let object = Arc::new(Object::Set(std::mem::take(&mut self.set)));
-            // If the key has died meanwhile, so has what is installed: the change came before.
-            cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
-        }
-        Ok(Step::Done(reply_codes(&mut cx.reply, std::mem::take(&mut self.codes))))
+impl aside::Change for Coded {
+    fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], _: UnixMillis) {
+        self.codes.push(expire(edit, member, self.at));
+    }
+
+    fn has_changed(&self) -> bool {
+        self.codes.contains(&DONE)
+    }
+
+    fn reply(&mut self, cx: &mut Cx<'_>) -> Flow {
+        reply_codes(&mut cx.reply, std::mem::take(&mut self.codes))
     }
 }

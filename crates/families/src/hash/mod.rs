@@ -29,15 +29,8 @@ mod setex;
 mod ttl;
 mod whole;
 
+use crate::rows::{GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST};
 use darter_command::{Command, Flags, Group, Keys, PointFn, Run, specs};
-
-const READ: Flags = Flags::READONLY;
-const READ_FAST: Flags = READ.and(Flags::FAST);
-const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
-const GROW_FAST: Flags = WRITE_FAST.and(Flags::DENYOOM);
-
-const UNORDERED: &[&str] = &["nondeterministic_output_order"];
-const RANDOM: &[&str] = &["nondeterministic_output"];
 
 const fn row(
     name: &'static str,
@@ -50,7 +43,6 @@ const fn row(
     Command::new(name, since, arity, flags, keys, Group::Hash, Run::Point(run))
 }
 
-const O1: &str = "O(1)";
 const O_ALL: &str = "O(N) where N is the size of the hash.";
 const O_ASKED: &str = "O(N) where N is the number of fields being requested.";
 const O_DEL: &str = "O(N) where N is the number of fields to be removed.";
@@ -58,7 +50,6 @@ const O_NAMED: &str = "O(N) where N is the number of specified fields";
 const O_MSET: &str = "O(N) where N is the number of fields being set.";
 const O_SET: &str = "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.";
 const O_RANDOM: &str = "O(N) where N is the number of fields returned";
-const O_SCAN: &str = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..";
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.

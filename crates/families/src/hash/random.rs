@@ -1,41 +1,19 @@
-//! HRANDFIELD: fields at random.
-//!
-//! One field costs a few draws of places in the table. Distinct fields are drawn and looked up in what
-//! was drawn before, while they are few; many are chosen in one walk, each with the chance that is
-//! left. Both are uniform over all subsets.
-//!
-//! Everything is drawn from a cut without dead fields. At the moment when some have just died, the
-//! living are copied first, in slices.
+//! HRANDFIELD: fields at random. How they are drawn: `random`.
 
+use super::field::find;
 use super::outbox::{Outbox, PORTION_BYTES, flow};
-use super::whole::{All, Fields, Part, Walk, is_alive};
+use super::whole::{All, Fields, Part, Walk};
 use crate::choice::Choice;
-use darter_base::{Prng, number};
+use crate::living::is_alive;
+use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
+use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Deadline, Fresh, Hash, value_of};
+use darter_keyspace::{Deadline, Fresh, Hash, Str, value_of};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Reader, Scratch, Table};
+use darter_structs::table::{Entry, Scratch, Table};
 use darter_tx::KeySet;
 use std::sync::Arc;
-
-/// Draws in one portion: about 25 us.
-const DRAWS: usize = 48;
-/// Fields are drawn one by one while they are at most so small a part of the hash.
-const DRAWN_PART: usize = 16;
-/// Fields copied in one portion: about 25 us.
-const COPIES: usize = 96;
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    /// One field, or null.
-    One,
-    /// So many, each as often as it comes.
-    Repeated(usize, Part),
-    /// At most so many, all different.
-    Distinct(usize, Part),
-}
 
 /// `HRANDFIELD key [count [WITHVALUES]]`: a random field; or `count` different ones, all when the
 /// hash has no more; or, if `count` is negative, so many that may repeat.
@@ -47,66 +25,51 @@ enum Wish {
 pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let wish = wish(args)?;
-    let cut = match super::field::find(cx.db, cx.stats, &key)? {
+    let cut = match find(cx.db, cx.stats, &key)? {
         Some(hash) => hash.fields().clone(),
         None => Table::new(),
     };
-    if cut.earliest_deadline().is_some_and(|due| due <= cx.now) {
-        let purge = Purge::new(cut, wish, cx.prng.next_u64(), cx.now);
+    if !is_alive(cut.earliest_deadline(), cx.now) {
+        let urn = Living { hash: Hash::new(), wish, text: Vec::new() };
+        let purge = Purge::new(cut, urn, cx.prng, cx.now);
         return Ok(flow(&mut cx.reply, purge));
     }
     Ok(draw(&mut cx.reply, cut, wish, cx.prng))
 }
 
-fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
-    let Some(count) = args.next() else { return Ok(Wish::One) };
-    let count = number::parse_i64(count).ok_or(Refusal::NotAnInteger)?;
-    if count == i64::MIN {
-        return Err(Refusal::line(
-            "ERR value is out of range, value must between -9223372036854775807 and \
-             9223372036854775807",
-        ));
-    }
-    let size = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+/// What is asked for, and what of it is shown.
+fn wish(mut args: Args<'_>) -> Result<(Wish, Part), Refusal> {
+    let Some(count) = args.next() else { return Ok((Wish::One, Part::Field)) };
+    let wish = Wish::of_count(count)?;
     let part = if args.option("WITHVALUES") { Part::Pairs } else { Part::Field };
     args.end()?;
-    if part == Part::Pairs && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
+    let (Wish::Repeated(count) | Wish::Distinct(count)) = wish else { return Ok((wish, part)) };
+    if part == Part::Pairs && count as u64 > i64::MAX.unsigned_abs() / 2 {
         return Err(Refusal::line("ERR value is out of range"));
     }
-    Ok(if count < 0 { Wish::Repeated(size, part) } else { Wish::Distinct(size, part) })
+    Ok((wish, part))
 }
 
 /// Replies from a cut in which nothing is dead.
-fn draw(reply: &mut Reply<'_>, cut: Fields, wish: Wish, prng: &mut Prng) -> Flow {
-    let fields = cut.len();
-    match wish {
-        Wish::One => {
+fn draw(reply: &mut Reply<'_>, cut: Fields, (wish, part): (Wish, Part), prng: &mut Prng) -> Flow {
+    match wish.way(cut.len(), prng) {
+        Way::One => {
             match cut.random(&mut || prng.next_u64()) {
                 Some(entry) => reply.bulk(entry.key().bytes(&mut Scratch::new())),
                 None => reply.null(),
             }
             Flow::Done
         }
-        Wish::Repeated(count, part) => {
-            let count = if fields == 0 { 0 } else { count };
+        Way::Draw(count, seen) => {
             part.header(reply, count);
-            flow(reply, Draws::new(cut, count, None, part, prng))
+            flow(reply, Draws::new(cut, count, seen, part, prng))
         }
-        Wish::Distinct(count, part) if count >= fields => flow(reply, All::new(cut, part, 0)),
-        Wish::Distinct(count, part) => {
+        Way::All => flow(reply, All::new(cut, part, 0)),
+        Way::Choose(count, choice) => {
             part.header(reply, count);
-            if count.saturating_mul(DRAWN_PART) <= fields {
-                let seen = KeySet::with_capacity(count);
-                return flow(reply, Draws::new(cut, count, Some(seen), part, prng));
-            }
-            let choice = Choice::new(count, fields, prng.next_u64());
             flow(reply, Chosen { walk: Walk::new(cut), choice, part })
         }
     }
-}
-
-fn fork(prng: &mut Prng) -> Prng {
-    Prng::from_seed(prng.next_u64())
 }
 
 /// Fields drawn one by one.
@@ -164,55 +127,32 @@ impl Stream for Chosen {
     }
 }
 
-/// Copies the living, then draws from the copy.
-struct Purge {
-    reader: Reader<Arc<Blob>>,
-    living: Hash,
-    wish: Wish,
-    prng: Prng,
-    now: u64,
-    drawing: Option<Box<dyn Stream>>,
+/// The living fields, and what is asked of them.
+struct Living {
+    hash: Hash,
+    wish: (Wish, Part),
+    /// The text of a value, on its way.
+    text: Vec<u8>,
 }
 
-impl Purge {
-    fn new(cut: Fields, wish: Wish, seed: u64, now: u64) -> Self {
-        let (reader, prng) = (Reader::new(cut), Prng::from_seed(seed));
-        Self { reader, living: Hash::new(), wish, prng, now, drawing: None }
+impl Urn for Living {
+    type Out = Arc<Blob>;
+
+    fn put(&mut self, entry: &Entry<'_, Arc<Blob>>, now: UnixMillis) {
+        let value = value_of(entry);
+        let fresh = match &value {
+            Str::Inline(text) => {
+                self.text.clear();
+                text.write_to(&mut self.text);
+                Fresh::Bytes(&self.text)
+            }
+            Str::Blob(blob) => Fresh::Blob(blob),
+        };
+        let field = entry.key();
+        self.hash.edit_aside(now).set(field.bytes(&mut Scratch::new()), fresh, Deadline::Clear);
     }
-}
 
-impl Stream for Purge {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(drawing) = &mut self.drawing {
-            return drawing.pump(reply);
-        }
-        let now = self.now;
-        let mut edit = self.living.edit_aside(now);
-        let mut scratch = (Scratch::new(), Vec::new());
-        let more = self.reader.next_slice(COPIES, &mut |entry| {
-            if !is_alive(entry.deadline(), now) {
-                return;
-            }
-            let value = value_of(&entry);
-            let fresh = match &value {
-                darter_keyspace::Str::Inline(text) => {
-                    scratch.1.clear();
-                    text.write_to(&mut scratch.1);
-                    Fresh::Bytes(&scratch.1)
-                }
-                darter_keyspace::Str::Blob(blob) => Fresh::Blob(blob),
-            };
-            edit.set(entry.key().bytes(&mut scratch.0), fresh, Deadline::Clear);
-        });
-        if more {
-            return true;
-        }
-        match draw(reply, self.living.fields().clone(), self.wish, &mut self.prng) {
-            Flow::Stream(drawing) => {
-                self.drawing = Some(drawing);
-                true
-            }
-            Flow::Done | Flow::Job(_) => false,
-        }
+    fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow {
+        draw(reply, self.hash.fields().clone(), self.wish, prng)
     }
 }

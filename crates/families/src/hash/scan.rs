@@ -22,7 +22,7 @@ const WHOLE: &str = "listpack";
 /// absent. Cost: O(count). Source: <https://redis.io/commands/hscan> (2.8.0; NOVALUES 7.4.0).
 pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let cursor = cursor::parse(args.bytes()?).ok_or(Refusal::line("ERR invalid cursor"))?;
+    let cursor = cursor::parse(args.bytes()?)?;
     let Some(hash) = find(cx.db, cx.stats, &key)? else {
         header(&mut cx.reply, 0, Part::Flat, 0);
         return Ok(Flow::Done);

@@ -16,9 +16,10 @@
 //! | no time  | not to be had                                  | deadlines are taken away          |
 //! | time 0   | refused                                        | the fields are removed            |
 
-use super::deadline::{deadline, seconds};
+use super::deadline::deadline;
 use super::edit::{Answer, Change, Guard, Plan};
-use crate::expiry::Unit;
+use crate::expiry::{Unit, seconds};
+use crate::word::is;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Deadline;
@@ -46,7 +47,7 @@ pub(super) fn hsetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     if usize::try_from(count).ok().and_then(|count| count.checked_mul(2)) != Some(args.left()) {
         return Err(Refusal::Arity(NAME.into()));
     }
-    let is_there = cx.db.hash(&key)?.is_some();
+    let is_there = cx.db.read_hash(&key)?.is_some();
     if options.key_must_exist.is_some_and(|must| must != is_there) {
         cx.reply.int(0);
         return Ok(Flow::Done);
@@ -65,10 +66,6 @@ fn names_fields(mut args: Args<'_>) -> bool {
         }
     }
     false
-}
-
-fn is(word: &[u8], name: &str) -> bool {
-    word.eq_ignore_ascii_case(name.as_bytes())
 }
 
 /// Options of Redis's dialect.

@@ -2,8 +2,9 @@
 
 use super::deadline::{COUNT_REFUSED, fields};
 use super::edit::{ABSENT, IMMORTAL};
-use super::field::{begins_batch, find, prefetch};
+use super::field::find;
 use super::outbox::flow;
+use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Hash;
@@ -81,9 +82,7 @@ fn tell(cx: &mut Cx<'_>, mut args: Args<'_>, clock: Clock) -> Result<Flow, Refus
 /// Replies for the next fields.
 fn portion(reply: &mut Reply<'_>, hash: &Hash, mut args: Args<'_>, clock: Clock, now: UnixMillis) {
     for index in 0..PORTION.min(args.left()) {
-        if begins_batch(index) {
-            prefetch(hash, args, 1);
-        }
+        prefetch(index, hash.fields(), args, 1);
         let entry = args.next().and_then(|field| hash.get(field, now));
         reply.int(match entry.map(|entry| entry.deadline()) {
             None => i64::from(ABSENT),

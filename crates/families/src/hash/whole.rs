@@ -6,7 +6,7 @@
 
 use super::field::find;
 use super::outbox::{Outbox, PORTION_BYTES, flow};
-use crate::living::Living;
+use crate::living::{Living, is_alive};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::value_of;
 use darter_resp::Reply;
@@ -21,11 +21,6 @@ pub(super) type Fields = Table<Arc<Blob>>;
 const ENTRIES: usize = 16;
 /// Entries of one portion: at most about 20 us.
 const PORTION_ENTRIES: usize = 384;
-
-/// True when an entry with this deadline is alive at `now`.
-pub(super) fn is_alive(deadline: Option<u64>, now: u64) -> bool {
-    deadline.is_none_or(|deadline| deadline > now)
-}
 
 /// What is shown of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,9 +54,10 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     let (source, target) = (call.arg(from), call.arg(to));
     let claims = [(call.db, source, Access::Shared), (to_db, target, Access::Exclusive)];
     let locked = call.lock_keys_in(claims).await;
-    let (db, request) = (call.db, Arc::clone(&call.request));
+    let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
     let hold = move |home: &mut Home| {
-        let found = home.shard.db(db).get(&Key::new(resp::Args::owned(&request).get(from)));
+        let key = Key::new(resp::Args::owned(&request).get(from));
+        let found = home.shard.db_for(db, no_touch).read(&key);
         found.map(|found| found.hold())
     };
     let held = call.tx.on(call.tx.core_of(source), hold).await;
@@ -64,9 +65,9 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     if let Some(held) = held {
         let request = Arc::clone(&call.request);
         let put = move |home: &mut Home| {
-            let (db, key) =
-                (home.shard.db_mut(to_db), Key::new(resp::Args::owned(&request).get(to)));
-            let free = replace || !db.exists(&key);
+            let db = home.shard.db_for(to_db, no_touch);
+            let key = Key::new(resp::Args::owned(&request).get(to));
+            let free = db.read(&key).is_none() || replace;
             if free {
                 db.put(&key, held);
             }
@@ -95,13 +96,13 @@ pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
 
     let claims = [from_db, to_db].map(|db| (db, key, Access::Exclusive));
     let locked = call.lock_keys_in(claims).await;
-    let (at, request) = (call.first, Arc::clone(&call.request));
+    let (at, no_touch, request) = (call.first, call.no_touch, Arc::clone(&call.request));
     let relocate = move |home: &mut Home| {
         let key = Key::new(resp::Args::owned(&request).get(at));
-        if home.shard.db(to_db).exists(&key) {
+        if home.shard.db_for(to_db, no_touch).read(&key).is_some() {
             return false;
         }
-        let held = home.shard.db_mut(from_db).take(&key);
+        let held = home.shard.db_for(from_db, no_touch).take(&key);
         held.map(|held| home.shard.db_mut(to_db).put(&key, held)).is_some()
     };
     let done = call.tx.on(call.tx.core_of(key), relocate).await;

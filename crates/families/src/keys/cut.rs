@@ -2,7 +2,7 @@
 
 use darter_command::Call;
 use darter_keyspace::{Db, Found, Key, Object};
-use darter_structs::table::{Entry, Table};
+use darter_structs::table::Table;
 use darter_tx::Access;
 use std::sync::Arc;
 
@@ -22,7 +22,9 @@ impl Cut {
 
     /// True when `key` was there.
     pub(super) fn contains(&self, key: &Key<'_>) -> bool {
-        self.keys.get(key.hash, key.bytes).is_some_and(|entry| living(entry, self.now).is_some())
+        self.keys
+            .get(key.hash, key.bytes)
+            .is_some_and(|entry| Found::alive(entry, self.now).is_some())
     }
 }
 
@@ -36,22 +38,4 @@ pub(super) async fn take_all(call: &Call) -> Vec<Cut> {
     let cuts = cuts.await;
     drop(locked);
     cuts
-}
-
-/// The entry, unless it is dead, or a collection whose entries are all dead: as [`Db::get`] sees
-/// entries, for those who go through the table.
-pub(super) fn living<'a>(entry: Entry<'a, Arc<Object>>, now: u64) -> Option<Found<'a>> {
-    /// Segments worth looking through.
-    const SEGMENTS: usize = 4;
-    let found = Found::alive(entry, now)?;
-    let Some(object) = found.object() else { return Some(found) };
-    if object.earliest_deadline().is_none_or(|at| at > now) {
-        return Some(found);
-    }
-    let live = match &**object {
-        Object::Text(_) => None,
-        Object::Hash(hash) => hash.fields().live_len(now, SEGMENTS),
-        Object::Set(set) => set.members().live_len(now, SEGMENTS),
-    };
-    (live != Some(0)).then_some(found)
 }

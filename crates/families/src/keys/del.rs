@@ -1,8 +1,8 @@
 //! DEL and UNLINK. One and the same here: a value is detached at once, and freed in slices.
 
-use crate::spread::{Layout, Spread};
+use crate::spread::{Layout, PORTION_KEYS, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_tx::{Access, Home};
+use darter_tx::{Access, Tx};
 
 /// `DEL key [key ...]`, `UNLINK key [key ...]`: removes the keys.
 ///
@@ -22,19 +22,22 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let spread = Spread::of(&call, Layout::all(&call)).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
-    let (db, mut removed) = (call.db, 0);
-    for round in 0..spread.rounds() {
-        let remove = |core| {
-            let portion = spread.portion(&call, core, round);
-            move |home: &mut Home| {
-                let db = home.shard.db_mut(db);
-                portion.keys(db).iter().filter(|(_, key)| db.remove(key)).count()
+    let remove = |core| {
+        let (mut keys, db) = (spread.all(&call, core), call.db);
+        async move |tx: Tx| {
+            let mut removed = 0;
+            while let Some(portion) = keys.next(PORTION_KEYS) {
+                removed += {
+                    let mut home = tx.home();
+                    let db = home.shard.db_mut(db);
+                    portion.keys(db).iter().filter(|(_, key)| db.remove(key)).count()
+                };
+                tx.pause().await;
             }
-        };
-        let counts = call.tx.on_each(spread.busy(round), remove).await;
-        removed += counts.into_iter().sum::<usize>();
-        call.tx.pause().await;
-    }
+            removed
+        }
+    };
+    let counts = call.tx.drive_each(spread.owners(), remove).await;
     drop(locked);
-    Ok(call.answer(|reply| reply.count(removed)))
+    Ok(call.answer(|reply| reply.count(counts.into_iter().sum())))
 }

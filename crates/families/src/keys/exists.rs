@@ -1,52 +1,79 @@
-//! EXISTS and TOUCH. As times of access are not kept, TOUCH only counts.
+//! EXISTS and TOUCH: both count keys, and TOUCH makes them keys that were just used.
 
 use super::cut;
 use crate::spread::{Layout, Spread, breathe};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_keyspace::Key;
+use darter_keyspace::{Db, Key};
 use darter_tx::{Access, Home};
 
-/// `EXISTS key [key ...]`, `TOUCH key [key ...]`: counts the keys that are there, one named twice
-/// twice.
+/// `EXISTS key [key ...]`: counts the keys that are there, one named twice twice.
 ///
 /// Reply: integer. Refusals: none. Cost: O(keys), in slices when they are many.
-/// Source: <https://redis.io/commands/exists> (1.0.0), <https://redis.io/commands/touch> (3.2.1).
-pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+/// Source: <https://redis.io/commands/exists> (1.0.0).
+pub(super) fn exists_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let mut count = 0;
     while args.left() > 0 {
         let key = args.key()?;
-        count += usize::from(cx.find(&key).is_some());
+        count += usize::from(cx.peek(&key).is_some());
     }
     cx.reply.count(count);
     Ok(Flow::Done)
 }
 
-/// The same for keys of several cores, or very many.
-pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
-    let keys = call.len() - call.first;
-    let count =
-        if keys > ENTRIES_AT_ONCE { count_in_cuts(&call).await } else { count_locked(&call).await };
-    let stats = &mut call.tx.home().shard.stats;
-    stats.hits += count as u64;
-    stats.misses += (keys - count) as u64;
-    Ok(call.answer(|reply| reply.count(count)))
+/// `TOUCH key [key ...]`: EXISTS, and an access to each key, be it by a client with NO-TOUCH.
+///
+/// Reply, cost: as EXISTS. Source: <https://redis.io/commands/touch> (3.2.1).
+pub(super) fn touch_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let mut count = 0;
+    while args.left() > 0 {
+        let there = cx.db.touch(&args.key()?).is_some();
+        cx.stats.count(there);
+        count += usize::from(there);
+    }
+    cx.reply.count(count);
+    Ok(Flow::Done)
 }
 
-/// Few keys: they are locked for a hop.
-async fn count_locked(call: &Call) -> usize {
+/// EXISTS of keys of several cores, or very many.
+pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
+    let many = call.len() - call.first > ENTRIES_AT_ONCE;
+    let count = if many {
+        count_in_cuts(&call).await
+    } else {
+        count_locked(&call, |db, key| db.exists(key)).await
+    };
+    Ok(answer(&call, count))
+}
+
+/// TOUCH of keys of several cores, or very many.
+pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
+    let count = count_locked(&call, |db, key| db.touch(key).is_some()).await;
+    Ok(answer(&call, count))
+}
+
+fn answer(call: &Call, count: usize) -> Answer {
+    let stats = &mut call.tx.home().shard.stats;
+    stats.hits += count as u64;
+    stats.misses += (call.len() - call.first - count) as u64;
+    call.answer(|reply| reply.count(count))
+}
+
+/// The keys that `look` finds; they are locked meanwhile, for the few hops that it takes.
+async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
     let spread = Spread::of(call, Layout::all(call)).await;
     let locked = spread.lock(call, Access::Shared).await;
     let (db, mut count) = (call.db, 0);
     for round in 0..spread.rounds() {
-        let look = |core| {
+        let count_some = |core| {
             let portion = spread.portion(call, core, round);
             move |home: &mut Home| {
-                let db = home.shard.db(db);
-                portion.keys(db).iter().filter(|(_, key)| db.exists(key)).count()
+                let db = home.shard.db_mut(db);
+                portion.keys(db).iter().filter(|(_, key)| look(db, key)).count()
             }
         };
-        count += call.tx.on_each(spread.busy(round), look).await.into_iter().sum::<usize>();
+        count += call.tx.on_each(spread.busy(round), count_some).await.into_iter().sum::<usize>();
+        call.tx.pause().await;
     }
     drop(locked);
     count

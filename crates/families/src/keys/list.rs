@@ -4,12 +4,12 @@
 //! header needs the count, so matches are gathered first; when every key is to be listed, the
 //! count is known, and they are streamed from the cuts.
 
-use super::cut::{self, Cut, living};
-use super::gathered::{Gathered, write_bulk};
+use super::cut::{self, Cut};
+use crate::gathered::{Gathered, write_bulk};
 use darter_base::glob;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Call, Refusal, Stream};
-use darter_keyspace::Object;
+use darter_keyspace::{Found, Object};
 use darter_resp::{Output, Reply};
 use darter_structs::table::{Reader, Scratch};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
             let more = reader.next_slice(MATCHED_AT_ONCE, &mut |entry| {
                 let key = entry.key();
                 if glob::matches(pattern, key.bytes(&mut Scratch::default()))
-                    && living(entry, now).is_some()
+                    && Found::alive(entry, now).is_some()
                 {
                     found.push(key);
                 }

@@ -3,13 +3,20 @@
 //! Nothing here depends on the size of a value. Removing detaches it, renaming and moving hand it
 //! over by pointer, copying shares it. What goes over all keys reads cuts taken at one instant, or,
 //! as SCAN, short portions; what names very many keys works through them in portions.
+//!
+//! | file     | holds                                                                     |
+//! |----------|---------------------------------------------------------------------------|
+//! | `exists` | EXISTS, TOUCH; `del`: DEL, UNLINK; `rename`: RENAME, RENAMENX             |
+//! | `copy`   | COPY, MOVE; `whole`: DBSIZE, FLUSHDB, FLUSHALL, SWAPDB                    |
+//! | `expire` | EXPIRE and its like; `ttl`: TTL and its like, PERSIST                     |
+//! | `object` | TYPE, OBJECT; `memory`: MEMORY USAGE                                      |
+//! | `list`   | KEYS; `scan`: SCAN; `random`: RANDOMKEY; `cut`: what two of them read     |
 
 mod copy;
 mod cut;
 mod del;
 mod exists;
 mod expire;
-mod gathered;
 mod list;
 mod memory;
 mod object;
@@ -19,12 +26,13 @@ mod scan;
 mod ttl;
 mod whole;
 
+use crate::rows::{O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};
 use darter_command::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, specs,
+    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, PointFn, Run, specs,
 };
 
 const fn at(index: usize, flags: KeyFlags) -> KeySpec {
-    KeySpec { place: Place::Range { first: index, last: index as isize, step: 1 }, flags }
+    range(index, index as isize, flags)
 }
 
 const RENAME_KEYS: Keys = Keys(&[at(1, KeyFlags::RW_ACCESS_DELETE), at(2, KeyFlags::OW_UPDATE)]);
@@ -33,10 +41,7 @@ const COPY_KEYS: Keys = Keys(&[at(1, KeyFlags::RO_ACCESS), at(2, KeyFlags::OW_UP
 /// The one key of a subcommand.
 const SUB_RO: Keys = Keys(&[at(2, KeyFlags::RO)]);
 
-const READ: Flags = Flags::READONLY;
-const READ_FAST: Flags = Flags::READONLY.and(Flags::FAST);
 const WRITE: Flags = Flags::WRITE;
-const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
 const HELP: Flags = Flags::LOADING.and(Flags::STALE);
 
 const fn row(
@@ -70,7 +75,8 @@ const fn task(anywhere: MultiFn) -> Run {
 }
 
 const DEL: Run = multi(del::here, |call| Box::pin(del::anywhere(call)));
-const EXISTS: Run = multi(exists::here, |call| Box::pin(exists::anywhere(call)));
+const EXISTS: Run = multi(exists::exists_here, |call| Box::pin(exists::exists_anywhere(call)));
+const TOUCH: Run = multi(exists::touch_here, |call| Box::pin(exists::touch_anywhere(call)));
 const RENAME: Run = multi(rename::rename_here, |call| Box::pin(rename::rename_anywhere(call)));
 const RENAMENX: Run =
     multi(rename::renamenx_here, |call| Box::pin(rename::renamenx_anywhere(call)));
@@ -87,12 +93,10 @@ const SWAPDB: Run = task(|call| Box::pin(whole::swapdb(call)));
 
 const SUM: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
 const FLUSH: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
-const VARIES: &[&str] = &["nondeterministic_output"];
 const KEYSPACE: &[&str] = &["@keyspace"];
 const DANGEROUS: &[&str] = &["@dangerous"];
 const KEYSPACE_DANGEROUS: &[&str] = &["@keyspace", "@dangerous"];
 
-const O1: &str = "O(1)";
 const O_DEL: &str = "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).";
 const O_UNLINK: &str = "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.";
 const O_EXISTS: &str = "O(N) where N is the number of keys to check.";
@@ -119,22 +123,22 @@ pub const TABLE: &[Command] = &[
     row("keys",            "1.0.0",  2, READ,       Keys::NONE,           KEYS).doc("Find all keys matching the given pattern", O_KEYS).tips(&["request_policy:all_shards", "nondeterministic_output_order"]).categories(DANGEROUS),
     row("move",            "1.0.0",  3, WRITE_FAST, specs::ONE_RW_ACCESS_UPDATE, MOVE).doc("Move a key to another database", O1),
     row("object",          "2.2.3", -2, Flags::NONE, Keys::NONE,          Run::Server).doc("A container for object introspection commands", "Depends on subcommand."),
-    row("object|encoding", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::encoding)).doc("Inspect the internal encoding of a Redis object", O1).tips(VARIES),
-    row("object|freq",     "4.0.0",  3, READ,       SUB_RO,               Run::Point(object::freq)).doc("Get the logarithmic access frequency counter of a Redis object", O1).tips(VARIES),
+    row("object|encoding", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::encoding)).doc("Inspect the internal encoding of a Redis object", O1).tips(RANDOM),
+    row("object|freq",     "4.0.0",  3, READ,       SUB_RO,               Run::Point(object::freq)).doc("Get the logarithmic access frequency counter of a Redis object", O1).tips(RANDOM),
     row("object|help",     "6.2.0",  2, HELP,       Keys::NONE,           Run::Point(object::help)).doc("Show helpful text about the different subcommands", O1),
-    row("object|idletime", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::idletime)).doc("Get the time since a Redis object was last accessed", O1).tips(VARIES),
-    row("object|refcount", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::refcount)).doc("Get the number of references to the value of the key", O1).tips(VARIES),
+    row("object|idletime", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::idletime)).doc("Get the time since a Redis object was last accessed", O1).tips(RANDOM),
+    row("object|refcount", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::refcount)).doc("Get the number of references to the value of the key", O1).tips(RANDOM),
     row("persist",         "2.2.0",  2, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(ttl::persist)).doc("Remove the expiration from a key", O1),
     row("pexpire",         "2.6.0", -3, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(expire::pexpire)).doc("Set a key's time to live in milliseconds", O1),
     row("pexpireat",       "2.6.0", -3, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(expire::pexpireat)).doc("Set the expiration for a key as a UNIX timestamp specified in milliseconds", O1),
     row("pexpiretime",     "7.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::pexpiretime)).doc("Get the expiration Unix timestamp for a key in milliseconds", O1),
-    row("pttl",            "2.6.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::pttl)).doc("Get the time to live for a key in milliseconds", O1).tips(VARIES),
+    row("pttl",            "2.6.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::pttl)).doc("Get the time to live for a key in milliseconds", O1).tips(RANDOM),
     row("randomkey",       "1.0.0",  1, READ,       Keys::NONE,           RANDOMKEY).doc("Return a random key from the keyspace", O1).tips(&["request_policy:all_shards", "nondeterministic_output"]),
     row("rename",          "1.0.0",  3, WRITE,      RENAME_KEYS,          RENAME).doc("Rename a key", O1),
     row("renamenx",        "1.0.0",  3, WRITE_FAST, RENAMENX_KEYS,        RENAMENX).doc("Rename a key, only if the new key does not exist", O1),
     row("scan",            "2.8.0", -2, READ,       Keys::NONE,           SCAN).doc("Incrementally iterate the keys space", O_SCAN).tips(&["nondeterministic_output", "request_policy:special"]),
-    row("touch",           "3.2.1", -2, READ_FAST,  specs::ALL_RO,        EXISTS).doc("Alters the last access time of a key(s). Returns the number of existing keys specified.", O_TOUCH).tips(SUM),
-    row("ttl",             "1.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::ttl)).doc("Get the time to live for a key in seconds", O1).tips(VARIES),
+    row("touch",           "3.2.1", -2, READ_FAST,  specs::ALL_RO,        TOUCH).doc("Alters the last access time of a key(s). Returns the number of existing keys specified.", O_TOUCH).tips(SUM),
+    row("ttl",             "1.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::ttl)).doc("Get the time to live for a key in seconds", O1).tips(RANDOM),
     row("type",            "1.0.0",  2, READ_FAST,  specs::ONE_RO,        Run::Point(object::kind)).doc("Determine the type stored at key", O1),
     row("unlink",          "4.0.0", -2, WRITE_FAST, specs::ALL_RM_DELETE, DEL).doc("Delete a key asynchronously in another thread. Otherwise it is just as DEL, but non blocking.", O_UNLINK).tips(SUM),
     whole("dbsize",        "1.0.0",  1, READ_FAST,  DBSIZE).doc("Return the number of keys in the selected database", O1).tips(&["request_policy:all_shards", "response_policy:agg_sum"]).categories(KEYSPACE),

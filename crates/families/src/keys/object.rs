@@ -15,7 +15,7 @@ pub(super) fn kind(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let key = args.key()?;
     args.end()?;
 
-    let name = cx.find(&key).map_or("none", |found| found.kind().name());
+    let name = cx.peek(&key).map_or("none", |found| found.kind().name());
     cx.reply.simple(name);
     Ok(Flow::Done)
 }
@@ -62,15 +62,15 @@ pub(super) fn freq(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(Flow::Done)
 }
 
-/// `OBJECT IDLETIME key`: refused, because times of access are not kept: they would make every
-/// read a write, and cost every entry three bytes. Listed in docs/compat.md.
+/// `OBJECT IDLETIME key`: the seconds since the key was last used, rounded down.
 ///
-/// Reply: null when the key is absent. Source: <https://redis.io/commands/object-idletime> (2.2.3).
+/// Reply: integer, null when the key is absent. Refusals: none. Cost: O(1).
+/// Source: <https://redis.io/commands/object-idletime> (2.2.3).
 pub(super) fn idletime(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-    let refuse = |_: &Found<'_>| {
-        Err(Refusal::line("ERR idle time is not tracked: Darter keeps no times of access"))
-    };
-    inspect::<()>(cx, args, refuse)?;
+    let now = cx.now;
+    if let Some(seconds) = inspect(cx, args, |found| Ok(found.idle_seconds(now)))? {
+        cx.reply.int(i64::try_from(seconds).unwrap_or(i64::MAX));
+    }
     Ok(Flow::Done)
 }
 
@@ -108,7 +108,7 @@ fn inspect<R>(
     let key = args.key()?;
     args.end()?;
 
-    match cx.find(&key) {
+    match cx.peek(&key) {
         Some(found) => look(&found).map(Some),
         None => {
             cx.reply.null();

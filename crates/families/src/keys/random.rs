@@ -1,10 +1,10 @@
 //! RANDOMKEY.
 
-use super::cut::{self, living};
+use super::cut;
 use crate::spread::PORTION_KEYS;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Refusal};
-use darter_keyspace::Db;
+use darter_keyspace::{Db, Found};
 use darter_structs::table::Reader;
 use darter_tx::{CoreId, Home};
 
@@ -62,7 +62,7 @@ async fn draw_core(call: &Call) -> Option<CoreId> {
 fn draw_key(db: &Db, prng: &mut Prng) -> Option<Vec<u8>> {
     for _ in 0..DRAWS_AT_ONCE {
         let entry = db.keys().random(&mut || prng.next_u64())?;
-        if living(entry, db.now()).is_some() {
+        if Found::alive(entry, db.now()).is_some() {
             return Some(entry.key().to_vec());
         }
     }
@@ -76,7 +76,7 @@ async fn find_any(call: &Call) -> Option<Vec<u8>> {
         let mut key = None;
         loop {
             let more = reader.next_slice(PORTION_KEYS, &mut |entry| {
-                if key.is_none() && living(entry, cut.now).is_some() {
+                if key.is_none() && Found::alive(entry, cut.now).is_some() {
                     key = Some(entry.key().to_vec());
                 }
             });

@@ -55,10 +55,10 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     let (from, to) = (args.key()?, args.key()?);
     args.end()?;
 
-    if !cx.db.exists(&from) {
+    if cx.db.read(&from).is_none() {
         return Err(Refusal::NoSuchKey);
     }
-    let done = from.bytes != to.bytes && (form == Form::Over || !cx.db.exists(&to));
+    let done = from.bytes != to.bytes && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
         let held = cx.db.take(&from).expect("it is there: see above");
         cx.db.put(&to, held);
@@ -79,9 +79,9 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     if same || form == Form::IfAbsent && exists(&call, target, to).await {
         return Ok(call.answer(|reply| form.reply(reply, false)));
     }
-    let (db, request) = (call.db, Arc::clone(&call.request));
+    let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
     let take = move |home: &mut Home| {
-        home.shard.db_mut(db).take(&Key::new(resp::Args::owned(&request).get(from)))
+        home.shard.db_for(db, no_touch).take(&Key::new(resp::Args::owned(&request).get(from)))
     };
     // Its time may have come meanwhile.
     let held = call.tx.on(source, take).await.ok_or(Refusal::NoSuchKey)?;
@@ -96,9 +96,10 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
 
 /// True when the argument at `at` is a key that is there.
 async fn exists(call: &Call, core: CoreId, at: usize) -> bool {
-    let (db, request) = (call.db, Arc::clone(&call.request));
+    let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
     let look = move |home: &mut Home| {
-        home.shard.db(db).exists(&Key::new(resp::Args::owned(&request).get(at)))
+        let key = Key::new(resp::Args::owned(&request).get(at));
+        home.shard.db_for(db, no_touch).read(&key).is_some()
     };
     call.tx.on(core, look).await
 }

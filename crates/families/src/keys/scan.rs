@@ -6,70 +6,46 @@
 //! It goes through core after core. What is there from the first call to the last is returned, as
 //! the table's own cursor promises it for each core. A call goes in slices, whatever its COUNT.
 
-use super::cut::living;
-use super::gathered::{Gathered, write_bulk};
+use crate::gathered::{Gathered, write_bulk};
+use crate::scan::Options;
+use crate::{cursor, word};
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::{glob, number};
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Found, Kind};
-use darter_resp::{self as resp, Request};
-use darter_structs::table::Scratch;
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
 /// Where the number of the core begins in a cursor.
 const CORE_SHIFT: u32 = 48;
-/// Keys a call looks at when it does not say.
-const COUNT_DEFAULT: usize = 10;
 /// Calls of the table's scan in one portion: empty groups take time, too.
 const GROUPS_AT_ONCE: usize = 64;
 /// Keys looked at in one portion: 10 to 20 us.
 const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 
 /// What is asked for.
-#[derive(Clone)]
 struct Plan {
-    request: Arc<Request>,
-    count: usize,
-    /// The argument that keys must match; `None`: all do.
-    pattern: Option<usize>,
+    options: Options,
     /// The type that values must have; `Some(None)`: one that there is not.
     kind: Option<Option<Kind>>,
 }
 
 impl Plan {
     /// Reads the options behind the cursor.
-    fn parse(request: &Arc<Request>, mut args: Args<'_>) -> Result<Self, Refusal> {
-        let request = Arc::clone(request);
-        let mut plan = Self { request, count: COUNT_DEFAULT, pattern: None, kind: None };
-        while args.left() > 0 {
-            if args.left() == 1 {
-                return Err(Refusal::Syntax);
+    fn parse(args: Args<'_>) -> Result<Self, Refusal> {
+        let mut kind = None;
+        let options = Options::parse(args, |args| {
+            let takes = args.left() > 1 && args.option("TYPE");
+            if takes && let Some(name) = args.next() {
+                kind = Some(Kind::ALL.into_iter().find(|kind| word::is(name, kind.name())));
             }
-            if args.option("COUNT") {
-                let count = args.int()?;
-                let count = usize::try_from(count).ok().filter(|count| *count > 0);
-                plan.count = count.ok_or(Refusal::Syntax)?;
-            } else if args.option("MATCH") {
-                let at = args.position();
-                plan.pattern = (args.bytes()? != b"*").then_some(at);
-            } else if args.option("TYPE") {
-                let name = args.bytes()?;
-                let named = |kind: &Kind| name.eq_ignore_ascii_case(kind.name().as_bytes());
-                plan.kind = Some(Kind::ALL.into_iter().find(named));
-            } else {
-                return Err(Refusal::Syntax);
-            }
-        }
-        Ok(plan)
+            takes
+        })?;
+        Ok(Self { options, kind })
     }
 
     fn wants(&self, found: &Found<'_>) -> bool {
         self.kind.is_none_or(|kind| kind == Some(found.kind()))
-            && self.pattern.is_none_or(|at| {
-                let pattern = resp::Args::owned(&self.request).get(at);
-                glob::matches(pattern, found.entry().key().bytes(&mut Scratch::default()))
-            })
+            && self.options.wants(&found.entry().key())
     }
 }
 
@@ -91,15 +67,16 @@ struct Portion {
 /// `NotAnInteger`. Cost: O(count), in slices. Source: <https://redis.io/commands/scan> (2.8.0).
 pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
     let mut args = call.args();
-    let cursor = parse_cursor(args.bytes()?).ok_or(Refusal::line("ERR invalid cursor"))?;
-    let plan = Plan::parse(&call.request, args)?;
+    let cursor = cursor::parse(args.bytes()?)?;
+    let plan = Arc::new(Plan::parse(args)?);
+    let count = plan.options.count;
     let mut found = Gathered::default();
     let (mut cursor, mut visited) = (Some(cursor), 0);
     while let Some((core, at)) = cursor.and_then(|cursor| split(cursor, call.tx.cores()))
-        && visited < plan.count
+        && visited < count
     {
-        let (plan_there, db) = (plan.clone(), call.db);
-        let most = (plan.count - visited).min(KEYS_AT_ONCE);
+        let (plan_there, db) = (Arc::clone(&plan), call.db);
+        let most = (count - visited).min(KEYS_AT_ONCE);
         let read = move |home: &mut Home| read_portion(home, db, &plan_there, at, most);
         let portion = call.tx.on(core, read).await;
         visited += portion.visited;
@@ -121,7 +98,7 @@ fn read_portion(home: &mut Home, db: usize, plan: &Plan, cursor: u64, most: usiz
     for _ in 0..GROUPS_AT_ONCE {
         portion.cursor = db.keys().scan(portion.cursor, &mut |entry| {
             portion.visited += 1;
-            if living(entry, db.now()).is_some_and(|found| plan.wants(&found)) {
+            if Found::alive(entry, db.now()).is_some_and(|found| plan.wants(&found)) {
                 portion.found += 1;
                 write_bulk(&mut portion.encoded, entry.key());
             }
@@ -146,40 +123,9 @@ fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
     (core < cores).then_some((core as u64) << CORE_SHIFT | at)
 }
 
-/// Reads a cursor as C's `strtoul` does, which is how Redis reads it: a sign may stand before it,
-/// a minus wraps around, and nothing at all is 0.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
-    let (negative, digits) = match text {
-        [] => return Some(0),
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    let zeros = digits.iter().take_while(|digit| **digit == b'0').count();
-    let value = match &digits[zeros..] {
-        [] if zeros > 0 => 0,
-        digits => number::parse_u64(digits)?,
-    };
-    Some(if negative { value.wrapping_neg() } else { value })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cursors_are_read_as_redis_reads_them() {
-        #[rustfmt::skip] // A table.
-        let cases: &[(&str, Option<u64>)] = &[
-            ("", Some(0)),      ("0", Some(0)),       ("007", Some(7)), ("+5", Some(5)),
-            ("-1", Some(u64::MAX)), ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None), ("x", None), (" 0", None), ("0 ", None), ("0x0", None),
-            ("-", None), ("+", None), ("--1", None), ("1.5", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(parse_cursor(text.as_bytes()), *expected, "{text}");
-        }
-    }
 
     #[test] // From core to core, and 0 only at the start and at the end.
     fn cursors_go_through_all_cores() {

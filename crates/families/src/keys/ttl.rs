@@ -40,7 +40,7 @@ pub(super) fn persist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     let key = args.key()?;
     args.end()?;
 
-    let mortal = cx.db.get(&key).is_some_and(|found| found.deadline().is_some());
+    let mortal = cx.db.read(&key).is_some_and(|found| found.deadline().is_some());
     if mortal {
         cx.db.set_deadline(&key, None);
     }
@@ -57,7 +57,7 @@ fn read(
     args.end()?;
 
     let now = cx.now;
-    let value = match cx.find(&key).map(|found| found.deadline()) {
+    let value = match cx.peek(&key).map(|found| found.deadline()) {
         None => ABSENT,
         Some(None) => IMMORTAL,
         Some(Some(deadline)) => i64::try_from(show(deadline, now)).unwrap_or(i64::MAX),

@@ -7,11 +7,12 @@
 use super::build::Build;
 use super::cuts;
 use super::plan::{Act, Inputs, Leg};
-use super::reply::{Bits, Chosen, Form, Gathered, Members, flow};
+use super::reply::{Bits, Chosen, Form, Members, flow};
 use super::walk::Walk;
+use crate::gathered::Gathered;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
-use darter_structs::table::{Never, Table};
+use darter_structs::table::{Never, Table, Text};
 use std::collections::VecDeque;
 
 /// Bytes of members that are kept beside their bits.
@@ -109,7 +110,7 @@ impl Deciding {
             }
             *count += 1;
             if let Some(list) = kept {
-                list.push(member);
+                list.push(Text::raw(member));
                 *kept_bytes += member.len();
                 if *kept_bytes > KEPT_BYTES {
                     *kept = None;
@@ -126,7 +127,7 @@ impl Deciding {
     fn send(&mut self, reply: &mut Reply<'_>) -> Box<dyn Stream> {
         Form::Set.header(reply, self.count);
         match self.kept.take() {
-            Some(kept) => Box::new(kept.into_stream()),
+            Some(kept) => Box::new(kept),
             None => {
                 let (cuts, bits) = (std::mem::take(&mut self.cuts), std::mem::take(&mut self.bits));
                 Box::new(Chosen::new(cuts, bits, self.count, self.now))

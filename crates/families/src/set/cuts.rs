@@ -4,6 +4,7 @@
 //! locked, the cuts are sent here by pointer, and the locks are given back before anything is
 //! computed: readers never hold one while they work.
 
+use crate::lookup::find;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Call, Refusal};
 use darter_keyspace::{Key, Set, Shard, ShardStats, WrongType};
@@ -17,7 +18,7 @@ pub(super) type Cuts = Vec<Option<Set>>;
 
 /// The sets at the `count` keys that come next, all on this shard.
 pub(super) fn here(
-    db: &darter_keyspace::Db,
+    db: &mut darter_keyspace::Db,
     stats: &mut ShardStats,
     mut args: Args<'_>,
     count: usize,
@@ -30,15 +31,11 @@ pub(super) fn here(
 }
 
 fn cut(
-    db: &darter_keyspace::Db,
+    db: &mut darter_keyspace::Db,
     stats: &mut ShardStats,
     key: &[u8],
 ) -> Result<Option<Set>, WrongType> {
-    let found = db.get(&Key::new(key));
-    match found {
-        Some(_) => stats.hits += 1,
-        None => stats.misses += 1,
-    }
+    let found = find(db, stats, &Key::new(key));
     found.map(|found| found.set().cloned()).transpose()
 }
 
@@ -124,7 +121,7 @@ async fn take(call: &Call, parts: &Parts, keys: Range<usize>) -> Result<Cuts, Re
         let read = |core: CoreId| {
             let list = busy.iter().find(|(owner, _)| *owner == core);
             let list = list.map(|(_, list)| Arc::clone(list)).unwrap_or_default();
-            let (request, db) = (Arc::clone(&call.request), call.db);
+            let (request, db) = (Arc::clone(&call.request), (call.db, call.no_touch));
             move |home: &mut Home| {
                 let to = (from + ENTRIES_AT_ONCE).min(list.len());
                 take_portion(&mut home.shard, db, &request, &list[from..to])
@@ -143,12 +140,12 @@ async fn take(call: &Call, parts: &Parts, keys: Range<usize>) -> Result<Cuts, Re
 
 fn take_portion(
     shard: &mut Shard,
-    db: usize,
+    (db, no_touch): (usize, bool),
     request: &Arc<resp::Request>,
     positions: &[usize],
 ) -> Result<Cuts, WrongType> {
     let args = resp::Args::owned(request);
-    let (db, _, stats) = shard.parts(db);
+    let (db, _, stats) = shard.parts_for(db, no_touch);
     positions.iter().map(|at| cut(db, stats, args.get(*at))).collect()
 }
 

@@ -1,52 +1,18 @@
 //! Members one by one: SISMEMBER, SMISMEMBER, SCARD, SMEMBERS.
 
-use super::reply::{Count, Form, Members, SEGMENTS_AT_ONCE, flow, is_small};
-use darter_base::hash;
+use super::reply::{Form, Members, flow, is_small};
+use crate::living::reply_count;
+use crate::lookup::find;
+use crate::prefetch::prefetch;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Set;
 use darter_resp::{self as resp, Reply, Request};
-use darter_structs::table::{LiveCount, Never, Table};
+use darter_structs::table::Table;
 use std::sync::Arc;
 
-/// Members whose lines are asked for before they are looked up.
-const BATCH: usize = 16;
 /// Members that a long SMISMEMBER looks up in one portion: about 15 us.
 const ASKED_AT_ONCE: usize = 128;
-/// Below this many members a set lies in the caches anyway.
-const PREFETCHED_MIN: usize = 4_096;
-
-/// Asks the memory for the members that come next among the arguments, when that pays.
-pub(super) fn prefetch(members: &Table<Never>, mut args: Args<'_>) {
-    if members.len() < PREFETCHED_MIN || args.left() < 2 {
-        return;
-    }
-    for _ in 0..BATCH.min(args.left()) {
-        if let Some(member) = args.next() {
-            members.prefetch(hash::of(member));
-        }
-    }
-}
-
-/// True when members should be asked for before the member of this index.
-pub(super) fn begins_batch(index: usize) -> bool {
-    index.is_multiple_of(BATCH)
-}
-
-/// Calls `act` for the next `count` members among the arguments; before every batch of them with
-/// no member, and with what comes.
-pub(super) fn in_batches<'a>(
-    mut args: Args<'a>,
-    count: usize,
-    mut act: impl FnMut(Option<&'a [u8]>, Args<'a>),
-) {
-    for done in 0..count.min(args.left()) {
-        if begins_batch(done) {
-            act(None, args);
-        }
-        act(args.next(), args);
-    }
-}
 
 /// `SISMEMBER key member`: is it in the set?
 ///
@@ -83,11 +49,12 @@ pub(super) fn smismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
 }
 
 /// Replies for the next `count` members.
-fn ask(reply: &mut Reply<'_>, set: &Set, args: Args<'_>, count: usize, now: u64) {
-    in_batches(args, count, |member, rest| match member {
-        None => prefetch(set.members(), rest),
-        Some(member) => reply.int(i64::from(set.contains(member, now))),
-    });
+fn ask(reply: &mut Reply<'_>, set: &Set, mut args: Args<'_>, count: usize, now: u64) {
+    for index in 0..count {
+        prefetch(index, set.members(), args, 1);
+        let Some(member) = args.next() else { break };
+        reply.int(i64::from(set.contains(member, now)));
+    }
 }
 
 /// A long SMISMEMBER.
@@ -114,20 +81,11 @@ impl Stream for Asking {
 /// Source: <https://redis.io/commands/scard> (1.0.0).
 pub(super) fn scard(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let now = cx.now;
-    let Some(found) = cx.find(&key) else {
+    let Some(found) = find(cx.db, cx.stats, &key) else {
         cx.reply.int(0);
         return Ok(Flow::Done);
     };
-    let members = found.set()?.members();
-    match members.live_len(now, SEGMENTS_AT_ONCE) {
-        Some(count) => cx.reply.count(count),
-        None => {
-            let count = LiveCount::new(members.clone(), now);
-            return Ok(Flow::Stream(Box::new(Count { count })));
-        }
-    }
-    Ok(Flow::Done)
+    Ok(reply_count(&mut cx.reply, found.set()?.members(), cx.now))
 }
 
 /// `SMEMBERS key`: all members.

@@ -28,16 +28,13 @@ mod reply;
 mod scan;
 mod smove;
 mod store;
-#[cfg(test)]
-mod tests;
 mod walk;
 
+use crate::rows::{
+    GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST, range,
+};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 use plan::Act;
-
-const fn range(first: usize, last: isize, flags: KeyFlags) -> KeySpec {
-    KeySpec { place: Place::Range { first, last, step: 1 }, flags }
-}
 
 const SOURCES: KeySpec = range(2, -1, KeyFlags::RO_ACCESS);
 const STORE_OW: Keys = Keys(&[range(1, 1, KeyFlags::OW_UPDATE), SOURCES]);
@@ -47,15 +44,7 @@ const MOVE: Keys =
 const COUNTED: Keys =
     Keys(&[KeySpec { place: Place::Counted { count: 1 }, flags: KeyFlags::RO_ACCESS }]);
 
-const READ: Flags = Flags::READONLY;
-const READ_FAST: Flags = Flags::READONLY.and(Flags::FAST);
 const READ_COUNTED: Flags = Flags::READONLY.and(Flags::MOVABLEKEYS);
-const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
-const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
-const GROW_FAST: Flags = GROW.and(Flags::FAST);
-
-const UNORDERED: &[&str] = &["nondeterministic_output_order"];
-const RANDOM: &[&str] = &["nondeterministic_output"];
 
 const fn row(
     name: &'static str,
@@ -68,7 +57,6 @@ const fn row(
     Command::new(name, since, arity, flags, keys, Group::Set, run)
 }
 
-const O1: &str = "O(1)";
 const O_ADD: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.";
 const O_ALL: &str = "O(N) where N is the total number of elements in all given sets.";
 const O_INTER: &str =
@@ -79,7 +67,6 @@ const O_POP: &str =
     "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.";
 const O_RANDOM: &str = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.";
 const O_REM: &str = "O(N) where N is the number of members to be removed.";
-const O_SCAN: &str = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..";
 
 /// The STORE forms are never run as point commands: these would hold their sources, too, while they
 /// build.

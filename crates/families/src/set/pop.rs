@@ -8,17 +8,18 @@
 //!   set; else from the cut, with one bit a member that says which were taken (1.25 MB for ten
 //!   million). When most of the set is taken, the rest is built anew instead.
 
-use super::random::DRAWN_PART;
-use super::reply::{Bits, Chosen, Form, Gathered, Members, SEGMENTS_AT_ONCE, flow, is_small};
-use super::walk::is_alive;
+use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
 use crate::ahead;
 use crate::choice::Choice;
+use crate::gathered::Gathered;
+use crate::living::{SEGMENTS_AT_ONCE, is_alive};
+use crate::random::DRAWN_PART;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Deadline, Key, Kind, Object, Set, Touch};
 use darter_resp::{self as resp, Reply, Request};
-use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table};
+use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table, Text};
 use darter_tx::KeySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         }
     };
     let now = cx.now;
-    let Some(set) = cx.db.set(&key)? else {
+    let Some(set) = cx.db.read_set(&key)? else {
         wish.nothing(&mut cx.reply);
         return Ok(Flow::Done);
     };
@@ -64,7 +65,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         // Mostly only a few have died since the sweeper last came.
         cx.db.edit_set(&key, false, |edit| edit.reap(ENTRIES_AT_ONCE))?;
     }
-    let Some(set) = cx.db.set(&key)? else {
+    let Some(set) = cx.db.read_set(&key)? else {
         wish.nothing(&mut cx.reply);
         return Ok(Flow::Done);
     };
@@ -82,7 +83,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
                 return ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
             }
             let deadline = cx.db.get(&key).and_then(|found| found.deadline());
-            let set = cx.db.set(&key)?.cloned().unwrap_or_default();
+            let set = cx.db.read_set(&key)?.cloned().unwrap_or_default();
             let seed = cx.prng.next_u64();
             Ok(Flow::Job(Box::new(Pop::new(key.bytes, set, deadline, wish, seed, now))))
         }
@@ -287,7 +288,7 @@ impl Pop {
                     let Some(entry) = members.random(&mut || cx.prng.next_u64()) else { break };
                     member.clear();
                     entry.key().write_to(&mut member);
-                    gathered.push(&member);
+                    gathered.push(Text::raw(&member));
                     self.left.edit_aside(self.now).remove(&member);
                     *count -= 1;
                     if cx.preempt.must_yield() {
@@ -307,7 +308,7 @@ impl Pop {
         let way = std::mem::replace(&mut self.way, Way::Drawing(Gathered::default(), 0));
         let before = self.cut.len();
         let (count, stream): (usize, Box<dyn Stream>) = match way {
-            Way::Drawing(gathered, _) => (before - left.len(), Box::new(gathered.into_stream())),
+            Way::Drawing(gathered, _) => (before - left.len(), Box::new(gathered)),
             Way::Choosing(choosing) => {
                 let Choosing { bits, count, .. } = *choosing;
                 let cuts = VecDeque::from([std::mem::take(&mut self.cut)]);

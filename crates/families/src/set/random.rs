@@ -1,39 +1,15 @@
-//! SRANDMEMBER: members at random.
-//!
-//! One member costs a few draws of places in the table. Distinct members are drawn and looked up in
-//! what was drawn before, while they are few; many are chosen in one walk, each with the chance that
-//! is left, which needs no memory at all. Both are uniform over all subsets.
-//!
-//! Everything is drawn from a cut without dead members. At the moment when some have just died, the
-//! living are copied first, in slices.
+//! SRANDMEMBER: members at random. How they are drawn: `random`.
 
 use super::reply::{Form, Members, bulk, flow, is_small, portion};
-use super::walk::is_alive;
 use crate::choice::Choice;
-use darter_base::{Prng, number};
+use crate::living::is_alive;
+use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
+use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Deadline, Set};
 use darter_resp::Reply;
-use darter_structs::table::{Never, Reader, Scratch, Table};
+use darter_structs::table::{Entry, Never, Reader, Scratch, Table};
 use darter_tx::KeySet;
-
-/// Draws in one portion: about 25 us.
-const DRAWS: usize = 48;
-/// Members are drawn one by one while they are at most so small a part of the set.
-pub(super) const DRAWN_PART: usize = 16;
-/// Members copied in one portion: about 20 us.
-const COPIES: usize = 96;
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    /// One member, or null.
-    One,
-    /// So many, each as often as it comes.
-    Repeated(usize),
-    /// At most so many, all different.
-    Distinct(usize),
-}
 
 /// `SRANDMEMBER key [count]`: a random member; or `count` different ones, all when the set has no
 /// more; or, if `count` is negative, so many that may repeat.
@@ -49,10 +25,10 @@ pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
         Some(found) => found.set()?.members().clone(),
         None => Table::new(),
     };
-    if cut.earliest_deadline().is_some_and(|due| due <= now) {
+    if !is_alive(cut.earliest_deadline(), now) {
         let small = is_small(cut.len());
-        let seed = cx.prng.next_u64();
-        return Ok(flow(&mut cx.reply, small, Purge::new(cut, wish, seed, now)));
+        let purge = Purge::new(cut, Living { set: Set::new(), wish }, cx.prng, now);
+        return Ok(flow(&mut cx.reply, small, purge));
     }
     Ok(draw(&mut cx.reply, cut, wish, cx.prng))
 }
@@ -60,47 +36,28 @@ pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
 fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
     let Some(count) = args.next() else { return Ok(Wish::One) };
     args.end()?;
-    let count = number::parse_i64(count).ok_or(Refusal::NotAnInteger)?;
-    if count == i64::MIN {
-        return Err(Refusal::line(
-            "ERR value is out of range, value must between -9223372036854775807 and \
-             9223372036854775807",
-        ));
-    }
-    let size = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    Ok(if count < 0 { Wish::Repeated(size) } else { Wish::Distinct(size) })
+    Wish::of_count(count)
 }
 
 /// Replies from a cut in which nothing is dead.
 fn draw(reply: &mut Reply<'_>, cut: Table<Never>, wish: Wish, prng: &mut Prng) -> Flow {
     let members = cut.len();
-    match wish {
-        Wish::One => {
+    match wish.way(members, prng) {
+        Way::One => {
             match cut.random(&mut || prng.next_u64()) {
-                Some(entry) => {
-                    bulk(reply, &entry);
-                }
+                Some(entry) => _ = bulk(reply, &entry),
                 None => reply.null(),
             }
             Flow::Done
         }
-        Wish::Repeated(count) => {
-            let count = if members == 0 { 0 } else { count };
+        Way::Draw(count, seen) => {
             reply.array(count);
-            flow(reply, count <= DRAWS, Draws::new(cut, count, None, prng))
+            flow(reply, count <= DRAWS, Draws::new(cut, count, seen, prng))
         }
-        Wish::Distinct(count) if count >= members => {
-            flow(reply, is_small(members), Members::new(cut, Form::Array, 0))
-        }
-        Wish::Distinct(count) => {
+        Way::All => flow(reply, is_small(members), Members::new(cut, Form::Array, 0)),
+        Way::Choose(count, choice) => {
             reply.array(count);
-            if count.saturating_mul(DRAWN_PART) <= members {
-                let seen = KeySet::with_capacity(count);
-                return flow(reply, count <= DRAWS, Draws::new(cut, count, Some(seen), prng));
-            }
-            let choice = Choice::new(count, members, prng.next_u64());
-            let walk = Chosen { reader: Reader::new(cut), choice };
-            flow(reply, is_small(members), walk)
+            flow(reply, is_small(members), Chosen { reader: Reader::new(cut), choice })
         }
     }
 }
@@ -116,7 +73,7 @@ struct Draws {
 
 impl Draws {
     fn new(cut: Table<Never>, count: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
-        Self { cut, left: count, seen, prng: Prng::from_seed(prng.next_u64()) }
+        Self { cut, left: count, seen, prng: fork(prng) }
     }
 }
 
@@ -153,44 +110,21 @@ impl Stream for Chosen {
     }
 }
 
-/// Copies the living, then draws from the copy.
-struct Purge {
-    reader: Reader<Never>,
-    living: Set,
+/// The living members, and what is asked of them.
+struct Living {
+    set: Set,
     wish: Wish,
-    prng: Prng,
-    now: u64,
-    drawing: Option<Box<dyn Stream>>,
 }
 
-impl Purge {
-    fn new(cut: Table<Never>, wish: Wish, seed: u64, now: u64) -> Self {
-        let (reader, prng) = (Reader::new(cut), Prng::from_seed(seed));
-        Self { reader, living: Set::new(), wish, prng, now, drawing: None }
+impl Urn for Living {
+    type Out = Never;
+
+    fn put(&mut self, entry: &Entry<'_, Never>, now: UnixMillis) {
+        let member = entry.key();
+        self.set.edit_aside(now).add(member.bytes(&mut Scratch::new()), Deadline::Clear);
     }
-}
 
-impl Stream for Purge {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(drawing) = &mut self.drawing {
-            return drawing.pump(reply);
-        }
-        let now = self.now;
-        let mut edit = self.living.edit_aside(now);
-        let more = self.reader.next_slice(COPIES, &mut |entry| {
-            if is_alive(entry.deadline(), now) {
-                edit.add(entry.key().bytes(&mut Scratch::new()), Deadline::Clear);
-            }
-        });
-        if more {
-            return true;
-        }
-        match draw(reply, self.living.members().clone(), self.wish, &mut self.prng) {
-            Flow::Stream(drawing) => {
-                self.drawing = Some(drawing);
-                true
-            }
-            Flow::Done | Flow::Job(_) => false,
-        }
+    fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow {
+        draw(reply, self.set.members().clone(), self.wish, prng)
     }
 }

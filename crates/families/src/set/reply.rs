@@ -4,17 +4,13 @@
 //! SINTER) is found first, in portions that encode nothing; no lock is held meanwhile, for all is
 //! read from cuts.
 
-use super::walk::is_alive;
-use crate::living::Living;
+use crate::living::{Living, is_alive};
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::number;
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;
-use darter_structs::table::{Entry, LiveCount, Never, Reader, Scratch, Table};
+use darter_structs::table::{Entry, Never, Reader, Scratch, Table};
 use std::collections::VecDeque;
 
-/// Segments that are counted in one portion: at most about 20 us.
-pub(super) const SEGMENTS_AT_ONCE: usize = 4;
 /// Entries read at once: with the longest members that lie in a page, 8 KiB.
 const ENTRIES: usize = 32;
 /// Entries and bytes of one portion: at most about 20 us.
@@ -105,22 +101,6 @@ pub(super) fn portion(
     true
 }
 
-/// The living members of a cut, counted: SCARD, while some are dead.
-pub(super) struct Count {
-    /// What is being counted.
-    pub(super) count: LiveCount<Never>,
-}
-
-impl Stream for Count {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let more = self.count.next_slice(SEGMENTS_AT_ONCE);
-        if !more {
-            reply.count(self.count.count());
-        }
-        more
-    }
-}
-
 /// One bit for each living member of some cuts, in the order in which these are read.
 #[derive(Default)]
 pub(super) struct Bits {
@@ -188,47 +168,6 @@ impl Stream for Chosen {
             if chosen { bulk(reply, entry) } else { 0 }
         });
         self.left > 0
-    }
-}
-
-/// Encoded bytes, sent in pieces. The header is written before.
-pub(super) struct Bytes {
-    pieces: VecDeque<Vec<u8>>,
-}
-
-/// Members gathered as they will be sent, in pieces of at most about [`PORTION_BYTES`].
-#[derive(Default)]
-pub(super) struct Gathered {
-    pieces: VecDeque<Vec<u8>>,
-}
-
-impl Gathered {
-    /// Appends a member.
-    pub(super) fn push(&mut self, member: &[u8]) {
-        if self.pieces.back().is_none_or(|piece| piece.len() >= PORTION_BYTES) {
-            self.pieces.push_back(Vec::new());
-        }
-        if let Some(piece) = self.pieces.back_mut() {
-            piece.push(b'$');
-            number::write_i64(piece, i64::try_from(member.len()).unwrap_or(i64::MAX));
-            piece.extend_from_slice(b"\r\n");
-            piece.extend_from_slice(member);
-            piece.extend_from_slice(b"\r\n");
-        }
-    }
-
-    /// The stream of what was gathered.
-    pub(super) fn into_stream(self) -> Bytes {
-        Bytes { pieces: self.pieces }
-    }
-}
-
-impl Stream for Bytes {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if let Some(piece) = self.pieces.pop_front() {
-            reply.out.tail().extend_from_slice(&piece);
-        }
-        !self.pieces.is_empty()
     }
 }
 

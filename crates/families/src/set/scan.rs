@@ -19,7 +19,7 @@ const WHOLE: &str = "intset";
 /// absent. Cost: O(count). Source: <https://redis.io/commands/sscan> (2.8.0).
 pub(super) fn sscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let cursor = cursor::parse(args.bytes()?).ok_or(Refusal::line("ERR invalid cursor"))?;
+    let cursor = cursor::parse(args.bytes()?)?;
     let Some(found) = cx.find(&key) else {
         header(&mut cx.reply, 0, 0);
         return Ok(Flow::Done);

@@ -39,13 +39,14 @@ enum Source {
     There { member: Option<Option<u64>> },
 }
 
-fn find(db: &Db, key: &Key<'_>, member: &[u8]) -> Result<Source, WrongType> {
-    let Some(set) = db.set(key)? else { return Ok(Source::Absent) };
-    Ok(Source::There { member: set.get(member, db.now()).map(|entry| entry.deadline()) })
+fn find(db: &mut Db, key: &Key<'_>, member: &[u8]) -> Result<Source, WrongType> {
+    let now = db.now();
+    let Some(set) = db.read_set(key)? else { return Ok(Source::Absent) };
+    Ok(Source::There { member: set.get(member, now).map(|entry| entry.deadline()) })
 }
 
-fn check(db: &Db, key: &Key<'_>) -> Result<(), WrongType> {
-    db.set(key).map(|_| ())
+fn check(db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+    db.read_set(key).map(|_| ())
 }
 
 fn remove(db: &mut Db, key: &Key<'_>, member: &[u8]) {
@@ -68,20 +69,22 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
     let _locked = call.lock_keys(keys).await;
-    let db = call.db;
+    let (db, no_touch) = (call.db, call.no_touch);
     let at_source = call.tx.core_of(call.arg(from));
     let at_target = call.tx.core_of(call.arg(to));
 
     let args = Arguments::of(&call);
     let source = call
         .tx
-        .on(at_source, move |home| find(home.shard.db(db), &args.key(0), args.member()))
+        .on(at_source, move |home| {
+            find(home.shard.db_for(db, no_touch), &args.key(0), args.member())
+        })
         .await?;
     let Source::There { member } = source else { return Ok(call.answer(|reply| reply.int(0))) };
     let moves = member.is_some() && call.arg(from) != call.arg(to);
     let args = Arguments::of(&call);
     let add_it = move |home: &mut Home| {
-        let db = home.shard.db_mut(db);
+        let db = home.shard.db_for(db, no_touch);
         check(db, &args.key(1))?;
         if let Some(deadline) = member.filter(|_| moves) {
             add(db, &args.key(1), args.member(), deadline);
@@ -91,8 +94,9 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     call.tx.on(at_target, add_it).await?;
     if moves {
         let args = Arguments::of(&call);
-        let remove_it =
-            move |home: &mut Home| remove(home.shard.db_mut(db), &args.key(0), args.member());
+        let remove_it = move |home: &mut Home| {
+            remove(home.shard.db_for(db, no_touch), &args.key(0), args.member())
+        };
         call.tx.on(at_source, remove_it).await;
     }
     Ok(call.answer(|reply| reply.int(i64::from(member.is_some()))))

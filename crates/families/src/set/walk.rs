@@ -8,12 +8,11 @@
 //!
 //! Not here: what becomes of a member that was kept.
 
+use crate::living::is_alive;
+use crate::prefetch::BATCH;
 use darter_base::hash;
 use darter_keyspace::Set;
 use darter_structs::table::{Never, Reader, Scratch, Table};
-
-/// Members looked up together. More lines in flight than a core has buffers for gain nothing.
-const BATCH: usize = 16;
 
 /// What must hold of a member in the sets that are asked, for it to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +48,6 @@ struct Batch {
 }
 
 const _: () = assert!(BATCH <= u32::BITS as usize);
-
-/// True when an entry with this deadline is alive at `now`.
-pub(super) fn is_alive(deadline: Option<u64>, now: u64) -> bool {
-    deadline.is_none_or(|deadline| deadline > now)
-}
 
 impl Batch {
     fn push(&mut self, member: &[u8]) {

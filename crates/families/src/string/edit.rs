@@ -5,7 +5,8 @@
 //! than a slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions,
 //! and installs the copy at the end.
 
-use super::value::{BYTES_AT_ONCE, piece, pieces, to_blob, word};
+use super::value::{BYTES_AT_ONCE, piece, pieces, to_blob};
+use crate::word;
 use darter_base::limits::string_max_bytes;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
@@ -27,7 +28,7 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     let key = args.key()?;
     let at = args.position();
     let value = args.value()?;
-    let len = match cx.db.text(&key)? {
+    let len = match cx.db.read_text(&key)? {
         None => {
             cx.db.set_text(&key, value, Deadline::Clear);
             cx.reply.count(value.len());
@@ -48,12 +49,12 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let first = args.position();
     let key = args.key()?;
-    let offset = number::parse_i64(word(&mut args).ok_or(Refusal::Syntax)?);
+    let offset = number::parse_i64(word::take(&mut args).ok_or(Refusal::Syntax)?);
     let offset = usize::try_from(offset.ok_or(Refusal::NotAnInteger)?)
         .map_err(|_| Refusal::line("ERR offset is out of range"))?;
     let at = args.position();
     let value = args.value()?;
-    let len = cx.db.text(&key)?.map_or(0, |text| text.len());
+    let len = cx.db.read_text(&key)?.map_or(0, |text| text.len());
     if value.is_empty() {
         cx.reply.count(len);
         return Ok(Flow::Done);
@@ -118,7 +119,7 @@ fn write_short(
     offset: usize,
     value: Fresh<'_>,
 ) -> Result<usize, WrongType> {
-    let old = cx.db.text(key)?;
+    let old = cx.db.read_text(key)?;
     let end = offset + value.len();
     if end > COPIED_MAX_BYTES {
         let mut blob = old.as_ref().map_or_else(Blob::default, to_blob);
@@ -149,8 +150,8 @@ struct Edit {
 }
 
 impl Edit {
-    fn new(cx: &Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<Self, WrongType> {
-        let found = cx.db.get(key);
+    fn new(cx: &mut Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<Self, WrongType> {
+        let found = cx.db.read(key);
         let old: Option<Str<'_>> = found.map(|found| found.text()).transpose()?;
         Ok(Self {
             request: write.args.all().to_request(),

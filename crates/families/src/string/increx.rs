@@ -1,8 +1,8 @@
 //! INCREX: a counter with bounds and a deadline, in one step.
 
 use super::incr::float_of;
-use super::value::word;
 use crate::expiry::{Unit, positive_deadline};
+use crate::word;
 use darter_base::extended::{self, Extended};
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
@@ -61,7 +61,7 @@ fn flag(place: &mut bool) -> Result<(), Refusal> {
 impl<'a> Words<'a> {
     fn parse(mut args: Args<'a>) -> Result<Self, Refusal> {
         let mut words = Self::default();
-        while let Some(option) = word(&mut args) {
+        while let Some(option) = word::take(&mut args) {
             words.take(option, &mut args)?;
         }
         if words.persist && (words.time.is_some() || words.only_without) {
@@ -74,8 +74,8 @@ impl<'a> Words<'a> {
     }
 
     fn take(&mut self, option: &[u8], args: &mut Args<'a>) -> Result<(), Refusal> {
-        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-        let mut operand = || word(args).ok_or(Refusal::Syntax);
+        let is = |name| word::is(option, name);
+        let mut operand = || word::take(args).ok_or(Refusal::Syntax);
         if is("BYINT") {
             once(&mut self.increment, (Mode::Int, operand()?))
         } else if is("BYFLOAT") {
@@ -130,7 +130,7 @@ fn by_int(cx: &mut Cx<'_>, key: &Key<'_>, words: &Words<'_>) -> Result<Flow, Ref
     };
     let (increment, lower, upper) = words.numbers((i64::MIN, i64::MAX), 1, read)?;
     let time = words.deadline(cx.now)?;
-    let old = match cx.db.text(key)? {
+    let old = match cx.db.read_text(key)? {
         Some(text) => text.as_int().ok_or(Refusal::NotAnInteger)?,
         None => 0,
     };
@@ -169,7 +169,7 @@ fn by_float(cx: &mut Cx<'_>, key: &Key<'_>, words: &Words<'_>) -> Result<Flow, R
         return Err(Refusal::line("ERR BYFLOAT increment cannot be Infinity"));
     }
     let time = words.deadline(cx.now)?;
-    let old = cx.db.text(key)?.map_or(Ok(Extended::ZERO), |text| float_of(&text))?;
+    let old = cx.db.read_text(key)?.map_or(Ok(Extended::ZERO), |text| float_of(&text))?;
     if old.is_infinite() {
         return Err(Refusal::line("ERR value cannot be Infinity"));
     }

@@ -12,7 +12,9 @@
 //!   h    2   0  0  0 ...              back: a bit for each cell, row after row
 //! ```
 
-use super::value::{find, to_blob, word};
+use super::value::to_blob;
+use crate::lookup::find;
+use crate::word;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
@@ -52,15 +54,11 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let mut blobs = Vec::new();
     for at in [one, other] {
         let (request, db) = (std::sync::Arc::clone(&call.request), call.db);
+        let no_touch = call.no_touch;
         let read = move |home: &mut darter_tx::Home| {
             let key = Key::new(darter_resp::Args::owned(&request).get(at));
-            let shard = &mut home.shard;
-            let found = shard.db(db).get(&key);
-            let blob = blob_of(found.as_ref());
-            let hit = u64::from(found.is_some());
-            shard.stats.hits += hit;
-            shard.stats.misses += 1 - hit;
-            blob
+            let (db, _, stats) = home.shard.parts_for(db, no_touch);
+            blob_of(find(db, stats, &key).as_ref())
         };
         blobs.push(call.tx.on(call.tx.core_of(call.arg(at)), read).await);
     }
@@ -95,8 +93,8 @@ struct Wanted {
 impl Wanted {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let mut wanted = Self::default();
-        while let Some(option) = word(&mut args) {
-            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        while let Some(option) = word::take(&mut args) {
+            let is = |name| word::is(option, name);
             if is("IDX") {
                 wanted.matches = true;
             } else if is("LEN") {
@@ -104,7 +102,7 @@ impl Wanted {
             } else if is("WITHMATCHLEN") {
                 wanted.match_len = true;
             } else if is("MINMATCHLEN") && args.left() > 0 {
-                let least = word(&mut args).and_then(number::parse_i64);
+                let least = word::take(&mut args).and_then(number::parse_i64);
                 wanted.match_len_min = least.ok_or(Refusal::NotAnInteger)?.max(0);
             } else {
                 return Err(Refusal::Syntax);

@@ -1,6 +1,7 @@
 //! MGET: several strings as of one instant.
 
-use super::value::{BYTES_AT_ONCE, Values, find};
+use super::value::{BYTES_AT_ONCE, Values};
+use crate::lookup::find;
 use crate::spread::{Layout, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Found, Key, Object, ShardStats, Str, StrPieces};
@@ -40,7 +41,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 }
 
 /// The strings at all keys that are left in `args`.
-fn hold(db: &Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<StrPieces>> {
+fn hold(db: &mut Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<StrPieces>> {
     let mut values = Vec::with_capacity(args.left());
     while let Ok(key) = args.key() {
         let text = find(db, stats, &key).and_then(|found| found.text().ok());
@@ -60,7 +61,8 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let mut values: Vec<Option<StrPieces>> = vec![None; keys];
     for round in 0..spread.rounds() {
         let read = |core| {
-            let (portion, db) = (spread.portion(&call, core, round), call.db);
+            let portion = spread.portion(&call, core, round);
+            let db = (call.db, call.no_touch);
             move |home: &mut Home| read_portion(home, db, &portion)
         };
         for portion in call.tx.on_each(spread.busy(round), read).await {
@@ -75,20 +77,18 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// Reads some keys; gives each string with its position in the request.
-fn read_portion(home: &mut Home, db: usize, portion: &Portion) -> Vec<(usize, Option<StrPieces>)> {
-    let shard = &mut home.shard;
-    let db = shard.db(db);
-    let mut hits = 0;
-    let read = |(position, key)| {
-        let found = db.get(&key);
-        hits += u64::from(found.is_some());
-        let text = found.and_then(|found| found.text().ok());
+fn read_portion(
+    home: &mut Home,
+    (db, no_touch): (usize, bool),
+    portion: &Portion,
+) -> Vec<(usize, Option<StrPieces>)> {
+    let (db, _, stats) = home.shard.parts_for(db, no_touch);
+    let keys = portion.keys(db);
+    let read = |(position, key): (usize, Key<'_>)| {
+        let text = find(db, stats, &key).and_then(|found| found.text().ok());
         (position, text.map(|text| text.to_pieces()))
     };
-    let values: Vec<_> = portion.keys(db).into_iter().map(read).collect();
-    shard.stats.hits += hits;
-    shard.stats.misses += values.len() as u64 - hits;
-    values
+    keys.into_iter().map(read).collect()
 }
 
 /// The reply: a stream, whose first portion is encoded already.

@@ -3,6 +3,15 @@
 //! Short ones lie beside their key in the table; long ones are blobs of shared chunks. No command
 //! copies a long string as a whole, and none holds its core for longer than a slice: replies are
 //! streamed, comparisons and large edits are jobs.
+//!
+//! | file    | holds                                                                      |
+//! |---------|----------------------------------------------------------------------------|
+//! | `read`  | GET, STRLEN, GETRANGE, SUBSTR, GETDEL, DIGEST; `mget`: MGET                |
+//! | `set`   | SET, SETNX, SETEX, PSETEX, GETSET, GETEX, DELEX; `options`: theirs         |
+//! | `mset`  | MSET, MSETNX, MSETEX; `guard`: conditions on a value                       |
+//! | `incr`  | INCR and its like, INCRBYFLOAT; `increx`: INCREX                           |
+//! | `edit`  | APPEND, SETRANGE; `lcs`: LCS                                               |
+//! | `value` | values on their way in and out                                             |
 
 mod edit;
 mod guard;
@@ -16,6 +25,7 @@ mod read;
 mod set;
 mod value;
 
+use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 
 /// Keys beside their values: `key value key value ...`.
@@ -23,28 +33,15 @@ const fn pairs(flags: KeyFlags) -> KeySpec {
     KeySpec { place: Place::Range { first: 1, last: -1, step: 2 }, flags }
 }
 
-const fn first(flags: KeyFlags) -> KeySpec {
-    KeySpec { place: Place::Range { first: 1, last: 1, step: 1 }, flags }
-}
-
 const ANY_OW_UPDATE: Keys = Keys(&[pairs(KeyFlags::OW_UPDATE)]);
 const ANY_OW_INSERT: Keys = Keys(&[pairs(KeyFlags::OW_INSERT)]);
 const COUNTED_OW_UPDATE: Keys =
     Keys(&[KeySpec { place: Place::CountedPairs { count: 1 }, flags: KeyFlags::OW_UPDATE }]);
-const TWO_RO_ACCESS: Keys = Keys(&[KeySpec {
-    place: Place::Range { first: 1, last: 2, step: 1 },
-    flags: KeyFlags::RO_ACCESS,
-}]);
+const TWO_RO_ACCESS: Keys = Keys(&[range(1, 2, KeyFlags::RO_ACCESS)]);
 /// SET: what it does to the key depends on its options.
-const ONE_SET: Keys = Keys(&[first(KeyFlags(&["RW", "access", "update", "variable_flags"]))]);
+const ONE_SET: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "access", "update", "variable_flags"]))]);
 /// DELEX: likewise.
-const ONE_DELEX: Keys = Keys(&[first(KeyFlags(&["RW", "delete", "variable_flags"]))]);
-
-const READ: Flags = Flags::READONLY;
-const READ_FAST: Flags = Flags::READONLY.and(Flags::FAST);
-const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
-const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
-const GROW_FAST: Flags = GROW.and(Flags::FAST);
+const ONE_DELEX: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "delete", "variable_flags"]))]);
 
 const fn row(
     name: &'static str,
@@ -57,7 +54,6 @@ const fn row(
     Command::new(name, since, arity, flags, keys, Group::String, run)
 }
 
-const O1: &str = "O(1)";
 const O_RANGE: &str = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.";
 const O_APPEND: &str = "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.";
 const O_SETRANGE: &str = "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.";

@@ -5,15 +5,16 @@
 //! and set in portions: nobody sees a part of them.
 
 use super::options::{Face, Options, Test};
-use super::value::{BYTES_AT_ONCE, word};
-use crate::spread::{Layout, Spread};
+use super::value::BYTES_AT_ONCE;
+use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Db, Deadline, Fresh, Key};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::blob::Blob;
-use darter_tx::{Access, Home};
+use darter_tx::{Access, Tx};
 use std::sync::Arc;
 
 /// Which of the commands is meant.
@@ -61,7 +62,7 @@ impl Plan {
 
     /// `numkeys`, so many pairs, options.
     fn counted(mut args: Args<'_>, now: u64) -> Result<Self, Refusal> {
-        let count = word(&mut args).and_then(number::parse_i64);
+        let count = word::take(&mut args).and_then(number::parse_i64);
         let pairs = count
             .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
             .and_then(|count| usize::try_from(count).ok())
@@ -82,10 +83,10 @@ impl Plan {
     }
 
     /// True when the test holds for the key.
-    fn allows(&self, db: &Db, key: &Key<'_>) -> bool {
+    fn allows(&self, db: &mut Db, key: &Key<'_>) -> bool {
         match self.test {
-            Some(Test::Absent) => !db.exists(key),
-            Some(_) => db.exists(key),
+            Some(Test::Absent) => db.read(key).is_none(),
+            Some(_) => db.read(key).is_some(),
             None => true,
         }
     }
@@ -223,56 +224,58 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
 
 /// True when the test holds for all keys; they are locked.
 async fn holds_everywhere(call: &Call, plan: &Plan, spread: &Spread) -> bool {
-    for round in 0..spread.rounds() {
-        let check = |core| {
-            let (portion, db, plan) = (spread.portion(call, core, round), call.db, *plan);
-            move |home: &mut Home| {
-                let db = home.shard.db(db);
-                portion.keys(db).iter().all(|(_, key)| plan.allows(db, key))
+    let check = |core| {
+        let (mut keys, db, plan) = (spread.all(call, core), call.db, *plan);
+        let no_touch = call.no_touch;
+        async move |tx: Tx| {
+            while let Some(portion) = keys.next(PORTION_KEYS) {
+                let holds = {
+                    let mut home = tx.home();
+                    let db = home.shard.db_for(db, no_touch);
+                    portion.keys(db).iter().all(|(_, key)| plan.allows(db, key))
+                };
+                if !holds {
+                    return false;
+                }
+                tx.pause().await;
             }
-        };
-        if call.tx.on_each(spread.busy(round), check).await.contains(&false) {
-            return false;
+            true
         }
-        call.tx.pause().await;
-    }
-    true
+    };
+    !call.tx.drive_each(spread.owners(), check).await.contains(&false)
 }
 
 /// Sets all keys; they are locked. Portions are bounded by keys and by bytes.
 async fn set_everywhere(call: &Call, plan: &Plan, spread: &Spread) {
-    let mut next = vec![0_usize; call.tx.cores()];
-    loop {
-        let busy: Vec<usize> =
-            spread.owners().filter(|core| next[*core] < spread.len_of(*core)).collect();
-        if busy.is_empty() {
-            return;
-        }
-        let set = |core: usize| {
-            let (db, plan, from) = (call.db, *plan, next[core]);
-            next[core] = portion_end(call, spread, core, from);
-            let portion = spread.range(call, core, from..next[core]);
-            move |home: &mut Home| {
-                let (args, db) = (portion.args(), home.shard.db_mut(db));
-                for (at, key) in portion.keys(db) {
-                    db.set_text(&key, value_at(args, at + 1), plan.deadline);
+    let set = |core| {
+        let (mut keys, db, plan) = (spread.all(call, core), call.db, *plan);
+        async move |tx: Tx| {
+            while let Some(portion) = keys.next(portion_keys(&keys)) {
+                {
+                    let mut home = tx.home();
+                    let (args, db) = (portion.args(), home.shard.db_mut(db));
+                    for (at, key) in portion.keys(db) {
+                        db.set_text(&key, value_at(args, at + 1), plan.deadline);
+                    }
                 }
+                tx.pause().await;
             }
-        };
-        call.tx.on_each(busy, set).await;
-        call.tx.pause().await;
-    }
+        }
+    };
+    call.tx.drive_each(spread.owners(), set).await;
 }
 
-/// Where a portion of about 20 us ends that begins at `from`.
-fn portion_end(call: &Call, spread: &Spread, core: usize, from: usize) -> usize {
+/// How many of the next keys make a portion of about 20 us.
+fn portion_keys(keys: &Portion) -> usize {
     /// New keys split and fill segments: 256 took up to 250 us at once (1 M keys, measured).
     const SET_AT_ONCE: usize = 32;
-    let args = resp::Args::owned(&call.request);
-    let (mut end, mut bytes) = (from, 0);
-    while end < spread.len_of(core) && end - from < SET_AT_ONCE && bytes < BYTES_AT_ONCE {
-        bytes += args.arg(spread.position(core, end) + 1).len().min(BYTES_AT_ONCE / 2);
-        end += 1;
+    let (mut count, mut bytes) = (0, 0);
+    for at in keys.positions().take(SET_AT_ONCE) {
+        if bytes >= BYTES_AT_ONCE {
+            break;
+        }
+        bytes += keys.args().arg(at + 1).len().min(BYTES_AT_ONCE / 2);
+        count += 1;
     }
-    end
+    count
 }

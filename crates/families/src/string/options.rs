@@ -1,7 +1,7 @@
 //! The options that SET, GETEX and MSETEX share: conditions and expire times.
 
-use super::value::word;
 use crate::expiry::{Unit, positive_deadline};
+use crate::word;
 use darter_base::UnixMillis;
 use darter_command::{Args, Refusal};
 use darter_keyspace::{Deadline, Fresh};
@@ -45,8 +45,7 @@ impl Test {
             ("IFDEQ", Test::DigestEqual),
             ("IFDNE", Test::DigestDifferent),
         ];
-        let named = NAMES.iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
-        named.map(|(_, test)| *test)
+        word::meaning(word, &NAMES)
     }
 
     /// True when an operand follows: the test compares with the value.
@@ -95,10 +94,10 @@ impl<'a> Options<'a> {
     /// counts; two that exclude each other may not. Errors: `Syntax`.
     pub(super) fn parse(mut args: Args<'a>, face: Face) -> Result<Self, Refusal> {
         let mut options = Self { condition: None, expiry: Expiry::Unsaid, get: false };
-        while let Some(word) = word(&mut args) {
+        while let Some(word) = word::take(&mut args) {
             let taken = if let Some(test) = Test::of_option(word) {
                 options.take_test(test, &mut args, face)?
-            } else if face == Face::Set && word.eq_ignore_ascii_case(b"GET") {
+            } else if face == Face::Set && word::is(word, "GET") {
                 options.get = true;
                 true
             } else {
@@ -148,11 +147,11 @@ impl<'a> Options<'a> {
         args: &mut Args<'a>,
         face: Face,
     ) -> Result<bool, Refusal> {
-        let keeps = if face == Face::Getex { b"PERSIST".as_slice() } else { b"KEEPTTL" };
-        let new = if option.eq_ignore_ascii_case(keeps) {
+        let keeps = if face == Face::Getex { "PERSIST" } else { "KEEPTTL" };
+        let new = if word::is(option, keeps) {
             if face == Face::Getex { Expiry::Persist } else { Expiry::Keep }
         } else if let Some(unit) = Unit::of_option(option) {
-            Expiry::Time(unit, word(args).ok_or(Refusal::Syntax)?)
+            Expiry::Time(unit, word::take(args).ok_or(Refusal::Syntax)?)
         } else {
             return Ok(false);
         };

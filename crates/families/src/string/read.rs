@@ -1,6 +1,7 @@
 //! Reading one string: GET, STRLEN, GETRANGE, SUBSTR, GETDEL, DIGEST.
 
-use super::value::{BYTES_AT_ONCE, find, find_text, pieces, reply_range, to_blob};
+use super::value::{BYTES_AT_ONCE, find_text, pieces, reply_range, to_blob};
+use crate::lookup::find;
 use darter_base::hash::Digest;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Fresh, Str};

@@ -2,8 +2,9 @@
 
 use super::guard::{Guarded, Verdict, judge};
 use super::options::{Condition, Expiry, Face, Options, Test};
-use super::value::{find, word};
 use crate::expiry::{Unit, positive_deadline};
+use crate::lookup::find;
+use crate::word;
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, reply_str};
 use darter_keyspace::{Deadline, Found, Fresh};
@@ -76,7 +77,7 @@ fn set_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Flow
     let (key, value) = (rest.key()?, rest.value()?);
     let options = Options::parse(rest, Face::Set)?;
     let deadline = options.deadline(cx.now, "set")?;
-    let found = if options.get { find(cx.db, cx.stats, &key) } else { cx.db.get(&key) };
+    let found = if options.get { find(cx.db, cx.stats, &key) } else { cx.db.read(&key) };
     if options.get
         && let Some(found) = &found
     {
@@ -124,7 +125,7 @@ fn reply_old(reply: &mut Reply<'_>, found: Option<&Found<'_>>) -> Result<Flow, R
 /// Source: <https://redis.io/commands/setnx> (1.0.0).
 pub(super) fn setnx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, value) = (args.key()?, args.value()?);
-    let absent = !cx.db.exists(&key);
+    let absent = cx.db.read(&key).is_none();
     if absent {
         cx.db.set_text(&key, value, Deadline::Clear);
     }
@@ -154,7 +155,7 @@ fn set_for(
     command: &'static str,
 ) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let time = word(&mut args).ok_or(Refusal::Syntax)?;
+    let time = word::take(&mut args).ok_or(Refusal::Syntax)?;
     let value = args.value()?;
     let deadline = positive_deadline(unit, time, cx.now, command)?;
     cx.db.set_text(&key, value, Deadline::At(deadline));
@@ -252,7 +253,7 @@ fn delex_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Fl
 
 /// The condition of DELEX: a word and its operand.
 fn delex_condition<'a>(mut args: Args<'a>) -> Result<Condition<'a>, Refusal> {
-    let test = word(&mut args).and_then(Test::of_option).filter(|test| test.compares());
+    let test = word::take(&mut args).and_then(Test::of_option).filter(|test| test.compares());
     let unknown = || Refusal::line("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE");
     let test = test.ok_or_else(unknown)?;
     let at = args.position();

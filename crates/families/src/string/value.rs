@@ -3,10 +3,11 @@
 //! A string may be 512 MiB long. So nothing here copies one as a whole: what is read is shared
 //! with the socket chunk by chunk, what is written goes in chunk by chunk.
 
+use crate::lookup::find;
 use darter_base::limits::CHUNK_BYTES;
-use darter_command::{Args, Flow, Stream};
-use darter_keyspace::{Db, Found, Fresh, Key, ShardStats, Str, StrPieces, WrongType};
-use darter_resp::{Arg, Reply};
+use darter_command::{Flow, Stream};
+use darter_keyspace::{Db, Fresh, Key, ShardStats, Str, StrPieces, WrongType};
+use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::ops::Range;
@@ -15,37 +16,13 @@ use std::ops::Range;
 /// slices.
 pub(super) const BYTES_AT_ONCE: usize = 2 * CHUNK_BYTES;
 
-/// The living entry of `key`, for a command that reads it; counts the hit or the miss.
-pub(super) fn find<'d>(db: &'d Db, stats: &mut ShardStats, key: &Key<'_>) -> Option<Found<'d>> {
-    let found = db.get(key);
-    match found {
-        Some(_) => stats.hits += 1,
-        None => stats.misses += 1,
-    }
-    found
-}
-
 /// The string at `key`, for a command that reads it.
 pub(super) fn find_text<'d>(
-    db: &'d Db,
+    db: &'d mut Db,
     stats: &mut ShardStats,
     key: &Key<'_>,
 ) -> Result<Option<Str<'d>>, WrongType> {
     find(db, stats, key).map(|found| found.text()).transpose()
-}
-
-/// Takes the next argument as an option's word, or as a short value. One that came in chunks is no
-/// option: it reads as empty, and is never made one piece.
-pub(super) fn word<'a>(args: &mut Args<'a>) -> Option<&'a [u8]> {
-    let at = args.position();
-    if args.left() == 0 {
-        return None;
-    }
-    args.seek(at + 1);
-    match args.all().arg(at) {
-        Arg::Bytes(bytes) => Some(bytes),
-        Arg::Chunks { .. } => Some(b""),
-    }
 }
 
 /// The `index`-th piece of a value, of at most [`CHUNK_BYTES`]; all but the last are that long.

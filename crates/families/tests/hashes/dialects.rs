@@ -1,7 +1,7 @@
 //! What is newer than redis-server 7.0.15: deadlines of fields, by tables of lines and replies.
 //! The time is 1 000 000 ms at the beginning of each.
 
-use crate::engine::Engine;
+use crate::common::engine::Engine;
 use darter_keyspace::{Deadline, Fresh, Key};
 
 /// A shorter notation: `:1`, `"text"`, `nil`, `(...)`, `!error`.

@@ -1,6 +1,7 @@
 //! Large hashes, large requests and large values: exact, and in portions.
 
-use crate::engine::{Engine, Value};
+use crate::common::engine::Engine;
+use crate::common::value::Value;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{Deadline, Hash, Key, SetEdit, value_of};
 use std::collections::BTreeSet;
@@ -106,6 +107,43 @@ fn copies_for_a_cut_are_made_in_slices() {
         engine.db.check_invariants();
     }
     assert_eq!(engine.line("HLEN h"), format!(":{}\r\n", FIELDS - 100));
+}
+
+#[test] // Very many changes begin in a slice of their own when looking at their places took one.
+fn many_changes_begin_in_a_fresh_slice() {
+    for (count, portions) in [(128, 0), (129, 1)] {
+        let mut engine = filled(false);
+        let names: Vec<String> = (0..count).map(|n| format!("field:{n}")).collect();
+        let mut request: Vec<&[u8]> = vec![b"HDEL", b"h"];
+        request.extend(names.iter().map(String::as_bytes));
+        engine.preempt = Box::new(Countdown::new(0));
+        let before = engine.portions;
+        assert_eq!(engine.run(&request), format!(":{count}\r\n").as_bytes());
+        assert_eq!(engine.portions - before, portions, "{count}");
+        engine.db.check_invariants();
+    }
+}
+
+#[test] // So are those for members that are there already and get a deadline.
+fn copies_for_deadlines_of_members_are_made_in_slices() {
+    let mut engine = Engine::new(1_000_000, 3);
+    let names: Vec<String> = (0..FIELDS).map(|n| format!("member:{n}")).collect();
+    let mut request: Vec<&[u8]> = vec![b"SADD", b"s"];
+    request.extend(names.iter().map(String::as_bytes));
+    engine.run(&request);
+    let names: Vec<&String> = names.iter().step_by(397).take(100).collect();
+    let cut = engine.db.set(&Key::new(b"s")).unwrap().unwrap().clone();
+    let mut request: Vec<&[u8]> = vec![b"SADDEX", b"s", b"100"];
+    request.extend(names.iter().map(|name| name.as_bytes()));
+    engine.preempt = Box::new(Countdown::new(0));
+    for expected in [10..=100, 0..=0] {
+        let portions = engine.portions;
+        assert_eq!(engine.run(&request), b":0\r\n");
+        let portions = engine.portions - portions;
+        assert!(expected.contains(&portions), "{portions}: copied ahead, and once");
+    }
+    assert_eq!(cut.members().earliest_deadline(), None);
+    engine.db.check_invariants();
 }
 
 #[test] // The key dies while copies are made for a change of its entries: the reply is whole.

@@ -1,7 +1,8 @@
 //! Random commands against a naive model: fields that die, hashes of a few fields and of many, few
 //! arguments and so many that the work is sliced, cuts that are held meanwhile, reaping at any time.
 
-use crate::engine::{Engine, Value};
+use crate::common::engine::Engine;
+use crate::common::value::Value;
 use darter_base::Prng;
 use darter_keyspace::{Held, Key};
 use std::collections::{BTreeMap, BTreeSet};

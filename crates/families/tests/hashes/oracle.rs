@@ -1,74 +1,11 @@
 //! The commands of Redis 7.0, here and on redis-server 7.0.15: every reply is equal, byte for byte,
 //! but for the order of fields where it has no meaning.
 
-use crate::engine::{Engine, Value, encode};
+use crate::common::engine::Engine;
+use crate::common::oracle::Oracle;
+use crate::common::value::Value;
 use darter_base::Prng;
 use darter_keyspace::{Deadline, Fresh, Key};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
-/// A redis-server of our own, on a unix socket.
-struct Oracle {
-    child: Child,
-    folder: PathBuf,
-    stream: BufReader<UnixStream>,
-}
-
-impl Oracle {
-    fn start(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("darter-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let socket = folder.join("redis.sock");
-        let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(&socket)
-            .arg("--dir")
-            .arg(&folder)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server 7.0 is installed");
-        let stream = (0..2_000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(5)); // Until it listens.
-            UnixStream::connect(&socket).ok()
-        });
-        let stream = BufReader::new(stream.expect("redis-server listens within ten seconds"));
-        Self { child, folder, stream }
-    }
-
-    fn run(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        self.stream.get_mut().write_all(&encode(words)).unwrap();
-        let mut reply = Vec::new();
-        self.read_into(&mut reply);
-        reply
-    }
-
-    fn read_into(&mut self, reply: &mut Vec<u8>) {
-        let from = reply.len();
-        self.stream.read_until(b'\n', reply).unwrap();
-        let line = String::from_utf8_lossy(&reply[from..]).trim_end().to_owned();
-        let count = || line[1..].parse::<i64>().unwrap();
-        match line.as_bytes()[0] {
-            b'$' if count() >= 0 => {
-                let from = reply.len();
-                reply.resize(from + usize::try_from(count()).unwrap() + 2, 0);
-                self.stream.read_exact(&mut reply[from..]).unwrap();
-            }
-            b'*' | b'~' => (0..count()).for_each(|_| self.read_into(reply)),
-            b'%' => (0..2 * count()).for_each(|_| self.read_into(reply)),
-            _ => {}
-        }
-    }
-}
-
-impl Drop for Oracle {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// Both servers, and a key `text` that holds a string on both.
 fn pair(name: &str, seed: u64) -> (Oracle, Engine) {

@@ -1,7 +1,9 @@
 //! The same commands, random, here on one to four cores and on redis-server 7.0.15.
 
-use crate::oracle::{Oracle, unix_millis};
-use crate::world::{World, bulks};
+use crate::common::oracle::Oracle;
+use crate::common::unix_millis;
+use crate::common::value::bulks;
+use crate::common::world::World;
 use darter_base::Prng;
 use darter_keyspace::{Deadline, Fresh, Key};
 
@@ -308,7 +310,7 @@ fn random_commands_reply_as_redis_does() {
     let mut oracle = Oracle::start("keys");
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
-        let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), unix_millis());
+        let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), unix_millis(), 9);
         world.resp3 = seed % 2 == 1;
         oracle.run(&[b"HELLO", if world.resp3 { b"3" } else { b"2" }]);
         oracle.run(&[b"FLUSHALL"]);
@@ -323,7 +325,7 @@ fn random_commands_reply_as_redis_does() {
 #[test] // Absolute times: exact to the millisecond, roundings and the far end of time included.
 fn absolute_times_are_exact() {
     let mut oracle = Oracle::start("times");
-    let mut world = World::new(2, unix_millis());
+    let mut world = World::new(2, unix_millis(), 9);
     let times = [
         "33177117420123",
         "33177117420499",
@@ -361,14 +363,4 @@ fn absolute_times_are_exact() {
             );
         }
     }
-}
-
-#[test] // Pinned in docs/compat.md: Redis would answer with seconds.
-fn idle_times_are_refused() {
-    let mut world = World::new(2, unix_millis());
-    let idletime: [&[u8]; 3] = [b"OBJECT", b"IDLETIME", b"k"];
-    assert_eq!(world.run(&idletime), b"$-1\r\n");
-    world.run(&[b"SET", b"k", b"v"]);
-    let expected = b"-ERR idle time is not tracked: Darter keeps no times of access\r\n";
-    assert_eq!(world.run(&idletime), expected);
 }

@@ -1,6 +1,7 @@
 //! SCAN against a model: whatever is there from its first call to its last is returned.
 
-use crate::world::World;
+use crate::common::value::bulks;
+use crate::common::world::World;
 use darter_base::Prng;
 use darter_keyspace::{Deadline, Fresh, Key};
 use std::collections::BTreeSet;
@@ -18,14 +19,14 @@ fn scan(world: &mut World, words: &[&[u8]]) -> (Vec<u8>, Vec<Vec<u8>>) {
     let line = |rest: &[u8]| rest.windows(2).position(|two| two == b"\r\n").unwrap();
     let rest = &rest[line(rest) + 2..];
     let end = line(rest);
-    (rest[..end].to_vec(), crate::world::bulks(&rest[end + 2..]))
+    (rest[..end].to_vec(), bulks(&rest[end + 2..]))
 }
 
 #[test] // Keys come and go between the calls, tables grow and shrink; what stays is seen.
 fn what_stays_is_returned() {
     for seed in 0..30 {
         let mut prng = Prng::from_seed(seed);
-        let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), NOW);
+        let mut world = World::new(1 + usize::try_from(seed % 4).unwrap(), NOW, 9);
         let base = usize::try_from(prng.below(6_000)).unwrap();
         let staying: BTreeSet<Vec<u8>> = (0..base).map(|at| format!("s{at}").into()).collect();
         staying.iter().for_each(|key| set(&world, key));
@@ -62,7 +63,7 @@ fn what_stays_is_returned() {
 #[test] // One call for everything, in slices; patterns and types; cursors that nobody gave out.
 fn counts_patterns_and_foreign_cursors() {
     for cores in [1, 3] {
-        let mut world = World::new(cores, NOW);
+        let mut world = World::new(cores, NOW, 9);
         (0..20_000).for_each(|at| set(&world, format!("key:{at}").as_bytes()));
         world.edit(b"set", |db| {
             db.edit_set(&Key::new(b"set"), true, |set| set.add(b"m", Deadline::Clear)).unwrap();

@@ -1,7 +1,7 @@
 //! Random commands against a map of vectors, with strings that cross the sizes where their
 //! storage changes: 512 bytes, 4 KiB, a chunk, two chunks.
 
-use crate::engine::Engine;
+use crate::common::engine::Engine;
 use darter_base::Prng;
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn set_range(engine: &mut Engine, model: &mut Model, prng: &mut Prng, key: &[u8]
 fn strings_match_a_map() {
     for seed in 0..12 {
         let mut prng = Prng::from_seed(seed);
-        let (mut engine, mut model) = (Engine::new(NOW), Model::new());
+        let (mut engine, mut model) = (Engine::new(NOW, 1), Model::new());
         let mut cuts = Vec::new();
         for _ in 0..150 {
             let key = [b"a", b"b", b"c"][below(&mut prng, 3)].to_vec();

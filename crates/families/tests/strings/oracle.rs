@@ -1,79 +1,9 @@
 //! The same commands, random, here and on redis-server 7.0.15: every reply is equal, byte for byte.
 
-use crate::engine::{Engine, encode};
+use crate::common::engine::Engine;
+use crate::common::oracle::Oracle;
+use crate::common::unix_millis;
 use darter_base::Prng;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// A redis-server of our own, on a unix socket.
-pub(crate) struct Oracle {
-    child: Child,
-    folder: PathBuf,
-    stream: BufReader<UnixStream>,
-}
-
-impl Oracle {
-    pub(crate) fn start(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("darter-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let socket = folder.join("redis.sock");
-        let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(&socket)
-            .arg("--dir")
-            .arg(&folder)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server 7.0 is installed");
-        let stream = (0..2_000).find_map(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(5)); // Until it listens.
-            UnixStream::connect(&socket).ok()
-        });
-        let stream = BufReader::new(stream.expect("redis-server listens within ten seconds"));
-        Self { child, folder, stream }
-    }
-
-    /// The bytes of the reply.
-    pub(crate) fn run(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        self.stream.get_mut().write_all(&encode(words)).unwrap();
-        let mut reply = Vec::new();
-        self.read_into(&mut reply);
-        reply
-    }
-
-    fn read_into(&mut self, reply: &mut Vec<u8>) {
-        let from = reply.len();
-        self.stream.read_until(b'\n', reply).unwrap();
-        let line = String::from_utf8_lossy(&reply[from..]).trim_end().to_owned();
-        let count = || line[1..].parse::<i64>().unwrap();
-        match line.as_bytes()[0] {
-            b'$' if count() >= 0 => {
-                let from = reply.len();
-                reply.resize(from + usize::try_from(count()).unwrap() + 2, 0);
-                self.stream.read_exact(&mut reply[from..]).unwrap();
-            }
-            b'*' | b'~' => (0..count()).for_each(|_| self.read_into(reply)),
-            b'%' => (0..2 * count()).for_each(|_| self.read_into(reply)),
-            _ => {}
-        }
-    }
-}
-
-impl Drop for Oracle {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-pub(crate) fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_millis()).unwrap()
-}
 
 fn pick<'a>(prng: &mut Prng, choices: &[&'a str]) -> &'a str {
     choices[usize::try_from(prng.below(choices.len() as u64)).unwrap()]
@@ -283,7 +213,7 @@ fn random_commands_reply_as_redis_does() {
     let mut oracle = Oracle::start("strings");
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
-        let mut engine = Engine::new(unix_millis());
+        let mut engine = Engine::new(unix_millis(), 1);
         engine.resp3 = seed % 2 == 1;
         oracle.run(&[b"HELLO", if engine.resp3 { b"3" } else { b"2" }]);
         oracle.run(&[b"FLUSHALL"]);
@@ -306,7 +236,7 @@ fn random_commands_reply_as_redis_does() {
 #[test] // 10 000 pairs: decimal, hexadecimal, denormal, huge; sums and refusals alike.
 fn sums_of_floats_are_redis_own() {
     let mut oracle = Oracle::start("floats");
-    let mut engine = Engine::new(unix_millis());
+    let mut engine = Engine::new(unix_millis(), 1);
     let mut prng = Prng::from_seed(0xf10a7);
     for seed in 0..10_000 {
         let old = [b"SET".to_vec(), b"k".to_vec(), number(&mut prng).into()];
@@ -319,7 +249,7 @@ fn sums_of_floats_are_redis_own() {
 #[test] // Long enough for many portions.
 fn long_subsequences_are_redis_own() {
     let mut oracle = Oracle::start("lcs");
-    let mut engine = Engine::new(unix_millis());
+    let mut engine = Engine::new(unix_millis(), 1);
     let mut prng = Prng::from_seed(3);
     for (one, other) in [(3_000, 2_900), (1, 100_000), (70_000, 40), (64, 64), (65, 127)] {
         let mut draw = |len| -> Vec<u8> {

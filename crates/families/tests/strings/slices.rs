@@ -1,7 +1,7 @@
 //! Commands that Redis 7.0 does not have, and long strings: what they reply, and that they work in
 //! portions.
 
-use crate::engine::Engine;
+use crate::common::engine::Engine;
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -21,7 +21,7 @@ fn expect(engine: &mut Engine, cases: &[(&str, &str)]) {
 
 #[test] // From the documentation of Redis 8.4 and its own tests.
 fn conditions_on_values() {
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     engine.add_set(b"s");
     #[rustfmt::skip] // A table.
     expect(&mut engine, &[
@@ -51,7 +51,7 @@ fn conditions_on_values() {
 
 #[test] // From the documentation of Redis 8.8 and its own tests.
 fn counters_with_bounds() {
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     #[rustfmt::skip] // A table.
     expect(&mut engine, &[
         ("INCREX k", "*2 :1 :1"), ("INCREX k BYINT -3", "*2 :-2 :-3"),
@@ -93,7 +93,7 @@ fn deadline(engine: &Engine, key: &str) -> Option<u64> {
 
 #[test]
 fn deadlines_follow_the_options() {
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     let mut check = |words: &str, expected: Option<u64>| {
         text(&mut engine, words);
         assert_eq!(deadline(&engine, "k"), expected, "{words}");
@@ -132,7 +132,7 @@ fn deadlines_follow_the_options() {
 
 #[test]
 fn several_keys_with_one_condition() {
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     #[rustfmt::skip] // A table.
     expect(&mut engine, &[
         ("MSETEX x k v", "-ERR invalid numkeys value"), ("MSETEX 0 k v", "-ERR invalid numkeys value"),
@@ -151,7 +151,7 @@ fn several_keys_with_one_condition() {
 #[test] // 512 MiB of gap at once, without 512 MiB; then streams, comparisons and edits in portions.
 fn the_longest_string_is_handled_in_portions() {
     const LEN: usize = 512 * 1024 * 1024;
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     assert_eq!(text(&mut engine, &format!("SETRANGE k {} xy", LEN - 2)), format!(":{LEN}"));
     assert_eq!(engine.portions, 0, "a gap is no work");
     let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -171,7 +171,7 @@ fn the_longest_string_is_handled_in_portions() {
 
 #[test] // More chunks than are shared in one go.
 fn a_huge_value_is_set_in_portions() {
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     let huge: Vec<u8> = (0..70_000_000_u32).map(|at| (at / 999).to_le_bytes()[0]).collect();
     assert_eq!(engine.run(&[b"SET", b"k", &huge]), b"+OK\r\n");
     assert_eq!(engine.portions, 4);
@@ -194,7 +194,7 @@ fn a_huge_value_is_set_in_portions() {
 
 #[test]
 fn long_values_are_compared_and_edited_in_portions() {
-    let mut engine = Engine::new(NOW);
+    let mut engine = Engine::new(NOW, 1);
     let long: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 7).to_le_bytes()[0]).collect();
     let mut other = long.clone();
     other[999_999] ^= 1;

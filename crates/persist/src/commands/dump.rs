@@ -11,7 +11,7 @@ use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{self as keyspace, Found, Str, StrPieces, WrongType};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, Never, OutOfLine, Reader, Scratch, Table};
+use darter_structs::table::{Entry, Never, OutOfLine, Reader, Scratch, Table, ValueRef};
 use std::sync::Arc;
 
 /// Payloads up to here are encoded at once.
@@ -21,6 +21,8 @@ const PORTION_BYTES: usize = 32 * 1024;
 /// Entries copied out of the table at a time, and about how many bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: usize = 32 * 1024;
+/// Values of so many bytes are not copied.
+const LONG_BYTES: usize = 4 * 1024;
 
 /// `DUMP key`: replies with the value at `key` as a payload for `RESTORE`.
 ///
@@ -82,16 +84,17 @@ fn set(cut: Table<Never>, now: UnixMillis, reply: &mut Reply<'_>) -> Flow {
 /// Sizes the first entries, and replies when those were all.
 fn start<S: Counted + Send + 'static>(mut dumper: Dumper<S>, reply: &mut Reply<'_>) -> Flow {
     match dumper.survey(ENTRIES_AT_ONCE) {
-        Some(len) => answer(dumper, len, reply),
+        Some(len) => answer(dumper, len, reply, AT_ONCE_BYTES),
         None => Flow::Job(Box::new(Sizing(Some(dumper)))),
     }
 }
 
-/// The reply of a dumper whose length is known.
+/// The reply of a dumper whose length is known; up to `at_once_bytes` it is encoded here.
 fn answer<S: Counted + Send + 'static>(
     mut dumper: Dumper<S>,
     len: u64,
     reply: &mut Reply<'_>,
+    at_once_bytes: u64,
 ) -> Flow {
     if dumper.source().is_hollow() {
         // All entries were dead, and the sweeper has yet to come.
@@ -99,7 +102,7 @@ fn answer<S: Counted + Send + 'static>(
         return Flow::Done;
     }
     reply.bulk_header(usize::try_from(len).unwrap_or(usize::MAX));
-    if len > AT_ONCE_BYTES {
+    if len > at_once_bytes {
         return Flow::Stream(Box::new(Writing(dumper)));
     }
     let done = dumper.fill(reply.out.tail(), usize::MAX);
@@ -116,7 +119,8 @@ impl<S: Counted + Send + 'static> Job for Sizing<S> {
         let dumper = self.0.as_mut().expect("the engine drops a job that is done");
         let Some(len) = dumper.survey(ENTRIES_AT_ONCE) else { return Ok(Step::More) };
         let dumper = self.0.take().expect("it was there a line above");
-        Ok(Step::Done(answer(dumper, len, &mut cx.reply)))
+        // However few bytes: there is much to be looked through, twice.
+        Ok(Step::Done(answer(dumper, len, &mut cx.reply, 0)))
     }
 }
 
@@ -169,19 +173,39 @@ impl Counted for Pieces {
     }
 }
 
-/// Appends the value of an entry.
-type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>);
+/// Appends the value of an entry, or gives it when it is long.
+type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>) -> Option<Arc<Blob>>;
 
-fn field(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) {
-    match keyspace::value_of(entry) {
-        Str::Inline(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
-        long @ Str::Blob(_) => long.write_to(out),
+fn field(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) -> Option<Arc<Blob>> {
+    match entry.value() {
+        ValueRef::Text(text) => {
+            out.extend_from_slice(text.bytes(&mut Scratch::default()));
+            None
+        }
+        ValueRef::Out(blob) if blob.len() < LONG_BYTES => {
+            Str::Blob(blob).write_to(out);
+            None
+        }
+        ValueRef::Out(blob) => Some(Arc::clone(blob)),
     }
 }
 
-fn no_value(_: &Entry<'_, Never>, _: &mut Vec<u8>) {}
+fn no_value(_: &Entry<'_, Never>, _: &mut Vec<u8>) -> Option<Arc<Blob>> {
+    None
+}
 
-/// The living entries of a cut, as fields: copied out of the table in small batches.
+/// A living entry that was copied out of the table.
+struct Copied {
+    /// Where its key and its value end in the bytes.
+    key_end: usize,
+    end: usize,
+    deadline_ms: Option<UnixMillis>,
+    /// Its value, when that is long.
+    long: Option<Arc<Blob>>,
+}
+
+/// The living entries of a cut, as fields: copied out of the table in small batches, but for long
+/// values, which are given in parts.
 struct Items<X: OutOfLine> {
     /// For the second pass, which lets go of what it has read.
     cut: Option<Table<X>>,
@@ -189,34 +213,38 @@ struct Items<X: OutOfLine> {
     now: UnixMillis,
     value: WriteValue<X>,
     bytes: Vec<u8>,
-    /// Where keys and values end in `bytes`, and the deadlines; read up to `next`.
-    ends: Vec<(usize, usize, Option<UnixMillis>)>,
+    /// Read up to `next`.
+    copied: Vec<Copied>,
     next: usize,
+    /// The long value that is being given, and how much of it was.
+    long: Option<(Arc<Blob>, usize)>,
     any: bool,
 }
 
 impl<X: OutOfLine> Items<X> {
     fn new(cut: Table<X>, now: UnixMillis, value: WriteValue<X>) -> Self {
         let reader = Reader::new(cut.clone());
-        let (bytes, ends) = (Vec::new(), Vec::new());
-        Self { cut: Some(cut), reader, now, value, bytes, ends, next: 0, any: false }
+        let (bytes, copied) = (Vec::new(), Vec::new());
+        let (next, long) = (0, None);
+        Self { cut: Some(cut), reader, now, value, bytes, copied, next, long, any: false }
     }
 
     /// Copies the next living entries, unless there are none.
-    fn refill(&mut self) {
-        let Self { reader, now, value, bytes, ends, .. } = self;
+    fn refill(&mut self, looks: &mut usize) {
+        let Self { reader, now, value, bytes, copied, .. } = self;
         bytes.clear();
-        ends.clear();
-        let mut more = true;
-        while more && ends.len() < BATCH && bytes.len() < BATCH_BYTES {
-            more = reader.next_slice(1, &mut |entry| {
+        copied.clear();
+        while reader.left() > 0 && *looks > 0 && copied.len() < BATCH && bytes.len() < BATCH_BYTES {
+            reader.next_slice(1, &mut |entry| {
                 if entry.deadline().is_some_and(|at| at <= *now) {
+                    *looks -= 1;
                     return;
                 }
                 bytes.extend_from_slice(entry.key().bytes(&mut Scratch::default()));
                 let key_end = bytes.len();
-                value(&entry, bytes);
-                ends.push((key_end, bytes.len(), entry.deadline()));
+                let long = value(&entry, bytes);
+                let (end, deadline_ms) = (bytes.len(), entry.deadline());
+                copied.push(Copied { key_end, end, deadline_ms, long });
             });
         }
         self.next = 0;
@@ -224,22 +252,40 @@ impl<X: OutOfLine> Items<X> {
 }
 
 impl<X: OutOfLine> Source for Items<X> {
-    fn next(&mut self) -> Option<Item<'_>> {
-        if self.next == self.ends.len() {
-            self.refill();
+    fn find(&mut self, looks: &mut usize) -> bool {
+        self.long.take_if(|(blob, given)| *given == blob.len());
+        if self.long.is_none() && self.next == self.copied.len() {
+            self.refill(looks);
         }
-        let &(key_end, end, deadline_ms) = self.ends.get(self.next)?;
-        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before].1);
+        self.long.is_some() || self.next < self.copied.len() || self.reader.left() == 0
+    }
+
+    fn next(&mut self) -> Option<Item<'_>> {
+        self.find(&mut { usize::MAX });
+        if self.long.is_some() {
+            let (blob, given) = self.long.as_mut()?;
+            let part = blob.slices(*given..*given + PORTION_BYTES).next()?;
+            *given += part.len();
+            return Some(Item::Part(part));
+        }
+        let start = self.next.checked_sub(1).map_or(0, |before| self.copied[before].end);
+        let &mut Copied { key_end, end, deadline_ms, ref mut long } =
+            self.copied.get_mut(self.next)?;
         self.next += 1;
         self.any = true;
-        let (field, value) = (&self.bytes[start..key_end], &self.bytes[key_end..end]);
-        Some(Item::Field { field, value, deadline_ms })
+        let field = &self.bytes[start..key_end];
+        if let Some(blob) = long.take() {
+            let value_len = blob.len() as u64;
+            self.long = Some((blob, 0));
+            return Some(Item::Long { field, value_len, deadline_ms });
+        }
+        Some(Item::Field { field, value: &self.bytes[key_end..end], deadline_ms })
     }
 
     fn rewind(&mut self) {
         let cut = self.cut.take().expect("a payload is written once");
         self.reader = Reader::new(cut);
-        self.ends.clear();
+        self.copied.clear();
         self.next = 0;
     }
 }
@@ -254,6 +300,10 @@ impl<X: OutOfLine> Counted for Items<X> {
 struct Members(Items<Never>);
 
 impl Source for Members {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        self.0.find(looks)
+    }
+
     fn next(&mut self) -> Option<Item<'_>> {
         match self.0.next()? {
             Item::Field { field, .. } => Some(Item::Member(field)),

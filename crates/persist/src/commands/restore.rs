@@ -27,7 +27,8 @@ const PAYLOAD: usize = 3;
 /// hold the value of a payload from `DUMP`.
 ///
 /// `ttl` is in milliseconds, 0 for none; with `ABSTTL` a Unix time. One that has passed replies OK
-/// and leaves no key. `IDLETIME` and `FREQ` are checked and forgotten: nothing here evicts by them.
+/// and leaves no key. `IDLETIME` makes it a key that was not used for so long; `FREQ` is checked and
+/// forgotten: nothing here evicts by it.
 /// Reply: OK. Refusals: `Syntax`, `NotAnInteger`, BUSYKEY, an invalid ttl, a payload whose trailer
 /// or value is wrong, in this order; then nothing changes.
 /// Cost: O(bytes), in slices. Source: <https://redis.io/commands/restore> (2.6.0).
@@ -37,12 +38,12 @@ pub(super) fn restore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     let payload = Payload::of(args.all());
     args.seek(PAYLOAD + 1);
     let options = Options::parse(&mut args)?;
-    if !options.replace && cx.db.exists(&key) {
+    if !options.replace && cx.db.read(&key).is_some() {
         return Err(Refusal::line("BUSYKEY Target key name already exists."));
     }
     let deadline = deadline(ttl, options.absolute, cx.now)?;
 
-    let mut work = Restoring::new(payload, deadline)?;
+    let mut work = Restoring::new(payload, deadline, options.idle)?;
     if work.step(payload, cx.now)? {
         work.install(cx, &key);
         return Ok(Flow::Done);
@@ -54,23 +55,23 @@ pub(super) fn restore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 struct Options {
     replace: bool,
     absolute: bool,
+    /// Seconds.
+    idle: Option<u64>,
 }
 
 impl Options {
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut options = Self::default();
-        let (mut idle, mut frequency) = (false, false);
+        let mut frequency = false;
         while args.left() > 0 {
             if args.option("REPLACE") {
                 options.replace = true;
             } else if args.option("ABSTTL") {
                 options.absolute = true;
             } else if args.left() > 1 && !frequency && args.option("IDLETIME") {
-                idle = true;
-                if args.int()? < 0 {
-                    return Err(Refusal::line("ERR Invalid IDLETIME value, must be >= 0"));
-                }
-            } else if args.left() > 1 && !idle && args.option("FREQ") {
+                let refused = Refusal::line("ERR Invalid IDLETIME value, must be >= 0");
+                options.idle = Some(u64::try_from(args.int()?).map_err(|_| refused)?);
+            } else if args.left() > 1 && options.idle.is_none() && args.option("FREQ") {
                 frequency = true;
                 if !(0..=255).contains(&args.int()?) {
                     let line = "ERR Invalid FREQ value, must be >= 0 and <= 255";
@@ -156,6 +157,7 @@ impl Job for Rest {
 /// What is built, and how far.
 struct Restoring {
     deadline: Option<UnixMillis>,
+    idle: Option<u64>,
     /// Bytes that the stage has seen.
     at: usize,
     stage: Stage,
@@ -184,11 +186,15 @@ enum Value {
 }
 
 impl Restoring {
-    fn new(payload: Payload<'_>, deadline: Option<UnixMillis>) -> Result<Self, Refusal> {
+    fn new(
+        payload: Payload<'_>,
+        deadline: Option<UnixMillis>,
+        idle: Option<u64>,
+    ) -> Result<Self, Refusal> {
         let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
         dump::version(&trailer).map_err(|_| wrong_trailer())?;
         let stage = Stage::Summing(Crc64::new());
-        Ok(Self { deadline, at: 0, stage, value: Value::None, any: false })
+        Ok(Self { deadline, idle, at: 0, stage, value: Value::None, any: false })
     }
 
     /// Does the next portion; true when the value is whole.
@@ -245,6 +251,9 @@ impl Restoring {
             Value::Text(blob) => cx.db.set_text(key, Fresh::Blob(&blob), deadline),
             Value::Hash(hash) => cx.db.install(key, Arc::new(Object::Hash(hash)), deadline),
             Value::Set(set) => cx.db.install(key, Arc::new(Object::Set(set)), deadline),
+        }
+        if let Some(seconds) = self.idle {
+            cx.db.set_idle(key, seconds);
         }
         cx.reply.ok();
     }

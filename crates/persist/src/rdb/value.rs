@@ -33,6 +33,17 @@ pub enum Item<'a> {
         /// Its deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
+    /// A field of a hash whose value is too long for a listpack, and follows in [`Item::Part`]s.
+    Long {
+        /// Its name.
+        field: &'a [u8],
+        /// Bytes of its value.
+        value_len: u64,
+        /// Its deadline, below 2^48 - 1.
+        deadline_ms: Option<UnixMillis>,
+    },
+    /// The next bytes of such a value.
+    Part(&'a [u8]),
     /// A member of a set.
     Member(&'a [u8]),
 }
@@ -126,8 +137,9 @@ impl Survey {
 
     /// Takes in the next item. Cost: O(bytes) for what looks like an integer, O(1) otherwise.
     pub fn item(&mut self, item: Item<'_>) {
-        self.count += 1;
+        self.count += u64::from(!matches!(item, Item::Part(_)));
         match item {
+            Item::Part(_) => {}
             Item::Chunk(bytes) => {
                 if self.string_bytes <= 20 {
                     self.head.extend_from_slice(&bytes[..bytes.len().min(21)]);
@@ -144,6 +156,12 @@ impl Survey {
             Item::Field { field, value, deadline_ms } => {
                 self.text(field);
                 self.text(value);
+                self.deadline(deadline_ms);
+            }
+            Item::Long { field, value_len, deadline_ms } => {
+                self.short = false;
+                self.text(field);
+                self.plain_bytes += encode::length_size(value_len) + value_len;
                 self.deadline(deadline_ms);
             }
         }
@@ -280,9 +298,11 @@ impl Encoder {
     /// Panics when the item is of another type than the survey's.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        self.count += 1;
+        self.count += u64::from(!matches!(item, Item::Part(_)));
         match (&self.plan.form, item) {
-            (Form::Raw(_), Item::Chunk(bytes)) => out.extend_from_slice(bytes),
+            (Form::Raw(_), Item::Chunk(bytes)) | (_, Item::Part(bytes)) => {
+                out.extend_from_slice(bytes)
+            }
             (Form::Integer, Item::Chunk(bytes)) => self.entries.extend_from_slice(bytes),
             (Form::Plain, Item::Member(member)) => encode::text(out, member),
             (Form::Intset { .. }, Item::Member(member)) => {
@@ -292,15 +312,22 @@ impl Encoder {
                 encode::text(out, field);
                 encode::text(out, value);
             }
+            (Form::Plain, Item::Long { field, value_len, .. }) => {
+                encode::text(out, field);
+                encode::length(out, value_len);
+            }
             (&Form::Deadlines { origin_ms, wide }, Item::Field { field, value, deadline_ms }) => {
-                let number = deadline_ms.map_or(0, |at| clamp(at) - origin_ms + 1);
-                match number {
-                    0 => encode::length(out, 0),
-                    number if wide => encode::length_64(out, number),
-                    number => encode::length_32(out, number),
-                }
+                write_deadline(out, deadline_ms, origin_ms, wide);
                 encode::text(out, field);
                 encode::text(out, value);
+            }
+            (
+                &Form::Deadlines { origin_ms, wide },
+                Item::Long { field, value_len, deadline_ms },
+            ) => {
+                write_deadline(out, deadline_ms, origin_ms, wide);
+                encode::text(out, field);
+                encode::length(out, value_len);
             }
             (Form::Listpack { .. }, Item::Field { field, value, deadline_ms }) => {
                 self.gather(field, value, deadline_ms);
@@ -361,6 +388,20 @@ impl Encoder {
             out.extend_from_slice(&self.entries[range.clone()]);
         }
         out.push(0xff);
+    }
+}
+
+/// Appends the deadline of a field, counted from `origin_ms`: 0 means "none".
+fn write_deadline(
+    out: &mut Vec<u8>,
+    deadline_ms: Option<UnixMillis>,
+    origin_ms: UnixMillis,
+    wide: bool,
+) {
+    match deadline_ms.map_or(0, |at| clamp(at) - origin_ms + 1) {
+        0 => encode::length(out, 0),
+        number if wide => encode::length_64(out, number),
+        number => encode::length_32(out, number),
     }
 }
 

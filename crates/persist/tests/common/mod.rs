@@ -1,6 +1,7 @@
 //! A real redis-server to compare with, and a model of what a file holds.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
+use darter_persist::dump::{Item, Source};
 use darter_persist::rdb::{Error, Event, Kind, Limits, Reader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,6 +12,57 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 pub type Bytes = Vec<u8>;
+
+/// Texts at the edges of the ways in which integers are encoded, and some that only look like one.
+pub const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "127",
+    "128",
+    "-128",
+    "-129",
+    "255",
+    "4095",
+    "4096",
+    "-4096",
+    "-4097",
+    "32767",
+    "32768",
+    "-32768",
+    "-32769",
+    "8388607",
+    "8388608",
+    "-8388608",
+    "-8388609",
+    "2147483647",
+    "2147483648",
+    "-2147483648",
+    "-2147483649",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "-0",
+    "007",
+    "+5",
+    " 5",
+    "1.5",
+];
+
+/// The fields of a hash, each with its value and its deadline, as they are written.
+pub struct Fields(pub Vec<(Bytes, Bytes, Option<u64>)>, pub usize);
+
+impl Source for Fields {
+    fn next(&mut self) -> Option<Item<'_>> {
+        let (field, value, deadline_ms) = self.0.get(self.1)?;
+        self.1 += 1;
+        Some(Item::Field { field, value, deadline_ms: *deadline_ms })
+    }
+
+    fn rewind(&mut self) {
+        self.1 = 0;
+    }
+}
 
 /// A value as the tests compare it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The lines of CLIENT LIST and CLIENT INFO, and the filters of CLIENT LIST and CLIENT KILL.
 
-use crate::engine::{Conn, Core, Lane, Session};
+use crate::engine::{Conn, Core, Session};
 use darter_base::number;
 use darter_command::{Args, Refusal};
 
@@ -150,12 +150,5 @@ impl Filter {
             && self.laddr.as_ref().is_none_or(|addr| *addr == session.peer.local)
             && self.kind.is_none_or(|kind| kind == ClientKind::Normal)
             && self.max_age_s.is_none_or(|most| age_s >= most)
-    }
-}
-
-/// True when a lane does something for its client: then it is not idle.
-impl Lane {
-    pub(super) fn is_working(&self) -> bool {
-        self.output_bytes() > 0 || !self.is_settled()
     }
 }

@@ -130,7 +130,9 @@ async fn rewrite(call: ServerCall) -> Result<Answer, Refusal> {
     if settings.file.is_none() {
         return Err(Refusal::line("ERR The server is running without a config file"));
     }
-    file::rewrite(&settings)
+    let pause = async || call.core.tx.pause().await;
+    file::rewrite(&settings, call.session.id, pause)
+        .await
         .map_err(|refused| Refusal::line(format!("ERR Rewriting config file: {refused}")))?;
     Ok(call.answer(|reply| reply.ok()))
 }

@@ -5,8 +5,11 @@
 //! the batch waits behind it, as it would on a connection. So do batches of the same connection
 //! that arrive meanwhile: replies are told apart by their order alone. Connections take turns: of
 //! each, one batch is in the queue, and goes to its end when the slice is over.
+//!
+//! A batch whose replies have become many bytes sends them home, and rests until that core wants the
+//! next: it has sent what it had, and the reply that it owes next is one of ours.
 
-use super::conn::Owed;
+use super::conn::{Lane, Owed, View};
 use super::core::{Core, Mail};
 use super::entry::Entry as Row;
 use crate::admin::Caller;
@@ -30,11 +33,18 @@ pub struct Batch {
     next: usize,
     replies: Vec<u8>,
     ends: Vec<Replied>,
+    /// Bytes of the replies so far.
+    held_bytes: usize,
+    /// Those are not all: the rest waits until it is asked for.
+    rests: bool,
 }
+
+/// Replies that are held for a batch, in bytes.
+const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_AHEAD_BYTES / 4;
 
 struct Item {
     entry: usize,
-    db: usize,
+    view: View,
     args: ItemArgs,
 }
 
@@ -62,6 +72,8 @@ impl Batch {
             next: 0,
             replies: Vec::new(),
             ends: Vec::new(),
+            held_bytes: 0,
+            rests: false,
         }
     }
 
@@ -76,7 +88,7 @@ impl Batch {
     /// Longer arguments are shared instead of copied.
     const COPY_MAX: usize = 4 * 1024;
 
-    pub(super) fn push(&mut self, entry: &Row, db: usize, args: Args<'_>) {
+    pub(super) fn push(&mut self, entry: &Row, view: View, args: Args<'_>) {
         let args = if args.len() > 64 || args.total_bytes() > Self::COPY_MAX {
             ItemArgs::Owned(args.to_request())
         } else {
@@ -89,7 +101,7 @@ impl Batch {
             }
             ItemArgs::Spans(first, self.spans.len())
         };
-        self.items.push(Item { entry: entry.index, db, args });
+        self.items.push(Item { entry: entry.index, view, args });
     }
 
     fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
@@ -102,19 +114,21 @@ impl Batch {
     /// The next commands, of one database.
     fn ahead(&self) -> impl Iterator<Item = Args<'_>> {
         let items = self.items[self.next..].iter().take(AHEAD_MAX);
-        let db = self.items[self.next].db;
-        items.filter(move |item| item.db == db).map(|item| self.args(item))
+        let db = self.items[self.next].view.db;
+        items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
 
-    fn reply_bytes(&self) -> usize {
-        let parts = self.ends.iter().map(|replied| match replied {
-            Replied::Flat(_) => 0,
-            Replied::Parts(out, _) => out.len(),
-        });
-        self.replies.len() + parts.sum::<usize>()
+    /// The replies so far, as a batch that says that it rests.
+    fn split_replies(&mut self) -> Box<Self> {
+        let mut done = Self::new(self.from, self.client, self.resp3);
+        (done.replies, done.ends) =
+            (std::mem::take(&mut self.replies), std::mem::take(&mut self.ends));
+        (done.held_bytes, done.rests) = (std::mem::take(&mut self.held_bytes), true);
+        Box::new(done)
     }
 
     fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
+        self.held_bytes += out.len();
         self.ends.push(Replied::Parts(out, stream));
         self.next += 1;
     }
@@ -166,6 +180,17 @@ impl Batches {
         self.queue.push_front(batch);
     }
 
+    /// A batch rests, before all that came later.
+    fn rest(&mut self, batch: Box<Batch>) {
+        self.behind.entry(batch.client).or_default().push_front(batch);
+    }
+
+    /// What rests for a client may go on.
+    fn wake(&mut self, client: u64) {
+        let rested = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
+        self.queue.push_back(rested.expect("woken once for each rest"));
+    }
+
     /// The client's batch is done: its next one may queue.
     fn done(&mut self, client: u64) {
         match self.behind.get_mut(&client).and_then(VecDeque::pop_front) {
@@ -180,20 +205,22 @@ impl Core {
     pub(super) fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
         while batch.next < batch.items.len() {
             if batch.next.is_multiple_of(AHEAD_MAX) {
-                self.warm(batch.ahead(), batch.items[batch.next].db);
+                let db = batch.items[batch.next].view.db;
+                self.warm(batch.ahead().map(|request| (request, db)));
             }
             let item = &batch.items[batch.next];
             let entry = &self.table.entries()[item.entry];
             let mut out = Output::with_buffer(std::mem::take(&mut *self.admin.buffer()));
             let ran = {
                 let mut reply = Reply::new(&mut out, batch.resp3);
-                self.run_point(entry, batch.args(item), item.db, &mut reply, batch.caller())
+                self.run_point(entry, batch.args(item), item.view, &mut reply, batch.caller())
             };
             match ran {
                 super::serve::Ran::Done(None) => {
                     let (replies, ends) = (&mut batch.replies, &mut batch.ends);
                     match out.take_flat(Vec::new()) {
                         Some(flat) => {
+                            batch.held_bytes += flat.len();
                             replies.extend_from_slice(&flat);
                             ends.push(Replied::Flat(replies.len()));
                             *self.admin.buffer() = flat;
@@ -205,12 +232,20 @@ impl Core {
                 super::serve::Ran::Done(stream) => batch.replied(out, stream),
                 super::serve::Ran::Waits(work) => {
                     let request = batch.args(&batch.items[batch.next]).to_request();
-                    let (index, db) = (item.entry, item.db);
-                    self.wait_in_batch(batch, index, request, db, work);
+                    let (index, view) = (item.entry, item.view);
+                    self.wait_in_batch(batch, index, request, view, work);
                     return;
                 }
             }
-            if self.slice.is_over(self.now_ns.get()) && batch.next < batch.items.len() {
+            if batch.next == batch.items.len() {
+                break;
+            }
+            if batch.held_bytes > HELD_BYTES_MAX {
+                self.post(batch.from, Mail::BatchDone(batch.split_replies()));
+                self.batches.borrow_mut().rest(batch);
+                return;
+            }
+            if self.slice.is_over(self.now_ns.get()) {
                 self.batches.borrow_mut().put_back(batch);
                 return;
             }
@@ -225,13 +260,13 @@ impl Core {
         mut batch: Box<Batch>,
         index: usize,
         request: Arc<Request>,
-        db: usize,
+        view: View,
         work: super::serve::Work,
     ) {
         let core = Rc::clone(self);
         self.tx.spawn(async move {
             let (resp3, caller) = (batch.resp3, batch.caller());
-            let answer = core.finish_point(index, request, db, resp3, work, caller).await;
+            let answer = core.finish_point(index, request, view, resp3, work, caller).await;
             let (out, stream) = core.encode_answer(answer, resp3);
             batch.replied(out, stream);
             core.batches.borrow_mut().go_on(batch);
@@ -240,10 +275,18 @@ impl Core {
 
     /// Takes in the replies of a batch that another core has run.
     pub(super) fn batch_done(&self, from: CoreId, batch: Batch) {
-        let Some(token) = self.tokens.borrow().get(&batch.client).copied() else { return };
+        let Some(token) = self.tokens.borrow().get(&batch.client).copied() else {
+            if batch.rests {
+                self.wake_batch(from, batch.client); // Its commands are run, whoever hears of it.
+            }
+            return;
+        };
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.learn_owed(batch.ends.len(), batch.reply_bytes());
+            if batch.rests {
+                lane.resting.push(from);
+            }
+            lane.learn_owed(batch.ends.len(), batch.held_bytes);
             let (mut start, mut slot) = (0, 0);
             for replied in batch.ends {
                 while !lane.owes_from(slot, from) {
@@ -255,7 +298,7 @@ impl Core {
                 match replied {
                     silenced if silent => {
                         start = if let Replied::Flat(end) = silenced { end } else { start };
-                        lane.owed[slot] = Owed::Ready(Output::default(), None);
+                        lane.ready_at(slot, Output::default(), None);
                     }
                     Replied::Flat(end) if in_turn => {
                         lane.out.tail().extend_from_slice(&batch.replies[start..end]);
@@ -266,13 +309,39 @@ impl Core {
                     Replied::Flat(end) => {
                         let mut out = Output::default();
                         out.tail().extend_from_slice(&batch.replies[start..end]);
-                        lane.owed[slot] = Owed::Ready(out, None);
+                        lane.ready_at(slot, out, None);
                         start = end;
                     }
-                    Replied::Parts(out, stream) => lane.owed[slot] = Owed::Ready(out, stream),
+                    Replied::Parts(out, stream) => lane.ready_at(slot, out, stream),
                 }
             }
             self.after_settling(lane);
         });
+    }
+
+    /// Lets another core go on with what rests there, when the reply that is owed next is its own
+    /// and those before it have left.
+    pub(super) fn wake_wanted(&self, lane: &mut Lane) {
+        let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return };
+        let at = lane.resting.iter().position(|resting| resting == core);
+        if let Some(at) = at
+            && lane.stream.is_none()
+            && lane.output_bytes() < HELD_BYTES_MAX
+        {
+            let core = lane.resting.swap_remove(at);
+            self.wake_batch(core, lane.session.id);
+        }
+    }
+
+    /// The connection has gone: what rests for it goes on, as what it sent is to be done.
+    pub(super) fn wake_all(&self, lane: &mut Lane) {
+        for core in std::mem::take(&mut lane.resting) {
+            self.wake_batch(core, lane.session.id);
+        }
+    }
+
+    fn wake_batch(&self, core: CoreId, client: u64) {
+        let wake = move |there: &Rc<Self>| there.batches.borrow_mut().wake(client);
+        self.post(core, Mail::Ask(Box::new(wake)));
     }
 }

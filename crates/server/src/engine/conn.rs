@@ -60,7 +60,7 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// When it was accepted, in Unix milliseconds.
     pub created_ms: u64,
-    /// When its last command began.
+    /// When it last sent something, or had taken all that was sent to it.
     pub active_ms: u64,
     /// The row of its last command: an index into the table.
     pub last_command: Option<usize>,
@@ -68,6 +68,21 @@ pub struct Session {
     pub close_after_reply: bool,
     /// CLIENT KILL: to be closed at once.
     pub killed: bool,
+}
+
+/// What of a session the commands over data see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// The selected database.
+    pub(super) db: usize,
+    /// CLIENT NO-TOUCH.
+    pub(super) no_touch: bool,
+}
+
+impl Session {
+    pub(super) fn view(&self) -> View {
+        View { db: self.db, no_touch: self.no_touch }
+    }
 }
 
 /// A reply that is owed, in the order of the requests.
@@ -108,6 +123,8 @@ pub struct Lane {
     pub(super) in_flight: usize,
     /// Replies owed behind `out`.
     pub(super) owed: VecDeque<Owed>,
+    /// Bytes of those that are ready.
+    pub(super) owed_bytes: usize,
     /// How many may be, so that they stay few bytes: by the replies that came before.
     pub(super) owed_max: usize,
     /// The rest of a reply that is being streamed, once nothing is owed before it.
@@ -116,6 +133,8 @@ pub struct Lane {
     pub(super) busy: bool,
     /// A request that must wait until nothing is owed before it, or until a pause ends.
     pub(super) held: Option<Arc<Request>>,
+    /// Cores on which a batch rests until its next reply is wanted.
+    pub(super) resting: Vec<usize>,
     /// Batches to other cores, by core, gathered while parsing.
     pub(super) batches: Vec<Option<Box<super::Batch>>>,
     /// In the queue of those with work.
@@ -148,10 +167,12 @@ impl Conn {
             sending: false,
             in_flight: 0,
             owed: VecDeque::new(),
+            owed_bytes: 0,
             owed_max: OWED_FIRST,
             stream: None,
             busy: false,
             held: None,
+            resting: Vec::new(),
             batches: (0..cores).map(|_| None).collect(),
             queued: false,
             streaming: false,
@@ -186,10 +207,34 @@ impl Lane {
         self.out.len() + self.in_flight
     }
 
+    /// True when something is being done for the client: then it is not idle. That it does not
+    /// read what was sent is no excuse.
+    pub(crate) fn is_working(&self) -> bool {
+        let waits = matches!(self.owed.front(), Some(Owed::Remote(_) | Owed::Silent(_)));
+        self.busy || self.awaits_pause || waits
+    }
+
     /// True when nothing is owed and nothing runs.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.owed.is_empty() && self.stream.is_none() && !self.busy && self.held.is_none()
+    }
+
+    /// Puts a reply behind all that is owed.
+    pub(super) fn owe(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
+        if self.owed.is_empty() && self.stream.is_none() {
+            self.out.append(out);
+            self.stream = stream;
+        } else {
+            self.owed_bytes += out.len();
+            self.owed.push_back(Owed::Ready(out, stream));
+        }
+    }
+
+    /// The reply that is owed at `slot` has come, before its turn.
+    pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
+        self.owed_bytes += out.len();
+        self.owed[slot] = Owed::Ready(out, stream);
     }
 
     /// Moves replies whose turn has come into the output, up to one that goes on as a stream.
@@ -198,6 +243,7 @@ impl Lane {
             && let Some(Owed::Ready(..)) = self.owed.front()
         {
             if let Some(Owed::Ready(out, stream)) = self.owed.pop_front() {
+                self.owed_bytes -= out.len();
                 self.out.append(out);
                 self.stream = stream;
             }
@@ -229,7 +275,7 @@ impl Lane {
             && self.stream.is_none()
             && self.held.is_none()
             && self.owed.len() < self.owed_max
-            && self.output_bytes() < darter_base::limits::REPLY_AHEAD_BYTES / 4
+            && self.output_bytes() + self.owed_bytes < darter_base::limits::REPLY_AHEAD_BYTES / 4
             && !self.session.close_after_reply
             && !self.session.killed
     }

@@ -3,12 +3,13 @@
 use super::batch::{Batch, Batches};
 use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
-use super::slices::{Cause, Slices};
+use super::slices::{Blame, Cause, Slices};
 use super::stats::{CommandStats, CoreStats};
 use darter_base::Preempt;
 use darter_base::hash::IdentityMap;
+use darter_command::Stream;
 use darter_keyspace::Shard;
-use darter_resp::Part;
+use darter_resp::{Output, Part};
 use darter_runtime::net::Token;
 use darter_tx::{CoreId, Message, Tx};
 use std::cell::{Cell, RefCell};
@@ -147,7 +148,7 @@ pub struct Core {
     me: std::rc::Weak<Self>,
     pub(super) slice: Rc<dyn SliceClock>,
     pub(super) slice_start: Cell<SliceStart>,
-    pub(super) cause: Cell<(Cause, u64)>,
+    pub(super) blame: Cell<Blame>,
     /// The monotonic time as of the last reading: the end of one command is the start of the next.
     pub(super) now_ns: Cell<u64>,
     /// Commands that ran since `now_ns` was read: see `serve::account`.
@@ -165,6 +166,8 @@ pub struct Core {
     pub(super) swept: Cell<(usize, u64)>,
     /// Whose turn is next in the background.
     pub(super) next_chore: Cell<usize>,
+    /// The dead are looked for again at this moment, in Unix milliseconds.
+    pub(super) reap_at: Cell<u64>,
     pub(super) dirty: RefCell<Vec<Token>>,
     pub(super) waiting_pause: RefCell<Vec<Token>>,
     pub(super) batches: RefCell<Batches>,
@@ -209,7 +212,7 @@ impl Core {
             admin,
             slice,
             slice_start: Cell::default(),
-            cause: Cell::new((Cause::Idle, 0)),
+            blame: Cell::default(),
             now_ns: Cell::new(clock.monotonic_ns()),
             untimed: Cell::new(0),
             last_entry: Cell::new(0),
@@ -223,6 +226,7 @@ impl Core {
             streaming: RefCell::default(),
             swept: Cell::default(),
             next_chore: Cell::default(),
+            reap_at: Cell::default(),
             dirty: RefCell::default(),
             waiting_pause: RefCell::default(),
             batches: RefCell::default(),
@@ -294,6 +298,7 @@ impl Core {
         self.with_conn(token, |conn| {
             conn.parser.feed(bytes);
             conn.lane.bytes_in += bytes.len() as u64;
+            conn.lane.session.active_ms = self.now_ms();
             self.stats.borrow_mut().bytes_in += bytes.len() as u64;
             if conn.parser.pending_bytes() > PENDING_MAX && !conn.lane.paused {
                 conn.lane.paused = true;
@@ -327,6 +332,7 @@ impl Core {
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
             lane.sending = false;
+            lane.session.active_ms = self.now_ms();
             lane.bytes_out += lane.in_flight as u64;
             self.stats.borrow_mut().bytes_out += lane.in_flight as u64;
             lane.in_flight = 0;
@@ -342,7 +348,8 @@ impl Core {
     /// The connection is gone.
     pub fn closed(&self, token: Token) {
         let conn = self.take_conn(token);
-        if let Some(conn) = conn {
+        if let Some(mut conn) = conn {
+            self.wake_all(&mut conn.lane);
             self.conns_len.set(self.conns_len.get() - 1);
             self.tokens.borrow_mut().remove(&conn.lane.session.id);
             crate::admin::connection_closed(self, &conn.lane.session);
@@ -483,9 +490,13 @@ impl Core {
         self.mark_ready(lane);
     }
 
-    /// Appends bytes outside of any reply, such as a line of MONITOR.
-    pub fn push_bytes(&self, lane: &mut super::conn::Lane, bytes: &[u8]) {
-        lane.out.tail().extend_from_slice(bytes);
+    /// Puts what no request asked for behind all that is owed: a line of MONITOR.
+    pub fn push(&self, lane: &mut super::conn::Lane, out: Output, rest: Option<Box<dyn Stream>>) {
+        if lane.session.reply_mode != super::conn::ReplyMode::On {
+            return;
+        }
+        lane.owe(out, rest);
+        self.mark_streaming(lane);
         self.mark_dirty(lane);
     }
 
@@ -543,12 +554,17 @@ impl Core {
 
     /// The running slice spends its time on `cause` from here on.
     pub(super) fn blame(&self, cause: Cause) {
-        self.cause.set((cause, self.cause.get().1));
+        self.blame.set(self.blame.get().on(cause));
+    }
+
+    /// What is blamed just now has taken `ns`.
+    pub(super) fn blame_took(&self, ns: u64) {
+        self.blame.set(self.blame.get().took(ns));
     }
 
     /// The running slice takes in bytes; what takes longer will have the blame.
     pub(super) fn blame_receiving(&self) {
-        if self.cause.get().0 == Cause::Idle {
+        if self.blame.get().cause() == Cause::Idle {
             self.blame(Cause::Receive);
         }
     }

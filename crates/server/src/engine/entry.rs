@@ -83,6 +83,8 @@ pub struct Entry {
     pub parent: bool,
     /// By its flags, or its cost, it takes a microsecond or two, if it has few arguments.
     pub quick: bool,
+    /// What [`letters`] makes of its name; `None` when that does not tell it from all others.
+    letters: Option<u64>,
 }
 
 /// All commands.
@@ -113,12 +115,15 @@ impl Table {
             let old = table.by_name.insert(name_hash(row.name.as_bytes()), index);
             assert!(old.is_none(), "two commands {}", row.name);
             let quick = row.flags.has(Flags::FAST) || row.complexity == "O(1)";
-            table.entries.push(Entry { row, run, index, first, parent: false, quick });
+            let only_letters = row.name.bytes().all(|byte| byte.is_ascii_lowercase());
+            let letters = letters(row.name.as_bytes()).filter(|_| only_letters);
+            table.entries.push(Entry { row, run, index, first, parent: false, quick, letters });
         }
         for at in 0..table.entries.len() {
             if let Some((parent, _)) = table.entries[at].row.name.split_once('|') {
                 let parent = table.by_name[&name_hash(parent.as_bytes())];
                 table.entries[parent].parent = true;
+                table.entries[parent].letters = None;
             }
         }
         table
@@ -153,10 +158,7 @@ impl Table {
         likely: usize,
     ) -> Result<&Entry, Refusal> {
         let entry = &self.entries[likely];
-        if !entry.parent
-            && entry.first == 1
-            && args.get(0).eq_ignore_ascii_case(entry.row.name.as_bytes())
-        {
+        if entry.letters.is_some() && entry.letters == letters(args.get(0)) {
             return Ok(entry);
         }
         self.resolve(args)
@@ -175,6 +177,15 @@ impl Table {
         full.extend_from_slice(args.get(1));
         self.find(&full).ok_or_else(|| unknown_subcommand(parent.row.name, args.get(1)))
     }
+}
+
+/// A name of up to eight bytes as a number, the bit set that tells small letters from capitals: what
+/// equals that of a name of letters is that name, in any case. Names are compared twice a request.
+#[inline]
+fn letters(name: &[u8]) -> Option<u64> {
+    const SMALL: u8 = 0x20;
+    let fold = |word, byte: &u8| word << 8 | u64::from(byte | SMALL);
+    (name.len() <= 8).then(|| name.iter().fold(0, fold))
 }
 
 /// FNV-1a: names are short, and the table is looked up for every request.
@@ -208,4 +219,39 @@ fn unknown_subcommand(parent: &str, name: &[u8]) -> Refusal {
     let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
     let parent = parent.to_ascii_uppercase();
     Refusal::line(format!("ERR unknown subcommand '{name}'. Try {parent} HELP."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_resp::Request;
+
+    /// The index that `name` resolves to, with each row as the likely one.
+    fn resolved(table: &Table, name: &[u8]) -> Option<usize> {
+        let request = Arc::new(Request::from_args([name]));
+        let args = darter_resp::Args::owned(&request);
+        let index = table.resolve(args).ok().map(|entry| entry.index);
+        for likely in 0..table.entries().len() {
+            let found = table.resolve_likely(args, likely).ok().map(|entry| entry.index);
+            assert_eq!(found, index, "{name:?}, likely {likely}");
+        }
+        index
+    }
+
+    #[test] // Whatever row is likely, a name finds its own, in any case, and near misses find none.
+    fn likely_rows_change_nothing() {
+        let table = crate::boot::table();
+        for entry in table.entries().iter().filter(|entry| entry.first == 1) {
+            let name = entry.row.name.as_bytes();
+            assert_eq!(resolved(&table, name), Some(entry.index));
+            assert_eq!(resolved(&table, &name.to_ascii_uppercase()), Some(entry.index));
+            for at in 0..name.len() {
+                let mut near = name.to_vec();
+                near[at] ^= 0x80;
+                assert_eq!(resolved(&table, &near), None, "{near:?}");
+            }
+            resolved(&table, &[name, b" "].concat());
+            resolved(&table, &name[1..]);
+        }
+    }
 }

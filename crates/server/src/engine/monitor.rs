@@ -1,12 +1,20 @@
 //! MONITOR: every command, told to those who watch, on all cores.
+//!
+//! A line is as long as its request, and longer where bytes are quoted. That of a long request is a
+//! stream for each watcher: encoded in portions, as its socket drains, from the one request that all
+//! of them share.
 
 use super::conn::Session;
 use super::core::Core;
 use super::entry::Entry;
-use darter_command::Flags;
-use darter_resp::Args;
+use darter_command::{Command, Flags, Stream};
+use darter_resp::{Arg, Args, Output, Reply, Request};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Requests of more bytes, or arguments, are told in portions of about so many: 10 to 30 us.
+const PORTION_BYTES: usize = 4 * 1024;
+const PORTION_ARGS: usize = 64;
 
 /// Tells the watchers of all cores about a command that runs.
 pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
@@ -14,37 +22,105 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
         return;
     }
-    let line: Arc<[u8]> = Arc::from(line(core, session, entry, args));
+    let head = head(core, session);
+    if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
+        let line = Line { row: entry.row, request: args.to_request(), arg: 0, piece: 0, byte: 0 };
+        return tell(core, &Arc::from(head), Some(&line));
+    }
+    let mut line = head;
+    for at in 0..args.len() {
+        line.extend_from_slice(b" \"");
+        entry.row.shown(args, at).pieces().for_each(|piece| quote_all(piece, &mut line));
+        line.push(b'"');
+    }
+    line.extend_from_slice(b"\r\n");
+    tell(core, &Arc::from(line), None);
+}
+
+/// Sends the watchers `head`, and then what the line's stream gives.
+fn tell(core: &Rc<Core>, head: &Arc<[u8]>, line: Option<&Line>) {
     for other in 0..core.tx.cores() {
-        let line = Arc::clone(&line);
+        let (head, line) = (Arc::clone(head), line.cloned());
         core.tell(other, move |there| {
             there.each_conn(|conn| {
                 if conn.lane.session.monitor {
-                    there.push_bytes(&mut conn.lane, &line);
+                    let mut out = Output::default();
+                    out.tail().extend_from_slice(&head);
+                    let rest = line.clone().map(|line| Box::new(line) as Box<dyn Stream>);
+                    there.push(&mut conn.lane, out, rest);
                 }
             });
         });
     }
 }
 
-/// `+1700000000.123456 [0 127.0.0.1:4711] "set" "key" "value"`.
-fn line(core: &Core, session: &Session, entry: &Entry, args: Args<'_>) -> Vec<u8> {
+/// `+1700000000.123456 [0 127.0.0.1:4711]`; behind it, `"set" "key" "value"`, each with a blank
+/// before it.
+fn head(core: &Core, session: &Session) -> Vec<u8> {
     let us = core.clock.unix_us();
     let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
     let (db, peer) = (session.db, &session.peer.remote);
-    let mut line = format!("+{seconds}.{micros:06} [{db} {peer}]").into_bytes();
-    for at in 0..args.len() {
-        line.extend_from_slice(b" \"");
-        let pieces = entry.row.shown(args, at).pieces();
-        pieces.flatten().for_each(|byte| quote(*byte, &mut line));
-        line.push(b'"');
+    format!("+{seconds}.{micros:06} [{db} {peer}]").into_bytes()
+}
+
+/// The arguments of a long request, for one watcher.
+#[derive(Clone)]
+struct Line {
+    row: Command,
+    request: Arc<Request>,
+    /// The argument that is next, and where in it: the piece, and the byte in the piece.
+    arg: usize,
+    piece: usize,
+    byte: usize,
+}
+
+impl Line {
+    /// Appends about a portion of the argument that is next. Returns the bytes of it.
+    fn quote_some(&mut self, args: Args<'_>, line: &mut Vec<u8>) -> usize {
+        if (self.piece, self.byte) == (0, 0) {
+            line.extend_from_slice(b" \"");
+        }
+        let piece = match self.row.shown(args, self.arg) {
+            Arg::Bytes(bytes) => (self.piece == 0).then_some(bytes),
+            Arg::Chunks { chunks, .. } => chunks.get(self.piece).map(|chunk| &chunk[..]),
+        };
+        let Some(piece) = piece else {
+            line.push(b'"');
+            (self.arg, self.piece, self.byte) = (self.arg + 1, 0, 0);
+            return 0;
+        };
+        let end = piece.len().min(self.byte + PORTION_BYTES);
+        let portion = &piece[self.byte..end];
+        quote_all(portion, line);
+        let is_done = end == piece.len();
+        (self.piece, self.byte) = if is_done { (self.piece + 1, 0) } else { (self.piece, end) };
+        portion.len()
     }
-    line.extend_from_slice(b"\r\n");
-    line
+}
+
+impl Stream for Line {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let request = Arc::clone(&self.request);
+        let (args, line) = (Args::owned(&request), reply.out.tail());
+        let (mut bytes, last) = (0, self.arg + PORTION_ARGS);
+        while self.arg < args.len() && self.arg < last && bytes < PORTION_BYTES {
+            bytes += self.quote_some(args, line);
+        }
+        let more = self.arg < args.len();
+        if !more {
+            line.extend_from_slice(b"\r\n");
+        }
+        more
+    }
+}
+
+fn quote_all(bytes: &[u8], line: &mut Vec<u8>) {
+    bytes.iter().for_each(|byte| quote(*byte, line));
 }
 
 /// Appends a byte as it stands between quotes.
 pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match byte {
         b'\\' | b'"' => line.extend_from_slice(&[b'\\', byte]),
         b'\n' => line.extend_from_slice(b"\\n"),
@@ -53,7 +129,10 @@ pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
         0x07 => line.extend_from_slice(b"\\a"),
         0x08 => line.extend_from_slice(b"\\b"),
         0x20..=0x7e => line.push(byte),
-        _ => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        _ => {
+            let digit = |four: u8| DIGITS[usize::from(four)];
+            line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+        }
     }
 }
 
@@ -64,7 +143,7 @@ mod tests {
     #[test]
     fn bytes_are_quoted_as_redis_quotes_them() {
         let mut line = Vec::new();
-        b"a\"\\\n\x00\xff".iter().for_each(|byte| quote(*byte, &mut line));
-        assert_eq!(line, br#"a\"\\\n\x00\xff"#);
+        quote_all(b"a\"\\\n\x00\xff\xa9", &mut line);
+        assert_eq!(line, br#"a\"\\\n\x00\xff\xa9"#);
     }
 }

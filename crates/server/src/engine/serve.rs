@@ -1,7 +1,7 @@
 //! From a request to its reply: the gates, the shapes, the order of replies.
 
 use super::batch::Batch;
-use super::conn::{Conn, Lane, Owed, ReplyMode};
+use super::conn::{Conn, Lane, Owed, ReplyMode, View};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::slices::Cause;
@@ -11,7 +11,7 @@ use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal,
 use darter_keyspace::Key;
 use darter_resp::{self as resp, Output, Parsed, Reply, Request};
 use darter_runtime::net::Token;
-use darter_tx::{Access, Claim, CoreId, Locked, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ struct Begun {
 }
 
 /// Where the keys of a request live.
-enum Home {
+enum Owner {
     None,
     One(CoreId),
     Many,
@@ -72,7 +72,8 @@ impl Core {
                 return;
             }
             if parser.cut_ahead() > 1 {
-                self.warm(parser.ahead(), lane.session.db);
+                let db = lane.session.db;
+                self.warm(parser.ahead().map(|request| (request, db)));
             }
             match parser.next_portion(PARSED_AT_ONCE) {
                 Ok(Parsed::Request(args)) => self.dispatch(lane, args),
@@ -136,34 +137,43 @@ impl Core {
         lane.session.active_ms = self.now_ms();
         lane.session.last_command = Some(entry.index);
         self.last_entry.set(entry.index);
-        let watched = self.hot.borrow().monitors > 0;
+        self.run(lane, entry, args);
+    }
+
+    /// Runs a request by its shape, and shows it to those who watch.
+    fn run(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        let owner = match entry.run {
+            Runner::Point(_) | Runner::Multi(Some(_), _) => self.owner_of(entry, args),
+            _ => Owner::None,
+        };
+        let is_task = match entry.run {
+            Runner::Multi(here, _) => here.is_none() || !matches!(owner, Owner::One(_)),
+            Runner::Task(_) => true,
+            _ => false,
+        };
+        if is_task && !lane.is_settled() {
+            lane.held = Some(args.to_request()); // Comes again, once nothing is owed before it.
+            return;
+        }
         // What concerns the session is shown as it left it, as in Redis: SELECT in its new database.
-        let at_once = matches!(entry.run, Runner::Session(_));
-        if watched && !at_once {
+        let is_session = matches!(entry.run, Runner::Session(_));
+        let watched = self.hot.borrow().monitors > 0;
+        if watched && !is_session {
             super::monitor::feed(self, &lane.session, entry, args);
         }
-        match entry.run {
-            Runner::Point(_) => match self.home_of(entry, args) {
-                Home::One(core) if core != self.id() => self.send_away(lane, entry, core, args),
-                _ => self.run_here(lane, entry, args),
-            },
-            Runner::Multi(here, _) => match self.home_of(entry, args) {
-                Home::One(core) if here.is_some() && core != self.id() => {
-                    self.send_away(lane, entry, core, args);
-                }
-                Home::One(_) if here.is_some() => self.run_here(lane, entry, args),
-                _ => self.start_task(lane, entry, args),
-            },
-            Runner::Session(run) => {
+        match (entry.run, owner) {
+            _ if is_task => self.start_task(lane, entry, args),
+            (Runner::Session(run), _) => {
                 self.run_session(lane, entry, run, args);
                 if watched {
                     super::monitor::feed(self, &lane.session, entry, args);
                 }
             }
-            Runner::Task(_) => self.start_task(lane, entry, args),
-            Runner::Container => {
+            (Runner::Container, _) => {
                 self.refuse(lane, args, &Refusal::Arity(entry.row.name.into()));
             }
+            (_, Owner::One(core)) if core != self.id() => self.send_away(lane, entry, core, args),
+            _ => self.run_here(lane, entry, args),
         }
     }
 
@@ -205,27 +215,27 @@ impl Core {
         }
     }
 
-    fn home_of(&self, entry: &Entry, args: resp::Args<'_>) -> Home {
+    fn owner_of(&self, entry: &Entry, args: resp::Args<'_>) -> Owner {
         let one_core = self.tx.cores() == 1;
         if one_core && matches!(entry.run, Runner::Point(_)) {
-            return Home::One(0);
+            return Owner::One(0);
         }
-        let mut home = Home::None;
+        let mut home = Owner::None;
         let mut count = 0;
         for at in entry.row.keys.positions(args) {
             count += 1;
             if count > ENTRIES_AT_ONCE {
-                return Home::Many;
+                return Owner::Many;
             }
             let core = if one_core { 0 } else { self.tx.core_of(args.get(at)) };
             match home {
-                Home::One(other) if other != core => return Home::Many,
-                _ => home = Home::One(core),
+                Owner::One(other) if other != core => return Owner::Many,
+                _ => home = Owner::One(core),
             }
         }
         // A request too malformed to have keys is refused by its function, wherever it runs.
         match home {
-            Home::None if !entry.row.keys.0.is_empty() => Home::One(self.id()),
+            Owner::None if !entry.row.keys.0.is_empty() => Owner::One(self.id()),
             home => home,
         }
     }
@@ -258,12 +268,7 @@ impl Core {
             }
             return;
         }
-        if lane.owed.is_empty() && lane.stream.is_none() {
-            lane.out.append(out);
-            lane.stream = stream;
-        } else {
-            lane.owed.push_back(Owed::Ready(out, stream));
-        }
+        lane.owe(out, stream);
     }
 
     fn run_session(
@@ -294,14 +299,14 @@ impl Core {
         let in_turn = lane.owed.is_empty()
             && lane.stream.is_none()
             && lane.session.reply_mode == ReplyMode::On;
-        let (db, resp3) = (lane.session.db, lane.session.resp3);
+        let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let ran = if in_turn {
             let mut reply = Reply::new(&mut lane.out, resp3);
-            self.run_point(entry, args, db, &mut reply, Caller::Served(&lane.session))
+            self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session))
         } else {
             let mut out = Output::default();
             let mut reply = Reply::new(&mut out, resp3);
-            match self.run_point(entry, args, db, &mut reply, Caller::Served(&lane.session)) {
+            match self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session)) {
                 Ran::Done(stream) => {
                     self.owe(lane, out, stream);
                     return;
@@ -316,7 +321,7 @@ impl Core {
                 let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
                 let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
                 self.tx.spawn(async move {
-                    let answer = core.finish_point(index, request, db, resp3, work, caller).await;
+                    let answer = core.finish_point(index, request, view, resp3, work, caller).await;
                     core.finish(client, answer);
                 });
             }
@@ -328,25 +333,24 @@ impl Core {
         self: &Rc<Self>,
         entry: &Entry,
         args: resp::Args<'_>,
-        db: usize,
+        view: View,
         reply: &mut Reply<'_>,
         caller: Caller<'_>,
     ) -> Ran {
         let Some(run) = entry.point() else { unreachable!("only point commands come here") };
         let begun = self.begun(args);
         let mark = reply.out.mark();
-        if self.is_blocked(entry, args, db) {
+        let mut home = self.tx.home();
+        if is_blocked(&home, entry, args, view.db) {
             return Ran::Waits(Work::Blocked);
         }
-        let result = self.call_point(run, entry.first, args, db, reply);
-        let slow = self.account(entry, begun, result.as_ref().err());
-        if let Some(ns) = slow.filter(|_| !matches!(result, Ok(Flow::Job(_)))) {
-            slow_command(self, ns, entry, args, caller);
-        }
+        let result = self.call_point(&mut home, run, entry.first, args, view, reply);
+        drop(home);
+        self.account_flow(entry, begun, &result, args, caller);
         match result {
             Ok(Flow::Done) => Ran::Done(None),
             Ok(Flow::Stream(stream)) => Ran::Done(Some(stream)),
-            Ok(Flow::Job(job)) => match self.lock_for_job(entry, args, db) {
+            Ok(Flow::Job(job)) => match self.lock_for_job(entry, args, view.db) {
                 Some(locked) => Ran::Waits(Work::Job(job, locked)),
                 None => Ran::Waits(Work::Blocked),
             },
@@ -360,14 +364,14 @@ impl Core {
 
     fn call_point(
         &self,
+        home: &mut Home,
         run: PointFn,
         first: usize,
         args: resp::Args<'_>,
-        db: usize,
+        view: View,
         reply: &mut Reply<'_>,
     ) -> Result<Flow, Refusal> {
-        let mut home = self.tx.home();
-        let (db, prng, stats) = home.shard.parts(db);
+        let (db, prng, stats) = home.shard.parts_for(view.db, view.no_touch);
         let resp3 = reply.is_resp3();
         let mut cx = Cx {
             now: db.now(),
@@ -378,19 +382,6 @@ impl Core {
             preempt: &*self.slice,
         };
         run(&mut cx, Args::new(args, first))
-    }
-
-    fn is_blocked(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
-        let home = self.tx.home();
-        if home.locks.is_free() {
-            return false;
-        }
-        let write = entry.row.is_write();
-        entry
-            .row
-            .keys
-            .positions(args)
-            .any(|at| home.locks.blocks_point(lock_key(db, Key::new(args.get(at)).hash), write))
     }
 
     fn claim_of(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> Claim {
@@ -417,7 +408,7 @@ impl Core {
         self: &Rc<Self>,
         index: usize,
         request: Arc<Request>,
-        db: usize,
+        view: View,
         resp3: bool,
         work: Work,
         caller: Caller<'static>,
@@ -427,19 +418,17 @@ impl Core {
         let (job, locked) = match work {
             Work::Job(job, locked) => (job, locked),
             Work::Blocked => {
-                let claim = self.claim_of(entry, args, db);
+                let claim = self.claim_of(entry, args, view.db);
                 let locked = self.tx.lock(vec![(self.id(), claim)]).await;
                 let run = entry.point().expect("only point commands come here");
                 self.blame(Cause::Command(index));
                 let mut out = Output::default();
                 self.now_ns.set(self.clock.monotonic_ns());
                 let begun = self.begun(args);
+                let reply = &mut Reply::new(&mut out, resp3);
                 let result =
-                    self.call_point(run, entry.first, args, db, &mut Reply::new(&mut out, resp3));
-                let slow = self.account(entry, begun, result.as_ref().err());
-                if let Some(ns) = slow.filter(|_| !matches!(result, Ok(Flow::Job(_)))) {
-                    slow_command(self, ns, entry, args, caller);
-                }
+                    self.call_point(&mut self.tx.home(), run, entry.first, args, view, reply);
+                self.account_flow(entry, begun, &result, args, caller);
                 match result? {
                     Flow::Done => return Ok(Answer::Done(out)),
                     Flow::Stream(stream) => return Ok(Answer::Stream(out, stream)),
@@ -448,7 +437,7 @@ impl Core {
             }
         };
         let begun = self.clock.monotonic_ns();
-        let answer = self.drive(index, job, db, resp3).await;
+        let answer = self.drive(index, job, view, resp3).await;
         drop(locked);
         let ns = self.clock.monotonic_ns().saturating_sub(begun);
         self.account_job(entry, ns, answer.as_ref().err());
@@ -462,7 +451,7 @@ impl Core {
         self: &Rc<Self>,
         index: usize,
         mut job: Box<dyn Job>,
-        db: usize,
+        view: View,
         resp3: bool,
     ) -> Result<Answer, Refusal> {
         loop {
@@ -471,7 +460,7 @@ impl Core {
             let mut out = Output::default();
             let step = {
                 let mut home = self.tx.home();
-                let (db, prng, stats) = home.shard.parts(db);
+                let (db, prng, stats) = home.shard.parts_for(view.db, view.no_touch);
                 let reply = Reply::new(&mut out, resp3);
                 let now = db.now();
                 job.step(&mut Cx { now, db, reply, prng, stats, preempt: &*self.slice })
@@ -485,12 +474,8 @@ impl Core {
         }
     }
 
-    /// Starts a coordinated command, or one of the server, once nothing is owed before it.
+    /// Starts a coordinated command, or one of the server: nothing is owed before it.
     fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
-        if !lane.is_settled() {
-            lane.held = Some(args.to_request());
-            return;
-        }
         lane.busy = true;
         let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
         let (first, request) = (entry.first, args.to_request());
@@ -499,6 +484,7 @@ impl Core {
                 tx: self.tx.clone(),
                 request: Arc::clone(&request),
                 db: lane.session.db,
+                no_touch: lane.session.no_touch,
                 resp3: lane.session.resp3,
                 first,
             }),
@@ -571,8 +557,8 @@ impl Core {
     /// Reading the clock costs as much as a fifth of a GET, so it is read once for some commands
     /// that are quick by their nature; their time goes to the last of them, each an equal part.
     fn account(&self, entry: &Entry, begun: Begun, refusal: Option<&Refusal>) -> Option<u64> {
-        /// Quick commands between two readings: at most a few microseconds.
-        const UNTIMED_MAX: u32 = 7;
+        /// Quick commands between two readings: a few microseconds, mostly.
+        const UNTIMED_MAX: u32 = resp::AHEAD_MAX as u32 - 1;
         /// Below this limit SLOWLOG wants to know each by itself.
         const SLOW_MIN_NS: u64 = 500_000;
         let mut stats = self.stats.borrow_mut();
@@ -593,10 +579,24 @@ impl Core {
         let ns = ended.saturating_sub(begun.ns);
         stats.by_command[entry.index].time(ns, untimed + 1);
         drop(stats);
-        if ns > self.cause.get().1 {
-            self.cause.set((Cause::Command(entry.index), ns));
-        }
+        self.blame(Cause::Command(entry.index));
+        self.blame_took(ns);
         self.is_slow(entry, ns).then_some(ns)
+    }
+
+    /// Counts a point call, and tells SLOWLOG when it was slow. A job is told of when it ends.
+    fn account_flow(
+        self: &Rc<Self>,
+        entry: &Entry,
+        begun: Begun,
+        result: &Result<Flow, Refusal>,
+        args: resp::Args<'_>,
+        caller: Caller<'_>,
+    ) {
+        let slow = self.account(entry, begun, result.as_ref().err());
+        if let Some(ns) = slow.filter(|_| !matches!(result, Ok(Flow::Job(_)))) {
+            slow_command(self, ns, entry, args, caller);
+        }
     }
 
     /// Adds to a call, counted when it began, what its job took and came to.
@@ -622,7 +622,7 @@ impl Core {
             self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET stood in between.
         }
         let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
-        batch.push(entry, lane.session.db, args);
+        batch.push(entry, lane.session.view(), args);
         let owed = match lane.session.reply_mode {
             ReplyMode::On => Owed::Remote(core),
             ReplyMode::Skip => {
@@ -659,6 +659,16 @@ impl Core {
             lane.paused = false;
             self.act(Action::Resume(lane.token));
         }
+    }
+}
+
+/// True when a point command must wait for who holds its keys.
+#[inline]
+fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
+    !home.locks.is_free() && {
+        let write = entry.row.is_write();
+        let mut keys = entry.row.keys.positions(args).map(|at| Key::new(args.get(at)));
+        keys.any(|key| home.locks.blocks_point(lock_key(db, key.hash), write))
     }
 }
 

@@ -47,6 +47,42 @@ impl Cause {
     }
 }
 
+/// What the running slice spends its time on, and what took longest of it so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blame {
+    now: Cause,
+    longest: (Cause, u64),
+}
+
+impl Default for Blame {
+    fn default() -> Self {
+        Self { now: Cause::Idle, longest: (Cause::Idle, 0) }
+    }
+}
+
+impl Blame {
+    /// From here on the slice spends its time on `cause`.
+    #[must_use]
+    pub(super) fn on(self, cause: Cause) -> Self {
+        let longest = if self.longest.1 == 0 { (cause, 0) } else { self.longest };
+        Self { now: cause, longest }
+    }
+
+    /// What is blamed just now has taken `ns` nanoseconds. It may have changed since it began: a
+    /// task says itself which command it belongs to.
+    #[must_use]
+    pub(super) fn took(self, ns: u64) -> Self {
+        let longest = if ns > self.longest.1 { (self.now, ns) } else { self.longest };
+        Self { longest, ..self }
+    }
+
+    /// What the slice is remembered for.
+    #[must_use]
+    pub(super) fn cause(self) -> Cause {
+        self.longest.0
+    }
+}
+
 /// One of the longest slices.
 #[derive(Clone, Copy, Debug)]
 pub struct Long {
@@ -132,6 +168,18 @@ impl Slices {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test] // What comes after the longest, and is short, is not to blame.
+    fn the_longest_is_to_blame() {
+        let blame = Blame::default().on(Cause::Receive);
+        assert_eq!(blame.cause(), Cause::Receive, "nothing was measured");
+        let blame = blame.on(Cause::Command(7)).took(400_000).on(Cause::Free).took(20_000);
+        assert_eq!(blame.cause(), Cause::Command(7));
+        assert_eq!(
+            blame.on(Cause::Task).on(Cause::Command(8)).took(500_000).cause(),
+            Cause::Command(8)
+        );
+    }
 
     #[test]
     fn slices_are_counted_and_the_longest_kept() {

@@ -37,6 +37,7 @@ enum State {
 struct Building {
     database: usize,
     deadline: Option<u64>,
+    idle: Option<u32>,
     offset: u64,
     value: Value,
 }
@@ -174,10 +175,11 @@ impl Inbox {
     }
 
     fn begin(&mut self, head: Head<'_>, value: Value) -> Result<(), Cause> {
-        let Head { database, deadline, offset, key } = head;
+        let Head { database, deadline, idle, offset, key } = head;
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.building = Some(Building { database: database as usize, deadline, offset, value });
+        let database = database as usize;
+        self.building = Some(Building { database, deadline, idle, offset, value });
         Ok(())
     }
 
@@ -212,7 +214,7 @@ impl Inbox {
 
     fn install(&mut self, shard: &mut Shard) -> Result<(), Cause> {
         let building = self.building.take().expect("an end belongs to a beginning");
-        let Building { database, deadline, offset, value } = building;
+        let Building { database, deadline, idle, offset, value } = building;
         let object = match value {
             Value::Hash(hash) => Object::Hash(hash),
             Value::Set(set) => Object::Set(set),
@@ -222,7 +224,9 @@ impl Inbox {
         }
         let db = shard.db_mut(database);
         let before = db.len();
-        db.install(&Key::new(&self.key), Arc::new(object), Deadline::from(deadline));
+        let key = Key::new(&self.key);
+        db.install(&key, Arc::new(object), Deadline::from(deadline));
+        idle.iter().for_each(|idle| db.set_idle(&key, u64::from(*idle)));
         if db.len() == before {
             return Err(Cause::DuplicateKey { key: self.key.clone(), database, offset });
         }
@@ -234,7 +238,9 @@ fn string(head: Head<'_>, value: Fresh<'_>, shard: &mut Shard) -> Result<(), Cau
     let database = head.database as usize;
     let db = shard.db_mut(database);
     let before = db.len();
-    db.set_text(&Key::new(head.key), value, Deadline::from(head.deadline));
+    let key = Key::new(head.key);
+    db.set_text(&key, value, Deadline::from(head.deadline));
+    head.idle.iter().for_each(|idle| db.set_idle(&key, u64::from(*idle)));
     if db.len() == before {
         let (key, offset) = (head.key.to_vec(), head.offset);
         return Err(Cause::DuplicateKey { key, database, offset });

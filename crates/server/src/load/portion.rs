@@ -5,7 +5,7 @@
 //! strings longer than a chunk travel beside it, in the form in which they will be kept.
 //!
 //! ```text
-//! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64,
+//! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
 //! Long    2 | head | key                                  offset u64, length of the key u32
 //! Hash    3 | head | key          Set  4 | head | key
 //! Field   5 | length of field u32, of value u32 | field | value
@@ -13,7 +13,8 @@
 //! Wide    7 | deadline u64 | length of field u32 | field         its value is the next long one
 //! Member  8 | length u32 | member                  End  9
 //! ```
-//! Numbers are little-endian; the deadline `u64::MAX` is none. Nothing is checked on the way out:
+//! Numbers are little-endian; the deadline `u64::MAX` is none, and so is `u32::MAX` seconds of
+//! idleness. Nothing is checked on the way out:
 //! both ends are here.
 
 use darter_structs::blob::Blob;
@@ -35,6 +36,8 @@ pub(crate) struct Portion {
 pub(crate) struct Head<'a> {
     pub(crate) database: u32,
     pub(crate) deadline: Option<u64>,
+    /// Seconds since its last access.
+    pub(crate) idle: Option<u32>,
     /// Where it stands in the file.
     pub(crate) offset: u64,
     pub(crate) key: &'a [u8],
@@ -126,6 +129,7 @@ impl Portion {
         self.bytes.push(tag);
         self.bytes.extend_from_slice(&head.database.to_le_bytes());
         self.number(head.deadline.unwrap_or(NONE));
+        self.bytes.extend_from_slice(&head.idle.unwrap_or(u32::MAX).to_le_bytes());
         self.number(head.offset);
         self.length(head.key);
     }
@@ -226,7 +230,9 @@ impl<'a> Cursor<'a> {
     /// A head whose key is still to be taken.
     fn head(&mut self) -> (Head<'a>, usize) {
         let database = u32::from_le_bytes(self.array());
-        let (deadline, offset) = (some(self.number()), self.number());
-        (Head { database, deadline, offset, key: &[] }, self.length())
+        let deadline = some(self.number());
+        let idle = Some(u32::from_le_bytes(self.array())).filter(|idle| *idle != u32::MAX);
+        let offset = self.number();
+        (Head { database, deadline, idle, offset, key: &[] }, self.length())
     }
 }

@@ -2,7 +2,9 @@
 
 use super::portion::{Head, Portion, Record};
 use super::{Cause, Summary};
+use darter_base::graveyard;
 use darter_base::limits::CHUNK_BYTES;
+use darter_base::preempt::Never;
 use darter_base::{UnixMillis, slot};
 use darter_persist::rdb::{Event, Kind, Product};
 use darter_structs::blob::Blob;
@@ -27,6 +29,7 @@ struct Current {
     key: Vec<u8>,
     kind: Kind,
     deadline: Option<UnixMillis>,
+    idle: Option<u32>,
     offset: u64,
     core: usize,
     is_skipped: bool,
@@ -39,12 +42,16 @@ struct Current {
 /// Sends a portion to a core, and gives an empty one.
 pub(crate) type Send<'a> = dyn FnMut(usize, Portion) -> Result<Portion, Cause> + 'a;
 
+/// Far more seconds than are kept, and not the number for none.
+const IDLE_MAX: u32 = u32::MAX - 1;
+
 impl Sorter {
     pub(crate) fn new(cores: usize, databases: usize, now: UnixMillis) -> Self {
         let current = Current {
             key: Vec::new(),
             kind: Kind::String,
             deadline: None,
+            idle: None,
             offset: 0,
             core: 0,
             is_skipped: false,
@@ -70,8 +77,11 @@ impl Sorter {
     ) -> Result<(), Cause> {
         match event {
             Event::HashField { .. } | Event::SetMember { .. } => self.item(event, send),
-            Event::Key { key, kind, expiry_ms, .. } => {
+            Event::Key { key, kind, expiry_ms, idle_s, .. } => {
                 self.key(key, kind, expiry_ms, offset);
+                self.current.idle = idle_s
+                    .map(|idle| u32::try_from(idle).map_or(IDLE_MAX, |idle| idle.min(IDLE_MAX)));
+                self.begin_key();
                 Ok(())
             }
             Event::StringChunk(chunk) => {
@@ -100,6 +110,7 @@ impl Sorter {
             portion.is_last = true;
             send(core, portion)?;
         }
+        dig();
         Ok(())
     }
 
@@ -114,9 +125,15 @@ impl Sorter {
             (0, std::mem::take(&mut current.text), Vec::new());
         current.text.clear();
         self.summary.expired += u64::from(current.is_skipped);
-        if !current.is_skipped && kind != Kind::String {
+    }
+
+    /// What is collected piece by piece begins with its head.
+    fn begin_key(&mut self) {
+        let current = &self.current;
+        if !current.is_skipped && current.kind != Kind::String {
             let head = current.head(self.database);
-            let record = if kind == Kind::Hash { Record::Hash(head) } else { Record::Set(head) };
+            let record =
+                if current.kind == Kind::Hash { Record::Hash(head) } else { Record::Set(head) };
             self.open[current.core].push(record);
         }
     }
@@ -178,13 +195,21 @@ impl Sorter {
         }
         let full = std::mem::take(portion);
         *portion = send(self.current.core, full)?;
+        dig();
         Ok(())
     }
 }
 
+/// Frees what this thread let go of: there is no core here that would do it between its slices, and
+/// long strings would be held until the thread ends.
+fn dig() {
+    while graveyard::dig(&Never) {}
+}
+
 impl Current {
     fn head(&self, database: u32) -> Head<'_> {
-        Head { database, deadline: self.deadline, offset: self.offset, key: &self.key }
+        let Self { deadline, idle, offset, .. } = *self;
+        Head { database, deadline, idle, offset, key: &self.key }
     }
 
     /// All chunks of a string but the last are full.

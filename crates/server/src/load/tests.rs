@@ -173,6 +173,19 @@ fn our_files_land_whole_in_the_shards_that_own_the_keys() {
     }
 }
 
+#[test] // The loader has no slices between which somebody else would dig.
+fn long_strings_are_let_go_of_while_the_file_is_read() {
+    let long = vec![b'v'; 300_000];
+    let mut records = Records::new();
+    for at in 0..20 {
+        let record = if at % 2 == 0 { string(&long) } else { hash(&[(b"f", &long, None)]) };
+        records.insert((0, format!("key:{at}").into_bytes()), record);
+    }
+    let (shards, _) = load(&file(&records), 1, &mut Prng::from_seed(3)).unwrap();
+    assert!(darter_base::graveyard::is_empty());
+    assert!(contents(&shards) == records);
+}
+
 #[test]
 fn a_file_of_the_real_server_lands_in_the_shards() {
     let mut oracle = Oracle::start(&[]);
@@ -244,6 +257,23 @@ fn by_hand(body: &[u8]) -> Vec<u8> {
     bytes.push(0xff);
     bytes.extend_from_slice(&[0; 8]); // No checksum.
     bytes
+}
+
+#[test] // The file's idle times are kept, up to the longest; who has none was used just now.
+fn idle_times_land_with_their_keys() {
+    const DAY: u64 = 86_400;
+    let mut body = Vec::new();
+    for (key, idle) in [(b'a', 1_000_u32), (b'b', 100 * 86_400), (b'c', u32::MAX)] {
+        body.extend_from_slice(&[0xf8, 0x80]);
+        body.extend_from_slice(&idle.to_be_bytes());
+        body.extend_from_slice(&[0, 1, key, 1, b'v']);
+    }
+    body.extend_from_slice(&[0, 1, b'd', 1, b'v']); // A string without, then a set of one with.
+    body.extend_from_slice(&[0xf8, 0x05, 2, 1, b'e', 1, 1, b'm']);
+    let (shards, _) = load(&by_hand(&body), 1, &mut Prng::from_seed(1)).unwrap();
+    let idle = |key: &[u8]| shards[0].db(0).get(&Key::new(key)).unwrap().idle_seconds(NOW);
+    assert_eq!([b"a", b"b", b"d", b"e"].map(|key| idle(key)), [1_000, 100 * DAY, 0, 5]);
+    assert!((180 * DAY..190 * DAY).contains(&idle(b"c")), "{}", idle(b"c"));
 }
 
 #[test]

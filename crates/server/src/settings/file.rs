@@ -6,7 +6,8 @@
 
 use super::{ROWS, Settings, When};
 use std::collections::HashSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Why a file was refused.
@@ -100,41 +101,77 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Writes the values back into the file they came from.
-pub fn rewrite(settings: &Settings) -> Result<(), Refused> {
+/// Writes the values back into the file they came from, in portions; `mark` names the new file until
+/// it takes the place of the old one, so two that do this at once must differ.
+pub async fn rewrite(
+    settings: &Settings,
+    mark: u64,
+    mut pause: impl AsyncFnMut(),
+) -> Result<(), Refused> {
     let Some(path) = &settings.file else { return Ok(()) };
     let io = |error| Refused::Io(path.clone(), error);
-    let old = std::fs::read_to_string(path).map_err(io)?;
-    let text = rewritten(settings, &old);
-    let new = path.with_extension("rewrite-tmp");
-    std::fs::write(&new, text).map_err(io)?;
+    let new = path.with_extension(format!("rewrite-tmp-{mark}"));
+    let old = BufReader::new(File::open(path).map_err(io)?);
+    let file = BufWriter::new(File::create(&new).map_err(io)?);
+    let mut rewriting = Rewriting { settings, old, new: file, written: HashSet::new() };
+    while rewriting.lines().map_err(io)? {
+        pause().await;
+    }
+    rewriting.end().and_then(|mut file| file.flush()).map_err(io)?;
     std::fs::rename(&new, path).map_err(io)
 }
 
-fn rewritten(settings: &Settings, old: &str) -> String {
-    let mut text = String::new();
-    let mut written = HashSet::new();
-    for line in old.lines() {
+/// A file that is being rewritten.
+struct Rewriting<'a, R, W> {
+    settings: &'a Settings,
+    old: R,
+    new: W,
+    /// Names that stand in the new file.
+    written: HashSet<String>,
+}
+
+impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
+    /// Rewrites some of the lines. False behind the last.
+    fn lines(&mut self) -> io::Result<bool> {
+        /// About 20 us, and the system's own work.
+        const BYTES: usize = 16 * 1024;
+        let (mut bytes, mut line) = (0, String::new());
+        while bytes < BYTES {
+            line.clear();
+            if self.old.read_line(&mut line)? == 0 {
+                return Ok(false);
+            }
+            bytes += line.len();
+            self.line(line.trim_end_matches(['\r', '\n']))?;
+        }
+        Ok(true)
+    }
+
+    fn line(&mut self, line: &str) -> io::Result<()> {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
         match name.filter(|name| super::place(name).is_some()) {
+            // The last one counts, and stands where the first one stood.
+            Some(name) if self.written.contains(&name) => Ok(()),
             Some(name) => {
-                if !written.insert(name.clone()) {
-                    continue; // The last one counts, and stands where the first one stood.
-                }
-                text.push_str(&line_of(&name, settings.text(&name)));
+                let line = line_of(&name, self.settings.text(&name));
+                self.written.insert(name);
+                writeln!(self.new, "{line}")
             }
-            None => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    for (row, value) in settings.iter() {
-        if value != row.default && row.when != When::Accepted && !written.contains(row.name) {
-            text.push_str(&line_of(row.name, value));
-            text.push('\n');
+            None => writeln!(self.new, "{line}"),
         }
     }
-    debug_assert!(written.len() <= ROWS.len());
-    text
+
+    /// Appends what is new and not the default.
+    fn end(mut self) -> io::Result<W> {
+        for (row, value) in self.settings.iter() {
+            let is_new = value != row.default && !self.written.contains(row.name);
+            if is_new && row.when != When::Accepted {
+                writeln!(self.new, "{}", line_of(row.name, value))?;
+            }
+        }
+        debug_assert!(self.written.len() <= ROWS.len());
+        Ok(self.new)
+    }
 }
 
 fn line_of(name: &str, value: &str) -> String {
@@ -169,7 +206,17 @@ mod tests {
         let mut settings = Settings::default();
         settings.set("port", "7001").unwrap();
         settings.set("requirepass", "two words").unwrap();
-        let text = rewritten(&settings, "# mine\nport 7000\n\nport 7000\n");
+        let comments = "# long\n".repeat(10_000);
+        let old = format!("# mine\nport 7000\n\nport 7000\n{comments}");
+        let (settings, old) = (&settings, old.as_bytes());
+        let mut rewriting = Rewriting { settings, old, new: Vec::new(), written: HashSet::new() };
+        let mut portions = 0;
+        while rewriting.lines().unwrap() {
+            portions += 1;
+        }
+        assert!(portions > 2, "{portions}");
+        let text = String::from_utf8(rewriting.end().unwrap()).unwrap();
+        let text = text.replace("# long\n", "");
         assert_eq!(text, "# mine\nport 7001\n\nrequirepass two words\n");
         let mut again = Settings::default();
         for line in text.lines() {

@@ -152,9 +152,16 @@ impl<P> Fan<P> {
         self.firsts().map(|first| self.slots[first].due).min().unwrap_or(NEVER)
     }
 
-    /// The first child whose due is not after `now`.
-    pub(super) fn first_due(&self, now: u64) -> Option<usize> {
-        self.firsts().find(|&first| self.slots[first].due <= now)
+    /// The first child from slot `from` on whose due is not after `now`.
+    pub(super) fn next_due(&self, from: usize, now: u64) -> Option<usize> {
+        let mut at = from;
+        while at < self.slots.len() {
+            if self.slots[at].due <= now {
+                return Some(at);
+            }
+            at = self.run(at).end;
+        }
+        None
     }
 
     fn push_run(&mut self, handle: P, due: u64, depth: u8) {
@@ -338,6 +345,12 @@ pub(super) fn get_mut<T>(arc: &mut Arc<T>) -> Option<&mut T> {
     Some(unsafe { &mut *Arc::as_ptr(arc).cast_mut() })
 }
 
+#[cold]
+fn copy_segment<X: OutOfLine>(fan: &mut Fan<Seg<X>>, index: usize) {
+    let copy = fan.get(index).deep_clone();
+    fan.replace(index, copy);
+}
+
 impl<X: OutOfLine> Leaf<X> {
     #[inline]
     fn index(&self, hash: u64) -> usize {
@@ -393,12 +406,17 @@ impl<X: OutOfLine> Directory<X> {
     #[inline]
     pub(super) fn leaf_mut(&mut self, top: usize) -> &mut Leaf<X> {
         if get_mut(self.top.get_mut(top)).is_none() {
-            let before = self.top.get(top).bytes();
-            let copy = Leaf::clone(self.top.get(top));
-            self.leaf_bytes = self.leaf_bytes + copy.bytes() - before;
-            self.top.replace(top, Arc::new(copy));
+            self.copy_leaf(top);
         }
         get_mut(self.top.get_mut(top)).expect("just copied, if it was shared")
+    }
+
+    #[cold]
+    fn copy_leaf(&mut self, top: usize) {
+        let before = self.top.get(top).bytes();
+        let copy = Leaf::clone(self.top.get(top));
+        self.leaf_bytes = self.leaf_bytes + copy.bytes() - before;
+        self.top.replace(top, Arc::new(copy));
     }
 
     /// The segment, no longer shared: leaf and segment are copied if they were.
@@ -406,8 +424,7 @@ impl<X: OutOfLine> Directory<X> {
     pub(super) fn segment_mut(&mut self, path: Path) -> &mut Seg<X> {
         let fan = &mut self.leaf_mut(path.top).fan;
         if !fan.get(path.leaf).is_unique() {
-            let copy = fan.get(path.leaf).deep_clone();
-            fan.replace(path.leaf, copy);
+            copy_segment(fan, path.leaf);
         }
         fan.get_mut(path.leaf)
     }
@@ -423,12 +440,10 @@ impl<X: OutOfLine> Directory<X> {
         self.top.lower_due(path.top, due);
     }
 
-    /// Sets the exact due of a segment, and what follows from it for its leaf.
-    pub(super) fn set_due(&mut self, path: Path, due: u64) {
-        let fan = &mut self.leaf_mut(path.top).fan;
-        fan.set_due(path.leaf, due);
-        let due = fan.due_min();
-        self.top.set_due(path.top, due);
+    /// Sets the due of a leaf after that of its segments was raised.
+    pub(super) fn settle_due(&mut self, top: usize) {
+        let due = self.top.get(top).fan.due_min();
+        self.top.set_due(top, due);
     }
 
     /// The first bits, left-aligned, of the hashes in the segment at `path`, and how many.
@@ -440,11 +455,9 @@ impl<X: OutOfLine> Directory<X> {
         (top | low, leaf.depth(path.leaf))
     }
 
-    /// Replaces a segment; returns the old one.
-    pub(super) fn replace(&mut self, path: Path, new: Seg<X>, due: u64) -> Seg<X> {
-        let old = self.leaf_mut(path.top).fan.replace(path.leaf, new);
-        self.set_due(path, due);
-        old
+    /// Replaces a segment by one with the same entries; returns the old one.
+    pub(super) fn replace(&mut self, path: Path, new: Seg<X>) -> Seg<X> {
+        self.leaf_mut(path.top).fan.replace(path.leaf, new)
     }
 
     /// Replaces a segment by its two halves; returns the old one.

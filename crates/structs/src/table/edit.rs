@@ -9,7 +9,7 @@
 
 use super::directory::{Path, get_mut};
 use super::entry::{self, Buf, Entry, Needle, New, Old, OutOfLine, Raw};
-use super::segment::Loc;
+use super::segment::{Full, Loc};
 use super::small::Small;
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
@@ -27,6 +27,8 @@ pub struct EntryMut<'a, X: OutOfLine> {
     table: &'a mut Table<X>,
     hash: u64,
     at: At,
+    /// The bytes at `at`.
+    raw: Raw<X>,
 }
 
 impl<X: OutOfLine> Table<X> {
@@ -44,22 +46,36 @@ impl<X: OutOfLine> Table<X> {
         deadline: Option<UnixMillis>,
         bits: u8,
     ) -> Option<Old<X>> {
+        self.insert_stamped(hash, key, value, deadline, bits, 0)
+    }
+
+    /// [`Table::insert`], and gives the entry its stamp, where entries have one.
+    pub fn insert_stamped(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        value: New<'_, X>,
+        deadline: Option<UnixMillis>,
+        bits: u8,
+        stamp: u32,
+    ) -> Option<Old<X>> {
         debug_assert_eq!(hash, darter_base::hash::of(key), "the hash of another key");
         debug_assert!(bits < 4, "bits={bits}");
         let needle = Needle::of(key);
-        if let Some(at) = self.locate_mut(hash, &needle) {
-            return Some(self.overwrite(hash, at, value, deadline, bits).0);
+        if let Some((at, raw)) = self.locate_mut(hash, &needle) {
+            return Some(self.overwrite(hash, (at, raw), value, deadline, bits, stamp).0);
         }
         let mut buf = Buf::new();
-        entry::encode(&mut buf, &needle, value, deadline, bits);
+        entry::encode(&mut buf, &needle, value, deadline, bits, stamp);
         self.add(hash, &buf);
         None
     }
 
     /// The entry of `key`, to change it. Its segment is copied first if a cut holds it.
+    #[inline]
     pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_, X>> {
-        let at = self.locate_mut(hash, &Needle::of(key))?;
-        Some(EntryMut { table: self, hash, at })
+        let (at, raw) = self.locate_mut(hash, &Needle::of(key))?;
+        Some(EntryMut { table: self, hash, at, raw })
     }
 
     /// Removes the entry of `key`; returns what it was. Memory follows: pages, segments and the
@@ -90,27 +106,52 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
+    /// [`Table::get`], and gives the entry this stamp: in place, and only if no cut holds it, as
+    /// nothing is copied for a stamp. Does nothing more than `get` where entries have none.
+    #[inline]
+    pub fn touch(&mut self, hash: u64, key: &[u8], stamp: u32) -> Option<Entry<'_, X>> {
+        let raw = self.find(hash, &Needle::of(key))?;
+        if X::STAMPED && raw.stamp() != stamp && self.is_own(hash) {
+            // SAFETY: the entry is this table's alone, and that is mutably borrowed.
+            unsafe { raw.set_stamp(stamp) };
+        }
+        // SAFETY: the entry is in this table, which is borrowed as long as the result.
+        Some(unsafe { Entry::new(raw) })
+    }
+
+    /// True when no cut holds the place of a key.
+    fn is_own(&mut self, hash: u64) -> bool {
+        match &mut self.0 {
+            Root::Empty | Root::Ruin(_) => false,
+            Root::Small(small) => small.is_unique(),
+            Root::Big(big) => get_mut(big).is_some_and(|big| {
+                let path = big.directory.path(hash);
+                big.directory.is_own(path)
+            }),
+        }
+    }
+
     /// Looks up, and unshares the path if the key is there. A clone keeps all places.
     #[inline]
-    fn locate_mut(&mut self, hash: u64, needle: &Needle<'_>) -> Option<At> {
+    fn locate_mut(&mut self, hash: u64, needle: &Needle<'_>) -> Option<(At, Raw<X>)> {
         match &mut self.0 {
             Root::Empty | Root::Ruin(_) => None,
             Root::Small(small) => {
                 let offset = small.find(needle)?;
                 unshare(small);
-                Some(At::Small(offset))
+                Some((At::Small(offset), small.entry(offset)))
             }
             Root::Big(big) => {
                 let path = big.directory.path(hash);
-                let loc = big.directory.segment_at(path).find(hash, needle)?;
-                big_mut(big).directory.segment_mut(path);
-                Some(At::Big(path, loc))
+                let (loc, _) = big.directory.segment_at(path).find(hash, needle)?;
+                let segment = big_mut(big).directory.segment_mut(path);
+                Some((At::Big(path, loc), segment.entry(loc)))
             }
         }
     }
 
     /// The entry at `at`.
-    pub(super) fn raw(&self, at: At) -> Raw {
+    pub(super) fn raw(&self, at: At) -> Raw<X> {
         match (&self.0, at) {
             (Root::Small(small), At::Small(offset)) => small.entry(offset),
             (Root::Big(big), At::Big(path, loc)) => big.directory.segment_at(path).entry(loc),
@@ -136,25 +177,27 @@ impl<X: OutOfLine> Table<X> {
         At::Big(path, loc)
     }
 
-    /// Gives the entry at `at` another value, deadline and bits; returns what it was, and where it
-    /// is now.
+    /// Gives the entry `raw` at `at` another value, deadline, bits and stamp; returns what it was,
+    /// and where it is now.
     fn overwrite(
         &mut self,
         hash: u64,
-        at: At,
+        (at, raw): (At, Raw<X>),
         value: New<'_, X>,
         deadline: Option<UnixMillis>,
         bits: u8,
+        stamp: u32,
     ) -> (Old<X>, At) {
-        let raw = self.raw(at);
         let was = raw.bits();
         // SAFETY: `at` is where the path is unshared, and the table is mutably borrowed.
         if deadline.is_none() && unsafe { raw.replace(&value, bits) } {
+            // SAFETY: as above.
+            unsafe { raw.set_stamp(stamp) };
             return (Old { out: None, deadline: None, bits: was }, at);
         }
         let mut buf = Buf::new();
         // SAFETY: an entry of this table; its value is taken next, its key goes to the buffer.
-        unsafe { entry::encode_again(&mut buf, raw, value, deadline, bits) };
+        unsafe { entry::encode_again(&mut buf, raw, value, deadline, bits, stamp) };
         // SAFETY: the bytes are overwritten or detached below, and the buffer has the key.
         let old = unsafe { raw.take_value() };
         (old, self.rewrite(hash, at, &buf))
@@ -205,11 +248,17 @@ impl<X: OutOfLine> Table<X> {
 #[inline]
 pub(super) fn big_mut<X: OutOfLine>(big: &mut Arc<Big<X>>) -> &mut Big<X> {
     if get_mut(big).is_none() {
-        *big = Arc::new(Big::clone(big));
+        copy_big(big);
     }
     get_mut(big).expect("just copied, if it was shared")
 }
 
+#[cold]
+fn copy_big<X: OutOfLine>(big: &mut Arc<Big<X>>) {
+    *big = Arc::new(Big::clone(big));
+}
+
+#[inline]
 pub(super) fn unshare<X: OutOfLine>(small: &mut Small<X>) {
     if !small.is_unique() {
         *small = small.deep_clone();
@@ -218,13 +267,22 @@ pub(super) fn unshare<X: OutOfLine>(small: &mut Small<X>) {
 
 impl<X: OutOfLine> Big<X> {
     /// Adds an entry that is not there; the table owns what it owns.
-    pub(super) fn add(&mut self, hash: u64, raw: Raw, len: usize) -> (Path, Loc) {
+    pub(super) fn add(&mut self, hash: u64, raw: Raw<X>, len: usize) -> (Path, Loc) {
         loop {
             let path = self.directory.path(hash);
             let segment = self.directory.segment_mut(path);
             let before = segment.bytes();
-            match segment.insert(hash, raw, len) {
+            let added = match segment.is_due() {
+                Some(full) if self.pause == 0 => Err(full),
+                _ => segment.insert(hash, raw, len),
+            };
+            let added = match added {
+                Err(Full::Index) if self.pause > 0 => segment.squeeze(hash, raw, len),
+                added => added,
+            };
+            match added {
                 Ok(loc) => {
+                    self.pause = self.pause.saturating_sub(1);
                     self.segment_bytes = self.segment_bytes + segment.bytes() - before;
                     self.len += 1;
                     self.outside_bytes += raw.outside_bytes();
@@ -237,7 +295,7 @@ impl<X: OutOfLine> Big<X> {
     }
 
     #[inline]
-    fn note_deadline(&mut self, path: Path, raw: Raw) {
+    fn note_deadline(&mut self, path: Path, raw: Raw<X>) {
         if let Some(deadline) = raw.deadline() {
             self.directory.lower_due(path, deadline);
             self.due = self.due.min(deadline);
@@ -273,48 +331,63 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     #[must_use]
     pub fn entry(&self) -> Entry<'_, X> {
         // SAFETY: the table is borrowed by `self`, and so as long as the result.
-        unsafe { Entry::new(self.table.raw(self.at)) }
+        unsafe { Entry::new(self.raw) }
     }
 
     /// The out-of-line value, if it is one.
     #[must_use]
     pub fn out_mut(&mut self) -> Option<&mut X> {
-        let raw = self.table.raw(self.at);
+        let raw = self.raw;
         if !raw.has_out() {
             return None;
         }
         // SAFETY: the value is out of line.
-        let out = unsafe { raw.out_ptr::<X>() };
+        let out = unsafe { raw.out_ptr() };
         // SAFETY: the segment is not shared, and the table is mutably borrowed as long.
         Some(unsafe { &mut *out })
     }
 
-    /// Gives the entry another value; returns the old one, if it was out of line. Deadline and
-    /// bits stay.
+    /// Gives the entry another value; returns the old one, if it was out of line. Deadline, bits
+    /// and stamp stay.
     pub fn set_value(&mut self, value: New<'_, X>) -> Option<X> {
-        let (deadline, bits) = (self.entry().deadline(), self.entry().bits());
-        let (old, at) = self.table.overwrite(self.hash, self.at, value, deadline, bits);
-        self.at = at;
+        let raw = self.raw;
+        let (deadline, bits, stamp) = (raw.deadline(), raw.bits(), raw.stamp());
+        let here = (self.at, raw);
+        let (old, at) = self.table.overwrite(self.hash, here, value, deadline, bits, stamp);
+        self.move_to(at);
         old.out
     }
 
     /// Sets or clears the deadline.
     pub fn set_deadline(&mut self, deadline: Option<UnixMillis>) {
-        let raw = self.table.raw(self.at);
+        let raw = self.raw;
         if raw.deadline() == deadline {
             return;
         }
         let mut buf = Buf::new();
         // SAFETY: the old bytes are overwritten or detached by `rewrite`.
         unsafe { entry::encode_deadline(&mut buf, raw, deadline) };
-        self.at = self.table.rewrite(self.hash, self.at, &buf);
+        let at = self.table.rewrite(self.hash, self.at, &buf);
+        self.move_to(at);
+    }
+
+    fn move_to(&mut self, at: At) {
+        self.at = at;
+        self.raw = self.table.raw(at);
     }
 
     /// Sets the two bits that the entry keeps for the caller.
     pub fn set_bits(&mut self, bits: u8) {
         debug_assert!(bits < 4, "bits={bits}");
         // SAFETY: the segment is not shared, and the table is mutably borrowed.
-        unsafe { self.table.raw(self.at).set_bits(bits) };
+        unsafe { self.raw.set_bits(bits) };
+    }
+
+    /// Sets the stamp, where entries have one.
+    #[inline]
+    pub fn set_stamp(&mut self, stamp: u32) {
+        // SAFETY: the segment is not shared, and the table is mutably borrowed.
+        unsafe { self.raw.set_stamp(stamp) };
     }
 
     /// Removes the entry; returns what it was.

@@ -1,12 +1,16 @@
-//! One entry, as bytes: a key, perhaps a deadline, perhaps a value.
+//! One entry, as bytes: a key, perhaps a stamp, a deadline, a value.
 //!
 //! ```text
-//! | flags | key: packed text, or 8-byte pointer | deadline: varint | value |
+//! | flags | stamp: 3 | key: packed text, or 8-byte pointer | deadline: varint | value |
 //! flags   bits 0-1  how the key is kept: raw, integer, UUID, or out of line (long)
 //!         bits 2-4  how the value is kept: none, raw, integer, UUID, out of line; 7: no entry
 //!         bit  5    a deadline follows the key
 //!         bits 6-7  the caller's
+//! stamp   a number of the caller's, only in tables of a stamped type; what it means is not known here
 //! ```
+//! The stamp is the one part that changes without a draft of the entry, whatever else the entry is:
+//! it stands where it is found without reading the key, and its length never changes.
+//!
 //! An entry is written whole and moves as bytes; what it points to moves with it. The one thing
 //! that alignment asks for is the out-of-line value, which is lent out as `&X`: an entry that has
 //! one begins where its last eight bytes fall on a multiple of eight, and whoever places it fills
@@ -31,10 +35,22 @@ use std::sync::Arc;
 /// # Safety
 /// The type is one pointer wide and aligned as one, or has no values at all; and it may be moved
 /// by copying its bytes (as all Rust values may).
-pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {}
+pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {
+    /// True when each entry of such a table has a stamp: a number below [`STAMP_END`] that costs
+    /// three bytes, and that [`super::Table::touch`] changes in place.
+    const STAMPED: bool = false;
+}
+
+/// What an `Arc` in a table leads to.
+pub trait Target: Send + Sync + 'static {
+    /// See [`OutOfLine::STAMPED`].
+    const STAMPED: bool = false;
+}
 
 // SAFETY: an `Arc` of a sized type is one pointer.
-unsafe impl<T: Send + Sync + 'static> OutOfLine for Arc<T> {}
+unsafe impl<T: Target> OutOfLine for Arc<T> {
+    const STAMPED: bool = T::STAMPED;
+}
 
 /// No value: for sets, whose entries are keys alone.
 #[derive(Clone, Debug)]
@@ -49,8 +65,13 @@ pub const INLINE_MAX: usize = 512;
 /// Longest key that is kept inside of an entry. Whether a key is long must depend on the key
 /// alone: lookups do not know the value.
 pub(super) const KEY_INLINE_MAX: usize = 240;
+/// Stamps are below this number.
+pub const STAMP_END: u32 = 1 << (8 * STAMP);
+/// Bytes of a stamp.
+const STAMP: usize = 3;
 /// Longest entry.
-pub(super) const ENTRY_MAX: usize = 1 + (2 + KEY_INLINE_MAX) + VARINT_MAX + (2 + INLINE_MAX);
+pub(super) const ENTRY_MAX: usize =
+    1 + STAMP + (2 + KEY_INLINE_MAX) + VARINT_MAX + (2 + INLINE_MAX);
 /// Bytes of a pointer inside of an entry.
 pub(super) const POINTER: usize = 8;
 
@@ -118,11 +139,12 @@ impl Buf {
         self.len += len;
     }
 
-    /// Replaces the contents by a bitwise copy of `entry`.
-    pub(super) fn copy_from(&mut self, entry: Raw) {
+    /// Replaces the contents by a bitwise copy of `entry` up to the end of its key: a value of some
+    /// hundred bytes would be as many cache misses.
+    pub(super) fn copy_key_from<X: OutOfLine>(&mut self, entry: Raw<X>) {
         self.clear();
-        // SAFETY: an entry is as long as it says.
-        unsafe { self.append(entry.0.as_ptr(), entry.len()) };
+        // SAFETY: an entry is longer than up to the end of its key.
+        unsafe { self.append(entry.at.as_ptr(), entry.key_end()) };
     }
 
     pub(super) fn len(&self) -> usize {
@@ -130,9 +152,9 @@ impl Buf {
     }
 
     /// The entry. Its out-of-line value, if any, is not aligned here: not to be lent out.
-    pub(super) fn raw(&self) -> Raw {
+    pub(super) fn raw<X>(&self) -> Raw<X> {
         debug_assert!(self.len > 0);
-        Raw(NonNull::from(&self.bytes).cast())
+        Raw { at: NonNull::from(&self.bytes).cast(), holds: PhantomData }
     }
 }
 
@@ -168,7 +190,7 @@ pub enum ValueRef<'a, X> {
 }
 
 /// An entry of a table, read in place.
-pub struct Entry<'a, X>(Raw, PhantomData<&'a X>);
+pub struct Entry<'a, X>(Raw<X>, PhantomData<&'a X>);
 
 impl<X> Clone for Entry<'_, X> {
     fn clone(&self) -> Self {
@@ -181,7 +203,7 @@ impl<X> Copy for Entry<'_, X> {}
 impl<'a, X: OutOfLine> Entry<'a, X> {
     /// # Safety
     /// `raw` is an entry of a table of `X`, and neither moves nor changes during `'a`.
-    pub(super) unsafe fn new(raw: Raw) -> Self {
+    pub(super) unsafe fn new(raw: Raw<X>) -> Self {
         Self(raw, PhantomData)
     }
 
@@ -209,12 +231,25 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
             VALUE_UUID => Form::Uuid(unsafe { self.0.uuid_at(at) }),
             _ => {
                 // SAFETY: the entry has an out-of-line value: the last kind left.
-                let out = unsafe { self.0.out_ptr::<X>() };
+                let out = unsafe { self.0.out_ptr() };
                 // SAFETY: it was written as an `X`, aligned, and stays during 'a.
                 return ValueRef::Out(unsafe { &*out });
             }
         };
         ValueRef::Text(Text(form))
+    }
+
+    /// The value, if it is out of line: quicker than [`Entry::value`] for who wants no other.
+    #[inline]
+    #[must_use]
+    pub fn out(&self) -> Option<&'a X> {
+        if !self.0.has_out() {
+            return None;
+        }
+        // SAFETY: the entry has an out-of-line value.
+        let out = unsafe { self.0.out_ptr() };
+        // SAFETY: it was written as an `X`, aligned, and stays during 'a.
+        Some(unsafe { &*out })
     }
 
     /// When the entry dies, if ever.
@@ -230,28 +265,33 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     pub fn bits(&self) -> u8 {
         self.0.flags() >> BITS_SHIFT
     }
+
+    /// The stamp; 0 in a table without.
+    #[inline]
+    #[must_use]
+    pub fn stamp(&self) -> u32 {
+        self.0.stamp()
+    }
 }
 
 /// A key that is looked for: packed once, compared with many.
 pub(super) struct Needle<'k> {
     kind: u8,
     text: &'k [u8],
-    packed: [u8; UUID_BYTES],
+    /// What stands in the entry before the text, or in its place: a number, for it stays in
+    /// registers. The first byte is the lowest.
+    packed: u128,
     packed_len: usize,
 }
 
 impl<'k> Needle<'k> {
     #[inline]
     pub(super) fn of(key: &'k [u8]) -> Self {
-        let mut packed = [0; UUID_BYTES];
-        let (kind, packed_len) = match Packed::of(key) {
-            Packed::Int(value) => (KEY_INT, text::varint_write(&mut packed, text::zigzag(value))),
-            Packed::Uuid(uuid) => {
-                packed = uuid;
-                (KEY_UUID, UUID_BYTES)
-            }
-            Packed::Raw(_) if key.len() > KEY_INLINE_MAX => (KEY_LONG, 0),
-            Packed::Raw(_) => (KEY_RAW, text::varint_write(&mut packed, key.len() as u64)),
+        let (kind, (packed, packed_len)) = match Packed::of(key) {
+            Packed::Int(value) => (KEY_INT, text::varint(text::zigzag(value))),
+            Packed::Uuid(uuid) => (KEY_UUID, (uuid, UUID_BYTES)),
+            Packed::Raw(_) if key.len() > KEY_INLINE_MAX => (KEY_LONG, (0, 0)),
+            Packed::Raw(_) => (KEY_RAW, text::varint(key.len() as u64)),
         };
         Self { kind, text: key, packed, packed_len }
     }
@@ -263,10 +303,10 @@ impl<'k> Needle<'k> {
                 push_pointer(out, key);
             }
             KEY_RAW => {
-                out.extend_from_slice(&self.packed[..self.packed_len]);
+                out.extend_from_slice(&self.packed.to_le_bytes()[..self.packed_len]);
                 out.extend_from_slice(self.text);
             }
-            _ => out.extend_from_slice(&self.packed[..self.packed_len]),
+            _ => out.extend_from_slice(&self.packed.to_le_bytes()[..self.packed_len]),
         }
     }
 }
@@ -289,35 +329,48 @@ pub(super) fn encode<X: OutOfLine>(
     value: New<'_, X>,
     deadline: Option<UnixMillis>,
     bits: u8,
+    stamp: u32,
 ) {
     out.clear();
     out.push(key.kind | bits << BITS_SHIFT | if deadline.is_some() { TIMED } else { 0 });
+    push_stamp::<X>(out, stamp);
     key.write(out);
     encode_rest(out, value, deadline);
 }
 
-/// Writes the same entry with another value, deadline or bits. The key, if long, is handed over:
-/// the old bytes no longer own it.
+/// Appends the stamp, where entries have one.
+#[inline]
+fn push_stamp<X: OutOfLine>(out: &mut Buf, stamp: u32) {
+    debug_assert!(stamp < STAMP_END, "stamp={stamp}");
+    if X::STAMPED {
+        out.extend_from_slice(&stamp.to_le_bytes()[..STAMP]);
+    }
+}
+
+/// Writes the same entry with another value, deadline, bits or stamp. The key, if long, is handed
+/// over: the old bytes no longer own it.
 ///
 /// # Safety
 /// `old` is an entry. The caller drops its bytes without dropping its key.
 pub(super) unsafe fn encode_again<X: OutOfLine>(
     out: &mut Buf,
-    old: Raw,
+    old: Raw<X>,
     value: New<'_, X>,
     deadline: Option<UnixMillis>,
     bits: u8,
+    stamp: u32,
 ) {
     out.clear();
     let timed = if deadline.is_some() { TIMED } else { 0 };
     let kind = old.flags() & KEY_MASK;
     out.push(kind | bits << BITS_SHIFT | timed);
-    let len = old.key_end() - 1;
+    push_stamp::<X>(out, stamp);
+    let len = old.key_end() - Raw::<X>::KEY;
     if kind == KEY_LONG {
         push_pointer(out, old.long());
     } else {
-        // SAFETY: the key stands in `1..key_end`.
-        out.extend_from_slice(unsafe { old.slice(1, len) });
+        // SAFETY: the key stands in `KEY..key_end`.
+        out.extend_from_slice(unsafe { old.slice(Raw::<X>::KEY, len) });
     }
     encode_rest(out, value, deadline);
 }
@@ -326,19 +379,23 @@ pub(super) unsafe fn encode_again<X: OutOfLine>(
 ///
 /// # Safety
 /// `old` is an entry, and its bytes are not used as one again.
-pub(super) unsafe fn encode_deadline(out: &mut Buf, old: Raw, deadline: Option<UnixMillis>) {
+pub(super) unsafe fn encode_deadline<X: OutOfLine>(
+    out: &mut Buf,
+    old: Raw<X>,
+    deadline: Option<UnixMillis>,
+) {
     out.clear();
     let (key_end, value_at, len) = (old.key_end(), old.value_at(), old.len());
     out.push(old.flags() & !TIMED | if deadline.is_some() { TIMED } else { 0 });
-    // SAFETY: the key stands in `1..key_end`; an untyped copy, it may be a pointer.
-    unsafe { out.append(old.0.as_ptr().wrapping_add(1), key_end - 1) };
+    // SAFETY: stamp and key stand in `1..key_end`; an untyped copy, the key may be a pointer.
+    unsafe { out.append(old.at.as_ptr().wrapping_add(1), key_end - 1) };
     if let Some(deadline) = deadline {
         let mut scratch = [0; VARINT_MAX];
         let len = text::varint_write(&mut scratch, deadline);
         out.extend_from_slice(&scratch[..len]);
     }
     // SAFETY: the value stands in `value_at..len`; an untyped copy, it may be a pointer.
-    unsafe { out.append(old.0.as_ptr().wrapping_add(value_at), len - value_at) };
+    unsafe { out.append(old.at.as_ptr().wrapping_add(value_at), len - value_at) };
 }
 
 fn encode_rest<X: OutOfLine>(out: &mut Buf, value: New<'_, X>, deadline: Option<UnixMillis>) {
@@ -359,7 +416,7 @@ fn encode_rest<X: OutOfLine>(out: &mut Buf, value: New<'_, X>, deadline: Option<
         New::Bytes(bytes) => match Packed::of(bytes) {
             Packed::Int(value) => int(value, out),
             Packed::Uuid(uuid) => {
-                out.extend_from_slice(&uuid);
+                out.extend_from_slice(&uuid.to_le_bytes());
                 VALUE_UUID
             }
             Packed::Raw(bytes) => {
@@ -383,38 +440,80 @@ fn encode_rest<X: OutOfLine>(out: &mut Buf, value: New<'_, X>, deadline: Option<
 
 /// Bytes to leave free at `address` before `entry`, which is `len` long.
 #[inline]
-pub(super) fn pad_before(address: usize, entry: Raw, len: usize) -> usize {
+pub(super) fn pad_before<X: OutOfLine>(address: usize, entry: Raw<X>, len: usize) -> usize {
     if entry.has_out() { (address + len).wrapping_neg() % POINTER } else { 0 }
 }
 
 /// Where an entry stands: a pointer to its flags. It is copied about freely; every use of it is
 /// inside of a borrow of the table.
-#[derive(Clone, Copy)]
-pub(super) struct Raw(NonNull<u8>);
+pub(super) struct Raw<X> {
+    at: NonNull<u8>,
+    holds: PhantomData<X>,
+}
 
-impl Raw {
+impl<X> Clone for Raw<X> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<X> Copy for Raw<X> {}
+
+impl<X: OutOfLine> Raw<X> {
+    /// Offset of the key.
+    const KEY: usize = 1 + if X::STAMPED { STAMP } else { 0 };
+
     /// # Safety
-    /// An entry, whole, stands at `at`, for as long as the result is used.
+    /// An entry of a table of `X`, whole, stands at `at`, for as long as the result is used.
     #[inline]
     pub(super) unsafe fn new(at: NonNull<u8>) -> Self {
-        Self(at)
+        Self { at, holds: PhantomData }
     }
 
     #[inline]
     pub(super) fn ptr(self) -> NonNull<u8> {
-        self.0
+        self.at
+    }
+
+    /// The stamp; 0 where there is none.
+    #[inline]
+    pub(super) fn stamp(self) -> u32 {
+        if !X::STAMPED {
+            return 0;
+        }
+        // SAFETY: the stamp stands behind the flags.
+        let at = unsafe { self.at.add(1) };
+        // SAFETY: three initialised bytes; byte arrays need no alignment.
+        let [low, mid, high] = unsafe { at.cast::<[u8; STAMP]>().read() };
+        u32::from_le_bytes([low, mid, high, 0])
+    }
+
+    /// Overwrites the stamp, where there is one.
+    ///
+    /// # Safety
+    /// Nobody else reads the entry meanwhile.
+    #[inline]
+    pub(super) unsafe fn set_stamp(self, stamp: u32) {
+        debug_assert!(stamp < STAMP_END, "stamp={stamp}");
+        if X::STAMPED {
+            let [low, mid, high, _] = stamp.to_le_bytes();
+            // SAFETY: the stamp stands behind the flags.
+            let at = unsafe { self.at.add(1) };
+            // SAFETY: as above, and nobody else reads.
+            unsafe { at.cast::<[u8; STAMP]>().write([low, mid, high]) };
+        }
     }
 
     #[inline]
     pub(super) fn flags(self) -> u8 {
         // SAFETY: an entry has its flags, by the promise to `new`.
-        unsafe { self.0.read() }
+        unsafe { self.at.read() }
     }
 
     #[inline]
     fn byte(self, at: usize) -> u8 {
         // SAFETY: `at` is inside of the entry: all callers derive it from flags and lengths.
-        let at = unsafe { self.0.add(at) };
+        let at = unsafe { self.at.add(at) };
         // SAFETY: as above.
         unsafe { at.read() }
     }
@@ -424,7 +523,7 @@ impl Raw {
     #[inline]
     unsafe fn slice<'a>(self, at: usize, len: usize) -> &'a [u8] {
         // SAFETY: inside of the entry, by the caller's promise.
-        let from = unsafe { self.0.add(at) };
+        let from = unsafe { self.at.add(at) };
         // SAFETY: as above; entries are initialised bytes.
         unsafe { std::slice::from_raw_parts(from.as_ptr(), len) }
     }
@@ -454,7 +553,7 @@ impl Raw {
     #[inline]
     unsafe fn uuid_at<'a>(self, at: usize) -> &'a [u8; UUID_BYTES] {
         // SAFETY: inside of the entry, by the caller's promise.
-        let from = unsafe { self.0.add(at) };
+        let from = unsafe { self.at.add(at) };
         // SAFETY: 16 initialised bytes; byte arrays need no alignment.
         unsafe { from.cast::<[u8; UUID_BYTES]>().as_ref() }
     }
@@ -462,8 +561,8 @@ impl Raw {
     /// The long key's pointer; owned by the entry.
     fn long(self) -> NonNull<u8> {
         debug_assert_eq!(self.flags() & KEY_MASK, KEY_LONG);
-        // SAFETY: a long key's pointer stands behind the flags.
-        let at = unsafe { self.0.add(1) };
+        // SAFETY: a long key's pointer stands where keys do.
+        let at = unsafe { self.at.add(Self::KEY) };
         // SAFETY: written by `push_pointer`, moved by untyped copies only.
         unsafe { at.cast::<NonNull<u8>>().read_unaligned() }
     }
@@ -473,11 +572,11 @@ impl Raw {
     #[inline]
     pub(super) unsafe fn key<'a>(self) -> Text<'a> {
         Text(match self.flags() & KEY_MASK {
-            // SAFETY: the kind says what stands behind the flags; it stays during 'a.
-            KEY_RAW => Form::Raw(unsafe { self.raw_at(1) }),
-            KEY_INT => Form::Int(text::unzigzag(self.varint_at(1).0)),
+            // SAFETY: the kind says what stands there; it stays during 'a.
+            KEY_RAW => Form::Raw(unsafe { self.raw_at(Self::KEY) }),
+            KEY_INT => Form::Int(text::unzigzag(self.varint_at(Self::KEY).0)),
             // SAFETY: as above.
-            KEY_UUID => Form::Uuid(unsafe { self.uuid_at(1) }),
+            KEY_UUID => Form::Uuid(unsafe { self.uuid_at(Self::KEY) }),
             // SAFETY: the entry owns the key, so it stays as long.
             _ => Form::Raw(unsafe { LongKey::borrow(self.long()) }),
         })
@@ -489,7 +588,7 @@ impl Raw {
     /// # Safety
     /// The entry is not shared, and its table is mutably borrowed.
     #[inline]
-    pub(super) unsafe fn replace<X>(self, value: &New<'_, X>, bits: u8) -> bool {
+    pub(super) unsafe fn replace(self, value: &New<'_, X>, bits: u8) -> bool {
         let flags = self.flags();
         let int = match value {
             New::Int(value) => Some(*value),
@@ -520,7 +619,7 @@ impl Raw {
             return false;
         }
         // SAFETY: the present value takes as many bytes at `at`, inside of the entry.
-        let to = unsafe { self.0.add(at) };
+        let to = unsafe { self.at.add(at) };
         // SAFETY: as above; nobody else reads the entry, by the caller's promise, and the new bytes
         // are not part of it.
         unsafe { ptr::copy_nonoverlapping(fresh.as_ptr(), to.as_ptr(), fresh.len()) };
@@ -542,17 +641,24 @@ impl Raw {
         if self.flags() & KEY_MASK != needle.kind {
             return false;
         }
+        if needle.kind != KEY_RAW {
+            return self.is_packed(needle);
+        }
+        // SAFETY: of one kind, the first byte says the length, checked before the rest.
+        text::same(unsafe { self.raw_at(Self::KEY) }, needle.text)
+    }
+
+    /// [`Raw::is`] for keys of one kind that is not raw: apart, so that the other is inlined.
+    fn is_packed(self, needle: &Needle<'_>) -> bool {
         match needle.kind {
-            // SAFETY: of one kind, the first byte says the length, checked before the rest.
-            KEY_RAW => unsafe { self.raw_at(1) == needle.text },
             KEY_INT => {
-                text::varint_len_at(self.byte(1)) == needle.packed_len
+                text::varint_len_at(self.byte(Self::KEY)) == needle.packed_len
                     // SAFETY: the varint is as long as its first byte says.
-                    && unsafe { self.slice(1, needle.packed_len) }
-                        == &needle.packed[..needle.packed_len]
+                    && unsafe { self.slice(Self::KEY, needle.packed_len) }
+                        == &needle.packed.to_le_bytes()[..needle.packed_len]
             }
-            // SAFETY: a UUID stands behind the flags.
-            KEY_UUID => unsafe { self.uuid_at(1) == &needle.packed },
+            // SAFETY: a UUID stands where keys do.
+            KEY_UUID => u128::from_le_bytes(unsafe { *self.uuid_at(Self::KEY) }) == needle.packed,
             // SAFETY: the entry owns the key; it is used here only.
             _ => unsafe { LongKey::borrow(self.long()) == needle.text },
         }
@@ -563,12 +669,12 @@ impl Raw {
     fn key_end(self) -> usize {
         match self.flags() & KEY_MASK {
             KEY_RAW => {
-                let (len, head) = self.varint_at(1);
-                1 + head + len as usize
+                let (len, head) = self.varint_at(Self::KEY);
+                Self::KEY + head + len as usize
             }
-            KEY_INT => 1 + text::varint_len_at(self.byte(1)),
-            KEY_UUID => 1 + UUID_BYTES,
-            _ => 1 + POINTER,
+            KEY_INT => Self::KEY + text::varint_len_at(self.byte(Self::KEY)),
+            KEY_UUID => Self::KEY + UUID_BYTES,
+            _ => Self::KEY + POINTER,
         }
     }
 
@@ -611,7 +717,7 @@ impl Raw {
     pub(super) unsafe fn set_bits(self, bits: u8) {
         let flags = self.flags() & !(3 << BITS_SHIFT) | bits << BITS_SHIFT;
         // SAFETY: the flags are inside of the entry, and nobody else reads.
-        unsafe { self.0.write(flags) };
+        unsafe { self.at.write(flags) };
     }
 
     /// True when the value is out of line.
@@ -637,10 +743,10 @@ impl Raw {
     /// # Safety
     /// The value is out of line.
     #[inline]
-    pub(super) unsafe fn out_ptr<X>(self) -> *mut X {
+    pub(super) unsafe fn out_ptr(self) -> *mut X {
         debug_assert!(self.has_out());
         // SAFETY: the value stands inside of the entry.
-        let at = unsafe { self.0.add(self.value_at()) };
+        let at = unsafe { self.at.add(self.value_at()) };
         debug_assert!(at.cast::<X>().is_aligned());
         at.cast().as_ptr()
     }
@@ -659,14 +765,14 @@ impl Raw {
     ///
     /// # Safety
     /// The entry is a bitwise copy; it is of a table of `X`; nobody else sees it yet.
-    pub(super) unsafe fn own<X: OutOfLine>(self) {
+    pub(super) unsafe fn own(self) {
         if self.flags() & KEY_MASK == KEY_LONG {
             // SAFETY: the original holds the key.
             unsafe { LongKey::retain(self.long()) };
         }
         if self.has_out() {
             // SAFETY: the value is out of line.
-            let out = unsafe { self.out_ptr::<X>() };
+            let out = unsafe { self.out_ptr() };
             // SAFETY: the copy points to what the original keeps alive.
             let copy = unsafe { (*out).clone() };
             // SAFETY: overwrites without dropping: the original still owns the old one.
@@ -678,7 +784,7 @@ impl Raw {
     ///
     /// # Safety
     /// The entry is of a table of `X`, and its bytes are not used again.
-    pub(super) unsafe fn take<X: OutOfLine>(self) -> Old<X> {
+    pub(super) unsafe fn take(self) -> Old<X> {
         // SAFETY: the promise of this function; what follows does not look at the key.
         unsafe { self.release_key() };
         // SAFETY: as above.
@@ -709,10 +815,10 @@ impl Raw {
     ///
     /// # Safety
     /// The entry is of a table of `X`; its bytes are not used again, its key is owned elsewhere.
-    pub(super) unsafe fn take_value<X: OutOfLine>(self) -> Old<X> {
+    pub(super) unsafe fn take_value(self) -> Old<X> {
         let out = self.has_out().then(|| {
             // SAFETY: the value is out of line.
-            let out = unsafe { self.out_ptr::<X>() };
+            let out = unsafe { self.out_ptr() };
             // SAFETY: written as an `X`; the bytes are not used again.
             unsafe { out.read() }
         });
@@ -738,9 +844,9 @@ pub(super) unsafe fn mark_dead(at: NonNull<u8>, len: usize) {
 }
 
 /// What stands at a place of a page.
-pub(super) enum Stands {
+pub(super) enum Stands<X> {
     /// An entry.
-    Entry(Raw),
+    Entry(Raw<X>),
     /// Nothing, for so many bytes.
     Gap(usize),
     /// Nothing until the end of the page.
@@ -750,10 +856,10 @@ pub(super) enum Stands {
 /// Reads what stands at `at`.
 ///
 /// # Safety
-/// An entry, or a mark, begins at `at`.
+/// An entry of a table of `X`, or a mark, begins at `at`.
 #[inline]
-pub(super) unsafe fn stands(at: NonNull<u8>) -> Stands {
-    let raw = Raw(at);
+pub(super) unsafe fn stands<X: OutOfLine>(at: NonNull<u8>) -> Stands<X> {
+    let raw = Raw { at, holds: PhantomData };
     match raw.flags() {
         PAD => Stands::Gap(1),
         END => Stands::End,

@@ -2,22 +2,40 @@
 //!
 //! Every segment, leaf and table keeps a due: the earliest deadline below it, or a bound before it
 //! (removing the entry that set it does not raise it). Whoever asks for the dead walks down the
-//! dues that have come, so a table in which nobody dies costs one comparison, and one in which
-//! everybody does is reaped at the speed of memory. Looking through a segment in vain raises its
-//! due to the exact value, so that happens once.
+//! dues that have come, so a table in which nobody dies costs one comparison.
+//!
+//! Where one entry dies here and one there, as under constant SETs with a TTL, looking a segment
+//! through for each would cost 5 to 10 us. So a segment lists those of its entries that die next
+//! (`segment/next.rs`): they are removed, and counted, without a look, and a look comes with every
+//! fifteenth. Segments whose dues have come are reaped side by side, so that their cache misses are.
+//! docs/design/0005-next-deaths.md has the figures.
 //!
 //! Not here: when to reap and whom to tell. See `keyspace`.
 
-use super::directory::{NEVER, Path};
+#[cfg(test)]
+mod tests;
+
+use super::directory::Path;
 use super::edit::{big_mut, unshare};
 use super::entry::{Buf, Old, OutOfLine, Raw};
-use super::segment::{Loc, PagePos, Seg};
+use super::segment::Seg;
+use super::small::Small;
 use super::text::Text;
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 
 /// Entries whose deadline can be read in the time that removing one takes.
 const LOOKS_PER_REMOVAL: usize = 8;
+
+/// Removals that take as long as copying a segment and its leaf for a cut, merging it, or writing it
+/// anew, at worst: 50 us where values are long and memory is fresh.
+const REMOVALS_PER_COPY: usize = 40;
+
+/// Segments whose dead are listed that can be counted in the time of a look at one.
+pub(super) const COUNTS_PER_LOOK: usize = 8;
+
+/// Segments that are reaped side by side.
+const BATCH: usize = 32;
 
 /// What [`Table::reap`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,22 +49,32 @@ pub struct Reaped {
 /// Who is told of the dead: the key, and what the entry was.
 type Tell<'a, X> = dyn FnMut(Text<'_>, Old<X>) + 'a;
 
-fn is_dead(raw: Raw, now: UnixMillis) -> bool {
+/// What counting the dead of a segment costs, [`COUNTS_PER_LOOK`] being a look.
+pub(super) fn count_cost<X: OutOfLine>(segment: &Seg<X>, now: UnixMillis) -> usize {
+    if segment.needs_look(now) { COUNTS_PER_LOOK } else { 1 }
+}
+
+fn is_dead<X: OutOfLine>(raw: Raw<X>, now: UnixMillis) -> bool {
     raw.deadline().is_some_and(|deadline| deadline <= now)
+}
+
+fn earliest_of<X: OutOfLine>(small: &Small<X>) -> Option<UnixMillis> {
+    if small.timed() == 0 {
+        return None;
+    }
+    let mut at = 0;
+    let raws = std::iter::from_fn(|| small.next(&mut at));
+    raws.filter_map(|(_, raw)| raw.deadline()).min()
 }
 
 impl<X: OutOfLine> Table<X> {
     /// The earliest deadline, or a bound before it; `None` when nothing has one. Cost: O(1).
+    #[inline]
     #[must_use]
     pub fn earliest_deadline(&self) -> Option<UnixMillis> {
         match &self.0 {
             Root::Empty | Root::Ruin(_) => None,
-            Root::Small(small) if small.timed() == 0 => None,
-            Root::Small(small) => {
-                let mut at = 0;
-                let raws = std::iter::from_fn(|| small.next(&mut at));
-                raws.filter_map(|(_, raw)| raw.deadline()).min()
-            }
+            Root::Small(small) => earliest_of(small),
             Root::Big(big) => big.earliest(),
         }
     }
@@ -110,65 +138,93 @@ impl<X: OutOfLine> Table<X> {
 
 /// Takes the entry's possessions, has it detached, and only then tells: whatever `dead` does, the
 /// table is sound.
-fn bury<X: OutOfLine>(raw: Raw, detach: impl FnOnce(Raw), dead: &mut Tell<'_, X>) {
+fn bury<X: OutOfLine>(raw: Raw<X>, detach: impl FnOnce(Raw<X>), dead: &mut Tell<'_, X>) {
     let mut buf = Buf::new();
-    buf.copy_from(raw);
+    buf.copy_key_from(raw);
     // SAFETY: the value is read where it is aligned; the key is the buffer's.
-    let old = unsafe { raw.take_value::<X>() };
+    let old = unsafe { raw.take_value() };
     detach(raw);
     // SAFETY: the buffer stays during the call.
-    dead(unsafe { buf.raw().key() }, old);
+    dead(unsafe { buf.raw::<X>().key() }, old);
     // SAFETY: the buffer owns the key, and is not used again.
-    unsafe { buf.raw().release_key() };
-}
-
-impl<X: OutOfLine> Seg<X> {
-    /// Entries that are dead at `now`.
-    pub(super) fn dead_len(&self, now: UnixMillis) -> usize {
-        let mut at = PagePos::default();
-        let raws = std::iter::from_fn(|| self.next_entry(&mut at));
-        raws.filter(|&raw| is_dead(raw, now)).count()
-    }
+    unsafe { buf.raw::<X>().release_key() };
 }
 
 impl<X: OutOfLine> Big<X> {
     fn live_len(&self, now: UnixMillis, max_segments: usize) -> Option<usize> {
-        let (mut dead, mut looked) = (0, 0);
+        let (mut dead, mut budget) = (0, max_segments.saturating_mul(COUNTS_PER_LOOK));
         let top = &self.directory.top;
         for leaf in top.firsts().filter(|&leaf| top.due(leaf) <= now) {
             let fan = &top.get(leaf).fan;
             for segment in fan.firsts().filter(|&segment| fan.due(segment) <= now) {
-                if looked == max_segments {
-                    return None;
-                }
-                looked += 1;
-                dead += fan.get(segment).dead_len(now);
+                let segment = fan.get(segment);
+                budget = budget.checked_sub(count_cost(segment, now))?;
+                dead += segment.dead_len(now);
             }
         }
         Some(self.len - dead)
     }
 
     fn reap(&mut self, now: UnixMillis, max_entries: usize, dead: &mut Tell<'_, X>) -> usize {
-        let (mut removed, mut budget) = (0, max_entries.max(1));
-        while let Some(path) = self.first_due(now)
-            && budget > 0
-        {
-            let looks = self.directory.segment_at(path).len() / LOOKS_PER_REMOVAL + 1;
-            let count = self.reap_segment(path, now, budget, dead);
-            removed += count;
-            budget = budget.saturating_sub(looks.max(count));
+        let (before, mut budget) = (self.len, max_entries.max(1));
+        while budget > 0 {
+            let due = self.due_paths(now, budget.min(BATCH));
+            if due.is_empty() {
+                break;
+            }
+            self.prefetch_dead(&due);
+            let mut shrunk = Vec::new();
+            for &path in &due {
+                let len = self.directory.segment_at(path).len();
+                let mut cost = self.reap_segment(path, now, budget, dead);
+                if self.is_worth_merging(path, len) {
+                    shrunk.push(self.directory.prefix(path).0);
+                    cost += REMOVALS_PER_COPY;
+                }
+                budget = budget.saturating_sub(cost);
+                if budget == 0 {
+                    break;
+                }
+            }
+            due.chunk_by(|one, other| one.top == other.top)
+                .for_each(|leaf| self.directory.settle_due(leaf[0].top));
+            // Not before: merges move what comes behind.
+            for hash in shrunk {
+                self.merge_up(self.directory.path(hash));
+            }
         }
         self.due = self.directory.top.due_min();
-        removed
+        before - self.len
     }
 
-    /// A segment whose due has come.
-    fn first_due(&self, now: UnixMillis) -> Option<Path> {
-        let top = self.directory.top.first_due(now)?;
-        let leaf = self.directory.top.get(top).fan.first_due(now);
-        Some(Path { top, leaf: leaf.expect("a leaf's due is exact when its segments' are") })
+    /// Up to `most` segments whose dues have come.
+    fn due_paths(&self, now: UnixMillis, most: usize) -> Vec<Path> {
+        let (mut due, mut from) = (Vec::with_capacity(most), 0);
+        let tops = &self.directory.top;
+        while let Some(top) = tops.next_due(from, now) {
+            from = tops.run(top).end;
+            let (fan, mut at) = (&tops.get(top).fan, 0);
+            while let Some(leaf) = fan.next_due(at, now) {
+                if due.len() == most {
+                    return due;
+                }
+                at = fan.run(leaf).end;
+                due.push(Path { top, leaf });
+            }
+        }
+        due
     }
 
+    /// Asks the memory for what removing the next dead will touch, segment beside segment: one after
+    /// the other these would be five cache misses each.
+    fn prefetch_dead(&self, due: &[Path]) {
+        let segments = || due.iter().map(|&path| self.directory.segment_at(path));
+        segments().for_each(Seg::prefetch_head);
+        segments().for_each(Seg::prefetch_next_groups);
+        segments().for_each(Seg::prefetch_next_entries);
+    }
+
+    /// Removes up to `most` dead, those that are listed first. Returns what that has cost.
     fn reap_segment(
         &mut self,
         path: Path,
@@ -176,32 +232,38 @@ impl<X: OutOfLine> Big<X> {
         most: usize,
         dead: &mut Tell<'_, X>,
     ) -> usize {
-        let segment = self.directory.segment_mut(path);
-        let (mut found, mut due): (Vec<Loc>, u64) = (Vec::new(), NEVER);
-        segment.for_each_loc(|loc, raw| {
-            let deadline = raw.deadline().unwrap_or(NEVER);
-            if deadline <= now && found.len() < most {
-                found.push(loc);
-            } else {
-                due = due.min(deadline);
+        let mut cost = 1;
+        let mut copies = usize::from(!self.directory.is_own(path));
+        if self.directory.segment_at(path).due() <= now {
+            let segment = self.directory.segment_mut(path);
+            let before = segment.bytes();
+            let (len, outside_bytes) = (&mut self.len, &mut self.outside_bytes);
+            let mut bury = |segment: &mut Seg<X>, loc| {
+                let raw = segment.entry(loc);
+                *outside_bytes -= raw.outside_bytes();
+                *len -= 1;
+                bury(raw, |raw| segment.detach(raw.hash(), loc), dead);
+            };
+            while cost <= most
+                && let Some(loc) = segment.next_dead(now)
+            {
+                bury(segment, loc);
+                cost += 1;
             }
-        });
-        let before = segment.bytes();
-        for &loc in &found {
-            let raw = segment.entry(loc);
-            self.outside_bytes -= raw.outside_bytes();
-            self.len -= 1;
-            bury(raw, |raw| segment.detach(raw.hash(), loc), dead);
+            if cost <= most && segment.needs_look(now) {
+                let looked = segment.len() / LOOKS_PER_REMOVAL;
+                let found = segment.look(now, most + 1 - cost);
+                cost += found.len().max(looked);
+                found.into_iter().for_each(|loc| bury(segment, loc));
+            }
+            if segment.len() == 0 {
+                segment.clear();
+            }
+            copies += usize::from(segment.tidy());
+            self.segment_bytes = self.segment_bytes + segment.bytes() - before;
         }
-        if segment.len() == 0 {
-            segment.clear();
-        }
-        segment.tidy();
-        self.segment_bytes = self.segment_bytes + segment.bytes() - before;
-        self.directory.set_due(path, due);
-        if !found.is_empty() {
-            self.merge_up(path);
-        }
-        found.len()
+        let due = self.directory.segment_at(path).due();
+        self.directory.leaf_mut(path.top).fan.set_due(path.leaf, due);
+        cost + copies * REMOVALS_PER_COPY
     }
 }

@@ -63,7 +63,7 @@ mod text;
 
 pub use check::Fill;
 pub use edit::EntryMut;
-pub use entry::{Entry, INLINE_MAX, Never, New, Old, OutOfLine, ValueRef};
+pub use entry::{Entry, INLINE_MAX, Never, New, Old, OutOfLine, STAMP_END, Target, ValueRef};
 pub use expire::Reaped;
 pub use stream::{LiveCount, Reader};
 pub use text::{Scratch, Text};
@@ -116,6 +116,8 @@ struct Big<X: OutOfLine> {
     due: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,
+    /// Additions until a segment that has reached its limit, but not its end, may be split.
+    pause: u8,
 }
 
 impl<X: OutOfLine> Clone for Table<X> {
@@ -194,14 +196,11 @@ impl<X: OutOfLine> Table<X> {
     }
 
     #[inline]
-    fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw> {
+    fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw<X>> {
         match &self.0 {
             Root::Empty | Root::Ruin(_) => None,
             Root::Small(small) => small.find(needle).map(|offset| small.entry(offset)),
-            Root::Big(big) => {
-                let segment = big.directory.segment(hash);
-                segment.find(hash, needle).map(|loc| segment.entry(loc))
-            }
+            Root::Big(big) => big.directory.segment(hash).find(hash, needle).map(|(_, raw)| raw),
         }
     }
 

@@ -1,32 +1,41 @@
-//! Making room and giving it back: a segment's entries written into one or two fresh segments.
+//! Making room and giving it back: a segment under another index, or its entries written into fresh
+//! segments.
 //!
-//! Everything here is the same act. Entries are copied bitwise from their sources into drafts,
-//! routed by a bit of their hash. If all find room, the drafts are installed and the sources freed
-//! without a look at their entries, which have moved; the sources were unshared before. If some
-//! entry finds no room, the drafts are thrown away and nothing has happened.
+//! An index grows and shrinks alone, over the pages as they are. Everything else is one act: entries
+//! are copied bitwise from their sources into drafts, routed by a bit of their hash. If all find
+//! room, the drafts are installed and the sources freed without a look at their entries, which have
+//! moved; the sources were unshared before. If some entry finds no room, the drafts are thrown away
+//! and nothing has happened.
 //!
-//! | act    | when                                                    | from | to |
-//! |--------|---------------------------------------------------------|------|----|
-//! | repack | no page left, and a page's worth of gaps                | 1    | 1  |
-//! | grow   | the index is full and not of the largest class          | 1    | 1  |
-//! | split  | the largest index is full, or 64 KiB of pages are       | 1    | 2  |
-//! | merge  | two siblings together fill less than half of one        | 2    | 1  |
-//! | shrink | the only segment is nearly empty: a smaller class, or a small table | 1 | 1 |
+//! | act    | when                                                    | from | to | pages |
+//! |--------|---------------------------------------------------------|------|----|-------|
+//! | repack | no page left, and a page's worth of gaps                | 1    | 1  | fresh |
+//! | grow   | the index is full and not of the largest class          | 1    | 1  | stay  |
+//! | split  | the largest index is full, or 64 KiB of pages are       | 1    | 2  | fresh |
+//! | merge  | two siblings together fill less than half of one        | 2    | 1  | fresh |
+//! | shrink | the only segment is nearly empty: a smaller class       | 1    | 1  | stay  |
+//! |        | or a small table                                        | 1    | 1  |       |
 //!
-//! Segments grow in step, as hashing is fair: all would split within the same percent of the
-//! table's growth, and the latency of that phase would show. So the number of entries that a
-//! segment may have is jittered, by its prefix.
+//! Segments grow in step, as hashing is fair: all would split within the same percent of the table's
+//! growth, and the latency of that phase would show. So the number of entries that a segment should
+//! have is jittered, by its prefix; and a table that has just split a segment, or grown one, lets
+//! the next ones take more than they should for a hundred additions. So a command of a hundred pays
+//! for one split, where chance alone would give it six or seven once in a while.
 //!
 //! Not here: why an insertion failed, see `segment`.
 
 use super::directory::{DEPTH_MAX, Directory, NEVER, Path};
 use super::edit::unshare;
 use super::entry::{OutOfLine, Raw};
-use super::segment::{CLASS_MAX, CLASSES, Full, PAGE, PagePos, Seg};
+use super::segment::{CLASS_MAX, CLASSES, Full, Limits, PAGE, PagePos, Seg};
 use super::small::Small;
 use super::{Big, Root, Table};
 use std::sync::Arc;
 
+/// After a segment was split or grown, the next waits for an addition for every so many entries of
+/// this one, as long as it may. All segments of a table come due within a tenth of its growth: one in
+/// about 115 additions where each holds 1 100. So few wait, and those take few more.
+const ENTRIES_PER_PAUSE: usize = 11;
 /// Two siblings are merged when they would fill so many percent of one.
 const MERGE_PERCENT: usize = 45;
 /// A segment is looked at for shrinking once in so many removals.
@@ -43,14 +52,14 @@ struct Draft<X: OutOfLine> {
 
 impl<X: OutOfLine> Draft<X> {
     fn new(class: u8, prefix: u64, depth: u8) -> Self {
-        Self { segment: Seg::new(class, limit(class, prefix, depth)), due: NEVER }
+        Self { segment: Seg::new(class, limits(class, prefix, depth)), due: NEVER }
     }
 
     #[inline]
-    fn push(&mut self, hash: u64, raw: Raw) -> bool {
+    fn push(&mut self, hash: u64, raw: Raw<X>) -> bool {
         let len = raw.len();
         let pushed = self.segment.insert(hash, raw, len);
-        // Beyond the limit only when a split was uneven, or an entry's neighbourhood is.
+        // Far from home only when a split was uneven, or an entry's neighbourhood is.
         if pushed.is_err() && self.segment.insert_anywhere(hash, raw, len).is_err() {
             return false;
         }
@@ -61,15 +70,20 @@ impl<X: OutOfLine> Draft<X> {
     }
 }
 
-/// Entries at which a segment of this class and place counts as full: 84 to 93 percent of the
-/// largest index, by a mix of its prefix; all slots of a smaller one, which only grows.
-fn limit(class: u8, prefix: u64, depth: u8) -> usize {
-    let slots = CLASSES[usize::from(class)].slots();
-    if class < CLASS_MAX {
-        return slots;
-    }
-    let mixed = (prefix ^ u64::from(depth)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    slots * 93 / 100 - mixed as usize % (slots * 9 / 100)
+/// Where a segment of this class and place counts as full, jittered by a mix of its prefix: at 84 to
+/// 93 percent of the largest index, at 90 to 97 of the next, which only grows, and where one to four
+/// pages are left. The smallest, which are seldom in large tables, take what they can.
+fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
+    let shape = &CLASSES[usize::from(class)];
+    let mixed = (prefix ^ u64::from(depth)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let below = |bound: usize| (mixed >> 32) as usize % bound;
+    let entries = match CLASS_MAX - class {
+        0 => shape.slots() * 93 / 100 - below(shape.slots() * 9 / 100),
+        1 => shape.slots() * 97 / 100 - below(shape.slots() * 7 / 100),
+        _ => shape.slots(),
+    };
+    let pages = if class == 0 { shape.pages } else { shape.pages - 1 - below(4) };
+    Limits { entries: entries as u16, pages: pages as u8 }
 }
 
 /// Entries up to which a segment of this class is worth filling from a larger or from two.
@@ -93,7 +107,8 @@ fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bo
 
 /// The class for a half of `source`: enough for as many entries of this size as its pages hold, so
 /// that it never grows again. Where entries are so short that the index weighs as much as they do,
-/// only enough for the half: that saves 1.5 KiB of some 9, and costs 45 us when the index grows.
+/// only enough for the half: that saves 1.5 KiB of some 9, and costs 15 us when the index grows. (For
+/// all entries: see docs/design/0001-segment-table.md.)
 fn class_for_half<X: OutOfLine>(source: &Seg<X>) -> u8 {
     /// An integer of six digits takes 4 bytes.
     const SHORT_BYTES: usize = 8;
@@ -128,7 +143,15 @@ impl<X: OutOfLine> Big<X> {
         small.discard();
         let segment_bytes = draft.segment.bytes();
         let directory = Directory::one(draft.segment, draft.due);
-        Self { directory, len, segment_bytes, outside_bytes, due: draft.due, class_max: 0 }
+        Self {
+            directory,
+            len,
+            segment_bytes,
+            outside_bytes,
+            due: draft.due,
+            class_max: 0,
+            pause: 0,
+        }
     }
 
     /// Makes the segment at `path` able to take more, or replaces it by two.
@@ -139,6 +162,7 @@ impl<X: OutOfLine> Big<X> {
             self.segment_bytes = self.segment_bytes + segment.bytes() - before;
             return;
         }
+        self.pause = (segment.len() / ENTRIES_PER_PAUSE) as u8;
         let class = segment.class();
         let can_grow = class < CLASS_MAX && (full == Full::Index || class == 0);
         if !(can_grow && self.reclass(path, class + 1)) {
@@ -146,19 +170,17 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Moves the segment at `path` to another class. False if it does not fit.
-    fn reclass(&mut self, path: Path, class: u8) -> bool {
+    /// Gives the segment at `path` an index of another class. False if that has no room.
+    pub(super) fn reclass(&mut self, path: Path, class: u8) -> bool {
         let (prefix, depth) = self.directory.prefix(path);
-        let mut draft = Draft::new(class, prefix, depth);
-        if !pour(self.directory.segment_at(path), depth, std::slice::from_mut(&mut draft)) {
-            draft.segment.discard();
+        let segment = self.directory.segment_mut(path);
+        let before = segment.bytes();
+        let Some(new) = segment.reindexed(class, limits(class, prefix, depth)) else {
             return false;
-        }
+        };
+        self.segment_bytes = self.segment_bytes + new.bytes() - before;
         self.class_max = self.class_max.max(class);
-        let Draft { segment, due } = draft;
-        self.segment_bytes += segment.bytes();
-        let old = self.directory.replace(path, segment, due);
-        self.retire(old);
+        self.directory.replace(path, new).discard();
         true
     }
 
@@ -214,6 +236,14 @@ impl<X: OutOfLine> Big<X> {
         {
             self.merge_up(path);
         }
+    }
+
+    /// True when it is time to look whether to merge the segment at `path`, which had `before`
+    /// entries: as after so many single removals.
+    pub(super) fn is_worth_merging(&self, path: Path, before: usize) -> bool {
+        let segment = self.directory.segment_at(path);
+        let has_stepped = segment.len() / SHRINK_STEP < before / SHRINK_STEP;
+        (has_stepped || segment.len() == 0) && segment.len() <= merge_len(segment.class())
     }
 
     /// Merges the segment at `path` with its sibling while both are nearly empty.

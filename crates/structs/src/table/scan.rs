@@ -58,7 +58,7 @@ impl<X: OutOfLine> Table<X> {
     /// - Cost: one group of a segment, 0 to 40 entries, about 1 us; a small table, whole.
     pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(Entry<'_, X>)) -> u64 {
         // SAFETY: entries of this table, which is borrowed during the call.
-        let mut f = |raw: Raw| f(unsafe { Entry::new(raw) });
+        let mut f = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
         match &self.0 {
             Root::Empty | Root::Ruin(_) => 0,
             Root::Small(small) => {
@@ -116,7 +116,7 @@ impl<X: OutOfLine> Big<X> {
         self.directory.top.get(path.top).depth(path.leaf)
     }
 
-    fn scan(&self, cursor: u64, f: &mut dyn FnMut(Raw)) -> u64 {
+    fn scan(&self, cursor: u64, f: &mut dyn FnMut(Raw<X>)) -> u64 {
         let mut cursor = Cursor::read(cursor).unwrap_or_else(|| self.enter(0));
         let path = self.directory.path(u64::from(cursor.prefix) << 32);
         let (segment, depth) = (self.directory.segment_at(path), self.depth_of(path));
@@ -149,7 +149,7 @@ impl<X: OutOfLine> Big<X> {
         Cursor { prefix, depth, position: 0 }
     }
 
-    fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Raw> {
+    fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Raw<X>> {
         let top = &self.directory.top;
         let leaf_bits = if top.len() == 1 { top.get(0).fan.bits() } else { LEAF_BITS };
         let depth_max = top.bits() + leaf_bits;

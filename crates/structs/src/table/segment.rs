@@ -13,9 +13,9 @@
 //! and lost: all segments grow through the allocator's size classes in step (DESIGN.md §2).
 //!
 //! An entry's home group comes from its hash; if that is full, the next groups are tried. Nothing
-//! moves within the index afterwards, and space is taken at the end of the last page only. Removed
-//! entries stay as marked gaps until they are an eighth of the segment; then [`Seg::repack`] writes
-//! all pages anew. That costs about 15 us for 150 removals, and keeps everything else simple.
+//! moves within the index afterwards. Removed entries leave marked gaps, which new ones that fit take
+//! first (`gaps`); otherwise space is taken at the end of the last page. When gaps are an eighth of
+//! the segment, [`Seg::repack`] writes all pages anew, in about 15 us.
 //!
 //! A segment is counted. It changes only while its count is one; otherwise the writer clones it
 //! first, index and pages as they are, and only entries that own something are looked at.
@@ -26,14 +26,21 @@
 //! - S2: pages are gapless sequences of entries and marks up to their end, or `tail` in the last;
 //!   entries there and used slots are one to one; `dead` is the bytes of marked entries.
 //!
+//! S3, of the entries that die next, is in `next`; S4, of the gaps, in `gaps`.
+//!
 //! Not here: the bytes in the pages (`pages`), growing and splitting (`rebuild`), where segments
 //! hang (`directory`).
 
+mod gaps;
+mod next;
 mod pages;
 
-use super::entry::{self, Needle, OutOfLine, Raw, mark_dead, pad_before};
+use super::directory::NEVER;
+use super::entry::{self, Needle, OutOfLine, Raw, pad_before};
 use super::group::{Group, SLOTS, fingerprint, ones};
 use super::remains::Remains;
+use gaps::NO_GAP;
+use next::NEXT_MAX;
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -83,13 +90,21 @@ const _: () = assert!(CLASSES[2].bytes() == 2560 && CLASSES[3].bytes() == 4096);
 const _: () = assert!(CLASSES[3].pages * PAGE == 1 << 16, "offsets have 16 bits");
 const _: () = assert!(entry::ENTRY_MAX + entry::POINTER <= PAGE);
 
-/// Why a segment cannot take an entry.
+/// Why a segment cannot take an entry, or should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// No slot near the home group, or as many entries as are allowed.
+    /// No slot near the home group, or as many entries as there should be.
     Index,
-    /// No bytes, and no more pages.
+    /// No bytes, and no more pages, or as many pages as there should be.
     Pages,
+}
+
+/// How much a segment should hold. Beyond it there is room left, so that whoever comes then may
+/// choose between making more room at once, and using what is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) entries: u16,
+    pub(super) pages: u8,
 }
 
 /// Where an entry is indexed.
@@ -114,11 +129,13 @@ pub(super) struct PagePos {
 
 #[repr(C, align(64))]
 pub(super) struct Head {
+    /// No entry that is not listed in `next` dies before.
+    horizon: u64,
     count: AtomicU32,
     /// Bytes of removed entries.
     dead: u32,
-    /// Entries at which the segment counts as full.
-    limit: u16,
+    /// Where the segment counts as full, though more would fit.
+    limits: Limits,
     pub(super) len: u16,
     /// Entries with a deadline.
     pub(super) timed: u16,
@@ -128,8 +145,16 @@ pub(super) struct Head {
     tail: u16,
     /// Bytes of the last page; all others are whole.
     tail_cap: u16,
+    /// The gap to be used next; see `gaps`.
+    gap: u16,
     page_count: u8,
+    /// Entries listed in `next`.
+    next_len: u8,
+    /// The entries that die first, in order.
+    next: [Loc; NEXT_MAX],
 }
+
+const _: () = assert!(size_of::<Head>() == LINE);
 
 /// A counted segment. Cloning shares it.
 ///
@@ -167,7 +192,7 @@ impl<X: OutOfLine> Drop for Seg<X> {
                     // SAFETY: the last owner of the segment takes its entries, each once.
                     let key = unsafe { raw.take_key() };
                     // SAFETY: as above; the value does not need the key.
-                    remains.add(key, unsafe { raw.take_value::<X>() });
+                    remains.add(key, unsafe { raw.take_value() });
                 }
             }
             remains.bury();
@@ -177,20 +202,24 @@ impl<X: OutOfLine> Drop for Seg<X> {
 }
 
 impl<X: OutOfLine> Seg<X> {
-    /// An empty segment. `limit` is cut to the slots of the class.
-    pub(super) fn new(class: u8, limit: usize) -> Self {
+    /// An empty segment.
+    pub(super) fn new(class: u8, limits: Limits) -> Self {
         let shape = &CLASSES[usize::from(class)];
         let block = allocate_zeroed(shape.bytes());
         let head = Head {
             count: AtomicU32::new(1),
             dead: 0,
-            limit: limit.min(shape.slots()) as u16,
+            limits,
             len: 0,
             timed: 0,
             owners: 0,
             tail: 0,
             tail_cap: 0,
             page_count: 0,
+            gap: NO_GAP,
+            next_len: 0,
+            horizon: NEVER,
+            next: [Loc::new(0, 0); NEXT_MAX],
         };
         // SAFETY: the block is fresh, aligned to a line, and larger than the head.
         unsafe { block.cast::<Head>().write(head) };
@@ -302,7 +331,7 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     #[inline]
-    fn entry_at(&self, offset: u16) -> Raw {
+    fn entry_at(&self, offset: u16) -> Raw<X> {
         let page = self.page(usize::from(offset) / PAGE);
         // SAFETY: inside of the page.
         let at = unsafe { page.add(usize::from(offset) % PAGE) };
@@ -312,7 +341,7 @@ impl<X: OutOfLine> Seg<X> {
 
     /// The entry at `loc`, which must be in use.
     #[inline]
-    pub(super) fn entry(&self, loc: Loc) -> Raw {
+    pub(super) fn entry(&self, loc: Loc) -> Raw<X> {
         let group = &self.groups()[usize::from(loc.group)];
         self.entry_at(group.offset(usize::from(loc.slot)))
     }
@@ -331,7 +360,7 @@ impl<X: OutOfLine> Seg<X> {
 
     /// Looks a key up. Cost: one line of the index, and one of a page, in most cases.
     #[inline]
-    pub(super) fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Loc> {
+    pub(super) fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<(Loc, Raw<X>)> {
         let groups = self.groups();
         let wanted = fingerprint(hash);
         let mut at = self.home(hash);
@@ -343,8 +372,9 @@ impl<X: OutOfLine> Seg<X> {
         prefetch(block.wrapping_add(LINE * 3));
         for _ in 0..groups.len() {
             for slot in ones(groups[at].matches(wanted)) {
-                if self.entry_at(groups[at].offset(slot)).is(needle) {
-                    return Some(Loc::new(at, slot));
+                let raw = self.entry_at(groups[at].offset(slot));
+                if raw.is(needle) {
+                    return Some((Loc::new(at, slot), raw));
                 }
             }
             if groups[at].passed() == 0 {
@@ -370,24 +400,40 @@ impl<X: OutOfLine> Seg<X> {
     pub(super) fn prefetch_entry(&self, hash: u64) {
         let group = &self.groups()[self.home(hash)];
         for slot in ones(group.matches(fingerprint(hash))).take(2) {
-            prefetch(self.entry_at(group.offset(slot)).ptr().as_ptr());
+            let entry = self.entry_at(group.offset(slot)).ptr().as_ptr();
+            prefetch(entry);
+            prefetch(entry.wrapping_add(LINE / 2)); // Every third short entry lies on two lines.
         }
     }
 
     /// Puts a bitwise copy of `entry` in; the segment owns what it owns.
-    pub(super) fn insert(&mut self, hash: u64, entry: Raw, len: usize) -> Result<Loc, Full> {
-        if self.head().len >= self.head().limit {
-            return Err(Full::Index);
-        }
+    pub(super) fn insert(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let reach = if self.class() + 1 >= CLASS_MAX { SPILL } else { 2 };
         self.insert_within(hash, entry, len, reach)
+    }
+
+    /// What the segment has reached its limit of, if it has.
+    #[inline]
+    pub(super) fn is_due(&self) -> Option<Full> {
+        let head = self.head();
+        if head.len >= head.limits.entries {
+            return Some(Full::Index);
+        }
+        (head.page_count > head.limits.pages).then_some(Full::Pages)
+    }
+
+    /// [`Seg::insert`], however far from home; whoever comes next finds the segment due.
+    pub(super) fn squeeze(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
+        let loc = self.insert_anywhere(hash, entry, len)?;
+        self.head_mut().limits.entries = 0;
+        Ok(loc)
     }
 
     /// [`Seg::insert`] with no limit but the slots themselves.
     pub(super) fn insert_anywhere(
         &mut self,
         hash: u64,
-        entry: Raw,
+        entry: Raw<X>,
         len: usize,
     ) -> Result<Loc, Full> {
         self.insert_within(hash, entry, len, self.shape().groups - 1)
@@ -396,42 +442,73 @@ impl<X: OutOfLine> Seg<X> {
     fn insert_within(
         &mut self,
         hash: u64,
-        entry: Raw,
+        entry: Raw<X>,
         len: usize,
         reach: usize,
     ) -> Result<Loc, Full> {
-        let home = self.home(hash);
-        let (mut at, mut steps) = (home, 0);
-        let free = loop {
+        let (at, slot) = self.free_slot(self.home(hash), reach).ok_or(Full::Index)?;
+        let offset = self.place(entry, len).ok_or(Full::Pages)?;
+        self.count(entry);
+        Ok(self.fill(hash, at, slot, offset))
+    }
+
+    /// The first free slot in the home group or at most `reach` behind it.
+    #[inline]
+    fn free_slot(&self, home: usize, reach: usize) -> Option<(usize, usize)> {
+        let mut at = home;
+        for _ in 0..=reach {
             let free = self.groups()[at].matches(0);
             if free != 0 {
-                break free;
+                return Some((at, free.trailing_zeros() as usize));
             }
-            if steps == reach {
-                return Err(Full::Index);
-            }
-            (at, steps) = (self.after(at), steps + 1);
-        };
-        let offset = self.place(entry, len).ok_or(Full::Pages)?;
-        let mut passed = home;
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Indexes an entry in a free slot, and counts it as passing the groups before.
+    #[inline]
+    fn fill(&mut self, hash: u64, at: usize, slot: usize, offset: u16) -> Loc {
+        let mut passed = self.home(hash);
         while passed != at {
             self.groups_mut()[passed].pass();
             passed = self.after(passed);
         }
-        let slot = free.trailing_zeros() as usize;
         self.groups_mut()[at].set(slot, fingerprint(hash), offset);
         self.head_mut().len += 1;
-        self.count(entry);
-        Ok(Loc::new(at, slot))
+        let loc = Loc::new(at, slot);
+        self.enlist(loc);
+        loc
     }
 
-    fn count(&mut self, entry: Raw) {
+    /// Moves the pages, as they are, under an index of another class: offsets lead to places in
+    /// pages, which stay. Leaves an empty shell to be discarded; or `None`, and nothing changed, when
+    /// the class has too few slots or pages. Cost: about 20 ns an entry, to hash its key.
+    pub(super) fn reindexed(&mut self, class: u8, limits: Limits) -> Option<Self> {
+        let shape = &CLASSES[usize::from(class)];
+        if self.len() > shape.slots() || self.page_count() > shape.pages {
+            return None;
+        }
+        let mut new = Self::new(class, limits);
+        self.move_pages(&mut new);
+        let mut at = PagePos::default();
+        while let Some((raw, offset)) = new.next_placed(&mut at) {
+            let hash = raw.hash();
+            let free = new.free_slot(new.home(hash), shape.groups - 1);
+            let (group, slot) = free.expect("as many slots as entries");
+            new.fill(hash, group, slot, offset);
+        }
+        debug_assert_eq!(new.len(), self.len());
+        Some(new)
+    }
+
+    fn count(&mut self, entry: Raw<X>) {
         let head = self.head_mut();
         head.timed += u16::from(entry.is_timed());
         head.owners += u16::from(entry.is_owner());
     }
 
-    fn uncount(&mut self, entry: Raw) {
+    fn uncount(&mut self, entry: Raw<X>) {
         let head = self.head_mut();
         head.timed -= u16::from(entry.is_timed());
         head.owners -= u16::from(entry.is_owner());
@@ -452,6 +529,7 @@ impl<X: OutOfLine> Seg<X> {
 
     fn forget_bytes(&mut self, loc: Loc) {
         let (raw, offset) = (self.entry(loc), self.offset(loc));
+        self.delist(loc);
         self.uncount(raw);
         let (len, last) = (raw.len(), self.page_count() - 1);
         let at = usize::from(offset) % PAGE;
@@ -463,8 +541,7 @@ impl<X: OutOfLine> Seg<X> {
             self.head_mut().tail = at as u16;
             return;
         }
-        // SAFETY: the bytes were the entry's, which is gone.
-        unsafe { mark_dead(raw.ptr(), len) };
+        self.leave_gap(offset, len);
         self.head_mut().dead += len as u32;
     }
 
@@ -474,20 +551,23 @@ impl<X: OutOfLine> Seg<X> {
 
     /// Writes `entry` in the place of the one at `loc`, whose key it has and whose possessions the
     /// caller has taken. Fails, and changes nothing, when there is no room.
-    pub(super) fn overwrite(&mut self, loc: Loc, entry: Raw, len: usize) -> Result<(), Full> {
+    pub(super) fn overwrite(&mut self, loc: Loc, entry: Raw<X>, len: usize) -> Result<(), Full> {
         let old = self.entry(loc);
         let address = old.ptr().as_ptr().addr();
         if old.len() == len && pad_before(address, entry, len) == 0 {
+            self.delist(loc);
             self.uncount(old);
             // SAFETY: the old entry's bytes, as many; the new one is in a buffer.
             unsafe { ptr::copy_nonoverlapping(entry.ptr().as_ptr(), old.ptr().as_ptr(), len) };
             self.count(entry);
+            self.enlist(loc);
             return Ok(());
         }
         let offset = self.place(entry, len).ok_or(Full::Pages)?;
         self.forget_bytes(loc);
         self.groups_mut()[usize::from(loc.group)].set_offset(usize::from(loc.slot), offset);
         self.count(entry);
+        self.enlist(loc);
         Ok(())
     }
 
@@ -499,10 +579,11 @@ impl<X: OutOfLine> Seg<X> {
         unsafe { ptr::write_bytes(groups.as_mut_ptr(), 0, groups.len()) };
         let head = self.head_mut();
         (head.len, head.timed, head.owners) = (0, 0, 0);
+        (head.next_len, head.horizon) = (0, NEVER);
     }
 
     /// Calls `f` for each used slot.
-    pub(super) fn for_each_loc(&self, mut f: impl FnMut(Loc, Raw)) {
+    pub(super) fn for_each_loc(&self, mut f: impl FnMut(Loc, Raw<X>)) {
         for (at, group) in self.groups().iter().enumerate() {
             for slot in ones(group.used()) {
                 f(Loc::new(at, slot), self.entry_at(group.offset(slot)));
@@ -511,7 +592,7 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     /// The entry in the `nth` of all slots, if that is in use.
-    pub(super) fn nth_slot(&self, nth: usize) -> Option<Raw> {
+    pub(super) fn nth_slot(&self, nth: usize) -> Option<Raw<X>> {
         let group = self.groups().get(nth / SLOTS)?;
         let used = group.used() & 1 << (nth % SLOTS) != 0;
         used.then(|| self.entry_at(group.offset(nth % SLOTS)))
@@ -519,7 +600,7 @@ impl<X: OutOfLine> Seg<X> {
 
     /// Calls `f` for the entries whose home is where `from` points; returns the position at which
     /// the next home begins, or `None` after the last.
-    pub(super) fn scan(&self, from: u16, f: &mut dyn FnMut(Raw)) -> Option<u16> {
+    pub(super) fn scan(&self, from: u16, f: &mut dyn FnMut(Raw<X>)) -> Option<u16> {
         let groups = self.groups();
         let home = home_of(from, groups.len());
         let before = if home == 0 { groups.len() - 1 } else { home - 1 };
@@ -579,6 +660,7 @@ impl<X: OutOfLine> Seg<X> {
         let heads = (head.len.into(), head.timed.into(), head.owners.into());
         assert_eq!((len, timed, owners), heads, "S1: counts");
         self.check_pages(offsets);
+        self.check_next();
         outside
     }
 }

@@ -67,7 +67,7 @@ impl<X: OutOfLine> Drop for Small<X> {
             // SAFETY: the last owner of the block takes its entries, each once.
             let key = unsafe { raw.take_key() };
             // SAFETY: as above; the value does not need the key.
-            remains.add(key, unsafe { raw.take_value::<X>() });
+            remains.add(key, unsafe { raw.take_value() });
         }
         remains.bury();
         free(self.0, self.bytes());
@@ -128,14 +128,14 @@ impl<X: OutOfLine> Small<X> {
     }
 
     /// The entry at `offset`, as [`Small::find`] and [`Small::next`] give it.
-    pub(super) fn entry(&self, offset: usize) -> Raw {
+    pub(super) fn entry(&self, offset: usize) -> Raw<X> {
         // SAFETY: the caller got the offset from this block, which has not changed since.
         unsafe { Raw::new(self.at(offset)) }
     }
 
     /// The next entry and its offset.
     #[inline]
-    pub(super) fn next(&self, at: &mut usize) -> Option<(usize, Raw)> {
+    pub(super) fn next(&self, at: &mut usize) -> Option<(usize, Raw<X>)> {
         let used = usize::from(self.head().used);
         while *at < used {
             // SAFETY: entries and padding follow each other without gaps.
@@ -176,7 +176,7 @@ impl<X: OutOfLine> Small<X> {
 
     /// Appends a bitwise copy of `entry`, and owns what it owns; returns where it is. `None`, and
     /// nothing changed, when the block would get too large.
-    pub(super) fn push(&mut self, entry: Raw, len: usize) -> Option<usize> {
+    pub(super) fn push(&mut self, entry: Raw<X>, len: usize) -> Option<usize> {
         if self.len() >= LEN_MAX {
             return None;
         }
@@ -199,7 +199,7 @@ impl<X: OutOfLine> Small<X> {
         Some(used + pad)
     }
 
-    fn write(&mut self, at: usize, pad: usize, entry: Raw, len: usize) {
+    fn write(&mut self, at: usize, pad: usize, entry: Raw<X>, len: usize) {
         debug_assert!(self.is_unique() && at + pad + len <= usize::from(self.head().cap));
         // The entry goes first: when it moves down within the block, padding could overwrite it.
         // SAFETY: inside of the block; an untyped move, source and target may overlap.
@@ -245,7 +245,7 @@ impl<X: OutOfLine> Small<X> {
     }
 
     /// Overwrites the entry at `offset` if the new one fits its place exactly.
-    pub(super) fn overwrite(&mut self, offset: usize, entry: Raw, len: usize) -> bool {
+    pub(super) fn overwrite(&mut self, offset: usize, entry: Raw<X>, len: usize) -> bool {
         let old = self.entry(offset);
         if old.len() != len || pad_before(offset + HEAD, entry, len) != 0 {
             return false;
@@ -271,7 +271,7 @@ impl<X: OutOfLine> Small<X> {
         let mut at = 0;
         while let Some((_, raw)) = copy.next(&mut at) {
             // SAFETY: a bitwise copy that nobody else sees yet.
-            unsafe { raw.own::<X>() };
+            unsafe { raw.own() };
         }
         copy
     }

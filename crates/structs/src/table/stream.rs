@@ -9,6 +9,7 @@
 
 use super::directory::{Leaf, get_mut};
 use super::entry::{Entry, OutOfLine};
+use super::expire::{COUNTS_PER_LOOK, count_cost};
 use super::segment::{PagePos, Seg};
 use super::{Big, Root, Ruined, Table};
 use darter_base::UnixMillis;
@@ -200,13 +201,21 @@ impl<X: OutOfLine> LiveCount<X> {
         }
     }
 
-    /// Counts `max_segments` more, 2 to 5 us each where something is dead. Returns true while some
-    /// are left.
+    /// Counts more of them, in the time of looking through `max_segments`, 2 to 5 us each. Returns
+    /// true while some are left.
     pub fn next_slice(&mut self, max_segments: usize) -> bool {
-        for _ in 0..max_segments {
+        let mut budget = max_segments * COUNTS_PER_LOOK;
+        while budget > 0 {
             let Some((segment, due)) = self.stream.next() else { return false };
-            let dead = if due <= self.now { segment.dead_len(self.now) } else { 0 };
+            let (mut dead, mut cost) = (0, 1);
+            if due <= self.now {
+                (dead, cost) = (segment.dead_len(self.now), count_cost(&segment, self.now));
+            }
             self.count += segment.len() - dead;
+            if segment.is_unique() {
+                cost += COUNTS_PER_LOOK * 2; // It is freed now: a writer has copied it since.
+            }
+            budget = budget.saturating_sub(cost);
         }
         !self.stream.is_done()
     }

@@ -1,6 +1,10 @@
 //! The table against plain maps, under seeds.
 
-use super::{Entry, LiveCount, Never, New, Reader, Root, Table, ValueRef};
+use super::directory::Path;
+use super::edit::big_mut;
+use super::{
+    Entry, LiveCount, Never, New, OutOfLine, Reader, Root, STAMP_END, Table, Target, ValueRef,
+};
 use darter_base::{Prng, hash};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,20 +21,55 @@ struct Kept {
     value: Value,
     deadline: Option<u64>,
     bits: u8,
+    stamp: u32,
+}
+
+/// What the tables of these tests hold out of line: a number, in entries without a stamp and with.
+trait Number: Target + Clone + From<u64> + std::fmt::Debug {
+    fn get(&self) -> u64;
+}
+
+impl Target for u64 {}
+
+impl Number for u64 {
+    fn get(&self) -> u64 {
+        *self
+    }
+}
+
+impl Target for Arc<()> {}
+
+#[derive(Clone, Debug)]
+struct Stamped(u64);
+
+impl From<u64> for Stamped {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl Target for Stamped {
+    const STAMPED: bool = true;
+}
+
+impl Number for Stamped {
+    fn get(&self) -> u64 {
+        self.0
+    }
 }
 
 type Model = BTreeMap<Vec<u8>, Kept>;
 type Subject = Table<Arc<u64>>;
 
-fn kept(entry: &Entry<'_, Arc<u64>>) -> Kept {
+fn kept<N: Number>(entry: &Entry<'_, Arc<N>>) -> Kept {
     let value = match entry.value() {
         ValueRef::Text(text) => Value::Text(text.to_vec()),
-        ValueRef::Out(out) => Value::Out(**out),
+        ValueRef::Out(out) => Value::Out(out.get()),
     };
-    Kept { value, deadline: entry.deadline(), bits: entry.bits() }
+    Kept { value, deadline: entry.deadline(), bits: entry.bits(), stamp: entry.stamp() }
 }
 
-fn content(table: &Subject) -> Model {
+fn content<N: Number>(table: &Table<Arc<N>>) -> Model {
     let mut all = Model::new();
     table.for_each(&mut |entry| {
         assert!(all.insert(entry.key().to_vec(), kept(&entry)).is_none(), "a key twice");
@@ -66,15 +105,26 @@ fn deadline(prng: &mut Prng) -> Option<u64> {
     prng.chance(30).then(|| 1_000_000 + prng.below(1_000))
 }
 
-fn new(value: &Value) -> New<'_, Arc<u64>> {
+/// A stamp, 0 where entries have none.
+fn stamp<N: Number>(prng: &mut Prng) -> u32 {
+    if N::STAMPED { prng.below(u64::from(STAMP_END)) as u32 } else { 0 }
+}
+
+fn new<N: Number>(value: &Value) -> New<'_, Arc<N>> {
     match value {
         Value::Text(bytes) => New::Bytes(bytes),
-        Value::Out(number) => New::Out(Arc::new(*number)),
+        Value::Out(number) => New::Out(Arc::new(N::from(*number))),
     }
 }
 
 /// One random change to both.
-fn change(prng: &mut Prng, table: &mut Subject, model: &mut Model, range: u64, removals: u64) {
+fn change<N: Number>(
+    prng: &mut Prng,
+    table: &mut Table<Arc<N>>,
+    model: &mut Model,
+    range: u64,
+    removals: u64,
+) {
     let key = key(prng, range);
     let hash = hash::of(&key);
     if prng.chance(removals) {
@@ -84,11 +134,15 @@ fn change(prng: &mut Prng, table: &mut Subject, model: &mut Model, range: u64, r
         check_old(old, expected);
         return;
     }
+    if prng.chance(10) {
+        touch(prng, table, model, &key);
+        return;
+    }
     if prng.chance(30) {
         let entry = table.get_mut(hash, &key);
         assert_eq!(entry.is_some(), model.contains_key(&key));
         let (Some(mut entry), Some(kept_in_model)) = (entry, model.get_mut(&key)) else { return };
-        match prng.below(4) {
+        match prng.below(5) {
             0 => {
                 kept_in_model.deadline = deadline(prng);
                 entry.set_deadline(kept_in_model.deadline);
@@ -99,13 +153,17 @@ fn change(prng: &mut Prng, table: &mut Subject, model: &mut Model, range: u64, r
             }
             2 => {
                 let value = value(prng);
-                let old = entry.set_value(new(&value)).map(|out| Value::Out(*out));
+                let old = entry.set_value(new(&value)).map(|out| Value::Out(out.get()));
                 assert!(old.is_none_or(|old| old == kept_in_model.value));
                 kept_in_model.value = value;
             }
+            3 => {
+                kept_in_model.stamp = stamp::<N>(prng);
+                entry.set_stamp(kept_in_model.stamp);
+            }
             _ => {
                 if let Some(out) = entry.out_mut() {
-                    *Arc::make_mut(out) += 1;
+                    *out = Arc::new(N::from(out.get() + 1));
                     let Value::Out(number) = &mut kept_in_model.value else { panic!("not out") };
                     *number += 1;
                 }
@@ -114,18 +172,31 @@ fn change(prng: &mut Prng, table: &mut Subject, model: &mut Model, range: u64, r
         assert_eq!(kept(&entry.entry()), *kept_in_model);
         return;
     }
-    let kept = Kept { value: value(prng), deadline: deadline(prng), bits: prng.below(4) as u8 };
-    let old = table.insert(hash, &key, new(&kept.value), kept.deadline, kept.bits);
+    let (value, stamp) = (value(prng), stamp::<N>(prng));
+    let kept = Kept { value, deadline: deadline(prng), bits: prng.below(4) as u8, stamp };
+    let new = new(&kept.value);
+    let old = table.insert_stamped(hash, &key, new, kept.deadline, kept.bits, stamp);
     let expected = model.insert(key, kept);
     assert_eq!(old.is_some(), expected.is_some());
     check_old(old, expected);
 }
 
-fn check_old(old: Option<super::Old<Arc<u64>>>, expected: Option<Kept>) {
+/// Stamps an entry, unless a cut holds it.
+fn touch<N: Number>(prng: &mut Prng, table: &mut Table<Arc<N>>, model: &mut Model, key: &[u8]) {
+    let stamp = stamp::<N>(prng);
+    let found = table.touch(hash::of(key), key, stamp).map(|entry| kept(&entry));
+    if let (Some(found), Some(kept)) = (&found, model.get_mut(key)) {
+        assert!(found.stamp == stamp || found.stamp == kept.stamp);
+        kept.stamp = found.stamp;
+    }
+    assert_eq!(found.as_ref(), model.get(key));
+}
+
+fn check_old<N: Number>(old: Option<super::Old<Arc<N>>>, expected: Option<Kept>) {
     let (Some(old), Some(expected)) = (old, expected) else { return };
     assert_eq!((old.deadline, old.bits), (expected.deadline, expected.bits));
     match expected.value {
-        Value::Out(number) => assert_eq!(old.out.as_deref(), Some(&number)),
+        Value::Out(number) => assert_eq!(old.out.map(|out| out.get()), Some(number)),
         Value::Text(_) => assert!(old.out.is_none()),
     }
 }
@@ -136,10 +207,19 @@ fn steps(many: usize) -> usize {
 
 #[test] // Random changes agree with a map at every step, growing, steady and shrinking; cuts stay.
 fn table_matches_a_map() {
+    matches_a_map::<u64>();
+}
+
+#[test] // The same with stamps.
+fn stamped_table_matches_a_map() {
+    matches_a_map::<Stamped>();
+}
+
+fn matches_a_map<N: Number>() {
     for seed in 0..if cfg!(miri) { 1 } else { 16 } {
         let mut prng = Prng::from_seed(seed);
-        let (mut table, mut model) = (Subject::new(), Model::new());
-        let mut cuts: Vec<(Subject, Model)> = Vec::new();
+        let (mut table, mut model) = (Table::new(), Model::new());
+        let mut cuts: Vec<(Table<Arc<N>>, Model)> = Vec::new();
         let range = [60, 300, 3_000, 20_000][seed as usize % 4];
         for step in 0..steps(6_000) {
             let removals = if step < steps(4_000) { 15 } else { 70 };
@@ -169,6 +249,63 @@ fn table_matches_a_map() {
         assert_eq!((table.len(), table.memory_bytes()), (0, 0), "an empty table holds nothing");
         cuts.iter().for_each(|(cut, expected)| assert_eq!(content(cut), *expected));
     }
+}
+
+#[test] // A stamp costs its three bytes, is found again, and never copies what a cut holds.
+fn touching_copies_nothing() {
+    for count in [40, 5_000] {
+        let mut table = Table::<Arc<Stamped>>::new();
+        let key = |number: u32| format!("key:{number}").into_bytes();
+        for number in 0..count {
+            let key = key(number);
+            table.insert_stamped(hash::of(&key), &key, New::Bytes(b"value"), None, 0, 1);
+        }
+        let stamps = |table: &Table<Arc<Stamped>>| {
+            let mut all = HashSet::new();
+            table.for_each(&mut |entry| _ = all.insert(entry.stamp()));
+            all
+        };
+        let touch = |table: &mut Table<Arc<Stamped>>, stamp: u32| {
+            for number in 0..count {
+                let key = key(number);
+                let entry = table.touch(hash::of(&key), &key, stamp).unwrap();
+                assert!(entry.key().eq(&key[..]));
+            }
+        };
+        touch(&mut table, STAMP_END - 1);
+        assert_eq!(stamps(&table), HashSet::from([STAMP_END - 1]));
+        let cut = table.clone();
+        touch(&mut table, 2);
+        assert_eq!(stamps(&table), stamps(&cut), "what is shared is not stamped");
+        assert!(table.unshare(hash::of(&key(0))), "and not copied");
+        touch(&mut table, 3);
+        assert_eq!(stamps(&cut), HashSet::from([STAMP_END - 1]));
+        let partly = HashSet::from([3, STAMP_END - 1]);
+        assert_eq!(stamps(&table), if count > 100 { partly } else { HashSet::from([3]) });
+        drop(cut);
+        free_all();
+        touch(&mut table, 4);
+        assert_eq!(stamps(&table), HashSet::from([4]));
+        table.check_invariants();
+        assert!(table.touch(hash::of(b"absent"), b"absent", 5).is_none());
+    }
+}
+
+#[test] // Only tables whose type asks for stamps pay for them.
+fn stamps_cost_three_bytes() {
+    const COUNT: usize = 20_000;
+    fn bytes<N: Number>() -> usize {
+        let mut table = Table::<Arc<N>>::new();
+        for number in 0..COUNT as u64 {
+            let key = format!("key:{number}").into_bytes();
+            table.insert_stamped(hash::of(&key), &key, New::Bytes(b"value"), None, 0, 7);
+        }
+        let stamp = if Arc::<N>::STAMPED { 7 } else { 0 };
+        table.for_each(&mut |entry| assert_eq!(entry.stamp(), stamp));
+        table.memory_bytes()
+    }
+    let cost = (bytes::<Stamped>() - bytes::<u64>()) as f64 / COUNT as f64;
+    assert!((2.8..=3.3).contains(&cost), "{cost} bytes an entry");
 }
 
 fn set_of(numbers: std::ops::Range<u64>) -> Table<Never> {
@@ -539,6 +676,79 @@ fn values_of_one_length_replace_each_other() {
             assert_eq!(content(&before), known, "the cut, round {round}");
             table.check_invariants();
         }
+    }
+}
+
+/// The pages of a table's only segment, and its class.
+fn pages_of(table: &Subject) -> (Vec<*const u8>, u8) {
+    let Root::Big(big) = &table.0 else { panic!("{table:?} is not big") };
+    let segment = big.directory.segment_at(ONLY);
+    (segment.page_addresses(), segment.class())
+}
+
+const ONLY: Path = Path { top: 0, leaf: 0 };
+
+#[test] // An index grows and shrinks over pages with holes, values out of line, long keys, and a cut.
+fn an_index_changes_its_class_over_the_same_pages() {
+    let (mut changed, mut refused) = (0, 0);
+    for seed in 0..if cfg!(miri) { 1 } else { 24 } {
+        let mut prng = Prng::from_seed(seed);
+        let (mut table, mut model) = (Subject::new(), Model::new());
+        while model.len() < 130 {
+            change(&mut prng, &mut table, &mut model, 400, 5);
+        }
+        for step in 0..steps(400) {
+            change(&mut prng, &mut table, &mut model, 250 + seed % 3 * 100, 35);
+            let Root::Big(big) = &mut table.0 else { break };
+            if big.directory.paths().count() > 1 {
+                break;
+            }
+            let cut = prng.chance(30).then(|| (Table(Root::Big(Arc::clone(big))), model.clone()));
+            let (before, was) = pages_of(&table);
+            let class = prng.below(4) as u8;
+            let Root::Big(big) = &mut table.0 else { unreachable!("it was") };
+            let fits = big_mut(big).reclass(ONLY, class);
+            let (after, is) = pages_of(&table);
+            assert_eq!(is, if fits { class } else { was }, "seed {seed} step {step}");
+            assert_eq!(before == after, cut.is_none(), "only a cut makes a copy of the pages");
+            table.check_invariants();
+            assert_eq!(content(&table), model, "seed {seed} step {step}");
+            if let Some((cut, model)) = cut {
+                cut.check_invariants();
+                assert_eq!((pages_of(&cut), content(&cut)), ((before, was), model));
+            }
+            (changed, refused) = (changed + u32::from(fits), refused + u32::from(!fits));
+        }
+    }
+    assert!(cfg!(miri) || (changed > 1_000 && refused > 50), "{changed}, {refused}");
+}
+
+#[test] // Of the segments that come due together, few are split in a row; those that wait are sound.
+fn splits_keep_their_distance() {
+    const GROWN: usize = 1_239 - 735;
+    const SPLIT: usize = 735 * 2 - 1_239;
+    for (value_len, blocks, pause) in [(0, 1_500, 50), (200, 1_000, 20)] {
+        let (mut table, mut number, mut most) = (Table::<Never>::new(), 0_u64, 0);
+        for block in 0..if cfg!(miri) { 10 } else { blocks } {
+            let before = table.fill_report();
+            for _ in 0..pause {
+                let key = number.to_string();
+                let value = vec![b'v'; value_len];
+                table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(&value), None, 0);
+                number += 1;
+            }
+            let after = table.fill_report();
+            let more = (after.segments - before.segments, after.slots.wrapping_sub(before.slots));
+            assert!(more.0 <= 1 || before.segments == 0, "block {block}: {more:?}");
+            let one = [(0, 0), (0, GROWN), (1, SPLIT)];
+            assert!(value_len > 0 || before.segments < 2 || one.contains(&more), "{more:?}");
+            most = most.max(after.entries_max);
+            if block % 50 == 0 {
+                table.check_invariants();
+            }
+        }
+        assert_eq!(table.len() as u64, number);
+        assert!(cfg!(miri) || value_len > 0 || most < 1_239 * 94 / 100, "{most}");
     }
 }
 

@@ -109,6 +109,7 @@ impl<'a> Text<'a> {
     }
 
     /// The text's bytes: in place when it is raw, else unpacked into `scratch`.
+    #[inline]
     #[must_use]
     pub fn bytes<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         match self.0 {
@@ -137,8 +138,15 @@ impl<'a> Text<'a> {
     #[inline]
     #[must_use]
     pub fn hash(&self) -> u64 {
-        let mut scratch = Scratch::new();
-        darter_base::hash::of(self.bytes(&mut scratch))
+        // Apart, so that each form's text goes from registers to the hash, not over memory.
+        match self.0 {
+            Form::Raw(bytes) => darter_base::hash::of(bytes),
+            Form::Uuid(packed) => darter_base::hash::of(&uuid_text(packed)),
+            Form::Int(value) => {
+                let mut text = [0; number::I64_TEXT_MAX];
+                darter_base::hash::of(number::i64_text(&mut text, value))
+            }
+        }
     }
 }
 
@@ -160,7 +168,8 @@ impl fmt::Debug for Text<'_> {
 pub(super) enum Packed<'a> {
     Raw(&'a [u8]),
     Int(i64),
-    Uuid([u8; UUID_BYTES]),
+    /// The bytes as a number, the first lowest.
+    Uuid(u128),
 }
 
 impl<'a> Packed<'a> {
@@ -182,6 +191,11 @@ fn parse_int(text: &[u8]) -> Option<i64> {
         [b'0'..=b'9' | b'-', ..] if text.len() <= number::I64_TEXT_MAX => {}
         _ => return None,
     }
+    parse_numeral(text)
+}
+
+/// [`parse_int`] of what begins like a number: apart, so that the first look is inlined.
+fn parse_numeral(text: &[u8]) -> Option<i64> {
     if text.len() <= 8 && text[0] != b'-' {
         return parse_digits(text);
     }
@@ -239,18 +253,41 @@ pub(super) fn varint_len_at(first: u8) -> usize {
     first.trailing_ones() as usize + 1
 }
 
-/// Writes the varint of `value` to the front of `out`; returns its length.
+/// The varint of `value` as a number, its first byte lowest, and its length in bytes.
+#[inline]
+pub(super) fn varint(value: u64) -> (u128, usize) {
+    let len = varint_len(value);
+    let ones = (1 << (len - 1)) - 1;
+    if len == VARINT_MAX {
+        return (u128::from(value) << 8 | 0xff, len);
+    }
+    (u128::from(value << len | ones), len)
+}
+
+/// Writes the varint of `value` to the front of `out`, which has room for the longest; returns its
+/// length. What lies behind it in `out` is overwritten: a copy of fixed length costs least.
 #[inline]
 pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
-    let len = varint_len(value);
-    if len == VARINT_MAX {
-        out[0] = 0xff;
-        out[1..VARINT_MAX].copy_from_slice(&value.to_le_bytes());
-    } else {
-        let word = (value << len) | ((1 << (len - 1)) - 1);
-        out[..len].copy_from_slice(&word.to_le_bytes()[..len]);
-    }
+    let (word, len) = varint(value);
+    out[..VARINT_MAX].copy_from_slice(&word.to_le_bytes()[..VARINT_MAX]);
     len
+}
+
+/// True when both are the same bytes. Up to 32 of them are compared as words from both ends, which
+/// may overlap: that costs less than a call.
+#[inline]
+pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
+    #[inline]
+    fn ends<const N: usize>(left: &[u8], right: &[u8]) -> bool {
+        left.first_chunk::<N>() == right.first_chunk()
+            && left.last_chunk::<N>() == right.last_chunk()
+    }
+    left.len() == right.len()
+        && match left.len() {
+            8..=16 => ends::<8>(left, right),
+            17..=32 => ends::<16>(left, right),
+            _ => left == right,
+        }
 }
 
 /// Reads the varint at the front of `bytes`, and its length.
@@ -260,43 +297,64 @@ pub(super) fn varint_read(bytes: &[u8]) -> (u64, usize) {
     if len == 1 {
         return (u64::from(bytes[0] >> 1), 1);
     }
-    let mut word = [0_u8; 8];
-    if len == VARINT_MAX {
-        word.copy_from_slice(&bytes[1..VARINT_MAX]);
-        return (u64::from_le_bytes(word), len);
-    }
-    word[..len].copy_from_slice(&bytes[..len]);
-    (u64::from_le_bytes(word) >> len, len)
+    let word = match len {
+        VARINT_MAX => return (u64::from_le_bytes(bytes_at(bytes, 1)), len),
+        2 | 3 => {
+            let last = u64::from(bytes[len - 1]) << (8 * (len - 1));
+            u64::from(u16::from_le_bytes(bytes_at(bytes, 0))) | last
+        }
+        _ => {
+            let last = u64::from(u32::from_le_bytes(bytes_at(bytes, len - 4))) << (8 * (len - 4));
+            u64::from(u32::from_le_bytes(bytes_at(bytes, 0))) | last
+        }
+    };
+    (word >> len, len)
+}
+
+/// `N` bytes from `at`: read as a word that overlaps another, so that nothing is copied over memory
+/// in a length that is not known before.
+#[inline]
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("as long as its first byte says")
 }
 
 /// Packs the text of a canonical UUID. Cost: about 5 ns, eight characters at a time.
-fn uuid_of(text: &[u8]) -> Option<[u8; UUID_BYTES]> {
+fn uuid_of(text: &[u8]) -> Option<u128> {
     let text: &[u8; UUID_CHARS] = text.try_into().ok()?;
     if [text[8], text[13], text[18], text[23]] != [b'-'; 4] {
         return None;
     }
-    let mut packed = [0; UUID_BYTES];
-    for (four, (left, right)) in packed.chunks_exact_mut(4).zip(UUID_CHUNKS) {
+    UUID_CHUNKS.iter().rev().try_fold(0, |packed: u128, &(left, right)| {
         let mut chars = [0_u8; 8];
         chars[..4].copy_from_slice(&text[left..left + 4]);
         chars[4..].copy_from_slice(&text[right..right + 4]);
-        four.copy_from_slice(&unhex(u64::from_le_bytes(chars))?.to_le_bytes());
-    }
-    Some(packed)
+        Some(packed << 32 | u128::from(unhex(u64::from_le_bytes(chars))?))
+    })
 }
 
 /// Where the characters of each four bytes stand: two runs of four.
 const UUID_CHUNKS: [(usize, usize); 4] = [(0, 4), (9, 14), (19, 24), (28, 32)];
 
-/// The text of a packed UUID.
+/// The text of a packed UUID, eight characters at a time: whoever reads words of what was written in
+/// smaller ones waits for it, and a hash does.
+#[inline]
 fn uuid_text(packed: &[u8; UUID_BYTES]) -> [u8; UUID_CHARS] {
-    let mut text = [b'-'; UUID_CHARS];
-    for (four, (left, right)) in packed.chunks_exact(4).zip(UUID_CHUNKS) {
-        let four = [four[0], four[1], four[2], four[3]];
-        let chars = hex(u32::from_le_bytes(four)).to_le_bytes();
-        text[left..left + 4].copy_from_slice(&chars[..4]);
-        text[right..right + 4].copy_from_slice(&chars[4..]);
+    const DASH: u64 = b'-' as u64;
+    let four = |at: usize| hex(u32::from_le_bytes(bytes_at(packed, at)));
+    // Each is two runs of four characters; see `UUID_CHUNKS`. The dashes stand between the runs.
+    let (one, two, three, last) = (four(0), four(4), four(8), four(12));
+    let low = |word: u64| word & 0xffff_ffff;
+    let words = [
+        one,
+        DASH | low(two) << 8 | DASH << 40 | (two >> 32) << 48,
+        two >> 48 | DASH << 16 | low(three) << 24 | DASH << 56,
+        three >> 32 | last << 32,
+    ];
+    let mut text = [0; UUID_CHARS];
+    for (eight, word) in text.chunks_exact_mut(8).zip(words) {
+        eight.copy_from_slice(&word.to_le_bytes());
     }
+    text[32..].copy_from_slice(&last.to_le_bytes()[4..]);
     text
 }
 
@@ -340,7 +398,22 @@ mod tests {
         match Packed::of(text) {
             Packed::Raw(bytes) => Text(Form::Raw(bytes)).to_vec(),
             Packed::Int(value) => Text(Form::Int(value)).to_vec(),
-            Packed::Uuid(packed) => Text(Form::Uuid(&packed)).to_vec(),
+            Packed::Uuid(packed) => Text(Form::Uuid(&packed.to_le_bytes())).to_vec(),
+        }
+    }
+
+    #[test] // Of all lengths, equal texts are the same, and texts that differ in one byte are not.
+    fn same_is_equality() {
+        let mut prng = Prng::from_seed(5);
+        for len in 0..=40 {
+            let text: Vec<u8> = prng.bytes(len..=len);
+            assert!(same(&text, &text.clone()), "{len}");
+            assert!(!same(&text, &[&text[..], b"x"].concat()), "{len}");
+            for at in 0..len {
+                let mut other = text.clone();
+                other[at] ^= 1;
+                assert!(!same(&text, &other), "{len} {at}");
+            }
         }
     }
 

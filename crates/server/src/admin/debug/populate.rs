@@ -10,8 +10,8 @@ use darter_structs::blob::Blob;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Elements made between two looks at the clock: about 10 us.
-const PORTION: usize = 32;
+/// Elements made between two looks at the clock: a segment may split at each.
+const PORTION: usize = 4;
 
 /// The types that can be made.
 #[derive(Clone, Copy)]

@@ -23,10 +23,11 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
         let sizer = darter_persist::commands::sizer(&found, home.shard.db(db).now()).ok()?;
         let at = found.object().map_or(std::ptr::null(), Arc::as_ptr);
         let refs = found.object().map_or(1, Arc::strong_count);
-        let encoding = found.encoding();
-        Some((format!("Value at:{at:p} refcount:{refs} encoding:{encoding}"), sizer))
+        let (encoding, idle) = (found.encoding(), found.idle_seconds(home.shard.now()));
+        let access = format!("lru:{} lru_seconds_idle:{idle}", found.entry().stamp());
+        Some((format!("Value at:{at:p} refcount:{refs} encoding:{encoding}"), access, sizer))
     });
-    let (line, mut sizer) = line.await.ok_or(Refusal::NoSuchKey)?;
+    let (line, access, mut sizer) = line.await.ok_or(Refusal::NoSuchKey)?;
     let payload = loop {
         match sizer(ENTRIES_AT_ONCE) {
             Some(bytes) => break bytes,
@@ -34,8 +35,7 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
         }
     };
     let bytes = payload.saturating_sub(FRAME_BYTES);
-    // Times of access are not kept.
-    let line = format!("{line} serializedlength:{bytes} lru:0 lru_seconds_idle:0");
+    let line = format!("{line} serializedlength:{bytes} {access}");
     Ok(call.answer(|reply| reply.simple(&line)))
 }
 

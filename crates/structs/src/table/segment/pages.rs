@@ -1,20 +1,25 @@
 //! The pages of a segment: where entries' bytes go, and how gaps are won back.
 //!
 //! Space is taken at the end of the last page only; that page begins at 512 bytes and doubles, so
-//! that a segment wastes a few hundred bytes behind its last entry, not a thousand. Gaps are not
-//! reused one by one: when they are an eighth of the segment, all entries are written anew. The
-//! index finds entries for that; the pages are read front to back by those who want all entries.
+//! that a segment wastes a few hundred bytes behind its last entry, not a thousand. Gaps are used
+//! first (`gaps`); when those that nothing fits in are an eighth of the segment, all entries are
+//! written anew. The index finds entries for that; the pages are read front to back by those who want
+//! all entries.
 //!
 //! Not here: the index. See `segment`.
 
+use super::gaps::NO_GAP;
 use super::{DEAD_MIN, Loc, PAGE, PAGE_FIRST, PagePos, Seg, allocate, free};
 use crate::table::entry::{self, END, OutOfLine, PAD, Raw, Stands, pad_before};
 use crate::table::group::ones;
 use std::ptr::{self, NonNull};
 
 impl<X: OutOfLine> Seg<X> {
-    /// Copies `entry` behind the last one, in a new page if needed.
-    pub(super) fn place(&mut self, entry: Raw, len: usize) -> Option<u16> {
+    /// Copies `entry` into a gap, or behind the last one, in a new page if needed.
+    pub(super) fn place(&mut self, entry: Raw<X>, len: usize) -> Option<u16> {
+        if let Some(offset) = self.fill_gap(entry, len) {
+            return Some(offset);
+        }
         loop {
             let head = self.head();
             if head.page_count > 0 {
@@ -41,7 +46,7 @@ impl<X: OutOfLine> Seg<X> {
         page: NonNull<u8>,
         tail: usize,
         pad: usize,
-        entry: Raw,
+        entry: Raw<X>,
         len: usize,
     ) -> u16 {
         // SAFETY: `tail` is inside of the page, or at its end with `pad` and `len` 0.
@@ -97,13 +102,11 @@ impl<X: OutOfLine> Seg<X> {
         self.head_mut().tail_cap *= 2;
     }
 
-    /// Rewrites the pages if gaps are an eighth of them.
+    /// Rewrites the pages if gaps are an eighth of them. True when it did.
     #[inline]
-    pub(in super::super) fn tidy(&mut self) {
+    pub(in super::super) fn tidy(&mut self) -> bool {
         let dead = self.head().dead as usize;
-        if dead >= DEAD_MIN.max(self.used_bytes() / 8) {
-            self.repack();
-        }
+        dead >= DEAD_MIN.max(self.used_bytes() / 8) && self.repack()
     }
 
     /// True when there are gaps to win by a repack.
@@ -140,16 +143,17 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     /// Leaves the segment without pages; hands them out, with the tail and the gaps.
-    pub(super) fn take_pages(&mut self) -> (Pages, (u16, u32)) {
+    pub(super) fn take_pages(&mut self) -> (Pages, (u16, u16, u32)) {
         let pages = (0..self.page_count()).map(|page| self.page(page)).collect();
         let head = self.head_mut();
-        let taken = (Pages { pages, last_cap: head.tail_cap }, (head.tail, head.dead));
+        let taken = (Pages { pages, last_cap: head.tail_cap }, (head.tail, head.gap, head.dead));
+        head.gap = NO_GAP;
         (head.page_count, head.tail, head.tail_cap, head.dead) = (0, 0, 0, 0);
         taken
     }
 
     /// The inverse of [`Seg::take_pages`].
-    fn put_pages(&mut self, old: &Pages, (tail, dead): (u16, u32)) {
+    fn put_pages(&mut self, old: &Pages, (tail, gap, dead): (u16, u16, u32)) {
         for (page, &block) in old.pages.iter().enumerate() {
             // SAFETY: so many pages were there before.
             let at = unsafe { self.page_ptrs().add(page) };
@@ -158,14 +162,29 @@ impl<X: OutOfLine> Seg<X> {
         }
         let head = self.head_mut();
         (head.page_count, head.tail_cap) = (old.pages.len() as u8, old.last_cap);
-        (head.tail, head.dead) = (tail, dead);
+        (head.tail, head.gap, head.dead) = (tail, gap, dead);
+    }
+
+    /// Hands all pages, and what is counted of their entries, to a segment that has none.
+    pub(super) fn move_pages(&mut self, to: &mut Self) {
+        debug_assert!(to.page_count() == 0 && self.page_count() <= to.shape().pages);
+        let count = self.page_count();
+        let (from, into) = (self.page_ptrs(), to.page_ptrs());
+        // SAFETY: the first `count` pointers were written, the other class has room for as many, and
+        // the blocks are different.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_ptr(), count) };
+        let (old, new) = (self.head_mut(), to.head_mut());
+        (new.page_count, new.tail, new.tail_cap) = (old.page_count, old.tail, old.tail_cap);
+        (new.dead, new.timed, new.owners) = (old.dead, old.timed, old.owners);
+        new.gap = old.gap;
+        (old.page_count, old.owners) = (0, 0);
     }
 
     /// A copy of the segment: index and pages byte for byte, then what entries own is counted or
     /// cloned. Cost: 3–8 us for 35 KB.
     pub(in super::super) fn deep_clone(&self) -> Self {
         let head = self.head();
-        let mut copy = Self::new(self.class(), usize::from(head.limit));
+        let mut copy = Self::new(self.class(), head.limits);
         let (from, to) = (self.groups(), copy.groups_mut());
         // SAFETY: both have the class's number of groups, in different blocks.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), from.len()) };
@@ -185,6 +204,8 @@ impl<X: OutOfLine> Seg<X> {
         let new = copy.head_mut();
         (new.dead, new.len, new.timed) = (head.dead, head.len, head.timed);
         (new.owners, new.tail, new.tail_cap) = (head.owners, head.tail, head.tail_cap);
+        (new.next, new.next_len, new.horizon) = (head.next, head.next_len, head.horizon);
+        new.gap = head.gap;
         copy.own();
         copy
     }
@@ -198,14 +219,20 @@ impl<X: OutOfLine> Seg<X> {
         while let Some(raw) = self.next_entry(&mut at) {
             if raw.is_owner() {
                 // SAFETY: a bitwise copy that nobody else sees yet.
-                unsafe { raw.own::<X>() };
+                unsafe { raw.own() };
             }
         }
     }
 
     /// The next entry in the order of memory.
     #[inline]
-    pub(in super::super) fn next_entry(&self, pos: &mut PagePos) -> Option<Raw> {
+    pub(in super::super) fn next_entry(&self, pos: &mut PagePos) -> Option<Raw<X>> {
+        self.next_placed(pos).map(|(raw, _)| raw)
+    }
+
+    /// [`Seg::next_entry`], and its offset.
+    #[inline]
+    pub(super) fn next_placed(&self, pos: &mut PagePos) -> Option<(Raw<X>, u16)> {
         let head = self.head();
         loop {
             let is_last = pos.page + 1 == usize::from(head.page_count);
@@ -221,8 +248,9 @@ impl<X: OutOfLine> Seg<X> {
             // SAFETY: pages are gapless up to their end (S2).
             match unsafe { entry::stands(at) } {
                 Stands::Entry(raw) => {
+                    let offset = (pos.page * PAGE + pos.at) as u16;
                     pos.at += raw.len();
-                    return Some(raw);
+                    return Some((raw, offset));
                 }
                 Stands::Gap(len) => pos.at += len,
                 Stands::End => pos.at = PAGE,
@@ -251,6 +279,15 @@ impl<X: OutOfLine> Seg<X> {
         assert_eq!(held, indexed, "S2: entries in pages and in the index");
         assert!(usize::from(self.head().tail) <= usize::from(self.head().tail_cap));
         assert!(self.head().dead as usize <= self.used_bytes(), "S2: dead");
+        self.check_gaps();
+    }
+}
+
+#[cfg(test)]
+impl<X: OutOfLine> Seg<X> {
+    /// Where the pages are: for tests.
+    pub(in super::super) fn page_addresses(&self) -> Vec<*const u8> {
+        (0..self.page_count()).map(|page| self.page(page).as_ptr().cast_const()).collect()
     }
 }
 

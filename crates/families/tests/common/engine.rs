@@ -1,23 +1,12 @@
 //! Runs commands on one shard as the engine does: parsed from bytes, streams and jobs driven to
 //! their end.
 
+use super::{encode, row};
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
 use darter_command::{Args, Cx, Flow, Refusal, Run, Step};
-use darter_families::hash::TABLE;
-use darter_keyspace::{Db, ShardStats};
+use darter_keyspace::{Db, Deadline, Key, ShardStats};
 use darter_resp::{self as resp, Output, Parser, Reply};
-
-/// The request as a client sends it.
-pub(crate) fn encode(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
-}
 
 /// One database, and the world around it.
 pub(crate) struct Engine {
@@ -58,6 +47,11 @@ impl Engine {
         self.db.set_now(self.now);
     }
 
+    /// A set with one member, for refusals.
+    pub(crate) fn add_set(&mut self, key: &[u8]) {
+        self.db.edit_set(&Key::new(key), true, |set| set.add(b"m", Deadline::Clear)).unwrap();
+    }
+
     /// Runs a command; gives the bytes of its reply.
     pub(crate) fn run(&mut self, words: &[&[u8]]) -> Vec<u8> {
         let mut parser = Parser::new(512 * 1024 * 1024, true);
@@ -83,12 +77,10 @@ impl Engine {
         args: resp::Args<'_>,
         out: &mut Output,
     ) -> Result<(), Refusal> {
-        let name = String::from_utf8_lossy(words[0]).to_lowercase();
-        let row = TABLE.iter().find(|row| row.name == name).expect("a command of this family");
-        if !row.accepts(words.len()) {
-            return Err(Refusal::Arity(row.name.into()));
-        }
-        let Run::Point(run) = row.run else { unreachable!("a hash lives on one shard") };
+        let (row, first) = row(words)?;
+        let (Run::Point(run) | Run::Multi { here: Some(run), .. }) = row.run else {
+            unreachable!("a command that runs on one shard");
+        };
         let mut cx = Cx {
             db: &mut self.db,
             reply: Reply::new(out, self.resp3),
@@ -97,7 +89,7 @@ impl Engine {
             stats: &mut self.stats,
             preempt: &*self.preempt,
         };
-        let mut flow = run(&mut cx, Args::new(args, 1))?;
+        let mut flow = run(&mut cx, Args::new(args, first))?;
         loop {
             flow = match flow {
                 Flow::Done => return Ok(()),
@@ -128,85 +120,4 @@ impl Engine {
             };
         }
     }
-}
-
-/// A reply, read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Value {
-    Int(i64),
-    Bulk(Vec<u8>),
-    Simple(String),
-    Null,
-    Error(String),
-    Array(Vec<Value>),
-    Map(Vec<Value>),
-}
-
-impl Value {
-    pub(crate) fn read(all: &[u8]) -> Self {
-        let (value, rest) = Self::next(all);
-        assert!(rest.is_empty(), "left over: {:?}", String::from_utf8_lossy(rest));
-        value
-    }
-
-    fn next(bytes: &[u8]) -> (Self, &[u8]) {
-        let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a line");
-        let (line, rest) = (std::str::from_utf8(&bytes[1..end]).unwrap(), &bytes[end + 2..]);
-        match bytes[0] {
-            b':' => (Self::Int(line.parse().unwrap()), rest),
-            b'-' => (Self::Error(line.to_owned()), rest),
-            b'+' => (Self::Simple(line.to_owned()), rest),
-            b'_' => (Self::Null, rest),
-            b'$' if line == "-1" => (Self::Null, rest),
-            b'$' => {
-                let len: usize = line.parse().unwrap();
-                assert_eq!(&rest[len..len + 2], b"\r\n");
-                (Self::Bulk(rest[..len].to_vec()), &rest[len + 2..])
-            }
-            kind @ (b'*' | b'%') => {
-                let (mut list, mut rest) = (Vec::new(), rest);
-                let len: usize = line.parse().unwrap();
-                for _ in 0..if kind == b'*' { len } else { 2 * len } {
-                    let (value, after) = Self::next(rest);
-                    list.push(value);
-                    rest = after;
-                }
-                (if kind == b'*' { Self::Array(list) } else { Self::Map(list) }, rest)
-            }
-            other => panic!("{other}"),
-        }
-    }
-
-    /// The elements of an array or a map.
-    pub(crate) fn list(self) -> Vec<Self> {
-        match self {
-            Self::Array(list) | Self::Map(list) => list,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    pub(crate) fn bulk(self) -> Vec<u8> {
-        match self {
-            Self::Bulk(bytes) => bytes,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Sorted, by pairs or one by one, where the order has no meaning.
-    pub(crate) fn sorted(self, pairs: bool) -> Self {
-        match self {
-            Self::Map(list) => Self::Map(sort(list, 2)),
-            Self::Array(list) => {
-                let width = if pairs && list.len() % 2 == 0 { 2 } else { 1 };
-                Self::Array(sort(list, width))
-            }
-            other => other,
-        }
-    }
-}
-
-fn sort(list: Vec<Value>, width: usize) -> Vec<Value> {
-    let mut groups: Vec<Vec<Value>> = list.chunks(width).map(<[Value]>::to_vec).collect();
-    groups.sort();
-    groups.concat()
 }

@@ -1,21 +1,21 @@
 //! Cores without threads: messages are carried by hand, slices end at random.
 
+use super::row;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
-use darter_command::{Answer, Args, Call, Command, Cx, Flow, PointFn, Refusal, Run, Step, Stream};
-use darter_families::TABLES;
+use darter_command::{Answer, Args, Call, Cx, Flow, PointFn, Refusal, Run, Step, Stream};
 use darter_keyspace::{Db, Shard};
 use darter_resp::{self as resp, Output, Reply, Request};
-use darter_tx::Tx;
+use darter_tx::{CoreId, Tx};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub(crate) const DATABASES: usize = 16;
+const DATABASES: usize = 16;
 
 /// Ends a slice in one of two cases, and counts how often it was asked.
-pub(crate) struct Often(Cell<u64>, Rc<Cell<usize>>);
+struct Often(Cell<u64>, Rc<Cell<usize>>);
 
 impl Preempt for Often {
     fn must_yield(&self) -> bool {
@@ -26,41 +26,42 @@ impl Preempt for Often {
     }
 }
 
+/// Where the answer of a task will be.
 pub(crate) type Slot = Rc<RefCell<Option<Result<Answer, Refusal>>>>;
 
+/// See the module.
 pub(crate) struct World {
     pub(crate) cores: Vec<Tx>,
     pub(crate) prng: Prng,
     pub(crate) resp3: bool,
     pub(crate) db: usize,
+    /// CLIENT NO-TOUCH.
+    pub(crate) no_touch: bool,
     /// How often tasks asked whether their slice was over.
     pub(crate) questions: Rc<Cell<usize>>,
-}
-
-/// The row of a request, and where its arguments begin.
-fn row(words: &[&[u8]]) -> Result<(&'static Command, usize), Refusal> {
-    let lower = |word: &[u8]| String::from_utf8_lossy(word).to_lowercase();
-    let find = |name: &str| TABLES.iter().copied().flatten().find(|row| row.name == name);
-    let name = lower(words[0]);
-    let sub = words.get(1).and_then(|word| find(&format!("{name}|{}", lower(word))));
-    let (row, first) = match sub {
-        Some(row) => (row, 2),
-        None => (find(&name).unwrap_or_else(|| panic!("no command {name}")), 1),
-    };
-    if row.accepts(words.len()) { Ok((row, first)) } else { Err(Refusal::Arity(row.name.into())) }
+    /// Messages that were carried from core to core.
+    pub(crate) letters: usize,
 }
 
 impl World {
-    pub(crate) fn new(cores: usize, now: u64) -> Self {
+    pub(crate) fn new(cores: usize, now: u64, seed: u64) -> Self {
         let questions = Rc::new(Cell::new(0));
         let core = |core| {
-            let mut shard = Shard::new(DATABASES, core as u64);
+            let mut shard = Shard::new(DATABASES, seed + core as u64);
             shard.set_now(now);
-            let often = Often(Cell::new(core as u64), Rc::clone(&questions));
+            let often = Often(Cell::new(seed + core as u64), Rc::clone(&questions));
             Tx::new(core, cores, shard, Rc::new(often))
         };
         let cores = (0..cores).map(core).collect();
-        Self { cores, prng: Prng::from_seed(9), resp3: false, db: 0, questions }
+        Self {
+            cores,
+            prng: Prng::from_seed(seed),
+            resp3: false,
+            db: 0,
+            no_touch: false,
+            questions,
+            letters: 0,
+        }
     }
 
     pub(crate) fn set_now(&self, now: u64) {
@@ -82,22 +83,27 @@ impl World {
         owners.dedup();
         match row.run {
             Run::Point(run) => self.point(run, owners.first().copied().unwrap_or(any), args, first),
-            Run::Multi { here: Some(run), .. } if owners.len() == 1 && few => {
+            // The engine takes the short way; the long one must say the same.
+            Run::Multi { here: Some(run), .. }
+                if owners.len() == 1 && few && self.prng.chance(50) =>
+            {
                 self.point(run, owners[0], args, first)
             }
-            Run::Multi { .. } => {
-                let slot = self.start(any, words);
-                self.settle();
-                let answer = slot.borrow_mut().take().expect("the command is done");
-                self.bytes(answer)
-            }
+            Run::Multi { .. } => self.run_task(any, words),
             Run::Server => self.bytes(Err(Refusal::Arity(row.name.into()))),
         }
     }
 
+    /// Runs a command as a task on a core, to its end; gives the bytes of its reply.
+    pub(crate) fn run_task(&mut self, core: CoreId, words: &[&[u8]]) -> Vec<u8> {
+        let slot = self.start(core, words);
+        self.settle();
+        self.reply(&slot)
+    }
+
     fn point(&self, run: PointFn, core: usize, args: resp::Args<'_>, first: usize) -> Vec<u8> {
         let mut home = self.cores[core].home();
-        let (db, prng, stats) = home.shard.parts(self.db);
+        let (db, prng, stats) = home.shard.parts_for(self.db, self.no_touch);
         let mut out = Output::default();
         let (now, reply) = (db.now(), Reply::new(&mut out, self.resp3));
         let mut cx = Cx { db, reply, now, prng, stats, preempt: &Never };
@@ -124,7 +130,8 @@ impl World {
         let Run::Multi { anywhere, .. } = row.run else { unreachable!("a task") };
         let request = Arc::new(Request::from_args(words.iter().copied()));
         let tx = self.cores[core].clone();
-        let call = Call { tx: tx.clone(), request, db: self.db, resp3: self.resp3, first };
+        let (db, no_touch, resp3) = (self.db, self.no_touch, self.resp3);
+        let call = Call { tx: tx.clone(), request, db, no_touch, resp3, first };
         let slot: Slot = Rc::default();
         let result = Rc::clone(&slot);
         tx.spawn(async move {
@@ -147,6 +154,7 @@ impl World {
             for (to, message) in mail {
                 assert_ne!(from, to);
                 self.cores[to].deliver(message);
+                self.letters += 1;
                 moved = true;
             }
         }
@@ -194,6 +202,7 @@ impl World {
         edit(self.cores[core].home().shard.db_mut(self.db))
     }
 
+    /// Nothing is held or awaited any more, and the data is sound.
     pub(crate) fn check(&self) {
         for tx in &self.cores {
             assert!(tx.home().locks.is_free(), "a lock is left");
@@ -201,25 +210,4 @@ impl World {
             tx.home().shard.iter().for_each(Db::check_invariants);
         }
     }
-}
-
-/// The bulk strings of a flat array.
-pub(crate) fn bulks(reply: &[u8]) -> Vec<Vec<u8>> {
-    let mut rest = reply;
-    let line = |rest: &mut &[u8]| {
-        let end = rest.windows(2).position(|two| two == b"\r\n").expect("a line");
-        let text = String::from_utf8(rest[..end].to_vec()).unwrap();
-        *rest = &rest[end + 2..];
-        text
-    };
-    let head = line(&mut rest);
-    let count: usize = head.strip_prefix('*').expect("an array").parse().unwrap();
-    let mut all = Vec::with_capacity(count);
-    for _ in 0..count {
-        let len: usize = line(&mut rest).strip_prefix('$').expect("a bulk").parse().unwrap();
-        all.push(rest[..len].to_vec());
-        rest = &rest[len + 2..];
-    }
-    assert!(rest.is_empty(), "more than the header promised");
-    all
 }

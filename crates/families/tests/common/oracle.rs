@@ -1,11 +1,12 @@
 //! A redis-server 7.0.15 of our own, on a unix socket.
 
+use super::encode;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+/// See the module. It ends with this handle.
 pub(crate) struct Oracle {
     child: Child,
     folder: PathBuf,
@@ -13,6 +14,7 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
+    /// Starts one; `name` tells those of one process apart.
     pub(crate) fn start(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("darter-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -35,13 +37,7 @@ impl Oracle {
 
     /// The bytes of the reply.
     pub(crate) fn run(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            bytes.extend_from_slice(word);
-            bytes.extend_from_slice(b"\r\n");
-        }
-        self.stream.get_mut().write_all(&bytes).unwrap();
+        self.stream.get_mut().write_all(&encode(words)).unwrap();
         let mut reply = Vec::new();
         self.read_into(&mut reply);
         reply
@@ -71,9 +67,4 @@ impl Drop for Oracle {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-pub(crate) fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_millis()).unwrap()
 }

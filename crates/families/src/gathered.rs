@@ -1,4 +1,4 @@
-//! Keys gathered for a reply whose count is known only at the end.
+//! Keys or members gathered for a reply whose count is known only at the end.
 //!
 //! They are encoded as they come, into chunks: one vector for 200 MB of keys would be copied as a
 //! whole each time it grows.
@@ -11,14 +11,14 @@ use darter_resp::{Output, Reply};
 use darter_structs::table::Text;
 use std::collections::VecDeque;
 
-/// Room behind the bound of a chunk, so that the key that passes it seldom makes it grow.
+/// Room behind the bound of a chunk, so that the string that passes it seldom makes it grow.
 const CHUNK_SLACK_BYTES: usize = 1024;
 /// Chunks that are freed at once.
 const CHUNKS_FREED_AT_ONCE: usize = 8;
 
-/// Encoded bulk strings.
+/// Encoded bulk strings, and as a stream: these, behind a header that is written.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(crate) struct Gathered {
     full: Chunks,
     tail: Vec<u8>,
     count: usize,
@@ -46,7 +46,7 @@ impl Dismantle for Rest {
 }
 
 /// Appends `text` as a bulk string.
-pub(super) fn write_bulk(out: &mut Vec<u8>, text: Text<'_>) {
+pub(crate) fn write_bulk(out: &mut Vec<u8>, text: Text<'_>) {
     out.push(b'$');
     number::write_i64(out, i64::try_from(text.len()).unwrap_or(i64::MAX));
     out.extend_from_slice(b"\r\n");
@@ -55,15 +55,15 @@ pub(super) fn write_bulk(out: &mut Vec<u8>, text: Text<'_>) {
 }
 
 impl Gathered {
-    /// Adds one key.
-    pub(super) fn push(&mut self, text: Text<'_>) {
+    /// Adds one.
+    pub(crate) fn push(&mut self, text: Text<'_>) {
         self.make_room();
         write_bulk(&mut self.tail, text);
         self.count += 1;
     }
 
-    /// Adds `count` keys that are encoded already.
-    pub(super) fn append(&mut self, encoded: &[u8], count: usize) {
+    /// Adds `count` that are encoded already.
+    pub(crate) fn append(&mut self, encoded: &[u8], count: usize) {
         self.make_room();
         self.tail.extend_from_slice(encoded);
         self.count += count;
@@ -79,8 +79,8 @@ impl Gathered {
         }
     }
 
-    /// The reply: what `head` writes, an array of the keys, streamed when it is long.
-    pub(super) fn into_answer(self, resp3: bool, head: impl FnOnce(&mut Reply<'_>)) -> Answer {
+    /// The reply: what `head` writes, an array of what was gathered, streamed when it is long.
+    pub(crate) fn into_answer(self, resp3: bool, head: impl FnOnce(&mut Reply<'_>)) -> Answer {
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, resp3);
         head(&mut reply);

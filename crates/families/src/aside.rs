@@ -1,0 +1,92 @@
+//! The shape *Edit* for sets: changes of so many members that they take more than a slice.
+//!
+//! A cut of the set is edited aside in portions, and installed at the end. Writers of the key wait;
+//! readers are answered from the set before it. Hashes have their own (`hash::edit`), as what they
+//! reply may be the old values.
+//!
+//! Not here: changes of so few that they are made at once. See `ahead`.
+
+use crate::ahead::KEY;
+use crate::prefetch::prefetch;
+use darter_base::UnixMillis;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Deadline, Key, Object, Set, SetEdit};
+use darter_resp::{self as resp, Request};
+use std::sync::Arc;
+
+/// Changes in one portion, at most: about 25 us, once the segments they meet are our own.
+const PORTION: usize = 96;
+
+/// True when the entries that are named take more than a slice: by their number, or by their bytes,
+/// which are to be hashed and copied.
+pub(crate) fn is_long(args: Args<'_>, bytes_max: usize) -> bool {
+    if args.left() > ENTRIES_AT_ONCE {
+        return true;
+    }
+    let mut bytes = 0;
+    (args.position()..args.all().len()).any(|at| {
+        bytes += args.all().arg(at).len();
+        bytes > bytes_max
+    })
+}
+
+/// A change of members, and what is known of it so far.
+pub(crate) trait Change: Send + 'static {
+    /// Changes one member.
+    fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], now: UnixMillis);
+
+    /// True when the set may not be what it was.
+    fn has_changed(&self) -> bool;
+
+    /// Replies, when all members are done.
+    fn reply(&mut self, cx: &mut Cx<'_>) -> Flow;
+}
+
+/// A change on its way.
+pub(crate) struct Aside<C> {
+    request: Arc<Request>,
+    /// Index of the next member.
+    next: usize,
+    /// The set as it will be.
+    set: Set,
+    /// The key's.
+    deadline: Option<UnixMillis>,
+    change: C,
+}
+
+impl<C: Change> Aside<C> {
+    /// Changes all members that are left among the arguments, of `set`, whose key dies at
+    /// `deadline`.
+    pub(crate) fn start(args: Args<'_>, set: Set, deadline: Option<UnixMillis>, change: C) -> Flow {
+        let (request, next) = (args.all().to_request(), args.position());
+        Flow::Job(Box::new(Self { request, next, set, deadline, change }))
+    }
+}
+
+impl<C: Change> Job for Aside<C> {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let all = resp::Args::owned(&self.request);
+        let mut args = Args::new(all, self.next);
+        let mut edit = self.set.edit_aside(cx.now);
+        for done in 0..PORTION {
+            prefetch(done, edit.set().members(), args, 1);
+            let Some(member) = args.next() else { break };
+            self.change.apply(&mut edit, member, cx.now);
+            // Each may have copied a segment.
+            if cx.preempt.must_yield() {
+                break;
+            }
+        }
+        self.next = args.position();
+        if args.left() > 0 {
+            return Ok(Step::More);
+        }
+        if self.change.has_changed() {
+            let object = Arc::new(Object::Set(std::mem::take(&mut self.set)));
+            // If the key has died meanwhile, so has what is installed: the change came before.
+            cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
+        }
+        Ok(Step::Done(self.change.reply(cx)))
+    }
+}

@@ -1,0 +1,34 @@
+//! Asking the memory for the entries that arguments name, before they are looked up.
+//!
+//! In a table that the caches do not hold, a lookup waits for memory. The index lines of sixteen
+//! entries that are asked for together arrive in the time of one.
+
+use darter_base::hash;
+use darter_command::Args;
+use darter_structs::table::{OutOfLine, Table};
+
+/// Entries that are asked for together. More lines in flight than a core has buffers for gain
+/// nothing.
+pub(crate) const BATCH: usize = 16;
+/// A table of fewer entries lies in the caches anyway.
+const ENTRIES_MIN: usize = 4_096;
+
+/// To be called before the entry of each `index` is looked up: with the first of a batch, asks for
+/// all of it. Each entry takes `width` arguments, of which the first is its name; `args` stands at
+/// the entry of `index`.
+pub(crate) fn prefetch<X: OutOfLine>(
+    index: usize,
+    table: &Table<X>,
+    mut args: Args<'_>,
+    width: usize,
+) {
+    if !index.is_multiple_of(BATCH) || table.len() < ENTRIES_MIN || args.left() < 2 * width {
+        return;
+    }
+    for _ in 0..BATCH.min(args.left() / width) {
+        if let Some(name) = args.next() {
+            table.prefetch(hash::of(name));
+        }
+        args.seek(args.position() + width - 1);
+    }
+}

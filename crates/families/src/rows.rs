@@ -1,0 +1,23 @@
+//! The vocabulary of the rows: what the tables of several families say in the same words.
+
+use darter_command::{Flags, KeyFlags, KeySpec, Place};
+
+pub(crate) const READ: Flags = Flags::READONLY;
+pub(crate) const READ_FAST: Flags = READ.and(Flags::FAST);
+pub(crate) const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
+/// Writes that take memory: refused beyond `maxmemory`.
+pub(crate) const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
+pub(crate) const GROW_FAST: Flags = GROW.and(Flags::FAST);
+
+/// Tips of `COMMAND INFO`: the reply is the same, but for its order; or chance decides it.
+pub(crate) const UNORDERED: &[&str] = &["nondeterministic_output_order"];
+pub(crate) const RANDOM: &[&str] = &["nondeterministic_output"];
+
+pub(crate) const O1: &str = "O(1)";
+/// HSCAN and SSCAN, with Redis's two full stops.
+pub(crate) const O_SCAN: &str = "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection..";
+
+/// Keys at the arguments `first` to `last`; a negative `last` counts from the end.
+pub(crate) const fn range(first: usize, last: isize, flags: KeyFlags) -> KeySpec {
+    KeySpec { place: Place::Range { first, last, step: 1 }, flags }
+}

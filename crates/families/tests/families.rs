@@ -1,0 +1,10 @@
+//! The families, driven without sockets: beside redis-server 7.0.15, against naive models, on one
+//! to four cores, and by tables for what is newer than that server.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+mod hashes;
+mod keys;
+mod sets;
+mod strings;

@@ -1,0 +1,7 @@
+//! The family of keys, on one to four cores: beside redis-server 7.0.15, and against models where
+//! Redis leaves the order open.
+
+mod idle;
+mod large;
+mod replies;
+mod scan;

@@ -1,0 +1,74 @@
+//! Times of access: when a key was last used, in the stamp of its entry.
+//!
+//! A stamp is the end of the second of the access, as Unix seconds modulo 2^24: 194 days, as in
+//! Redis. The end, not the beginning, so that a time never comes out longer than it is. What lies
+//! ahead of now by up to 12 days is no time at all: the clock was set back. So idle times count to
+//! 182 days; a key that nobody has used for longer begins anew at 0.
+//!
+//! Whoever will evict by age compares idle times, not stamps.
+//!
+//! Not here: what counts as an access. See [`crate::Db::read`].
+
+use darter_base::UnixMillis;
+use darter_structs::table::STAMP_END;
+
+const MASK: u64 = STAMP_END as u64 - 1;
+/// Seconds by which a stamp may be ahead of the clock.
+const AHEAD_MAX: u64 = 1 << 20;
+/// Longest idle time, in seconds.
+pub(crate) const IDLE_MAX: u64 = MASK - AHEAD_MAX;
+
+const _: () = assert!(STAMP_END.is_power_of_two());
+
+/// The stamp of an access at `now`.
+pub(crate) fn stamp(now: UnixMillis) -> u32 {
+    wrapped(now / 1_000 + 1)
+}
+
+/// The stamp of what was idle for so many seconds at `now`; more than [`IDLE_MAX`] count as that.
+/// They are told at once, so they count from the beginning of this second.
+pub(crate) fn stamp_of_idle(seconds: u64, now: UnixMillis) -> u32 {
+    wrapped((now / 1_000).wrapping_sub(seconds.min(IDLE_MAX)))
+}
+
+/// Seconds since the access that left `stamp`, rounded down.
+pub(crate) fn idle_seconds(stamp: u32, now: UnixMillis) -> u64 {
+    let since = (now / 1_000).wrapping_sub(u64::from(stamp)) & MASK;
+    if since > IDLE_MAX { 0 } else { since }
+}
+
+fn wrapped(seconds: u64) -> u32 {
+    u32::try_from(seconds & MASK).expect("masked to 24 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_900_000_000_123;
+
+    #[test] // Never more than has passed, and less by two seconds at most; 0 at once.
+    fn idle_times_are_rounded_down() {
+        for access in [NOW, NOW + 876, NOW + 877, 0, MASK * 1_000, (MASK + 1) * 1_000 - 1] {
+            for passed in [0, 1, 999, 1_000, 1_999, 2_000, 3_000, 86_400_000, IDLE_MAX * 1_000] {
+                let told = idle_seconds(stamp(access), access + passed) * 1_000;
+                assert!(told <= passed && passed < told + 2_000, "{access} {passed} {told}");
+            }
+        }
+    }
+
+    #[test] // What is given is told, up to the longest; the longest is not past the end.
+    fn given_times_are_told() {
+        for seconds in [0, 1, 1_000, IDLE_MAX - 1, IDLE_MAX, IDLE_MAX + 1, u64::MAX] {
+            assert_eq!(idle_seconds(stamp_of_idle(seconds, NOW), NOW), seconds.min(IDLE_MAX));
+        }
+        assert_eq!(idle_seconds(stamp_of_idle(100, NOW), NOW + 5_000), 105);
+    }
+
+    #[test] // A clock that is set back makes nobody old.
+    fn a_stamp_ahead_of_the_clock_is_no_age() {
+        for back in [1_000, 60_000, 86_400_000, (AHEAD_MAX - 2) * 1_000] {
+            assert_eq!(idle_seconds(stamp(NOW), NOW - back), 0, "{back}");
+        }
+    }
+}

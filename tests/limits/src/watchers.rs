@@ -1,0 +1,126 @@
+//! MONITOR: who watches sees every command once, in its client's order, however long it is, and
+//! others do not wait for that.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Server, Shape};
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("MONITOR shows what each client sends, in its order", Asks::AsRedis, monitor),
+    ("MONITOR shows a command that had to wait once",      Asks::AsRedis, monitor_once),
+    ("MONITOR shows a huge command whole",                 Asks::AsRedis, monitor_huge),
+    ("a slice stays short beside a MONITOR",               Asks::More,    monitor_slices),
+];
+
+/// Clients of several cores: whose commands stand between whose is left open.
+fn monitor(stage: &Stage) -> Result<(), String> {
+    const EACH: usize = 200;
+    let server = stage.server()?;
+    let client = || server.client().map_err(text);
+    let (mut watcher, mut clients) = (client()?, [client()?, client()?, client()?]);
+    watcher.words("MONITOR").map_err(text)?;
+    for number in 0..EACH {
+        for (who, client) in clients.iter_mut().enumerate() {
+            client
+                .send(&encode(&["SET", &format!("key:{who}"), &number.to_string()]))
+                .map_err(text)?;
+        }
+    }
+    let mut shown = [0; 3];
+    for _ in 0..EACH * clients.len() {
+        let line = watcher.receive().map_err(text)?;
+        let line = String::from_utf8_lossy(line.text().unwrap_or_default()).into_owned();
+        let who = (0..clients.len()).find(|who| line.contains(&format!("key:{who}")));
+        let who = who.ok_or_else(|| format!("nobody's: {line}"))?;
+        let expected = format!("\"SET\" \"key:{who}\" \"{}\"", shown[who]);
+        ensure(line.ends_with(&expected), || format!("{line}, and not {expected}"))?;
+        shown[who] += 1;
+    }
+    Ok(())
+}
+
+/// The line that a watcher sees next.
+fn line_of(watcher: &mut Client) -> Result<String, String> {
+    let line = watcher.receive().map_err(text)?;
+    Ok(String::from_utf8_lossy(line.text().unwrap_or_default()).into_owned())
+}
+
+/// DBSIZE asks all cores, and so waits until the replies of the other core are there.
+fn monitor_once(stage: &Stage) -> Result<(), String> {
+    const KEYS: usize = 50;
+    let server = Server::subject(Shape { cores: 2, ..stage.shape }).map_err(text)?;
+    let (mut watcher, mut client) = watched(&server)?;
+    let mut pipeline: Vec<u8> =
+        (0..KEYS).flat_map(|at| encode(&["GET", &format!("key:{at}")])).collect();
+    pipeline.extend(encode(&["DBSIZE"]));
+    pipeline.extend(encode(&["ECHO", "end"]));
+    client.send(&pipeline).map_err(text)?;
+    for _ in 0..KEYS + 2 {
+        client.receive().map_err(text)?;
+    }
+    let mut shown = 0;
+    loop {
+        let line = line_of(&mut watcher)?;
+        if line.ends_with("\"ECHO\" \"end\"") {
+            return ensure(shown == 1, || format!("DBSIZE was shown {shown} times"));
+        }
+        shown += usize::from(line.ends_with("\"DBSIZE\""));
+    }
+}
+
+/// A command of a hundred thousand arguments, and one whose argument has 16 MB, most of them to be
+/// quoted.
+fn huge() -> Vec<Vec<Vec<u8>>> {
+    let mut many = vec![b"SADD".to_vec(), b"set".to_vec()];
+    many.extend((0..100_000).map(|at| format!("member \"{at}\"").into_bytes()));
+    let long = b"long and \x00 binary\r\n".repeat(800_000);
+    vec![many, vec![b"SET".to_vec(), b"key".to_vec(), long], vec![b"GET".to_vec(), b"k".to_vec()]]
+}
+
+fn quoted(words: &[Vec<u8>]) -> String {
+    let quote = |word: &Vec<u8>| {
+        let word = String::from_utf8_lossy(word).replace('"', "\\\"").replace('\r', "\\r");
+        format!(" \"{}\"", word.replace('\n', "\\n").replace('\0', "\\x00"))
+    };
+    words.iter().map(quote).collect()
+}
+
+/// A server, one who watches it, and another client.
+fn watched(server: &Server) -> Result<(Client, Client), String> {
+    let (mut watcher, client) = (server.client().map_err(text)?, server.client().map_err(text)?);
+    watcher.words("MONITOR").map_err(text)?;
+    Ok((watcher, client))
+}
+
+fn monitor_huge(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let (mut watcher, mut client) = watched(&server)?;
+    for words in huge() {
+        client.command(&words).map_err(text)?;
+    }
+    for words in huge() {
+        let (line, expected) = (line_of(&mut watcher)?, quoted(&words));
+        let shown = line.get(..80).unwrap_or(&line);
+        ensure(line.ends_with(&expected), || format!("{} bytes: {shown}", line.len()))?;
+    }
+    Ok(())
+}
+
+/// By the core's own CPU time: some ten times what a slice may take, and a tenth of what the whole
+/// line takes.
+fn monitor_slices(stage: &Stage) -> Result<(), String> {
+    const SLICE_MAX_US: u64 = 6_000;
+    let server = Server::subject(Shape { cores: 1, ..stage.shape }).map_err(text)?;
+    let (mut watcher, mut client) = watched(&server)?;
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    for words in huge() {
+        client.command(&words).map_err(text)?;
+        line_of(&mut watcher)?;
+    }
+    let info = client.words("INFO slices").map_err(text)?;
+    let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+    let longest = info.lines().find_map(|line| line.strip_prefix("slice_max_us:"));
+    let longest: u64 = longest.and_then(|us| us.trim().parse().ok()).unwrap_or(u64::MAX);
+    ensure(longest < SLICE_MAX_US, || info)
+}
