@@ -21,6 +21,12 @@ pub trait Stream: Send {
     /// Encodes the next portion: about 10-30 us of work and at most about 64 KiB. Returns true
     /// while more is left.
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool;
+
+    /// Bytes that it keeps from being freed, where nothing else accounts for them. They stay the same
+    /// from pump to pump.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A change of one key that takes more than a slice.

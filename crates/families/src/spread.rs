@@ -2,21 +2,22 @@
 //!
 //! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
 //! grant. So the split is made in portions, the locks of a core are one set that is built aside,
-//! and the work goes in portions: few keys in rounds, in each of which every core gets the next of
-//! its own; very many by a task on each core (`Tx::drive_each`).
+//! and each core works in portions on its own keys ([`Spread::work`]): on what is a portion at once,
+//! when the message comes, on more as a task, in slices. What must be brought together as it is
+//! found (MGET) goes in rounds instead, in each of which every core gets the next of its keys.
 
 use darter_base::graveyard::{self, Dismantle};
 use darter_command::Call;
 use darter_keyspace::{Db, Key};
 use darter_resp::{self as resp, Request};
-use darter_tx::{Access, Claim, CoreId, KeySet, Locked, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, KeySet, Locked, Tx, lock_key};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Up to so many keys of a core are locked one by one; more, as a set.
 const LOCKED_SINGLY_MAX: usize = 64;
 /// Keys that a core works on before it looks at others: 15 us, and 100 us where segments merge. Fewer
-/// would cost more hops: a request over two cores is done with a hop for each portion.
+/// would make tasks of smaller requests, and rounds of MGET, a hop each.
 pub(crate) const PORTION_KEYS: usize = 64;
 /// Keys that are split or locked between two looks at the clock.
 const BREATH_KEYS: usize = 16;
@@ -105,12 +106,17 @@ pub(crate) struct Portion {
 
 impl Portion {
     /// Splits off the next keys, at most `most`. `None` when there are no more.
-    pub(crate) fn next(&mut self, most: usize) -> Option<Self> {
+    fn next(&mut self, most: usize) -> Option<Self> {
         let Range { start, end } = self.range;
         let middle = end.min(start + most);
         self.range.start = middle;
         let (request, positions) = (Arc::clone(&self.request), Arc::clone(&self.positions));
         (start < middle).then_some(Self { request, positions, range: start..middle })
+    }
+
+    /// How many keys there are.
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
     }
 
     /// Where the keys stand in the request.
@@ -167,6 +173,50 @@ impl Spread {
         call.tx.lock(claims).await
     }
 
+    /// Works on all the keys, each core on its own; gives what each of the owners made of them.
+    ///
+    /// `step` gets as many of the keys that are left as `most` says, and adds to what the core
+    /// gives; false ends the core's work. Where one portion is all that any core has, it is worked
+    /// on as the message comes in: a task would be a turn later.
+    pub(crate) async fn work<R, S>(
+        &self,
+        call: &Call,
+        most: fn(&Portion) -> usize,
+        step: S,
+    ) -> Vec<R>
+    where
+        R: Default + Send + 'static,
+        S: Fn(&mut Home, &Portion, &mut R) -> bool + Clone + Send + 'static,
+    {
+        let is_small = |keys: Portion| most(&keys) >= keys.len();
+        if self.owners().all(|core| is_small(self.all(call, core))) {
+            let at_once = |core| {
+                let (keys, step) = (self.all(call, core), step.clone());
+                move |home: &mut Home| {
+                    let mut sum = R::default();
+                    step(home, &keys, &mut sum);
+                    sum
+                }
+            };
+            return call.tx.on_each(self.owners(), at_once).await;
+        }
+        let in_slices = |core| {
+            let (mut keys, step) = (self.all(call, core), step.clone());
+            async move |tx: Tx| {
+                let mut sum = R::default();
+                while let Some(portion) = keys.next(most(&keys)) {
+                    let goes_on = step(&mut tx.home(), &portion, &mut sum);
+                    if !goes_on {
+                        break;
+                    }
+                    tx.pause().await;
+                }
+                sum
+            }
+        };
+        call.tx.drive_each(self.owners(), in_slices).await
+    }
+
     /// Rounds in which every core is done with its keys.
     pub(crate) fn rounds(&self) -> usize {
         self.cores.iter().map(|list| list.len().div_ceil(PORTION_KEYS)).max().unwrap_or(0)
@@ -185,7 +235,7 @@ impl Spread {
     }
 
     /// All that `core` has to do.
-    pub(crate) fn all(&self, call: &Call, core: CoreId) -> Portion {
+    fn all(&self, call: &Call, core: CoreId) -> Portion {
         self.range(call, core, 0..self.len_of(core))
     }
 

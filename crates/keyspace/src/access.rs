@@ -3,7 +3,8 @@
 //! A stamp is the end of the second of the access, as Unix seconds modulo 2^24: 194 days, as in
 //! Redis. The end, not the beginning, so that a time never comes out longer than it is. What lies
 //! ahead of now by up to 12 days is no time at all: the clock was set back. So idle times count to
-//! 182 days; a key that nobody has used for longer begins anew at 0.
+//! 182 days; a key that nobody has used for longer begins anew at 0. What a client gives as idle time
+//! counts as 91 days at most, so that it does not begin anew the second after.
 //!
 //! Whoever will evict by age compares idle times, not stamps.
 //!
@@ -17,6 +18,8 @@ const MASK: u64 = STAMP_END as u64 - 1;
 const AHEAD_MAX: u64 = 1 << 20;
 /// Longest idle time, in seconds.
 pub(crate) const IDLE_MAX: u64 = MASK - AHEAD_MAX;
+/// Longest idle time that can be given: it has as long again to be told.
+pub(crate) const GIVEN_MAX: u64 = IDLE_MAX / 2;
 
 const _: () = assert!(STAMP_END.is_power_of_two());
 
@@ -25,10 +28,10 @@ pub(crate) fn stamp(now: UnixMillis) -> u32 {
     wrapped(now / 1_000 + 1)
 }
 
-/// The stamp of what was idle for so many seconds at `now`; more than [`IDLE_MAX`] count as that.
+/// The stamp of what was idle for so many seconds at `now`; more than [`GIVEN_MAX`] count as that.
 /// They are told at once, so they count from the beginning of this second.
 pub(crate) fn stamp_of_idle(seconds: u64, now: UnixMillis) -> u32 {
-    wrapped((now / 1_000).wrapping_sub(seconds.min(IDLE_MAX)))
+    wrapped((now / 1_000).wrapping_sub(seconds.min(GIVEN_MAX)))
 }
 
 /// Seconds since the access that left `stamp`, rounded down.
@@ -57,12 +60,14 @@ mod tests {
         }
     }
 
-    #[test] // What is given is told, up to the longest; the longest is not past the end.
+    #[test] // What is given is told, up to the longest, and grows as any other.
     fn given_times_are_told() {
-        for seconds in [0, 1, 1_000, IDLE_MAX - 1, IDLE_MAX, IDLE_MAX + 1, u64::MAX] {
-            assert_eq!(idle_seconds(stamp_of_idle(seconds, NOW), NOW), seconds.min(IDLE_MAX));
+        for seconds in [0, 1, 1_000, GIVEN_MAX - 1, GIVEN_MAX, GIVEN_MAX + 1, IDLE_MAX, u64::MAX] {
+            let (stamp, given) = (stamp_of_idle(seconds, NOW), seconds.min(GIVEN_MAX));
+            for later in [0, 1, 5, GIVEN_MAX] {
+                assert_eq!(idle_seconds(stamp, NOW + later * 1_000), given + later);
+            }
         }
-        assert_eq!(idle_seconds(stamp_of_idle(100, NOW), NOW + 5_000), 105);
     }
 
     #[test] // A clock that is set back makes nobody old.

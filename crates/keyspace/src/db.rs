@@ -8,12 +8,12 @@
 //! Invariants (`check_invariants`):
 //! - I1: `usage` is the sum over all entries.
 //! - I2: no key holds an empty collection, except while a change is running.
-//! - I3: every value with mortal fields or members has its earliest deadline in `clocks`, or an
-//!   earlier one for the same key.
+//! - I3: `clocks` has every value with mortal fields or members, under the moment that it says itself
+//!   (`Object::clock`), at most its earliest deadline; and nothing else.
 
 use crate::access;
+use crate::clocks::{Clock, Clocks};
 use crate::effect::{self, Effect, Journal};
-use crate::graveyard::{self, Dismantle};
 use crate::hash::{Hash, HashEdit, is_dead};
 use crate::set::{Set, SetEdit};
 use crate::text::{Fresh, Str, StrPieces};
@@ -126,9 +126,8 @@ impl<'a> Found<'a> {
     /// come.
     #[inline]
     fn is_hollow(&self, now: u64) -> bool {
-        self.object().is_some_and(|object| {
-            is_dead(object.earliest_deadline(), now) && is_hollow(object, now)
-        })
+        self.object()
+            .is_some_and(|object| is_dead(object.clock().at(), now) && is_hollow(object, now))
     }
 
     /// The entry itself.
@@ -189,6 +188,12 @@ impl<'a> Found<'a> {
         self.0.bits() & BIT_RAW != 0
     }
 
+    /// True when Redis would keep its string as an integer.
+    #[must_use]
+    pub fn is_int(&self) -> bool {
+        self.0.bits() == 0 && self.text().is_ok_and(|text| text.as_int().is_some())
+    }
+
     /// The name that OBJECT ENCODING gives: Redis 7.0's.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
@@ -197,7 +202,7 @@ impl<'a> Found<'a> {
         match (self.object().map(|object| &**object), self.text()) {
             (Some(Object::Hash(hash)), _) => hash.encoding(),
             (Some(Object::Set(set)), _) => set.encoding(),
-            (None, Ok(text)) if self.0.bits() == 0 && text.as_int().is_some() => "int",
+            (None, Ok(_)) if self.is_int() => "int",
             (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
             _ => "raw",
         }
@@ -277,9 +282,8 @@ pub struct Db {
     usage: Usage,
     mortal: usize,
     journal: Journal,
-    /// Values with mortal fields or members: the earliest deadline known when it was put in. A tree,
-    /// as it grows without ever moving as a whole.
-    clocks: BTreeSet<(u64, Box<[u8]>)>,
+    /// Values with mortal fields or members.
+    clocks: Clocks,
     now: u64,
     /// The stamp of an access now.
     stamp: u32,
@@ -342,10 +346,10 @@ impl Db {
         &self.usage
     }
 
-    /// Bytes held: keys, short strings and all values out of line.
+    /// Bytes held: keys, short strings, all values out of line, and the order of their deaths.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.keys.memory_bytes() + self.usage.total_bytes()
+        self.keys.memory_bytes() + self.usage.total_bytes() + self.clocks.memory_bytes()
     }
 
     /// The recorder of effects.
@@ -485,7 +489,7 @@ impl Db {
         let stamp = self.access();
         let Some(mut entry) = used(&mut self.keys, key, self.now, stamp) else { return Ok(None) };
         let found = Found(entry.entry());
-        let (deadline, raw) = (found.deadline(), found.is_raw());
+        let (deadline, bits) = (found.deadline(), found.0.bits());
         let Ok(text) = found.text() else {
             // A collection whose entries are all dead counts as absent.
             return if self.exists(key) { Err(WrongType.into()) } else { Ok(None) };
@@ -497,7 +501,7 @@ impl Db {
             return Ok(Some(value));
         }
         entry.set_value(New::Int(value));
-        if raw {
+        if bits != 0 {
             entry.set_bits(0);
         }
         self.journal.record(|| Effect::Text {
@@ -586,7 +590,6 @@ impl Db {
             self.remove(key);
             return;
         }
-        self.watch_fields(key, &object);
         let copy = self.journal.is_listening().then(|| Arc::clone(&object));
         self.insert(key, New::Out(object), deadline, 0);
         if let Some(object) = copy {
@@ -628,7 +631,7 @@ impl Db {
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         let alive = self.exists(key);
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return false };
-        self.forget(&old);
+        self.forget(key, &old);
         self.expired += u64::from(!alive);
         self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
         alive
@@ -654,9 +657,7 @@ impl Db {
         self.keys = Table::new();
         self.usage = Usage::default();
         self.mortal = 0;
-        if !self.clocks.is_empty() {
-            graveyard::bury(Box::new(Clocks(std::mem::take(&mut self.clocks))));
-        }
+        self.clocks.clear();
         self.journal.record(|| Effect::Flush);
     }
 
@@ -677,7 +678,7 @@ impl Db {
     /// No field or member dies before this moment. Unix milliseconds; O(1).
     #[must_use]
     pub fn next_field_death(&self) -> Option<u64> {
-        self.clocks.first().map(|(at, _)| *at)
+        self.clocks.next()
     }
 
     /// Removes the dead: fields and members first, as [`Db::len`] counts a collection until its last
@@ -689,40 +690,37 @@ impl Db {
 
     fn reap_keys(&mut self, most: usize) -> bool {
         let (usage, mortal, journal) = (&mut self.usage, &mut self.mortal, &mut self.journal);
+        let clocks = &mut self.clocks;
         let reaped = self.keys.reap(self.now, most, &mut |key, old| {
             usage.remove(old.out.as_deref());
             *mortal -= 1;
-            journal.record(|| {
-                let mut bytes = Vec::with_capacity(key.len());
-                key.write_to(&mut bytes);
-                Effect::Delete { key: bytes }
-            });
+            if clock(&old) != Clock::default() {
+                clocks.change(&key.to_vec(), clock(&old), Clock::default());
+            }
+            journal.record(|| Effect::Delete { key: key.to_vec() });
         });
         self.expired += reaped.removed as u64;
         reaped.more
     }
 
     fn reap_fields(&mut self, most: usize) -> bool {
-        match self.clocks.first() {
-            Some((at, _)) if *at <= self.now => {}
-            _ => return false,
+        if !is_dead(self.clocks.next(), self.now) {
+            return false;
         }
-        let Some((_, name)) = self.clocks.pop_first() else { return false };
-        let key = Key::new(&name);
-        let now = self.now;
-        let Some(mut entry) = living(&mut self.keys, &key, now) else { return true };
-        let Some(object) = entry.out_mut() else { return true };
-        if object.earliest_deadline().is_some_and(|at| at <= now) {
-            let object = Arc::make_mut(object);
-            let (kind, before) = (object.kind(), object.memory_bytes());
-            object.reap(now, most);
-            self.usage.resize(kind, before, object.memory_bytes());
-        }
-        let (empty, next) = (object.is_empty(), object.earliest_deadline());
-        if empty {
+        let Some(name) = self.clocks.next_name().map(<[u8]>::to_vec) else { return false };
+        let (key, now) = (Key::new(&name), self.now);
+        let Some(mut entry) = living(&mut self.keys, &key, now) else {
+            self.remove(&key); // It is dead itself.
+            return true;
+        };
+        let object = Arc::make_mut(entry.out_mut().expect("I3: clocks are of collections"));
+        let (kind, bytes, clock) = (object.kind(), object.memory_bytes(), object.clock());
+        object.reap(now, most);
+        self.usage.resize(kind, bytes, object.memory_bytes());
+        object.set_clock(Clock::default().settled(object.earliest_deadline()));
+        self.clocks.change(&name, clock, object.clock());
+        if object.is_empty() {
             self.remove_hollow(&key);
-        } else if let Some(at) = next {
-            self.clocks.insert((at, name));
         }
         true
     }
@@ -751,30 +749,39 @@ impl Db {
     fn insert(
         &mut self,
         key: &Key<'_>,
-        value: New<'_, Arc<Object>>,
+        mut value: New<'_, Arc<Object>>,
         deadline: Option<u64>,
         bits: u8,
     ) {
-        match &value {
-            New::Out(object) => self.usage.add(Some(&**object)),
+        let mut clock = Clock::default();
+        match &mut value {
+            New::Out(object) => {
+                clock = object.clock().settled(object.earliest_deadline());
+                if object.clock() != clock {
+                    Arc::make_mut(object).set_clock(clock);
+                }
+                self.usage.add(Some(&**object));
+            }
             _ => self.usage.add(None),
         }
         self.mortal += usize::from(deadline.is_some());
         let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp);
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
         if let Some(old) = old {
-            self.forget(&old);
+            self.forget(key, &old);
         }
+        self.clocks.change(bytes, Clock::default(), clock);
     }
 
-    fn forget(&mut self, old: &Old<Arc<Object>>) {
+    fn forget(&mut self, key: &Key<'_>, old: &Old<Arc<Object>>) {
         self.usage.remove(old.out.as_deref());
         self.mortal -= usize::from(old.deadline.is_some());
+        self.clocks.change(key.bytes, clock(old), Clock::default());
     }
 
     fn remove_hollow(&mut self, key: &Key<'_>) {
         if let Some(old) = self.keys.remove(key.hash, key.bytes) {
-            self.forget(&old);
+            self.forget(key, &old);
             self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
         }
     }
@@ -792,9 +799,8 @@ impl Db {
         let stamp = self.access();
         if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
             let object = entry.out_mut().ok_or(WrongType)?;
-            let clock = object.earliest_deadline();
             // One whose entries are all dead counts as absent, and begins anew below.
-            if !(is_dead(clock, now) && is_hollow(object, now)) {
+            if !(is_dead(object.clock().at(), now) && is_hollow(object, now)) {
                 if object.kind() != kind {
                     return Err(WrongType);
                 }
@@ -802,11 +808,11 @@ impl Db {
                 let before = object.memory_bytes();
                 let result = edit(object, now, &mut self.journal)?;
                 self.usage.resize(kind, before, object.memory_bytes());
-                let (empty, after) = (object.is_empty(), object.earliest_deadline());
-                if empty {
+                let clock = object.clock();
+                object.set_clock(clock.settled(object.earliest_deadline()));
+                self.clocks.change(key.bytes, clock, object.clock());
+                if object.is_empty() {
                     self.remove_hollow(key);
-                } else if after.is_some_and(|after| clock.is_none_or(|before| after < before)) {
-                    self.watch(key, after);
                 }
                 return Ok(Some(result));
             }
@@ -821,32 +827,21 @@ impl Db {
         let mut object = Object::empty(kind);
         let result = edit(&mut object, now, &mut self.journal)?;
         if !object.is_empty() {
-            self.watch_fields(key, &object);
             self.insert(key, New::Out(Arc::new(object)), None, 0);
         }
         Ok(Some(result))
-    }
-
-    fn watch_fields(&mut self, key: &Key<'_>, object: &Object) {
-        self.watch(key, object.earliest_deadline());
-    }
-
-    fn watch(&mut self, key: &Key<'_>, at: Option<u64>) {
-        if let Some(at) = at {
-            self.clocks.insert((at, Box::from(key.bytes)));
-        }
     }
 
     /// Asserts the invariants. Cost: O(keys): for tests and DEBUG.
     pub fn check_invariants(&self) {
         self.keys.check_invariants();
         let (mut usage, mut mortal, mut cursor) = (Usage::default(), 0, 0);
-        let mut seen = std::collections::BTreeSet::new();
+        let (mut seen, mut clocks) = (BTreeSet::new(), BTreeSet::new());
         loop {
             cursor = self.keys.scan(cursor, &mut |entry| {
                 let mut name = Vec::new();
                 entry.key().write_to(&mut name);
-                if !seen.insert(name) {
+                if !seen.insert(name.clone()) {
                     return;
                 }
                 mortal += usize::from(entry.deadline().is_some());
@@ -855,6 +850,9 @@ impl Db {
                     ValueRef::Out(object) => {
                         assert!(!object.is_empty(), "I2: an empty collection");
                         usage.add(Some(&**object));
+                        let clock = object.clock();
+                        assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
+                        clocks.extend(clock.at().map(|at| (at, name.into())));
                     }
                 }
             });
@@ -865,35 +863,25 @@ impl Db {
         assert_eq!(usage, self.usage, "I1");
         assert_eq!(mortal, self.mortal);
         assert_eq!(seen.len(), self.keys.len());
+        self.clocks.check(&clocks);
     }
 }
 
-/// The clocks of a database that was flushed.
-struct Clocks(BTreeSet<(u64, Box<[u8]>)>);
-
-impl Dismantle for Clocks {
-    fn dismantle(&mut self) -> bool {
-        /// About 10 us worth.
-        const PORTION: usize = 64;
-        for _ in 0..PORTION {
-            if self.0.pop_first().is_none() {
-                return false;
-            }
-        }
-        !self.0.is_empty()
-    }
+/// The clock of a value that was removed.
+fn clock(old: &Old<Arc<Object>>) -> Clock {
+    old.out.as_ref().map_or(Clock::default(), |object| object.clock())
 }
 
 /// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
-/// only: a huge one that dies all at once counts as there until the sweeper has been through it.
+/// only: where nothing lives in these, what lies behind them counts as alive. So a huge one all of
+/// whose entries die at once is there until the sweeper has been through it (docs/compat.md).
 fn is_hollow(object: &Object, now: u64) -> bool {
     const SEGMENTS: usize = 4;
-    let live = match object {
-        Object::Text(_) => None,
-        Object::Hash(hash) => hash.fields().live_len(now, SEGMENTS),
-        Object::Set(set) => set.members().live_len(now, SEGMENTS),
-    };
-    live == Some(0)
+    match object {
+        Object::Text(_) => false,
+        Object::Hash(hash) => !hash.fields().has_living(now, SEGMENTS),
+        Object::Set(set) => !set.members().has_living(now, SEGMENTS),
+    }
 }
 
 /// The entry of `key` for a change, when it is alive.

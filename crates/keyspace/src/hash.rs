@@ -1,5 +1,6 @@
 //! Hashes: fields and values, each field with an optional deadline.
 
+use crate::clocks::Clock;
 use crate::effect::{self, Effect, Journal};
 use crate::encoding;
 use crate::text::{Fresh, Str, StrPieces};
@@ -15,6 +16,8 @@ pub struct Hash {
     fields: Table<Arc<Blob>>,
     blob_bytes: usize,
     grown: bool,
+    /// The database's.
+    pub(crate) clock: Clock,
 }
 
 /// The value of a field.

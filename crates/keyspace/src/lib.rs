@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod clocks;
 mod db;
 mod effect;
 pub mod encoding;

@@ -1,5 +1,6 @@
 //! A value that lies out of line.
 
+use crate::clocks::Clock;
 use crate::hash::Hash;
 use crate::set::Set;
 use crate::{Kind, Touch};
@@ -66,6 +67,23 @@ impl Object {
             Self::Text(_) => None,
             Self::Hash(hash) => hash.fields().earliest_deadline(),
             Self::Set(set) => set.members().earliest_deadline(),
+        }
+    }
+
+    /// Under which moment the database has it in order.
+    pub(crate) fn clock(&self) -> Clock {
+        match self {
+            Self::Text(_) => Clock::default(),
+            Self::Hash(hash) => hash.clock,
+            Self::Set(set) => set.clock,
+        }
+    }
+
+    pub(crate) fn set_clock(&mut self, clock: Clock) {
+        match self {
+            Self::Text(_) => debug_assert!(clock.at().is_none(), "a string has no fields"),
+            Self::Hash(hash) => hash.clock = clock,
+            Self::Set(set) => set.clock = clock,
         }
     }
 

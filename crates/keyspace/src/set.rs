@@ -1,5 +1,6 @@
 //! Sets: members, each with an optional deadline. Integers are packed by the table.
 
+use crate::clocks::Clock;
 use crate::effect::{Effect, Journal};
 use crate::encoding;
 use crate::hash::is_dead;
@@ -12,6 +13,8 @@ use darter_structs::table::{Entry, Never, New, Table};
 pub struct Set {
     members: Table<Never>,
     grown: bool,
+    /// The database's.
+    pub(crate) clock: Clock,
 }
 
 impl Set {

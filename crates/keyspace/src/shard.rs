@@ -104,7 +104,8 @@ impl Shard {
         self.dbs.iter()
     }
 
-    /// Exchanges two databases: SWAPDB. O(1), and what was recorded and not taken.
+    /// Exchanges two databases: SWAPDB. Cost: O(1), and moving the effects that
+    /// were recorded and not yet taken.
     pub fn swap(&mut self, one: usize, other: usize) {
         if self.dbs[one].journal().is_listening() && one != other {
             self.told = self.take_effects();

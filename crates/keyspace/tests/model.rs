@@ -6,8 +6,8 @@
 use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_keyspace::{
-    Db, Deadline, Effect, Found, Fresh, Held, HeldValue, Key, Kind, Object, Usage, WrongType,
-    apply, graveyard, value_of,
+    Db, Deadline, Effect, Found, Fresh, HashEdit, Held, HeldValue, Key, Kind, Object, Usage,
+    WrongType, apply, graveyard, value_of,
 };
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
@@ -592,6 +592,87 @@ fn a_stream_of_deaths_is_counted_and_swept() {
         }
     }
     db.check_invariants();
+}
+
+#[test] // Clocks go with their fields and keys, however these go, and are in the accounts.
+fn clocks_do_not_outlive_their_keys() {
+    let mut db = Db::default();
+    db.set_now(EPOCH);
+    let mortal = |db: &mut Db, key: &[u8], field: &[u8], at: u64| {
+        let at = Deadline::At(EPOCH + at);
+        db.edit_hash(&Key::new(key), true, |edit| edit.set(field, Fresh::Bytes(b"v"), at)).unwrap();
+    };
+    for round in 0..200_u64 {
+        let (key, other) = (format!("s:{round}"), format!("t:{round}"));
+        let (key, other) = (Key::new(key.as_bytes()), Key::new(other.as_bytes()));
+        mortal(&mut db, key.bytes, b"f", 3_600_000 - round);
+        mortal(&mut db, key.bytes, b"g", 1_000 - round); // Earlier.
+        let held = db.get(&key).unwrap().hold();
+        db.put(&other, held); // COPY, and a change to both.
+        mortal(&mut db, key.bytes, b"g", 2_000_000);
+        mortal(&mut db, other.bytes, b"g", 3_000_000);
+        db.check_invariants();
+        let held = db.take(&key).unwrap();
+        db.put(&other, held); // RENAME, over another.
+        db.check_invariants();
+        match round % 4 {
+            0 => assert!(db.remove(&other)),
+            1 => db.set_text(&other, Fresh::Bytes(b"text"), Deadline::Clear),
+            2 => assert!(db.set_deadline(&other, Some(EPOCH + 1))),
+            _ => {
+                let both = [&b"f"[..], b"g"];
+                let edit = |edit: &mut HashEdit<'_>| both.map(|field| edit.remove(field));
+                db.edit_hash(&other, false, edit).unwrap();
+            }
+        }
+        db.check_invariants();
+    }
+    let with = db.memory_bytes();
+    db.set_now(EPOCH + 1);
+    while db.reap(64) {}
+    assert_eq!((db.next_death(), db.len()), (None, 50));
+    assert!(with > db.memory_bytes());
+    let bare = db.memory_bytes();
+    mortal(&mut db, b"s", b"f", 10);
+    assert!(db.memory_bytes() > bare + db.usage().bytes(Kind::Hash), "a clock is counted");
+    db.check_invariants();
+}
+
+#[test] // A hash of very many fields that die at once is there until it is swept, a small one is not.
+fn a_huge_hash_that_dies_at_once_is_there_until_it_is_swept() {
+    let mut db = Db::default();
+    db.set_now(EPOCH);
+    for (key, many) in [("small", 2_000), ("huge", 20_000), ("lasting", 20_000)] {
+        for at in 0..many {
+            let deadline = if key == "lasting" && at == 9 { None } else { Some(EPOCH + 1) };
+            let edit = |edit: &mut HashEdit<'_>| {
+                edit.set(at.to_string().as_bytes(), Fresh::Bytes(b"v"), Deadline::from(deadline))
+            };
+            db.edit_hash(&Key::new(key.as_bytes()), true, edit).unwrap();
+        }
+    }
+    db.set_now(EPOCH + 1);
+    let there =
+        |db: &Db| ["small", "huge", "lasting"].map(|key| db.exists(&Key::new(key.as_bytes())));
+    assert_eq!(there(&db), [false, true, true]);
+    while db.reap(64) {}
+    assert_eq!(there(&db), [false, false, true]);
+}
+
+#[test] // The result of integer arithmetic is an integer, whatever the string was.
+fn a_float_that_is_incremented_is_an_integer() {
+    let mut db = Db::default();
+    db.journal().listen(true);
+    let key = Key::new(b"k");
+    for set in [Db::set_text_float, Db::set_text_raw] {
+        set(&mut db, &key, Fresh::Bytes(b"5"), Deadline::Clear);
+        assert_eq!(db.get(&key).map(|found| found.encoding() == "int"), Some(false));
+        assert_eq!(db.update_int(&key, |_| Ok::<_, WrongType>(6)), Ok(Some(6)));
+        assert_eq!(db.get(&key).map(|found| found.encoding()), Some("int"));
+    }
+    let mut copy = Db::default();
+    db.journal().take().iter().for_each(|effect| apply(&mut copy, effect).unwrap());
+    assert_eq!(copy.get(&key).map(|found| found.encoding()), Some("int"));
 }
 
 #[test] // An effect that does not follow from the data is told apart from one that does.

@@ -34,6 +34,9 @@ fn parse_ahead(input: &[u8], piece: usize, is_ahead: fn(usize) -> bool) -> Read 
             }
             match parser.next_portion(1 + piece % 5) {
                 Ok(Parsed::Request(args)) => {
+                    let (total, held) = (args.total_bytes(), args.held_bytes());
+                    let between = 0..=32 * args.len();
+                    assert!(held >= total && between.contains(&(held - total)), "{held}, {total}");
                     requests.push(args.iter().map(<[u8]>::to_vec).collect());
                 }
                 Ok(Parsed::Portion) => {}

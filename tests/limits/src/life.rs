@@ -85,7 +85,7 @@ fn shutdown(stage: &Stage) -> Result<(), String> {
 fn epoll(stage: &Stage) -> Result<(), String> {
     let shape = Shape { io: Io::Epoll, ..stage.shape };
     let server = Server::subject(shape).map_err(text)?;
-    ensure(server.log().contains("epoll"), || format!("its log:\n{}", server.log()))?;
+    ensure(server.logs("epoll", Duration::from_secs(5)), || format!("its log:\n{}", server.log()))?;
     let pong = server.client().and_then(|mut client| client.words("PING")).map_err(text)?;
     ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
 }

@@ -2,7 +2,7 @@
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
-use darter_testkit::{Client, Server};
+use darter_testkit::{Client, Server, Shape};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("half close is answered",                             Asks::More   , half_close),
     ("a reset in the middle of a reply is survived",       Asks::AsRedis, reset),
     ("timeout closes the idle",                            Asks::AsRedis, timeout),
+    ("timeout spares who waits for another core",          Asks::More,    timeout_spares),
+    ("timeout closes who does not read, over two cores",   Asks::More,    timeout_two_cores),
     ("a unix socket",                                      Asks::AsRedis, unix_socket),
     ("idle costs nothing",                                 Asks::AsRedis, idle),
 ];
@@ -195,6 +197,70 @@ fn timeout(stage: &Stage) -> Result<(), String> {
         if line.text().is_some_and(|line| line.ends_with(b"\"ECHO\" \"end\"")) {
             return Ok(());
         }
+    }
+}
+
+fn two_cores_with_timeout(stage: &Stage) -> Result<Server, String> {
+    let more = ["--timeout", "1", "--enable-debug-command", "yes"];
+    Server::subject_with(Shape { cores: 2, ..stage.shape }, &more).map_err(text)
+}
+
+/// One core does nothing for three seconds. Clients of the other have asked for its keys, and get
+/// them, though they have sent and heard nothing for longer than the timeout.
+fn timeout_spares(stage: &Stage) -> Result<(), String> {
+    const KEYS: usize = 20;
+    let server = two_cores_with_timeout(stage)?;
+    let client = || server.client().map_err(text);
+    let mut clients = [client()?, client()?, client()?, client()?];
+    let [sleeper, clients @ ..] = &mut clients;
+    let sets = |who: usize| -> Vec<u8> {
+        (0..KEYS).flat_map(|at| encode(&["SET", &format!("key:{who}:{at}"), "v"])).collect()
+    };
+    for (who, client) in clients.iter_mut().enumerate() {
+        client.send(&sets(who)).map_err(text)?;
+        (0..KEYS).try_for_each(|_| client.receive().map(drop)).map_err(text)?;
+    }
+    sleeper.send(&encode(&["DEBUG", "SLEEP", "3"])).map_err(text)?;
+    std::thread::sleep(Duration::from_millis(50)); // Now it sleeps, and so do the clients it has.
+    for (who, client) in clients.iter_mut().enumerate() {
+        client.send(&sets(who)).map_err(text)?;
+    }
+    for (who, client) in clients.iter_mut().enumerate() {
+        for at in 0..KEYS {
+            let reply = client.receive().map_err(|error| format!("{who}, {at}: {error}"))?;
+            ensure(reply.text() == Some(b"OK"), || format!("{who}, {at}: {reply:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Clients of both cores ask for values of both, and read none: whichever core owes them the next.
+fn timeout_two_cores(stage: &Stage) -> Result<(), String> {
+    const KEYS: usize = 50;
+    let server = two_cores_with_timeout(stage)?;
+    let mut other = server.client().map_err(text)?;
+    let value = "v".repeat(60_000); // Long enough that batches rest.
+    for at in 0..KEYS {
+        other.command(&["SET", &format!("key:{at}"), &value]).map_err(text)?;
+    }
+    let gets: Vec<u8> =
+        (0..2_000).flat_map(|at| encode(&["GET", &format!("key:{}", at % KEYS)])).collect();
+    let mut deaf = Vec::new();
+    for _ in 0..6 {
+        let mut client = server.client().map_err(text)?;
+        client.words("CLIENT SETNAME deaf").map_err(text)?;
+        client.send(&gets).map_err(text)?;
+        deaf.push(client);
+    }
+    let start = Instant::now();
+    loop {
+        let list = other.words("CLIENT LIST").map_err(text)?;
+        let list = String::from_utf8_lossy(list.text().unwrap_or_default()).into_owned();
+        if !list.contains("name=deaf") {
+            return Ok(());
+        }
+        ensure(start.elapsed() < Duration::from_secs(8), || format!("not closed:\n{list}"))?;
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -11,12 +11,14 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("a pipeline is answered when its client reads at last", Asks::AsRedis, late_reader),
     ("the first long replies of other cores are bounded",    Asks::More,    first_long_replies),
+    ("what rests goes on when its client has gone",          Asks::More,    rest_of_the_gone),
+    ("requests for a core that sleeps are bounded",          Asks::More,    sleeping_core),
     ("a request longer than what is received ahead",         Asks::AsRedis, long_request),
     ("HELLO amid a pipeline over two cores",                 Asks::AsRedis, hello_amid),
     ("SIGTERM answers what two cores received",              Asks::AsRedis, sigterm),
@@ -128,6 +130,69 @@ fn first_long_replies(stage: &Stage) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Two clients, one of either core, ask for 7 MB of one core's values and then set a key, all in one
+/// send, and go without having read anything. What the other core was sent is done all the same; what
+/// their own core has not begun is not.
+fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    let server = two_cores(stage)?;
+    let mut other = server.client().map_err(text)?;
+    other.command(&["SET", "{k}", &"v".repeat(60_000)]).map_err(text)?;
+    let mut clients = [server.client().map_err(text)?, server.client().map_err(text)?];
+    for (client, name) in clients.iter_mut().zip(["{k}:0", "{k}:1"]) {
+        let mut bytes = encode(&["GET", "{k}"]).repeat(120);
+        bytes.extend(encode(&["SET", name, "done"]));
+        client.send(&bytes).map_err(text)?;
+    }
+    let_turn(&server)?;
+    drop(clients);
+    let start = Instant::now();
+    loop {
+        let done = other.words("EXISTS {k}:0 {k}:1").map_err(text)?;
+        if done.int() >= Some(1) {
+            return Ok(());
+        }
+        ensure(start.elapsed() < PATIENCE, || "what rested never went on".to_owned())?;
+    }
+}
+
+/// One core does nothing for two seconds, while clients send 40 MB each, half of it to that core. What
+/// it is to do is not taken from the sockets before.
+fn sleeping_core(stage: &Stage) -> Result<(), String> {
+    const CLIENTS: usize = 8;
+    const SETS: usize = 100;
+    const BOUND_BYTES: u64 = 40 << 20;
+    let shape = Shape { cores: 2, ..stage.shape };
+    let server = Server::subject_with(shape, &["--enable-debug-command", "yes"]).map_err(text)?;
+    let value = "v".repeat(400_000);
+    let sets: Vec<u8> = (0..SETS).flat_map(|at| encode(&["SET", &key(at), &value])).collect();
+    let mut one = server.client().map_err(text)?;
+    one.send(&sets[..sets.len() / 2]).map_err(text)?;
+    (0..SETS / 2).try_for_each(|_| one.receive().map(drop)).map_err(text)?;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(server.client().map_err(text)?);
+    }
+    let before = server.process().resident_bytes();
+    one.send(&encode(&["DEBUG", "SLEEP", "2"])).map_err(text)?;
+    let mut grown = 0;
+    std::thread::scope(|scope| {
+        for client in &clients {
+            let (mut socket, sets) = (client.socket(), &sets);
+            scope.spawn(move || socket.write_all(sets));
+        }
+        std::thread::sleep(Duration::from_millis(1_500));
+        grown = server.process().resident_bytes().saturating_sub(before);
+    });
+    for client in &mut clients {
+        for at in 0..SETS {
+            let reply = client.receive().map_err(|error| format!("reply {at}: {error}"))?;
+            ensure(reply.text() == Some(b"OK"), || format!("reply {at}: {reply:?}"))?;
+        }
+    }
+    ensure(grown < BOUND_BYTES, || format!("{CLIENTS} clients took {grown} bytes"))
 }
 
 /// Behind replies that nobody reads comes a request of 3 MB, in many arguments, then one in a

@@ -10,6 +10,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("MONITOR shows what each client sends, in its order", Asks::AsRedis, monitor),
     ("MONITOR shows a command that had to wait once",      Asks::AsRedis, monitor_once),
     ("MONITOR shows a huge command whole",                 Asks::AsRedis, monitor_huge),
+    ("what a MONITOR does not read is told",               Asks::AsRedis, monitor_deaf),
     ("a slice stays short beside a MONITOR",               Asks::More,    monitor_slices),
 ];
 
@@ -105,6 +106,44 @@ fn monitor_huge(stage: &Stage) -> Result<(), String> {
         ensure(line.ends_with(&expected), || format!("{} bytes: {shown}", line.len()))?;
     }
     Ok(())
+}
+
+/// `omem` and `tot-mem` of the connection that has this name.
+fn memory_of(client: &mut Client, name: &str) -> Result<(u64, u64), String> {
+    let list = client.words("CLIENT LIST").map_err(text)?;
+    let list = String::from_utf8_lossy(list.text().unwrap_or_default()).into_owned();
+    let line = list.lines().find(|line| line.contains(name)).ok_or("it is gone")?;
+    let word = |name: &str| {
+        let value = line.split(' ').find_map(|word| word.strip_prefix(name));
+        value.and_then(|value| value.parse().ok()).ok_or_else(|| line.to_owned())
+    };
+    Ok((word("omem=")?, word("tot-mem=")?))
+}
+
+/// 40 MB of commands are shown to one who does not look: nobody else waits, and what that takes can
+/// be seen. It reads at last, and all is there.
+fn monitor_deaf(stage: &Stage) -> Result<(), String> {
+    const COUNT: usize = 200;
+    const UNREAD_MIN: u64 = 25_000_000; // The sockets may hold some megabytes.
+    let server = stage.server()?;
+    let (mut watcher, mut client) =
+        (server.client().map_err(text)?, server.client().map_err(text)?);
+    watcher.words("CLIENT SETNAME deaf").map_err(text)?;
+    watcher.words("MONITOR").map_err(text)?;
+    let value = "v".repeat(200_000);
+    for at in 0..COUNT {
+        client.command(&["SET", &format!("key:{}", at % 10), &value]).map_err(text)?;
+    }
+    let (output, memory) = memory_of(&mut client, "name=deaf")?;
+    ensure(output > UNREAD_MIN && memory > output, || format!("{output} bytes, {memory} in all"))?;
+    for at in 0..COUNT {
+        let line = line_of(&mut watcher)?;
+        ensure(line.len() > value.len(), || format!("line {at}: {line}"))?;
+    }
+    client.words("PING").map_err(text)?;
+    line_of(&mut watcher)?;
+    let (output, _) = memory_of(&mut client, "name=deaf")?;
+    ensure(output < 1_000, || format!("{output} bytes are left"))
 }
 
 /// By the core's own CPU time: some ten times what a slice may take, and a tenth of what the whole

@@ -194,6 +194,20 @@ impl Server {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    /// Whether `words` stand in the log, or come within `patience`: a core may answer before another
+    /// has said what it does.
+    #[must_use]
+    pub fn logs(&self, words: &str, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        while !self.log().contains(words) {
+            if Instant::now() >= end {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+
     /// A connection that speaks RESP2.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! DEL and UNLINK. One and the same here: a value is detached at once, and freed in slices.
 
-use crate::spread::{Layout, PORTION_KEYS, Spread};
+use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_tx::{Access, Tx};
+use darter_tx::{Access, Home};
 
 /// `DEL key [key ...]`, `UNLINK key [key ...]`: removes the keys.
 ///
@@ -22,22 +22,13 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let spread = Spread::of(&call, Layout::all(&call)).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
-    let remove = |core| {
-        let (mut keys, db) = (spread.all(&call, core), call.db);
-        async move |tx: Tx| {
-            let mut removed = 0;
-            while let Some(portion) = keys.next(PORTION_KEYS) {
-                removed += {
-                    let mut home = tx.home();
-                    let db = home.shard.db_mut(db);
-                    portion.keys(db).iter().filter(|(_, key)| db.remove(key)).count()
-                };
-                tx.pause().await;
-            }
-            removed
-        }
+    let db = call.db;
+    let remove = move |home: &mut Home, keys: &Portion, removed: &mut usize| {
+        let db = home.shard.db_mut(db);
+        *removed += keys.keys(db).iter().filter(|(_, key)| db.remove(key)).count();
+        true
     };
-    let counts = call.tx.drive_each(spread.owners(), remove).await;
+    let counts = spread.work(&call, |_| PORTION_KEYS, remove).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(counts.into_iter().sum())))
 }

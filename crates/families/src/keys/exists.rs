@@ -1,7 +1,7 @@
 //! EXISTS and TOUCH: both count keys, and TOUCH makes them keys that were just used.
 
 use super::cut;
-use crate::spread::{Layout, Spread, breathe};
+use crate::spread::{Layout, PORTION_KEYS, Portion, Spread, breathe};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Key};
@@ -37,8 +37,7 @@ pub(super) fn touch_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
 
 /// EXISTS of keys of several cores, or very many.
 pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
-    let many = call.len() - call.first > ENTRIES_AT_ONCE;
-    let count = if many {
+    let count = if is_long(&call) {
         count_in_cuts(&call).await
     } else {
         count_locked(&call, |db, key| db.exists(key)).await
@@ -46,10 +45,23 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// TOUCH of keys of several cores, or very many.
+/// TOUCH of keys of several cores, or very many. Those are touched first and counted then: a cut
+/// would keep the times of what it holds. No lock is needed, as a time of access is no data.
 pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
-    let count = count_locked(&call, |db, key| db.touch(key).is_some()).await;
+    let touch = |db: &mut Db, key: &Key<'_>| db.touch(key).is_some();
+    let count = if is_long(&call) {
+        let spread = Spread::of(&call, Layout::all(&call)).await;
+        count_found(&call, &spread, touch).await;
+        count_in_cuts(&call).await
+    } else {
+        count_locked(&call, touch).await
+    };
     Ok(answer(&call, count))
+}
+
+/// True for so many keys that nobody may wait until they are counted.
+fn is_long(call: &Call) -> bool {
+    call.len() - call.first > ENTRIES_AT_ONCE
 }
 
 fn answer(call: &Call, count: usize) -> Answer {
@@ -59,24 +71,24 @@ fn answer(call: &Call, count: usize) -> Answer {
     call.answer(|reply| reply.count(count))
 }
 
-/// The keys that `look` finds; they are locked meanwhile, for the few hops that it takes.
+/// The keys that `look` finds; they are locked meanwhile, for the few slices that it takes.
 async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
     let spread = Spread::of(call, Layout::all(call)).await;
     let locked = spread.lock(call, Access::Shared).await;
-    let (db, mut count) = (call.db, 0);
-    for round in 0..spread.rounds() {
-        let count_some = |core| {
-            let portion = spread.portion(call, core, round);
-            move |home: &mut Home| {
-                let db = home.shard.db_mut(db);
-                portion.keys(db).iter().filter(|(_, key)| look(db, key)).count()
-            }
-        };
-        count += call.tx.on_each(spread.busy(round), count_some).await.into_iter().sum::<usize>();
-        call.tx.pause().await;
-    }
+    let count = count_found(call, &spread, look).await;
     drop(locked);
     count
+}
+
+/// The keys that `look` finds, each core as it comes to them.
+async fn count_found(call: &Call, spread: &Spread, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
+    let db = call.db;
+    let step = move |home: &mut Home, keys: &Portion, count: &mut usize| {
+        let db = home.shard.db_mut(db);
+        *count += keys.keys(db).iter().filter(|(_, key)| look(db, key)).count();
+        true
+    };
+    spread.work(call, |_| PORTION_KEYS, step).await.into_iter().sum()
 }
 
 /// Very many: they are looked for in cuts, so that nobody waits meanwhile.

@@ -37,7 +37,7 @@ pub(super) fn encoding(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal>
 /// Source: <https://redis.io/commands/object-refcount> (2.2.3).
 pub(super) fn refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let count = |found: &Found<'_>| {
-        let value = found.text().ok().filter(|_| !found.is_raw()).and_then(|text| text.as_int());
+        let value = found.text().ok().filter(|_| found.is_int()).and_then(|text| text.as_int());
         let shared = value.is_some_and(|value| SHARED_INTEGERS.contains(&value));
         Ok(if shared { SHARED_COUNT } else { 1 })
     };

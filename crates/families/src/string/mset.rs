@@ -14,7 +14,7 @@ use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Db, Deadline, Fresh, Key};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::blob::Blob;
-use darter_tx::{Access, Tx};
+use darter_tx::{Access, Home};
 use std::sync::Arc;
 
 /// Which of the commands is meant.
@@ -224,45 +224,26 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
 
 /// True when the test holds for all keys; they are locked.
 async fn holds_everywhere(call: &Call, plan: &Plan, spread: &Spread) -> bool {
-    let check = |core| {
-        let (mut keys, db, plan) = (spread.all(call, core), call.db, *plan);
-        let no_touch = call.no_touch;
-        async move |tx: Tx| {
-            while let Some(portion) = keys.next(PORTION_KEYS) {
-                let holds = {
-                    let mut home = tx.home();
-                    let db = home.shard.db_for(db, no_touch);
-                    portion.keys(db).iter().all(|(_, key)| plan.allows(db, key))
-                };
-                if !holds {
-                    return false;
-                }
-                tx.pause().await;
-            }
-            true
-        }
+    let (db, no_touch, plan) = (call.db, call.no_touch, *plan);
+    let check = move |home: &mut Home, keys: &Portion, fails: &mut bool| {
+        let db = home.shard.db_for(db, no_touch);
+        *fails = !keys.keys(db).iter().all(|(_, key)| plan.allows(db, key));
+        !*fails
     };
-    !call.tx.drive_each(spread.owners(), check).await.contains(&false)
+    !spread.work(call, |_| PORTION_KEYS, check).await.contains(&true)
 }
 
 /// Sets all keys; they are locked. Portions are bounded by keys and by bytes.
 async fn set_everywhere(call: &Call, plan: &Plan, spread: &Spread) {
-    let set = |core| {
-        let (mut keys, db, plan) = (spread.all(call, core), call.db, *plan);
-        async move |tx: Tx| {
-            while let Some(portion) = keys.next(portion_keys(&keys)) {
-                {
-                    let mut home = tx.home();
-                    let (args, db) = (portion.args(), home.shard.db_mut(db));
-                    for (at, key) in portion.keys(db) {
-                        db.set_text(&key, value_at(args, at + 1), plan.deadline);
-                    }
-                }
-                tx.pause().await;
-            }
+    let (db, plan) = (call.db, *plan);
+    let set = move |home: &mut Home, keys: &Portion, (): &mut ()| {
+        let (args, db) = (keys.args(), home.shard.db_mut(db));
+        for (at, key) in keys.keys(db) {
+            db.set_text(&key, value_at(args, at + 1), plan.deadline);
         }
+        true
     };
-    call.tx.drive_each(spread.owners(), set).await;
+    spread.work(call, portion_keys, set).await;
 }
 
 /// How many of the next keys make a portion of about 20 us.

@@ -77,7 +77,8 @@ fn set_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Flow
     let (key, value) = (rest.key()?, rest.value()?);
     let options = Options::parse(rest, Face::Set)?;
     let deadline = options.deadline(cx.now, "set")?;
-    let found = if options.get { find(cx.db, cx.stats, &key) } else { cx.db.read(&key) };
+    let counts = options.get && known.is_none();
+    let found = if counts { find(cx.db, cx.stats, &key) } else { cx.db.read(&key) };
     if options.get
         && let Some(found) = &found
     {
@@ -225,7 +226,9 @@ fn delex_with(cx: &mut Cx<'_>, args: Args<'_>, known: Option<bool>) -> Result<Fl
         2 => Some(delex_condition(rest)?),
         _ => return Err(Refusal::Arity("delex".into())),
     };
-    let found = cx.db.get(&key);
+    // Without a condition it is DEL, which asks nothing; after slices the key was counted already.
+    let counts = condition.is_some() && known.is_none();
+    let found = if counts { find(cx.db, cx.stats, &key) } else { cx.db.read(&key) };
     let holds = match (&found, known) {
         (None, _) => false,
         (Some(_), Some(holds)) => holds,

@@ -18,6 +18,8 @@ const CASES: &[(&str, &str, bool)] = &[
     ("SET k 1", "INCR k", true), ("SET k v", "INCRBYFLOAT k 1", true), ("SET k v", "HGET k f", true),
     ("SET k v", "SETRANGE k 0 x", true), ("SET k v", "SETRANGE k 0 ", true),
     ("SET k v", "EXPIRE k 1000", true), ("SET k v", "EXPIRE k 1000 XX", true),
+    // Of 8.4, and so by the rule and not by 7.0.15.
+    ("SET k v", "DELEX k IFEQ w", true), ("SET k v", "DELEX k IFDEQ 0000000000000000", true),
     ("SET k v", "PERSIST k", true), ("SET k v", "TOUCH k", true), ("SET k v", "TOUCH none k", true),
     ("SET k v", "COPY k other", true), ("MSET k v src w", "COPY src k", true),
     ("MSET k v other w", "RENAMENX k other", true), ("MSET k v other w", "RENAMENX other k", true),
@@ -126,7 +128,7 @@ fn values_take_their_time_along() {
 fn very_many_keys_are_touched() {
     let mut world = World::new(3, NOW, 6);
     let names: Vec<String> =
-        (0..ENTRIES_AT_ONCE * 2).map(|number| format!("key:{number}")).collect();
+        (0..ENTRIES_AT_ONCE * 20).map(|number| format!("key:{number}")).collect();
     names.iter().for_each(|name| drop(run(&mut world, &format!("SET {name} v"))));
     world.set_now(NOW + IDLE_MS);
     for (command, expected) in [("EXISTS", IDLE_MS), ("TOUCH", 0)] {
@@ -139,6 +141,25 @@ fn very_many_keys_are_touched() {
             assert!(is_near(idle(&mut world, name), expected), "{command} {name}");
         }
     }
+}
+
+#[test] // DELEX with a condition is a lookup, a hit or a miss, once however long it compares; DEL is none.
+fn delex_counts_hits_and_misses() {
+    let mut world = World::new(1, NOW, 8);
+    let (long, other) = ("x".repeat(1_000_000), "y".repeat(1_000_000));
+    run(&mut world, &format!("MSET k v long {long}"));
+    let mut counted = |line: &str| {
+        world.cores[0].home().shard.stats = Default::default();
+        run(&mut world, line);
+        let stats = &world.cores[0].home().shard.stats;
+        (stats.hits, stats.misses)
+    };
+    assert_eq!(counted("DELEX k IFEQ w"), (1, 0));
+    assert_eq!(counted("DELEX none IFEQ w"), (0, 1));
+    assert_eq!(counted(&format!("DELEX long IFEQ {other}")), (1, 0));
+    assert_eq!(counted(&format!("SET long {other} IFEQ {other} GET")), (1, 0));
+    assert_eq!(counted("DELEX k"), (0, 0));
+    assert_eq!(counted("DELEX none"), (0, 0));
 }
 
 #[test] // While the keyspace is being read, its keys are read without a trace, and nothing is copied.

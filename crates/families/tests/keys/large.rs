@@ -75,6 +75,56 @@ fn a_large_del_is_atomic() {
     }
 }
 
+#[test] // Who writes one of very many keys beside a TOUCH of them waits for a moment, never for its end.
+fn a_large_touch_delays_nobody() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW, 9);
+        fill(&world, 0..20_000, None);
+        let keys: Vec<Vec<u8>> = (0..20_000).map(name).collect();
+        let touch = world.start(0, &command(b"TOUCH", &keys));
+        let (mut writers, mut longest) = (0, 0);
+        while touch.borrow().is_none() {
+            let key = usize::try_from(world.prng.below(20_000)).unwrap();
+            let writer = world.start(0, &[b"MSET", &name(key), b"new"]);
+            let mut steps = 0;
+            while writer.borrow().is_none() {
+                world.step();
+                steps += 1;
+            }
+            assert_eq!(world.reply(&writer), b"+OK\r\n");
+            (writers, longest) = (writers + 1, longest.max(steps));
+        }
+        assert!(writers > 20, "{cores} cores: {writers} writers");
+        assert!(longest < 100, "{cores} cores: one waited for {longest} steps");
+        assert_eq!(world.reply(&touch), b":20000\r\n");
+        world.check();
+    }
+}
+
+#[test] // A request of few keys is done on the other core as it comes in, a turn before a task were.
+fn few_keys_make_no_tasks() {
+    let mut world = World::new(2, NOW, 9);
+    let keys: Vec<Vec<u8>> = (0..40).map(name).collect();
+    let pairs: Vec<Vec<u8>> = keys.iter().flat_map(|key| [key.clone(), b"v".to_vec()]).collect();
+    let commands =
+        [("MSETNX", &pairs), ("MSET", &pairs), ("EXISTS", &keys), ("TOUCH", &keys), ("DEL", &keys)];
+    for (name, words) in commands {
+        let slot = world.start(0, &command(name.as_bytes(), words));
+        while world.step() {
+            assert_eq!(world.cores[1].tasks_len(), 0, "{name}");
+        }
+        assert!(slot.borrow().is_some(), "{name}");
+    }
+    // One that is too long for a portion is worked on in slices instead.
+    let keys: Vec<Vec<u8>> = (0..2_000).map(name).collect();
+    let del = world.start(0, &command(b"DEL", &keys));
+    let mut tasks = 0;
+    while world.step() {
+        tasks = tasks.max(world.cores[1].tasks_len());
+    }
+    assert_eq!((world.reply(&del), tasks), (b":0\r\n".to_vec(), 1));
+}
+
 #[test] // The dead are in no count, and a pattern is matched with all that lives.
 fn keys_lists_exactly_the_living() {
     for (cores, dying) in [(1, false), (3, false), (1, true), (4, true)] {

@@ -17,7 +17,7 @@ pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line 
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let command = session.last_command.map_or("NULL", |index| core.table.entries()[index].row.name);
     let query = conn.map_or(0, Conn::query_bytes);
-    let output = conn.map_or(0, |conn| conn.lane.output_bytes());
+    let output = conn.map_or(0, |conn| conn.lane.waiting_bytes());
     let memory = conn.map_or(0, Conn::memory_bytes);
     let text = format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \

@@ -126,12 +126,11 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
 
 /// `CONFIG REWRITE`.
 async fn rewrite(call: ServerCall) -> Result<Answer, Refusal> {
-    let settings = call.core.admin.settings();
-    if settings.file.is_none() {
+    if call.core.admin.settings().file.is_none() {
         return Err(Refusal::line("ERR The server is running without a config file"));
     }
     let pause = async || call.core.tx.pause().await;
-    file::rewrite(&settings, call.session.id, pause)
+    file::rewrite(|| call.core.admin.settings(), call.session.id, pause)
         .await
         .map_err(|refused| Refusal::line(format!("ERR Rewriting config file: {refused}")))?;
     Ok(call.answer(|reply| reply.ok()))

@@ -70,7 +70,7 @@ pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
 fn facts(core: &Rc<Core>) -> Facts {
     let (mut output_max, mut query_max, mut client_bytes) = (0, 0, 0);
     core.each_conn(|conn| {
-        output_max = output_max.max(conn.lane.output_bytes());
+        output_max = output_max.max(conn.lane.waiting_bytes());
         query_max = query_max.max(conn.query_bytes());
         client_bytes += conn.memory_bytes();
     });

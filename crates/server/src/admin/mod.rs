@@ -72,7 +72,9 @@ pub struct Local {
     slowlog: RefCell<slowlog::Slowlog>,
     latency: RefCell<latency::Events>,
     pace: RefCell<info::Pace>,
-    idle_check_ms: Cell<u64>,
+    /// The connection at which the next look for idle ones begins, and when that is, in Unix
+    /// milliseconds.
+    idle_check: Cell<(usize, u64)>,
 }
 
 impl Local {
@@ -86,7 +88,7 @@ impl Local {
             slowlog: RefCell::default(),
             latency: RefCell::default(),
             pace: RefCell::default(),
-            idle_check_ms: Cell::new(0),
+            idle_check: Cell::default(),
         }
     }
 
@@ -99,7 +101,7 @@ impl Local {
     #[must_use]
     pub fn next_timer(&self, now_ms: u64) -> Option<u64> {
         let timeout = self.settings.borrow().int("timeout");
-        (timeout > 0).then(|| self.idle_check_ms.get().max(now_ms))
+        (timeout > 0).then(|| self.idle_check.get().1.max(now_ms))
     }
 
     /// The settings of this core.
@@ -111,32 +113,42 @@ impl Local {
 
 /// Chores of a turn: tells how much is used, and closes connections that have been idle too long.
 pub fn tick(core: &Core) {
-    /// Between two looks at idle connections.
-    const IDLE_CHECK_MS: u64 = 500;
     let used = core.tx.home().shard.memory_bytes();
     let shared = &core.admin.shared;
     if shared.used[core.id()].swap(used, Ordering::Relaxed) != used {
         shared.used_peak.fetch_max(used_memory(core), Ordering::Relaxed);
     }
-    let now = core.now_ms();
     let timeout_ms = core.hot.borrow().timeout_ms;
-    if timeout_ms == 0 || now < core.admin.idle_check_ms.get() {
+    if timeout_ms > 0 {
+        close_idle(core, timeout_ms);
+    }
+}
+
+/// Looks at some connections a turn, until all were looked at; then again after a while.
+fn close_idle(core: &Core, timeout_ms: u64) {
+    /// Between two looks at all.
+    const EVERY_MS: u64 = 500;
+    /// A few microseconds.
+    const AT_ONCE: usize = 64;
+    let (now, (from, due)) = (core.now_ms(), core.admin.idle_check.get());
+    if now < due {
+        core.admin.idle_check.set((from, due.min(now + EVERY_MS))); // The clock may be set back.
         return;
     }
-    core.admin.idle_check_ms.set(now + IDLE_CHECK_MS);
-    core.each_conn(|conn| {
+    let next = core.some_conns(from, AT_ONCE, |conn| {
         let lane = &mut conn.lane;
         let is_idle = !lane.is_working() && !lane.session.monitor;
         if is_idle && now.saturating_sub(lane.session.active_ms) > timeout_ms {
             core.kill(lane);
         }
     });
+    core.admin.idle_check.set((next, if next == 0 { now + EVERY_MS } else { now }));
 }
 
 /// A connection of this core is gone.
 pub fn connection_closed(core: &Core, session: &Session) {
     if session.monitor {
-        server::monitor_left(core);
+        server::monitor_left(core, session.id);
     }
 }
 

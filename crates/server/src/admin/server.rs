@@ -59,22 +59,19 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {
         change_monitors(&call.core, 1).await;
+        call.core.watch(id); // Only now, so that no line comes before the answer.
     }
     Ok(call.answer(|reply| reply.ok()))
 }
 
 async fn change_monitors(core: &Rc<Core>, by: isize) {
-    core.ask_all(|| {
-        move |there: &Rc<Core>| {
-            let monitors = &mut there.hot.borrow_mut().monitors;
-            *monitors = monitors.saturating_add_signed(by);
-        }
-    })
-    .await;
+    let here = core.id();
+    core.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
 }
 
 /// A connection that watched is gone, or watches no more.
-pub(super) fn monitor_left(core: &Core) {
+pub(super) fn monitor_left(core: &Core, client: u64) {
+    core.unwatch(client);
     core.spawn_on_self(|core| async move { change_monitors(&core, -1).await });
 }
 

@@ -7,7 +7,8 @@
 //! each, one batch is in the queue, and goes to its end when the slice is over.
 //!
 //! A batch whose replies have become many bytes sends them home, and rests until that core wants the
-//! next: it has sent what it had, and the reply that it owes next is one of ours.
+//! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that comes
+//! to what CLIENT PAUSE holds back sends its replies home likewise, and goes on when that is over.
 
 use super::conn::{Lane, Owed, View};
 use super::core::{Core, Mail};
@@ -28,6 +29,8 @@ pub struct Batch {
     client: u64,
     resp3: bool,
     bytes: Vec<u8>,
+    /// Bytes of all its requests: held until the last of them is done.
+    request_bytes: usize,
     spans: Vec<Span>,
     items: Vec<Item>,
     next: usize,
@@ -67,6 +70,7 @@ impl Batch {
             client,
             resp3,
             bytes: Vec::new(),
+            request_bytes: 0,
             spans: Vec::new(),
             items: Vec::new(),
             next: 0,
@@ -88,7 +92,9 @@ impl Batch {
     /// Longer arguments are shared instead of copied.
     const COPY_MAX: usize = 4 * 1024;
 
-    pub(super) fn push(&mut self, entry: &Row, view: View, args: Args<'_>) {
+    /// Adds a request. Returns its bytes.
+    pub(super) fn push(&mut self, entry: &Row, view: View, args: Args<'_>) -> usize {
+        let bytes = args.held_bytes();
         let args = if args.len() > 64 || args.total_bytes() > Self::COPY_MAX {
             ItemArgs::Owned(args.to_request())
         } else {
@@ -102,6 +108,8 @@ impl Batch {
             ItemArgs::Spans(first, self.spans.len())
         };
         self.items.push(Item { entry: entry.index, view, args });
+        self.request_bytes += bytes;
+        bytes
     }
 
     fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
@@ -118,12 +126,12 @@ impl Batch {
         items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
 
-    /// The replies so far, as a batch that says that it rests.
-    fn split_replies(&mut self) -> Box<Self> {
+    /// The replies so far, as a batch that says whether the others wait to be asked for.
+    fn split_replies(&mut self, rests: bool) -> Box<Self> {
         let mut done = Self::new(self.from, self.client, self.resp3);
         (done.replies, done.ends) =
             (std::mem::take(&mut self.replies), std::mem::take(&mut self.ends));
-        (done.held_bytes, done.rests) = (std::mem::take(&mut self.held_bytes), true);
+        (done.held_bytes, done.rests) = (std::mem::take(&mut self.held_bytes), rests);
         Box::new(done)
     }
 
@@ -139,7 +147,10 @@ impl Batch {
 pub(super) struct Batches {
     /// Those whose turn will come: one of each client at most.
     queue: VecDeque<Box<Batch>>,
-    /// Clients of whom a batch is in the queue, runs, or waits for a task; and their later ones.
+    /// Those that wait for the end of CLIENT PAUSE: one of each client at most.
+    paused: VecDeque<Box<Batch>>,
+    /// Clients of whom a batch is in the queue, runs, or waits for a task or for the end of a pause;
+    /// and their later ones.
     behind: IdentityMap<VecDeque<Box<Batch>>>,
 }
 
@@ -147,6 +158,16 @@ impl Batches {
     /// Clients whose turn will come.
     pub(super) fn queued(&self) -> usize {
         self.queue.len()
+    }
+
+    /// True when one waits for the end of a pause.
+    pub(super) fn awaits_pause(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// The pause is over.
+    pub(super) fn end_pause(&mut self) {
+        self.queue.append(&mut self.paused);
     }
 
     /// True when nothing is to be run, and nothing waits for a task.
@@ -210,6 +231,10 @@ impl Core {
             }
             let item = &batch.items[batch.next];
             let entry = &self.table.entries()[item.entry];
+            if self.is_paused(entry) {
+                self.pause_batch(batch);
+                return;
+            }
             let mut out = Output::with_buffer(std::mem::take(&mut *self.admin.buffer()));
             let ran = {
                 let mut reply = Reply::new(&mut out, batch.resp3);
@@ -241,7 +266,7 @@ impl Core {
                 break;
             }
             if batch.held_bytes > HELD_BYTES_MAX {
-                self.post(batch.from, Mail::BatchDone(batch.split_replies()));
+                self.post(batch.from, Mail::BatchDone(batch.split_replies(true)));
                 self.batches.borrow_mut().rest(batch);
                 return;
             }
@@ -253,6 +278,14 @@ impl Core {
         let from = batch.from;
         self.batches.borrow_mut().done(batch.client);
         self.post(from, Mail::BatchDone(batch));
+    }
+
+    /// Sets a batch aside until the end of CLIENT PAUSE. Its client hears what is done.
+    fn pause_batch(&self, mut batch: Box<Batch>) {
+        if !batch.ends.is_empty() {
+            self.post(batch.from, Mail::BatchDone(batch.split_replies(false)));
+        }
+        self.batches.borrow_mut().paused.push_back(batch);
     }
 
     fn wait_in_batch(
@@ -286,6 +319,7 @@ impl Core {
             if batch.rests {
                 lane.resting.push(from);
             }
+            lane.away_bytes -= batch.request_bytes;
             lane.learn_owed(batch.ends.len(), batch.held_bytes);
             let (mut start, mut slot) = (0, 0);
             for replied in batch.ends {

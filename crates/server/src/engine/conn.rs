@@ -60,7 +60,7 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// When it was accepted, in Unix milliseconds.
     pub created_ms: u64,
-    /// When it last sent something, or had taken all that was sent to it.
+    /// When it last sent something, had taken all that was sent to it, or had waited for us.
     pub active_ms: u64,
     /// The row of its last command: an index into the table.
     pub last_command: Option<usize>,
@@ -95,6 +95,10 @@ pub(super) enum Owed {
     Silent(usize),
 }
 
+/// Bytes of requests that other cores may have of a connection at a time: one more is sent, however
+/// long it is.
+const AWAY_BYTES_MAX: usize = 1024 * 1024;
+
 /// Replies that other cores may owe a connection: two batches of a full receive buffer.
 const OWED_MAX: usize = 2_048;
 /// The same while nobody knows how long they are.
@@ -123,7 +127,7 @@ pub struct Lane {
     pub(super) in_flight: usize,
     /// Replies owed behind `out`.
     pub(super) owed: VecDeque<Owed>,
-    /// Bytes of those that are ready.
+    /// Bytes of those that are ready, and of what their streams hold.
     pub(super) owed_bytes: usize,
     /// How many may be, so that they stay few bytes: by the replies that came before.
     pub(super) owed_max: usize,
@@ -135,6 +139,8 @@ pub struct Lane {
     pub(super) held: Option<Arc<Request>>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
+    /// Bytes of requests that other cores have, or are to be sent: see `Batch::request_bytes`.
+    pub(super) away_bytes: usize,
     /// Batches to other cores, by core, gathered while parsing.
     pub(super) batches: Vec<Option<Box<super::Batch>>>,
     /// In the queue of those with work.
@@ -173,6 +179,7 @@ impl Conn {
             busy: false,
             held: None,
             resting: Vec::new(),
+            away_bytes: 0,
             batches: (0..cores).map(|_| None).collect(),
             queued: false,
             streaming: false,
@@ -193,10 +200,14 @@ impl Conn {
         self.parser.pending_bytes()
     }
 
-    /// Bytes of memory that the connection holds.
+    /// Bytes of memory that the connection holds. What several watchers wait for is held once, and
+    /// counted for each.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.parser.memory_bytes() + self.lane.output_bytes()
+        let lane = &self.lane;
+        let owed = lane.owed.capacity() * size_of::<Owed>();
+        let lane_bytes = lane.waiting_bytes() + lane.away_bytes + owed;
+        size_of::<Self>() + self.parser.memory_bytes() + lane_bytes
     }
 }
 
@@ -207,11 +218,21 @@ impl Lane {
         self.out.len() + self.in_flight
     }
 
+    /// Those, and what waits behind them for its turn: more than a little for a MONITOR only.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.output_bytes() + self.owed_bytes + held_by(self.stream.as_deref())
+    }
+
     /// True when something is being done for the client: then it is not idle. That it does not
     /// read what was sent is no excuse.
     pub(crate) fn is_working(&self) -> bool {
-        let waits = matches!(self.owed.front(), Some(Owed::Remote(_) | Owed::Silent(_)));
-        self.busy || self.awaits_pause || waits
+        let waits = match self.owed.front() {
+            Some(Owed::Remote(core) | Owed::Silent(core)) => !self.resting.contains(core),
+            _ => false,
+        };
+        let searches = self.stream.is_some() && self.output_bytes() == 0;
+        self.busy || self.awaits_pause || waits || searches
     }
 
     /// True when nothing is owed and nothing runs.
@@ -226,14 +247,14 @@ impl Lane {
             self.out.append(out);
             self.stream = stream;
         } else {
-            self.owed_bytes += out.len();
+            self.owed_bytes += out.len() + held_by(stream.as_deref());
             self.owed.push_back(Owed::Ready(out, stream));
         }
     }
 
     /// The reply that is owed at `slot` has come, before its turn.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
-        self.owed_bytes += out.len();
+        self.owed_bytes += out.len() + held_by(stream.as_deref());
         self.owed[slot] = Owed::Ready(out, stream);
     }
 
@@ -243,7 +264,7 @@ impl Lane {
             && let Some(Owed::Ready(..)) = self.owed.front()
         {
             if let Some(Owed::Ready(out, stream)) = self.owed.pop_front() {
-                self.owed_bytes -= out.len();
+                self.owed_bytes -= out.len() + held_by(stream.as_deref());
                 self.out.append(out);
                 self.stream = stream;
             }
@@ -275,8 +296,13 @@ impl Lane {
             && self.stream.is_none()
             && self.held.is_none()
             && self.owed.len() < self.owed_max
+            && self.away_bytes < AWAY_BYTES_MAX
             && self.output_bytes() + self.owed_bytes < darter_base::limits::REPLY_AHEAD_BYTES / 4
             && !self.session.close_after_reply
             && !self.session.killed
     }
+}
+
+fn held_by(stream: Option<&dyn Stream>) -> usize {
+    stream.map_or(0, Stream::held_bytes)
 }

@@ -3,6 +3,7 @@
 use super::batch::{Batch, Batches};
 use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
+use super::monitor::Watchers;
 use super::slices::{Blame, Cause, Slices};
 use super::stats::{CommandStats, CoreStats};
 use darter_base::Preempt;
@@ -85,8 +86,6 @@ pub struct Hot {
     pub pause: Option<(u64, bool)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: bool,
-    /// Connections, on all cores, that watch by MONITOR.
-    pub monitors: usize,
 }
 
 impl Default for Hot {
@@ -102,7 +101,6 @@ impl Default for Hot {
             loading: false,
             pause: None,
             active_expire: true,
-            monitors: 0,
         }
     }
 }
@@ -171,6 +169,7 @@ pub struct Core {
     pub(super) dirty: RefCell<Vec<Token>>,
     pub(super) waiting_pause: RefCell<Vec<Token>>,
     pub(super) batches: RefCell<Batches>,
+    pub(super) watchers: RefCell<Watchers>,
     pub(super) actions: RefCell<Vec<Action>>,
     pub(super) outbox: RefCell<Vec<(CoreId, Mail)>>,
     pub(super) spares: RefCell<Vec<Vec<u8>>>,
@@ -230,6 +229,7 @@ impl Core {
             dirty: RefCell::default(),
             waiting_pause: RefCell::default(),
             batches: RefCell::default(),
+            watchers: RefCell::default(),
             actions: RefCell::default(),
             outbox: RefCell::default(),
             spares: RefCell::default(),
@@ -470,6 +470,15 @@ impl Core {
         for conn in self.conns.borrow_mut().iter_mut().flatten() {
             visit(conn);
         }
+    }
+
+    /// The same for some connections, from place `from` on. Returns the place of the next, 0 when these
+    /// were the last.
+    pub fn some_conns(&self, from: usize, most: usize, mut visit: impl FnMut(&mut Conn)) -> usize {
+        let mut conns = self.conns.borrow_mut();
+        let end = conns.len().min(from.saturating_add(most));
+        conns[from.min(end)..end].iter_mut().flatten().for_each(|conn| visit(conn));
+        if end == conns.len() { 0 } else { end }
     }
 
     /// Calls `visit` with the connection of this client id, if it is here and not running.

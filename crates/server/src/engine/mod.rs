@@ -16,6 +16,8 @@ pub(crate) mod monitor;
 mod serve;
 mod slices;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod warm;
 

@@ -1,5 +1,9 @@
 //! MONITOR: every command, told to those who watch, on all cores.
 //!
+//! Each core knows how many watch on which core, so that only those are told, and which of its own
+//! connections do. What a watcher does not read is kept without a bound, as in Redis, where only
+//! `client-output-buffer-limit normal` could set one: nobody may be made to wait for a watcher.
+//!
 //! A line is as long as its request, and longer where bytes are quoted. That of a long request is a
 //! stream for each watcher: encoded in portions, as its socket drains, from the one request that all
 //! of them share.
@@ -9,12 +13,57 @@ use super::core::Core;
 use super::entry::Entry;
 use darter_command::{Command, Flags, Stream};
 use darter_resp::{Arg, Args, Output, Reply, Request};
+use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Requests of more bytes, or arguments, are told in portions of about so many: 10 to 30 us.
 const PORTION_BYTES: usize = 4 * 1024;
 const PORTION_ARGS: usize = 64;
+
+/// Who watches.
+#[derive(Default)]
+pub(super) struct Watchers {
+    /// Clients of this core.
+    here: Vec<u64>,
+    /// How many on each core; a core that never had any may be missing.
+    counts: Vec<usize>,
+    all: usize,
+}
+
+impl Watchers {
+    pub(super) fn are_any(&self) -> bool {
+        self.all > 0
+    }
+
+    fn are_on(&self, core: CoreId) -> bool {
+        self.counts.get(core).is_some_and(|count| *count > 0)
+    }
+}
+
+impl Core {
+    /// On core `at` so many more watch, or fewer.
+    pub(crate) fn watchers_changed(&self, at: CoreId, by: isize) {
+        let watchers = &mut *self.watchers.borrow_mut();
+        if watchers.counts.len() <= at {
+            watchers.counts.resize(at + 1, 0);
+        }
+        watchers.counts[at] = watchers.counts[at].saturating_add_signed(by);
+        watchers.all = watchers.counts.iter().sum();
+    }
+
+    /// A client of this core is shown what runs from here on, unless it has gone meanwhile.
+    pub(crate) fn watch(&self, client: u64) {
+        if self.tokens.borrow().contains_key(&client) {
+            self.watchers.borrow_mut().here.push(client);
+        }
+    }
+
+    /// A client of this core is shown no more.
+    pub(crate) fn unwatch(&self, client: u64) {
+        self.watchers.borrow_mut().here.retain(|here| *here != client);
+    }
+}
 
 /// Tells the watchers of all cores about a command that runs.
 pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
@@ -24,7 +73,8 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     }
     let head = head(core, session);
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
-        let line = Line { row: entry.row, request: args.to_request(), arg: 0, piece: 0, byte: 0 };
+        let (row, request, bytes) = (entry.row, args.to_request(), args.held_bytes());
+        let line = Line { row, request, bytes, arg: 0, piece: 0, byte: 0 };
         return tell(core, &Arc::from(head), Some(&line));
     }
     let mut line = head;
@@ -40,16 +90,19 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
 /// Sends the watchers `head`, and then what the line's stream gives.
 fn tell(core: &Rc<Core>, head: &Arc<[u8]>, line: Option<&Line>) {
     for other in 0..core.tx.cores() {
+        if !core.watchers.borrow().are_on(other) {
+            continue;
+        }
         let (head, line) = (Arc::clone(head), line.cloned());
         core.tell(other, move |there| {
-            there.each_conn(|conn| {
-                if conn.lane.session.monitor {
+            for client in &there.watchers.borrow().here {
+                there.with_client(*client, |conn| {
                     let mut out = Output::default();
                     out.tail().extend_from_slice(&head);
                     let rest = line.clone().map(|line| Box::new(line) as Box<dyn Stream>);
                     there.push(&mut conn.lane, out, rest);
-                }
-            });
+                });
+            }
         });
     }
 }
@@ -68,6 +121,7 @@ fn head(core: &Core, session: &Session) -> Vec<u8> {
 struct Line {
     row: Command,
     request: Arc<Request>,
+    bytes: usize,
     /// The argument that is next, and where in it: the piece, and the byte in the piece.
     arg: usize,
     piece: usize,
@@ -111,6 +165,11 @@ impl Stream for Line {
             line.extend_from_slice(b"\r\n");
         }
         more
+    }
+
+    /// The request, which nobody else may need any more.
+    fn held_bytes(&self) -> usize {
+        self.bytes
     }
 }
 

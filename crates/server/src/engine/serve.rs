@@ -157,7 +157,7 @@ impl Core {
         }
         // What concerns the session is shown as it left it, as in Redis: SELECT in its new database.
         let is_session = matches!(entry.run, Runner::Session(_));
-        let watched = self.hot.borrow().monitors > 0;
+        let watched = self.watchers.borrow().are_any();
         if watched && !is_session {
             super::monitor::feed(self, &lane.session, entry, args);
         }
@@ -206,7 +206,7 @@ impl Core {
         crate::admin::used_memory(self) > maxmemory
     }
 
-    fn is_paused(&self, entry: &Entry) -> bool {
+    pub(super) fn is_paused(&self, entry: &Entry) -> bool {
         match self.hot.borrow().pause {
             Some((until, reads)) if until > self.now_ms() => {
                 entry.row.is_write() || (reads && !entry.row.flags.has(Flags::ADMIN))
@@ -537,8 +537,9 @@ impl Core {
         }
     }
 
-    /// Replies have moved: the connection may go on.
+    /// Replies have moved: the connection may go on. Until now it waited for us, so it was not idle.
     pub(super) fn after_settling(&self, lane: &mut Lane) {
+        lane.session.active_ms = self.now_ms();
         lane.settle();
         self.mark_streaming(lane);
         self.mark_dirty(lane);
@@ -622,7 +623,7 @@ impl Core {
             self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET stood in between.
         }
         let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
-        batch.push(entry, lane.session.view(), args);
+        lane.away_bytes += batch.push(entry, lane.session.view(), args);
         let owed = match lane.session.reply_mode {
             ReplyMode::On => Owed::Remote(core),
             ReplyMode::Skip => {

@@ -30,7 +30,7 @@ const REAP_PORTION: usize = 64;
 /// has several, short enough that there is not much to count, nor to keep.
 const REAP_EVERY_MS: u64 = 10;
 /// A sleeping core looks at its timers this often.
-const HEARTBEAT_MS: u64 = 100;
+const HEARTBEAT_MS: u64 = 1_000;
 
 /// Background work, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +194,7 @@ impl Core {
 
     fn has_dead(&self) -> bool {
         let now = self.now_ms();
+        self.reap_at.set(self.reap_at.get().min(now + REAP_EVERY_MS)); // The clock may be set back.
         let has_dead = self.next_reap().is_some_and(|at| at <= now);
         if !has_dead && now >= self.reap_at.get() {
             self.reap_at.set(now + REAP_EVERY_MS);
@@ -222,6 +223,9 @@ impl Core {
                 return;
             }
             let resp3 = lane.session.resp3;
+            if lane.output_bytes() == 0 {
+                lane.session.active_ms = self.now_ms(); // It has waited for us.
+            }
             let mut more = true;
             while more && lane.output_bytes() < AHEAD_BYTES {
                 more = stream.pump(&mut Reply::new(&mut lane.out, resp3));
@@ -307,6 +311,7 @@ impl Core {
         const AT_ONCE: usize = 16;
         let (now, (from, due)) = (self.now_ms(), self.swept.get());
         if now < due {
+            self.swept.set((from, due.min(now + EVERY_MS))); // The clock may be set back.
             return;
         }
         let mut conns = self.conns.borrow_mut();
@@ -322,15 +327,22 @@ impl Core {
         self.swept.set((next, now + EVERY_MS));
     }
 
-    fn end_pause(&self) {
-        if self.waiting_pause.borrow().is_empty() {
+    /// True when a connection, or a batch of one, waits for the end of CLIENT PAUSE.
+    fn awaits_pause(&self) -> bool {
+        !self.waiting_pause.borrow().is_empty() || self.batches.borrow().awaits_pause()
+    }
+
+    pub(super) fn end_pause(&self) {
+        if !self.awaits_pause() {
             return;
         }
         let over = self.hot.borrow().pause.is_none_or(|(until, _)| until <= self.now_ms());
         if over {
+            self.batches.borrow_mut().end_pause();
             for token in std::mem::take(&mut *self.waiting_pause.borrow_mut()) {
                 self.with_conn(token, |conn| {
                     conn.lane.awaits_pause = false;
+                    conn.lane.session.active_ms = self.now_ms(); // It has waited for us.
                     self.mark_ready(&mut conn.lane);
                 });
             }
@@ -343,7 +355,7 @@ impl Core {
         let death = self.next_reap();
         let death = death.filter(|_| self.hot.borrow().active_expire);
         let pause = self.hot.borrow().pause.map(|(until, _)| until);
-        let pause = pause.filter(|_| !self.waiting_pause.borrow().is_empty());
+        let pause = pause.filter(|_| self.awaits_pause());
         let timers = self.admin.next_timer(now);
         death
             .into_iter()
@@ -351,8 +363,8 @@ impl Core {
             .chain(timers)
             .map(|at| at.saturating_sub(now).max(1))
             .min()
-            .unwrap_or(HEARTBEAT_MS * 10)
-            .min(HEARTBEAT_MS * 10)
+            .unwrap_or(HEARTBEAT_MS)
+            .min(HEARTBEAT_MS)
     }
 }
 

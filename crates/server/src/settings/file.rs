@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why a file was refused.
 #[derive(Debug)]
@@ -101,24 +102,70 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Writes the values back into the file they came from, in portions; `mark` names the new file until
-/// it takes the place of the old one, so two that do this at once must differ.
+/// Writes the values of `latest` back into the file they came from, in portions. `mark` tells apart
+/// those of one process who do this at once.
+///
+/// The new file takes the place of the old one only if the settings are still the latest; else all
+/// begins anew, lest the older of two win. So this ends when nothing is set for as long as it takes.
 pub async fn rewrite(
-    settings: &Settings,
+    latest: impl Fn() -> Arc<Settings>,
     mark: u64,
     mut pause: impl AsyncFnMut(),
 ) -> Result<(), Refused> {
-    let Some(path) = &settings.file else { return Ok(()) };
-    let io = |error| Refused::Io(path.clone(), error);
-    let new = path.with_extension(format!("rewrite-tmp-{mark}"));
-    let old = BufReader::new(File::open(path).map_err(io)?);
-    let file = BufWriter::new(File::create(&new).map_err(io)?);
-    let mut rewriting = Rewriting { settings, old, new: file, written: HashSet::new() };
-    while rewriting.lines().map_err(io)? {
+    loop {
+        let settings = latest();
+        let Some(path) = &settings.file else { return Ok(()) };
+        let io = |error| Refused::Io(path.clone(), error);
+        let written = write_beside(path, &settings, mark, &mut pause).await.map_err(io)?;
+        if Arc::ptr_eq(&settings, &latest()) {
+            return written.take_the_place_of(path).map_err(io);
+        }
+    }
+}
+
+/// Writes the new file, beside the one at `path`.
+async fn write_beside(
+    path: &Path,
+    settings: &Settings,
+    mark: u64,
+    pause: &mut impl AsyncFnMut(),
+) -> io::Result<Temporary> {
+    let old = File::open(path)?;
+    let (temporary, new) = Temporary::create(path, mark)?;
+    // There may be a password in it: who could not read the old one cannot read this.
+    new.set_permissions(old.metadata()?.permissions())?;
+    let (old, new) = (BufReader::new(old), BufWriter::new(new));
+    let mut rewriting = Rewriting { settings, old, new, written: HashSet::new() };
+    while rewriting.lines()? {
         pause().await;
     }
-    rewriting.end().and_then(|mut file| file.flush()).map_err(io)?;
-    std::fs::rename(&new, path).map_err(io)
+    rewriting.end()?.flush()?;
+    Ok(temporary)
+}
+
+/// A file that is removed when this is dropped, be it by an error or with the task that writes it.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Makes the file, in the folder of `path` and with its name in front: nobody else's, whatever
+    /// other servers have there.
+    fn create(path: &Path, mark: u64) -> io::Result<(Self, File)> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".rewrite-tmp-{}-{mark}", std::process::id()));
+        let file = File::create(&name)?;
+        Ok((Self(name.into()), file))
+    }
+
+    fn take_the_place_of(self, path: &Path) -> io::Result<()> {
+        std::fs::rename(&self.0, path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Once it has been renamed there is nothing to remove.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// A file that is being rewritten.
@@ -131,7 +178,8 @@ struct Rewriting<'a, R, W> {
 }
 
 impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
-    /// Rewrites some of the lines. False behind the last.
+    /// Rewrites some of the lines; a line is never parted, however long its writer made it. False
+    /// behind the last.
     fn lines(&mut self) -> io::Result<bool> {
         /// About 20 us, and the system's own work.
         const BYTES: usize = 16 * 1024;
@@ -187,6 +235,117 @@ fn line_of(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::{Cell, RefCell};
+    use std::future::poll_fn;
+    use std::os::unix::fs::PermissionsExt;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    /// A settings file in a folder of its own, which is removed at the end.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str, text: &[u8]) -> Self {
+            let folder = format!("darter-settings-{}-{name}", std::process::id());
+            let place = Self(std::env::temp_dir().join(folder));
+            std::fs::create_dir(&place.0).unwrap();
+            std::fs::write(place.file(), text).unwrap();
+            place
+        }
+
+        fn file(&self) -> PathBuf {
+            self.0.join("darter.conf")
+        }
+
+        fn text(&self) -> String {
+            std::fs::read_to_string(self.file()).unwrap()
+        }
+
+        fn names(&self) -> Vec<String> {
+            let name = |entry: io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+            let entries = std::fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| name(entry).into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+
+        fn settings(&self, timeout: &str) -> Arc<Settings> {
+            let mut settings = Settings::default();
+            settings.set("timeout", timeout).unwrap();
+            settings.file = Some(self.file());
+            Arc::new(settings)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Goes on to the next pause, or to the end.
+    fn poll<F: Future>(task: Pin<&mut F>) -> Poll<F::Output> {
+        task.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Ends a slice.
+    async fn pause() {
+        let mut was_here = Cell::new(false);
+        poll_fn(|_| if was_here.replace(true) { Poll::Ready(()) } else { Poll::Pending }).await;
+        assert!(*was_here.get_mut());
+    }
+
+    #[test] // Whether it ends well, ends in an error, or is given up: the folder is as it was.
+    fn rewriting_leaves_no_other_file() {
+        let lines = "# long\n".repeat(10_000);
+        let place = Place::new("leaves", lines.as_bytes());
+        let settings = place.settings("44");
+        let start = || rewrite(|| Arc::clone(&settings), 7, pause);
+        {
+            let mut task = pin!(start());
+            assert!(poll(task.as_mut()).is_pending());
+            let beside = format!("darter.conf.rewrite-tmp-{}-7", std::process::id());
+            assert_eq!(place.names(), ["darter.conf", &beside]);
+        }
+        assert_eq!((place.names(), place.text()), (vec!["darter.conf".to_owned()], lines.clone()));
+        std::fs::write(place.file(), [lines.as_bytes(), b"\xff\xff\n"].concat()).unwrap();
+        let mut task = pin!(start());
+        let error = loop {
+            match poll(task.as_mut()) {
+                Poll::Ready(result) => break result.unwrap_err().to_string(),
+                Poll::Pending => assert_eq!(place.names().len(), 2),
+            }
+        };
+        assert!(error.contains("UTF-8"), "{error}");
+        assert_eq!(place.names(), ["darter.conf"]);
+        std::fs::write(place.file(), &lines).unwrap();
+        std::fs::set_permissions(place.file(), PermissionsExt::from_mode(0o600)).unwrap();
+        let mut task = pin!(start());
+        while poll(task.as_mut()).map(Result::unwrap).is_pending() {}
+        assert_eq!(
+            (place.names(), place.text()),
+            (vec!["darter.conf".to_owned()], lines + "timeout 44\n")
+        );
+        let mode = place.file().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "what only its owner may read stays so");
+    }
+
+    #[test] // Of two at once the one with the newer settings may end first; the other then follows it.
+    fn the_latest_settings_win() {
+        let place = Place::new("latest", "# long\n".repeat(10_000).as_bytes());
+        let now = RefCell::new(place.settings("1"));
+        let start = |mark| rewrite(|| Arc::clone(&now.borrow()), mark, pause);
+        let mut older = pin!(start(1));
+        assert!(poll(older.as_mut()).is_pending());
+        now.replace(place.settings("2"));
+        let mut newer = pin!(start(2));
+        while poll(newer.as_mut()).map(Result::unwrap).is_pending() {}
+        assert!(place.text().ends_with("timeout 2\n"));
+        while poll(older.as_mut()).map(Result::unwrap).is_pending() {}
+        assert!(place.text().ends_with("timeout 2\n"));
+        assert_eq!(place.names(), ["darter.conf"]);
+    }
 
     #[test]
     fn lines_are_read_as_in_redis_conf() {

@@ -213,10 +213,12 @@ impl<X: OutOfLine> Table<X> {
                 small.detach(offset);
             }
             (Root::Big(big), At::Big(path, loc)) => {
-                if big_mut(big).overwrite(path, loc, buf) {
+                let big = big_mut(big);
+                if big.overwrite(path, loc, buf) {
                     return at;
                 }
-                big_mut(big).detach(hash, path, loc);
+                big.outside_bytes -= buf.raw::<X>().outside_bytes(); // `add` counts the key anew.
+                big.detach(hash, path, loc);
             }
             _ => unreachable!("the table has not changed its form"),
         }

@@ -263,7 +263,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     #[inline]
     #[must_use]
     pub fn bits(&self) -> u8 {
-        self.0.flags() >> BITS_SHIFT
+        self.0.bits()
     }
 
     /// The stamp; 0 in a table without.
@@ -332,10 +332,11 @@ pub(super) fn encode<X: OutOfLine>(
     stamp: u32,
 ) {
     out.clear();
-    out.push(key.kind | bits << BITS_SHIFT | if deadline.is_some() { TIMED } else { 0 });
+    out.push(key.kind | bits << BITS_SHIFT | timed(deadline));
     push_stamp::<X>(out, stamp);
     key.write(out);
-    encode_rest(out, value, deadline);
+    push_deadline(out, deadline);
+    push_value(out, value);
 }
 
 /// Appends the stamp, where entries have one.
@@ -361,9 +362,8 @@ pub(super) unsafe fn encode_again<X: OutOfLine>(
     stamp: u32,
 ) {
     out.clear();
-    let timed = if deadline.is_some() { TIMED } else { 0 };
     let kind = old.flags() & KEY_MASK;
-    out.push(kind | bits << BITS_SHIFT | timed);
+    out.push(kind | bits << BITS_SHIFT | timed(deadline));
     push_stamp::<X>(out, stamp);
     let len = old.key_end() - Raw::<X>::KEY;
     if kind == KEY_LONG {
@@ -372,7 +372,8 @@ pub(super) unsafe fn encode_again<X: OutOfLine>(
         // SAFETY: the key stands in `KEY..key_end`.
         out.extend_from_slice(unsafe { old.slice(Raw::<X>::KEY, len) });
     }
-    encode_rest(out, value, deadline);
+    push_deadline(out, deadline);
+    push_value(out, value);
 }
 
 /// Writes the same entry with another deadline. What the old bytes own is handed over.
@@ -386,28 +387,35 @@ pub(super) unsafe fn encode_deadline<X: OutOfLine>(
 ) {
     out.clear();
     let (key_end, value_at, len) = (old.key_end(), old.value_at(), old.len());
-    out.push(old.flags() & !TIMED | if deadline.is_some() { TIMED } else { 0 });
+    out.push(old.flags() & !TIMED | timed(deadline));
     // SAFETY: stamp and key stand in `1..key_end`; an untyped copy, the key may be a pointer.
     unsafe { out.append(old.at.as_ptr().wrapping_add(1), key_end - 1) };
-    if let Some(deadline) = deadline {
-        let mut scratch = [0; VARINT_MAX];
-        let len = text::varint_write(&mut scratch, deadline);
-        out.extend_from_slice(&scratch[..len]);
-    }
+    push_deadline(out, deadline);
     // SAFETY: the value stands in `value_at..len`; an untyped copy, it may be a pointer.
     unsafe { out.append(old.at.as_ptr().wrapping_add(value_at), len - value_at) };
 }
 
-fn encode_rest<X: OutOfLine>(out: &mut Buf, value: New<'_, X>, deadline: Option<UnixMillis>) {
+/// The flag that says so, if there is a deadline.
+fn timed(deadline: Option<UnixMillis>) -> u8 {
+    if deadline.is_some() { TIMED } else { 0 }
+}
+
+fn push_varint(out: &mut Buf, value: u64) {
     let mut scratch = [0; VARINT_MAX];
+    let len = text::varint_write(&mut scratch, value);
+    out.extend_from_slice(&scratch[..len]);
+}
+
+fn push_deadline(out: &mut Buf, deadline: Option<UnixMillis>) {
     if let Some(deadline) = deadline {
-        let len = text::varint_write(&mut scratch, deadline);
-        out.extend_from_slice(&scratch[..len]);
+        push_varint(out, deadline);
     }
+}
+
+/// Appends the value, and says in the flags how it is kept.
+fn push_value<X: OutOfLine>(out: &mut Buf, value: New<'_, X>) {
     let int = |value: i64, out: &mut Buf| {
-        let mut scratch = [0; VARINT_MAX];
-        let len = text::varint_write(&mut scratch, text::zigzag(value));
-        out.extend_from_slice(&scratch[..len]);
+        push_varint(out, text::zigzag(value));
         VALUE_INT
     };
     let kind = match value {
@@ -421,8 +429,7 @@ fn encode_rest<X: OutOfLine>(out: &mut Buf, value: New<'_, X>, deadline: Option<
             }
             Packed::Raw(bytes) => {
                 assert!(bytes.len() <= INLINE_MAX, "{} bytes inline", bytes.len());
-                let len = text::varint_write(&mut scratch, bytes.len() as u64);
-                out.extend_from_slice(&scratch[..len]);
+                push_varint(out, bytes.len() as u64);
                 out.extend_from_slice(bytes);
                 VALUE_RAW
             }
@@ -604,6 +611,9 @@ impl<X: OutOfLine> Raw<X> {
         let (at, fresh) = match (flags & (VALUE_MASK | TIMED), int, value) {
             (VALUE_INT, Some(int), _) => {
                 let len = text::varint_write(&mut scratch, text::zigzag(int));
+                if text::varint_len_at(self.byte(at)) != len {
+                    return false;
+                }
                 (at, &scratch[..len])
             }
             (VALUE_RAW, None, New::Bytes(bytes)) => {
@@ -615,9 +625,6 @@ impl<X: OutOfLine> Raw<X> {
             }
             _ => return false,
         };
-        if flags & VALUE_MASK == VALUE_INT && text::varint_len_at(self.byte(at)) != fresh.len() {
-            return false;
-        }
         // SAFETY: the present value takes as many bytes at `at`, inside of the entry.
         let to = unsafe { self.at.add(at) };
         // SAFETY: as above; nobody else reads the entry, by the caller's promise, and the new bytes
@@ -706,6 +713,7 @@ impl<X: OutOfLine> Raw<X> {
         (self.flags() & TIMED != 0).then(|| self.varint_at(self.key_end()).0)
     }
 
+    #[inline]
     pub(super) fn bits(self) -> u8 {
         self.flags() >> BITS_SHIFT
     }

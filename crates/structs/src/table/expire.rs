@@ -98,10 +98,30 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
+    /// False when nothing in the table is alive at `now`. Stops at the first segment that holds
+    /// something alive, and when `max_segments` have been looked through (2 to 5 us each): then what
+    /// comes behind them counts as alive.
+    #[must_use]
+    pub fn has_living(&self, now: UnixMillis, max_segments: usize) -> bool {
+        if self.earliest_deadline().is_none_or(|due| due > now) {
+            return !self.is_empty();
+        }
+        match &self.0 {
+            Root::Empty | Root::Ruin(_) => false,
+            Root::Small(small) => {
+                let mut at = 0;
+                let mut raws = std::iter::from_fn(|| small.next(&mut at));
+                raws.any(|(_, raw)| !is_dead(raw, now))
+            }
+            Root::Big(big) => big.has_living(now, max_segments),
+        }
+    }
+
     /// Removes entries that are dead at `now`, and tells `dead` about each.
     ///
     /// `max_entries` bounds the work: a removal counts one, as does looking at eight entries; but
-    /// one segment is always looked through. Cost: about 50 ns a removal, 5 us a segment.
+    /// one segment is always looked through. Cost: about 250 ns a removal where many die together,
+    /// 800 ns where they are spread, 5 us a segment that is looked through.
     pub fn reap(
         &mut self,
         now: UnixMillis,
@@ -163,6 +183,15 @@ impl<X: OutOfLine> Big<X> {
             }
         }
         Some(self.len - dead)
+    }
+
+    fn has_living(&self, now: UnixMillis, max_segments: usize) -> bool {
+        let mut budget = max_segments.saturating_mul(COUNTS_PER_LOOK);
+        self.directory.paths().map(|path| self.directory.segment_at(path)).any(|segment| {
+            let left = budget.checked_sub(count_cost(segment, now));
+            budget = left.unwrap_or(0);
+            left.is_none() || segment.has_living(now)
+        })
     }
 
     fn reap(&mut self, now: UnixMillis, max_entries: usize, dead: &mut Tell<'_, X>) -> usize {

@@ -25,7 +25,7 @@
 //! Not here: why an insertion failed, see `segment`.
 
 use super::directory::{DEPTH_MAX, Directory, NEVER, Path};
-use super::edit::unshare;
+use super::edit::{big_mut, unshare};
 use super::entry::{OutOfLine, Raw};
 use super::segment::{CLASS_MAX, CLASSES, Full, Limits, PAGE, PagePos, Seg};
 use super::small::Small;
@@ -83,7 +83,7 @@ fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
         _ => shape.slots(),
     };
     let pages = if class == 0 { shape.pages } else { shape.pages - 1 - below(4) };
-    Limits { entries: entries as u16, pages: pages as u8 }
+    Limits::new(entries, pages)
 }
 
 /// Entries up to which a segment of this class is worth filling from a larger or from two.
@@ -333,20 +333,20 @@ impl<X: OutOfLine> Table<X> {
         }
         let Root::Big(big) = &mut self.0 else { return };
         let Some(path) = big.only() else { return };
-        let big = super::edit::big_mut(big);
-        let segment = big.directory.segment_mut(path);
+        // Unshared only where something is to be done.
+        let segment = big.directory.segment_at(path);
         let (len, class) = (segment.len(), segment.class());
         if len <= SMALL_AGAIN_LEN && segment.live_bytes() <= SMALL_AGAIN_BYTES {
             self.become_small();
         } else if class > 0 && len <= merge_len(class - 1) {
-            big.reclass(path, class - 1);
+            big_mut(big).reclass(path, class - 1);
         }
     }
 
     fn become_small(&mut self) {
         let Root::Big(big) = &mut self.0 else { return };
         let path = Path { top: 0, leaf: 0 };
-        let segment = super::edit::big_mut(big).directory.segment_mut(path);
+        let segment = big_mut(big).directory.segment_mut(path);
         let mut small = Small::with_room(segment.live_bytes());
         let mut at = PagePos::default();
         while let Some(raw) = segment.next_entry(&mut at) {

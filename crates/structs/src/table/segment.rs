@@ -105,6 +105,14 @@ pub(super) enum Full {
 pub(super) struct Limits {
     pub(super) entries: u16,
     pub(super) pages: u8,
+    /// Gaps, in steps of [`DEAD_MIN`], below which a repack is not tried: one has failed with fewer.
+    gaps: u8,
+}
+
+impl Limits {
+    pub(super) fn new(entries: usize, pages: usize) -> Self {
+        Self { entries: entries as u16, pages: pages as u8, gaps: 0 }
+    }
 }
 
 /// Where an entry is indexed.
@@ -307,7 +315,7 @@ impl<X: OutOfLine> Seg<X> {
         debug_assert!(page < self.page_count(), "page={page}");
         // SAFETY: `page < page_count <= pages` of the class.
         let at = unsafe { self.page_ptrs().add(page) };
-        // SAFETY: pointers below the count were written by `add_page`.
+        // SAFETY: pointers below the count were written: by `add_page`, or copied from another segment.
         unsafe { at.read() }
     }
 
@@ -422,10 +430,12 @@ impl<X: OutOfLine> Seg<X> {
         (head.page_count > head.limits.pages).then_some(Full::Pages)
     }
 
-    /// [`Seg::insert`], however far from home; whoever comes next finds the segment due.
+    /// [`Seg::insert`], however far from home; whoever comes next finds the segment due, until as
+    /// many entries have gone again.
     pub(super) fn squeeze(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let loc = self.insert_anywhere(hash, entry, len)?;
-        self.head_mut().limits.entries = 0;
+        let head = self.head_mut();
+        head.limits.entries = head.limits.entries.min(head.len);
         Ok(loc)
     }
 

@@ -2,6 +2,8 @@
 
 use super::directory::Path;
 use super::edit::big_mut;
+use super::entry::{Buf, Needle, encode};
+use super::segment::{Full, Limits, Seg};
 use super::{
     Entry, LiveCount, Never, New, OutOfLine, Reader, Root, STAMP_END, Table, Target, ValueRef,
 };
@@ -853,4 +855,86 @@ fn values_of_a_block_are_freed_in_portions() {
 
 fn free_all() {
     while darter_base::graveyard::dig(&darter_base::preempt::Never) {}
+}
+
+#[test] // What does not fit where it was, nor in any page of its segment, is counted once.
+fn long_keys_that_move_to_another_segment_are_counted_once() {
+    let mut table = Subject::new();
+    for len in [100, 500, 40, 512] {
+        for number in 0..40 {
+            let key = format!("{number:0>300}x").into_bytes();
+            table.insert(hash::of(&key), &key, New::Bytes(&vec![b'v'; len]), None, 0);
+            table.check_invariants();
+        }
+    }
+    for number in 0..40 {
+        let key = format!("{number:0>300}x").into_bytes();
+        assert!(table.remove(hash::of(&key), &key).is_some());
+    }
+    assert_eq!(table.memory_bytes(), 0);
+}
+
+/// Puts an entry in; true when it had to be squeezed in.
+fn fill(segment: &mut Seg<Never>, key: &[u8], value: &[u8]) -> bool {
+    let (mut buf, hash) = (Buf::new(), hash::of(key));
+    encode::<Never>(&mut buf, &Needle::of(key), New::Bytes(value), None, 0, 0);
+    match segment.insert(hash, buf.raw(), buf.len()) {
+        Err(Full::Index) => segment.squeeze(hash, buf.raw(), buf.len()).map(|_| true).unwrap(),
+        inserted => inserted.map(|_| false).unwrap(),
+    }
+}
+
+fn empty(segment: &mut Seg<Never>, key: &[u8]) {
+    let (loc, _) = segment.find(hash::of(key), &Needle::of(key)).unwrap();
+    segment.detach(hash::of(key), loc);
+}
+
+#[test] // A segment into which an entry was squeezed is due, and no longer when as many have gone.
+fn a_squeezed_segment_that_is_drained_takes_entries_again() {
+    let mut segment = Seg::<Never>::new(0, Limits::new(168, 8));
+    let squeezed = (0..168_u64)
+        .position(|number| fill(&mut segment, number.to_string().as_bytes(), b""))
+        .expect("an entry's neighbourhood is full before the segment is");
+    assert_eq!(segment.is_due(), Some(Full::Index));
+    for number in 0..=squeezed {
+        empty(&mut segment, number.to_string().as_bytes());
+        assert_eq!(segment.is_due(), None, "{} left", segment.len());
+        segment.check();
+    }
+}
+
+#[test] // Entries that fit their pages in one order only: a repack that fails is not tried again.
+fn a_repack_that_fails_is_put_off() {
+    let (long, short, value) = ("l".repeat(180), "s".repeat(120), [b'v'; super::INLINE_MAX]);
+    let key = |number: usize| {
+        let name = if number % 3 == 2 { &short } else { &long };
+        [name.as_bytes(), format!("{number:03}").as_bytes()].concat()
+    };
+    let mut failed = 0;
+    for seed in 0..20 {
+        let mut segment = Seg::<Never>::new(0, Limits::new(168, 8));
+        let numbers = seed * 24..seed * 24 + 24;
+        numbers.clone().for_each(|number| _ = fill(&mut segment, &key(number), &value));
+        let dead = numbers.filter(|number| number % 3 == 2).take(5);
+        dead.for_each(|number| empty(&mut segment, &key(number)));
+        assert!(segment.tidy(), "a fifth has gone");
+        segment.check();
+        failed += u32::from(segment.has_gaps());
+        assert!(!segment.tidy(), "and nothing since");
+    }
+    assert!(failed > 5, "{failed}");
+}
+
+#[test] // A due that comes with nobody dead, beside a cut: looked for, and nothing is copied.
+fn reaping_nobody_copies_no_segment() {
+    let mut table = Subject::new();
+    for number in 0..150_u64 {
+        let (key, deadline) = (number.to_string(), (number == 7).then_some(1_000));
+        table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(b"v"), deadline, 0);
+    }
+    table.remove(hash::of(b"7"), b"7").unwrap();
+    let cut = table.clone();
+    assert_eq!(table.reap(1_000, 100, &mut |_, _| panic!("nobody is dead")).removed, 0);
+    assert_eq!(pages_of(&table), pages_of(&cut));
+    table.check_invariants();
 }

@@ -145,6 +145,28 @@ fn a_few_dead_everywhere_are_counted_without_a_look() {
     assert_eq!(run.table.live_len(run.now, segments / 3), Some(run.living()));
 }
 
+#[test] // One that lives is found wherever it is; where nobody does, it is known within the bound.
+#[cfg_attr(miri, ignore = "slow")]
+fn whether_anything_lives_is_found_out() {
+    for many in [1, 5, 90, 900, 20_000] {
+        let mut run = Run::new(many);
+        for number in 0..many {
+            run.put(format!("key:{number}").as_bytes(), Some(EPOCH + 1 + number % 2));
+        }
+        let segments = run.table.fill_report().segments;
+        assert!(run.table.has_living(EPOCH, 0));
+        run.now = EPOCH + 2;
+        assert!(!run.table.has_living(run.now, segments), "all of {many} are dead");
+        assert_eq!(run.table.has_living(run.now, 4), segments > 4, "{segments} segments");
+        for lasting in [b"one", b"two", b"six"] {
+            run.put(lasting, (lasting == b"two").then_some(EPOCH + 3));
+            assert!(run.table.has_living(run.now, segments));
+            run.table.remove(hash::of(lasting), lasting);
+        }
+        assert!(!run.table.has_living(run.now, segments));
+    }
+}
+
 #[test] // Deadlines at the end of time are as good as others.
 fn the_latest_deadlines_are_kept() {
     let mut run = Run::new(9);

@@ -9,12 +9,13 @@
 //! deadlines of the segment, sorted:   | listed, up to 15 | horizon | all others ... |
 //! ```
 //! Invariant S3 (`check_next`): the listed entries have a deadline, stand in its order, and none dies
-//! after the horizon; all other entries with a deadline die at the horizon or later. An empty segment
-//! has an empty list and no horizon ([`NEVER`]): all deadlines are known.
+//! after the horizon; all other entries with a deadline die at the horizon or later. A segment that is
+//! new or cleared has no horizon ([`NEVER`]): all deadlines are listed. One that has lost its entries
+//! one by one keeps its horizon, a bound like any other, until it is looked through.
 //!
 //! Not here: whose turn it is to be reaped. See `directory` and `expire`.
 
-use super::{LINE, Loc, Seg, prefetch};
+use super::{LINE, Loc, PagePos, Seg, prefetch};
 use crate::table::directory::NEVER;
 use crate::table::entry::{OutOfLine, Raw};
 use crate::table::group::ones;
@@ -134,6 +135,16 @@ impl<X: OutOfLine> Seg<X> {
         count
     }
 
+    /// True when an entry is alive at `now`. Cost: as counting the dead, or less.
+    pub(in super::super) fn has_living(&self, now: UnixMillis) -> bool {
+        if !self.needs_look(now) {
+            return self.len() > self.dead_len(now);
+        }
+        let is_alive = |raw: Raw<X>| raw.deadline().is_none_or(|at| at > now);
+        let mut at = PagePos::default();
+        std::iter::from_fn(|| self.next_entry(&mut at)).any(is_alive)
+    }
+
     /// [`Seg::for_each_loc`], two groups after the memory was asked for their entries.
     fn for_each_loc_soon(&self, mut f: impl FnMut(Loc, Raw<X>)) {
         const AHEAD: usize = 2;
@@ -180,7 +191,9 @@ impl<X: OutOfLine> Seg<X> {
 
     fn enlist_at(&mut self, loc: Loc, deadline: UnixMillis) {
         let listed = self.listed();
-        let mut at = listed.len();
+        // Deadlines that fall, each before all others, are not to be compared with all.
+        let is_first = listed.first().is_some_and(|&first| self.deadline_at(first) > deadline);
+        let mut at = if is_first { 0 } else { listed.len() };
         while at > 0 && self.deadline_at(listed[at - 1]) > deadline {
             at -= 1;
         }

@@ -102,11 +102,16 @@ impl<X: OutOfLine> Seg<X> {
         self.head_mut().tail_cap *= 2;
     }
 
-    /// Rewrites the pages if gaps are an eighth of them. True when it did.
+    /// Rewrites the pages if gaps are an eighth of them. True when it did, or tried: after a try that
+    /// fails, as much again must go before the next.
     #[inline]
     pub(in super::super) fn tidy(&mut self) -> bool {
-        let dead = self.head().dead as usize;
-        dead >= DEAD_MIN.max(self.used_bytes() / 8) && self.repack()
+        let least = DEAD_MIN * usize::from(self.head().limits.gaps).max(1);
+        if (self.head().dead as usize) < least.max(self.used_bytes() / 8) {
+            return false;
+        }
+        self.repack();
+        true
     }
 
     /// True when there are gaps to win by a repack.
@@ -130,11 +135,14 @@ impl<X: OutOfLine> Seg<X> {
                 let Some(offset) = self.place(raw, raw.len()) else {
                     self.take_pages().0.free();
                     self.put_pages(&old, last);
+                    let gaps = self.head().dead as usize + self.used_bytes() / 8;
+                    self.head_mut().limits.gaps = gaps.div_ceil(DEAD_MIN) as u8; // Below 256.
                     return false;
                 };
                 offsets.push((Loc::new(group, slot), offset));
             }
         }
+        self.head_mut().limits.gaps = 0;
         for (loc, offset) in offsets {
             self.groups_mut()[usize::from(loc.group)].set_offset(usize::from(loc.slot), offset);
         }
@@ -233,6 +241,16 @@ impl<X: OutOfLine> Seg<X> {
     /// [`Seg::next_entry`], and its offset.
     #[inline]
     pub(super) fn next_placed(&self, pos: &mut PagePos) -> Option<(Raw<X>, u16)> {
+        loop {
+            if let (Stands::Entry(raw), offset) = self.next_standing(pos)? {
+                return Some((raw, offset));
+            }
+        }
+    }
+
+    /// What stands next, in the order of memory, and its offset.
+    #[inline]
+    fn next_standing(&self, pos: &mut PagePos) -> Option<(Stands<X>, u16)> {
         let head = self.head();
         loop {
             let is_last = pos.page + 1 == usize::from(head.page_count);
@@ -245,16 +263,15 @@ impl<X: OutOfLine> Seg<X> {
             }
             // SAFETY: inside of the page.
             let at = unsafe { self.page(pos.page).add(pos.at) };
+            let offset = (pos.page * PAGE + pos.at) as u16;
             // SAFETY: pages are gapless up to their end (S2).
-            match unsafe { entry::stands(at) } {
-                Stands::Entry(raw) => {
-                    let offset = (pos.page * PAGE + pos.at) as u16;
-                    pos.at += raw.len();
-                    return Some((raw, offset));
-                }
+            let standing = unsafe { entry::stands(at) };
+            match &standing {
+                Stands::Entry(raw) => pos.at += raw.len(),
                 Stands::Gap(len) => pos.at += len,
                 Stands::End => pos.at = PAGE,
             }
+            return Some((standing, offset));
         }
     }
 
@@ -269,17 +286,22 @@ impl<X: OutOfLine> Seg<X> {
     }
 
     pub(super) fn check_pages(&self, mut indexed: Vec<NonNull<u8>>) {
-        let mut held = Vec::new();
+        let (mut held, mut gaps) = (Vec::new(), Vec::new());
         let mut at = PagePos::default();
-        while let Some(raw) = self.next_entry(&mut at) {
-            held.push(raw.ptr());
+        while let Some((standing, offset)) = self.next_standing(&mut at) {
+            match standing {
+                Stands::Entry(raw) => held.push(raw.ptr()),
+                Stands::Gap(len) if len > 1 => gaps.push((offset, len)), // One byte is padding.
+                Stands::Gap(_) | Stands::End => {}
+            }
         }
         held.sort_unstable();
         indexed.sort_unstable();
         assert_eq!(held, indexed, "S2: entries in pages and in the index");
         assert!(usize::from(self.head().tail) <= usize::from(self.head().tail_cap));
-        assert!(self.head().dead as usize <= self.used_bytes(), "S2: dead");
-        self.check_gaps();
+        let dead: usize = gaps.iter().map(|&(_, len)| len).sum();
+        assert_eq!(self.head().dead as usize, dead, "S2: dead");
+        self.check_gaps(&gaps);
     }
 }
 

@@ -1,0 +1,121 @@
+//! When the next field or member of each value dies: in whose table the sweeper has to look.
+//!
+//! Keys with mortal fields stand in a tree, in the order in which they are to be looked at. A tree, as
+//! it grows without ever moving as a whole. Each key has one pair at most, and its value knows under
+//! which moment ([`Clock`]): whoever removes the value removes its pair. So the tree is never longer
+//! than the keyspace, however often keys come and go.
+//!
+//! A pair goes to an earlier moment at once, to a later one when its own has come: sessions whose
+//! fields are given more time again and again would take 1 us each time, which is as much as all else.
+//!
+//! Invariant: `name_bytes` is the sum over all names. That the pairs are those of the values, see I3
+//! in `db`.
+//!
+//! Not here: what a key holds, and when to sweep. See `db`.
+
+use crate::graveyard::{self, Dismantle};
+use std::collections::BTreeSet;
+
+/// What a pair takes in a node that is as full as most are, and around a name.
+const PAIR_BYTES: usize = 48;
+
+/// Under which moment a value stands in [`Clocks`], if it does. It is part of the value: copies and
+/// cuts have it too, and who puts one of these at a key puts that under the same moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Clock(u64);
+
+impl Clock {
+    /// Of what is in no order.
+    const NONE: Self = Self(u64::MAX);
+
+    /// The moment.
+    pub(crate) fn at(self) -> Option<u64> {
+        (self != Self::NONE).then_some(self.0)
+    }
+
+    /// The clock of a value whose earliest deadline is this, and that was under this one.
+    #[inline]
+    pub(crate) fn settled(self, earliest: Option<u64>) -> Self {
+        earliest.map_or(Self::NONE, |at| Self(at.min(self.0)))
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Clocks {
+    pairs: BTreeSet<(u64, Box<[u8]>)>,
+    name_bytes: usize,
+}
+
+impl Clocks {
+    /// Nobody dies before.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.pairs.first().map(|&(at, _)| at)
+    }
+
+    /// The key to look at then.
+    pub(crate) fn next_name(&self) -> Option<&[u8]> {
+        self.pairs.first().map(|(_, name)| &**name)
+    }
+
+    /// The key `name` was under one moment, and is under another now.
+    #[inline]
+    pub(crate) fn change(&mut self, name: &[u8], before: Clock, after: Clock) {
+        if before != after {
+            self.replace(name, before.at(), after.at());
+        }
+    }
+
+    fn replace(&mut self, name: &[u8], before: Option<u64>, after: Option<u64>) {
+        let mut pair = (0, Box::from(name));
+        if let Some(at) = before {
+            pair.0 = at;
+            let was_there = self.pairs.remove(&pair);
+            debug_assert!(was_there, "no clock of {:?} at {at}", name.escape_ascii().to_string());
+            self.name_bytes -= name.len();
+        }
+        if let Some(at) = after {
+            pair.0 = at;
+            let is_new = self.pairs.insert(pair);
+            debug_assert!(is_new, "two clocks of {:?} at {at}", name.escape_ascii().to_string());
+            self.name_bytes += name.len();
+        }
+    }
+
+    /// Forgets all. O(1): memory comes back in slices.
+    pub(crate) fn clear(&mut self) {
+        if !self.pairs.is_empty() {
+            graveyard::bury(Box::new(std::mem::take(self)));
+        }
+    }
+
+    /// Bytes of memory, about. Cost: O(1).
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.pairs.len() * PAIR_BYTES + self.name_bytes
+    }
+
+    /// Asserts that these are the pairs. Cost: O(pairs).
+    pub(crate) fn check(&self, expected: &BTreeSet<(u64, Box<[u8]>)>) {
+        assert_eq!(&self.pairs, expected, "I3");
+        assert_eq!(self.name_bytes, expected.iter().map(|(_, name)| name.len()).sum::<usize>());
+    }
+}
+
+impl Dismantle for Clocks {
+    fn dismantle(&mut self) -> bool {
+        /// About 10 us worth.
+        const PORTION: usize = 64;
+        for _ in 0..PORTION {
+            if self.pairs.pop_first().is_none() {
+                return false;
+            }
+        }
+        !self.pairs.is_empty()
+    }
+}

@@ -1,0 +1,537 @@
+//! Cores without sockets or threads, and with a clock that the test moves: what takes seconds
+//! elsewhere, or hangs on the order of two messages, is exact here.
+
+use super::{Action, Clock, Core, Mail, Peer, SliceClock, Token, Wait, World};
+use crate::admin::{Local, Machine, Shared};
+use crate::settings::Settings;
+use darter_base::Preempt;
+use darter_command::Stream;
+use darter_resp::{Output, Part, Reply};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+const EPOCH_MS: u64 = 1_700_000_000_000;
+const HOUR_MS: u64 = 3_600_000;
+
+struct TestClock {
+    passed_ms: Cell<u64>,
+    set_back_ms: Cell<u64>,
+}
+
+impl Clock for TestClock {
+    fn monotonic_ns(&self) -> u64 {
+        self.passed_ms.get() * 1_000_000
+    }
+
+    fn unix_ms(&self) -> u64 {
+        EPOCH_MS + self.passed_ms.get() - self.set_back_ms.get()
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.monotonic_ns()
+    }
+}
+
+/// Slices of one portion each, or without an end.
+struct TestSlice {
+    short: Rc<Cell<bool>>,
+}
+
+impl Preempt for TestSlice {
+    fn must_yield(&self) -> bool {
+        self.short.get()
+    }
+}
+
+impl SliceClock for TestSlice {
+    fn begin(&self, _now_ns: u64) {}
+
+    fn extend(&self, _until_ns: u64) {}
+
+    fn is_over(&self, _now_ns: u64) -> bool {
+        false
+    }
+}
+
+struct NoMachine;
+
+impl Machine for NoMachine {
+    fn resident_bytes(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn cpu_us(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn total_bytes(&self) -> usize {
+        0
+    }
+
+    fn purge(&self) {}
+}
+
+/// One client, as its core sees it.
+struct Client {
+    core: usize,
+    token: Token,
+    /// It takes what is sent to it.
+    reads: Cell<bool>,
+    unread: Cell<bool>,
+    closed: Cell<bool>,
+    got: RefCell<Vec<u8>>,
+}
+
+/// The cores, their clients, and the messages on their way.
+struct Bench {
+    cores: Vec<Rc<Core>>,
+    clock: Rc<TestClock>,
+    short: Rc<Cell<bool>>,
+    mail: RefCell<Vec<VecDeque<(usize, Mail)>>>,
+    clients: Vec<Client>,
+}
+
+impl Bench {
+    /// So many cores, and as many clients, one on each.
+    fn new(cores: usize) -> Self {
+        let clock = Rc::new(TestClock { passed_ms: Cell::new(1), set_back_ms: Cell::new(0) });
+        let (short, shared) = (Rc::new(Cell::new(false)), shared(cores));
+        let (table, settings) = (Arc::new(crate::boot::table()), Arc::new(Settings::default()));
+        let core = |id| {
+            let slice = Rc::new(TestSlice { short: Rc::clone(&short) });
+            let world = World { clock: Rc::clone(&clock) as Rc<dyn Clock>, slice, seed: 1 };
+            let local = Local::new(Arc::clone(&shared), Arc::clone(&settings));
+            Core::new(id, cores, 1, Arc::clone(&table), world, local)
+        };
+        let made = (0..cores).map(core).collect();
+        let mail = RefCell::new((0..cores).map(|_| VecDeque::new()).collect());
+        let mut bench = Self { cores: made, clock, short, mail, clients: Vec::new() };
+        for core in 0..cores {
+            bench.connect(core);
+        }
+        bench
+    }
+
+    /// A client more. Returns its number.
+    fn connect(&mut self, core: usize) -> usize {
+        let index = u32::try_from(self.clients.len()).unwrap();
+        let token = Token { index, generation: 0 };
+        self.cores[core].begin_turn();
+        self.cores[core].accepted(token, Peer { is_local: true, ..Peer::default() });
+        self.clients.push(Client {
+            core,
+            token,
+            reads: Cell::new(true),
+            unread: Cell::new(false),
+            closed: Cell::new(false),
+            got: RefCell::default(),
+        });
+        self.clients.len() - 1
+    }
+
+    fn send(&self, client: usize, line: &str) {
+        let Client { core, token, .. } = self.clients[client];
+        self.cores[core].begin_turn();
+        self.cores[core].received(token, format!("{line}\r\n").as_bytes());
+    }
+
+    /// A turn of one core, at this moment.
+    fn turn(&self, at: usize) -> Wait {
+        let core = &self.cores[at];
+        core.begin_turn();
+        for (from, mail) in std::mem::take(&mut self.mail.borrow_mut()[at]) {
+            core.deliver(from, mail);
+        }
+        self.take(at);
+        let wait = core.turn();
+        let (mut outbox, mut actions) = (Vec::new(), Vec::new());
+        core.drain_outbox(&mut outbox);
+        for (to, mail) in outbox {
+            self.mail.borrow_mut()[to].push_back((at, mail));
+        }
+        core.drain_actions(&mut actions);
+        actions.into_iter().for_each(|action| self.act(at, action));
+        wait
+    }
+
+    fn act(&self, at: usize, action: Action) {
+        let of = |token| {
+            let is_it = |client: &&Client| client.core == at && client.token == token;
+            self.clients.iter().find(is_it).unwrap()
+        };
+        let arrive = |token, bytes: &[u8]| {
+            of(token).unread.set(true);
+            of(token).got.borrow_mut().extend_from_slice(bytes);
+        };
+        match action {
+            Action::SendFlat(token, bytes) => arrive(token, &bytes),
+            Action::Send(token, parts) => parts.into_iter().for_each(|part| match part {
+                Part::Bytes(bytes) => arrive(token, &bytes),
+                Part::Shared(piece, range) => arrive(token, &piece[range]),
+            }),
+            Action::Close(token) => {
+                of(token).closed.set(true);
+                self.cores[at].closed(token);
+            }
+            Action::Pause(_) | Action::Resume(_) => {}
+        }
+    }
+
+    /// What a turn does in which others' work fills the slice.
+    fn tick(&self, core: usize) {
+        self.cores[core].begin_turn();
+        self.take(core);
+        self.cores[core].end_pause();
+        crate::admin::tick(&self.cores[core]);
+    }
+
+    /// The clients of a core take what was sent to them.
+    fn take(&self, core: usize) {
+        for client in self.clients.iter().filter(|client| client.core == core) {
+            if client.reads.get() && client.unread.take() {
+                self.cores[core].sent(client.token, None);
+            }
+        }
+    }
+
+    /// Turns of all cores, until nothing moves any more.
+    fn settle(&self) {
+        (0..50).for_each(|_| self.round());
+    }
+
+    fn round(&self) {
+        for core in 0..self.cores.len() {
+            self.turn(core);
+        }
+    }
+
+    fn pass_ms(&self, ms: u64) {
+        self.clock.passed_ms.set(self.clock.passed_ms.get() + ms);
+    }
+
+    /// What the client has got since the last time.
+    fn got(&self, client: usize) -> String {
+        String::from_utf8(self.clients[client].got.take()).unwrap()
+    }
+
+    fn ask(&self, client: usize, line: &str) -> String {
+        self.send(client, line);
+        self.settle();
+        self.got(client)
+    }
+
+    fn is_closed(&self, client: usize) -> bool {
+        self.clients[client].closed.get()
+    }
+
+    fn set_timeout_ms(&self, ms: u64) {
+        self.cores.iter().for_each(|core| core.hot.borrow_mut().timeout_ms = ms);
+    }
+
+    /// A key of core `core`.
+    fn key(&self, core: usize) -> String {
+        let mut names = (0..).map(|at| format!("key:{at}"));
+        names.find(|name| self.cores[0].tx.core_of(name.as_bytes()) == core).unwrap()
+    }
+
+    fn len(&self) -> usize {
+        self.cores[0].tx.home().shard.iter().map(darter_keyspace::Db::len).sum()
+    }
+
+    fn expired(&self) -> u64 {
+        self.cores[0].tx.home().shard.iter().map(darter_keyspace::Db::expired_count).sum()
+    }
+
+    /// Turns of core 0 as it asks for them, until `is_over`. How long that took.
+    fn until(&self, is_over: impl Fn(&Self) -> bool) -> u64 {
+        let begun = self.clock.passed_ms.get();
+        for _ in 0..1_000 {
+            let wait = self.turn(0);
+            if is_over(self) {
+                return self.clock.passed_ms.get() - begun;
+            }
+            if let Wait::Millis(ms) = wait {
+                self.pass_ms(ms);
+            }
+        }
+        panic!("it never ends");
+    }
+}
+
+fn shared(cores: usize) -> Arc<Shared> {
+    Arc::new(Shared {
+        run_id: "0".repeat(40),
+        started_ms: EPOCH_MS,
+        io: std::sync::OnceLock::new(),
+        startup_bytes: 0,
+        used: (0..cores).map(|_| 0.into()).collect(),
+        used_peak: 0.into(),
+        stop: false.into(),
+        load: Arc::default(),
+        stopper: Box::new(|| {}),
+        machine: Box::new(NoMachine),
+    })
+}
+
+/// Gives a byte in its middle, and one at its end.
+struct Slow {
+    pumps: usize,
+}
+
+impl Stream for Slow {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        self.pumps -= 1;
+        if self.pumps == 5 || self.pumps == 0 {
+            reply.out.tail().push(b'!');
+        }
+        self.pumps > 0
+    }
+}
+
+/// Cores that close who is idle for a second, in slices of one portion.
+fn impatient(cores: usize) -> Bench {
+    let bench = Bench::new(cores);
+    bench.set_timeout_ms(1_000);
+    bench.short.set(true);
+    bench
+}
+
+#[test] // Whoever has waited for a task for longer than the timeout gets its reply.
+fn to_wait_for_a_task_is_not_idleness() {
+    const MEMBERS: usize = 1_000;
+    let bench = impatient(1);
+    let members: Vec<String> = (0..MEMBERS).map(|at| format!("m{at}")).collect();
+    bench.send(0, &format!("SADD {} {}", bench.key(0), members.join(" ")));
+    let mut turns = 0;
+    while bench.clients[0].got.borrow().is_empty() && !bench.is_closed(0) && turns < 50_000 {
+        bench.turn(0);
+        bench.pass_ms(2_000);
+        turns += 1;
+    }
+    assert!(turns > 3, "no task was needed: {turns}");
+    assert_eq!(bench.got(0), format!(":{MEMBERS}\r\n"), "{turns} turns");
+}
+
+#[test] // Or for another core.
+fn to_wait_for_another_core_is_not_idleness() {
+    let bench = impatient(2);
+    bench.send(0, &format!("GET {}", bench.key(1)));
+    bench.turn(0);
+    bench.turn(1);
+    bench.pass_ms(10_000);
+    bench.turn(0);
+    assert_eq!(bench.got(0), "$-1\r\n");
+}
+
+#[test] // Or for a stream that gives nothing for a while.
+fn to_wait_for_a_stream_is_not_idleness() {
+    let bench = impatient(1);
+    for is_idle_seen_first in [false, true] {
+        let stream: Box<dyn Stream> = Box::new(Slow { pumps: 10 });
+        bench.cores[0].with_conn(bench.clients[0].token, |conn| {
+            bench.cores[0].push(&mut conn.lane, Output::default(), Some(stream));
+        });
+        for _ in 0..10 {
+            bench.pass_ms(2_000);
+            if is_idle_seen_first {
+                bench.tick(0);
+            }
+            bench.turn(0);
+        }
+        assert_eq!(bench.got(0), "!!", "looked at before: {is_idle_seen_first}");
+    }
+}
+
+#[test] // Or for the end of a pause, when the turn in which it ends has no time for it.
+fn to_wait_for_the_end_of_a_pause_is_not_idleness() {
+    let bench = impatient(1);
+    bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
+    bench.send(0, &format!("SET {} v", bench.key(0)));
+    bench.turn(0);
+    bench.pass_ms(5_000);
+    bench.tick(0);
+    bench.turn(0);
+    bench.turn(0);
+    assert_eq!(bench.got(0), "+OK\r\n");
+}
+
+#[test] // Nothing is done for one who does not read, though its next reply rests on another core.
+fn who_does_not_read_is_idle() {
+    let mut bench = Bench::new(2);
+    let key = bench.key(1);
+    bench.ask(1, &format!("SET {key} {}", "v".repeat(10_000)));
+    bench.clients[0].reads.set(false);
+    bench.send(0, &[format!("GET {key}\r\n").repeat(99), format!("SET {key} end")].concat());
+    bench.settle();
+    let rests = |core: &Core| !core.batches.borrow().is_empty() && core.tx.tasks_len() == 0;
+    assert!(rests(&bench.cores[1]), "no batch rests");
+    bench.set_timeout_ms(1_000);
+    bench.pass_ms(3_000);
+    bench.settle();
+    assert!(bench.is_closed(0), "kept for ever");
+    assert!(bench.cores[1].batches.borrow().is_empty(), "the rest goes on");
+    let other = bench.connect(1);
+    assert_eq!(bench.ask(other, &format!("GET {key}")), "$3\r\nend\r\n");
+}
+
+#[test] // However many are idle, all are closed, some in each turn; a clock set back changes nothing.
+fn all_the_idle_are_closed() {
+    const CLIENTS: usize = 300;
+    let mut bench = Bench::new(1);
+    bench.set_timeout_ms(1_000);
+    bench.settle();
+    bench.clock.set_back_ms.set(1_800);
+    bench.pass_ms(10);
+    bench.turn(0);
+    let clients: Vec<usize> = (0..CLIENTS).map(|_| bench.connect(0)).collect();
+    let busy = bench.connect(0);
+    let closed = || clients.iter().filter(|client| bench.is_closed(**client)).count();
+    bench.pass_ms(600);
+    bench.settle();
+    assert_eq!(closed(), 0);
+    bench.pass_ms(600);
+    bench.send(busy, "PING");
+    bench.turn(0);
+    bench.turn(0); // Closes whom the first found.
+    assert!((1..=64).contains(&closed()), "{} in one turn", closed());
+    bench.settle();
+    assert_eq!(closed(), CLIENTS);
+    assert!(!bench.is_closed(busy));
+}
+
+#[test] // Part of a pipeline rests on another core when a pause begins: what it writes waits.
+fn a_pause_holds_what_was_sent_to_other_cores() {
+    let bench = Bench::new(2);
+    let (key, pause) = (bench.key(1), "CLIENT PAUSE 60000 WRITE");
+    let reply = format!("$100000\r\n{}\r\n", "v".repeat(100_000));
+    bench.ask(1, &format!("SET {key} {}", "v".repeat(100_000)));
+    bench.clients[0].reads.set(false);
+    bench.send(0, &[format!("GET {key}\r\n").repeat(20), format!("SET {key} new")].concat());
+    bench.settle();
+    assert_eq!(bench.ask(1, pause), "+OK\r\n");
+    bench.clients[0].reads.set(true);
+    bench.settle();
+    assert_eq!(bench.got(0), reply.repeat(20), "reads go on");
+    assert_eq!(bench.ask(1, &format!("STRLEN {key}")), ":100000\r\n", "written amid the pause");
+    assert_eq!(bench.ask(1, "CLIENT UNPAUSE"), "+OK\r\n");
+    assert_eq!(bench.got(0), "+OK\r\n");
+    assert_eq!(bench.ask(1, &format!("STRLEN {key}")), ":3\r\n");
+
+    assert_eq!(bench.ask(1, pause), "+OK\r\n");
+    assert_eq!(bench.ask(0, &format!("SET {key} longer")), "");
+    bench.pass_ms(59_999);
+    bench.settle();
+    assert_eq!(bench.got(0), "", "before its end");
+    bench.pass_ms(1);
+    bench.settle();
+    assert_eq!(bench.got(0), "+OK\r\n", "a pause ends by itself");
+
+    let members: Vec<String> = (0..1_000).map(|at| format!("m{at}")).collect();
+    bench.short.set(true);
+    bench.send(0, &format!("SADD {{{key}}} {}", members.join(" ")));
+    (0..10).for_each(|_| bench.round());
+    assert_eq!(bench.got(0), "", "too short to last");
+    bench.short.set(false);
+    assert_eq!(bench.ask(1, pause), "+OK\r\n");
+    assert_eq!(bench.got(0), ":1000\r\n", "what has begun is brought to its end");
+}
+
+#[test] // A core that follows its own waits removes dead keys within 10 ms, dead fields at once.
+fn the_dead_are_removed_in_time() {
+    for set_back_ms in [0, HOUR_MS] {
+        let bench = Bench::new(1);
+        bench.pass_ms(HOUR_MS + 5);
+        bench.ask(0, "PING"); // The next look at the dead is told by the clock as it is.
+        bench.clock.set_back_ms.set(set_back_ms);
+        assert_eq!(bench.ask(0, "SET key v PX 500"), "+OK\r\n");
+        let took = bench.until(|bench| bench.expired() == 1);
+        assert!((500..=510).contains(&took), "a key, set back {set_back_ms}: {took} ms");
+
+        assert_eq!(bench.ask(0, "HSET hash f v"), ":1\r\n");
+        assert_eq!(bench.ask(0, "HPEXPIRE hash 500 FIELDS 1 f"), "*1\r\n:1\r\n");
+        bench.pass_ms(495);
+        bench.turn(0); // There are none: dead keys would gather from here on.
+        assert_eq!(bench.until(|bench| bench.len() == 0), 5, "a field");
+    }
+}
+
+#[test] // Dead keys gather after a removal; the core sleeps meanwhile, and not for longer.
+fn dead_keys_are_removed_side_by_side() {
+    let bench = Bench::new(1);
+    let keys = (1..=30).map(|at| bench.ask(0, &format!("SET key:{at} v PX {}", 100 + at)));
+    assert!(keys.into_iter().all(|reply| reply == "+OK\r\n"));
+    let begun = bench.clock.passed_ms.get();
+    let times = RefCell::new(Vec::new());
+    let seen = Cell::new(0);
+    bench.until(|bench| {
+        if bench.expired() > seen.replace(bench.expired()) {
+            times.borrow_mut().push(bench.clock.passed_ms.get() - begun);
+        }
+        bench.expired() == 30
+    });
+    let times = times.into_inner();
+    assert!((3..=5).contains(&times.len()), "30 deaths in 30 ms, removed at {times:?}");
+    assert!(times.last().is_some_and(|last| *last <= 140), "{times:?}");
+}
+
+#[test] // A pipeline of long requests for another core is sent as that one does them.
+fn requests_are_sent_away_within_bounds() {
+    const LEN: usize = 100_000;
+    let bench = Bench::new(2);
+    let set = format!("SET {} {}", bench.key(1), "v".repeat(LEN));
+    let set = format!("{set}\r\n").repeat(100);
+    let Client { core, token, .. } = bench.clients[0];
+    bench.cores[core].begin_turn();
+    bench.cores[core].received(token, set.as_bytes());
+    for _ in 0..5 {
+        bench.turn(0);
+    }
+    let away = |bench: &Bench| {
+        let bytes = |conn: &mut super::Conn| (conn.lane.away_bytes, conn.memory_bytes());
+        bench.cores[core].with_conn(token, bytes).unwrap()
+    };
+    let (bytes, memory) = away(&bench);
+    assert!((1 << 20..(1 << 20) + 2 * LEN).contains(&bytes), "{bytes} bytes are away");
+    assert!(memory > bytes, "{memory} bytes are told of");
+    bench.settle();
+    assert_eq!(bench.got(0), "+OK\r\n".repeat(100));
+    assert_eq!(away(&bench).0, 0);
+}
+
+#[test] // Watchers on another core are told, those who left are not, and what they leave is counted.
+fn watchers_are_told_and_accounted() {
+    let mut bench = Bench::new(2);
+    let (client, leaving) = (bench.connect(0), bench.connect(1));
+    let bytes = |bench: &Bench| {
+        let bytes = |conn: &mut super::Conn| (conn.lane.waiting_bytes(), conn.memory_bytes());
+        bench.cores[1].with_conn(bench.clients[1].token, bytes).unwrap()
+    };
+    for watcher in [1, leaving] {
+        assert_eq!(bench.ask(watcher, "MONITOR"), "+OK\r\n");
+        assert!(bench.cores[0].watchers.borrow().are_any());
+    }
+    assert_eq!(bench.ask(leaving, "RESET"), "+RESET\r\n");
+    bench.got(1);
+    bench.ask(client, "ECHO hello");
+    assert!(bench.got(1).ends_with(" \"ECHO\" \"hello\"\r\n"));
+    assert_eq!(bench.got(leaving), "");
+
+    bench.clients[1].reads.set(false);
+    for _ in 0..20 {
+        bench.ask(client, &format!("ECHO {}", "v".repeat(50_000)));
+    }
+    let (waiting, memory) = bytes(&bench);
+    assert!(waiting > 19 * 50_000, "{waiting} bytes wait");
+    assert!(memory > waiting, "{memory}");
+    bench.clients[1].reads.set(true);
+    bench.settle();
+    assert_eq!(bench.got(1).lines().count(), 20);
+    assert_eq!(bytes(&bench).0, 0, "all is taken");
+
+    assert_eq!(bench.ask(1, "RESET"), "+RESET\r\n");
+    for core in &bench.cores {
+        assert!(!core.watchers.borrow().are_any(), "core {} feeds nobody", core.id());
+    }
+}
