@@ -4,14 +4,13 @@
 //! once or none. Bytes to and from clients are cut at random. Slices end at random, mostly early.
 
 use darter_base::{Preempt, Prng};
-use darter_server::admin::{Local, Machine, Shared};
+use darter_server::admin::{Local, Shared};
 use darter_server::engine::{Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, World};
 use darter_server::settings::Settings;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Time that passes by steps.
 pub(crate) struct SimClock {
@@ -59,24 +58,6 @@ impl SliceClock for SimSlice {
     fn extend(&self, _until_ns: u64) {}
 }
 
-struct NoMachine;
-
-impl Machine for NoMachine {
-    fn resident_bytes(&self) -> (usize, usize) {
-        (0, 0)
-    }
-
-    fn cpu_us(&self) -> (u64, u64) {
-        (0, 0)
-    }
-
-    fn total_bytes(&self) -> usize {
-        0
-    }
-
-    fn purge(&self) {}
-}
-
 /// One end of a connection: what is on its way to the core, and what came from it.
 struct Wire {
     core: usize,
@@ -102,7 +83,7 @@ impl Sim {
         let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });
         let table = Arc::new(table);
         let settings = Arc::new(Settings::default());
-        let shared = shared(cores);
+        let shared = Shared::nowhere(cores, EPOCH_MS);
         let percent = 20 + prng.below(75);
         let made = (0..cores).map(|id| {
             let slice = SimSlice { prng: RefCell::new(Prng::from_seed(prng.next_u64())), percent };
@@ -245,19 +226,4 @@ impl Sim {
         }
         assert!(self.mail.iter().flatten().all(VecDeque::is_empty), "mail is left");
     }
-}
-
-fn shared(cores: usize) -> Arc<Shared> {
-    Arc::new(Shared {
-        run_id: "0".repeat(40),
-        started_ms: EPOCH_MS,
-        io: OnceLock::new(),
-        startup_bytes: 0,
-        used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
-        used_peak: AtomicUsize::new(0),
-        stop: AtomicBool::new(false),
-        load: Arc::default(),
-        stopper: Box::new(|| {}),
-        machine: Box::new(NoMachine),
-    })
 }

@@ -21,11 +21,12 @@ pub(crate) use latency::observe as observe_slice;
 pub use slowlog::{Caller, slow_command};
 
 use crate::engine::{Core, Runner, ServerCall, ServerFuture, Session, SessionCx};
+use crate::machine::Nowhere;
 use crate::settings::Settings;
 use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run, Secret};
 use std::cell::{Cell, RefCell, RefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Facts of the process that all cores show, and the few words that they share.
 pub struct Shared {
@@ -34,7 +35,7 @@ pub struct Shared {
     /// When the process began, in Unix milliseconds.
     pub started_ms: u64,
     /// The back of the event loop.
-    pub io: std::sync::OnceLock<&'static str>,
+    pub io: OnceLock<&'static str>,
     /// Bytes that the process held when it began: its code, for the most part.
     pub startup_bytes: usize,
     /// Bytes of data on each core, told by the core once a turn.
@@ -49,6 +50,26 @@ pub struct Shared {
     pub stopper: Box<dyn Fn() + Send + Sync>,
     /// Facts of the machine and the process that only the runtime can tell.
     pub machine: Box<dyn Machine>,
+}
+
+impl Shared {
+    /// What cores share that run on no machine, as in the simulation: it tells nothing, and nothing
+    /// stops it.
+    #[must_use]
+    pub fn nowhere(cores: usize, started_ms: u64) -> Arc<Self> {
+        Arc::new(Self {
+            run_id: "0".repeat(40),
+            started_ms,
+            io: OnceLock::new(),
+            startup_bytes: 0,
+            used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
+            used_peak: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            load: Arc::default(),
+            stopper: Box::new(|| {}),
+            machine: Box::new(Nowhere),
+        })
+    }
 }
 
 /// What the system tells about the process.

@@ -2,7 +2,7 @@
 //! elsewhere, or hangs on the order of two messages, is exact here.
 
 use super::{Action, Clock, Core, Mail, Peer, SliceClock, Token, Wait, World};
-use crate::admin::{Local, Machine, Shared};
+use crate::admin::{Local, Shared};
 use crate::settings::Settings;
 use darter_base::Preempt;
 use darter_command::Stream;
@@ -55,24 +55,6 @@ impl SliceClock for TestSlice {
     }
 }
 
-struct NoMachine;
-
-impl Machine for NoMachine {
-    fn resident_bytes(&self) -> (usize, usize) {
-        (0, 0)
-    }
-
-    fn cpu_us(&self) -> (u64, u64) {
-        (0, 0)
-    }
-
-    fn total_bytes(&self) -> usize {
-        0
-    }
-
-    fn purge(&self) {}
-}
-
 /// One client, as its core sees it.
 struct Client {
     core: usize,
@@ -97,7 +79,7 @@ impl Bench {
     /// So many cores, and as many clients, one on each.
     fn new(cores: usize) -> Self {
         let clock = Rc::new(TestClock { passed_ms: Cell::new(1), set_back_ms: Cell::new(0) });
-        let (short, shared) = (Rc::new(Cell::new(false)), shared(cores));
+        let (short, shared) = (Rc::new(Cell::new(false)), Shared::nowhere(cores, EPOCH_MS));
         let (table, settings) = (Arc::new(crate::boot::table()), Arc::new(Settings::default()));
         let core = |id| {
             let slice = Rc::new(TestSlice { short: Rc::clone(&short) });
@@ -258,21 +240,6 @@ impl Bench {
         }
         panic!("it never ends");
     }
-}
-
-fn shared(cores: usize) -> Arc<Shared> {
-    Arc::new(Shared {
-        run_id: "0".repeat(40),
-        started_ms: EPOCH_MS,
-        io: std::sync::OnceLock::new(),
-        startup_bytes: 0,
-        used: (0..cores).map(|_| 0.into()).collect(),
-        used_peak: 0.into(),
-        stop: false.into(),
-        load: Arc::default(),
-        stopper: Box::new(|| {}),
-        machine: Box::new(NoMachine),
-    })
 }
 
 /// Gives a byte in its middle, and one at its end.
