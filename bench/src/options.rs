@@ -32,6 +32,7 @@ pub(crate) struct Options {
     redis: PathBuf,
     alone: bool,
     darter: PathBuf,
+    floor: PathBuf,
     cores: Vec<usize>,
     /// How large the data is.
     pub(crate) scale: Scale,
@@ -90,6 +91,7 @@ impl Options {
             redis: path("redis").unwrap_or_else(|| "redis-server".into()),
             alone: sub.get_flag("alone"),
             darter: path("darter").unwrap_or_else(|| "target/release/darter".into()),
+            floor: path("floor").unwrap_or_else(|| "target/release/examples/echo".into()),
             cores: cores.map(|count| *count as usize).collect(),
             scale: Scale {
                 elements: number("elements").unwrap_or(if quick { 1_000_000 } else { 10_000_000 }),
@@ -121,6 +123,11 @@ impl Options {
     /// Only the servers on one core: for ratios of CPU time.
     pub(crate) fn single_core_subjects(&self) -> Vec<Subject> {
         self.subjects().into_iter().filter(|subject| subject.cores == 1).collect()
+    }
+
+    /// The echo server that answers every request with `reply`.
+    pub(crate) fn floor(&self, reply: &'static str) -> Subject {
+        Subject { program: Program::Floor { path: self.floor.clone(), reply }, cores: 1 }
     }
 
     /// Whether `--only` leaves this row in.
@@ -161,6 +168,7 @@ fn command() -> Command {
             .action(ArgAction::SetTrue)
             .help("Without redis-server: while working on Darter"),
         path("darter", "Darter's binary [target/release/darter]"),
+        path("floor", "The echo server of `throughput` [target/release/examples/echo]"),
         path("results", "Folder for reports [bench/results]"),
     ];
     let benchmark = |name: &'static str, about: &'static str| {

@@ -30,6 +30,21 @@ pub(crate) enum Program {
     Redis(PathBuf),
     /// Darter, from this path.
     Darter(PathBuf),
+    /// The echo server on Darter's runtime, from this path: the floor that the kernel sets.
+    Floor {
+        /// The program.
+        path: PathBuf,
+        /// What it answers to every request.
+        reply: &'static str,
+    },
+}
+
+impl Program {
+    fn path(&self) -> &Path {
+        match self {
+            Program::Redis(path) | Program::Darter(path) | Program::Floor { path, .. } => path,
+        }
+    }
 }
 
 /// A program with its number of cores: one column of the comparison.
@@ -49,6 +64,7 @@ impl Subject {
             (Program::Redis(_), cores) => format!("redis-server, {cores} cores"),
             (Program::Darter(_), 1) => "darter, 1 core".to_owned(),
             (Program::Darter(_), cores) => format!("darter, {cores} cores"),
+            (Program::Floor { .. }, _) => "floor".to_owned(),
         }
     }
 }
@@ -266,7 +282,7 @@ impl Drop for Server {
 /// The command that becomes the server.
 fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
     let port = port.to_string();
-    let (Program::Redis(path) | Program::Darter(path)) = &subject.program;
+    let path = subject.program.path();
     let mut command = if dies_with_parent() {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(path);
@@ -274,17 +290,21 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
     } else {
         Command::new(path)
     };
+    let files =
+        ["--dbfilename".as_ref(), "dump.rdb".as_ref(), "--dir".as_ref(), folder.as_os_str()];
     match &subject.program {
         Program::Redis(_) => {
             command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
             command.args(["--appendonly", "no", "--enable-debug-command", "yes"]);
-            command.args(["--loglevel", "warning"]);
+            command.args(["--loglevel", "warning"]).args(files);
         }
         Program::Darter(_) => {
-            command.args(["--port", &port, "--cores", &subject.cores.to_string()]);
+            command.args(["--port", &port, "--cores", &subject.cores.to_string()]).args(files);
+        }
+        Program::Floor { reply, .. } => {
+            command.args(["serve", &port, reply]);
         }
     }
-    command.args(["--dbfilename", "dump.rdb", "--dir"]).arg(folder);
     command
 }
 

@@ -5,6 +5,10 @@
 //! operations. Servers are measured in pairs, one right after the other, both alive; the ratio is
 //! that of a pair, and the table shows the medians of all pairs. Two clients: redis-benchmark,
 //! which everybody knows, and `saturate`, which keeps the server busy.
+//!
+//! Beside the servers runs the *floor*: an echo server on Darter's runtime, which gets the same
+//! bytes and answers with as many. What it takes is the kernel's and cannot be saved; what a server
+//! takes above it, in the same round, is its own.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +18,7 @@ use crate::fault::{Fault, Outcome};
 use crate::options::Options;
 use crate::plot::{self, Series};
 use crate::prng::Prng;
-use crate::process::{Server, Subject};
+use crate::process::{Program, Server, Subject};
 use crate::report::{Report, Table, brief};
 use crate::saturate::{self, Load, Supply};
 use crate::summary::{median, ratio_text};
@@ -23,14 +27,16 @@ use crate::summary::{median, ratio_text};
 const CLIENTS: usize = 50;
 /// Keys, and fields of the hash, that requests choose from.
 const KEYS: u64 = 100_000;
+/// How long a server may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
 /// The value of all keys and fields.
 const VALUE: &[u8] = b"xxx";
 
 /// One kind of request.
 struct Workload {
     name: &'static str,
-    /// Line ends in each reply.
-    lines: u64,
+    /// The reply; where it is a counter, one of the usual length.
+    reply: &'static str,
     /// Appends one request of the saturating client.
     request: Option<fn(&mut Prng, &mut Vec<u8>)>,
     /// The words for redis-benchmark.
@@ -43,15 +49,22 @@ const FIELD: &str = "field:__rand_int__";
 /// The workloads. redis-benchmark's random numbers have twelve digits; so have the keys here.
 #[rustfmt::skip] // A table: one row a workload, columns aligned.
 const TABLE: &[Workload] = &[
-    Workload { name: "GET",  lines: 2, request: Some(get),  words: &["GET", KEY] },
-    Workload { name: "SET",  lines: 1, request: Some(set),  words: &["SET", KEY, "xxx"] },
-    Workload { name: "HGET", lines: 2, request: Some(hget), words: &["HGET", "hash", FIELD] },
-    Workload { name: "HSET", lines: 1, request: Some(hset), words: &["HSET", "hash", FIELD, "xxx"] },
-    Workload { name: "INCR", lines: 1, request: Some(incr), words: &["INCR", "counter:__rand_int__"] },
-    Workload { name: "MSET", lines: 1, request: None,
+    Workload { name: "GET",  reply: "$3\r\nxxx\r\n", request: Some(get),  words: &["GET", KEY] },
+    Workload { name: "SET",  reply: "+OK\r\n",       request: Some(set),  words: &["SET", KEY, "xxx"] },
+    Workload { name: "HGET", reply: "$3\r\nxxx\r\n", request: Some(hget), words: &["HGET", "hash", FIELD] },
+    Workload { name: "HSET", reply: ":0\r\n",        request: Some(hset), words: &["HSET", "hash", FIELD, "xxx"] },
+    Workload { name: "INCR", reply: ":100\r\n",      request: Some(incr), words: &["INCR", "counter:__rand_int__"] },
+    Workload { name: "MSET", reply: "+OK\r\n",       request: None,
                words: &["MSET", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx",
                         KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx"] },
 ];
+
+impl Workload {
+    /// Line ends in each reply.
+    fn lines(&self) -> u64 {
+        self.reply.matches('\n').count() as u64
+    }
+}
 
 fn key(prng: &mut Prng) -> String {
     format!("key:{:012}", prng.below(KEYS))
@@ -124,11 +137,13 @@ struct Row {
 
 /// Measures all rows and writes the report.
 pub(crate) fn run(options: &Options) -> Outcome<()> {
-    let subjects = options.single_core_subjects();
+    let mut subjects = options.single_core_subjects();
     let mut servers: Vec<Result<Server, String>> = subjects
         .iter()
         .map(|subject| prepared(options, subject).map_err(|fault| fault.to_string()))
         .collect();
+    // The last one, with each row's reply: it is started anew for each workload.
+    subjects.push(options.floor(""));
     let mut rows = Vec::new();
     for sender in [Sender::Saturating, Sender::RedisBenchmark] {
         for workload in TABLE {
@@ -136,10 +151,18 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
             if absent || !options.wants(workload.name) {
                 continue;
             }
+            let floor = Server::start(
+                &options.floor(workload.reply),
+                &options.processors,
+                None,
+                START_LIMIT,
+            );
+            servers.push(floor.map_err(|fault| fault.to_string()));
             for &pipeline in sender.pipelines() {
-                rows.push(measure(options, &mut servers, sender, workload, pipeline));
+                rows.push(measure(options, &servers, sender, workload, pipeline));
                 eprintln!("{}", progress(&subjects, rows.last()));
             }
+            servers.pop();
         }
     }
     write_report(options, &subjects, &rows)
@@ -147,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
 
 /// A server with all keys, fields and counters that the workloads read.
 fn prepared(options: &Options, subject: &Subject) -> Outcome<Server> {
-    let server = Server::start(subject, &options.processors, None, Duration::from_secs(20))?;
+    let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
     let mut connection = server.connect(options.limit)?;
     for first in (0..KEYS).step_by(1_000) {
         let mut request = Vec::new();
@@ -166,7 +189,7 @@ fn prepared(options: &Options, subject: &Subject) -> Outcome<Server> {
 
 fn measure(
     options: &Options,
-    servers: &mut [Result<Server, String>],
+    servers: &[Result<Server, String>],
     sender: Sender,
     workload: &'static Workload,
     pipeline: u64,
@@ -205,7 +228,7 @@ fn once(
             let load = Load {
                 clients: CLIENTS,
                 pipeline,
-                lines: workload.lines,
+                lines: workload.lines(),
                 request: &request,
                 supply: Supply::Pool,
             };
@@ -225,7 +248,7 @@ fn check(connection: &mut Connection, workload: &Workload) -> Outcome<()> {
         workload.words.iter().map(|word| word.replace("__rand_int__", "000000000001")).collect();
     let reply = connection.ask(&words)?;
     let lines = if matches!(reply, client::Reply::Bulk(_)) { 2 } else { 1 };
-    if lines == workload.lines {
+    if lines == workload.lines() {
         return Ok(());
     }
     Err(Fault::Setup(format!("{} answered {reply:?}", workload.name)))
@@ -273,6 +296,14 @@ fn ratio(row: &Row, subject: usize, what: fn(&Rate) -> f64) -> Option<f64> {
     median(&ratios.collect::<Vec<_>>())
 }
 
+/// The median over rounds of the CPU time above that of the floor, the last subject, in µs.
+fn above_floor_us(row: &Row, subject: usize) -> Option<f64> {
+    let own = row.rates.get(subject)?.as_ref().ok()?;
+    let floor = row.rates.last()?.as_ref().ok()?;
+    let above = own.iter().zip(floor).map(|(own, floor)| own.cpu_us - floor.cpu_us);
+    median(&above.collect::<Vec<_>>())
+}
+
 fn progress(subjects: &[Subject], row: Option<&Row>) -> String {
     let Some(row) = row else { return String::new() };
     let mut text = format!("{} -P {} {}:", row.workload, row.pipeline, row.sender.name());
@@ -289,7 +320,9 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
     report.say(&format!(
         "{CLIENTS} connections, {KEYS} keys and fields, values of {} bytes; each server on one \
          core, the client on another. Medians of {} pairs; a ratio is that within a pair. CPU is \
-         the run time of all the server's threads. \"Busy\" is the share of the time that the \
+         the run time of all the server's threads. The floor is an echo server on Darter's runtime \
+         that gets the same requests and answers each with a reply of the same length; \"above \
+         floor\" is what a server took more than it. \"Busy\" is the share of the time that the \
          server ran: near 1 it was saturated.",
         VALUE.len(),
         options.repeats
@@ -310,8 +343,17 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
 }
 
 fn table(subjects: &[Subject], rows: &[&Row]) -> Table {
-    let mut table =
-        Table::new(&["request", "-P", "server", "ops/s", "ratio", "CPU µs/op", "ratio", "busy"]);
+    let mut table = Table::new(&[
+        "request",
+        "-P",
+        "server",
+        "ops/s",
+        "ratio",
+        "CPU µs/op",
+        "ratio",
+        "above floor µs",
+        "busy",
+    ]);
     for row in rows {
         for (number, subject) in subjects.iter().enumerate() {
             let mut line = vec![row.workload.to_owned(), row.pipeline.to_string(), subject.name()];
@@ -323,6 +365,7 @@ fn table(subjects: &[Subject], rows: &[&Row]) -> Table {
                     line.push(ratio_text(to_first(|rate| rate.per_s)));
                     line.push(format!("{:.2}", value(|rate| rate.cpu_us)));
                     line.push(ratio_text(to_first(|rate| rate.cpu_us)));
+                    line.push(above_text(subject, above_floor_us(row, number)));
                     line.push(format!("{:.2}", value(|rate| rate.busy)));
                 }
                 Err(text) => line.push(brief(text)),
@@ -331,6 +374,14 @@ fn table(subjects: &[Subject], rows: &[&Row]) -> Table {
         }
     }
     table
+}
+
+/// What a server takes above the floor; nothing for the floor itself.
+fn above_text(subject: &Subject, above_us: Option<f64>) -> String {
+    match (&subject.program, above_us) {
+        (Program::Floor { .. }, _) | (_, None) => "–".to_owned(),
+        (_, Some(above_us)) => format!("{above_us:.2}"),
+    }
 }
 
 /// The groups are workloads with their pipeline, as far as they fit: unpipelined would dwarf the
@@ -368,6 +419,42 @@ mod tests {
                 assert!(rate.per_s > 1_000.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
             }
         }
+    }
+
+    #[test] // The floor answers each workload's request as redis-server does, under load too.
+    fn the_floor_has_the_traffic_of_a_server() {
+        let folder = TempFolder::create().unwrap();
+        let options = Options::miniature(&["throughput", "--floor", &floor()], folder.path());
+        let redis = prepared(&options, &options.subjects()[0]).unwrap();
+        for workload in TABLE {
+            let subject = options.floor(workload.reply);
+            let server = Server::start(&subject, &options.processors, None, START_LIMIT).unwrap();
+            let words: Vec<String> = workload
+                .words
+                .iter()
+                .map(|word| word.replace("__rand_int__", "000000000001"))
+                .collect();
+            let [real, ours] = [&redis, &server]
+                .map(|server| server.connect(options.limit).unwrap().ask(&words).unwrap());
+            let counters =
+                matches!((&real, &ours), (client::Reply::Integer(_), client::Reply::Integer(_)));
+            assert!(real == ours || counters, "{}: {real:?} {ours:?}", workload.name);
+            if workload.request.is_some() {
+                let rate = once(&options, &server, Sender::Saturating, workload, 16).unwrap();
+                assert!(rate.per_s > 1_000.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
+            }
+        }
+    }
+
+    /// The echo server, built: cargo knows of no dependency on another package's example.
+    fn floor() -> String {
+        let cargo =
+            [env!("CARGO"), "build", "--quiet", "-p", "darter-runtime", "--example", "echo"];
+        assert!(Command::new(cargo[0]).args(&cargo[1..]).status().unwrap().success());
+        // Tests run in target/<profile>/deps.
+        let tests = std::env::current_exe().unwrap();
+        let built = tests.ancestors().nth(2).unwrap().join("examples/echo");
+        built.to_str().unwrap().to_owned()
     }
 
     #[test] // The figures of redis-benchmark are found in what it prints.

@@ -66,6 +66,13 @@ fn start_package(package: &str, rest: &[String]) -> ExitCode {
     if built != ExitCode::SUCCESS {
         return built;
     }
+    if release {
+        let floor = ["build", "--quiet", "--release", "-p", "darter-runtime", "--example", "echo"];
+        let built = start(Command::new("cargo").args(floor));
+        if built != ExitCode::SUCCESS {
+            return built;
+        }
+    }
     let mut run = Command::new("cargo");
     start(run.args(["run", "--quiet", "-p", package]).args(profile).arg("--").args(rest))
 }

@@ -10,7 +10,7 @@
 //! A handler cannot call the net it is called by: it notes, and the turn acts afterwards. That
 //! costs nothing, since everything a turn produced for a connection is to leave in one send.
 //!
-//! Measured by `examples/echo_bench` (50 connections, two busy cores, server's CPU per operation,
+//! Measured by `examples/echo` (50 connections, two busy cores, server's CPU per operation,
 //! epoll against io_uring): 1.3 to 1.2 µs unpipelined, 88 to 78 ns at pipelines of 16, 2.7 to 2.1 µs
 //! for replies of 16 KiB, 8.6 to 7.0 µs for 64 KiB. Large sends, said to be slower on io_uring
 //! elsewhere, were not here, so both backs take them alike.

@@ -2,10 +2,14 @@
 //! the pipeline and the size of the reply?
 //!
 //! One core serves 50 connections, another drives them: writes to all, then reads from all.
-//! `cargo run --release -p darter-runtime --example echo_bench -- [seconds]`
+//! `cargo run --release -p darter-runtime --example echo -- [seconds]`
+//!
+//! The same server alone is the floor of `bench throughput`: what the kernel and the runtime take
+//! for a server's traffic before it has done anything. It answers each request with the same bytes,
+//! `echo serve PORT REPLY`, and to count requests it counts `*`, with which each one begins.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -17,6 +21,8 @@ use darter_runtime::topology::{pin_thread, processors};
 
 const CONNECTIONS: usize = 50;
 const REQUEST_BYTES: usize = 40;
+/// What each request begins with, and has nowhere else.
+const REQUEST_MARK: u8 = b'*';
 
 #[derive(Clone, Copy)]
 struct Load {
@@ -28,9 +34,9 @@ struct Load {
 struct Conn {
     out: Vec<u8>,
     spare: Vec<u8>,
-    part_bytes: usize,
     sending: bool,
     touched: bool,
+    ended: bool,
 }
 
 struct Cost {
@@ -39,7 +45,25 @@ struct Cost {
 }
 
 fn main() {
-    let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.as_slice() {
+        [verb, port, reply] if verb == "serve" => {
+            serve_alone(port.parse().expect("a port"), reply.as_bytes());
+        }
+        [seconds] => measure_all(seconds.parse().expect("seconds")),
+        _ => measure_all(1.0),
+    }
+}
+
+/// Serves until the process is killed.
+fn serve_alone(port: u16, reply: &[u8]) {
+    let waker = Waker::new().expect("a descriptor");
+    let (mut net, _) = Net::open(BackChoice::Auto, &waker).expect("epoll is always there");
+    net.listen_tcp((Ipv4Addr::LOCALHOST, port).into(), 511, 0).expect("the port is free");
+    serve(&mut net, reply, &AtomicBool::new(false));
+}
+
+fn measure_all(seconds: f64) {
     println!("| pipeline | reply bytes | back | ops/s | server CPU ns/op | polls/op |");
     println!("|---|---|---|---|---|---|");
     for (pipeline, reply_bytes) in
@@ -64,7 +88,7 @@ fn measure(back: BackChoice, load: Load, span: Duration) {
         let any = "127.0.0.1:0".parse().expect("an address");
         let id = net.listen_tcp(any, 511, 0).expect("a port");
         tell.send(net.listener_address(id)).expect("main waits");
-        serve(&mut net, load, &their_stop)
+        serve(&mut net, &vec![b'r'; load.reply_bytes], &their_stop)
     });
     let Some(Address::Tcp(address)) = told.recv().expect("the server listens") else {
         unreachable!("it listens on TCP");
@@ -83,10 +107,9 @@ fn measure(back: BackChoice, load: Load, span: Duration) {
     );
 }
 
-fn serve(net: &mut Net, load: Load, stop: &AtomicBool) -> Cost {
+fn serve(net: &mut Net, reply: &[u8], stop: &AtomicBool) -> Cost {
     let mut conns: Vec<Conn> = Vec::new();
     let mut touched: Vec<Token> = Vec::new();
-    let reply = vec![b'r'; load.reply_bytes];
     let (mut ops, mut polls, start) = (0_u64, 0_u64, thread_cpu_nanos());
     while !stop.load(Ordering::Relaxed) {
         let handler = &mut |event: Event<'_>| match event {
@@ -97,12 +120,9 @@ fn serve(net: &mut Net, load: Load, stop: &AtomicBool) -> Cost {
             }
             Event::Received { conn, bytes } => {
                 let state = &mut conns[conn.index as usize];
-                state.part_bytes += bytes.len();
-                while state.part_bytes >= REQUEST_BYTES {
-                    state.part_bytes -= REQUEST_BYTES;
-                    state.out.extend_from_slice(&reply);
-                    ops += 1;
-                }
+                let requests = bytes.iter().filter(|byte| **byte == REQUEST_MARK).count();
+                (0..requests).for_each(|_| state.out.extend_from_slice(reply));
+                ops += requests as u64;
                 touch(state, conn, &mut touched);
             }
             Event::Sent { conn, buffer, .. } => {
@@ -113,7 +133,11 @@ fn serve(net: &mut Net, load: Load, stop: &AtomicBool) -> Cost {
                     touch(state, conn, &mut touched);
                 }
             }
-            Event::Eof { conn } => touch(&mut conns[conn.index as usize], conn, &mut touched),
+            Event::Eof { conn } => {
+                let state = &mut conns[conn.index as usize];
+                state.ended = true;
+                touch(state, conn, &mut touched);
+            }
             Event::Closed { .. } | Event::Woken => {}
         };
         net.poll(Wait::Forever, handler).expect("the back works");
@@ -121,7 +145,9 @@ fn serve(net: &mut Net, load: Load, stop: &AtomicBool) -> Cost {
         for conn in touched.drain(..) {
             let state = &mut conns[conn.index as usize];
             state.touched = false;
-            if !state.sending && !state.out.is_empty() {
+            if state.ended {
+                net.close(conn);
+            } else if !state.sending && !state.out.is_empty() {
                 let out = std::mem::replace(&mut state.out, std::mem::take(&mut state.spare));
                 state.sending = net.send(conn, out.into()).is_ok();
             }
@@ -142,7 +168,9 @@ fn drive(address: SocketAddr, load: Load, span: Duration) -> usize {
         .map(|_| TcpStream::connect(address).expect("the server listens"))
         .collect();
     streams.iter().for_each(|stream| stream.set_nodelay(true).expect("TCP"));
-    let request = vec![b'q'; REQUEST_BYTES * load.pipeline];
+    let mut request = [b'q'; REQUEST_BYTES];
+    request[0] = REQUEST_MARK;
+    let request = request.repeat(load.pipeline);
     let mut reply = vec![0; load.reply_bytes * load.pipeline];
     let (start, mut ops) = (Instant::now(), 0);
     while start.elapsed() < span {
