@@ -11,6 +11,7 @@
 
 mod bigkey;
 mod client;
+mod control;
 mod data;
 mod experiments;
 mod expiry;

@@ -91,12 +91,14 @@ impl Processors {
         pin(&self.0[self.0.len() - 1..])
     }
 
-    fn server(&self, cores: usize) -> &[usize] {
+    /// Those of a server with so many cores.
+    pub(crate) fn server(&self, cores: usize) -> &[usize] {
         &self.0[..cores.clamp(1, self.0.len())]
     }
 }
 
-fn pin(list: &[usize]) -> Outcome<()> {
+/// Keeps this thread, and those it starts, on these processors.
+pub(crate) fn pin(list: &[usize]) -> Outcome<()> {
     let mut set = CpuSet::new();
     for cpu in list {
         set.set(*cpu);
@@ -330,9 +332,18 @@ fn free_port() -> Outcome<u16> {
 /// without this they would measure each other. `chrt` is tried, and where it is not allowed the
 /// streams run as they are. Returns whether it worked.
 pub(crate) fn run_first() -> bool {
+    schedule(&["--fifo", "-p", "10"])
+}
+
+/// Asks the kernel to run this thread only where nobody else wants the processor, in the same way.
+pub(crate) fn run_last() -> bool {
+    schedule(&["--idle", "-p", "0"])
+}
+
+/// Calls `chrt` with `words` and the number of this thread.
+fn schedule(words: &[&str]) -> bool {
     let thread = rustix::thread::gettid().as_raw_nonzero().get().to_string();
     let mut command = Command::new("chrt");
-    command.args(["--fifo", "-p", "10", &thread]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.args(words).arg(&thread).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -22,8 +22,6 @@ pub(crate) struct Sample {
 pub(crate) struct Summary {
     /// The median.
     pub(crate) p50_ns: u64,
-    /// The 90th percentile.
-    pub(crate) p90_ns: u64,
     /// The 99th percentile.
     pub(crate) p99_ns: u64,
     /// The 99.9th percentile.
@@ -44,7 +42,6 @@ impl Summary {
         }
         Summary {
             p50_ns: histogram.value_at_quantile(0.5).min(max_ns),
-            p90_ns: histogram.value_at_quantile(0.9).min(max_ns),
             p99_ns: histogram.value_at_quantile(0.99).min(max_ns),
             p999_ns: histogram.value_at_quantile(0.999).min(max_ns),
             max_ns,

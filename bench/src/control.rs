@@ -1,0 +1,126 @@
+//! The control: how long a loop that does nothing is held up on the server's processor.
+//!
+//! A server measures its slices in CPU time, so that a neighbour on its processor does not count.
+//! But where the machine is itself a guest, time that the host takes away counts as CPU time, and
+//! so do interrupts: milliseconds that no program could have saved. So the longest of many loops of
+//! 10 µs stands beside the server's longest slice, taken by the same clock, on the same processor,
+//! in the same run. A slice above the control is the server's own; one below it may be either's.
+//!
+//! The control must not disturb whom it judges. Its threads are of the idle class (`chrt --idle`;
+//! where that is missing, they are as all others), and only [`Pace::Steady`] runs without a pause:
+//! before the streams begin and after they have ended. While they run it makes one loop in
+//! [`PAUSE`], 0.5 % of the processor, and sees as little of what is taken away then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::process;
+
+/// How long a loop lasts when nothing holds it up.
+const LOOP_NS: u64 = 10_000;
+/// How far apart loops are at [`Pace::Sparse`].
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// How much of the processor the control takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Pace {
+    /// All that nobody else wants: loop after loop.
+    Steady,
+    /// One loop in [`PAUSE`].
+    Sparse,
+    /// It ends.
+    End,
+}
+
+/// A thread on each of the server's processors.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pace: Arc<AtomicU8>,
+    /// Each ends with its longest loop, in nanoseconds of CPU time.
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl Control {
+    /// Starts at [`Pace::Steady`] on these processors.
+    pub(crate) fn start(processors: &[usize]) -> Control {
+        let pace = Arc::new(AtomicU8::new(Pace::Steady as u8));
+        let spawn = |processor: &usize| {
+            let (pace, processor) = (Arc::clone(&pace), *processor);
+            std::thread::spawn(move || run(processor, &pace))
+        };
+        Control { threads: processors.iter().map(spawn).collect(), pace }
+    }
+
+    /// Goes on at another pace.
+    pub(crate) fn pace(&self, pace: Pace) {
+        self.pace.store(pace as u8, Ordering::Relaxed);
+    }
+
+    /// Ends it. The longest loop on any processor, in nanoseconds of CPU time.
+    pub(crate) fn end(mut self) -> u64 {
+        self.pace(Pace::End);
+        self.threads.drain(..).filter_map(|thread| thread.join().ok()).max().unwrap_or(0)
+    }
+}
+
+impl Drop for Control {
+    /// When the experiment breaks off: the threads must not take part in the next one.
+    fn drop(&mut self) {
+        self.pace(Pace::End);
+    }
+}
+
+fn run(processor: usize, pace: &AtomicU8) -> u64 {
+    if process::pin(&[processor]).is_err() {
+        return 0; // It would measure another processor.
+    }
+    process::run_last();
+    let mut longest_ns = 0;
+    loop {
+        longest_ns = longest_ns.max(loop_ns());
+        match pace.load(Ordering::Relaxed) {
+            end if end == Pace::End as u8 => return longest_ns,
+            sparse if sparse == Pace::Sparse as u8 => std::thread::sleep(PAUSE),
+            _ => {}
+        }
+    }
+}
+
+/// Runs for [`LOOP_NS`] of CPU time and tells how much it was in truth.
+fn loop_ns() -> u64 {
+    let started_ns = cpu_ns();
+    loop {
+        let taken_ns = cpu_ns() - started_ns;
+        if taken_ns >= LOOP_NS {
+            return taken_ns;
+        }
+    }
+}
+
+/// CPU time of this thread, by the clock that Darter's slices are measured by.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Processors;
+
+    #[test] // No loop is shorter than its time, at either pace, and the control ends when told.
+    fn loops_last_and_end() {
+        let processors = Processors::allowed().unwrap();
+        let control = Control::start(processors.server(1));
+        std::thread::sleep(Duration::from_millis(20));
+        control.pace(Pace::Sparse);
+        std::thread::sleep(Duration::from_millis(20));
+        let longest_ns = control.end();
+        assert!((LOOP_NS..1_000_000_000).contains(&longest_ns), "{longest_ns}");
+    }
+}
