@@ -328,6 +328,11 @@ impl Db {
         self.keys.is_empty()
     }
 
+    /// True when it differs from a new one by nothing but its counters.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.keys.is_empty() && self.journal.is_taken()
+    }
+
     /// Keys with a deadline.
     #[must_use]
     pub fn mortal_len(&self) -> usize {

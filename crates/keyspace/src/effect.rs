@@ -61,6 +61,11 @@ impl Journal {
         self.listening
     }
 
+    /// True when nothing waits to be taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.effects.is_empty()
+    }
+
     /// Records what `effect` makes, if somebody listens.
     #[inline]
     pub(crate) fn record(&mut self, effect: impl FnOnce() -> Effect) {

@@ -12,6 +12,7 @@
 
 mod input;
 mod life;
+mod memory;
 mod peers;
 mod pipelines;
 mod watchers;
@@ -58,6 +59,15 @@ pub(crate) enum Asks {
 /// One check: its name, what it asks, and itself.
 pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
+const GROUPS: [&[Check]; 6] = [
+    input::CHECKS,
+    peers::CHECKS,
+    watchers::CHECKS,
+    pipelines::CHECKS,
+    memory::CHECKS,
+    life::CHECKS,
+];
+
 fn main() -> ExitCode {
     let (mut shape, mut part) = (Shape::default(), String::new());
     let mut words = std::env::args().skip(1);
@@ -72,9 +82,7 @@ fn main() -> ExitCode {
     }
     let stage = Stage { shape };
     let mut tally = Tally::default();
-    for (name, asks, check) in
-        [input::CHECKS, peers::CHECKS, watchers::CHECKS, pipelines::CHECKS, life::CHECKS].concat()
-    {
+    for (name, asks, check) in GROUPS.concat() {
         if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {
             continue;
         }

@@ -210,7 +210,7 @@ impl Sim {
     pub(crate) fn check_invariants(&self) {
         for core in &self.cores {
             let home = core.tx.home();
-            home.shard.iter().for_each(darter_keyspace::Db::check_invariants);
+            home.shard.iter().for_each(|(_, db)| db.check_invariants());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
-use darter_keyspace::{Db, Object};
+use darter_keyspace::{Db, Object, Shard};
 use darter_structs::table::{LiveCount, Table};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
@@ -59,26 +59,25 @@ pub(super) async fn dbsize(call: Call) -> Result<Answer, Refusal> {
 /// `OK`. Refusals: `Syntax`. Cost: O(cores). Source: <https://redis.io/commands/flushdb> (1.0.0).
 pub(super) async fn flushdb(call: Call) -> Result<Answer, Refusal> {
     let db = call.db;
-    flush(call, db..db + 1).await
+    flush(call, move |shard| shard.db_mut(db).flush()).await
 }
 
 /// `FLUSHALL [ASYNC | SYNC]`: removes all keys of all databases. Otherwise as FLUSHDB.
 /// Source: <https://redis.io/commands/flushall> (1.0.0).
 pub(super) async fn flushall(call: Call) -> Result<Answer, Refusal> {
-    let databases = call.tx.home().shard.databases();
-    flush(call, 0..databases).await
+    flush(call, Shard::flush).await
 }
 
-async fn flush(call: Call, dbs: std::ops::Range<usize>) -> Result<Answer, Refusal> {
+async fn flush(
+    call: Call,
+    flush: impl Fn(&mut Shard) + Copy + Send + 'static,
+) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let _ = args.option("ASYNC") || args.option("SYNC");
     args.end()?;
 
     let locked = call.lock_all(Access::Exclusive).await;
-    let flush = |_| {
-        let dbs = dbs.clone();
-        move |home: &mut Home| dbs.for_each(|db| home.shard.db_mut(db).flush())
-    };
+    let flush = |_| move |home: &mut Home| flush(&mut home.shard);
     call.tx.on_each(0..call.tx.cores(), flush).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))

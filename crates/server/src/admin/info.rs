@@ -23,7 +23,6 @@ pub(super) struct DbFacts {
     mortal: usize,
     usage: Usage,
     bytes: usize,
-    expired: u64,
 }
 
 /// What one core tells.
@@ -31,8 +30,10 @@ pub(super) struct Facts {
     core: usize,
     pub(super) stats: CoreStats,
     pub(super) slices: Slices,
-    pub(super) dbs: Vec<DbFacts>,
+    /// Those in use, with their indexes, in order.
+    pub(super) dbs: Vec<(usize, DbFacts)>,
     shard: ShardStats,
+    expired: u64,
     conns: usize,
     tasks: usize,
     locks: (usize, usize),
@@ -55,8 +56,8 @@ impl Totals {
         let mut totals = Self::default();
         for one in facts {
             totals.client_bytes += one.client_bytes;
-            totals.keys += one.dbs.iter().map(|db| db.keys).sum::<usize>();
-            totals.bytes += one.dbs.iter().map(|db| db.bytes).sum::<usize>();
+            totals.keys += one.dbs.iter().map(|(_, db)| db.keys).sum::<usize>();
+            totals.bytes += one.dbs.iter().map(|(_, db)| db.bytes).sum::<usize>();
         }
         totals
     }
@@ -75,12 +76,9 @@ fn facts(core: &Rc<Core>) -> Facts {
         client_bytes += conn.memory_bytes();
     });
     let home = core.tx.home();
-    let dbs = home.shard.iter().map(|db| DbFacts {
-        keys: db.len(),
-        mortal: db.mortal_len(),
-        usage: *db.usage(),
-        bytes: db.memory_bytes(),
-        expired: db.expired_count(),
+    let dbs = home.shard.iter().filter(|(_, db)| !db.is_empty()).map(|(index, db)| {
+        let (keys, mortal, usage) = (db.len(), db.mortal_len(), *db.usage());
+        (index, DbFacts { keys, mortal, usage, bytes: db.memory_bytes() })
     });
     Facts {
         core: core.id(),
@@ -88,6 +86,7 @@ fn facts(core: &Rc<Core>) -> Facts {
         slices: core.slices.borrow().clone(),
         dbs: dbs.collect(),
         shard: home.shard.stats,
+        expired: home.shard.expired_count(),
         conns: core.conns_len(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
@@ -233,7 +232,7 @@ fn clients(report: &Report<'_>, text: &mut String) {
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn memory(report: &Report<'_>, text: &mut String) {
     let shared = &report.core.admin.shared;
-    let data = report.sum(|facts| facts.dbs.iter().map(|db| db.bytes).sum::<usize>());
+    let data = report.sum(|facts| facts.dbs.iter().map(|(_, db)| db.bytes).sum::<usize>());
     let clients = report.sum(|facts| facts.client_bytes);
     let overhead = shared.startup_bytes + clients;
     let used = data + overhead;
@@ -254,7 +253,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_clients", clients);
     for kind in Kind::ALL {
         let bytes =
-            report.sum(|facts| facts.dbs.iter().map(|db| db.usage.bytes(kind)).sum::<usize>());
+            report.sum(|facts| facts.dbs.iter().map(|(_, db)| db.usage.bytes(kind)).sum::<usize>());
         field(text, &format!("used_memory_{}", kind.name()), bytes);
     }
     field(text, "total_system_memory", shared.machine.total_bytes());
@@ -296,8 +295,7 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "total_net_input_bytes", report.sum(|facts| facts.stats.bytes_in));
     field(text, "total_net_output_bytes", report.sum(|facts| facts.stats.bytes_out));
     field(text, "rejected_connections", report.sum(|facts| facts.stats.rejected_connections));
-    let expired = report.sum(|facts| facts.dbs.iter().map(|db| db.expired).sum::<u64>());
-    field(text, "expired_keys", expired);
+    field(text, "expired_keys", report.sum(|facts| facts.expired));
     field(text, "evicted_keys", 0);
     field(text, "keyspace_hits", report.sum(|facts| facts.shard.hits));
     field(text, "keyspace_misses", report.sum(|facts| facts.shard.misses));
@@ -397,20 +395,20 @@ fn bound_us(sum: &CommandStats, part: f64) -> f64 {
 }
 
 fn keyspace(report: &Report<'_>, text: &mut String) {
-    let databases = report.facts.first().map_or(0, |facts| facts.dbs.len());
-    for index in 0..databases {
-        let keys = report.sum(|facts| facts.dbs[index].keys);
-        let mortal = report.sum(|facts| facts.dbs[index].mortal);
-        if keys > 0 {
-            field(text, &format!("db{index}"), format!("keys={keys},expires={mortal},avg_ttl=0"));
-        }
+    let mut databases = std::collections::BTreeMap::new();
+    for (index, db) in report.facts.iter().flat_map(|facts| &facts.dbs) {
+        let (keys, mortal) = databases.entry(index).or_insert((0, 0));
+        (*keys, *mortal) = (*keys + db.keys, *mortal + db.mortal);
+    }
+    for (index, (keys, mortal)) in databases {
+        field(text, &format!("db{index}"), format!("keys={keys},expires={mortal},avg_ttl=0"));
     }
 }
 
 fn cores(report: &Report<'_>, text: &mut String) {
     for facts in report.facts {
-        let keys: usize = facts.dbs.iter().map(|db| db.keys).sum();
-        let bytes: usize = facts.dbs.iter().map(|db| db.bytes).sum();
+        let keys: usize = facts.dbs.iter().map(|(_, db)| db.keys).sum();
+        let bytes: usize = facts.dbs.iter().map(|(_, db)| db.bytes).sum();
         let value = format!(
             "clients={},commands={},hops={},keys={keys},used_memory={bytes},tasks={},locks_held={},\
              locks_waiting={},slices={},slice_max_us={}",

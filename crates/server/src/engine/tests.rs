@@ -219,11 +219,11 @@ impl Bench {
     }
 
     fn len(&self) -> usize {
-        self.cores[0].tx.home().shard.iter().map(darter_keyspace::Db::len).sum()
+        self.cores[0].tx.home().shard.iter().map(|(_, db)| db.len()).sum()
     }
 
     fn expired(&self) -> u64 {
-        self.cores[0].tx.home().shard.iter().map(darter_keyspace::Db::expired_count).sum()
+        self.cores[0].tx.home().shard.expired_count()
     }
 
     /// Turns of core 0 as it asks for them, until `is_over`. How long that took.

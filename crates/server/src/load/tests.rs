@@ -94,7 +94,7 @@ fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summ
     sorter.finish(&mut send)?;
     lanes.wait()?;
     assert!(inboxes.iter().all(Inbox::is_finished));
-    shards.iter().flat_map(Shard::iter).for_each(darter_keyspace::Db::check_invariants);
+    shards.iter().flat_map(Shard::iter).for_each(|(_, db)| db.check_invariants());
     Ok((shards, sorter.summary()))
 }
 
@@ -102,7 +102,7 @@ fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summ
 fn contents(shards: &[Shard]) -> Records {
     let mut records = Records::new();
     for (core, shard) in shards.iter().enumerate() {
-        for (database, db) in shard.iter().enumerate() {
+        for (database, db) in shard.iter() {
             db.keys().for_each(&mut |entry| {
                 let key = entry.key().to_vec();
                 assert_eq!(slot::core_of(slot::of(&key), shards.len()), core, "{key:?}");

@@ -7,6 +7,7 @@ use darter_keyspace::{Found, Key, Kind, Object, value_of};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, OutOfLine, Reader, Scratch, Table};
 use sha1::{Digest, Sha1};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
         |core: &Rc<Core>| {
             let home = core.tx.home();
             let mut text = String::new();
-            for (index, db) in home.shard.iter().enumerate().filter(|(_, db)| !db.is_empty()) {
+            for (index, db) in home.shard.iter().filter(|(_, db)| !db.is_empty()) {
                 let fill = db.keys().fill_report();
                 let _ = writeln!(text, "core {} db {index}: {fill:?}", core.id());
             }
@@ -60,9 +61,7 @@ pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
     call.core
         .ask_all(|| {
-            |core: &Rc<Core>| {
-                core.tx.home().shard.iter().for_each(darter_keyspace::Db::check_invariants)
-            }
+            |core: &Rc<Core>| core.tx.home().shard.iter().for_each(|(_, db)| db.check_invariants())
         })
         .await;
     Ok(call.answer(|reply| reply.ok()))
@@ -94,9 +93,8 @@ fn hex(sum: &Sum) -> String {
 /// `DEBUG DIGEST`: one sum over all data, equal to Redis's for equal data.
 pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
     let core = &call.core;
-    let databases = core.tx.home().shard.databases();
     let mut total = Sum::default();
-    for db in 0..databases {
+    for db in databases_in_use(core).await {
         let cuts: Vec<Table<Arc<Object>>> = core
             .tx
             .on_each(0..core.tx.cores(), |_| {
@@ -104,7 +102,7 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
             })
             .await;
         if cuts.iter().all(Table::is_empty) {
-            continue;
+            continue; // Emptied since.
         }
         mix(&mut total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
         for cut in cuts {
@@ -126,6 +124,17 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
         }
     }
     Ok(call.answer(|reply| reply.simple(&hex(&total))))
+}
+
+/// The databases with keys on some core, in order.
+async fn databases_in_use(core: &Rc<Core>) -> BTreeSet<usize> {
+    let used = core.tx.on_each(0..core.tx.cores(), |_| {
+        |home: &mut darter_tx::Home| {
+            let used = home.shard.iter().filter(|(_, db)| !db.is_empty());
+            used.map(|(at, _)| at).collect::<Vec<_>>()
+        }
+    });
+    used.await.into_iter().flatten().collect()
 }
 
 /// `DEBUG DIGEST-VALUE key [key ...]`.
