@@ -22,7 +22,7 @@ pub use args::Args;
 pub use call::{Answer, Call, MultiFuture};
 pub use cx::{Cx, reply_str};
 pub use flow::{Flow, Job, Step, Stream};
-pub use refusal::Refusal;
+pub use refusal::{Refusal, until_nul};
 pub use row::{
     Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Secret, Shape,
     specs,

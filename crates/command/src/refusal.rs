@@ -23,19 +23,33 @@ pub enum Refusal {
     OutOfRangePositive,
     /// An expire time does not fit, in the command of this name.
     InvalidExpire(Cow<'static, str>),
-    /// Anything else: the whole line, its code first.
-    Line(Cow<'static, str>),
+    /// Anything else: the whole line, its code first. Bytes, as it may quote the request.
+    Line(Cow<'static, [u8]>),
 }
 
 impl Refusal {
     /// A refusal by its whole line, code first: `ERR no such thing`.
     pub fn line(text: impl Into<Cow<'static, str>>) -> Self {
-        Self::Line(text.into())
+        Self::Line(match text.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }
+
+    /// A line that quotes a word of the request: its bytes as they came, up to a NUL, which ends a
+    /// text in C. Line breaks at the line's end go; [`darter_resp::Reply::error`] sees to others.
+    #[must_use]
+    pub fn quoting(before: &str, word: &[u8], behind: &str) -> Self {
+        let mut line = [before.as_bytes(), until_nul(word), behind.as_bytes()].concat();
+        while let Some(b'\r' | b'\n') = line.last() {
+            line.pop();
+        }
+        Self::Line(line.into())
     }
 
     /// The error line, without `-` and CRLF.
     #[must_use]
-    pub fn text(&self) -> Cow<'static, str> {
+    pub fn text(&self) -> Cow<'static, [u8]> {
         let fixed = match self {
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
             Self::Syntax => "ERR syntax error",
@@ -45,15 +59,24 @@ impl Refusal {
             Self::NoSuchKey => "ERR no such key",
             Self::OutOfRangePositive => "ERR value is out of range, must be positive",
             Self::Arity(name) => {
-                return format!("ERR wrong number of arguments for '{name}' command").into();
+                return format!("ERR wrong number of arguments for '{name}' command")
+                    .into_bytes()
+                    .into();
             }
             Self::InvalidExpire(name) => {
-                return format!("ERR invalid expire time in '{name}' command").into();
+                return format!("ERR invalid expire time in '{name}' command").into_bytes().into();
             }
             Self::Line(line) => return line.clone(),
         };
-        Cow::Borrowed(fixed)
+        Cow::Borrowed(fixed.as_bytes())
     }
+}
+
+/// The part of `word` that C would print.
+#[must_use]
+pub fn until_nul(word: &[u8]) -> &[u8] {
+    let end = word.iter().position(|byte| *byte == 0).unwrap_or(word.len());
+    &word[..end]
 }
 
 impl From<darter_keyspace::WrongType> for Refusal {

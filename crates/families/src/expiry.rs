@@ -109,8 +109,7 @@ impl Conditions {
         let mut all = Self::NONE;
         while let Some(word) = args.next() {
             let Some(one) = Self::of_option(word) else {
-                let word = String::from_utf8_lossy(word);
-                return Err(Refusal::line(format!("ERR Unsupported option {word}")));
+                return Err(Refusal::quoting("ERR Unsupported option ", word, ""));
             };
             all = all.and(one);
         }

@@ -133,7 +133,7 @@ fn cx<'a>(shard: &'a mut Shard, out: &'a mut Output, now: u64) -> Cx<'a> {
 }
 
 fn error(refusal: Refusal) -> Bytes {
-    format!("-{}\r\n", refusal.text()).into_bytes()
+    [b"-", &refusal.text()[..], b"\r\n"].concat()
 }
 
 fn bulk(reply: &[u8]) -> Bytes {

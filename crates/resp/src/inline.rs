@@ -1,6 +1,6 @@
 //! Inline commands: a line of words, with quotes, for people at a telnet prompt.
 
-/// Splits `line` into words: blanks separate; `"..."` knows `\n \r \t \b \a \xHH` and `\` before
+/// Splits `line`, which has no NUL, into words: blanks separate; `"..."` knows `\n \r \t \b \a \xHH` and `\` before
 /// any other byte; `'...'` knows `\'` only; a closing quote must be followed by a blank or the end.
 ///
 /// Errors: `None` when quotes are unbalanced. Source: Redis's inline protocol.
@@ -22,8 +22,14 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
+/// C's `isspace`: may stand before a word, and behind a closing quote.
 fn is_blank(byte: u8) -> bool {
-    byte.is_ascii_whitespace() || byte == 0x0b || byte == 0
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+/// What ends a word without quotes: not all that is blank, as in Redis.
+fn ends_word(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 /// Reads one word into `word`; returns what follows.
@@ -31,7 +37,7 @@ fn read_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
             [] => return Some(rest),
-            [byte, after @ ..] if is_blank(*byte) => return Some(after),
+            [byte, after @ ..] if ends_word(*byte) => return Some(after),
             [b'"', after @ ..] => return double_quoted(after, word),
             [b'\'', after @ ..] => return single_quoted(after, word),
             [byte, after @ ..] => {
@@ -121,5 +127,7 @@ mod tests {
         assert_eq!(words(r#""open"#), None);
         assert_eq!(words("'open"), None);
         assert_eq!(words(""), expect(&[]));
+        assert_eq!(words("\x0b\x0ca\x0bb\x0c c\td"), expect(&[b"a\x0bb\x0c", b"c", b"d"]));
+        assert_eq!(words("\"a\"\x0b"), expect(&[b"a"]));
     }
 }

@@ -49,11 +49,11 @@ pub enum ProtocolError {
 impl ProtocolError {
     /// The error line, without `-` and CRLF.
     #[must_use]
-    pub fn line(&self) -> String {
+    pub fn line(&self) -> Vec<u8> {
         match self {
-            Self::Text(text) => format!("ERR Protocol error: {text}"),
+            Self::Text(text) => [b"ERR Protocol error: ", text.as_bytes()].concat(),
             Self::ExpectedDollar(byte) => {
-                format!("ERR Protocol error: expected '$', got '{}'", char::from(*byte))
+                [&b"ERR Protocol error: expected '$', got '"[..], &[*byte], b"'"].concat()
             }
         }
     }
@@ -102,6 +102,8 @@ pub struct Parser {
 pub enum Parsed<'a> {
     /// A whole request.
     Request(Args<'a>),
+    /// One without a word: `*0`, or an empty line. It is passed over.
+    Empty,
     /// The portion is used up, and there are bytes at hand: call again.
     Portion,
     /// All bytes at hand are taken in, and more are needed.
@@ -119,6 +121,7 @@ enum Big {
 /// What a step found.
 enum Found {
     Nothing,
+    Empty,
     /// The portion is used up.
     Portion,
     InBuffer,
@@ -236,28 +239,49 @@ impl Parser {
     ///
     /// Cost: O(its new bytes). Errors: the connection must be closed (I3).
     pub fn next_request(&mut self) -> Result<Option<Args<'_>>, ProtocolError> {
-        match self.next_portion(usize::MAX)? {
-            Parsed::Request(args) => Ok(Some(args)),
-            Parsed::Portion | Parsed::Wanting => Ok(None),
+        if let Some(cut) = self.take_cut() {
+            return Ok(Some(self.args_of(cut)));
         }
+        let found = loop {
+            match self.advance(usize::MAX)? {
+                Found::Empty => {}
+                found => break found,
+            }
+        };
+        Ok(match self.hand_out(found) {
+            Parsed::Request(args) => Some(args),
+            Parsed::Empty | Parsed::Portion | Parsed::Wanting => None,
+        })
     }
 
     /// The same, but looks at `most` arguments only: of a request of a million, many are at hand.
     pub fn next_portion(&mut self, most: usize) -> Result<Parsed<'_>, ProtocolError> {
-        if let Some(&cut) = self.cuts.get(self.next_cut) {
-            self.next_cut += 1;
-            self.base = cut.end;
-            self.cursor = cut.end;
+        if let Some(cut) = self.take_cut() {
             return Ok(Parsed::Request(self.args_of(cut)));
         }
-        match self.advance(most)? {
-            Found::Nothing => Ok(Parsed::Wanting),
-            Found::Portion => Ok(Parsed::Portion),
-            Found::Owned => Ok(Parsed::Request(Args::owned(&self.owned))),
+        let found = self.advance(most)?;
+        Ok(self.hand_out(found))
+    }
+
+    /// The next of the requests that were cut ahead.
+    fn take_cut(&mut self) -> Option<Cut> {
+        let cut = *self.cuts.get(self.next_cut)?;
+        self.next_cut += 1;
+        self.base = cut.end;
+        self.cursor = cut.end;
+        Some(cut)
+    }
+
+    fn hand_out(&mut self, found: Found) -> Parsed<'_> {
+        match found {
+            Found::Nothing => Parsed::Wanting,
+            Found::Empty => Parsed::Empty,
+            Found::Portion => Parsed::Portion,
+            Found::Owned => Parsed::Request(Args::owned(&self.owned)),
             Found::InBuffer => {
                 let (from, to) = (self.base, self.cursor);
                 self.base = self.cursor;
-                Ok(Parsed::Request(Args::flat(&self.buffer[from..to], &self.spans)))
+                Parsed::Request(Args::flat(&self.buffer[from..to], &self.spans))
             }
         }
     }
@@ -271,15 +295,15 @@ impl Parser {
                     self.cursor = self.base;
                     match self.buffer.get(self.cursor) {
                         None => return Ok(Found::Nothing),
-                        Some(b'*') => {
-                            if !self.array_header()? {
-                                return Ok(Found::Nothing);
-                            }
-                        }
+                        Some(b'*') => match self.array_header()? {
+                            None => return Ok(Found::Nothing),
+                            Some(true) => {}
+                            Some(false) => return Ok(Found::Empty),
+                        },
                         Some(_) => match self.inline()? {
                             None => return Ok(Found::Nothing),
                             Some(true) => return Ok(Found::Owned),
-                            Some(false) => {}
+                            Some(false) => return Ok(Found::Empty),
                         },
                     }
                 }
@@ -333,7 +357,7 @@ impl Parser {
     /// The line at the cursor without its CRLF; moves behind it. `None` when it is not whole.
     fn line(&mut self, too_long: &'static str) -> Result<Option<(usize, usize)>, ProtocolError> {
         let rest = &self.buffer[self.cursor..];
-        let Some(at) = memchr::memchr(b'\r', rest).filter(|at| at + 1 < rest.len()) else {
+        let Some(at) = line_end(b'\r', rest).filter(|at| at + 1 < rest.len()) else {
             if rest.len() > LINE_MAX_BYTES {
                 return Err(ProtocolError::Text(too_long));
             }
@@ -344,9 +368,9 @@ impl Parser {
         Ok(Some((start, start + at)))
     }
 
-    /// `*count`. Returns false when more bytes are needed.
-    fn array_header(&mut self) -> Result<bool, ProtocolError> {
-        let Some((start, end)) = self.line("too big mbulk count string")? else { return Ok(false) };
+    /// `*count`. `None`: more bytes are needed; `Some(false)`: an empty request.
+    fn array_header(&mut self) -> Result<Option<bool>, ProtocolError> {
+        let Some((start, end)) = self.line("too big mbulk count string")? else { return Ok(None) };
         let count = number::parse_i64(&self.buffer[start + 1..end])
             .filter(|&count| count <= i64::from(i32::MAX))
             .ok_or(ProtocolError::Text("invalid multibulk length"))?;
@@ -354,11 +378,11 @@ impl Parser {
             return Err(ProtocolError::Text("unauthenticated multibulk length"));
         }
         if count <= 0 {
-            self.base = self.cursor; // An empty request is passed over.
-            return Ok(true);
+            self.base = self.cursor;
+            return Ok(Some(false));
         }
         self.state = State::Array { left: usize::try_from(count).unwrap_or(0) };
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// `$len`. Returns false when more bytes are needed.
@@ -417,7 +441,7 @@ impl Parser {
     /// An inline request. `None`: more bytes are needed; `Some(false)`: an empty line.
     fn inline(&mut self) -> Result<Option<bool>, ProtocolError> {
         let rest = &self.buffer[self.cursor..];
-        let Some(at) = memchr::memchr(b'\n', rest) else {
+        let Some(at) = line_end(b'\n', rest) else {
             if rest.len() > LINE_MAX_BYTES {
                 return Err(ProtocolError::Text("too big inline request"));
             }
@@ -465,6 +489,12 @@ impl Parser {
         }
         self.base = 0;
     }
+}
+
+/// Where the line ends that `bytes` begin with. Behind a NUL no end is found, as in Redis: whoever
+/// sends one is left waiting, until the line is too long.
+fn line_end(end: u8, bytes: &[u8]) -> Option<usize> {
+    memchr::memchr2(end, 0, bytes).filter(|at| bytes[*at] == end)
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ fn parse_ahead(input: &[u8], piece: usize, is_ahead: fn(usize) -> bool) -> Read 
                     assert!(held >= total && between.contains(&(held - total)), "{held}, {total}");
                     requests.push(args.iter().map(<[u8]>::to_vec).collect());
                 }
-                Ok(Parsed::Portion) => {}
+                Ok(Parsed::Portion | Parsed::Empty) => {}
                 Ok(Parsed::Wanting) => break,
                 Err(error) => return (requests, Some(error)),
             }
@@ -93,12 +93,24 @@ fn errors_have_redis_texts() {
         (b"*1\r\n:1\r\n",          "expected '$', got ':'"),
         (b"set 'a\r\n",            "unbalanced quotes in request"),
     ];
+    let strange = parse(b"*1\r\n\xff\r\n", 7).1.map(|error| error.line());
+    assert_eq!(strange, Some(b"ERR Protocol error: expected '$', got '\xff'".to_vec()));
     for (input, expected) in cases {
         let error = parse(input, input.len()).1.map(|error| error.line());
-        assert_eq!(error, Some(format!("ERR Protocol error: {expected}")));
+        assert_eq!(error, Some(format!("ERR Protocol error: {expected}").into_bytes()));
     }
     let endless = vec![b'a'; LINE_MAX_BYTES + 2];
     assert_eq!(parse(&endless, 4_096).1, Some(ProtocolError::Text("too big inline request")));
+}
+
+#[test] // Redis looks for the end of a line up to the first NUL.
+fn behind_a_nul_no_line_ends() {
+    for input in [&b"PI\0NG\r\n"[..], b"\0\r\n", b"*1\0\r\n", b"*1\r\n$4\0\r\nPING\r\n"] {
+        let mut long = input.to_vec();
+        assert_eq!(parse(input, input.len()), (vec![], None), "{input:?}");
+        long.resize(LINE_MAX_BYTES + 100, b'\n');
+        assert!(parse(&long, 4_096).1.is_some(), "{input:?}");
+    }
 }
 
 #[test]
@@ -128,7 +140,7 @@ fn a_request_of_many_arguments_is_cut_in_portions() {
         match parser.next_portion(1_000).unwrap() {
             Parsed::Request(args) => break args.iter().map(<[u8]>::to_vec).collect::<Vec<_>>(),
             Parsed::Portion => {}
-            Parsed::Wanting => panic!("all is at hand"),
+            Parsed::Wanting | Parsed::Empty => panic!("all is at hand"),
         }
         portions += 1;
         let seen = portions * 1_000 * 12; // At least.

@@ -36,11 +36,9 @@ impl<'a> Reply<'a> {
     }
 
     /// `-line`: the line begins with the error's code. Line breaks become blanks.
-    pub fn error(&mut self, line: &str) {
-        let clean: Vec<u8> = line
-            .bytes()
-            .map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte })
-            .collect();
+    pub fn error(&mut self, line: &[u8]) {
+        let blank = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+        let clean: Vec<u8> = line.iter().map(blank).collect();
         self.line(b'-', &clean);
     }
 

@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(read(Unit::Millis, "70368744177663"), invalid());
         assert_eq!(read(Unit::Seconds, "9223372036854775807"), invalid());
         assert_eq!(read(Unit::Seconds, "x"), Err(Refusal::NotAnInteger));
-        let negative = read(Unit::Seconds, "-1").map_err(|refusal| refusal.text().into_owned());
-        assert_eq!(negative, Err("ERR invalid expire time, must be >= 0".into()));
+        let negative = read(Unit::Seconds, "-1");
+        assert_eq!(negative, Err(Refusal::line("ERR invalid expire time, must be >= 0")));
     }
 }

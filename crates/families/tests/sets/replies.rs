@@ -22,7 +22,8 @@ fn wrong_types_are_refused() {
     ];
     for args in refused {
         let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-        let error = Value::Error(Refusal::WrongType.text().into_owned());
+        let error =
+            Value::Error(String::from_utf8(Refusal::WrongType.text().into_owned()).unwrap());
         assert_eq!(run(&mut world, &args), error, "{args:?}");
     }
     assert_eq!(run(&mut world, &[b"smove", b"nothing", b"text", b"1"]), Value::Int(0));

@@ -68,8 +68,7 @@ fn setinfo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         b"lib-name" => &mut cx.session.lib_name,
         b"lib-ver" => &mut cx.session.lib_version,
         _ => {
-            let name = String::from_utf8_lossy(attribute);
-            return Err(Refusal::line(format!("ERR Unrecognized option '{name}'")));
+            return Err(Refusal::quoting("ERR Unrecognized option '", attribute, "'"));
         }
     };
     let attribute = String::from_utf8_lossy(attribute).to_ascii_lowercase();

@@ -81,10 +81,7 @@ impl ClientKind {
             b"slave" | b"replica" => Ok(Self::Replica),
             b"pubsub" => Ok(Self::PubSub),
             b"master" => Ok(Self::Master),
-            _ => {
-                let name = String::from_utf8_lossy(name);
-                Err(Refusal::line(format!("ERR Unknown client type '{name}'")))
-            }
+            _ => Err(Refusal::quoting("ERR Unknown client type '", name, "'")),
         }
     }
 }
@@ -125,10 +122,7 @@ impl Filter {
                 b"addr" => filter.addr = text(),
                 b"laddr" => filter.laddr = text(),
                 b"user" if value == b"default" => filter.user = Some(value.to_vec()),
-                b"user" => {
-                    let user = String::from_utf8_lossy(value);
-                    return Err(Refusal::line(format!("ERR No such user '{user}'")));
-                }
+                b"user" => return Err(Refusal::quoting("ERR No such user '", value, "'")),
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.skip_me = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.skip_me = false,
                 b"maxage" => {

@@ -51,8 +51,7 @@ fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entry> + use<'a
 /// word comes here.
 fn all(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     if let Some(word) = args.peek() {
-        let word = String::from_utf8_lossy(word).into_owned();
-        return Err(Refusal::line(format!("ERR unknown subcommand '{word}'. Try COMMAND HELP.")));
+        return Err(Refusal::quoting("ERR unknown subcommand '", word, "'. Try COMMAND HELP."));
     }
     let entries: Vec<&Entry> = top_level(cx).collect();
     cx.reply.array(entries.len());

@@ -55,6 +55,10 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
     }
     let mut pairs = Vec::new();
     while let (Some(name), Some(value)) = (args.next(), args.next()) {
+        if !Settings::has(&text(name)) {
+            let why = "ERR Unknown option or number of arguments for CONFIG SET - '";
+            return Err(Refusal::quoting(why, name, "'"));
+        }
         pairs.push((text(name), text(value)));
     }
     for (at, (name, _)) in pairs.iter().enumerate() {
@@ -75,9 +79,6 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
 }
 
 fn failed(why: &str) -> Refusal {
-    if why.starts_with("Unknown option") {
-        return Refusal::line(format!("ERR {why}"));
-    }
     Refusal::line(format!("ERR CONFIG SET failed (possibly related to argument {why}"))
 }
 
@@ -88,13 +89,9 @@ fn text(bytes: &[u8]) -> String {
 fn change(core: &Rc<Core>, pairs: &[(String, String)]) -> Result<Arc<Settings>, String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
-        settings.set_running(name, value).map_err(|wrong| match wrong {
-            Wrong::Unknown(name) => {
-                format!("Unknown option or number of arguments for CONFIG SET - '{name}'")
-            }
-            // Redis names the argument first, then the reason.
-            wrong => wrong.to_string().replacen("' - ", "') - ", 1),
-        })?;
+        // Redis names the argument first, then the reason.
+        let told = |wrong: Wrong| wrong.to_string().replacen("' - ", "') - ", 1);
+        settings.set_running(name, value).map_err(told)?;
     }
     let settings = Arc::new(settings);
     apply(core, Arc::clone(&settings));

@@ -75,7 +75,10 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     session.db = 0;
     session.resp3 = false;
     session.name.clear();
-    session.reply_mode = ReplyMode::On;
+    // What CLIENT REPLY SKIP came before is not answered, whatever it is.
+    if session.reply_mode != ReplyMode::Skip {
+        session.reply_mode = ReplyMode::On;
+    }
     session.no_evict = false;
     session.no_touch = false;
     session.authenticated = cx.core.hot.borrow().password.is_none();
@@ -143,8 +146,7 @@ fn hello(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
             super::client::check_name(new, "Client names")?;
             name = Some(new);
         } else {
-            let option = String::from_utf8_lossy(option).into_owned();
-            return Err(Refusal::line(format!("ERR Syntax error in HELLO option '{option}'")));
+            return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'"));
         }
     }
     if !cx.session.authenticated {

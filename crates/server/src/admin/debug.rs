@@ -5,6 +5,7 @@ use crate::engine::{Core, Runner, ServerCall};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::rc::Rc;
+use std::time::Duration;
 
 mod populate;
 mod report;
@@ -35,7 +36,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = whole;
     let word = args.bytes()?.to_ascii_lowercase();
     match word.as_slice() {
-        _ if args.left() < least_arguments(&word) => Err(super::wrong_subcommand(whole)),
+        _ if !takes(&word, args.left()) => Err(super::wrong_subcommand(whole)),
         b"sleep" => sleep(&call, args),
         b"set-active-expire" => set_active_expire(&call, args).await,
         b"populate" => populate::populate(&call, args).await,
@@ -50,21 +51,26 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// Arguments that a subcommand cannot do without.
-fn least_arguments(word: &[u8]) -> usize {
+/// True when a subcommand takes so many arguments.
+fn takes(word: &[u8], args: usize) -> bool {
     match word {
-        b"sleep" | b"set-active-expire" | b"populate" | b"object" | b"error" => 1,
-        _ => 0,
+        b"sleep" | b"set-active-expire" | b"object" | b"error" => args == 1,
+        b"populate" => args >= 1,
+        b"digest" | b"help" => args == 0,
+        _ => true,
     }
 }
 
 /// `DEBUG SLEEP seconds`: blocks this core, on purpose: what a stall looks like.
+///
+/// What does not begin with a number, and what is no time, is no sleep, as in Redis.
 fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    let seconds = std::str::from_utf8(args.bytes()?).ok().and_then(|text| text.parse::<f64>().ok());
-    let seconds = seconds.filter(|seconds| (0.0..=3_600.0).contains(seconds));
-    let seconds = seconds.ok_or(Refusal::NotAFloat)?;
-    let end = call.core.clock.monotonic_ns()
-        + std::time::Duration::from_secs_f64(seconds).as_nanos() as u64;
+    let text = std::str::from_utf8(args.bytes()?).unwrap_or_default();
+    let prefixes = (0..=text.len()).rev().filter_map(|end| text.get(..end));
+    let seconds = prefixes.flat_map(str::parse::<f64>).next().unwrap_or_default();
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let end = call.core.clock.monotonic_ns().saturating_add(ns);
     while call.core.clock.monotonic_ns() < end {
         std::hint::spin_loop();
     }
@@ -80,8 +86,7 @@ async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
 
 /// `DEBUG ERROR text`: answers with the text as an error, for tests of clients.
 fn error(mut args: Args<'_>) -> Result<Answer, Refusal> {
-    let text = String::from_utf8_lossy(args.bytes()?).into_owned();
-    Err(Refusal::line(text))
+    Err(Refusal::Line(args.bytes()?.to_vec().into()))
 }
 
 fn help(call: &ServerCall) -> Answer {

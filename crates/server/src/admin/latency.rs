@@ -103,11 +103,12 @@ async fn history(call: ServerCall) -> Result<Answer, Refusal> {
 
 /// `LATENCY GRAPH event`: the samples as columns, oldest first, and how long ago each was.
 async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
-    let name = String::from_utf8_lossy(call.args().bytes()?).into_owned();
+    let word = call.args().bytes()?;
+    let name = String::from_utf8_lossy(word).into_owned();
     let events = gather(&call.core).await;
     let Some((samples, worst)) = events.0.get(&name).filter(|(samples, _)| !samples.is_empty())
     else {
-        return Err(Refusal::line(format!("ERR No samples available for event '{name}'")));
+        return Err(Refusal::quoting("ERR No samples available for event '", word, "'"));
     };
     let now_s = call.core.now_ms() / 1_000;
     let samples: Vec<(u64, u64)> = samples.iter().copied().collect();

@@ -258,10 +258,11 @@ fn wrong_subcommand(args: Args<'_>) -> Refusal {
     let words = args.all();
     let parent = String::from_utf8_lossy(words.get(0)).to_ascii_uppercase();
     let word = words.get(1);
-    let word = String::from_utf8_lossy(&word[..word.len().min(SHOWN)]);
-    Refusal::line(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{word}'. Try {parent} HELP."
-    ))
+    Refusal::quoting(
+        "ERR unknown subcommand or wrong number of arguments for '",
+        &word[..word.len().min(SHOWN)],
+        &format!("'. Try {parent} HELP."),
+    )
 }
 
 /// The rows of this crate, with their functions.

@@ -3,7 +3,7 @@
 use super::conn::Session;
 use super::core::Core;
 use darter_base::hash::IdentityMap;
-use darter_command::{Answer, Args, Command, Flags, MultiFn, PointFn, Refusal, Run};
+use darter_command::{Answer, Args, Command, Flags, MultiFn, PointFn, Refusal, Run, until_nul};
 use darter_resp::{Reply, Request};
 use std::future::Future;
 use std::pin::Pin;
@@ -198,27 +198,29 @@ fn name_hash(name: &[u8]) -> u64 {
 /// The refusal of a name that is in no row. Shows at most 128 bytes of name and arguments.
 fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     const SHOWN: usize = 128;
-    let shown = |bytes: &[u8], most: usize| {
-        // A NUL ends a text there.
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end.min(most)]).into_owned()
-    };
-    let mut list = String::new();
-    for arg in args.iter().skip(1) {
-        if list.len() >= SHOWN {
-            break;
-        }
-        let text = shown(arg, SHOWN - list.len());
-        list.push_str(&format!("'{text}' "));
+    fn shown(word: &[u8], most: usize) -> &[u8] {
+        let word = until_nul(word);
+        &word[..word.len().min(most)]
     }
     let name = shown(args.get(0), SHOWN);
-    Refusal::line(format!("ERR unknown command '{name}', with args beginning with: {list}"))
+    let mut line = [b"ERR unknown command '", name, b"', with args beginning with: "].concat();
+    let begin = line.len();
+    for arg in args.iter().skip(1) {
+        let length = line.len() - begin;
+        if length >= SHOWN {
+            break;
+        }
+        line.extend([b"'", shown(arg, SHOWN - length), b"' "].concat());
+    }
+    Refusal::Line(line.into())
 }
 
 fn unknown_subcommand(parent: &str, name: &[u8]) -> Refusal {
-    let name = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
-    let parent = parent.to_ascii_uppercase();
-    Refusal::line(format!("ERR unknown subcommand '{name}'. Try {parent} HELP."))
+    /// Bytes shown, as in Redis.
+    const SHOWN: usize = 128;
+    let name = &name[..name.len().min(SHOWN)];
+    let behind = format!("'. Try {} HELP.", parent.to_ascii_uppercase());
+    Refusal::quoting("ERR unknown subcommand '", name, &behind)
 }
 
 #[cfg(test)]

@@ -78,6 +78,13 @@ impl Core {
             match parser.next_portion(PARSED_AT_ONCE) {
                 Ok(Parsed::Request(args)) => self.dispatch(lane, args),
                 Ok(Parsed::Portion) => self.now_ns.set(self.clock.monotonic_ns()),
+                Ok(Parsed::Empty) => {
+                    // It counts as the one that CLIENT REPLY SKIP skips, as in Redis.
+                    if lane.session.reply_mode == ReplyMode::SkipNext {
+                        lane.session.reply_mode = ReplyMode::On;
+                    }
+                    self.now_ns.set(self.clock.monotonic_ns());
+                }
                 Ok(Parsed::Wanting) => {
                     self.resume_receiving(lane); // However much is pending: it is not a request.
                     if lane.eof && lane.is_settled() {
@@ -119,7 +126,7 @@ impl Core {
             Ok(entry) => entry,
             Err(_) if is_http(args) => {
                 tracing::warn!(peer = lane.session.peer.remote, "HTTP on the port; closed");
-                lane.session.close_after_reply = true;
+                self.kill(lane); // Nor is what came before it answered.
                 return;
             }
             Err(refusal) => {

@@ -65,14 +65,15 @@ pub struct CoreStats {
 
 impl CoreStats {
     /// Counts an error reply by its code, the first word of the line.
-    pub fn count_error(&mut self, line: &str) {
+    pub fn count_error(&mut self, line: &[u8]) {
         const CODES_MAX: usize = 128;
         self.error_replies += 1;
-        let code = line.split(' ').next().unwrap_or(line);
-        if let Some(count) = self.errors.get_mut(code) {
+        let code = line.split(|byte| *byte == b' ').next().unwrap_or(line);
+        let code = String::from_utf8_lossy(code);
+        if let Some(count) = self.errors.get_mut(&*code) {
             *count += 1;
         } else if self.errors.len() < CODES_MAX {
-            self.errors.insert(code.to_owned(), 1);
+            self.errors.insert(code.into_owned(), 1);
         }
     }
 

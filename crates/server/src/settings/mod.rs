@@ -128,6 +128,12 @@ impl Settings {
         self.text(name) == "yes"
     }
 
+    /// True when there is a setting of this name, in any case.
+    #[must_use]
+    pub fn has(name: &str) -> bool {
+        place(name).is_some()
+    }
+
     /// All rows with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, &str)> {
         ROWS.iter().zip(self.values.iter().map(String::as_str))

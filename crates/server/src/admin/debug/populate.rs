@@ -59,6 +59,9 @@ pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer
     Ok(call.answer(|reply| reply.ok()))
 }
 
+/// What may follow the size, or stand in its place.
+const OPTIONS: [&[u8]; 3] = [b"RAND", b"TYPE", b"ELEMENTS"];
+
 fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
     let positive = |text: &[u8]| {
         number::parse_i64(text)
@@ -69,7 +72,8 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
     let prefix = args.next().unwrap_or(b"key").to_vec();
     let mut plan =
         Plan { count, prefix, size: 0, random: false, kind: Type::Text, elements: 1, db };
-    if args.peek().is_some_and(|next| next.first().is_some_and(u8::is_ascii_digit)) {
+    let is_option = |word: &[u8]| OPTIONS.iter().any(|name| word.eq_ignore_ascii_case(name));
+    if args.peek().is_some_and(|next| !is_option(next)) {
         plan.size = usize::try_from(positive(args.bytes()?)?).map_err(|_| Refusal::Syntax)?;
     }
     while args.left() > 0 {
@@ -85,7 +89,7 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
         } else if args.option("ELEMENTS") {
             plan.elements = positive(args.bytes()?)?.max(1);
         } else {
-            return Err(Refusal::Syntax);
+            return Err(crate::admin::wrong_subcommand(args));
         }
     }
     Ok(plan)
