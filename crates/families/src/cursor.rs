@@ -1,14 +1,16 @@
 //! The cursor that SCAN, HSCAN and SSCAN take, as text.
 
-use darter_command::Refusal;
+use darter_command::{Refusal, until_nul};
 
 /// Reads a cursor, or refuses it.
 pub(crate) fn parse(text: &[u8]) -> Result<u64, Refusal> {
     number(text).ok_or(Refusal::line("ERR invalid cursor"))
 }
 
-/// Reads as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing.
+/// Reads as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing, and a NUL
+/// ends it.
 fn number(text: &[u8]) -> Option<u64> {
+    let text = until_nul(text);
     if text.is_empty() {
         return Some(0);
     }
@@ -39,6 +41,7 @@ mod tests {
             ("007", Some(7)), ("18446744073709551615", Some(u64::MAX)),
             ("18446744073709551616", None), (" 1", None), ("1 ", None), ("x", None), ("-", None),
             ("+", None), ("--1", None), ("1.5", None), ("0x0", None),
+            ("0\0", Some(0)), ("\0", Some(0)), ("5\0x", Some(5)), ("x\0", None),
         ];
         for (text, expected) in cases {
             assert_eq!(number(text.as_bytes()), *expected, "{text}");

@@ -30,6 +30,9 @@ pub(crate) const BIT_RAW: u8 = 1;
 /// Set when a number was computed as a float: OBJECT ENCODING does not say `int`.
 const BIT_FLOAT: u8 = 2;
 
+/// Both: a copy of an integer, which in Redis is nobody else's: OBJECT REFCOUNT says so.
+const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
+
 /// The type of a value, as TYPE names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -185,13 +188,20 @@ impl<'a> Found<'a> {
     /// True when its string was edited in place.
     #[must_use]
     pub fn is_raw(&self) -> bool {
-        self.0.bits() & BIT_RAW != 0
+        self.0.bits() == BIT_RAW
     }
 
     /// True when Redis would keep its string as an integer.
     #[must_use]
     pub fn is_int(&self) -> bool {
-        self.0.bits() == 0 && self.text().is_ok_and(|text| text.as_int().is_some())
+        matches!(self.0.bits(), 0 | COPIED_INT)
+            && self.text().is_ok_and(|text| text.as_int().is_some())
+    }
+
+    /// True when its string is an integer that COPY made.
+    #[must_use]
+    pub fn is_copied_int(&self) -> bool {
+        self.0.bits() == COPIED_INT
     }
 
     /// The name that OBJECT ENCODING gives: Redis 7.0's.
@@ -206,6 +216,16 @@ impl<'a> Found<'a> {
             (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
             _ => "raw",
         }
+    }
+
+    /// The value with its deadline, for a second key: shared, never copied when long.
+    #[must_use]
+    pub fn hold_copy(&self) -> Held {
+        let mut held = self.hold();
+        if self.is_int() {
+            held.bits = COPIED_INT;
+        }
+        held
     }
 
     /// The value with its deadline, to be put elsewhere: shared, never copied when long.

@@ -58,7 +58,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     let hold = move |home: &mut Home| {
         let key = Key::new(resp::Args::owned(&request).get(from));
         let found = home.shard.db_for(db, no_touch).read(&key);
-        found.map(|found| found.hold())
+        found.map(|found| found.hold_copy())
     };
     let held = call.tx.on(call.tx.core_of(source), hold).await;
     let mut done = false;

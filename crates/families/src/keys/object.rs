@@ -31,7 +31,7 @@ pub(super) fn encoding(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// `OBJECT REFCOUNT key`: 1, or the count of the integers that Redis shares.
+/// `OBJECT REFCOUNT key`: 1, or the count of the integers that Redis shares; a copy is not shared.
 ///
 /// Reply: integer, null when the key is absent. Refusals: none. Cost: O(1).
 /// Source: <https://redis.io/commands/object-refcount> (2.2.3).
@@ -39,6 +39,7 @@ pub(super) fn refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal>
     let count = |found: &Found<'_>| {
         let value = found.text().ok().filter(|_| found.is_int()).and_then(|text| text.as_int());
         let shared = value.is_some_and(|value| SHARED_INTEGERS.contains(&value));
+        let shared = shared && !found.is_copied_int();
         Ok(if shared { SHARED_COUNT } else { 1 })
     };
     if let Some(count) = inspect(cx, args, count)? {
