@@ -45,6 +45,25 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     })
 }
 
+/// Reads a number as C's `atoi` does: blanks and a sign may come first, what follows the digits is
+/// passed over, no digits are 0, and what does not fit 64 bits is cut off there, then to 32 bits.
+#[must_use]
+pub fn leading_i32(text: &[u8]) -> i32 {
+    let blanks = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let text = &text[text.iter().take_while(|byte| blanks(byte)).count()..];
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+    let value = digits.fold(0_i64, |value, digit| {
+        let digit = i64::from(digit - b'0');
+        value.saturating_mul(10).saturating_add(if negative { -digit } else { digit })
+    });
+    value as i32
+}
+
 /// Appends the decimal text of `value`.
 pub fn write_i64(out: &mut Vec<u8>, value: i64) {
     let mut text = [0_u8; I64_TEXT_MAX];
@@ -95,6 +114,19 @@ fn eight_digits(value: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn leading_numbers_are_read_as_atoi_does() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, i32)] = &[
+            ("", 0), ("x", 0), ("1.5", 1), (" \t\n\x0b\x0c\r+2x", 2), ("-3", -3), ("- 3", 0), ("0x2", 0),
+            ("2147483648", i32::MIN), ("4294967297", 1), ("99999999999999999999", -1),
+            ("-99999999999999999999", 0), ("--1", 0), ("1\x00", 1),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(leading_i32(text.as_bytes()), *expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn canonical_integers_round_trip() {

@@ -1,6 +1,7 @@
 //! The row of a command: everything that the engine, the documentation and the tests know of it.
 
 use crate::{Args, Call, Cx, Flow, MultiFuture, Refusal};
+use darter_base::number::leading_i32;
 use darter_resp as resp;
 
 /// What Redis calls the group of a command.
@@ -172,7 +173,8 @@ impl Keys {
 }
 
 impl Place {
-    /// True unless a count promises more keys than there are, or none, or is no number.
+    /// True unless a count promises more keys than there are, or none. It is read as Redis reads
+    /// it here, not as the command will: `1.5` is one.
     #[must_use]
     pub fn is_whole(self, args: resp::Args<'_>) -> bool {
         let (count, step) = match self {
@@ -183,9 +185,8 @@ impl Place {
         if count >= args.len() {
             return false;
         }
-        let keys = darter_base::number::parse_i64(args.get(count)).filter(|keys| *keys > 0);
-        let keys = keys.and_then(|keys| usize::try_from(keys).ok());
-        keys.is_some_and(|keys| keys.saturating_mul(step) < args.len() - count)
+        let keys = usize::try_from(leading_i32(args.get(count))).unwrap_or(0);
+        keys > 0 && keys.saturating_mul(step) < args.len() - count
     }
 
     /// First index, one past the last, and the step.
@@ -207,10 +208,11 @@ impl Place {
 }
 
 /// The bounds of as many keys as the argument at `count` says, each followed by `step - 1` others.
+/// A number that the command will refuse may name keys: it is refused on the core of one of them.
 fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, usize) {
     let len = args.len();
-    let keys = (count < len).then(|| darter_base::number::parse_i64(args.get(count)));
-    let keys = keys.flatten().and_then(|keys| usize::try_from(keys).ok()).unwrap_or(0);
+    let keys = if count < len { leading_i32(args.get(count)) } else { 0 };
+    let keys = usize::try_from(keys).unwrap_or(0);
     (count + 1, (count + 1).saturating_add(keys.saturating_mul(step)).min(len), step)
 }
 
