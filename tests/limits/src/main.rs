@@ -1,8 +1,8 @@
 //! How the server bears clients that mean harm or know no better, and how it starts and stops:
 //! raw sockets, one server a check, memory and CPU read from `/proc`.
 //!
-//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
-//! checks whose names hold it.
+//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [TEXT]`; with a text
+//! only the checks whose names hold it. What is random, the soak, goes on for about so long.
 //!
 //! With `DARTER_BIN=redis-server` the checks that ask for more than Redis offers are left out.
 //!
@@ -15,14 +15,18 @@ mod life;
 mod memory;
 mod peers;
 mod pipelines;
+mod resets;
 mod watchers;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What a check is given.
 pub(crate) struct Stage {
     pub(crate) shape: Shape,
+    /// How long a check that is random goes on, about.
+    pub(crate) soak: Duration,
 }
 
 impl Stage {
@@ -59,9 +63,10 @@ pub(crate) enum Asks {
 /// One check: its name, what it asks, and itself.
 pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
-const GROUPS: [&[Check]; 6] = [
+const GROUPS: [&[Check]; 7] = [
     input::CHECKS,
     peers::CHECKS,
+    resets::CHECKS,
     watchers::CHECKS,
     pipelines::CHECKS,
     memory::CHECKS,
@@ -70,6 +75,7 @@ const GROUPS: [&[Check]; 6] = [
 
 fn main() -> ExitCode {
     let (mut shape, mut part) = (Shape::default(), String::new());
+    let mut soak = Duration::from_secs(1);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -77,10 +83,13 @@ fn main() -> ExitCode {
                 shape.cores = words.next().and_then(|n| n.parse().ok()).unwrap_or(1);
             }
             "--io" => shape.io = words.next().and_then(|n| Io::from_name(&n)).unwrap_or(Io::Auto),
+            "--soak" => {
+                soak = Duration::from_secs(words.next().and_then(|n| n.parse().ok()).unwrap_or(1));
+            }
             other => part = other.to_owned(),
         }
     }
-    let stage = Stage { shape };
+    let stage = Stage { shape, soak };
     let mut tally = Tally::default();
     for (name, asks, check) in GROUPS.concat() {
         if !name.contains(&part) || (asks == Asks::More && server::subject_is_redis()) {

@@ -1,4 +1,4 @@
-//! Connections: too many, idle, silent, half closed, never reading.
+//! Connections: too many, idle, silent, never reading.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -16,7 +16,6 @@ pub(crate) const CHECKS: &[Check] = &[
     ("connections that come and go leave nothing",         Asks::AsRedis, come_and_go),
     ("a client that never reads is bounded",               Asks::More,    never_reads),
     ("a client that never reads hurts nobody",             Asks::AsRedis, never_reads_others),
-    ("half close is answered",                             Asks::More   , half_close),
     ("a reset in the middle of a reply is survived",       Asks::AsRedis, reset),
     ("timeout closes the idle",                            Asks::AsRedis, timeout),
     ("timeout spares who waits for another core",          Asks::More,    timeout_spares),
@@ -134,18 +133,6 @@ fn never_reads_others(stage: &Stage) -> Result<(), String> {
         ensure(reply.text() == Some(b"PONG"), || format!("{reply:?}"))?;
     }
     Ok(())
-}
-
-fn half_close(stage: &Stage) -> Result<(), String> {
-    let server = stage.server()?;
-    let mut client = server.client().map_err(text)?;
-    let mut bytes = encode(&["SET", "k", &"v".repeat(500_000)]);
-    bytes.extend(encode(&["GET", "k"]).repeat(5));
-    client.send(&bytes).map_err(text)?;
-    client.half_close().map_err(text)?;
-    let answer = client.read_to_end().map_err(text)?;
-    let one = b"$500000\r\n".len() + 500_000 + 2;
-    ensure(answer.len() == 5 + 5 * one, || format!("{} bytes came", answer.len()))
 }
 
 fn reset(stage: &Stage) -> Result<(), String> {

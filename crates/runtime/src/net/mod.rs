@@ -162,8 +162,8 @@ impl Net {
     }
 
     /// Stops receiving from `conn`: at most what is under way still arrives, which on io_uring is
-    /// what lies in the ring of buffers (512 KiB for all connections). The end of the connection may
-    /// go unnoticed meanwhile.
+    /// what lies in the ring of buffers (512 KiB for all connections). A reset is noticed meanwhile
+    /// and ends the connection; an orderly end is told when it is received from again.
     pub fn pause_receive(&mut self, conn: Token) {
         back!(self, back => back.pause_receive(conn));
     }

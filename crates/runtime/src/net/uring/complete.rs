@@ -38,6 +38,7 @@ impl Uring {
                 self.wake_armed = false;
                 handler(Event::Woken);
             }
+            Kind::Watch => self.watch_ended(self.token_of(word), result),
         }
     }
 
@@ -87,7 +88,7 @@ impl Uring {
         }
     }
 
-    /// The multishot receive is over: for good, or to be armed again.
+    /// The receive is over: for good, or to be armed again.
     fn receive_ended(&mut self, token: Token, result: i32) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         conn.receive = Receive::Idle;
@@ -97,11 +98,12 @@ impl Uring {
         match result {
             0 => {
                 conn.eof = true;
-                if conn.shut == Shut::Done {
+                if conn.shut == Shut::Done || conn.is_over() {
                     self.finish(token, None);
                 }
             }
-            // Buffers ran out (they are back by now), we paused, or the kernel wants a new one.
+            // Buffers ran out (they are back by now), we paused, the client's end is in sight, or
+            // the kernel wants a new one.
             1.. => self.arming.push(token),
             _ => match -result {
                 libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {

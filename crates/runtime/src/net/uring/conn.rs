@@ -13,8 +13,22 @@ pub(super) enum Receive {
     Idle,
     /// A multishot receive is with the kernel.
     Armed,
-    /// So it is, and a cancel follows it.
+    /// A receive of one buffer is: the client's end is in sight.
+    ArmedOnce,
+    /// One of them is, and a cancel follows it.
     Stopping,
+}
+
+/// What the watch has told of the client's end. What it sent before may still be to be received.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Far {
+    Open,
+    /// It sends no more.
+    Shut,
+    /// Nor can it be sent to.
+    Gone,
+    /// The connection is broken: a reset, or nobody answers.
+    Broken,
 }
 
 /// How far the sending side is shut.
@@ -39,8 +53,12 @@ pub(super) struct Conn {
     pub(super) fresh: Option<Box<(usize, Peer)>>,
     pub(super) receive: Receive,
     pub(super) paused: bool,
-    /// The client has shut its side.
+    /// All that the client sent is received, and it sends no more.
     pub(super) eof: bool,
+    /// What is known of the client's end; `paused` and `eof` decide what comes of it.
+    pub(super) far: Far,
+    /// A poll for the client's end is with the kernel.
+    pub(super) watched: bool,
     pub(super) shut: Shut,
     pub(super) sending: Option<Sending>,
     /// The send is with the kernel, and so are the addresses of `sending` and `message`.
@@ -59,6 +77,8 @@ impl Conn {
             receive: Receive::Idle,
             paused: false,
             eof: false,
+            far: Far::Open,
+            watched: false,
             shut: Shut::Open,
             sending: None,
             with_kernel: false,
@@ -66,6 +86,28 @@ impl Conn {
             closing: false,
             error: None,
         }
+    }
+}
+
+impl Conn {
+    /// True when nobody is left whom anything could be received from or sent to. A reset ends a
+    /// paused connection too, and with it what was not received; an orderly end does not.
+    pub(super) fn is_over(&self) -> bool {
+        (self.eof && self.far.is_over()) || (self.paused && self.far == Far::Broken)
+    }
+}
+
+impl Receive {
+    /// True when a receive is with the kernel that nobody has cancelled.
+    pub(super) fn is_armed(self) -> bool {
+        matches!(self, Self::Armed | Self::ArmedOnce)
+    }
+}
+
+impl Far {
+    /// True when nothing more can be told of it.
+    pub(super) fn is_over(self) -> bool {
+        matches!(self, Self::Gone | Self::Broken)
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use rustix::net::Shutdown;
 
 use super::Uring;
-use super::conn::{Receive, Shut};
+use super::conn::{Far, Receive, Shut};
 use super::word::{self, Kind};
 use crate::net::event::Token;
 use crate::net::pending::Pending;
@@ -40,20 +40,44 @@ impl Uring {
         }
         conn.closing = true;
         conn.error = error;
-        let (receiving, sending) = (conn.receive == Receive::Armed, conn.with_kernel);
-        if receiving {
-            self.cancel(word::of(Kind::Receive, token));
-        }
-        if sending {
-            self.cancel(word::of(Kind::Send, token));
+        let with_kernel = [
+            (conn.receive.is_armed(), Kind::Receive),
+            (conn.with_kernel, Kind::Send),
+            (conn.watched, Kind::Watch),
+        ];
+        for (_, kind) in with_kernel.into_iter().filter(|(is_there, _)| *is_there) {
+            self.cancel(word::of(kind, token));
         }
         self.close_if_free(token);
+    }
+
+    /// Ends a connection that is known to be over, for the reason that its socket tells.
+    pub(super) fn finish_broken(&mut self, token: Token) {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return };
+        let error = rustix::net::sockopt::socket_error(&conn.socket);
+        self.finish(token, error.ok().and_then(Result::err).map(io::Error::from));
+    }
+
+    /// The watch has told of the client's end.
+    pub(super) fn watch_ended(&mut self, token: Token, result: i32) {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return };
+        conn.watched = false;
+        if conn.closing {
+            return self.close_if_free(token);
+        }
+        // A negative result, which is the poll's own failure, has both bits.
+        conn.far = match i32::from(libc::POLLERR) & result {
+            0 if i32::from(libc::POLLHUP) & result == 0 => Far::Shut,
+            0 => Far::Gone,
+            _ => Far::Broken,
+        };
+        if conn.is_over() { self.finish_broken(token) } else { self.arming.push(token) }
     }
 
     /// Ends it when the kernel holds nothing more of it (I1).
     pub(super) fn close_if_free(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
-        if conn.receive != Receive::Idle || conn.with_kernel {
+        if conn.receive != Receive::Idle || conn.with_kernel || conn.watched {
             return;
         }
         let Some(conn) = self.lent.conns.remove(token) else { return };

@@ -11,9 +11,10 @@
 //! ```
 //! Invariants:
 //! - I1: a connection stays in the table, its socket and its buffers alive, until the kernel holds
-//!   no operation of it: `receive` is `Idle` and `with_kernel` is false. Only then it is closed.
-//! - I2: `operations` counts what will come back: receives, sends, accepts, the wake. Cancels are
-//!   not counted, they hold no memory.
+//!   no operation of it: `receive` is `Idle`, `with_kernel` and `watched` are false. Only then it is
+//!   closed.
+//! - I2: `operations` counts what will come back: receives, sends, watches, accepts, the wake.
+//!   Cancels are not counted, they hold no memory.
 //! - I3: a fresh connection has no operation.
 //!
 //! Not here: which connection may send how much. See `server`.
@@ -64,7 +65,7 @@ pub struct Uring {
     waker: Waker,
     operations: usize,
     wake_armed: bool,
-    /// Connections that may want to receive: fresh, resumed, or with a receive that ended.
+    /// Connections that may lack a receive or a watch: fresh, resumed, or one of these has ended.
     arming: Vec<Token>,
     queued: Vec<Token>,
     pending: Vec<Pending>,
@@ -189,7 +190,10 @@ impl Uring {
     pub(super) fn pause_receive(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         conn.paused = true;
-        if conn.receive == Receive::Armed {
+        if conn.is_over() {
+            return self.finish_broken(token);
+        }
+        if conn.receive.is_armed() {
             conn.receive = Receive::Stopping;
             self.cancel(word::of(Kind::Receive, token));
         }

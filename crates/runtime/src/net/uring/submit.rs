@@ -1,4 +1,12 @@
 //! Towards the kernel: operations are queued, and enter together.
+//!
+//! Each connection is *watched*: beside its receive, a poll for its end is with the kernel. That has
+//! two reasons. A connection that is paused, or has ended its own side, has no receive that would
+//! notice a reset. And a multishot receive can miss the end: when bytes and the end wake it
+//! together, it takes the bytes, is told that no more are there, and sleeps, with nothing left that
+//! would wake it (<https://github.com/axboe/liburing/issues/1549> has it for unix sockets; a reset
+//! does the same to TCP). So when the watch has told of the end, the receive is begun anew, and from
+//! then on receives take one buffer each: beginning, they look at the socket and not for a wake-up.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -6,10 +14,15 @@ use std::os::fd::AsRawFd;
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{opcode, squeue};
 
-use super::conn::{Message, Receive};
+use super::conn::{Far, Message, Receive};
 use super::word::{self, Kind};
 use super::{Uring, buffers};
 use crate::net::event::{Token, Wait};
+
+/// Polls for: the client sends no more. What [`FAR_OVER`] is about comes with it, unasked.
+const FAR_SHUT: u32 = libc::POLLRDHUP as u32;
+/// Polls for: both sides have ended, or the connection is broken.
+const FAR_OVER: u32 = (libc::POLLHUP | libc::POLLERR) as u32;
 
 /// One send's largest piece: the kernel's own limit is just below 2 GiB.
 const PIECE_MAX: usize = 1 << 30;
@@ -120,13 +133,50 @@ impl Uring {
     fn arm(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
         conn.fresh = None;
-        if conn.receive != Receive::Idle || conn.paused || conn.eof || conn.closing {
+        if conn.closing {
             return Ok(());
         }
-        conn.receive = Receive::Armed;
-        let entry = opcode::RecvMulti::new(Fd(conn.socket.as_raw_fd()), buffers::GROUP)
-            .build()
-            .user_data(word::of(Kind::Receive, token));
+        self.watch(token)?;
+        self.receive(token)
+    }
+
+    /// Asks to be told of the client's end: first that it sends no more, then of the rest.
+    fn watch(&mut self, token: Token) -> io::Result<()> {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
+        if conn.watched || conn.far.is_over() {
+            return Ok(());
+        }
+        conn.watched = true;
+        let wanted = if conn.far == Far::Open { FAR_SHUT } else { FAR_OVER };
+        let entry = opcode::PollAdd::new(Fd(conn.socket.as_raw_fd()), wanted).build();
+        // SAFETY: a poll points to nothing.
+        unsafe { self.start(&entry.user_data(word::of(Kind::Watch, token))) }
+    }
+
+    fn receive(&mut self, token: Token) -> io::Result<()> {
+        let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
+        if conn.paused || conn.eof {
+            return Ok(());
+        }
+        let fd = Fd(conn.socket.as_raw_fd());
+        let entry = match (conn.receive, conn.far) {
+            (Receive::Idle, Far::Open) => {
+                conn.receive = Receive::Armed;
+                opcode::RecvMulti::new(fd, buffers::GROUP).build()
+            }
+            (Receive::Idle, _) => {
+                conn.receive = Receive::ArmedOnce;
+                let entry = opcode::Recv::new(fd, std::ptr::null_mut(), buffers::BYTES as u32);
+                entry.buf_group(buffers::GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
+            }
+            (Receive::Armed, Far::Shut | Far::Gone | Far::Broken) => {
+                conn.receive = Receive::Stopping; // It may have missed the end: see the module.
+                self.cancel(word::of(Kind::Receive, token));
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let entry = entry.user_data(word::of(Kind::Receive, token));
         // SAFETY: it points to nothing; the buffers it picks are in `lent` and outlive it (`Drop`).
         unsafe { self.start(&entry) }
     }

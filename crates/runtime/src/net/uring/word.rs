@@ -13,7 +13,7 @@ use crate::net::event::Token;
 pub(super) enum Kind {
     /// A cancel: its own end tells nothing.
     Cancel = 0,
-    /// A multishot receive of a connection.
+    /// A receive of a connection.
     Receive = 1,
     /// A send of a connection.
     Send = 2,
@@ -21,6 +21,8 @@ pub(super) enum Kind {
     Accept = 3,
     /// The read of the waker.
     Wake = 4,
+    /// A poll for the end of a connection.
+    Watch = 5,
 }
 
 const GENERATIONS: u32 = (1 << 28) - 1;
@@ -41,6 +43,7 @@ pub(super) fn kind(word: u64) -> Kind {
         2 => Kind::Send,
         3 => Kind::Accept,
         4 => Kind::Wake,
+        5 => Kind::Watch,
         other => unreachable!("no operation has kind {other}"),
     }
 }
@@ -55,7 +58,8 @@ mod tests {
 
     #[test] // What goes in comes out.
     fn round_trip() {
-        for kind_in in [Kind::Cancel, Kind::Receive, Kind::Send, Kind::Accept, Kind::Wake] {
+        use Kind::{Accept, Cancel, Receive, Send, Wake, Watch};
+        for kind_in in [Cancel, Receive, Send, Accept, Wake, Watch] {
             let word = of(kind_in, Token { index: u32::MAX, generation: u32::MAX });
             assert_eq!((kind(word), index(word)), (kind_in, u32::MAX));
         }
