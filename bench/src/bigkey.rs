@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Streamed;
-use crate::control::{Control, Pace};
+use crate::control::Control;
 use crate::data::{self, Data, SMALL_KEYS, Scale};
 use crate::experiments::{Actor, Experiment, Picture, TABLE};
 use crate::fault::Outcome;
@@ -171,9 +171,7 @@ impl Bench<'_> {
         server.forget_peak();
         let resident_before = server.resident_bytes();
         let cores = self.subjects[self.subject].cores;
-        let control = Control::start(options.processors.server(cores));
-        std::thread::sleep(options.tail);
-        control.pace(Pace::Sparse);
+        let control = Control::start(options.processors.server(cores), options.tail);
 
         let plan = Arc::new(Plan::start());
         let others = self.spawn(server, &plan, options.rate, |_, prng, request| {
@@ -200,8 +198,6 @@ impl Bench<'_> {
         let same = same.transpose()?.map(join);
         let streamed = acted?;
         let slice_us = slice_max_us(&mut admin);
-        control.pace(Pace::Steady);
-        std::thread::sleep(options.tail);
         let last_ns = end_ns + nanos(options.tail);
         Ok(Measured {
             streamed,
@@ -211,7 +207,7 @@ impl Bench<'_> {
             outside: Summary::between(&others.samples, 0, begin_ns),
             same: same.as_ref().map(|same| Summary::between(&same.samples, begin_ns, last_ns)),
             slice_us,
-            control_us: control.end() / 1_000,
+            control_us: control.end(options.tail) / 1_000,
             peak_more_bytes: server.peak_bytes().saturating_sub(resident_before),
             resident_bytes: server.resident_bytes(),
             late_ns: others.late_ns_max,

@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// How much of the processor the control takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Pace {
+enum Pace {
     /// All that nobody else wants: loop after loop.
     Steady,
     /// One loop in [`PAUSE`].
@@ -46,32 +46,37 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Starts at [`Pace::Steady`] on these processors.
-    pub(crate) fn start(processors: &[usize]) -> Control {
+    /// Starts on these processors: returns after `span` at [`Pace::Steady`], and is sparse then.
+    pub(crate) fn start(processors: &[usize], span: Duration) -> Control {
         let pace = Arc::new(AtomicU8::new(Pace::Steady as u8));
         let spawn = |processor: &usize| {
             let (pace, processor) = (Arc::clone(&pace), *processor);
             std::thread::spawn(move || run(processor, &pace))
         };
-        Control { threads: processors.iter().map(spawn).collect(), pace }
+        let control = Control { threads: processors.iter().map(spawn).collect(), pace };
+        std::thread::sleep(span);
+        control.go_on(Pace::Sparse);
+        control
     }
 
-    /// Goes on at another pace.
-    pub(crate) fn pace(&self, pace: Pace) {
-        self.pace.store(pace as u8, Ordering::Relaxed);
-    }
-
-    /// Ends it. The longest loop on any processor, in nanoseconds of CPU time.
-    pub(crate) fn end(mut self) -> u64 {
-        self.pace(Pace::End);
+    /// Ends after another `span` at [`Pace::Steady`]. The longest loop on any processor, in
+    /// nanoseconds of CPU time.
+    pub(crate) fn end(mut self, span: Duration) -> u64 {
+        self.go_on(Pace::Steady);
+        std::thread::sleep(span);
+        self.go_on(Pace::End);
         self.threads.drain(..).filter_map(|thread| thread.join().ok()).max().unwrap_or(0)
+    }
+
+    fn go_on(&self, pace: Pace) {
+        self.pace.store(pace as u8, Ordering::Relaxed);
     }
 }
 
 impl Drop for Control {
     /// When the experiment breaks off: the threads must not take part in the next one.
     fn drop(&mut self) {
-        self.pace(Pace::End);
+        self.go_on(Pace::End);
     }
 }
 
@@ -116,11 +121,10 @@ mod tests {
     #[test] // No loop is shorter than its time, at either pace, and the control ends when told.
     fn loops_last_and_end() {
         let processors = Processors::allowed().unwrap();
-        let control = Control::start(processors.server(1));
-        std::thread::sleep(Duration::from_millis(20));
-        control.pace(Pace::Sparse);
-        std::thread::sleep(Duration::from_millis(20));
-        let longest_ns = control.end();
+        let span = Duration::from_millis(20);
+        let control = Control::start(processors.server(1), span);
+        std::thread::sleep(span);
+        let longest_ns = control.end(span);
         assert!((LOOP_NS..1_000_000_000).contains(&longest_ns), "{longest_ns}");
     }
 }
