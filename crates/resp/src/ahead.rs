@@ -90,5 +90,84 @@ fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usiz
         }
         at += 1;
     }
-    (at + 1 < bytes.len()).then_some((value, at + 2))
+    // Behind the CR stands one more byte, which may not have come: then what follows is missing too.
+    Some((value, at + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Parser;
+
+    /// A request of `args` arguments of `arg_bytes` bytes each.
+    fn request(args: usize, arg_bytes: usize) -> Vec<u8> {
+        let arg =
+            [format!("${arg_bytes}\r\n").as_bytes(), &vec![b'x'; arg_bytes], b"\r\n"].concat();
+        [format!("*{args}\r\n").into_bytes(), arg.repeat(args)].concat()
+    }
+
+    /// How many requests are cut ahead out of `bytes`, by a parser that allows `bulk_max`.
+    fn cuts(bytes: &[u8], bulk_max: usize) -> usize {
+        let mut parser = Parser::new(bulk_max, true);
+        parser.feed(bytes);
+        let count = parser.cut_ahead();
+        assert_eq!(parser.ahead().count(), count);
+        count
+    }
+
+    #[test] // Both sides of each bound.
+    fn a_look_ahead_is_bounded() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, usize, usize, usize, usize)] = &[
+            // what                       requests  args  bytes  cut
+            ("none",                             0,    1,     1,   0),
+            ("one",                              1,    1,     1,   1),
+            ("an empty argument",                1,    1,     0,   1),
+            ("as many as there may be",         16,    1,     1,  16),
+            ("one more",                        17,    1,     1,  16),
+            ("arguments enough",                 9,   32,     1,   2),
+            ("nearly enough",                    9,   21,     1,   4),
+            ("one alone with more",              1,   65,     1,   1),
+            ("as long as it may be",             1, 1024,     1,   1),
+            ("one argument more",                1, 1025,     1,   0),
+            ("an argument as long as may be",    1,    1, 16384,   1),
+            ("one byte more",                    1,    1, 16385,   0),
+        ];
+        for &(what, requests, args, arg_bytes, expected) in cases {
+            let bytes = request(args, arg_bytes).repeat(requests);
+            assert_eq!(cuts(&bytes, 512 << 20), expected, "{what}");
+        }
+        for (bulk_max, expected) in [(12, 1), (11, 0)] {
+            assert_eq!(cuts(&request(2, 12), bulk_max), expected, "bulk_max={bulk_max}");
+        }
+    }
+
+    #[test] // What is not whole, and what is not plain, is left to the parser's states.
+    fn only_whole_plain_requests_are_cut() {
+        let whole = [request(12, 10), request(2, 0)].concat();
+        let first = request(12, 10).len();
+        for len in 0..=whole.len() {
+            let expected = usize::from(len >= first) + usize::from(len == whole.len());
+            assert_eq!(cuts(&whole[..len], 512 << 20), expected, "{len} bytes");
+        }
+        let odd = [
+            "PING\r\n",
+            "*0\r\n",
+            "*-1\r\n",
+            "*01\r\n$1\r\nx\r\n",
+            "*1\r\n$01\r\nx\r\n",
+            "*1\r\n$00\r\n\r\n",
+            "*:\r\n$1\r\nx\r\n",
+            "*1:\r\n$1\r\nx\r\n",
+            "*/\r\n$1\r\nx\r\n",
+            "*\r\n$1\r\nx\r\n",
+            "*1\r\n$\r\nx\r\n",
+            "*1\r\n:1\r\nx\r\n",
+            "$1\r\n$1\r\nx\r\n",
+        ];
+        for text in odd {
+            // Bytes behind it, for whoever would read on.
+            let bytes = [text.as_bytes(), &request(40, 10)].concat();
+            assert_eq!(cuts(&bytes, 512 << 20), 0, "{text:?}");
+        }
+    }
 }

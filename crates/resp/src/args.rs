@@ -303,3 +303,87 @@ impl<'a> Args<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Countdown;
+
+    /// A request of blocks: `Some(bytes)` is one big argument, `None` two small ones.
+    fn request(blocks: &[Option<usize>]) -> Request {
+        let mut request = Request::default();
+        for (number, block) in blocks.iter().enumerate() {
+            let byte = u8::try_from(number).unwrap();
+            match block {
+                Some(len) => {
+                    let bytes = vec![byte; *len];
+                    request.push_big(bytes.chunks(CHUNK_BYTES).map(Arc::from).collect());
+                }
+                None => request.push_small(vec![byte; 5], vec![span(0, 3), span(3, 5)]),
+            }
+        }
+        request
+    }
+
+    #[test] // Arguments are found in whichever block they lie, and in the pieces they lie in.
+    fn arguments_of_all_blocks_are_read() {
+        let big = 2 * CHUNK_BYTES + 9;
+        let request = Arc::new(request(&[None, Some(big), None, Some(CHUNK_BYTES), None]));
+        let args = Args::owned(&request);
+        let lens = [3, 2, big, 3, 2, CHUNK_BYTES, 3, 2];
+        assert_eq!(args.iter().map(<[u8]>::len).collect::<Vec<_>>(), lens);
+        let firsts: Vec<u8> = args.iter().map(|arg| arg[0]).collect();
+        assert_eq!(firsts, [0, 0, 1, 2, 2, 3, 4, 4]);
+        let pieces: Vec<usize> = args.arg(2).pieces().map(<[u8]>::len).collect();
+        assert_eq!(pieces, [CHUNK_BYTES, CHUNK_BYTES, 9]);
+        assert_eq!(args.arg(3).pieces().collect::<Vec<_>>(), [[2; 3]]);
+        assert_eq!((args.len(), args.is_empty(), args.is_owned()), (8, false, true));
+        assert_eq!(args.total_bytes(), lens.iter().sum::<usize>());
+        assert_eq!(args.held_bytes(), lens.iter().sum::<usize>());
+        assert!(Arc::ptr_eq(&args.to_request(), &request));
+    }
+
+    #[test] // A copy that outlives the buffer says the same.
+    fn flat_arguments_are_copied() {
+        let spans = [span(4, 7), span(9, 9), span(11, 12)];
+        let args = Args::flat(b"....GET..  k", &spans);
+        let copy = args.to_request();
+        for args in [args, Args::owned(&copy)] {
+            assert_eq!(args.iter().collect::<Vec<_>>(), [&b"GET"[..], b"", b"k"]);
+            assert_eq!((args.total_bytes(), args.len(), args.is_empty()), (4, 3, false));
+            let lens: Vec<(usize, bool)> =
+                (0..3).map(|at| (args.arg(at).len(), args.arg(at).is_empty())).collect();
+            assert_eq!(lens, [(3, false), (0, true), (1, false)]);
+        }
+        assert!(!args.is_owned());
+        // In the buffer it holds what stands between its arguments too.
+        assert_eq!((args.held_bytes(), Args::owned(&copy).held_bytes()), (8, 4));
+        let none = Args::flat(b"", &[]);
+        assert_eq!((none.is_empty(), none.held_bytes(), none.total_bytes()), (true, 0, 0));
+        assert!(none.to_request().is_empty() && !copy.is_empty());
+    }
+
+    #[test] // Only what takes long to free is freed later, in portions.
+    fn large_requests_are_freed_in_portions() {
+        let chunks = |count: usize| Some(count * CHUNK_BYTES);
+        let cases: &[(&[Option<usize>], usize)] = &[
+            // (blocks, portions)
+            (&[], 0),
+            (&[None; 4], 0),
+            (&[None; 5], 5),
+            (&[chunks(1)], 2),
+            (&[chunks(16)], 2),
+            (&[chunks(17)], 3),
+            (&[None, chunks(40)], 5),
+        ];
+        for (blocks, expected) in cases {
+            drop(request(blocks));
+            let mut portions = 0;
+            while !graveyard::is_empty() {
+                graveyard::dig(&Countdown::new(0));
+                portions += 1;
+            }
+            assert_eq!(portions, *expected, "{} blocks", blocks.len());
+        }
+    }
+}

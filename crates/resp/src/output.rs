@@ -117,3 +117,99 @@ impl Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+
+    #[test] // Whatever is encoded, shared, appended, undone and taken, a vector of bytes agrees.
+    fn outputs_match_a_vector() {
+        let piece: Arc<[u8]> = Prng::from_seed(1).bytes(40_000..=40_000).into();
+        for seed in 0..60 {
+            let mut prng = Prng::from_seed(seed);
+            let (mut out, mut model) = (Output::with_buffer(b"old".to_vec()), Vec::new());
+            for _ in 0..40 {
+                match prng.below(6) {
+                    0 | 1 => {
+                        let bytes = prng.bytes(0..=9);
+                        out.tail().extend_from_slice(&bytes);
+                        model.extend_from_slice(&bytes);
+                    }
+                    2 => share(&mut out, &mut model, &piece, *prng.weighted(&RANGES)),
+                    3 => {
+                        let (mut other, mut bytes) = (Output::default(), Vec::new());
+                        share(&mut other, &mut bytes, &piece, *prng.weighted(&RANGES));
+                        other.tail().push(7);
+                        bytes.push(7);
+                        out.append(other);
+                        model.extend_from_slice(&bytes);
+                    }
+                    4 => {
+                        // A reply that is undone.
+                        let mark = out.mark();
+                        out.tail().extend_from_slice(&prng.bytes(0..=9));
+                        out.truncate(mark);
+                    }
+                    _ if prng.chance(30) => {
+                        assert_eq!(joined(out.take()), model, "seed {seed}");
+                        model.clear();
+                    }
+                    _ => {}
+                }
+                assert_eq!((out.len(), out.is_empty()), (model.len(), model.is_empty()), "{seed}");
+                assert_eq!(out.mark(), model.len(), "seed {seed}");
+            }
+            assert_eq!(out.flatten(), model, "seed {seed}");
+        }
+    }
+
+    /// Below, at and above the size from which a piece is shared.
+    const RANGES: [(u64, usize); 4] = [(1, 5), (1, 16_383), (1, 16_384), (1, 30_000)];
+
+    fn share(out: &mut Output, model: &mut Vec<u8>, piece: &Arc<[u8]>, len: usize) {
+        out.share(piece, 100..100 + len);
+        model.extend_from_slice(&piece[100..100 + len]);
+    }
+
+    fn joined(parts: Vec<Part>) -> Vec<u8> {
+        Output { parts, ..Output::default() }.flatten()
+    }
+
+    #[test] // A piece is sent without a copy from 16 KiB on, and small ones join the tail.
+    fn large_pieces_are_shared() {
+        let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
+        for (len, parts) in [(16_383, 1), (16_384, 2), (20_000, 2)] {
+            let mut out = Output::default();
+            out.tail().push(b'a');
+            out.share(&piece, 0..len);
+            let shared = Arc::strong_count(&piece) == 2;
+            assert_eq!((shared, out.take().len()), (parts == 2, parts), "{len}");
+        }
+    }
+
+    #[test] // What was closed into a part is not undone; the rest of it is.
+    fn closed_parts_are_not_undone() {
+        let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
+        let mut out = Output::default();
+        out.tail().extend_from_slice(b"ab");
+        let mark = out.mark();
+        out.tail().push(b'c');
+        out.share(&piece, 0..20_000);
+        out.tail().push(b'd');
+        out.truncate(mark);
+        assert_eq!(out.len(), 3 + 20_000 + 1);
+    }
+
+    #[test] // One run of bytes is handed over whole, and only that.
+    fn flat_output_is_taken_flat() {
+        let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
+        let mut out = Output::default();
+        out.tail().extend_from_slice(b"ab");
+        assert_eq!(out.take_flat(Vec::with_capacity(77)), Some(b"ab".to_vec()));
+        assert_eq!((out.len(), out.tail().capacity()), (0, 77));
+        out.share(&piece, 0..20_000);
+        assert_eq!(out.take_flat(Vec::new()), None);
+        assert_eq!(out.len(), 20_000);
+    }
+}

@@ -149,14 +149,177 @@ fn a_request_of_many_arguments_is_cut_in_portions() {
     assert_eq!((portions, args == request), (99, true));
 }
 
-#[test]
-fn unauthenticated_clients_announce_little() {
-    let mut parser = Parser::new(512 << 20, false);
-    parser.feed(b"*11\r\n");
-    assert_eq!(
-        parser.next_request().unwrap_err(),
-        ProtocolError::Text("unauthenticated multibulk length")
-    );
+/// What one feed of `bytes` comes to: a request, nothing yet, or the error's text.
+fn outcome(parser: &mut Parser, bytes: &[u8]) -> &'static str {
+    parser.feed(bytes);
+    match parser.next_request() {
+        Ok(Some(_)) => "request",
+        Ok(None) => "wanting",
+        Err(ProtocolError::Text(text)) => text,
+        Err(ProtocolError::ExpectedDollar(_)) => "no dollar",
+    }
+}
+
+#[test] // Both sides of each limit.
+fn limits_are_exact() {
+    let line = |start: &str, len: usize| [start, &"1".repeat(len - start.len())].concat();
+    let bulk = |len: usize| format!("*1\r\n${len}\r\n");
+    #[rustfmt::skip] // A table.
+    let cases: &[(bool, String, &str)] = &[
+        // (authenticated, input, outcome)
+        (false, "*10\r\n".into(),                   "wanting"),
+        (false, "*11\r\n".into(),                   "unauthenticated multibulk length"),
+        (true,  "*11\r\n".into(),                   "wanting"),
+        (false, bulk(16_384),                       "wanting"),
+        (false, bulk(16_385),                       "unauthenticated bulk length"),
+        (true,  bulk(16_385),                       "wanting"),
+        (true,  bulk(1_000_000),                    "wanting"),
+        (true,  bulk(1_000_001),                    "invalid bulk length"),
+        (true,  "*2147483647\r\n".into(),           "wanting"),
+        (true,  "*2147483648\r\n".into(),           "invalid multibulk length"),
+        (true,  line("*", LINE_MAX_BYTES),          "wanting"),
+        (true,  line("*", LINE_MAX_BYTES + 1),      "too big mbulk count string"),
+        (true,  line("*1\r\n$", LINE_MAX_BYTES + 4), "wanting"),
+        (true,  line("*1\r\n$", LINE_MAX_BYTES + 5), "too big bulk count string"),
+        (true,  line("set ", LINE_MAX_BYTES),       "wanting"),
+        (true,  line("set ", LINE_MAX_BYTES + 1),   "too big inline request"),
+        (true,  "*1\r\n\r\n".into(),                "no dollar"),
+    ];
+    for (authenticated, input, expected) in cases {
+        let mut parser = Parser::new(1_000_000, *authenticated);
+        let start: String = input.chars().take(30).collect();
+        assert_eq!(outcome(&mut parser, input.as_bytes()), *expected, "{start:?} {}", input.len());
+    }
+}
+
+#[test] // Limits hold from the next header on, for what was cut ahead too.
+fn limits_change_between_requests() {
+    let ten = encode(&[vec![b"PING".to_vec()], vec![vec![b'x'; 10]; 11]]);
+    let mut parser = Parser::new(9, true);
+    assert_eq!(outcome(&mut parser, &ten), "request");
+    parser.set_bulk_max(10);
+    assert_eq!(outcome(&mut parser, b""), "request");
+
+    let mut parser = Parser::new(512, true);
+    parser.feed(&ten);
+    assert_eq!((parser.cut_ahead(), outcome(&mut parser, b"")), (2, "request"));
+    parser.set_authenticated(false);
+    assert_eq!(parser.ahead().count(), 0);
+    assert_eq!(outcome(&mut parser, b""), "unauthenticated multibulk length");
+
+    let mut parser = Parser::new(512, false);
+    parser.feed(&ten);
+    assert_eq!(parser.cut_ahead(), 0, "each request may change what is allowed");
+    assert_eq!(outcome(&mut parser, b""), "request");
+    parser.set_authenticated(true);
+    assert_eq!((parser.cut_ahead(), outcome(&mut parser, b"")), (1, "request"));
+}
+
+#[test] // Nothing is cut anew while requests wait, or amid one.
+fn requests_are_cut_ahead_once() {
+    let mut parser = Parser::new(512 << 20, true);
+    parser.feed(&encode(&vec![vec![b"PING".to_vec()]; 20]));
+    assert_eq!(parser.cut_ahead(), 16);
+    for left in (0..16).rev() {
+        assert_eq!(parser.cut_ahead(), 0);
+        assert_eq!(outcome(&mut parser, b""), "request");
+        assert_eq!(parser.ahead().count(), left);
+    }
+    assert_eq!(parser.cut_ahead(), 4);
+    for _ in 0..4 {
+        assert_eq!(outcome(&mut parser, b""), "request");
+    }
+    assert_eq!(outcome(&mut parser, b"*2\r\n$4\r\nECHO\r\n"), "wanting");
+    parser.feed(b"$1\r\nx\r\n*1\r\n$4\r\nPING\r\n");
+    assert_eq!(parser.cut_ahead(), 0, "amid a request");
+    assert_eq!(outcome(&mut parser, b""), "request");
+    assert_eq!(parser.cut_ahead(), 1);
+}
+
+#[test] // What is pending, whether a request has begun, and what may be given back.
+fn a_parser_tells_what_it_holds() {
+    let mut parser = Parser::new(512 << 20, true);
+    assert_eq!((parser.pending_bytes(), parser.memory_bytes()), (0, 0));
+    assert!(!parser.is_amid_request() && !parser.release());
+
+    assert_eq!(outcome(&mut parser, b"*1\r\n$4\r\nPI"), "wanting");
+    assert_eq!((parser.pending_bytes(), parser.is_amid_request()), (10, true));
+    assert!(!parser.release(), "amid a request");
+    assert_eq!(outcome(&mut parser, b"NG\r\n*"), "request");
+    assert_eq!((parser.pending_bytes(), parser.is_amid_request()), (1, true));
+    assert_eq!(outcome(&mut parser, b"0\r\n"), "wanting");
+    assert_eq!((parser.pending_bytes(), parser.is_amid_request()), (0, false));
+    assert!(parser.memory_bytes() >= 19 + size_of::<Span>(), "{}", parser.memory_bytes());
+    assert!(parser.release() && !parser.release());
+    assert_eq!(parser.memory_bytes(), 0);
+    assert_eq!(outcome(&mut parser, b"*1\r\n$4\r\nPING\r\n"), "request");
+
+    // Of a large argument all that came may be in blocks: nothing is pending, and yet it has begun.
+    let header = format!("*1\r\n${}\r\n", 2 * CHUNK_BYTES);
+    assert_eq!(outcome(&mut parser, header.as_bytes()), "wanting");
+    assert_eq!(outcome(&mut parser, &vec![b'x'; CHUNK_BYTES]), "wanting");
+    assert_eq!((parser.pending_bytes(), parser.is_amid_request()), (0, true));
+    assert!(!parser.release());
+    assert_eq!(outcome(&mut parser, &vec![b'x'; CHUNK_BYTES]), "wanting");
+    assert_eq!(outcome(&mut parser, b"\r"), "wanting");
+    assert_eq!(outcome(&mut parser, b"\n"), "request");
+}
+
+#[test] // However much passes, and however it is cut, the buffer stays small.
+fn the_buffer_stays_small() {
+    let small = encode(&vec![vec![vec![b'x'; 100]; 3]; 30_000]);
+    let many = encode(&[vec![vec![b'x'; 10]; 500_000]]);
+    let big = encode(&[vec![vec![b'x'; 9_000_000]; 1]]);
+    let longish = encode(&vec![vec![vec![b'x'; CHUNK_BYTES - 1]; 2]; 60]);
+    for (input, requests) in [(small, 30_000), (many, 1), (big, 1), (longish, 60)] {
+        for piece in [10_000, 16_384, 40_000] {
+            let (mut parser, mut found, mut held_max) = (Parser::new(512 << 20, true), 0, 0);
+            for part in input.chunks(piece) {
+                parser.feed(part);
+                while parser.next_request().unwrap().is_some() {
+                    found += 1;
+                }
+                held_max = held_max.max(parser.memory_bytes());
+            }
+            assert_eq!((found, parser.pending_bytes()), (requests, 0), "piece {piece}");
+            assert!(held_max <= 8 * CHUNK_BYTES, "{requests} requests, {piece}: {held_max}");
+        }
+    }
+}
+
+#[test] // Only what is longer than a chunk is moved, wherever in the buffer a request lies.
+fn requests_are_borrowed_up_to_a_chunk() {
+    for (arg_bytes, moved) in [(100, false), (CHUNK_BYTES / 2, false), (CHUNK_BYTES - 8, true)] {
+        let mut parser = Parser::new(512 << 20, true);
+        let before = encode(&vec![vec![b"PING".to_vec()]; 3_000]);
+        let request = encode(&[vec![vec![b'x'; arg_bytes], b"k".to_vec()]]);
+        // Its last bytes come later.
+        let (now, later) = request.split_at(request.len() - 3);
+        parser.feed(&[&before, now].concat());
+        for _ in 0..3_000 {
+            assert!(parser.next_request().unwrap().is_some());
+        }
+        assert!(parser.next_request().unwrap().is_none());
+        parser.feed(later);
+        let args = parser.next_request().unwrap().unwrap();
+        assert_eq!((args.get(0).len(), args.get(1)), (arg_bytes, &b"k"[..]));
+        assert_eq!(args.is_owned(), moved, "{arg_bytes}");
+    }
+}
+
+#[test] // A large buffer grows by the room for a burst, and only when it must.
+fn a_large_buffer_grows_by_a_burst() {
+    let (half, burst) = (MOVED_MAX_BYTES / 2, BURST_BYTES);
+    for (first, expected) in [(half - 1, 2 * (half - 1)), (half, half + burst)] {
+        let mut parser = Parser::new(512 << 20, true);
+        parser.feed(&vec![b'*'; first]);
+        assert_eq!(parser.memory_bytes(), first);
+        parser.feed(b"*");
+        assert_eq!(parser.memory_bytes(), expected, "{first}");
+        let room = expected - first - 1;
+        parser.feed(&vec![b'*'; room]);
+        assert_eq!(parser.memory_bytes(), expected, "{first}: it had room for that");
+    }
 }
 
 /// Random bytes, biased towards the protocol's own, never panic; requests end within the input.

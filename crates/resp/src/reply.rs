@@ -190,25 +190,38 @@ mod tests {
         assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");
     }
 
-    #[test]
+    #[test] // Every method, in both versions of the protocol.
     fn both_versions() {
-        let all = |reply: &mut Reply<'_>| {
-            reply.map(1);
-            reply.bulk(b"a");
-            reply.null();
-            reply.boolean(true);
-            reply.verbatim(*b"txt", b"x");
-            reply.int(-12);
-            reply.set(0);
-            reply.double_text("1.5");
-        };
-        assert_eq!(
-            encode(false, all),
-            "*2\r\n$1\r\na\r\n$-1\r\n:1\r\n$1\r\nx\r\n:-12\r\n*0\r\n$3\r\n1.5\r\n"
-        );
-        assert_eq!(
-            encode(true, all),
-            "%1\r\n$1\r\na\r\n_\r\n#t\r\n=5\r\ntxt:x\r\n:-12\r\n~0\r\n,1.5\r\n"
-        );
+        type Write = fn(&mut Reply<'_>);
+        #[rustfmt::skip] // A table.
+        let cases: &[(Write, &str, &str)] = &[
+            (|reply| reply.simple("PONG"),             "+PONG\r\n",           "+PONG\r\n"),
+            (|reply| reply.ok(),                       "+OK\r\n",             "+OK\r\n"),
+            (|reply| reply.error("ERR a\rb\nc d"),     "-ERR a b c d\r\n",    "-ERR a b c d\r\n"),
+            (|reply| reply.int(-12),                   ":-12\r\n",            ":-12\r\n"),
+            (|reply| reply.count(12),                  ":12\r\n",             ":12\r\n"),
+            (|reply| reply.bulk(b"a"),                 "$1\r\na\r\n",         "$1\r\na\r\n"),
+            (|reply| reply.bulk(b""),                  "$0\r\n\r\n",          "$0\r\n\r\n"),
+            (|reply| reply.bulk_int(-10),              "$3\r\n-10\r\n",       "$3\r\n-10\r\n"),
+            (|reply| reply.bulk_header(3),             "$3\r\n",              "$3\r\n"),
+            (|reply| reply.crlf(),                     "\r\n",                "\r\n"),
+            (|reply| reply.null(),                     "$-1\r\n",             "_\r\n"),
+            (|reply| reply.null_array(),               "*-1\r\n",             "_\r\n"),
+            (|reply| reply.array(3),                   "*3\r\n",              "*3\r\n"),
+            (|reply| reply.map(3),                     "*6\r\n",              "%3\r\n"),
+            (|reply| reply.set(3),                     "*3\r\n",              "~3\r\n"),
+            (|reply| reply.push(3),                    "*3\r\n",              ">3\r\n"),
+            (|reply| reply.boolean(true),              ":1\r\n",              "#t\r\n"),
+            (|reply| reply.boolean(false),             ":0\r\n",              "#f\r\n"),
+            (|reply| reply.verbatim(*b"txt", b"xyz"),  "$3\r\nxyz\r\n",       "=7\r\ntxt:xyz\r\n"),
+            (|reply| reply.double_text("1.5"),         "$3\r\n1.5\r\n",       ",1.5\r\n"),
+        ];
+        for (write, resp2, resp3) in cases {
+            assert_eq!(encode(false, write), *resp2);
+            assert_eq!(encode(true, write), *resp3);
+        }
+        for resp3 in [false, true] {
+            encode(resp3, |reply| assert_eq!(reply.is_resp3(), resp3));
+        }
     }
 }
