@@ -1,11 +1,12 @@
 //! Chores of the workspace: `cargo x <verb>`.
 //!
-//! Verbs are rows of [`VERBS`]. `tidy` is at home here; the others start the package that does
+//! Verbs are rows of [`VERBS`]. `tidy` and `mutants` are at home here; the others start the package that does
 //! the work, so that nobody must remember which one it is.
 
 #![forbid(unsafe_code)]
 
 mod layers;
+mod mutants;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::process::{Command, ExitCode};
 enum Act {
     /// The rules that no compiler checks.
     Tidy,
+    /// A sample of mutations.
+    Mutants,
     /// `cargo run -p PACKAGE -- ARGUMENTS`.
     Package(&'static str),
     /// A program in the root of the workspace.
@@ -30,6 +33,7 @@ const VERBS: &[(&str, Act, &str)] = &[
     ("clients", Act::Package("darter-clients"),      "unmodified clients"),
     ("fuzz",    Act::Package("darter-fuzz"),         "random bytes into every parser"),
     ("sim",     Act::Package("darter-simulation"),          "cores, clients and clock in one thread: --seed N"),
+    ("mutants", Act::Mutants,                        "changes in the code that no test notices: a sample"),
     ("bench",   Act::Package("darter-bench"),        "the benchmarks of bench/"),
     ("check",   Act::Program("./check"),             "all of it"),
 ];
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = words.collect();
     match VERBS.iter().find(|(name, _, _)| *name == verb) {
         Some((_, Act::Tidy, _)) => tidy::run(&root()),
+        Some((_, Act::Mutants, _)) => mutants::run(&root(), &rest),
         Some((_, Act::Package(package), _)) => start_package(package, &rest),
         Some((_, Act::Program(program), _)) => start(Command::new(program).args(&rest)),
         None => {
