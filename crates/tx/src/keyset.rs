@@ -96,7 +96,7 @@ impl Dismantle for Remains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_base::preempt::Never;
+    use darter_base::preempt::Countdown;
 
     #[test] // Every key is found once, whatever the guess of their number, and parts stay even.
     fn keys_are_found_in_their_parts() {
@@ -116,14 +116,18 @@ mod tests {
         }
     }
 
-    #[test]
+    #[test] // 32 parts at a time, and those of a small set at once.
     fn a_large_one_is_freed_in_portions() {
-        let mut set = KeySet::with_capacity(100_000);
-        assert!(set.insert(1));
-        drop(set);
-        assert!(!graveyard::is_empty());
-        while graveyard::dig(&Never) {}
-        drop(KeySet::with_capacity(1_000));
-        assert!(graveyard::is_empty());
+        for (guess, expected) in [(0, 0), (256 * 32, 0), (256 * 64, 2), (100_000, 16)] {
+            let mut set = KeySet::with_capacity(guess);
+            assert!(set.insert(1));
+            drop(set);
+            let mut portions = 0;
+            while !graveyard::is_empty() {
+                graveyard::dig(&Countdown::new(0));
+                portions += 1;
+            }
+            assert_eq!(portions, expected, "{guess}");
+        }
     }
 }

@@ -1,0 +1,263 @@
+//! Several cores in one thread: hops, tasks and locks, and how many messages they cost.
+
+use darter_base::preempt::{Countdown, Never};
+use darter_keyspace::Shard;
+use darter_tx::{Access, Claim, CoreId, Locked, Message, Tx, lock_key};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// As many cores, none of which ends a slice by itself.
+fn cores(count: usize) -> Vec<Tx> {
+    (0..count).map(|id| Tx::new(id, count, Shard::new(1, 1), Rc::new(Never))).collect()
+}
+
+/// Carries mail and polls tasks until nothing moves. Returns the messages carried.
+fn settle(cores: &[Tx]) -> usize {
+    let (mut carried, mut mail) = (0, Vec::new());
+    loop {
+        let before = carried;
+        let mut ran = false;
+        for tx in cores {
+            let was_ready = tx.has_ready();
+            // A wake that nobody waits for any more is taken out by the look for it.
+            let one_ran = tx.run_one();
+            assert!(if one_ran { was_ready } else { !tx.has_ready() });
+            ran |= one_ran;
+            tx.drain_outbox(&mut mail);
+            for (to, message) in mail.drain(..) {
+                cores[to].deliver(message);
+                carried += 1;
+            }
+        }
+        if !ran && carried == before {
+            return carried;
+        }
+    }
+}
+
+/// Runs a task on a core to its end; gives its result, and how many messages it cost.
+fn finish<R: 'static, F>(cores: &[Tx], on: CoreId, task: impl FnOnce(Tx) -> F) -> (R, usize)
+where
+    F: Future<Output = R> + 'static,
+{
+    let result = Rc::new(RefCell::new(None));
+    let (into, task) = (Rc::clone(&result), task(cores[on].clone()));
+    cores[on].spawn(async move { *into.borrow_mut() = Some(task.await) });
+    let carried = settle(cores);
+    let result = result.borrow_mut().take().expect("the task ended");
+    assert!(cores.iter().all(|tx| tx.tasks_len() == 0 && !tx.has_ready()));
+    (result, carried)
+}
+
+fn keys(list: &[(u64, Access)]) -> Claim {
+    Claim::Keys(list.to_vec())
+}
+
+/// What is held and what waits on each core.
+fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
+    cores.iter().map(|tx| tx.home().locks.counts()).collect()
+}
+
+#[test] // At home a hop is a call; elsewhere it is a message there and one back.
+fn a_hop_costs_two_messages() {
+    let all = cores(3);
+    for (to, messages) in [(1, 0), (0, 2), (2, 2)] {
+        let hop = async move |tx: Tx| {
+            tx.on(to, |home| {
+                home.shard.stats.hits += 1;
+                home.shard.stats.hits
+            })
+            .await
+        };
+        assert_eq!(finish(&all, 1, hop), (1, messages), "to {to}");
+        assert_eq!(all[to].home().shard.stats.hits, 1);
+    }
+    let each = async |tx: Tx| {
+        tx.on_each([2, 1, 0], |core| {
+            move |home: &mut darter_tx::Home| (core, home.shard.stats.hits)
+        })
+        .await
+    };
+    assert_eq!(finish(&all, 1, each), (vec![(2, 1), (1, 1), (0, 1)], 4));
+    let others = async |tx: Tx| tx.on_each([0], |core| move |_: &mut darter_tx::Home| core).await;
+    assert_eq!(finish(&all, 1, others), (vec![0], 2));
+}
+
+#[test] // Cores know themselves, each other's number, and whose a key is.
+fn cores_share_the_keys() {
+    for count in [1, 2, 5] {
+        let all = cores(count);
+        let mut owned = vec![0; count];
+        for number in 0..500 {
+            let key = format!("key:{number}");
+            let owner = all[0].core_of(key.as_bytes());
+            assert!(all.iter().all(|tx| tx.core_of(key.as_bytes()) == owner));
+            owned[owner] += 1;
+        }
+        assert!(owned.iter().all(|keys| *keys > 50), "{owned:?}");
+        for (id, tx) in all.iter().enumerate() {
+            assert_eq!((tx.core(), tx.cores()), (id, count));
+        }
+    }
+}
+
+#[test] // What is free is taken by one question to each core at once, what is not in its order.
+fn locks_are_taken_on_all_cores_or_in_order() {
+    let all = cores(3);
+    let exclusive = |key| keys(&[(key, Access::Exclusive)]);
+    let claims = move || vec![(2, exclusive(7)), (0, exclusive(7)), (1, exclusive(7))];
+    let lock = move |claims: Vec<(CoreId, Claim)>| async move |tx: Tx| tx.lock(claims).await;
+
+    // Nobody holds anything: two messages there, two back; and two to give back.
+    let (held, messages) = finish(&all, 1, lock(claims()));
+    assert_eq!((messages, counts(&all)), (4, vec![(1, 0); 3]));
+    assert!(all[1].try_lock_here(7, Access::Shared).is_none());
+    assert!(all[1].try_lock_here(8, Access::Shared).is_some());
+    drop(held);
+    assert_eq!((settle(&all), counts(&all)), (2, vec![(0, 0); 3]));
+
+    // One core alone is not asked twice.
+    let (held, messages) = finish(&all, 1, lock(vec![(1, exclusive(7))]));
+    assert_eq!((messages, counts(&all)), (0, vec![(0, 0), (1, 0), (0, 0)]));
+    drop(held);
+    let (held, messages) = finish(&all, 1, lock(vec![(2, exclusive(7))]));
+    assert_eq!((messages, counts(&all)), (2, vec![(0, 0), (0, 0), (1, 0)]));
+
+    // Core 2 refuses, so all is given back, and the cores are waited for one by one.
+    let done = Rc::new(Cell::new(false));
+    let (told, claims) = (Rc::clone(&done), claims());
+    let tx = all[0].clone();
+    all[0].spawn(async move {
+        let held = tx.lock(claims).await;
+        told.set(true);
+        drop(held);
+    });
+    settle(&all);
+    assert_eq!((done.get(), counts(&all)), (false, vec![(1, 0), (1, 0), (1, 1)]));
+    drop(held);
+    settle(&all);
+    assert_eq!((done.get(), counts(&all)), (true, vec![(0, 0); 3]));
+}
+
+#[test] // Whoever waits on its own core, or on another, is told when its turn has come.
+fn waiting_tasks_are_told() {
+    let all = cores(2);
+    let exclusive = keys(&[(7, Access::Exclusive)]);
+    let held = all[0].try_lock_here(7, Access::Exclusive).expect("nobody holds it");
+    let order = Rc::new(RefCell::new(Vec::new()));
+    for (name, on) in [("near", 0), ("far", 1), ("last", 0)] {
+        let (tx, order, claims) =
+            (all[on].clone(), Rc::clone(&order), vec![(0, exclusive.clone())]);
+        all[on].spawn(async move {
+            let held = tx.lock(claims).await;
+            order.borrow_mut().push(name);
+            tx.yield_now().await;
+            drop(held);
+        });
+        settle(&all);
+    }
+    assert_eq!((counts(&all)[0], order.borrow().len()), ((1, 3), 0));
+    drop(held);
+    settle(&all);
+    assert_eq!(*order.borrow(), ["near", "far", "last"]);
+    assert_eq!(counts(&all), [(0, 0); 2]);
+}
+
+#[test] // Of the locks on three cores one key of one core is kept, at home or far away.
+fn locks_are_narrowed_to_one_key() {
+    for kept in 0..3 {
+        let all = cores(3);
+        let claims: Vec<(CoreId, Claim)> = (0..3)
+            .map(|core| (core, keys(&[(1, Access::Exclusive), (2, Access::Exclusive)])))
+            .collect();
+        let lock = async move |tx: Tx| tx.lock(claims).await;
+        let (mut held, _): (Locked, usize) = finish(&all, 1, lock);
+        held.keep_only(kept, 2, Access::Update);
+        settle(&all);
+        for (core, tx) in all.iter().enumerate() {
+            let blocks = |key, write| tx.home().locks.blocks_point(key, write);
+            let is_kept = core == kept;
+            assert_eq!((blocks(1, true), blocks(2, true)), (false, is_kept), "{core} of {kept}");
+            assert!(!blocks(2, false), "an Update lets readers pass");
+        }
+        drop(held);
+        settle(&all);
+        assert_eq!(counts(&all), [(0, 0); 3]);
+    }
+}
+
+#[test] // Transactions of all cores have numbers of their own, or one would release another's locks.
+fn transactions_do_not_share_numbers() {
+    let all = cores(3);
+    let mut held = Vec::new();
+    for round in 0..5 {
+        for on in 0..3 {
+            let key = lock_key(0, round * 3 + on as u64);
+            let claims = vec![(0, keys(&[(key, Access::Exclusive)]))];
+            held.push(finish(&all, on, async move |tx: Tx| tx.lock(claims).await).0);
+        }
+    }
+    assert_eq!(counts(&all)[0], (15, 0));
+    for left in (0..15).rev() {
+        drop(held.swap_remove(left / 2));
+        settle(&all);
+        assert_eq!(counts(&all)[0], (left, 0));
+    }
+}
+
+#[test] // A task sleeps until its ticket is completed, before or after it asks.
+fn tickets_complete_tasks() {
+    let all = cores(1);
+    let sum = Rc::new(Cell::new(0));
+    let (tx, into) = (all[0].clone(), Rc::clone(&sum));
+    let tickets = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&tickets);
+    all[0].spawn(async move {
+        let (first, early) = tx.ticket::<i32>();
+        let (second, late) = tx.ticket::<i32>();
+        told.borrow_mut().extend([first, second]);
+        into.set(into.get() + late.await);
+        into.set(into.get() + early.await);
+    });
+    settle(&all);
+    assert_eq!((sum.get(), all[0].tasks_len(), all[0].has_ready()), (0, 1, false));
+    let numbers = tickets.borrow().clone();
+    all[0].complete(numbers[0], Box::new(30));
+    settle(&all);
+    assert_eq!((sum.get(), all[0].tasks_len()), (0, 1));
+    all[0].deliver(Message::Return { ticket: numbers[1], value: Box::new(4) });
+    settle(&all);
+    assert_eq!((sum.get(), all[0].tasks_len()), (34, 0));
+}
+
+#[test] // A pause ends the slice only when it is over; others run meanwhile.
+fn pauses_let_others_run() {
+    for (allowed, runs) in [(0, 4), (1, 3), (3, 1)] {
+        let tx = Tx::new(0, 1, Shard::new(1, 1), Rc::new(Countdown::new(allowed)));
+        let task = tx.clone();
+        tx.spawn(async move {
+            for _ in 0..3 {
+                task.pause().await;
+            }
+        });
+        let mut polls = 0;
+        while tx.run_one() {
+            polls += 1;
+        }
+        assert_eq!((polls, tx.tasks_len()), (runs, 0), "{allowed}");
+    }
+    let tx = cores(1).remove(0);
+    let order = Rc::new(RefCell::new(Vec::new()));
+    for name in ["a", "b"] {
+        let (tx, order) = (tx.clone(), Rc::clone(&order));
+        let task = tx.clone();
+        tx.spawn(async move {
+            for step in 0..2 {
+                order.borrow_mut().push((name, step));
+                task.yield_now().await;
+            }
+        });
+    }
+    settle(&[tx]);
+    assert_eq!(*order.borrow(), [("a", 0), ("b", 0), ("a", 1), ("b", 1)]);
+}

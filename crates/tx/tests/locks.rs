@@ -1,0 +1,178 @@
+//! The lock table against a list of claims and the module's table, read literally.
+
+use darter_base::Prng;
+use darter_tx::{Access, Claim, KeySet, LockTable, TxId, lock_key};
+use std::sync::Arc;
+
+/// Keys that claims choose from.
+const KEYS: u64 = 6;
+const ACCESSES: [Access; 3] = [Access::Shared, Access::Update, Access::Exclusive];
+
+/// Whether `asked` waits while `held` is held: the rows Shared, Update, Exclusive of the table.
+fn waits(asked: Access, held: Access) -> bool {
+    match (asked, held) {
+        (Access::Shared, Access::Shared | Access::Update) => false,
+        (Access::Shared, Access::Exclusive) | (Access::Update | Access::Exclusive, _) => true,
+    }
+}
+
+/// What a claim says of `key`.
+fn access_of(claim: &Claim, key: u64) -> Option<Access> {
+    match claim {
+        Claim::Keys(keys) => keys.iter().find(|(one, _)| *one == key).map(|(_, access)| *access),
+        Claim::Set(set, access) => set.contains(key).then_some(*access),
+        Claim::All(access) => Some(*access),
+    }
+}
+
+/// Whether of two claims one waits, by a rule for one key. Two sets count as if they met.
+fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bool {
+    if let (Claim::Set(_, one), Claim::Set(_, other)) = (one, other) {
+        return rule(*one, *other);
+    }
+    (0..KEYS).any(|key| match (access_of(one, key), access_of(other, key)) {
+        (Some(one), Some(other)) => rule(one, other),
+        _ => false,
+    })
+}
+
+#[derive(Default)]
+struct Model {
+    held: Vec<(TxId, Claim)>,
+    waiting: Vec<(TxId, Claim)>,
+}
+
+impl Model {
+    fn must_wait(&self, claim: &Claim, before: usize) -> bool {
+        let either = |one, other| waits(one, other) || waits(other, one);
+        self.held.iter().any(|(_, held)| meet(claim, held, waits))
+            || self.waiting[..before].iter().any(|(_, earlier)| meet(claim, earlier, either))
+    }
+
+    fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
+        let granted = !self.must_wait(claim, self.waiting.len());
+        if granted {
+            self.held.push((tx, claim.clone()));
+        }
+        granted
+    }
+
+    /// Grants what can be granted, in order.
+    fn grant(&mut self) -> Vec<(usize, u64)> {
+        let (mut told, mut at) = (Vec::new(), 0);
+        while at < self.waiting.len() {
+            if self.must_wait(&self.waiting[at].1, at) {
+                at += 1;
+            } else {
+                let (tx, claim) = self.waiting.remove(at);
+                self.held.push((tx, claim));
+                told.push(notify(tx));
+            }
+        }
+        told
+    }
+
+    /// Takes out a random holder.
+    fn take_holder(&mut self, prng: &mut Prng) -> Option<(TxId, Claim)> {
+        let at = usize::try_from(prng.below(self.held.len() as u64)).unwrap();
+        (at < self.held.len()).then(|| self.held.remove(at))
+    }
+}
+
+/// Whom to tell of a grant.
+fn notify(tx: TxId) -> (usize, u64) {
+    (usize::try_from(tx % 3).unwrap(), tx * 10)
+}
+
+fn access(prng: &mut Prng) -> Access {
+    ACCESSES[usize::try_from(prng.below(3)).unwrap()]
+}
+
+fn claim(prng: &mut Prng) -> Claim {
+    let some: Vec<u64> = (0..KEYS).filter(|_| prng.chance(30)).collect();
+    match prng.below(10) {
+        0 => Claim::All(access(prng)),
+        1 | 2 => {
+            let mut set = KeySet::with_capacity(10);
+            some.iter().for_each(|key| assert!(set.insert(*key)));
+            set.insert(prng.below(KEYS)); // Sets are made of what a request names: never empty.
+            Claim::Set(Arc::new(set), access(prng))
+        }
+        _ => Claim::Keys(some.into_iter().map(|key| (key, access(prng))).collect()),
+    }
+}
+
+#[test] // Every grant, refusal and wait is what the table says, in the order of arrival.
+fn locks_match_the_table() {
+    for seed in 0..400 {
+        let mut prng = Prng::from_seed(seed);
+        let (mut locks, mut model) = (LockTable::default(), Model::default());
+        for tx in 0..60 {
+            step(&mut prng, &mut locks, &mut model, tx, seed);
+            check(&locks, &model, seed, tx);
+        }
+        while let Some((tx, _)) = model.take_holder(&mut prng) {
+            assert_eq!(locks.release(tx), model.grant(), "seed {seed}: release {tx}");
+        }
+        assert!(locks.is_free() && model.waiting.is_empty(), "seed {seed}");
+    }
+}
+
+fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, seed: u64) {
+    let claim = claim(prng);
+    match prng.below(10) {
+        0..=2 => {
+            let expected = model.try_acquire(tx, &claim);
+            assert_eq!(locks.try_acquire(tx, &claim), expected, "seed {seed}: {claim:?}");
+        }
+        3..=6 => {
+            let expected = model.try_acquire(tx, &claim);
+            if !expected {
+                model.waiting.push((tx, claim.clone()));
+            }
+            let granted = locks.acquire(tx, claim.clone(), notify(tx));
+            assert_eq!(granted, expected, "seed {seed}: {claim:?}");
+        }
+        7 | 8 => {
+            if let Some((holder, _)) = model.take_holder(prng) {
+                assert_eq!(locks.release(holder), model.grant(), "seed {seed}: {holder}");
+            }
+        }
+        _ => narrow(prng, locks, model, seed),
+    }
+}
+
+/// A holder keeps one of its keys, for what it holds it for, or less.
+fn narrow(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, seed: u64) {
+    let Some((holder, claim)) = model.take_holder(prng) else { return };
+    let Some((key, held)) = (0..KEYS).find_map(|key| Some((key, access_of(&claim, key)?))) else {
+        return model.held.push((holder, claim));
+    };
+    let kept = if held == Access::Exclusive { access(prng) } else { held };
+    model.held.push((holder, Claim::Keys(vec![(key, kept)])));
+    assert_eq!(locks.narrow(holder, key, kept), model.grant(), "seed {seed}: {holder}");
+}
+
+fn check(locks: &LockTable, model: &Model, seed: u64, tx: TxId) {
+    for key in 0..KEYS {
+        for (write, access) in [(false, Access::Shared), (true, Access::Update)] {
+            let point = Claim::Keys(vec![(key, access)]);
+            let expected = model.held.iter().any(|(_, held)| meet(&point, held, waits));
+            assert_eq!(locks.blocks_point(key, write), expected, "seed {seed} tx {tx} key {key}");
+        }
+    }
+    assert_eq!(locks.counts(), (model.held.len(), model.waiting.len()), "seed {seed} tx {tx}");
+    assert_eq!(locks.is_free(), model.held.is_empty() && model.waiting.is_empty(), "seed {seed}");
+}
+
+#[test] // A key's name depends on its database and its hash.
+fn names_of_keys_differ() {
+    let mut names = KeySet::with_capacity(0);
+    assert!(names.is_empty());
+    for db in 0..16 {
+        for hash in [0, 1, 2, 1 << 32, u64::MAX] {
+            assert!(names.insert(lock_key(db, hash)), "{db} {hash}");
+        }
+    }
+    assert_eq!((names.len(), names.is_empty()), (80, false));
+}
