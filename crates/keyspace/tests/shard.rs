@@ -1,0 +1,148 @@
+//! A shard's databases together: sums, deaths, exchanges, and what is told of them.
+
+#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
+
+use darter_keyspace::{Deadline, Fresh, Key, Kind, Shard, ShardEffect, Usage, apply_to_shard};
+
+const NOW: u64 = 1_000_000;
+/// Side by side, and beyond.
+const USED: [usize; 4] = [0, 3, 64, 5_000];
+
+fn shard() -> Shard {
+    let mut shard = Shard::new(10_000, 1);
+    shard.set_now(NOW);
+    shard
+}
+
+fn text(shard: &mut Shard, db: usize, key: &str, deadline: Deadline) {
+    shard.db_mut(db).set_text(&Key::new(key.as_bytes()), Fresh::Bytes(&[b'x'; 600]), deadline);
+}
+
+fn member(shard: &mut Shard, db: usize, key: &str, member: &str, deadline: Deadline) {
+    let added = shard
+        .db_mut(db)
+        .edit_set(&Key::new(key.as_bytes()), true, |edit| edit.add(member.as_bytes(), deadline));
+    assert_eq!(added, Ok(Some(true)));
+}
+
+#[test] // What is told of the shard is the sum over its databases, near and far.
+fn sums_are_over_all_databases() {
+    let mut shard = shard();
+    assert_eq!((shard.databases(), shard.now()), (10_000, NOW));
+    let empty = shard.memory_bytes();
+    for db in USED {
+        text(&mut shard, db, "text", Deadline::Clear);
+        member(&mut shard, db, "set", "m", Deadline::Clear);
+    }
+    let usage = shard.usage();
+    assert_eq!(Kind::ALL.map(|kind| usage.keys(kind)), [4, 0, 4]);
+    assert!(usage.bytes(Kind::Text) >= 4 * 600);
+    let values: usize = USED.iter().map(|db| shard.db(*db).memory_bytes()).sum();
+    let more = shard.memory_bytes() - empty;
+    assert!(more >= values && more <= values + 4_096, "{more} {values}");
+    shard.flush();
+    assert_eq!(shard.usage(), Usage::default());
+    assert!(shard.iter().all(|(_, db)| db.is_empty()));
+}
+
+#[test] // Reads are counted by whether they found their key.
+fn reads_are_counted() {
+    let mut shard = shard();
+    (0..5).for_each(|at| shard.stats.count(at < 3));
+    let (db, _, stats) = shard.parts(3);
+    stats.count(db.is_empty());
+    assert_eq!((shard.stats.hits, shard.stats.misses), (4, 2));
+}
+
+#[test] // CLIENT NO-TOUCH holds for the one command that came with it.
+fn no_touch_ends_with_its_command() {
+    let mut shard = shard();
+    for db in [3, 5_000] {
+        text(&mut shard, db, "k", Deadline::Clear);
+        let idle = |shard: &Shard| {
+            shard.db(db).get(&Key::new(b"k")).map(|found| found.idle_seconds(shard.now()))
+        };
+        for (no_touch, told) in [(true, Some(100)), (false, Some(0))] {
+            shard.db_mut(db).set_idle(&Key::new(b"k"), 100);
+            assert!(shard.db_for(db, no_touch).read(&Key::new(b"k")).is_some());
+            assert_eq!(idle(&shard), told, "{db} {no_touch}");
+        }
+    }
+}
+
+#[test] // The first death of any database is told, and all dead are swept, fields before keys.
+fn deaths_of_all_databases_are_found() {
+    let mut shard = shard();
+    assert_eq!((shard.next_key_death(), shard.next_field_death()), (None, None));
+    assert!(!shard.reap(10));
+    for (number, db) in (0..).zip(USED) {
+        text(&mut shard, db, "k", Deadline::At(NOW + 40 - number));
+        member(&mut shard, db, "set", "dies", Deadline::At(NOW + 20 - number));
+        member(&mut shard, db, "set", "stays", Deadline::Clear);
+    }
+    assert_eq!(shard.next_key_death(), Some(NOW + 37));
+    assert_eq!(shard.next_field_death(), Some(NOW + 17));
+    shard.set_now(NOW + 16);
+    assert!(!shard.reap(10), "nobody is dead yet");
+
+    shard.set_now(NOW + 20);
+    while shard.reap(10) {}
+    assert_eq!(shard.next_field_death(), None);
+    assert_eq!((shard.usage().keys(Kind::Set), shard.usage().keys(Kind::Text)), (4, 4));
+    assert_eq!(shard.expired_count(), 0, "fields do not count as keys");
+
+    shard.set_now(NOW + 38);
+    while shard.reap(10) {}
+    assert_eq!((shard.expired_count(), shard.usage().keys(Kind::Text)), (2, 2));
+    shard.set_now(NOW + 40);
+    while shard.reap(10) {}
+    assert_eq!((shard.expired_count(), shard.usage().keys(Kind::Text)), (4, 0));
+    // A database that is let go of because it is empty takes no count with it.
+    shard.flush();
+    (100..2_000).for_each(|db| assert!(shard.db_mut(db).is_empty()));
+    assert!(shard.iter().all(|(at, _)| at != 5_000), "it has gone");
+    assert_eq!(shard.expired_count(), 4);
+}
+
+#[test] // What is recorded makes the same of an empty shard, exchanges included.
+fn effects_make_the_same_shard() {
+    let mut shard = shard();
+    text(&mut shard, 0, "unheard", Deadline::Clear);
+    assert!(shard.take_effects().is_empty());
+    shard.flush();
+    shard.listen(true);
+    text(&mut shard, 0, "a", Deadline::Clear);
+    text(&mut shard, 5_000, "b", Deadline::At(NOW + 9));
+    shard.swap(0, 5_000);
+    text(&mut shard, 0, "c", Deadline::Clear);
+    shard.swap(3, 3);
+    shard.swap(5_000, 9_999);
+    member(&mut shard, 9_999, "set", "m", Deadline::Clear);
+    text(&mut shard, 7_000, "new", Deadline::Clear); // In a database that opens while it listens.
+    let effects = shard.take_effects();
+    assert!(shard.take_effects().is_empty());
+    let swaps = effects.iter().filter(|effect| matches!(effect, ShardEffect::Swap(..)));
+    assert_eq!(swaps.count(), 2, "an exchange with itself is none");
+    let mut copy = Shard::new(10_000, 2);
+    for effect in &effects {
+        apply_to_shard(&mut copy, effect).unwrap();
+    }
+    assert_eq!(contents(&copy), contents(&shard));
+    assert_eq!(contents(&shard).len(), 5);
+    shard.listen(false);
+    text(&mut shard, 0, "unheard", Deadline::Clear);
+    assert!(shard.take_effects().is_empty());
+}
+
+/// All keys by database, in order.
+fn contents(shard: &Shard) -> Vec<(usize, Vec<u8>, Kind, Option<u64>)> {
+    let mut all = Vec::new();
+    for (at, db) in shard.iter() {
+        db.keys().for_each(&mut |entry| {
+            let found = darter_keyspace::Found::alive(entry, 0).unwrap();
+            all.push((at, entry.key().to_vec(), found.kind(), found.deadline()));
+        });
+    }
+    all.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    all
+}

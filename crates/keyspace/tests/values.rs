@@ -1,0 +1,484 @@
+//! What a value says of itself: its type, its encoding's name, its bytes, and what it takes.
+
+#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
+
+use darter_base::preempt::{Countdown, Never};
+use darter_keyspace::{
+    Db, Deadline, Effect, Found, Fresh, Key, Kind, Object, StrPieces, Touch, Usage, WrongType,
+    apply, graveyard,
+};
+use std::sync::Arc;
+
+const NOW: u64 = 1_000_000;
+
+fn db() -> Db {
+    let mut db = Db::default();
+    db.set_now(NOW);
+    db
+}
+
+/// Fields with their values.
+type Fields = Vec<(String, Vec<u8>)>;
+
+/// Sets fields of the hash at `key`.
+fn hash(db: &mut Db, key: &str, fields: impl IntoIterator<Item = (String, Vec<u8>)>) {
+    db.edit_hash(&Key::new(key.as_bytes()), true, |edit| {
+        for (field, value) in fields {
+            edit.set(field.as_bytes(), Fresh::Bytes(&value), Deadline::Keep);
+        }
+    })
+    .unwrap();
+}
+
+/// Adds members to the set at `key`.
+fn set(db: &mut Db, key: &str, members: impl IntoIterator<Item = String>, deadline: Deadline) {
+    db.edit_set(&Key::new(key.as_bytes()), true, |edit| {
+        members.into_iter().filter(|member| edit.add(member.as_bytes(), deadline)).count()
+    })
+    .unwrap();
+}
+
+fn numbered(count: usize) -> impl Iterator<Item = (String, Vec<u8>)> {
+    (0..count).map(|at| (at.to_string(), b"v".to_vec()))
+}
+
+fn numbers(count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(|at| at.to_string())
+}
+
+/// A database with a key of each type: short and long strings, a hash and a set.
+fn one_of_each() -> Db {
+    let mut db = db();
+    db.set_text(&Key::new(b"short"), Fresh::Bytes(b"text"), Deadline::At(NOW + 5));
+    db.set_text(&Key::new(b"long"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::Clear);
+    hash(&mut db, "hash", numbered(3));
+    set(&mut db, "set", numbers(3), Deadline::Clear);
+    db
+}
+
+#[test] // Strings, by their length, their text and how they came to be.
+fn encodings_of_strings() {
+    type Set = fn(&mut Db, &Key<'_>, Fresh<'_>, Deadline);
+    #[rustfmt::skip] // A table.
+    let cases: &[(Set, &[u8], &str)] = &[
+        (Db::set_text,       b"12",          "int"),
+        (Db::set_text,       b"-12",         "int"),
+        (Db::set_text,       b"012",         "embstr"),
+        (Db::set_text,       b"",            "embstr"),
+        (Db::set_text,       &[b'x'; 44],    "embstr"),
+        (Db::set_text,       &[b'x'; 45],    "raw"),
+        (Db::set_text,       &[b'x'; 512],   "raw"),
+        (Db::set_text,       &[b'x'; 513],   "raw"),
+        (Db::set_text_raw,   b"12",          "raw"),
+        (Db::set_text_raw,   b"abc",         "raw"),
+        (Db::set_text_float, b"12",          "embstr"),
+        (Db::set_text_float, b"1.5",         "embstr"),
+    ];
+    for (set, text, encoding) in cases {
+        let (mut db, key) = (db(), Key::new(b"k"));
+        set(&mut db, &key, Fresh::Bytes(text), Deadline::Clear);
+        let found = db.get(&key).unwrap();
+        assert_eq!(found.encoding(), *encoding, "{text:?}");
+        assert_eq!(found.is_int(), *encoding == "int", "{text:?}");
+        assert_eq!(found.is_raw(), *set as usize == Db::set_text_raw as Set as usize, "{text:?}");
+        let is_long = text.len() > 512;
+        assert_eq!((found.object().is_some(), found.kind()), (is_long, Kind::Text));
+        // Where it is copied to, it is of the same kind.
+        let held = found.hold();
+        db.put(&Key::new(b"copy"), held);
+        assert_eq!(db.get(&Key::new(b"copy")).unwrap().encoding(), *encoding, "a copy of {text:?}");
+    }
+}
+
+#[test] // Both sides of each bound; what has passed one keeps the name.
+fn encodings_of_collections() {
+    let at =
+        |key: &[u8], value: usize| (String::from_utf8_lossy(key).into_owned(), vec![b'v'; value]);
+    #[rustfmt::skip] // A table.
+    let hashes: &[(&str, Fields, &str)] = &[
+        ("as many as there may be", numbered(512).collect(),                      "listpack"),
+        ("the last one again",      numbered(512).chain(numbered(1)).collect(),   "listpack"),
+        ("one more",                numbered(513).collect(),                      "hashtable"),
+        ("a field as long as may",  vec![at(&[b'f'; 64], 1)],                     "listpack"),
+        ("a longer field",          vec![at(&[b'f'; 65], 1)],                     "hashtable"),
+        ("a value as long as may",  vec![at(b"f", 64)],                           "listpack"),
+        ("a longer value",          vec![at(b"f", 65)],                           "hashtable"),
+        ("a longer value is gone",  vec![at(b"f", 65), at(b"f", 1)],              "hashtable"),
+    ];
+    for (what, fields, encoding) in hashes {
+        let mut db = db();
+        hash(&mut db, "k", fields.clone());
+        assert_eq!(db.get(&Key::new(b"k")).unwrap().encoding(), *encoding, "{what}");
+        assert_eq!(db.hash(&Key::new(b"k")).unwrap().unwrap().encoding(), *encoding, "{what}");
+    }
+    let word = || ["word".to_owned()];
+    #[rustfmt::skip] // A table.
+    let sets: &[(&str, Vec<String>, Deadline, &str)] = &[
+        ("as many as there may be", numbers(512).collect(),              Deadline::Clear,         "intset"),
+        ("one more",                numbers(513).collect(),              Deadline::Clear,         "hashtable"),
+        ("a word",                  word().into(),                       Deadline::Clear,         "hashtable"),
+        ("a word among numbers",    numbers(3).chain(word()).collect(),  Deadline::Clear,         "hashtable"),
+        ("a mortal one",            numbers(1).collect(),                Deadline::At(NOW + 9),   "hashtable"),
+    ];
+    for (what, members, deadline, encoding) in sets {
+        let mut db = db();
+        set(&mut db, "k", members.clone(), *deadline);
+        assert_eq!(db.get(&Key::new(b"k")).unwrap().encoding(), *encoding, "{what}");
+    }
+}
+
+#[test] // Whoever asks for another type is refused, however it asks; who asks for nothing is not.
+fn types_are_told_apart() {
+    assert_eq!(Kind::ALL.map(Kind::name), ["string", "hash", "set"]);
+    let mut db = one_of_each();
+    for (name, kind) in
+        [("short", Kind::Text), ("long", Kind::Text), ("hash", Kind::Hash), ("set", Kind::Set)]
+    {
+        let key = Key::new(name.as_bytes());
+        assert_eq!(db.get(&key).map(|found| found.kind()), Some(kind));
+        let is = |asked: Kind| if asked == kind { Ok(true) } else { Err(WrongType) };
+        assert_eq!(db.text(&key).map(|text| text.is_some()), is(Kind::Text), "{name}");
+        assert_eq!(db.hash(&key).map(|hash| hash.is_some()), is(Kind::Hash), "{name}");
+        assert_eq!(db.set(&key).map(|set| set.is_some()), is(Kind::Set), "{name}");
+        assert_eq!(db.read_text(&key).map(|text| text.is_some()), is(Kind::Text), "{name}");
+        assert_eq!(db.read_hash(&key).map(|hash| hash.is_some()), is(Kind::Hash), "{name}");
+        assert_eq!(db.read_set(&key).map(|set| set.is_some()), is(Kind::Set), "{name}");
+        assert_eq!(db.object(&key).is_some(), name != "short");
+        let held = db.get(&key).unwrap().hold();
+        assert_eq!(held.kind(), kind);
+        assert_eq!(held.as_text().is_some(), kind == Kind::Text, "{name}");
+        assert_eq!(held.as_hash().is_some(), kind == Kind::Hash, "{name}");
+        assert_eq!(held.as_set().is_some(), kind == Kind::Set, "{name}");
+        assert_eq!(held.deadline, (name == "short").then_some(NOW + 5));
+    }
+    let absent = Key::new(b"absent");
+    assert!(db.text(&absent).unwrap().is_none() && db.read_text(&absent).unwrap().is_none());
+    assert!(db.hash(&absent).unwrap().is_none() && db.read_hash(&absent).unwrap().is_none());
+    assert!(db.set(&absent).unwrap().is_none() && db.read_set(&absent).unwrap().is_none());
+    assert!(!db.exists(&absent) && db.object(&absent).is_none() && db.touch(&absent).is_none());
+    assert!(!db.is_empty());
+    db.flush();
+    assert!(db.is_empty());
+}
+
+#[test] // Short, packed and long: all of it, any part, and as a number.
+fn strings_are_read_in_parts() {
+    let long: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
+    let texts: [&[u8]; 6] = [b"", b"7", b"-12345", b"short text", &long[..512], &long];
+    for text in texts {
+        let (mut db, key) = (db(), Key::new(b"k"));
+        db.set_text(&key, Fresh::Bytes(text), Deadline::Clear);
+        let read = db.text(&key).unwrap().unwrap();
+        assert_eq!((read.len(), read.is_empty()), (text.len(), text.is_empty()));
+        assert_eq!(read.to_vec(), text);
+        assert_eq!(
+            read.as_int(),
+            std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+        );
+        for range in [0..0, 0..1, 0..text.len(), 1..text.len(), 2..4, 500..text.len()] {
+            let end = range.end.min(text.len());
+            let wanted = &text[range.start.min(end)..end];
+            let mut part = b"before".to_vec();
+            if range.end <= text.len() || text.len() <= 512 {
+                read.write_range(range.clone(), &mut part);
+                assert_eq!(&part[6..], wanted, "{range:?} of {}", text.len());
+            }
+        }
+        let pieces = read.to_pieces();
+        assert_eq!(matches!(pieces, StrPieces::Blob(_)), text.len() > 512);
+        let fresh = pieces.fresh();
+        assert_eq!((fresh.len(), fresh.is_empty()), (text.len(), text.is_empty()));
+        assert_eq!(fresh.to_blob().slices(0..text.len()).collect::<Vec<_>>().concat(), text);
+    }
+}
+
+#[test] // However a value comes, in one piece, in chunks or shared, it is the same value.
+fn values_come_in_pieces() {
+    let long: Vec<u8> = (0..150_000_u32).map(|at| (at % 251) as u8).collect();
+    for text in [&long[..0], &long[..512], &long[..513], &long[..65_536], &long] {
+        let chunks: Vec<Arc<[u8]>> = text.chunks(65_536).map(Arc::from).collect();
+        let blob = Fresh::Bytes(text).to_blob();
+        let forms = [Fresh::Bytes(text), Fresh::Chunks(&chunks), Fresh::Blob(&blob)];
+        for (number, fresh) in forms.into_iter().enumerate() {
+            assert_eq!((fresh.len(), fresh.is_empty()), (text.len(), text.is_empty()), "{number}");
+            let (mut db, key) = (db(), Key::new(b"k"));
+            db.set_text(&key, fresh, Deadline::Clear);
+            assert_eq!(db.text(&key).unwrap().unwrap().to_vec(), text, "{number}");
+            // No chunk at all is as short as it gets, but not in one piece.
+            let is_out = db.object(&key).is_some();
+            assert!(is_out == (text.len() > 512) || chunks.is_empty(), "{number} {}", text.len());
+        }
+    }
+}
+
+#[test] // Keys and bytes by type follow what is there, and databases add up.
+fn accounts_follow_the_values() {
+    let db = one_of_each();
+    let usage = *db.usage();
+    assert_eq!(Kind::ALL.map(|kind| usage.keys(kind)), [2, 1, 1]);
+    let bytes_of = |key: &str| db.object(&Key::new(key.as_bytes())).map_or(0, Object::memory_bytes);
+    assert_eq!(usage.bytes(Kind::Text), bytes_of("long"));
+    assert_eq!(usage.bytes(Kind::Hash), bytes_of("hash"));
+    assert_eq!(usage.bytes(Kind::Set), bytes_of("set"));
+    assert!(bytes_of("long") >= 5_000 && bytes_of("hash") > size_of::<Object>());
+    assert_eq!(usage.total_bytes(), bytes_of("long") + bytes_of("hash") + bytes_of("set"));
+    assert_eq!(db.memory_bytes(), db.keys().memory_bytes() + usage.total_bytes());
+    let mut both = usage;
+    both.merge(db.usage());
+    for kind in Kind::ALL {
+        assert_eq!(both.keys(kind), 2 * usage.keys(kind));
+        assert_eq!(both.bytes(kind), 2 * usage.bytes(kind));
+    }
+    let text = format!("{:?}", db.object(&Key::new(b"hash")).unwrap());
+    assert_eq!(text, format!("Hash of {} bytes", bytes_of("hash")));
+}
+
+#[test] // A long value of a field is counted while it is there, and while another holds it.
+fn long_fields_are_counted() {
+    let mut db = db();
+    let bytes = |db: &Db| db.usage().bytes(Kind::Hash);
+    hash(&mut db, "k", [("f".to_owned(), b"short".to_vec())]);
+    let short = bytes(&db);
+    hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 100_000])]);
+    assert!((100_000..140_000).contains(&(bytes(&db) - short)), "{}", bytes(&db));
+    hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 50_000])]);
+    assert!((50_000..90_000).contains(&(bytes(&db) - short)), "{}", bytes(&db));
+    let key = Key::new(b"k");
+    db.edit_hash(&key, false, |edit| {
+        assert_eq!(edit.update_int(b"f", |_| Ok::<_, WrongType>(5)), Ok(Some(5)));
+        assert_eq!(edit.update_int(b"g", |_| Ok::<_, WrongType>(5)), Ok(None));
+        assert_eq!(edit.hash().len(), 1);
+    })
+    .unwrap();
+    assert!(bytes(&db) <= short + 16, "{} {short}", bytes(&db));
+    hash(&mut db, "k", [("f".to_owned(), vec![b'x'; 50_000]), ("g".to_owned(), b"v".to_vec())]);
+    assert_eq!(db.edit_hash(&key, false, |edit| edit.remove(b"f")), Ok(Some(true)));
+    assert!(bytes(&db) <= short + 64, "{} {short}", bytes(&db));
+    // One that dies is given back when it is reaped.
+    let at = Deadline::At(NOW + 1);
+    db.edit_hash(&key, false, |edit| edit.set(b"f", Fresh::Bytes(&[b'x'; 50_000]), at)).unwrap();
+    db.set_now(NOW + 1);
+    while db.reap(10) {}
+    assert!(bytes(&db) <= short + 64, "{} {short}", bytes(&db));
+    db.check_invariants();
+}
+
+#[test] // What is dead is neither read, changed nor counted as there, and its place is free.
+fn the_dead_are_not_there() {
+    let mut db = db();
+    let (key, at) = (Key::new(b"k"), Deadline::At(NOW + 10));
+    db.edit_hash(&Key::new(b"hash"), true, |edit| {
+        assert!(edit.set(b"f", Fresh::Bytes(b"1"), at) && edit.set(b"g", Fresh::Bytes(b"1"), at));
+        assert!(edit.set(b"stays", Fresh::Bytes(b"1"), Deadline::Clear));
+        assert!(!edit.set(b"f", Fresh::Bytes(b"2"), Deadline::Keep));
+        assert!(!edit.set_deadline(b"none", None));
+    })
+    .unwrap();
+    db.edit_set(&Key::new(b"set"), true, |edit| {
+        assert!(edit.add(b"m", at) && edit.add(b"n", at) && edit.add(b"stays", Deadline::Clear));
+        assert!(!edit.add(b"m", Deadline::Keep) && !edit.set_deadline(b"none", None));
+        assert_eq!(edit.set().len(), 3);
+    })
+    .unwrap();
+    db.set_text(&key, Fresh::Bytes(b"text"), at);
+    for (now, alive) in [(NOW + 9, true), (NOW + 10, false)] {
+        db.set_now(now);
+        assert_eq!(db.exists(&key), alive);
+        assert_eq!(db.hash(&Key::new(b"hash")).unwrap().unwrap().get(b"f", now).is_some(), alive);
+        assert_eq!(db.set(&Key::new(b"set")).unwrap().unwrap().contains(b"m", now), alive);
+    }
+    assert!(!db.set_deadline(&key, None) && !db.remove(&key));
+    assert_eq!(db.expired_count(), 1, "whoever comes upon a dead key removes it");
+    db.edit_hash(&Key::new(b"hash"), false, |edit| {
+        assert_eq!(edit.update_int(b"f", |_| Ok::<_, WrongType>(1)), Ok(None));
+        assert!(!edit.set_deadline(b"f", None) && !edit.remove(b"f"));
+        assert!(edit.set(b"g", Fresh::Bytes(b"3"), Deadline::Keep), "its old self was dead");
+    })
+    .unwrap();
+    let now = db.now();
+    let hash = db.hash(&Key::new(b"hash")).unwrap().unwrap();
+    assert_eq!(hash.get(b"g", now).map(|entry| entry.deadline()), Some(None));
+    db.edit_set(&Key::new(b"set"), false, |edit| {
+        assert!(!edit.set_deadline(b"m", None) && !edit.remove(b"m"));
+        assert!(edit.add(b"n", Deadline::Keep), "its old self was dead");
+    })
+    .unwrap();
+    let set = db.set(&Key::new(b"set")).unwrap().unwrap();
+    assert_eq!((set.len(), set.is_empty(), set.contains(b"n", now)), (2, false, true));
+    db.check_invariants();
+}
+
+#[test] // Dead entries of a value that is built aside go when it says so.
+fn values_built_aside_are_reaped() {
+    let mut fields = darter_keyspace::Hash::new();
+    let mut members = darter_keyspace::Set::new();
+    assert!(fields.is_empty() && members.is_empty());
+    for at in 0..10_u64 {
+        let (name, deadline) = (at.to_string(), Deadline::At(NOW + at));
+        fields.edit_aside(NOW - 1).set(name.as_bytes(), Fresh::Bytes(b"v"), deadline);
+        members.edit_aside(NOW - 1).add(name.as_bytes(), deadline);
+    }
+    fields.edit_aside(NOW + 4).reap(100);
+    members.edit_aside(NOW + 4).reap(100);
+    assert_eq!((fields.len(), members.len()), (5, 5));
+    let mut object = Object::Hash(fields);
+    assert_eq!(object.earliest_deadline(), Some(NOW + 5));
+    assert!(!object.reap(NOW + 6, 100) && !object.is_empty());
+    assert_eq!(object.as_hash().map(|hash| hash.len()), Some(3));
+    assert!(!object.reap(NOW + 9, 100) && object.is_empty());
+    let mut object = Object::Set(members);
+    assert!(!object.reap(NOW + 9, 100) && object.is_empty());
+    assert_eq!((object.as_set().map(|set| set.len()), object.kind()), (Some(0), Kind::Set));
+}
+
+#[test] // The clocks of a flushed database are freed in portions of 64.
+fn clocks_are_freed_in_portions() {
+    let mut db = db();
+    for at in 0..128 {
+        set(&mut db, &at.to_string(), numbers(1), Deadline::At(NOW + 9));
+    }
+    // The keys are few enough to be freed at once; what is left are the clocks.
+    let keys_take = portions(|| drop(db.keys().clone()));
+    let taken = portions(|| db.flush());
+    assert!(taken >= keys_take + 2, "{taken} {keys_take}");
+    assert_eq!((db.next_death(), portions(|| db.flush())), (None, 0));
+}
+
+/// In how many portions what `act` lets go of is freed.
+fn portions(act: impl FnOnce()) -> usize {
+    while !graveyard::is_empty() {
+        graveyard::dig(&Never);
+    }
+    act();
+    let mut portions = 0;
+    while !graveyard::is_empty() {
+        graveyard::dig(&Countdown::new(0));
+        portions += 1;
+    }
+    portions
+}
+
+#[test] // Nothing is recorded until somebody listens, and then each change once.
+fn effects_are_recorded_for_listeners() {
+    let mut db = db();
+    assert!(!db.journal().is_listening());
+    set(&mut db, "k", numbers(2), Deadline::Clear);
+    assert!(db.journal().take().is_empty());
+    db.journal().listen(true);
+    assert!(db.journal().is_listening());
+    set(&mut db, "k", numbers(3), Deadline::Clear); // One is new.
+    db.edit_set(&Key::new(b"k"), false, |edit| edit.remove(b"0")).unwrap();
+    hash(&mut db, "h", numbered(1));
+    db.edit_hash(&Key::new(b"h"), false, |edit| edit.remove(b"0")).unwrap();
+    let effects: Vec<String> = db.journal().take().iter().map(name).collect();
+    assert_eq!(effects, ["SetAdd", "SetRemove", "HashSet", "HashRemove", "Delete"]);
+    db.journal().listen(false);
+    assert!(db.remove(&Key::new(b"k")) && db.journal().take().is_empty());
+}
+
+fn name(effect: &Effect) -> String {
+    format!("{effect:?}").chars().take_while(char::is_ascii_alphabetic).collect()
+}
+
+#[test] // Deaths that the sweeper finds are effects too: the copy ends as the original does.
+fn deaths_are_effects() {
+    let mut db = db();
+    db.journal().listen(true);
+    set(&mut db, "set", numbers(10), Deadline::At(NOW + 1));
+    db.set_text(&Key::new(b"text"), Fresh::Bytes(b"v"), Deadline::At(NOW + 1));
+    hash(&mut db, "hash", numbered(2));
+    db.edit_hash(&Key::new(b"hash"), false, |edit| {
+        (0..2).for_each(|at| assert!(edit.set_deadline(at.to_string().as_bytes(), Some(NOW + 1))));
+    })
+    .unwrap();
+    db.set_now(NOW + 1);
+    let mut rounds = 0;
+    while db.reap(4) {
+        rounds += 1;
+    }
+    assert!(rounds >= 3, "ten members, about four at a time: {rounds}");
+    let mut copy = Db::default();
+    for effect in db.journal().take() {
+        apply(&mut copy, &effect).unwrap();
+    }
+    assert!(db.is_empty() && copy.is_empty());
+    assert_eq!((*copy.usage(), copy.mortal_len()), (Usage::default(), 0));
+}
+
+#[test] // Places that a cut holds are copied ahead, those that the change will touch, in portions.
+fn places_are_unshared_ahead() {
+    let (key, many) = (Key::new(b"k"), 20_000);
+    let names: Vec<String> = numbers(many).collect();
+    let named: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    let others: Vec<Vec<u8>> = (0..many).map(|at| format!("new:{at}").into_bytes()).collect();
+    let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+    for kind in [Kind::Hash, Kind::Set] {
+        let mut db = db();
+        if kind == Kind::Hash {
+            hash(&mut db, "k", numbered(many));
+        } else {
+            set(&mut db, "k", numbers(many), Deadline::Clear);
+        }
+        let wrong = if kind == Kind::Hash { Kind::Set } else { Kind::Hash };
+        for (asked, touch, names, copies) in [
+            (kind, Touch::All, &named, true),
+            (kind, Touch::Present, &named, true),
+            (kind, Touch::Absent, &named, false),
+            (kind, Touch::Present, &others, false),
+            (kind, Touch::Absent, &others, true),
+            (wrong, Touch::All, &named, false),
+        ] {
+            let cut = db.get(&key).unwrap().hold();
+            let (mut portions, mut from) = (0, 0);
+            while let Some(looked_at) =
+                db.unshare(&key, (asked, touch), &names[from..], &Countdown::new(0))
+            {
+                assert!((1..=names.len() - from).contains(&looked_at));
+                (portions, from) = (portions + 1, from + looked_at);
+            }
+            assert_eq!(portions > 3, copies, "{kind:?} {asked:?} {touch:?} {portions}");
+            assert_eq!(db.unshare(&key, (asked, touch), names, &Countdown::new(0)), None, "again");
+            drop(cut);
+            db.check_invariants();
+        }
+        assert_eq!(db.unshare(&Key::new(b"none"), (kind, Touch::All), &named, &Never), None);
+    }
+}
+
+#[test] // Only what is a long string, and alive, is edited in place; it keeps its deadline.
+fn long_strings_are_edited_in_place() {
+    let mut db = one_of_each();
+    db.set_text(&Key::new(b"mortal"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::At(NOW + 5));
+    let append = |db: &mut Db, name: &str, more: usize| {
+        db.edit_blob(&Key::new(name.as_bytes()), |blob| {
+            blob.write_at(blob.len(), &vec![b'y'; more]);
+            blob.len()
+        })
+    };
+    for name in ["short", "hash", "set", "absent"] {
+        assert_eq!(append(&mut db, name, 10), None, "{name}");
+    }
+    let held = db.get(&Key::new(b"long")).unwrap().hold();
+    assert_eq!(append(&mut db, "long", 100_000), Some(105_000));
+    assert_eq!(append(&mut db, "mortal", 10), Some(5_010));
+    let long = db.get(&Key::new(b"long")).unwrap();
+    let text = long.text().unwrap().to_vec();
+    assert!(text[..5_000].iter().all(|byte| *byte == b'x') && text[5_000..].contains(&b'y'));
+    assert_eq!((text.len(), long.encoding(), long.is_raw()), (105_000, "raw", true));
+    assert_eq!(held.as_text().map(|text| text.fresh().len()), Some(5_000), "a cut is spared");
+    assert_eq!(db.get(&Key::new(b"mortal")).unwrap().deadline(), Some(NOW + 5));
+    assert!(db.usage().bytes(Kind::Text) >= 110_000, "{}", db.usage().bytes(Kind::Text));
+    db.check_invariants();
+    db.set_now(NOW + 5);
+    assert_eq!(append(&mut db, "mortal", 10), None);
+}
+
+#[test] // A cut of the keys is read at its own instant.
+fn cuts_are_read_at_an_instant() {
+    let db = one_of_each();
+    for (now, alive) in [(NOW + 4, 4), (NOW + 5, 3)] {
+        let mut found = 0;
+        db.keys().for_each(&mut |entry| found += usize::from(Found::alive(entry, now).is_some()));
+        assert_eq!(found, alive);
+    }
+}
