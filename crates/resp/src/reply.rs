@@ -197,7 +197,7 @@ mod tests {
         let cases: &[(Write, &str, &str)] = &[
             (|reply| reply.simple("PONG"),             "+PONG\r\n",           "+PONG\r\n"),
             (|reply| reply.ok(),                       "+OK\r\n",             "+OK\r\n"),
-            (|reply| reply.error("ERR a\rb\nc d"),     "-ERR a b c d\r\n",    "-ERR a b c d\r\n"),
+            (|reply| reply.error(b"ERR a\rb\nc d"),     "-ERR a b c d\r\n",    "-ERR a b c d\r\n"),
             (|reply| reply.int(-12),                   ":-12\r\n",            ":-12\r\n"),
             (|reply| reply.count(12),                  ":12\r\n",             ":12\r\n"),
             (|reply| reply.bulk(b"a"),                 "$1\r\na\r\n",         "$1\r\na\r\n"),
