@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(words(r#""\x4a\xFf\x09\xa0""#), expect(&[b"J\xff\x09\xa0"]));
         assert_eq!(words(r#""\r\t\b\a\"\\" \n"#), expect(&[b"\r\t\x08\x07\"\\", b"\\n"]));
         assert_eq!(words(r#""\xg1\x1" '\x41'"#), expect(&[b"xg1x1", b"\\x41"]));
-        assert_eq!(words("a\tb\x0bc\0d\x0ce"), expect(&[b"a", b"b", b"c", b"d", b"e"]));
+        assert_eq!(words("a\tb\x0bc\rd \x0c\x0be\n"), expect(&[b"a", b"b\x0bc", b"d", b"e"]));
         assert_eq!(words("'' \"\" 'x'\t"), expect(&[b"", b"", b"x"]));
         assert_eq!(words("'a'b"), None);
         assert_eq!(words(r#"a"b c""#), expect(&[b"ab c"]));
