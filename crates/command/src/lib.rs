@@ -17,6 +17,7 @@ mod cx;
 mod flow;
 mod refusal;
 mod row;
+pub mod syntax;
 
 pub use args::Args;
 pub use call::{Answer, Call, MultiFuture};

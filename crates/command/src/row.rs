@@ -134,6 +134,23 @@ pub struct KeySpec {
     pub place: Place,
     /// What is done to them.
     pub flags: KeyFlags,
+    /// Why so, where Redis's COMMAND INFO says.
+    pub notes: Option<&'static str>,
+}
+
+impl KeySpec {
+    /// Keys at a place, with what is done to them.
+    #[must_use]
+    pub const fn new(place: Place, flags: KeyFlags) -> Self {
+        Self { place, flags, notes: None }
+    }
+
+    /// Adds why.
+    #[must_use]
+    pub const fn notes(mut self, notes: &'static str) -> Self {
+        self.notes = Some(notes);
+        self
+    }
 }
 
 /// The keys of a command.
@@ -294,6 +311,10 @@ pub struct Command {
     pub summary: &'static str,
     /// Cost, for COMMAND DOCS.
     pub complexity: &'static str,
+    /// Its arguments, for COMMAND DOCS, in the notation of [`crate::syntax`].
+    pub syntax: &'static str,
+    /// Versions, and what each changed, for COMMAND DOCS.
+    pub history: &'static [(&'static str, &'static str)],
     /// Tips of COMMAND INFO, such as `nondeterministic_output`.
     pub tips: &'static [&'static str],
     /// Categories of ACL beyond those that follow from flags and group, each with its `@`.
@@ -332,6 +353,8 @@ impl Command {
             group,
             summary,
             complexity,
+            syntax: "",
+            history: &[],
             tips: &[],
             categories: &[],
             doc_flags: &[],
@@ -347,6 +370,20 @@ impl Command {
     pub const fn doc(mut self, summary: &'static str, complexity: &'static str) -> Self {
         self.summary = summary;
         self.complexity = complexity;
+        self
+    }
+
+    /// Adds its arguments, in the notation of [`crate::syntax`].
+    #[must_use]
+    pub const fn syntax(mut self, syntax: &'static str) -> Self {
+        self.syntax = syntax;
+        self
+    }
+
+    /// Adds versions, and what each changed.
+    #[must_use]
+    pub const fn history(mut self, history: &'static [(&'static str, &'static str)]) -> Self {
+        self.history = history;
         self
     }
 
@@ -434,7 +471,7 @@ pub mod specs {
     use super::{KeyFlags, KeySpec, Keys, Place};
 
     const fn range(first: usize, last: isize, step: usize, flags: KeyFlags) -> KeySpec {
-        KeySpec { place: Place::Range { first, last, step }, flags }
+        KeySpec::new(Place::Range { first, last, step }, flags)
     }
     macro_rules! first { ($($name:ident = $flags:ident;)*) => { $(
         pub const $name: Keys = Keys(&[range(1, 1, 1, KeyFlags::$flags)]);

@@ -19,5 +19,5 @@ pub(crate) const O_SCAN: &str = "O(1) for every call. O(N) for a complete iterat
 
 /// Keys at the arguments `first` to `last`; a negative `last` counts from the end.
 pub(crate) const fn range(first: usize, last: isize, flags: KeyFlags) -> KeySpec {
-    KeySpec { place: Place::Range { first, last, step: 1 }, flags }
+    KeySpec::new(Place::Range { first, last, step: 1 }, flags)
 }

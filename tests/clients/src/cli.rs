@@ -11,6 +11,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("redis-cli plain commands",         plain),
+    ("redis-cli help by COMMAND DOCS",   help),
     ("redis-cli --scan",                 scan),
     ("redis-cli --bigkeys",              bigkeys),
     ("redis-cli --memkeys",              memkeys),
@@ -56,6 +57,22 @@ fn plain(server: &Server) -> Result<(), String> {
     }
     let repeated = cli(server, &["-r", "5", "INCR", "n"], b"")?;
     ensure(repeated == "1\n2\n3\n4\n5\n", || repeated.clone())
+}
+
+/// At a terminal redis-cli asks for COMMAND DOCS, and makes its help and its hints of that: also of
+/// a command that it has never heard of.
+fn help(server: &Server) -> Result<(), String> {
+    let inner = format!("redis-cli -p {}", server.port());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &inner, "/dev/null"]).env("TERM", "dumb");
+    let output = run(&mut terminal, b"help hexpire\nhelp copy\nquit\n", LIMIT)?;
+    for wanted in [
+        "key seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]",
+        "source destination [DB destination-db] [REPLACE]",
+    ] {
+        expect(&output, wanted)?;
+    }
+    Ok(())
 }
 
 fn scan(server: &Server) -> Result<(), String> {

@@ -82,30 +82,12 @@ fn sorted(reply: &Reply) -> Reply {
     }
 }
 
-/// The same reply without the notes of key specifications: they are prose, not behaviour.
-fn without_notes(reply: &Reply) -> Reply {
-    let strip = |items: &[Reply]| -> Vec<Reply> {
-        let notes = items.iter().position(|item| item.text() == Some(b"notes"));
-        let kept = items
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| notes.is_none_or(|notes| *index != notes && *index != notes + 1));
-        kept.map(|(_, item)| without_notes(item)).collect()
-    };
-    match reply {
-        Reply::Array(items) => Reply::Array(strip(items)),
-        Reply::Map(items) => Reply::Map(strip(items)),
-        Reply::Set(items) => Reply::Set(strip(items)),
-        other => other.clone(),
-    }
-}
-
 /// The rows of `reply`, reduced to `fields`.
 fn project(reply: &Reply, fields: &[usize]) -> Reply {
     let Some(rows) = reply.items() else { return reply.clone() };
     let pick = |row: &Reply| match row.items() {
         Some(items) => {
-            let picked = fields.iter().filter_map(|field| items.get(*field).map(without_notes));
+            let picked = fields.iter().filter_map(|field| items.get(*field).cloned());
             Reply::Array(picked.collect())
         }
         None => row.clone(),
@@ -189,7 +171,7 @@ mod tests {
         assert!(ok("-ERR a", "-ERR b", &Match::ErrorCode));
         assert!(!ok("-ERR a", "-WRONGTYPE a", &Match::ErrorCode));
         let fields = Match::Fields(vec![1]);
-        assert!(ok("[[:1, {\"notes\": \"a\", \"k\": :2}]]", "[[:3, {\"k\": :2}]]", &fields));
+        assert!(ok("[[:1, {\"k\": :2}]]", "[[:3, {\"k\": :2}]]", &fields));
         assert!(!ok("[[:1, {\"k\": :2}]]", "[[:1, {\"k\": :3}]]", &fields));
         assert!(ok("\"x:1\"", "\"y x:2\"", &Match::Has(b"x:".to_vec())));
         assert!(!ok("\"x:1\"", "\"y\"", &Match::Has(b"x:".to_vec())));

@@ -41,8 +41,7 @@ const STORE_OW: Keys = Keys(&[range(1, 1, KeyFlags::OW_UPDATE), SOURCES]);
 const STORE_RW: Keys = Keys(&[range(1, 1, KeyFlags::RW_UPDATE), SOURCES]);
 const MOVE: Keys =
     Keys(&[range(1, 1, KeyFlags::RW_ACCESS_DELETE), range(2, 2, KeyFlags::RW_INSERT)]);
-const COUNTED: Keys =
-    Keys(&[KeySpec { place: Place::Counted { count: 1 }, flags: KeyFlags::RO_ACCESS }]);
+const COUNTED: Keys = Keys(&[KeySpec::new(Place::Counted { count: 1 }, KeyFlags::RO_ACCESS)]);
 
 const READ_COUNTED: Flags = Flags::READONLY.and(Flags::MOVABLEKEYS);
 
@@ -97,24 +96,24 @@ const SMOVE: Run = both(smove::here, |call| Box::pin(smove::anywhere(call)));
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub const TABLE: &[Command] = &[
     //  name           since   args flags         keys                         run
-    row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD).elements(),
-    row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD),
-    row("scard",       "1.0.0",   2, READ_FAST,    specs::ONE_RO,               Run::Point(member::scard)).doc("Get the number of members in a set", O1),
-    row("sdiff",       "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SDIFF).doc("Subtract multiple sets", O_ALL).tips(UNORDERED),
-    row("sdiffcard",   "8.10.0", -3, READ_COUNTED, COUNTED,                     SDIFFCARD).doc("Returns the number of members of the difference of multiple sets.", O_ALL),
-    row("sdiffstore",  "1.0.0",  -3, GROW,         STORE_OW,                    SDIFFSTORE).doc("Subtract multiple sets and store the resulting set in a key", O_ALL),
-    row("sinter",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SINTER).doc("Intersect multiple sets", O_INTER).tips(UNORDERED),
-    row("sintercard",  "7.0.0",  -3, READ_COUNTED, COUNTED,                     SINTERCARD).doc("Intersect multiple sets and return the cardinality of the result", O_INTER),
-    row("sinterstore", "1.0.0",  -3, GROW,         STORE_RW,                    SINTERSTORE).doc("Intersect multiple sets and store the resulting set in a key", O_INTER),
-    row("sismember",   "1.0.0",   3, READ_FAST,    specs::ONE_RO,               Run::Point(member::sismember)).doc("Determine if a given value is a member of a set", O1).elements(),
-    row("smembers",    "1.0.0",   2, READ,         specs::ONE_RO_ACCESS,        Run::Point(member::smembers)).doc("Get all the members in a set", O_MEMBERS).tips(UNORDERED),
-    row("smismember",  "6.2.0",  -3, READ_FAST,    specs::ONE_RO_ACCESS,        Run::Point(member::smismember)).doc("Returns the membership associated with the given elements for a set", O_ASKED).elements(),
-    row("smove",       "1.0.0",   4, WRITE_FAST,   MOVE,                        SMOVE).doc("Move a member from one set to another", O1),
-    row("spop",        "1.0.0",  -2, WRITE_FAST,   specs::ONE_RW_ACCESS_DELETE, Run::Point(pop::spop)).doc("Remove and return one or multiple random members from a set", O_POP).tips(RANDOM),
-    row("srandmember", "1.0.0",  -2, READ,         specs::ONE_RO_ACCESS,        Run::Point(random::srandmember)).doc("Get one or multiple random members from a set", O_RANDOM).tips(RANDOM),
-    row("srem",        "1.0.0",  -3, WRITE_FAST,   specs::ONE_RW_DELETE,        Run::Point(edit::srem)).doc("Remove one or more members from a set", O_REM).elements(),
-    row("sscan",       "2.8.0",  -3, READ,         specs::ONE_RO_ACCESS,        Run::Point(scan::sscan)).doc("Incrementally iterate Set elements", O_SCAN).tips(RANDOM),
-    row("sunion",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SUNION).doc("Add multiple sets", O_ALL).tips(UNORDERED),
-    row("sunioncard",  "8.10.0", -3, READ_COUNTED, COUNTED,                     SUNIONCARD).doc("Returns the number of members of the union of multiple sets.", O_ALL),
-    row("sunionstore", "1.0.0",  -3, GROW,         STORE_OW,                    SUNIONSTORE).doc("Add multiple sets and store the resulting set in a key", O_ALL),
+    row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD).elements().syntax("key member...").history(&[("2.4.0", "Accepts multiple `member` arguments.")]),
+    row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD).syntax("key [KEEPTTL] seconds:integer member..."),
+    row("scard",       "1.0.0",   2, READ_FAST,    specs::ONE_RO,               Run::Point(member::scard)).doc("Get the number of members in a set", O1).syntax("key"),
+    row("sdiff",       "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SDIFF).doc("Subtract multiple sets", O_ALL).tips(UNORDERED).syntax("key..."),
+    row("sdiffcard",   "8.10.0", -3, READ_COUNTED, COUNTED,                     SDIFFCARD).doc("Returns the number of members of the difference of multiple sets.", O_ALL).syntax("numkeys:integer key... [LIMIT limit:integer]"),
+    row("sdiffstore",  "1.0.0",  -3, GROW,         STORE_OW,                    SDIFFSTORE).doc("Subtract multiple sets and store the resulting set in a key", O_ALL).syntax("destination:key key..."),
+    row("sinter",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SINTER).doc("Intersect multiple sets", O_INTER).tips(UNORDERED).syntax("key..."),
+    row("sintercard",  "7.0.0",  -3, READ_COUNTED, COUNTED,                     SINTERCARD).doc("Intersect multiple sets and return the cardinality of the result", O_INTER).syntax("numkeys:integer key... [LIMIT limit:integer]"),
+    row("sinterstore", "1.0.0",  -3, GROW,         STORE_RW,                    SINTERSTORE).doc("Intersect multiple sets and store the resulting set in a key", O_INTER).syntax("destination:key key..."),
+    row("sismember",   "1.0.0",   3, READ_FAST,    specs::ONE_RO,               Run::Point(member::sismember)).doc("Determine if a given value is a member of a set", O1).elements().syntax("key member"),
+    row("smembers",    "1.0.0",   2, READ,         specs::ONE_RO_ACCESS,        Run::Point(member::smembers)).doc("Get all the members in a set", O_MEMBERS).tips(UNORDERED).syntax("key"),
+    row("smismember",  "6.2.0",  -3, READ_FAST,    specs::ONE_RO_ACCESS,        Run::Point(member::smismember)).doc("Returns the membership associated with the given elements for a set", O_ASKED).elements().syntax("key member..."),
+    row("smove",       "1.0.0",   4, WRITE_FAST,   MOVE,                        SMOVE).doc("Move a member from one set to another", O1).syntax("source:key destination:key member"),
+    row("spop",        "1.0.0",  -2, WRITE_FAST,   specs::ONE_RW_ACCESS_DELETE, Run::Point(pop::spop)).doc("Remove and return one or multiple random members from a set", O_POP).tips(RANDOM).syntax("key [count:integer]@3.2.0").history(&[("3.2.0", "Added the `count` argument.")]),
+    row("srandmember", "1.0.0",  -2, READ,         specs::ONE_RO_ACCESS,        Run::Point(random::srandmember)).doc("Get one or multiple random members from a set", O_RANDOM).tips(RANDOM).syntax("key [count:integer]@2.6.0").history(&[("2.6.0", "Added the optional `count` argument.")]),
+    row("srem",        "1.0.0",  -3, WRITE_FAST,   specs::ONE_RW_DELETE,        Run::Point(edit::srem)).doc("Remove one or more members from a set", O_REM).elements().syntax("key member...").history(&[("2.4.0", "Accepts multiple `member` arguments.")]),
+    row("sscan",       "2.8.0",  -3, READ,         specs::ONE_RO_ACCESS,        Run::Point(scan::sscan)).doc("Incrementally iterate Set elements", O_SCAN).tips(RANDOM).syntax("key cursor:integer [MATCH pattern:pattern] [COUNT count:integer]"),
+    row("sunion",      "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SUNION).doc("Add multiple sets", O_ALL).tips(UNORDERED).syntax("key..."),
+    row("sunioncard",  "8.10.0", -3, READ_COUNTED, COUNTED,                     SUNIONCARD).doc("Returns the number of members of the union of multiple sets.", O_ALL).syntax("numkeys:integer key... [LIMIT limit:integer]"),
+    row("sunionstore", "1.0.0",  -3, GROW,         STORE_OW,                    SUNIONSTORE).doc("Add multiple sets and store the resulting set in a key", O_ALL).syntax("destination:key key..."),
 ];

@@ -2,7 +2,7 @@
 //! UNPAUSE, GETREDIR, HELP.
 
 use super::client_list::{ClientKind, Filter, Line, line};
-use super::{container, now, task, tips};
+use super::{container, history, now, syntax, task, tips};
 use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -17,16 +17,16 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     container("client", "2.4.0", Flags::NONE, C, "A container for client connection commands"),
     now("client|id", "5.0.0", 2, OPEN, C, id, ("Returns the client ID for the current connection", "O(1)")),
     tips(task("client|info", "6.2.0", 2, OPEN, C, |call| Box::pin(info(call)), ("Returns information about the current client connection.", "O(1)")), &["nondeterministic_output"]),
-    tips(task("client|list", "2.4.0", -2, ADMIN, C, |call| Box::pin(list(call)), ("Get the list of client connections", "O(N) where N is the number of client connections")), &["nondeterministic_output"]),
-    task("client|kill", "2.4.0", -3, ADMIN, C, |call| Box::pin(kill(call)), ("Kill the connection of a client", "O(N) where N is the number of client connections")),
-    now("client|setname", "2.6.9", 3, OPEN, C, setname, ("Set the current connection name", "O(1)")),
+    history(syntax(tips(task("client|list", "2.4.0", -2, ADMIN, C, |call| Box::pin(list(call)), ("Get the list of client connections", "O(N) where N is the number of client connections")), &["nondeterministic_output"]), "[TYPE(normal_master_replica_pubsub: NORMAL | MASTER | REPLICA | PUBSUB)]@5.0.0 [ID(id: client-id:integer...)]@6.2.0"), &[("2.8.12", "Added unique client `id` field."), ("5.0.0", "Added optional `TYPE` filter."), ("6.0.0", "Added `user` field."), ("6.2.0", "Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter."), ("7.0.0", "Added `resp`, `multi-mem`, `rbs` and `rbp` fields."), ("7.0.3", "Added `ssub` field.")]),
+    history(syntax(task("client|kill", "2.4.0", -3, ADMIN, C, |call| Box::pin(kill(call)), ("Kill the connection of a client", "O(N) where N is the number of client connections")), "(filter: ip:port!2.8.12 | (new-format: [ID client-id:integer]@2.8.12 | [TYPE(normal_master_slave_pubsub: NORMAL | MASTER@3.2.0 | SLAVE | REPLICA@5.0.0 | PUBSUB)]@2.8.12 | [USER username] | [ADDR ip:port] | [LADDR ip:port]@6.2.0 | [SKIPME yes/no])...)"), &[("2.8.12", "Added new filter format."), ("2.8.12", "`ID` option."), ("3.2.0", "Added `master` type in for `TYPE` option."), ("5.0.0", "Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility."), ("6.2.0", "`LADDR` option.")]),
+    syntax(now("client|setname", "2.6.9", 3, OPEN, C, setname, ("Set the current connection name", "O(1)")), "connection-name"),
     now("client|getname", "2.6.9", 2, OPEN, C, getname, ("Get the current connection name", "O(1)")),
-    now("client|setinfo", "7.2.0", 4, OPEN, C, setinfo, ("Set client or connection specific info", "O(1)")),
-    now("client|no-evict", "7.0.0", 3, ADMIN, C, no_evict, ("Set client eviction mode for the current connection", "O(1)")),
-    now("client|no-touch", "7.2.0", 3, OPEN, C, no_touch, ("Controls whether commands sent by the client will alter the LRU/LFU of the keys they access.", "O(1)")),
-    now("client|reply", "3.2.0", 3, OPEN, C, reply, ("Instruct the server whether to reply to commands", "O(1)")),
+    syntax(now("client|setinfo", "7.2.0", 4, OPEN, C, setinfo, ("Set client or connection specific info", "O(1)")), "(attr: LIB-NAME libname | LIB-VER libver)"),
+    syntax(now("client|no-evict", "7.0.0", 3, ADMIN, C, no_evict, ("Set client eviction mode for the current connection", "O(1)")), "(enabled: ON | OFF)"),
+    syntax(now("client|no-touch", "7.2.0", 3, OPEN, C, no_touch, ("Controls whether commands sent by the client will alter the LRU/LFU of the keys they access.", "O(1)")), "(enabled: ON | OFF)"),
+    syntax(now("client|reply", "3.2.0", 3, OPEN, C, reply, ("Instruct the server whether to reply to commands", "O(1)")), "(on_off_skip: ON | OFF | SKIP)"),
     now("client|getredir", "6.0.0", 2, OPEN, C, getredir, ("Get tracking notifications redirection client ID if any", "O(1)")),
-    task("client|pause", "2.9.50", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")),
+    history(syntax(task("client|pause", "2.9.50", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")), "timeout:integer [mode: WRITE | ALL]@6.2.0"), &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")]),
     task("client|unpause", "6.2.0", 2, ADMIN, C, |call| Box::pin(unpause(call)), ("Resume processing of clients that were paused", "O(N) Where N is the number of paused clients")),
     now("client|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), C, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];

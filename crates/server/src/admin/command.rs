@@ -1,6 +1,6 @@
 //! COMMAND and its subcommands, all made from the rows.
 
-use super::{categories as in_categories, command_keys, now, tips};
+use super::{categories as in_categories, command_docs, command_keys, history, now, syntax, tips};
 use crate::engine::{Entry, Runner, SessionCx};
 use darter_base::glob::{self, Case};
 use darter_command::{Args, Command, Flags, Group, KeySpec, Place, Refusal};
@@ -27,9 +27,9 @@ const fn sub(
 pub(super) const TABLE: &[(Command, Runner)] = &[
     tips(sub("command", "2.8.13", -1, all, ("Get array of Redis command details", "O(N) where N is the total number of Redis commands")), UNORDERED),
     sub("command|count", "2.8.13", 2, count, ("Get total number of Redis commands", "O(1)")),
-    tips(sub("command|info", "2.8.13", -2, info, ("Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")), UNORDERED),
-    tips(sub("command|list", "7.0.0", -2, list, ("Get an array of Redis command names", "O(N) where N is the total number of Redis commands")), UNORDERED),
-    tips(sub("command|docs", "7.0.0", -2, docs, ("Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")), UNORDERED),
+    history(syntax(tips(sub("command|info", "2.8.13", -2, info, ("Get array of specific Redis command details, or all when no argument is given.", "O(N) where N is the number of commands to look up")), UNORDERED), "[command-name]..."), &[("7.0.0", "Allowed to be called with no argument to get info on all commands.")]),
+    syntax(tips(sub("command|list", "7.0.0", -2, list, ("Get an array of Redis command names", "O(N) where N is the total number of Redis commands")), UNORDERED), "[FILTERBY(filterby: MODULE module-name | ACLCAT category | PATTERN pattern:pattern)]"),
+    syntax(tips(sub("command|docs", "7.0.0", -2, command_docs::docs, ("Get array of specific Redis command documentation", "O(N) where N is the number of commands to look up")), UNORDERED), "[command-name]..."),
     sub("command|getkeys", "2.8.13", -4, getkeys, ("Extract keys given a full Redis command", "O(N) where N is the number of arguments to the command")),
     sub("command|getkeysandflags", "7.0.0", -4, getkeysandflags, ("Extract keys and access flags given a full Redis command", "O(N) where N is the number of arguments to the command")),
     sub("command|help", "5.0.0", 2, help, ("Show helpful text about the different subcommands", "O(1)")),
@@ -43,7 +43,7 @@ const CATEGORIES: &[&str] = &[
     "@dangerous", "@connection", "@transaction", "@scripting",
 ];
 
-fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entry> + use<'a> {
+pub(super) fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entry> + use<'a> {
     cx.core.table.entries().iter().filter(|entry| !entry.row.name.contains('|'))
 }
 
@@ -83,7 +83,7 @@ fn info(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn subcommands<'a>(cx: &SessionCx<'a>, entry: &Entry) -> Vec<&'a Entry> {
+pub(super) fn subcommands<'a>(cx: &SessionCx<'a>, entry: &Entry) -> Vec<&'a Entry> {
     let prefix = format!("{}|", entry.row.name);
     cx.core.table.entries().iter().filter(|sub| sub.row.name.starts_with(&prefix)).collect()
 }
@@ -165,7 +165,11 @@ fn categories(row: &Command, container: bool) -> Vec<&'static str> {
 }
 
 fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
-    reply.map(3);
+    reply.map(3 + usize::from(spec.notes.is_some()));
+    if let Some(notes) = spec.notes {
+        reply.bulk(b"notes");
+        reply.bulk(notes.as_bytes());
+    }
     reply.bulk(b"flags");
     reply.set(spec.flags.0.len());
     spec.flags.0.iter().for_each(|flag| reply.simple(flag));
@@ -229,59 +233,6 @@ fn list(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     cx.reply.array(entries.len());
     entries.iter().for_each(|entry| cx.reply.bulk(entry.row.name.as_bytes()));
     Ok(())
-}
-
-/// `COMMAND DOCS [name ...]`: names that are not there are left out.
-fn docs(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
-    let mut entries: Vec<&Entry> = Vec::new();
-    if args.left() == 0 {
-        entries.extend(top_level(cx));
-    }
-    while let Some(name) = args.next() {
-        entries.extend(cx.core.table.find(name));
-    }
-    cx.reply.map(entries.len());
-    for entry in entries {
-        write_docs(cx, entry);
-    }
-    Ok(())
-}
-
-fn write_docs(cx: &mut SessionCx<'_>, entry: &Entry) {
-    let subs = subcommands(cx, entry);
-    let row = &entry.row;
-    let reply = &mut cx.reply;
-    reply.bulk(row.name.as_bytes());
-    reply.map(
-        3 + usize::from(!row.complexity.is_empty())
-            + usize::from(!row.doc_flags.is_empty())
-            + 2 * usize::from(row.deprecated.is_some())
-            + usize::from(!subs.is_empty()),
-    );
-    let complexity = (!row.complexity.is_empty()).then_some(("complexity", row.complexity));
-    let fields = [("summary", row.summary), ("since", row.since), ("group", row.group.name())];
-    for (name, value) in fields.into_iter().chain(complexity) {
-        reply.bulk(name.as_bytes());
-        reply.bulk(value.as_bytes());
-    }
-    if !row.doc_flags.is_empty() {
-        reply.bulk(b"doc_flags");
-        reply.set(row.doc_flags.len());
-        row.doc_flags.iter().for_each(|flag| reply.simple(flag));
-    }
-    if let Some((since, instead)) = row.deprecated {
-        for (name, value) in [("deprecated_since", since), ("replaced_by", instead)] {
-            reply.bulk(name.as_bytes());
-            reply.bulk(value.as_bytes());
-        }
-    }
-    if !subs.is_empty() {
-        reply.bulk(b"subcommands");
-        reply.map(subs.len());
-        for sub in subs {
-            write_docs(cx, sub);
-        }
-    }
 }
 
 fn getkeys(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
 
-use super::{container, now, secret, task, tips};
+use super::{container, history, now, secret, syntax, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
@@ -14,8 +14,8 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(F
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("config", "2.0.0", Flags::NONE, Group::Server, "A container for server configuration commands"),
-    now("config|get", "2.0.0", -3, ADMIN, Group::Server, get, ("Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided")),
-    secret(tips(task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")), &["request_policy:all_nodes", "response_policy:all_succeeded"]), Secret::Behind { word: "requirepass", count: 1 }),
+    history(syntax(now("config|get", "2.0.0", -3, ADMIN, Group::Server, get, ("Get the values of configuration parameters", "O(N) when N is the number of configuration parameters provided")), "(parameter: parameter)..."), &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")]),
+    history(syntax(secret(tips(task("config|set", "2.0.0", -4, ADMIN, Group::Server, |call| Box::pin(set(call)), ("Set configuration parameters to the given values", "O(N) when N is the number of configuration parameters provided")), &["request_policy:all_nodes", "response_policy:all_succeeded"]), Secret::Behind { word: "requirepass", count: 1 }), "(parameter_value: parameter value)..."), &[("7.0.0", "Added the ability to set multiple parameters in one call.")]),
     task("config|rewrite", "2.8.0", 2, ADMIN, Group::Server, |call| Box::pin(rewrite(call)), ("Rewrite the configuration file with the in memory configuration", "O(1)")),
     task("config|resetstat", "2.0.0", 2, ADMIN, Group::Server, |call| Box::pin(resetstat(call)), ("Reset the stats returned by INFO", "O(1)")),
     now("config|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),

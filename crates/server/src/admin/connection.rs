@@ -1,6 +1,6 @@
 //! PING, ECHO, HELLO, AUTH, SELECT, QUIT, RESET.
 
-use super::{now, secret, tips};
+use super::{history, now, secret, syntax, tips};
 use crate::engine::{ReplyMode, Runner, SessionCx};
 use darter_base::number;
 use darter_command::{Args, Command, Flags, Group, Refusal, Secret};
@@ -16,11 +16,11 @@ const OPEN: Flags = Flags::NOSCRIPT
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    tips(now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]),
-    now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")),
-    secret(now("hello", "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")), Secret::Behind { word: "AUTH", count: 2 }),
-    secret(now("auth", "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")), Secret::All),
-    now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")),
+    syntax(tips(now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]), "[message]"),
+    syntax(now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")), "message"),
+    history(syntax(secret(now("hello", "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")), Secret::Behind { word: "AUTH", count: 2 }), "[arguments: protover:integer [AUTH(username_password: username password)] [SETNAME clientname]]"), &[("6.2.0", "`protover` made optional; when called without arguments the command reports the current connection's context.")]),
+    history(syntax(secret(now("auth", "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")), Secret::All), "[username]@6.0.0 password"), &[("6.0.0", "Added ACL style (username and password).")]),
+    syntax(now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")), "index:integer"),
     now("quit",   "1.0.0", -1, OPEN, Group::Connection, quit, ("Close the connection", "O(1)")),
     now("reset",  "6.2.0", 1, OPEN, Group::Connection, reset, ("Reset the connection", "O(1)")),
 ];

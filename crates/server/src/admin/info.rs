@@ -1,6 +1,6 @@
 //! INFO: sections of fields, Redis's own names wherever the meaning is the same.
 
-use super::{categories, task, tips};
+use super::{categories, history, syntax, task, tips};
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_keyspace::{Kind, ShardStats, Usage};
@@ -13,7 +13,7 @@ pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    categories(tips(task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]), &["@dangerous"]),
+    history(syntax(categories(tips(task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]), &["@dangerous"]), "[section]..."), &[("7.0.0", "Added support for taking multiple section arguments.")]),
 ];
 
 /// One database of one core.

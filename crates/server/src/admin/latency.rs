@@ -4,7 +4,7 @@
 //! never blocked longer than a slice, so with a threshold in milliseconds the events stay few. The
 //! slices themselves are in `LATENCY SLICES` and in INFO.
 
-use super::{container, info, now, task, tips};
+use super::{container, info, now, syntax, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx, Slices};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::collections::{BTreeMap, VecDeque};
@@ -20,12 +20,12 @@ const SPECIAL: &[&str] =
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("latency", "2.8.13", Flags::NONE, Group::Server, "A container for latency diagnostics commands"),
     tips(task("latency|latest", "2.8.13", 2, ADMIN, Group::Server, |call| Box::pin(latest(call)), ("Return the latest latency samples for all events.", "O(1)")), SPECIAL),
-    tips(task("latency|history", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(history(call)), ("Return timestamp-latency samples for the event.", "O(1)")), SPECIAL),
-    tips(task("latency|reset", "2.8.13", -2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Reset latency data for one or more events.", "O(1)")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
-    tips(task("latency|histogram", "7.0.0", -2, ADMIN, Group::Server, |call| Box::pin(histogram(call)), ("Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")), SPECIAL),
+    syntax(tips(task("latency|history", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(history(call)), ("Return timestamp-latency samples for the event.", "O(1)")), SPECIAL), "event"),
+    syntax(tips(task("latency|reset", "2.8.13", -2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Reset latency data for one or more events.", "O(1)")), &["request_policy:all_nodes", "response_policy:all_succeeded"]), "[event]..."),
+    syntax(tips(task("latency|histogram", "7.0.0", -2, ADMIN, Group::Server, |call| Box::pin(histogram(call)), ("Return the cumulative distribution of latencies of a subset of commands or all.", "O(N) where N is the number of commands with latency information being retrieved.")), SPECIAL), "[command]..."),
     tips(task("latency|slices", "7.0.0", 2, ADMIN, Group::Server, |call| Box::pin(slices(call)), ("Return the histogram of slices and the longest ones with their causes.", "O(1)")), SPECIAL),
     tips(task("latency|doctor", "2.8.13", 2, ADMIN, Group::Server, |call| Box::pin(doctor(call)), ("Return a human readable latency analysis report.", "O(1)")), SPECIAL),
-    tips(task("latency|graph", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(graph(call)), ("Return a latency graph for the event.", "O(1)")), SPECIAL),
+    syntax(tips(task("latency|graph", "2.8.13", 3, ADMIN, Group::Server, |call| Box::pin(graph(call)), ("Return a latency graph for the event.", "O(1)")), SPECIAL), "event"),
     now("latency|help", "2.8.13", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands.", "O(1)")),
 ];
 

@@ -6,6 +6,7 @@
 mod client;
 mod client_list;
 mod command;
+mod command_docs;
 mod command_keys;
 mod config;
 mod connection;
@@ -226,6 +227,19 @@ const fn container(
     doc: &'static str,
 ) -> (Command, Runner) {
     (row(name, since, -2, flags, group).doc(doc, "Depends on subcommand."), Runner::Container)
+}
+
+/// The row with its arguments, in the notation of [`darter_command::syntax`].
+const fn syntax(row: (Command, Runner), syntax: &'static str) -> (Command, Runner) {
+    (row.0.syntax(syntax), row.1)
+}
+
+/// The row with versions, and what each changed.
+const fn history(
+    row: (Command, Runner),
+    history: &'static [(&'static str, &'static str)],
+) -> (Command, Runner) {
+    (row.0.history(history), row.1)
 }
 
 /// The row with tips, as COMMAND INFO shows them.

@@ -1,6 +1,6 @@
 //! TIME, LASTSAVE, LOLWUT, MONITOR, SHUTDOWN.
 
-use super::{categories, now, task, tips};
+use super::{categories, history, now, syntax, task, tips};
 use crate::engine::{Core, Runner, ServerCall, ServerFuture, SessionCx};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::rc::Rc;
@@ -16,9 +16,9 @@ const VARIES: &[&str] = &["nondeterministic_output"];
 pub(super) const TABLE: &[(Command, Runner)] = &[
     tips(now("time", "2.6.0", 1, QUICK, Group::Server, time, ("Return the current server time", "O(1)")), VARIES),
     categories(tips(now("lastsave", "1.0.0", 1, QUICK, Group::Server, lastsave, ("Get the UNIX time stamp of the last successful save to disk", "O(1)")), VARIES), &["@admin", "@dangerous"]),
-    now("lolwut", "5.0.0", -1, Flags::READONLY.and(Flags::FAST), Group::Server, lolwut, ("Display some computer art and the Redis version", "")),
+    syntax(now("lolwut", "5.0.0", -1, Flags::READONLY.and(Flags::FAST), Group::Server, lolwut, ("Display some computer art and the Redis version", "")), "[VERSION version:integer]"),
     task("monitor", "1.0.0", 1, ADMIN, Group::Server, |call| Box::pin(monitor(call)), ("Listen for all requests received by the server in real time", "")),
-    task("shutdown", "1.0.0", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Group::Server, shutdown_task, ("Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")),
+    history(syntax(task("shutdown", "1.0.0", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Group::Server, shutdown_task, ("Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")), "[nosave_save: NOSAVE | SAVE] [NOW]@7.0.0 [FORCE]@7.0.0 [ABORT]@7.0.0"), &[("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers.")]),
 ];
 
 /// `TIME`: seconds and microseconds.

@@ -1,6 +1,6 @@
 //! SLOWLOG: the slowest commands, kept per core and shown together.
 
-use super::{container, now, task, tips};
+use super::{container, history, now, syntax, task, tips};
 use crate::engine::{Core, Entry as Row, Runner, ServerCall, Session, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -13,7 +13,7 @@ const ADMIN: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::STALE);
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
     container("slowlog", "2.2.12", Flags::NONE, Group::Server, "A container for slow log commands"),
-    tips(task("slowlog|get", "2.2.12", -2, ADMIN, Group::Server, |call| Box::pin(get(call)), ("Get the slow log's entries", "O(N) where N is the number of entries returned")), &["request_policy:all_nodes", "nondeterministic_output"]),
+    history(syntax(tips(task("slowlog|get", "2.2.12", -2, ADMIN, Group::Server, |call| Box::pin(get(call)), ("Get the slow log's entries", "O(N) where N is the number of entries returned")), &["request_policy:all_nodes", "nondeterministic_output"]), "[count:integer]"), &[("4.0.0", "Added client IP address, port and name to the reply.")]),
     tips(task("slowlog|len", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(len(call)), ("Get the slow log's length", "O(1)")), &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]),
     tips(task("slowlog|reset", "2.2.12", 2, ADMIN, Group::Server, |call| Box::pin(reset(call)), ("Clear all entries from the slow log", "O(N) where N is the number of entries in the slowlog")), &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     now("slowlog|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),

@@ -3,6 +3,7 @@
 use super::conn::Session;
 use super::core::Core;
 use darter_base::hash::IdentityMap;
+use darter_command::syntax::{self, Argument};
 use darter_command::{Answer, Args, Command, Flags, MultiFn, PointFn, Refusal, Run, until_nul};
 use darter_resp::{Reply, Request};
 use std::future::Future;
@@ -83,6 +84,8 @@ pub struct Entry {
     pub parent: bool,
     /// By its flags, or its cost, it takes a microsecond or two, if it has few arguments.
     pub quick: bool,
+    /// Its arguments, for COMMAND DOCS.
+    pub arguments: Vec<Argument>,
     /// What [`letters`] makes of its name; `None` when that does not tell it from all others.
     letters: Option<u64>,
 }
@@ -117,7 +120,9 @@ impl Table {
             let quick = row.flags.has(Flags::FAST) || row.complexity == "O(1)";
             let only_letters = row.name.bytes().all(|byte| byte.is_ascii_lowercase());
             let letters = letters(row.name.as_bytes()).filter(|_| only_letters);
-            table.entries.push(Entry { row, run, index, first, parent: false, quick, letters });
+            let arguments = syntax::parse(row.syntax, row.keys.0.len());
+            let parent = false;
+            table.entries.push(Entry { row, run, index, first, parent, quick, arguments, letters });
         }
         for at in 0..table.entries.len() {
             if let Some((parent, _)) = table.entries[at].row.name.split_once('|') {
