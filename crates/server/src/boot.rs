@@ -6,12 +6,13 @@
 use crate::admin::{self, Local, Machine, Shared};
 use crate::clock::{MachineClock, SliceTimer};
 use crate::engine::{Core, Mail, Table, World};
+use crate::files;
 use crate::load;
 use crate::machine::System;
 use crate::settings::Settings;
 use crate::thread::{Post, Thread};
 use darter_runtime::net::{BackChoice, Net, Waker};
-use darter_runtime::{clock, heap, limits, mailbox, signal, topology};
+use darter_runtime::{clock, heap, mailbox, signal, topology};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -49,22 +50,20 @@ impl Loaded {
 
 /// Messages between two cores that are on their way; more wait at the sender.
 const RING_CAPACITY: usize = 4_096;
-/// Files that are open beside the clients' sockets: rings, listeners, the log.
-const SPARE_FILES: u64 = 64;
 
 /// Runs the server until it is told to stop.
-pub fn run(settings: Settings) -> Result<(), Failure> {
+pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
-    let settings = Arc::new(settings);
     darter_base::hash::set_seed(random_u64());
     std::env::set_current_dir(settings.text("dir"))
         .map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))?;
-    limits::raise_open_files(settings.size("maxclients") as u64 + SPARE_FILES);
     let processors = topology::processors();
     let cores = match settings.size("cores") {
         0 => topology::default_cores(),
         cores => cores,
     };
+    make_room(&mut settings, cores)?;
+    let settings = Arc::new(settings);
     let wakers = (0..cores)
         .map(|_| Waker::new())
         .collect::<Result<Vec<_>, _>>()
@@ -124,6 +123,19 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
     }
     loaded?;
     stop_cores(&stop, &wakers, threads)
+}
+
+/// Makes room for the clients' sockets; where the system does not allow it, for fewer of them.
+fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
+    let clients = settings.size("maxclients");
+    let Err(fitting) = files::make_room(&System, clients, cores) else { return Ok(()) };
+    if fitting == 0 {
+        return Err(Failure("'ulimit -n' is too low to start: raise it".into()));
+    }
+    tracing::warn!("maxclients has been reduced to {fitting}: raise 'ulimit -n' for more");
+    settings
+        .set("maxclients", &fitting.to_string())
+        .map_err(|wrong| Failure(format!("cannot reduce maxclients: {wrong}")))
 }
 
 /// Tells all cores to come to an end, and waits for it.

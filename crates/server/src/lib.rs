@@ -14,6 +14,7 @@ pub mod admin;
 pub mod boot;
 mod clock;
 pub mod engine;
+mod files;
 mod load;
 pub mod log;
 mod machine;

@@ -1,7 +1,7 @@
 //! What the system tells about the process.
 
 use crate::admin::Machine;
-use darter_runtime::{clock, heap};
+use darter_runtime::{clock, heap, limits};
 
 /// The machine, asked through the runtime.
 pub(crate) struct System;
@@ -29,6 +29,10 @@ impl Machine for System {
     fn purge(&self) {
         heap::collect();
     }
+
+    fn raise_open_files(&self, wanted: u64) -> u64 {
+        limits::raise_open_files(wanted)
+    }
 }
 
 /// No machine: for cores whose time and neighbours are made up.
@@ -48,4 +52,8 @@ impl Machine for Nowhere {
     }
 
     fn purge(&self) {}
+
+    fn raise_open_files(&self, wanted: u64) -> u64 {
+        wanted
+    }
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod files;
 mod input;
 mod life;
 mod memory;
@@ -63,10 +64,11 @@ pub(crate) enum Asks {
 /// One check: its name, what it asks, and itself.
 pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
-const GROUPS: [&[Check]; 7] = [
+const GROUPS: [&[Check]; 8] = [
     input::CHECKS,
     peers::CHECKS,
     resets::CHECKS,
+    files::CHECKS,
     watchers::CHECKS,
     pipelines::CHECKS,
     memory::CHECKS,

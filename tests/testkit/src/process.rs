@@ -52,4 +52,13 @@ impl Process {
     pub fn files_open(self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.0)).map_or(0, Iterator::count)
     }
+
+    /// How many files it may open; 0 when the process is gone.
+    #[must_use]
+    pub fn files_allowed(self) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/limits", self.0)).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Max open files"));
+        let soft = line.and_then(|line| line.split_ascii_whitespace().next());
+        soft.and_then(|soft| soft.parse().ok()).unwrap_or(0)
+    }
 }

@@ -97,6 +97,14 @@ impl Server {
         Self::start(&subject_path(), shape, more)
     }
 
+    /// Starts Darter where it may open `files` files.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer.
+    pub fn subject_under(files: u64, shape: Shape, more: &[&str]) -> io::Result<Self> {
+        Self::try_start(&subject_path(), shape, more, Some(files), &|_| Ok(()))
+    }
+
     /// Starts Darter in a folder that `prepare` has filled.
     ///
     /// # Errors
@@ -106,14 +114,14 @@ impl Server {
         more: &[&str],
         prepare: impl Fn(&Path) -> io::Result<()>,
     ) -> io::Result<Self> {
-        Self::try_start(&subject_path(), shape, more, &prepare)
+        Self::try_start(&subject_path(), shape, more, None, &prepare)
     }
 
     fn start(binary: &Path, shape: Shape, more: &[&str]) -> io::Result<Self> {
         let mut last = io::Error::other("no attempt");
         for _ in 0..3 {
             // Another process may take the port between our look and the server's bind.
-            match Self::try_start(binary, shape, more, &|_| Ok(())) {
+            match Self::try_start(binary, shape, more, None, &|_| Ok(())) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = error,
             }
@@ -125,13 +133,14 @@ impl Server {
         binary: &Path,
         shape: Shape,
         more: &[&str],
+        files_open: Option<u64>,
         prepare: &dyn Fn(&Path) -> io::Result<()>,
     ) -> io::Result<Self> {
         let port = free_port()?;
         let folder = fresh_folder()?;
         prepare(&folder)?;
         let log = fs::File::create(folder.join("log"))?;
-        let mut command = dies_with_us(binary);
+        let mut command = dies_with_us(binary, files_open);
         // A settings file comes first, as in `darter /path/darter.conf --port 7000`.
         let (files, more): (Vec<&str>, Vec<&str>) =
             more.iter().copied().partition(|word| word.ends_with(".conf"));
@@ -252,13 +261,18 @@ impl Drop for Server {
 }
 
 /// A command for `binary` that the kernel kills when this thread ends, however it ends: nothing
-/// is left running by a test that was killed itself. Without `setpriv` it is a plain command.
-fn dies_with_us(binary: &Path) -> Command {
+/// is left running by a test that was killed itself. Without `setpriv` it is a plain command. It may
+/// open `files_open` files, if so many are told.
+fn dies_with_us(binary: &Path, files_open: Option<u64>) -> Command {
     if !Path::new("/usr/bin/setpriv").exists() {
         return Command::new(binary);
     }
     let mut command = Command::new("/usr/bin/setpriv");
-    command.args(["--pdeathsig", "KILL"]).arg(binary);
+    command.args(["--pdeathsig", "KILL"]);
+    if let Some(files) = files_open {
+        command.arg("prlimit").arg(format!("--nofile={files}:{files}"));
+    }
+    command.arg(binary);
     command
 }
 

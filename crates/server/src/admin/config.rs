@@ -2,6 +2,7 @@
 
 use super::{container, history, now, secret, syntax, task, tips};
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
+use crate::files;
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
@@ -93,9 +94,23 @@ fn change(core: &Rc<Core>, pairs: &[(String, String)]) -> Result<Arc<Settings>, 
         let told = |wrong: Wrong| wrong.to_string().replacen("' - ", "') - ", 1);
         settings.set_running(name, value).map_err(told)?;
     }
+    make_room(core, &settings)?;
     let settings = Arc::new(settings);
     apply(core, Arc::clone(&settings));
     Ok(settings)
+}
+
+/// Refuses more clients than the system allows files for.
+fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
+    let clients = settings.size("maxclients");
+    if clients <= core.admin.settings().size("maxclients") {
+        return Ok(());
+    }
+    let machine = &*core.admin.shared.machine;
+    files::make_room(machine, clients, core.tx.cores()).map_err(|fitting| {
+        let why = "The operating system is not able to handle the specified number of clients";
+        format!("'maxclients') - {why}, try with {fitting}")
+    })
 }
 
 /// Makes a core follow its settings.

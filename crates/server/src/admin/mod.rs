@@ -83,6 +83,9 @@ pub trait Machine: Send + Sync {
     fn total_bytes(&self) -> usize;
     /// Asks the allocator to give freed memory back to the system.
     fn purge(&self);
+    /// Lets the process open `wanted` files, or as many as the system allows. Returns how many it may
+    /// open now.
+    fn raise_open_files(&self, wanted: u64) -> u64;
 }
 
 /// What the commands of administration keep on one core.
