@@ -194,9 +194,15 @@ impl Parser {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// True when [`Parser::release`] would give memory back.
+    #[must_use]
+    pub fn may_release(&self) -> bool {
+        !self.is_amid_request() && self.buffer.capacity() > 0
+    }
+
     /// Gives memory back when nothing is pending: for idle connections. True if there was any.
     pub fn release(&mut self) -> bool {
-        if self.is_amid_request() || self.buffer.capacity() == 0 {
+        if !self.may_release() {
             return false;
         }
         self.buffer = Vec::new();

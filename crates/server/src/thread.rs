@@ -44,7 +44,8 @@ impl Thread {
         let mut stopping_since = None;
         loop {
             self.look(wait, &mut next_core)?;
-            wait = self.turn();
+            let is_loading = self.turn();
+            wait = if is_loading { Wait::Nothing } else { self.core.wait() };
             if self.stop.load(Ordering::Acquire) {
                 let now = self.core.clock.monotonic_ns();
                 let since = *stopping_since.get_or_insert_with(|| {
@@ -56,7 +57,7 @@ impl Thread {
                 }
                 wait = match wait {
                     Wait::Nothing => Wait::Nothing,
-                    Wait::Millis(ms) => Wait::Millis(ms.min(1)),
+                    Wait::Millis(_) | Wait::Forever => Wait::Millis(1),
                 };
             }
         }
@@ -73,6 +74,7 @@ impl Thread {
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
         let sleep = match wait {
             Wait::Millis(ms) if self.mailbox.before_sleep() => net::Wait::Until(ms * 1_000_000),
+            Wait::Forever if self.mailbox.before_sleep() => net::Wait::Forever,
             _ => net::Wait::Nothing,
         };
         let core = &self.core;
@@ -124,12 +126,10 @@ impl Thread {
         self.core.accepted(conn, peer_of(peer));
     }
 
-    /// A slice, and what it wants done.
-    fn turn(&mut self) -> Wait {
-        let mut wait = self.core.turn();
-        if self.load_step() {
-            wait = Wait::Nothing;
-        }
+    /// A slice, and what it wants done. True while there is more to load at hand.
+    fn turn(&mut self) -> bool {
+        self.core.turn();
+        let is_loading = self.load_step();
         let mut outbox = Vec::new();
         self.core.drain_outbox(&mut outbox);
         for (to, mail) in outbox {
@@ -141,7 +141,7 @@ impl Thread {
         for action in actions {
             self.act(action);
         }
-        wait
+        is_loading
     }
 
     /// Takes in a portion of the file that is being loaded. True while there is more at hand.

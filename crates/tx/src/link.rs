@@ -330,6 +330,12 @@ impl Tx {
         self.0.tasks.borrow().len()
     }
 
+    /// True when there are messages to be sent.
+    #[must_use]
+    pub fn has_mail(&self) -> bool {
+        !self.0.outbox.borrow().is_empty()
+    }
+
     /// Moves the messages to be sent into `into`.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Message)>) {
         into.append(&mut self.0.outbox.borrow_mut());

@@ -17,6 +17,7 @@ mod memory;
 mod peers;
 mod pipelines;
 mod resets;
+mod stalls;
 mod watchers;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
@@ -64,13 +65,14 @@ pub(crate) enum Asks {
 /// One check: its name, what it asks, and itself.
 pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
-const GROUPS: [&[Check]; 8] = [
+const GROUPS: &[&[Check]] = &[
     input::CHECKS,
     peers::CHECKS,
     resets::CHECKS,
     files::CHECKS,
     watchers::CHECKS,
     pipelines::CHECKS,
+    stalls::CHECKS,
     memory::CHECKS,
     life::CHECKS,
 ];

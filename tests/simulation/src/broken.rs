@@ -1,6 +1,7 @@
 //! Commands with seeded bugs, to see that the checker would catch them.
 //!
-//! They live in this crate only: rows beside the server's own, built from the same parts.
+//! They live in this crate only: rows beside the server's own, built from the same parts; and cores
+//! that go to sleep too soon.
 
 use crate::ops::Op;
 use crate::run::{Plan, simulate};
@@ -14,6 +15,8 @@ pub(crate) struct Bug {
     name: &'static str,
     rows: &'static [Command],
     draw: fn(&mut Prng) -> Op,
+    /// The bug is not in a row, but in the cores' sleep.
+    oversleeps: bool,
 }
 
 const fn broken(run: fn(Call) -> MultiFuture) -> Command {
@@ -32,12 +35,15 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "a scan that reads live data",
         rows: &[broken(|call| Box::pin(scan_live(call)))],
         draw: draw_scans,
+        oversleeps: false,
     },
     Bug {
         name: "a lock released early",
         rows: &[unlocked(|call| Box::pin(release_early(call)))],
         draw: draw_writes,
+        oversleeps: false,
     },
+    Bug { name: "a sleep with work at hand", rows: &[], draw: Op::draw, oversleeps: true },
 ];
 
 /// Names of the bugs that no seed has shown.
@@ -53,6 +59,7 @@ pub(crate) fn caught_in_all() -> Vec<&'static str> {
                 trace: false,
                 extra: bug.rows,
                 draw: bug.draw,
+                oversleeps: bug.oversleeps,
             };
             simulate(&plan).is_err()
         })

@@ -69,11 +69,32 @@ fn amount(prng: &mut Prng) -> u64 {
 }
 
 fn elements(prng: &mut Prng) -> Vec<String> {
-    let (count, base) = (amount(prng), prng.below(8));
+    let count = amount(prng);
+    elements_of(prng, count)
+}
+
+fn elements_of(prng: &mut Prng, count: u64) -> Vec<String> {
+    let base = prng.below(8);
     (0..count).map(|at| format!("e{}", base + at)).collect()
 }
 
 impl Op {
+    /// Draws a command, mostly one that takes more than a slice: in a pipeline, what waits
+    /// behind one waits for the next as well.
+    pub(crate) fn draw_long(prng: &mut Prng) -> Self {
+        if prng.chance(30) {
+            return Self::draw(prng);
+        }
+        let key = key(prng);
+        let elements = elements_of(prng, 250 + MANY / 2);
+        match prng.below(4) {
+            0 => Self::Hset(key, elements.into_iter().map(|name| (name, text(prng))).collect()),
+            1 => Self::Hdel(key, elements),
+            2 => Self::Sadd(key, elements),
+            _ => Self::Srem(key, elements),
+        }
+    }
+
     /// Draws a command.
     pub(crate) fn draw(prng: &mut Prng) -> Self {
         match prng.below(100) {

@@ -1,5 +1,6 @@
-//! One run: clients send commands, one by one or up to three in a pipeline, the world turns, the
-//! history is checked. Replies belong to the requests in their order.
+//! One run: clients send commands, one by one or up to three ahead, or a single one sends long ones in
+//! pipelines of up to twelve; the world turns, the history is checked. Replies belong to the requests
+//! in their order.
 
 use crate::check::{EVENTS_MAX, Event, first_unexplained, is_linearisable};
 use crate::ops::Op;
@@ -21,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) extra: &'static [Command],
     /// Commands in place of the usual mix.
     pub(crate) draw: fn(&mut Prng) -> Op,
+    /// A seeded bug: see [`Sim::oversleeps`].
+    pub(crate) oversleeps: bool,
 }
 
 impl Plan {
@@ -28,14 +31,17 @@ impl Plan {
     pub(crate) fn of_seed(seed: u64, cores: Option<usize>, trace: bool) -> Self {
         let mut prng = Prng::from_seed(seed ^ 0x0005_1b0e);
         let drawn = usize::try_from(1 + prng.below(8)).unwrap_or(1);
+        let clients = usize::try_from(2 + prng.below(4)).unwrap_or(2);
+        let is_long = prng.chance(20);
         Self {
             seed,
             cores: cores.unwrap_or(drawn),
-            clients: usize::try_from(2 + prng.below(4)).unwrap_or(2),
+            clients: if is_long { 1 } else { clients },
             commands: 60,
             trace,
             extra: &[],
-            draw: Op::draw,
+            draw: if is_long { Op::draw_long } else { Op::draw },
+            oversleeps: false,
         }
     }
 }
@@ -54,6 +60,7 @@ pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
     families.push(plan.extra);
     let table = Table::new(&families, darter_server::admin::TABLES);
     let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
+    sim.oversleeps = plan.oversleeps;
     let history = drive(plan, &mut sim)?;
     sim.check_rest();
     sim.check_invariants();
@@ -64,20 +71,25 @@ fn drive(plan: &Plan, sim: &mut Sim) -> Result<Vec<Event>, String> {
     /// Steps without a reply after which somebody hangs.
     const PATIENCE: u64 = 400_000;
     let mut prng = Prng::from_seed(plan.seed.wrapping_mul(31).wrapping_add(7));
-    // Pipelines of few clients only: what is concurrent decides how long the check takes.
-    let deep = if plan.clients <= 3 { 1 + prng.below(3) } else { 1 };
-    let depth = usize::try_from(deep).unwrap_or(1);
+    let (depth, at_once) = draw_depth(plan, &mut prng);
     let mut waiting: Vec<VecDeque<Pending>> = (0..plan.clients).map(|_| VecDeque::new()).collect();
     let (mut history, mut sent, mut now, mut last) = (Vec::new(), 0, 0_u64, 0_u64);
     while history.len() < plan.commands {
         now += 1;
         if now - last > PATIENCE {
-            let stuck: Vec<_> =
-                waiting.iter().flatten().map(|pending| pending.op.words()).collect();
-            return Err(format!("no reply for {PATIENCE} steps; waiting: {stuck:?}"));
+            return Err(format!("no reply for {PATIENCE} steps; waiting: {}", stuck(&waiting)));
+        }
+        // No command of the mix waits for time to pass.
+        if sim.is_asleep() && waiting.iter().any(|slot| !slot.is_empty()) {
+            return Err(format!("all cores sleep; waiting: {}", stuck(&waiting)));
         }
         for (client, slot) in waiting.iter_mut().enumerate() {
-            if slot.len() < depth && sent < plan.commands && prng.chance(30) {
+            let has_room = if at_once { slot.is_empty() } else { slot.len() < depth };
+            if !has_room || !prng.chance(30) {
+                continue;
+            }
+            let room = if at_once { depth } else { 1 };
+            for _ in 0..room.min(plan.commands - sent) {
                 let op = (plan.draw)(&mut prng);
                 sim.send(client, &op.encode());
                 sent += 1;
@@ -103,6 +115,23 @@ fn drive(plan: &Plan, sim: &mut Sim) -> Result<Vec<Event>, String> {
         }
     }
     Ok(history)
+}
+
+/// How many commands a client has sent ahead at most, and whether it sends them all at once. Of few
+/// clients only: what is concurrent decides how long the check takes.
+fn draw_depth(plan: &Plan, prng: &mut Prng) -> (usize, bool) {
+    let most = match plan.clients {
+        1 => 12,
+        2..=3 => 3,
+        _ => 1,
+    };
+    (usize::try_from(1 + prng.below(most)).unwrap_or(1), plan.clients == 1)
+}
+
+fn stuck(waiting: &[VecDeque<Pending>]) -> String {
+    let words =
+        waiting.iter().flatten().map(|pending| shorten(&format!("{:?}", pending.op.words())));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn shorten(text: &str) -> String {
@@ -143,6 +172,19 @@ mod tests {
                 history.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()
             };
             assert_eq!(run(), run(), "seed {seed}");
+        }
+    }
+
+    #[test] // Long commands in a pipeline of one client: each waits for a task, and the rest behind it.
+    fn nobody_oversleeps() {
+        for seed in 0..60 {
+            let plan = Plan {
+                cores: 2,
+                clients: 1,
+                draw: Op::draw_long,
+                ..Plan::of_seed(seed, None, false)
+            };
+            assert_eq!(simulate(&plan), Ok(()), "seed {seed}");
         }
     }
 

@@ -2,10 +2,16 @@
 //!
 //! Messages between two cores keep their order, and are delivered when the dice say so, several at
 //! once or none. Bytes to and from clients are cut at random. Slices end at random, mostly early.
+//!
+//! A core that has nothing to do sleeps, as its thread would: until something comes to it, or until
+//! the time that it told. When all sleep and nothing is on its way, time goes on to the first of
+//! those moments. A client that is owed a reply then has been forgotten: [`Sim::is_asleep`].
 
 use darter_base::{Preempt, Prng};
 use darter_server::admin::{Local, Shared};
-use darter_server::engine::{Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, World};
+use darter_server::engine::{
+    Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, Wait, World,
+};
 use darter_server::settings::Settings;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -67,6 +73,17 @@ struct Wire {
     unacknowledged: bool,
 }
 
+/// Until when a core sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sleep {
+    /// It does not.
+    Awake,
+    /// Until this moment, by the monotonic clock.
+    Until(u64),
+    /// Until something comes.
+    Forever,
+}
+
 /// See the module.
 pub(crate) struct Sim {
     pub(crate) prng: Prng,
@@ -75,6 +92,9 @@ pub(crate) struct Sim {
     /// `mail[from][to]`.
     mail: Vec<Vec<VecDeque<Mail>>>,
     wires: Vec<Wire>,
+    sleep: Vec<Sleep>,
+    /// A seeded bug: cores go to sleep while a task can go on.
+    pub(crate) oversleeps: bool,
 }
 
 impl Sim {
@@ -97,7 +117,9 @@ impl Sim {
         });
         let cores_made: Vec<Rc<Core>> = made.collect();
         let mail = (0..cores).map(|_| (0..cores).map(|_| VecDeque::new()).collect()).collect();
-        let mut sim = Self { prng, cores: cores_made, clock, mail, wires: Vec::new() };
+        let sleep = vec![Sleep::Awake; cores];
+        let (wires, oversleeps) = (Vec::new(), false);
+        let mut sim = Self { prng, cores: cores_made, clock, mail, wires, sleep, oversleeps };
         for client in 0..clients {
             let core = client % cores;
             let index = u32::try_from(client).unwrap_or(0);
@@ -132,32 +154,82 @@ impl Sim {
         self.clock.advance(ms * 1_000_000);
     }
 
-    /// One step of one core, drawn at random.
+    /// One step of one core, drawn at random: nothing, if it sleeps.
     pub(crate) fn step(&mut self) {
         let core = usize::try_from(self.prng.below(self.cores.len() as u64)).unwrap_or(0);
         self.clock.advance(1 + self.prng.below(40_000));
+        if self.is_asleep() {
+            self.pass_until_due();
+        }
         self.cores[core].begin_turn();
-        self.deliver_mail(core);
-        self.deliver_bytes(core);
-        let _ = self.cores[core].turn();
-        self.collect(core);
+        let is_woken = self.deliver_mail(core) | self.deliver_bytes(core);
+        if is_woken || self.is_due(core) {
+            self.sleep[core] = self.turn(core);
+        }
     }
 
-    fn deliver_mail(&mut self, core: usize) {
+    /// True when every core sleeps, and nothing is on its way to any, or to a client.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.sleep.iter().all(|sleep| *sleep != Sleep::Awake)
+            && self.mail.iter().flatten().all(VecDeque::is_empty)
+            && self.wires.iter().all(|wire| {
+                wire.to_core.is_empty() && wire.from_core.is_empty() && !wire.unacknowledged
+            })
+    }
+
+    /// Time passes until the first core has told that it wants to wake, if one has.
+    fn pass_until_due(&self) {
+        let told = self.sleep.iter().filter_map(|sleep| match sleep {
+            Sleep::Until(due) => Some(*due),
+            Sleep::Awake | Sleep::Forever => None,
+        });
+        if let Some(due) = told.min() {
+            self.clock.advance(due.saturating_sub(self.clock.monotonic_ns()));
+        }
+    }
+
+    fn is_due(&self, core: usize) -> bool {
+        match self.sleep[core] {
+            Sleep::Awake => true,
+            Sleep::Until(due) => due <= self.clock.monotonic_ns(),
+            Sleep::Forever => false,
+        }
+    }
+
+    /// A turn, and how long the core sleeps after it.
+    fn turn(&mut self, core: usize) -> Sleep {
+        self.cores[core].turn();
+        self.collect(core);
+        match self.cores[core].wait() {
+            Wait::Nothing if self.oversleeps && self.cores[core].tx.has_ready() => Sleep::Forever,
+            Wait::Nothing => Sleep::Awake,
+            Wait::Millis(ms) => Sleep::Until(self.clock.monotonic_ns() + ms * 1_000_000),
+            Wait::Forever => Sleep::Forever,
+        }
+    }
+
+    /// True when something came.
+    fn deliver_mail(&mut self, core: usize) -> bool {
+        let mut came = false;
         for from in 0..self.cores.len() {
             while !self.mail[from][core].is_empty() && self.prng.chance(70) {
                 if let Some(mail) = self.mail[from][core].pop_front() {
                     self.cores[core].deliver(from, mail);
+                    came = true;
                 }
             }
         }
+        came
     }
 
-    fn deliver_bytes(&mut self, core: usize) {
+    /// True when something came.
+    fn deliver_bytes(&mut self, core: usize) -> bool {
+        let mut came = false;
         for wire in self.wires.iter_mut().filter(|wire| wire.core == core) {
             if wire.unacknowledged && self.prng.chance(70) {
                 wire.unacknowledged = false;
                 self.cores[core].sent(wire.token, None);
+                came = true;
             }
             if !wire.to_core.is_empty() && self.prng.chance(80) {
                 let whole = wire.to_core.len() as u64;
@@ -165,8 +237,10 @@ impl Sim {
                 let bytes: Vec<u8> =
                     wire.to_core.drain(..usize::try_from(cut).unwrap_or(1)).collect();
                 self.cores[core].received(wire.token, &bytes);
+                came = true;
             }
         }
+        came
     }
 
     fn collect(&mut self, core: usize) {

@@ -1,6 +1,7 @@
 //! What Linux tells about another process: memory, CPU time, threads, open files.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// One `/proc` entry.
@@ -29,14 +30,21 @@ impl Process {
     /// CPU time of all its threads so far.
     #[must_use]
     pub fn cpu_time(self) -> Duration {
+        self.scheduled(1)
+    }
+
+    /// Time that its threads have run, or have been ready to run, so far: what remains of a moment
+    /// they slept.
+    #[must_use]
+    pub fn active_time(self) -> Duration {
+        self.scheduled(2)
+    }
+
+    fn scheduled(self, fields: usize) -> Duration {
         let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.0)) else {
             return Duration::ZERO;
         };
-        let nanos = tasks.flatten().filter_map(|task| {
-            let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
-            text.split_ascii_whitespace().next()?.parse::<u64>().ok()
-        });
-        Duration::from_nanos(nanos.sum())
+        tasks.flatten().map(|task| scheduled(&task.path().join("schedstat"), fields)).sum()
     }
 
     /// Whether the process still exists and is no zombie.
@@ -61,4 +69,17 @@ impl Process {
         let soft = line.and_then(|line| line.split_ascii_whitespace().next());
         soft.and_then(|soft| soft.parse().ok()).unwrap_or(0)
     }
+}
+
+/// Time that the calling thread has run, or has been ready to run, so far.
+#[must_use]
+pub fn own_thread_active_time() -> Duration {
+    scheduled(Path::new("/proc/thread-self/schedstat"), 2)
+}
+
+/// The first fields of a thread's `schedstat`: nanoseconds on a processor, then waiting for one.
+fn scheduled(path: &Path, fields: usize) -> Duration {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let nanos = text.split_ascii_whitespace().take(fields);
+    Duration::from_nanos(nanos.filter_map(|word| word.parse::<u64>().ok()).sum())
 }

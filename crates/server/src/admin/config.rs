@@ -133,6 +133,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());
     hot.protected = settings.flag("protected-mode");
     drop(hot);
+    core.admin.idle_check.take(); // The timeout may be shorter now.
     *core.admin.settings.borrow_mut() = settings;
 }
 

@@ -97,9 +97,7 @@ pub struct Local {
     slowlog: RefCell<slowlog::Slowlog>,
     latency: RefCell<latency::Events>,
     pace: RefCell<info::Pace>,
-    /// The connection at which the next look for idle ones begins, and when that is, in Unix
-    /// milliseconds.
-    idle_check: Cell<(usize, u64)>,
+    idle_check: Cell<IdleCheck>,
 }
 
 impl Local {
@@ -122,13 +120,6 @@ impl Local {
         self.buffer.borrow_mut()
     }
 
-    /// When the next timer is due, in Unix milliseconds.
-    #[must_use]
-    pub fn next_timer(&self, now_ms: u64) -> Option<u64> {
-        let timeout = self.settings.borrow().int("timeout");
-        (timeout > 0).then(|| self.idle_check.get().1.max(now_ms))
-    }
-
     /// The settings of this core.
     #[must_use]
     pub fn settings(&self) -> Arc<Settings> {
@@ -149,25 +140,50 @@ pub fn tick(core: &Core) {
     }
 }
 
-/// Looks at some connections a turn, until all were looked at; then again after a while.
+/// The look for connections that have been idle too long.
+#[derive(Clone, Copy, Default)]
+struct IdleCheck {
+    /// The connection at which the next look begins.
+    from: usize,
+    /// When that is, in Unix milliseconds.
+    due: u64,
+    /// The first moment at which one that was looked at may have been idle too long.
+    earliest: u64,
+}
+
+/// When connections are next looked at for idleness, in Unix milliseconds.
+pub(crate) fn next_idle_check(core: &Core) -> Option<u64> {
+    let may_find = core.hot.borrow().timeout_ms > 0 && core.conns_len() > 0;
+    may_find.then(|| core.admin.idle_check.get().due)
+}
+
+/// Looks at some connections a turn, until all were looked at; then again when the first of them may
+/// have been idle too long.
 fn close_idle(core: &Core, timeout_ms: u64) {
-    /// Between two looks at all.
+    /// Between two looks at all, at least.
     const EVERY_MS: u64 = 500;
     /// A few microseconds.
     const AT_ONCE: usize = 64;
-    let (now, (from, due)) = (core.now_ms(), core.admin.idle_check.get());
-    if now < due {
-        core.admin.idle_check.set((from, due.min(now + EVERY_MS))); // The clock may be set back.
+    let (now, mut check) = (core.now_ms(), core.admin.idle_check.get());
+    if now < check.due {
+        check.due = check.due.min(now + timeout_ms.max(EVERY_MS)); // The clock may be set back.
+        core.admin.idle_check.set(check);
         return;
     }
-    let next = core.some_conns(from, AT_ONCE, |conn| {
+    if check.from == 0 {
+        check.earliest = now + timeout_ms; // Whoever comes later, or does something.
+    }
+    check.from = core.some_conns(check.from, AT_ONCE, |conn| {
         let lane = &mut conn.lane;
         let is_idle = !lane.is_working() && !lane.session.monitor;
         if is_idle && now.saturating_sub(lane.session.active_ms) > timeout_ms {
             core.kill(lane);
+        } else if is_idle {
+            check.earliest = check.earliest.min(lane.session.active_ms + timeout_ms);
         }
     });
-    core.admin.idle_check.set((next, if next == 0 { now + EVERY_MS } else { now }));
+    check.due = if check.from == 0 { (check.earliest + 1).max(now + EVERY_MS) } else { now };
+    core.admin.idle_check.set(check);
 }
 
 /// A connection of this core is gone.

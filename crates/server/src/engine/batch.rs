@@ -356,12 +356,7 @@ impl Core {
     /// Lets another core go on with what rests there, when the reply that is owed next is its own
     /// and those before it have left.
     pub(super) fn wake_wanted(&self, lane: &mut Lane) {
-        let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return };
-        let at = lane.resting.iter().position(|resting| resting == core);
-        if let Some(at) = at
-            && lane.stream.is_none()
-            && lane.output_bytes() < HELD_BYTES_MAX
-        {
+        if let Some(at) = wanted(lane) {
             let core = lane.resting.swap_remove(at);
             self.wake_batch(core, lane.session.id);
         }
@@ -378,4 +373,12 @@ impl Core {
         let wake = move |there: &Rc<Self>| there.batches.borrow_mut().wake(client);
         self.post(core, Mail::Ask(Box::new(wake)));
     }
+}
+
+/// The place among the resting of the core whose batch may go on: the reply that is owed next is its
+/// own, and those before it have left.
+pub(super) fn wanted(lane: &Lane) -> Option<usize> {
+    let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return None };
+    let has_left = lane.stream.is_none() && lane.output_bytes() < HELD_BYTES_MAX;
+    lane.resting.iter().position(|resting| resting == core).filter(|_| has_left)
 }

@@ -149,6 +149,8 @@ pub struct Lane {
     pub(super) streaming: bool,
     /// In the list of those with output.
     pub(super) dirty: bool,
+    /// What has come of the next request is not all of it.
+    pub(super) wanting: bool,
     /// The peer sends no more.
     pub(super) eof: bool,
     /// Receiving is paused.
@@ -184,6 +186,7 @@ impl Conn {
             queued: false,
             streaming: false,
             dirty: false,
+            wanting: false,
             eof: false,
             paused: false,
             awaits_pause: false,

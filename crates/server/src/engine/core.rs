@@ -160,8 +160,8 @@ pub struct Core {
     pub(super) next_id: Cell<u64>,
     pub(super) ready: RefCell<VecDeque<Token>>,
     pub(super) streaming: RefCell<VecDeque<Token>>,
-    /// The place up to which idle connections were looked at, and when the next are.
-    pub(super) swept: Cell<(usize, u64)>,
+    /// The round that takes back the memory of silent connections.
+    pub(super) release: Cell<super::release::Round>,
     /// Whose turn is next in the background.
     pub(super) next_chore: Cell<usize>,
     /// The dead are looked for again at this moment, in Unix milliseconds.
@@ -223,7 +223,7 @@ impl Core {
             next_id: Cell::new(0),
             ready: RefCell::default(),
             streaming: RefCell::default(),
-            swept: Cell::default(),
+            release: Cell::default(),
             next_chore: Cell::default(),
             reap_at: Cell::default(),
             dirty: RefCell::default(),
@@ -297,6 +297,8 @@ impl Core {
         self.blame_receiving();
         self.with_conn(token, |conn| {
             conn.parser.feed(bytes);
+            conn.lane.wanting = false;
+            self.will_release();
             conn.lane.bytes_in += bytes.len() as u64;
             conn.lane.session.active_ms = self.now_ms();
             self.stats.borrow_mut().bytes_in += bytes.len() as u64;

@@ -13,7 +13,9 @@ mod conn;
 mod core;
 mod entry;
 pub(crate) mod monitor;
+mod release;
 mod serve;
+mod sleep;
 mod slices;
 mod stats;
 #[cfg(test)]
@@ -26,6 +28,6 @@ pub use conn::{Conn, Lane, Peer, ReplyMode, Session};
 pub use core::{Action, Clock, Core, Hot, Mail, SliceClock, World};
 pub use darter_runtime::net::Token;
 pub use entry::{Entry, Runner, ServerCall, ServerFuture, SessionCx, Table};
+pub use sleep::Wait;
 pub use slices::{Cause, Slices};
 pub use stats::{CommandStats, CoreStats};
-pub use turn::Wait;

@@ -86,6 +86,7 @@ impl Core {
                     self.now_ns.set(self.clock.monotonic_ns());
                 }
                 Ok(Parsed::Wanting) => {
+                    lane.wanting = true;
                     self.resume_receiving(lane); // However much is pending: it is not a request.
                     if lane.eof && lane.is_settled() {
                         lane.session.close_after_reply = true;

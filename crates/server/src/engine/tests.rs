@@ -127,7 +127,7 @@ impl Bench {
             core.deliver(from, mail);
         }
         self.take(at);
-        let wait = core.turn();
+        core.turn();
         let (mut outbox, mut actions) = (Vec::new(), Vec::new());
         core.drain_outbox(&mut outbox);
         for (to, mail) in outbox {
@@ -135,7 +135,7 @@ impl Bench {
         }
         core.drain_actions(&mut actions);
         actions.into_iter().for_each(|action| self.act(at, action));
-        wait
+        core.wait()
     }
 
     fn act(&self, at: usize, action: Action) {
@@ -234,11 +234,22 @@ impl Bench {
             if is_over(self) {
                 return self.clock.passed_ms.get() - begun;
             }
-            if let Wait::Millis(ms) = wait {
-                self.pass_ms(ms);
+            match wait {
+                Wait::Nothing => {}
+                Wait::Millis(ms) => self.pass_ms(ms),
+                Wait::Forever => panic!("it sleeps for good"),
             }
         }
         panic!("it never ends");
+    }
+
+    /// The same, until it sleeps for good.
+    fn until_asleep(&self) -> u64 {
+        let is_asleep = Cell::new(false);
+        self.until(|bench| {
+            is_asleep.set(bench.cores[0].wait() == Wait::Forever);
+            is_asleep.get()
+        })
     }
 }
 
@@ -501,4 +512,67 @@ fn watchers_are_told_and_accounted() {
     for core in &bench.cores {
         assert!(!core.watchers.borrow().are_any(), "core {} feeds nobody", core.id());
     }
+}
+
+#[test] // Silence takes back what a connection held, in time; then no timer is left.
+fn a_core_without_work_sleeps_for_good() {
+    let mut bench = Bench::new(1);
+    bench.until_asleep();
+    (0..100).for_each(|_| _ = bench.connect(0));
+    assert!(bench.until_asleep() < 100, "who has sent nothing holds nothing");
+    assert_eq!(bench.ask(7, "PING"), "+PONG\r\n");
+    assert_eq!(bench.ask(90, "PING"), "+PONG\r\n");
+    let held = |bench: &Bench, client: usize| {
+        let token = bench.clients[client].token;
+        bench.cores[0].with_conn(token, |conn| conn.parser.memory_bytes()).unwrap()
+    };
+    assert!(held(&bench, 7) > 0 && held(&bench, 90) > 0);
+    bench.pass_ms(1_500);
+    assert_eq!(bench.ask(90, "PING"), "+PONG\r\n", "while a look is due");
+    let took = bench.until(|bench| held(bench, 7) == 0);
+    assert!((500..600).contains(&took), "{took}");
+    assert!(held(&bench, 90) > 0);
+    let took = bench.until(|bench| held(bench, 90) == 0);
+    assert!((1_400..1_700).contains(&took), "{took}");
+    assert!(bench.until_asleep() < 100);
+}
+
+#[test] // A round that has passed a connection looks again when that has received something.
+fn what_comes_amid_a_round_is_released() {
+    let mut bench = Bench::new(1);
+    (0..100).for_each(|_| _ = bench.connect(0));
+    bench.ask(50, "PING");
+    bench.until(|bench| bench.cores[0].release.get().is_amid());
+    bench.ask(1, "PING");
+    bench.until_asleep();
+    let token = bench.clients[1].token;
+    let held = bench.cores[0].with_conn(token, |conn| conn.parser.memory_bytes());
+    assert_eq!(held, Some(0));
+}
+
+#[test] // Idle connections are closed when they have been idle for long enough, and not looked at before.
+fn the_idle_are_closed_in_time() {
+    let bench = Bench::new(1);
+    bench.set_timeout_ms(60_000);
+    assert_eq!(bench.ask(0, "PING"), "+PONG\r\n");
+    let turns = Cell::new(0);
+    let took = bench.until(|bench| {
+        turns.set(turns.get() + 1);
+        bench.is_closed(0)
+    });
+    assert!((60_000..60_600).contains(&took), "{took} ms");
+    assert!(turns.get() < 20, "{} turns", turns.get());
+    assert!(bench.until_asleep() < 100, "nobody is left to be looked at");
+}
+
+#[test] // A pause that is over before its time lets those go on who waited for it.
+fn a_pause_that_ends_early_is_work() {
+    let bench = Bench::new(1);
+    bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
+    bench.send(0, &format!("SET {} v", bench.key(0)));
+    assert_eq!(bench.turn(0), Wait::Millis(2_000), "when its memory is taken back");
+    bench.cores[0].hot.borrow_mut().pause = None; // As a task does it, amid a turn.
+    assert_eq!(bench.cores[0].wait(), Wait::Nothing);
+    bench.turn(0);
+    assert_eq!(bench.got(0), "+OK\r\n");
 }

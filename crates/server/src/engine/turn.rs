@@ -1,6 +1,5 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
-use super::conn::Conn;
 use super::core::{Action, Core, SliceStart};
 use super::slices::{Blame, Cause};
 use darter_base::limits::SLICE_AIM_NS;
@@ -8,29 +7,20 @@ use darter_resp::Reply;
 use darter_runtime::net::Token;
 use std::rc::Rc;
 
-/// When the core wants its next turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// At once: there is more to do.
-    Nothing,
-    /// When something happens, or after so many milliseconds.
-    Millis(u64),
-}
-
 /// What connections get of a slice even when other cores' batches have used it up.
 const READY_NS: u64 = SLICE_AIM_NS / 2;
 /// What background work gets of a slice even when connections have used it up.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
+/// Bytes of a long reply that are encoded ahead of its socket.
+pub(super) const AHEAD_BYTES: usize = 256 * 1024;
 /// Dead entries removed between two looks at the clock: 20 to 50 us, and 160 us where each of them was
 /// the last to hold a string of some kilobytes. Fewer would not do: they are removed side by side.
 const REAP_PORTION: usize = 64;
 /// How long the dead may gather before they are removed: long enough that each leaf of a large table
 /// has several, short enough that there is not much to count, nor to keep.
 const REAP_EVERY_MS: u64 = 10;
-/// A sleeping core looks at its timers this often.
-const HEARTBEAT_MS: u64 = 1_000;
 
 /// Background work, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,23 +64,20 @@ impl Core {
         }
     }
 
-    /// Does a slice of work: messages' batches and connections first, then what takes longer.
-    pub fn turn(self: &Rc<Self>) -> Wait {
+    /// Does a slice of work: messages' batches and connections first, then what takes longer. How long
+    /// the core may sleep then is what [`Core::wait`] says, once what it wants done has been done.
+    pub fn turn(self: &Rc<Self>) {
         self.end_pause();
         self.run_batches();
         self.slice.extend(self.clock.monotonic_ns() + READY_NS);
         self.run_ready();
         self.slice.extend(self.clock.monotonic_ns() + BACKGROUND_NS);
-        let more = self.run_background();
+        self.run_background();
         self.run_batches_left();
         crate::admin::tick(self);
         self.release_idle();
         self.send_dirty();
         self.end_slice();
-        if more || !self.ready.borrow().is_empty() || self.batches.borrow().queued() > 0 {
-            return Wait::Nothing;
-        }
-        Wait::Millis(self.sleep_ms())
     }
 
     fn run_batches(self: &Rc<Self>) {
@@ -132,8 +119,8 @@ impl Core {
     }
 
     /// Chores in rounds, until the slice is over; the next slice goes on where this one ended, so
-    /// that none starves. True while there is more.
-    fn run_background(self: &Rc<Self>) -> bool {
+    /// that none starves.
+    fn run_background(self: &Rc<Self>) {
         let mut idle = 0;
         while idle < CHORES.len() {
             let at = self.next_chore.get();
@@ -144,10 +131,9 @@ impl Core {
             }
             idle = 0;
             if self.slice.must_yield() {
-                return true;
+                return;
             }
         }
-        false
     }
 
     /// A portion of a chore. False when there is nothing to do.
@@ -163,7 +149,7 @@ impl Core {
                 let Some(token) = stream else { return false };
                 self.timed(Cause::Stream, || self.pump(token));
             }
-            Chore::Dead if self.hot.borrow().active_expire && self.has_dead() => {
+            Chore::Dead if self.has_dead() => {
                 self.timed(Cause::Expiry, || {
                     self.tx.home().shard.reap(REAP_PORTION);
                 });
@@ -205,7 +191,10 @@ impl Core {
     /// When the dead are next to be removed. Once all are gone, keys to die are left to gather for a
     /// while: they are removed faster side by side, and nobody sees them meanwhile. Fields are not, as
     /// DBSIZE counts a hash until its last field is removed.
-    fn next_reap(&self) -> Option<u64> {
+    pub(super) fn next_reap(&self) -> Option<u64> {
+        if !self.hot.borrow().active_expire {
+            return None;
+        }
         let shard = &self.tx.home().shard;
         let keys = shard.next_key_death().map(|at| at.max(self.reap_at.get()));
         keys.into_iter().chain(shard.next_field_death()).min()
@@ -213,8 +202,6 @@ impl Core {
 
     /// Encodes portions of a long reply while its socket drains.
     fn pump(&self, token: Token) {
-        /// Bytes encoded ahead of the socket.
-        const AHEAD_BYTES: usize = 256 * 1024;
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
             lane.streaming = false;
@@ -303,68 +290,25 @@ impl Core {
         crate::admin::observe_slice(self, ns, cause);
     }
 
-    /// Takes memory back from connections that have been silent for a while: a few at a time, and
-    /// one at most that has something to give, as that may be megabytes.
-    fn release_idle(&self) {
-        const SILENT_MS: u64 = 2_000;
-        const EVERY_MS: u64 = 10;
-        const AT_ONCE: usize = 16;
-        let (now, (from, due)) = (self.now_ms(), self.swept.get());
-        if now < due {
-            self.swept.set((from, due.min(now + EVERY_MS))); // The clock may be set back.
-            return;
-        }
-        let mut conns = self.conns.borrow_mut();
-        let from = if from < conns.len() { from } else { 0 };
-        let mut next = from;
-        for place in conns[from..].iter_mut().take(AT_ONCE) {
-            next += 1;
-            let silent = |conn: &Conn| now.saturating_sub(conn.lane.session.active_ms) > SILENT_MS;
-            if place.as_mut().is_some_and(|conn| silent(conn) && conn.parser.release()) {
-                break;
-            }
-        }
-        self.swept.set((next, now + EVERY_MS));
-    }
-
-    /// True when a connection, or a batch of one, waits for the end of CLIENT PAUSE.
-    fn awaits_pause(&self) -> bool {
-        !self.waiting_pause.borrow().is_empty() || self.batches.borrow().awaits_pause()
+    /// When what waits for the end of CLIENT PAUSE, a connection or a batch of one, may go on.
+    pub(super) fn pause_ends(&self) -> Option<u64> {
+        let awaits =
+            !self.waiting_pause.borrow().is_empty() || self.batches.borrow().awaits_pause();
+        awaits.then(|| self.hot.borrow().pause.map_or(0, |(until, _)| until))
     }
 
     pub(super) fn end_pause(&self) {
-        if !self.awaits_pause() {
+        if self.pause_ends().is_none_or(|until| until > self.now_ms()) {
             return;
         }
-        let over = self.hot.borrow().pause.is_none_or(|(until, _)| until <= self.now_ms());
-        if over {
-            self.batches.borrow_mut().end_pause();
-            for token in std::mem::take(&mut *self.waiting_pause.borrow_mut()) {
-                self.with_conn(token, |conn| {
-                    conn.lane.awaits_pause = false;
-                    conn.lane.session.active_ms = self.now_ms(); // It has waited for us.
-                    self.mark_ready(&mut conn.lane);
-                });
-            }
+        self.batches.borrow_mut().end_pause();
+        for token in std::mem::take(&mut *self.waiting_pause.borrow_mut()) {
+            self.with_conn(token, |conn| {
+                conn.lane.awaits_pause = false;
+                conn.lane.session.active_ms = self.now_ms(); // It has waited for us.
+                self.mark_ready(&mut conn.lane);
+            });
         }
-    }
-
-    /// How long the core may sleep if nothing happens.
-    fn sleep_ms(&self) -> u64 {
-        let now = self.now_ms();
-        let death = self.next_reap();
-        let death = death.filter(|_| self.hot.borrow().active_expire);
-        let pause = self.hot.borrow().pause.map(|(until, _)| until);
-        let pause = pause.filter(|_| self.awaits_pause());
-        let timers = self.admin.next_timer(now);
-        death
-            .into_iter()
-            .chain(pause)
-            .chain(timers)
-            .map(|at| at.saturating_sub(now).max(1))
-            .min()
-            .unwrap_or(HEARTBEAT_MS)
-            .min(HEARTBEAT_MS)
     }
 }
 

@@ -1,0 +1,86 @@
+//! Takes memory back from connections that have been silent for a while.
+//!
+//! A round looks at all connections, a few a turn, and gives back what the silent hold; then it knows
+//! when the first of the others may have been silent for long enough. A round begins then, and not
+//! before; and when nobody holds anything, none begins until somebody has received something.
+
+use super::core::Core;
+
+/// Silence after which a connection's memory is taken back.
+const SILENT_MS: u64 = 2_000;
+/// Between two looks of a round.
+const EVERY_MS: u64 = 10;
+/// Connections that a turn looks at.
+const AT_ONCE: usize = 16;
+
+/// Where the round is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    /// The place of the next connection; 0: no round runs.
+    next: usize,
+    /// When the next look is due, in Unix milliseconds; none while nobody holds memory.
+    due: Option<u64>,
+    /// When the first of those that were looked at may be silent for long enough.
+    earliest: Option<u64>,
+}
+
+impl Round {
+    #[cfg(test)]
+    pub(super) fn is_amid(self) -> bool {
+        self.next > 0
+    }
+}
+
+impl Core {
+    /// A connection has received something: it holds memory from now on.
+    pub(super) fn will_release(&self) {
+        let round = self.release.get();
+        if round.due.is_some() && round.earliest.is_some() {
+            return;
+        }
+        let due = self.now_ms() + SILENT_MS;
+        self.release.set(Round {
+            due: round.due.or(Some(due)),
+            earliest: round.earliest.or(Some(due)), // The round may have passed it already.
+            ..round
+        });
+    }
+
+    /// When memory is next to be taken back, in Unix milliseconds.
+    pub(super) fn next_release(&self) -> Option<u64> {
+        self.release.get().due
+    }
+
+    /// A look at a few connections: one at most gives something back, as that may be megabytes.
+    pub(super) fn release_idle(&self) {
+        let (now, mut round) = (self.now_ms(), self.release.get());
+        let Some(due) = round.due else { return };
+        if now < due {
+            round.due = Some(due.min(now + SILENT_MS)); // The clock may be set back.
+            self.release.set(round);
+            return;
+        }
+        let mut conns = self.conns.borrow_mut();
+        if round.next == 0 {
+            round.earliest = None;
+        }
+        let from = round.next.min(conns.len());
+        round.next = from;
+        for place in conns[from..].iter_mut().take(AT_ONCE) {
+            round.next += 1;
+            let Some(conn) = place else { continue };
+            let due = conn.lane.session.active_ms + SILENT_MS + 1;
+            if due <= now && conn.parser.release() {
+                break;
+            }
+            if conn.parser.may_release() {
+                round.earliest = Some(round.earliest.map_or(due, |earliest| earliest.min(due)));
+            }
+        }
+        round.due = Some(now + EVERY_MS);
+        if round.next >= conns.len() {
+            (round.next, round.due) = (0, round.earliest.map(|at| at.max(now + EVERY_MS)));
+        }
+        self.release.set(round);
+    }
+}

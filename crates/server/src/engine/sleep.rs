@@ -1,0 +1,112 @@
+//! When a core may sleep, and for how long.
+//!
+//! A core without work sleeps until a message, a socket or its next deadline wakes it; no timer looks
+//! after it meanwhile. So the decision is the last thing before the sleep, when all that the turn
+//! wanted done has been done, and it is taken by what there is in every queue: what a chore said
+//! earlier in the turn may be outdated by what came after it. docs/design/0007-sleeping.md has more.
+//!
+//! What could lose work for ever is not a queue with something in it, but a connection that could go
+//! on and is in no queue. Debug builds look for one before every sleep.
+//!
+//! Not here: how the thread sleeps, and how it is woken. See `thread` and the runtime's `mailbox`.
+
+use super::batch::wanted;
+use super::conn::{Conn, Lane};
+use super::core::Core;
+use super::turn::AHEAD_BYTES;
+
+/// When the core wants its next turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// At once: there is more to do.
+    Nothing,
+    /// When something happens, or after so many milliseconds.
+    Millis(u64),
+    /// When something happens.
+    Forever,
+}
+
+/// The longest sleep before a deadline, however far that is: the clock may be set meanwhile.
+const SLEEP_MAX_MS: u64 = 3_600_000;
+
+impl Core {
+    /// How long the core may sleep, as things are now: ask last, and then sleep at once.
+    #[must_use]
+    pub fn wait(&self) -> Wait {
+        if self.at_hand().is_some() {
+            return Wait::Nothing;
+        }
+        if cfg!(debug_assertions) {
+            self.assert_nothing_is_lost();
+        }
+        let now = self.now_ms();
+        match self.next_deadline() {
+            Some(at) => Wait::Millis(at.saturating_sub(now).clamp(1, SLEEP_MAX_MS)),
+            None => Wait::Forever,
+        }
+    }
+
+    /// What can go on now, if anything can: the one place that knows all queues.
+    #[must_use]
+    pub fn at_hand(&self) -> Option<&'static str> {
+        let is_over = |at: Option<u64>| at.is_some_and(|at| at <= self.now_ms());
+        #[rustfmt::skip] // A table.
+        let queues: [(&str, &dyn Fn() -> bool); 10] = [
+            ("a connection",       &|| !self.ready.borrow().is_empty()),
+            ("a batch",            &|| self.batches.borrow().queued() > 0),
+            ("a task",             &|| self.tx.has_ready()),
+            ("a stream",           &|| !self.streaming.borrow().is_empty()),
+            ("output",             &|| !self.dirty.borrow().is_empty()),
+            ("mail",               &|| !self.outbox.borrow().is_empty() || self.tx.has_mail()),
+            ("an action",          &|| !self.actions.borrow().is_empty()),
+            ("a grave",            &|| !darter_keyspace::graveyard::is_empty()),
+            ("the dead",           &|| is_over(self.next_reap())),
+            ("the end of a pause", &|| is_over(self.pause_ends())),
+        ];
+        queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
+    }
+
+    /// The next moment at which there is something to do by itself, in Unix milliseconds.
+    fn next_deadline(&self) -> Option<u64> {
+        let timers = [
+            self.next_reap(),
+            self.pause_ends(),
+            self.next_release(),
+            crate::admin::next_idle_check(self),
+        ];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Every connection that could go on without the outside is in the queue of those that do.
+    fn assert_nothing_is_lost(&self) {
+        /// Connections that are looked at: all, where tests are not about their number.
+        const MOST: usize = 256;
+        let conns = self.conns.borrow();
+        let open = conns.iter().take(MOST).flatten().filter(|conn| !conn.lane.closing);
+        for conn in open {
+            let lost = lost(conn);
+            assert!(lost.is_none(), "core {}: {lost:?} is in no queue", self.id());
+        }
+    }
+}
+
+/// What of a connection could go on, given that it is in no queue.
+fn lost(conn: &Conn) -> Option<&'static str> {
+    let lane = &conn.lane;
+    let is_next = lane.owed.is_empty() && lane.stream.is_none() && !lane.busy;
+    let states = [
+        (lane.session.killed, "one that was killed"),
+        (lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.wanting, "a request"),
+        (lane.held.is_some() && is_next && !lane.awaits_pause, "a held request"),
+        (lane.stream.is_some() && lane.output_bytes() < AHEAD_BYTES, "a stream"),
+        (!lane.out.is_empty() && !lane.sending, "output"),
+        (lane.eof && lane.is_settled() && lane.may_parse(), "its end"),
+        (is_answered(lane) && lane.session.close_after_reply, "one to be closed"),
+        (wanted(lane).is_some(), "the end of a rest"),
+    ];
+    states.into_iter().find_map(|(holds, name)| holds.then_some(name))
+}
+
+fn is_answered(lane: &Lane) -> bool {
+    lane.is_settled() && lane.output_bytes() == 0
+}
