@@ -36,6 +36,13 @@ pub fn core_of(slot: u16, cores: usize) -> usize {
     usize::from(slot) * cores / usize::from(SLOTS)
 }
 
+/// The core, `0..cores`, that owns `key`. With one core, no key is looked at.
+#[inline]
+#[must_use]
+pub fn owner_of(key: &[u8], cores: usize) -> usize {
+    if cores == 1 { 0 } else { core_of(of(key), cores) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,8 +101,16 @@ impl Call {
 
     /// Locks all keys on all cores.
     pub async fn lock_all(&self, access: Access) -> Locked {
-        let claims = (0..self.tx.cores()).map(|core| (core, Claim::All(access))).collect();
-        self.tx.lock(claims).await
+        self.tx.lock(self.claims_of_all(access)).await
+    }
+
+    /// Locks all keys on all cores, unless somebody is against it: nobody waits for long then.
+    pub async fn try_lock_all(&self, access: Access) -> Option<Locked> {
+        self.tx.try_lock(self.claims_of_all(access)).await
+    }
+
+    fn claims_of_all(&self, access: Access) -> Vec<(CoreId, Claim)> {
+        (0..self.tx.cores()).map(|core| (core, Claim::All(access))).collect()
     }
 
     /// Encodes a whole reply for this client.

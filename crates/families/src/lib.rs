@@ -13,7 +13,7 @@
 //! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
 //! | `random`, `choice`             | entries at random                                           |
 //! | `ahead`, `aside`               | changes of several entries; of more than a slice can change |
-//! | `spread`                       | very many keys, over several cores                          |
+//! | `spread`, `cut`                | very many keys, over several cores                          |
 //! | `rows`                         | what the tables of rows say in the same words               |
 
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod ahead;
 mod aside;
 mod choice;
 mod cursor;
+mod cut;
 mod expiry;
 mod gathered;
 pub mod hash;

@@ -1,7 +1,7 @@
 //! The keys of a request over very many of them, split by the cores that own them.
 //!
 //! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
-//! grant. So the split is made in portions, the locks of a core are one set that is built aside,
+//! grant. So the split is made in portions, the locks of a core are one list that is made aside,
 //! and each core works in portions on its own keys ([`Spread::work`]): on what is a portion at once,
 //! when the message comes, on more as a task, in slices. What must be brought together as it is
 //! found (MGET) goes in rounds instead, in each of which every core gets the next of its keys.
@@ -10,11 +10,11 @@ use darter_base::graveyard::{self, Dismantle};
 use darter_command::Call;
 use darter_keyspace::{Db, Key};
 use darter_resp::{self as resp, Request};
-use darter_tx::{Access, Claim, CoreId, Home, KeySet, Locked, Tx, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, Tx, lock_key};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to so many keys of a core are locked one by one; more, as a set.
+/// Up to so many keys of a core are locked one by one; more, as a list.
 const LOCKED_SINGLY_MAX: usize = 64;
 /// Keys that a core works on before it looks at others: 15 us, and 100 us where segments merge. Fewer
 /// would make tasks of smaller requests, and rounds of MGET, a hop each.
@@ -119,6 +119,11 @@ impl Portion {
         self.range.len()
     }
 
+    /// How many keys the core has in all.
+    pub(crate) fn of_all(&self) -> usize {
+        self.positions.len()
+    }
+
     /// Where the keys stand in the request.
     pub(crate) fn positions(&self) -> impl Iterator<Item = usize> + '_ {
         self.range.clone().map(|index| self.positions.get(index))
@@ -129,11 +134,12 @@ impl Portion {
         resp::Args::owned(&self.request)
     }
 
-    /// The keys, each with its position. Their memory is asked for first, all at once.
-    pub(crate) fn keys(&self, db: &Db) -> Vec<(usize, Key<'_>)> {
+    /// The keys, in the order of [`Portion::positions`]. Their memory is asked for first, all at
+    /// once.
+    pub(crate) fn keys(&self, db: &Db) -> Vec<Key<'_>> {
         let args = self.args();
-        let keys: Vec<_> = self.positions().map(|at| (at, Key::new(args.get(at)))).collect();
-        keys.iter().for_each(|(_, key)| db.prefetch(key));
+        let keys: Vec<_> = self.positions().map(|at| Key::new(args.get(at))).collect();
+        db.prefetch(&keys);
         keys
     }
 }
@@ -157,18 +163,18 @@ impl Spread {
         let mut claims = Vec::new();
         for core in self.owners() {
             let positions = &self.cores[core];
-            let mut set = KeySet::with_capacity(positions.len());
+            let lock = |at| lock_key(call.db, Key::new(call.arg(positions.get(at))).hash);
+            if positions.len() <= LOCKED_SINGLY_MAX {
+                let keys = (0..positions.len()).map(|at| (lock(at), access)).collect();
+                claims.push((core, Claim::Keys(keys)));
+                continue;
+            }
+            let mut list = KeyList::with_capacity(positions.len());
             for done in 0..positions.len() {
-                let key = Key::new(call.arg(positions.get(done)));
-                set.insert(lock_key(call.db, key.hash));
+                list.push(lock(done));
                 breathe(call, done).await;
             }
-            let claim = if set.len() <= LOCKED_SINGLY_MAX {
-                Claim::Keys(set.iter().map(|key| (key, access)).collect())
-            } else {
-                Claim::Set(Arc::new(set), access)
-            };
-            claims.push((core, claim));
+            claims.push((core, Claim::List(Arc::new(list), access)));
         }
         call.tx.lock(claims).await
     }
@@ -255,7 +261,7 @@ impl Spread {
 }
 
 /// Ends the slice if it is over, now and then.
-pub(crate) async fn breathe(call: &Call, done: usize) {
+async fn breathe(call: &Call, done: usize) {
     if done % BREATH_KEYS == BREATH_KEYS - 1 {
         call.tx.pause().await;
     }

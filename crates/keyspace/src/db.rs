@@ -388,9 +388,11 @@ impl Db {
         &self.keys
     }
 
-    /// Fetches the cache lines that a read of `key` will want.
-    pub fn prefetch(&self, key: &Key<'_>) {
-        self.keys.prefetch(key.hash);
+    /// Asks the memory for the entries of `keys`, all at once: first for their index lines, then for
+    /// what these lead to.
+    pub fn prefetch(&self, keys: &[Key<'_>]) {
+        keys.iter().for_each(|key| self.keys.prefetch(key.hash));
+        keys.iter().for_each(|key| self.keys.prefetch_entry(key.hash));
     }
 
     /// What lies out of line at `key`, dead or alive: for asking the memory for its entries.
@@ -654,12 +656,29 @@ impl Db {
     /// Removes `key`. Returns false when it was not there, or dead. O(1): a large value is freed
     /// later, in slices.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
-        let alive = self.exists(key);
-        let Some(old) = self.keys.remove(key.hash, key.bytes) else { return false };
+        let old = self.keys.remove(key.hash, key.bytes);
+        self.note_removed(key, old)
+    }
+
+    /// [`Db::remove`], which leaves it to [`Db::settle`] to win back the memory of the table: for a
+    /// large part of all keys, that is a third of the work.
+    pub fn remove_loosely(&mut self, key: &Key<'_>) -> bool {
+        let old = self.keys.remove_loosely(key.hash, key.bytes);
+        self.note_removed(key, old)
+    }
+
+    /// Wins back the memory of the table, place by place: see [`Table::settle`].
+    pub fn settle(&mut self, hash: u64) -> Option<u64> {
+        self.keys.settle(hash)
+    }
+
+    fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Arc<Object>>>) -> bool {
+        let Some(old) = old else { return false };
+        let was_alive = was_alive(&old, self.now);
         self.forget(key, &old);
-        self.expired += u64::from(!alive);
+        self.expired += u64::from(!was_alive);
         self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
-        alive
+        was_alive
     }
 
     /// Changes the deadline of `key`. Returns false when it is not there.
@@ -895,6 +914,12 @@ impl Db {
 /// The clock of a value that was removed.
 fn clock(old: &Old<Arc<Object>>) -> Clock {
     old.out.as_ref().map_or(Clock::default(), |object| object.clock())
+}
+
+/// True when an entry that was removed was there at `now`, for who looks.
+fn was_alive(old: &Old<Arc<Object>>, now: u64) -> bool {
+    let hollow = |object: &Arc<Object>| is_dead(object.clock().at(), now) && is_hollow(object, now);
+    !is_dead(old.deadline, now) && !old.out.as_ref().is_some_and(hollow)
 }
 
 /// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments

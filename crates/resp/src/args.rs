@@ -59,13 +59,21 @@ impl Block {
 }
 
 /// A request that owns its bytes.
+///
+/// Invariant: `marks` holds, for every argument whose index is a multiple of [`Request::MARK_EVERY`],
+/// the block that it is in.
 #[derive(Debug, Default)]
 pub struct Request {
     blocks: Vec<Block>,
+    marks: Vec<u32>,
     len: usize,
 }
 
 impl Request {
+    /// About a third of what a block of short arguments holds: so two blocks are between two marks
+    /// mostly, and an argument of a million is found without a search.
+    const MARK_EVERY: usize = 1_024;
+
     /// A request of these arguments.
     pub fn from_args<'a>(args: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut bytes, mut spans) = (Vec::new(), Vec::new());
@@ -92,24 +100,38 @@ impl Request {
     }
 
     pub(crate) fn push_small(&mut self, bytes: Vec<u8>, spans: Vec<Span>) {
-        let first = self.len;
-        self.len += spans.len();
-        self.blocks.push(Block::Small { first, bytes, spans });
+        let (first, count) = (self.len, spans.len());
+        self.push(Block::Small { first, bytes, spans }, count);
     }
 
     pub(crate) fn push_big(&mut self, chunks: Vec<Arc<[u8]>>) {
         let first = self.len;
-        self.len += 1;
-        self.blocks.push(Block::Big { first, chunks, flat: OnceLock::new() });
+        self.push(Block::Big { first, chunks, flat: OnceLock::new() }, 1);
+    }
+
+    fn push(&mut self, block: Block, args: usize) {
+        let at = u32::try_from(self.blocks.len()).expect("fewer blocks than arguments");
+        self.blocks.push(block);
+        self.len += args;
+        self.marks.resize(self.len.div_ceil(Self::MARK_EVERY), at);
     }
 
     fn arg(&self, index: usize) -> Arg<'_> {
         assert!(index < self.len, "index={index} len={}", self.len);
-        let at = self.blocks.partition_point(|block| block.first() <= index) - 1;
-        match &self.blocks[at] {
+        match self.block_of(index) {
             Block::Small { first, bytes, spans } => Arg::Bytes(slice(bytes, spans[index - first])),
             Block::Big { chunks, flat, .. } => Arg::Chunks { chunks, flat },
         }
+    }
+
+    /// The block that holds an argument: one of the few from its mark to the next.
+    #[inline]
+    fn block_of(&self, index: usize) -> &Block {
+        let mark = index / Self::MARK_EVERY;
+        let from = self.marks[mark] as usize;
+        let to = self.marks.get(mark + 1).map_or(self.blocks.len(), |&at| at as usize + 1);
+        let near = &self.blocks[from..to];
+        &near[near.partition_point(|block| block.first() <= index) - 1]
     }
 }
 

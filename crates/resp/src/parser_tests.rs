@@ -61,6 +61,28 @@ fn encode(requests: &[Vec<Vec<u8>>]) -> Vec<u8> {
     bytes
 }
 
+#[test] // Short arguments by thousands, long ones between them, and an empty block: each is found.
+fn every_argument_is_found_in_its_block() {
+    let runs = [(3_000, 2), (5, 70_000), (1, 200_000), (2_047, 30), (1_024, 1), (20_000, 9)];
+    let lens = || runs.iter().flat_map(|&(count, len)| std::iter::repeat_n(len, count));
+    let arg = |at: usize, len: usize| [format!("{at}:").into_bytes(), vec![b'x'; len]].concat();
+    let words: Vec<Vec<u8>> = lens().enumerate().map(|(at, len)| arg(at, len)).collect();
+    let bytes = encode(std::slice::from_ref(&words));
+    for piece in [997, 100_000] {
+        let mut parser = Parser::new(512 << 20, true);
+        let mut found = false;
+        for part in bytes.chunks(piece) {
+            parser.feed(part);
+            if let Some(args) = parser.next_request().unwrap() {
+                assert!(args.is_owned() && args.len() == words.len());
+                assert!(words.iter().enumerate().all(|(at, word)| args.get(at) == word));
+                found = true;
+            }
+        }
+        assert!(found, "{piece}");
+    }
+}
+
 #[test] // Whatever the sizes of requests and of pieces, what was sent is what is read.
 fn requests_survive_any_cut() {
     for seed in 0..60 {

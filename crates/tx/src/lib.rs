@@ -17,11 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod keylist;
 mod keyset;
 mod link;
 mod locks;
 
 pub use executor::TaskId;
+pub use keylist::KeyList;
 pub use keyset::KeySet;
 pub use link::{Home, Locked, Message, Tx};
 pub use locks::{Access, Claim, LockTable, TxId, lock_key};

@@ -137,10 +137,7 @@ impl Tx {
     /// The core that owns `key`.
     #[must_use]
     pub fn core_of(&self, key: &[u8]) -> CoreId {
-        if self.0.cores == 1 {
-            return 0;
-        }
-        darter_base::slot::core_of(darter_base::slot::of(key), self.0.cores)
+        darter_base::slot::owner_of(key, self.0.cores)
     }
 
     /// This core's own data and locks. The borrow must end before anything is awaited.
@@ -249,6 +246,12 @@ impl Tx {
             locked.cores.push(core);
         }
         locked
+    }
+
+    /// [`Tx::lock`], unless somebody is against it: then `None`, without waiting for him.
+    pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
+        let mut locked = Locked { tx: self.clone(), id: self.next_tx(), cores: Vec::new() };
+        self.try_all(&mut locked, &claims).await.then_some(locked)
     }
 
     /// Locks one key of this core at once, if nobody is against it.

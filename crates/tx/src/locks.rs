@@ -19,7 +19,7 @@
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict.
 
-use crate::KeySet;
+use crate::KeyList;
 use darter_base::hash::IdentityMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ pub enum Access {
 pub enum Claim {
     /// Some keys, each with its access.
     Keys(Vec<(u64, Access)>),
-    /// Very many keys; the set was built aside, in slices. O(1) to grant.
-    Set(Arc<KeySet>, Access),
+    /// Very many keys; the list was made aside, in slices. O(1) to grant.
+    List(Arc<KeyList>, Access),
     /// The whole shard.
     All(Access),
 }
@@ -96,7 +96,7 @@ struct Waiting {
 #[derive(Default)]
 pub struct LockTable {
     keys: IdentityMap<Holders>,
-    /// Claims of sets and of the whole shard: few at any time.
+    /// Claims of lists and of the whole shard: few at any time.
     wide: Vec<(TxId, Claim)>,
     granted: IdentityMap<Claim>,
     waiting: VecDeque<Waiting>,
@@ -155,7 +155,7 @@ impl LockTable {
         let claim = self.granted.remove(&tx).expect("released once, by the holder");
         match claim {
             Claim::Keys(keys) => keys.into_iter().for_each(|(key, access)| self.give(key, access)),
-            Claim::Set(..) | Claim::All(_) => self.wide.retain(|(holder, _)| *holder != tx),
+            Claim::List(..) | Claim::All(_) => self.wide.retain(|(holder, _)| *holder != tx),
         }
     }
 
@@ -207,7 +207,7 @@ impl LockTable {
         self.keys.get(&key).is_some_and(|holders| holders.blocks(asked))
             || self.wide.iter().any(|(_, claim)| match claim {
                 Claim::Keys(_) => false,
-                Claim::Set(set, held) => blocks(*held, asked) && set.contains(key),
+                Claim::List(list, held) => blocks(*held, asked) && list.contains(key),
                 Claim::All(held) => blocks(*held, asked),
             })
     }
@@ -217,8 +217,8 @@ impl LockTable {
             Claim::Keys(keys) => {
                 keys.iter().any(|(key, access)| self.is_held_against(*key, *access))
             }
-            Claim::Set(set, asked) => {
-                self.keys.iter().any(|(key, held)| held.blocks(*asked) && set.contains(*key))
+            Claim::List(list, asked) => {
+                self.keys.iter().any(|(key, held)| held.blocks(*asked) && list.contains(*key))
                     || self.wide.iter().any(|(_, held)| wide_conflict(held, claim))
             }
             Claim::All(asked) => {
@@ -233,10 +233,10 @@ impl LockTable {
 fn wide_conflict(held: &Claim, asked: &Claim) -> bool {
     match (held, asked) {
         (Claim::Keys(_), _) | (_, Claim::Keys(_)) => false, // Counted key by key.
-        (Claim::All(held), Claim::All(asked) | Claim::Set(_, asked))
-        | (Claim::Set(_, held), Claim::All(asked)) => blocks(*held, *asked),
-        (Claim::Set(one, held), Claim::Set(other, asked)) => {
-            // Intersecting millions here would be a stall: two large sets count as conflicting.
+        (Claim::All(held), Claim::All(asked) | Claim::List(_, asked))
+        | (Claim::List(_, held), Claim::All(asked)) => blocks(*held, *asked),
+        (Claim::List(one, held), Claim::List(other, asked)) => {
+            // Intersecting millions here would be a stall: two long lists count as conflicting.
             let _ = (one, other);
             blocks(*held, *asked)
         }
@@ -250,13 +250,13 @@ fn overlap(one: &Claim, other: &Claim) -> bool {
         (Claim::Keys(one), Claim::Keys(other)) => {
             one.iter().any(|(key, a)| other.iter().any(|(other, b)| key == other && clash(*a, *b)))
         }
-        (Claim::Keys(keys), Claim::Set(set, b)) | (Claim::Set(set, b), Claim::Keys(keys)) => {
-            keys.iter().any(|(key, a)| clash(*a, *b) && set.contains(*key))
+        (Claim::Keys(keys), Claim::List(list, b)) | (Claim::List(list, b), Claim::Keys(keys)) => {
+            keys.iter().any(|(key, a)| clash(*a, *b) && list.contains(*key))
         }
         (Claim::Keys(keys), Claim::All(b)) | (Claim::All(b), Claim::Keys(keys)) => {
             keys.iter().any(|(_, a)| clash(*a, *b))
         }
-        (Claim::Set(_, a) | Claim::All(a), Claim::Set(_, b) | Claim::All(b)) => clash(*a, *b),
+        (Claim::List(_, a) | Claim::All(a), Claim::List(_, b) | Claim::All(b)) => clash(*a, *b),
     }
 }
 
@@ -268,10 +268,10 @@ mod tests {
         Claim::Keys(list.to_vec())
     }
 
-    fn set_of(count: usize) -> KeySet {
-        let mut set = KeySet::with_capacity(count);
-        (0..count as u64).for_each(|key| assert!(set.insert(key)));
-        set
+    fn list_of(count: usize) -> KeyList {
+        let mut list = KeyList::with_capacity(count);
+        (0..count as u64).for_each(|key| list.push(key));
+        list
     }
 
     #[test]
@@ -311,10 +311,10 @@ mod tests {
         assert_eq!(locks.narrow(1, 1, Access::Exclusive), [(0, 2)]);
         assert!(locks.blocks_point(1, false));
         assert_eq!(locks.release(1), [(0, 3)]);
-        let many = set_of(100);
+        let many = list_of(100);
         assert_eq!(locks.release(2), []);
         assert_eq!(locks.release(3), []);
-        assert!(locks.try_acquire(4, &Claim::Set(Arc::new(many), Access::Exclusive)));
+        assert!(locks.try_acquire(4, &Claim::List(Arc::new(many), Access::Exclusive)));
         assert_eq!(locks.narrow(4, 7, Access::Exclusive), []);
         assert!(!locks.blocks_point(8, true));
         assert!(locks.blocks_point(7, true));
@@ -325,11 +325,11 @@ mod tests {
     #[test]
     fn wide_claims_meet_narrow_ones() {
         let mut locks = LockTable::default();
-        let many = set_of(1_000);
+        let many = list_of(1_000);
         assert!(locks.try_acquire(1, &keys(&[(5, Access::Shared)])));
-        assert!(!locks.try_acquire(2, &Claim::Set(Arc::new(many.clone()), Access::Exclusive)));
+        assert!(!locks.try_acquire(2, &Claim::List(Arc::new(many.clone()), Access::Exclusive)));
         assert_eq!(locks.release(1), []);
-        assert!(locks.try_acquire(2, &Claim::Set(Arc::new(many), Access::Exclusive)));
+        assert!(locks.try_acquire(2, &Claim::List(Arc::new(many), Access::Exclusive)));
         assert!(locks.blocks_point(5, false));
         assert!(!locks.blocks_point(5_000, true));
         assert!(!locks.acquire(3, Claim::All(Access::Exclusive), (1, 9)));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
 use darter_base::Prng;
-use darter_tx::{Access, Claim, KeySet, LockTable, TxId, lock_key};
+use darter_tx::{Access, Claim, KeyList, KeySet, LockTable, TxId, lock_key};
 use std::sync::Arc;
 
 /// Keys that claims choose from.
@@ -22,14 +22,14 @@ fn waits(asked: Access, held: Access) -> bool {
 fn access_of(claim: &Claim, key: u64) -> Option<Access> {
     match claim {
         Claim::Keys(keys) => keys.iter().find(|(one, _)| *one == key).map(|(_, access)| *access),
-        Claim::Set(set, access) => set.contains(key).then_some(*access),
+        Claim::List(list, access) => list.contains(key).then_some(*access),
         Claim::All(access) => Some(*access),
     }
 }
 
-/// Whether of two claims one waits, by a rule for one key. Two sets count as if they met.
+/// Whether of two claims one waits, by a rule for one key. Two lists count as if they met.
 fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bool {
-    if let (Claim::Set(_, one), Claim::Set(_, other)) = (one, other) {
+    if let (Claim::List(_, one), Claim::List(_, other)) = (one, other) {
         return rule(*one, *other);
     }
     (0..KEYS).any(|key| match (access_of(one, key), access_of(other, key)) {
@@ -95,10 +95,10 @@ fn claim(prng: &mut Prng) -> Claim {
     match prng.below(10) {
         0 => Claim::All(access(prng)),
         1 | 2 => {
-            let mut set = KeySet::with_capacity(10);
-            some.iter().for_each(|key| assert!(set.insert(*key)));
-            set.insert(prng.below(KEYS)); // Sets are made of what a request names: never empty.
-            Claim::Set(Arc::new(set), access(prng))
+            let mut list = KeyList::with_capacity(10);
+            some.iter().for_each(|key| list.push(*key));
+            list.push(prng.below(KEYS)); // Lists are made of what a request names: never empty.
+            Claim::List(Arc::new(list), access(prng))
         }
         _ => Claim::Keys(some.into_iter().map(|key| (key, access(prng))).collect()),
     }

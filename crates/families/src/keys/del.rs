@@ -2,7 +2,13 @@
 
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_tx::{Access, Home};
+use darter_keyspace::Db;
+use darter_tx::{Access, Home, Tx};
+
+/// So many keys of a core, if they are so large a part of all that it has, are removed loosely: then
+/// going through its table behind them costs less than a look after each.
+const LOOSELY_MIN: usize = 4_096;
+const LOOSELY_PART: usize = 8;
 
 /// `DEL key [key ...]`, `UNLINK key [key ...]`: removes the keys.
 ///
@@ -23,12 +29,51 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let spread = Spread::of(&call, Layout::all(&call)).await;
     let locked = spread.lock(&call, Access::Exclusive).await;
     let db = call.db;
-    let remove = move |home: &mut Home, keys: &Portion, removed: &mut usize| {
+    let remove = move |home: &mut Home, keys: &Portion, removed: &mut Removed| {
         let db = home.shard.db_mut(db);
-        *removed += keys.keys(db).iter().filter(|(_, key)| db.remove(key)).count();
+        removed.add(db, keys);
         true
     };
-    let counts = spread.work(&call, |_| PORTION_KEYS, remove).await;
+    let removed = spread.work(&call, |_| PORTION_KEYS, remove).await;
     drop(locked);
-    Ok(call.answer(|reply| reply.count(counts.into_iter().sum())))
+    if removed.iter().any(|removed| removed.loosely) {
+        settle(&call).await;
+    }
+    Ok(call.answer(|reply| reply.count(removed.iter().map(|removed| removed.count).sum())))
+}
+
+/// What a core has removed.
+#[derive(Default)]
+struct Removed {
+    count: usize,
+    /// Some of it was removed loosely: the table is to be settled.
+    loosely: bool,
+}
+
+impl Removed {
+    fn add(&mut self, db: &mut Db, portion: &Portion) {
+        let keys = portion.keys(db);
+        let is_much = portion.of_all() >= LOOSELY_MIN.max(db.len() / LOOSELY_PART);
+        if is_much {
+            self.loosely = true;
+            self.count += keys.iter().filter(|key| db.remove_loosely(key)).count();
+        } else {
+            self.count += keys.iter().filter(|key| db.remove(key)).count();
+        }
+    }
+}
+
+/// Wins back what was left on all cores, each in slices of its own.
+async fn settle(call: &Call) {
+    let db = call.db;
+    let settle = |_| {
+        async move |tx: Tx| {
+            let mut next = Some(0);
+            while let Some(hash) = next {
+                next = tx.home().shard.db_mut(db).settle(hash);
+                tx.pause().await;
+            }
+        }
+    };
+    call.tx.drive_each(0..call.tx.cores(), settle).await;
 }

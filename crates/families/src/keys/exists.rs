@@ -1,10 +1,11 @@
 //! EXISTS and TOUCH: both count keys, and TOUCH makes them keys that were just used.
 
-use super::cut;
-use crate::spread::{Layout, PORTION_KEYS, Portion, Spread, breathe};
+use crate::cut::{Cuts, KEYS_AT_ONCE};
+use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Key};
+use darter_resp as resp;
 use darter_tx::{Access, Home};
 
 /// `EXISTS key [key ...]`: counts the keys that are there, one named twice twice.
@@ -85,7 +86,7 @@ async fn count_found(call: &Call, spread: &Spread, look: fn(&mut Db, &Key<'_>) -
     let db = call.db;
     let step = move |home: &mut Home, keys: &Portion, count: &mut usize| {
         let db = home.shard.db_mut(db);
-        *count += keys.keys(db).iter().filter(|(_, key)| look(db, key)).count();
+        *count += keys.keys(db).iter().filter(|key| look(db, key)).count();
         true
     };
     spread.work(call, |_| PORTION_KEYS, step).await.into_iter().sum()
@@ -93,12 +94,12 @@ async fn count_found(call: &Call, spread: &Spread, look: fn(&mut Db, &Key<'_>) -
 
 /// Very many: they are looked for in cuts, so that nobody waits meanwhile.
 async fn count_in_cuts(call: &Call) -> usize {
-    let cuts = cut::take_all(call).await;
-    let mut count = 0;
-    for at in call.first..call.len() {
-        let key = Key::new(call.arg(at));
-        count += usize::from(cuts[call.tx.core_of(key.bytes)].contains(&key));
-        breathe(call, at).await;
+    let cuts = Cuts::take(call).await;
+    let (mut count, args) = (0, resp::Args::owned(&call.request));
+    for from in (call.first..call.len()).step_by(KEYS_AT_ONCE) {
+        let keys = cuts.keys(args, from..call.len().min(from + KEYS_AT_ONCE));
+        count += keys.iter().filter(|(cut, key)| cut.get(key).is_some()).count();
+        call.tx.pause().await;
     }
     count
 }

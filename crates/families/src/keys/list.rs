@@ -4,7 +4,7 @@
 //! header needs the count, so matches are gathered first; when every key is to be listed, the
 //! count is known, and they are streamed from the cuts.
 
-use super::cut::{self, Cut};
+use crate::cut::{Cut, Cuts};
 use crate::gathered::{Gathered, write_bulk};
 use darter_base::glob;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -22,7 +22,7 @@ const MATCHED_AT_ONCE: usize = 32;
 /// Reply: array, streamed when long. Refusals: none. Cost: O(keys), in slices.
 /// Source: <https://redis.io/commands/keys> (1.0.0).
 pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
-    let cuts = cut::take_all(&call).await;
+    let Cuts(cuts) = Cuts::take(&call).await;
     let pattern = call.arg(call.first);
     if pattern == b"*" && cuts.iter().all(|cut| cut.is_whole) {
         return Ok(list_all(call.resp3, cuts));

@@ -13,7 +13,6 @@
 //! | `list`   | KEYS; `scan`: SCAN; `random`: RANDOMKEY; `cut`: what two of them read     |
 
 mod copy;
-mod cut;
 mod del;
 mod exists;
 mod expire;

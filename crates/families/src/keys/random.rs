@@ -1,6 +1,6 @@
 //! RANDOMKEY.
 
-use super::cut;
+use crate::cut::Cuts;
 use crate::spread::PORTION_KEYS;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Refusal};
@@ -71,7 +71,7 @@ fn draw_key(db: &Db, prng: &mut Prng) -> Option<Vec<u8>> {
 
 /// Any living key.
 async fn find_any(call: &Call) -> Option<Vec<u8>> {
-    for cut in cut::take_all(call).await {
+    for cut in Cuts::take(call).await.0 {
         let mut reader = Reader::new(cut.keys);
         let mut key = None;
         loop {

@@ -9,7 +9,7 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Call, Refusal};
 use darter_keyspace::{Key, Set, Shard, ShardStats, WrongType};
 use darter_resp as resp;
-use darter_tx::{Access, Claim, CoreId, Home, KeySet, Locked, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, lock_key};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -90,17 +90,17 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     let mut claims = Vec::with_capacity(parts.len() + 1);
     let target = target.map(|at| call.arg(at)).map(|name| (call.tx.core_of(name), name));
     for (core, list) in parts {
-        let mut set = KeySet::with_capacity(list.len() + 1);
+        let mut locked = KeyList::with_capacity(list.len() + 1);
         for (done, at) in list.iter().enumerate() {
-            set.insert(lock_key(call.db, Key::new(call.arg(*at)).hash));
+            locked.push(lock_key(call.db, Key::new(call.arg(*at)).hash));
             pause_now_and_then(call, done).await;
         }
         let mut access = Access::Shared;
         if let Some((_, name)) = target.filter(|(owner, _)| owner == core) {
-            set.insert(lock_key(call.db, Key::new(name).hash));
+            locked.push(lock_key(call.db, Key::new(name).hash));
             access = Access::Exclusive;
         }
-        claims.push((*core, Claim::Set(Arc::new(set), access)));
+        claims.push((*core, Claim::List(Arc::new(locked), access)));
     }
     if let Some((core, name)) = target
         && parts.iter().all(|(other, _)| *other != core)

@@ -1,12 +1,12 @@
 //! MGET: several strings as of one instant.
 
 use super::value::{BYTES_AT_ONCE, Values};
+use crate::cut::{Cuts, KEYS_AT_ONCE};
 use crate::lookup::find;
 use crate::spread::{Layout, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
-use darter_keyspace::{Db, Found, Key, Object, ShardStats, Str, StrPieces};
+use darter_keyspace::{Db, Key, ShardStats, Str, StrPieces};
 use darter_resp::{self as resp, Output, Reply, Request};
-use darter_structs::table::Table;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
@@ -84,11 +84,11 @@ fn read_portion(
 ) -> Vec<(usize, Option<StrPieces>)> {
     let (db, _, stats) = home.shard.parts_for(db, no_touch);
     let keys = portion.keys(db);
-    let read = |(position, key): (usize, Key<'_>)| {
-        let text = find(db, stats, &key).and_then(|found| found.text().ok());
+    let read = |(position, key): (usize, &Key<'_>)| {
+        let text = find(db, stats, key).and_then(|found| found.text().ok());
         (position, text.map(|text| text.to_pieces()))
     };
-    keys.into_iter().map(read).collect()
+    portion.positions().zip(&keys).map(read).collect()
 }
 
 /// The reply: a stream, whose first portion is encoded already.
@@ -100,89 +100,69 @@ fn answer(call: &Call, values: Vec<Option<StrPieces>>) -> Answer {
     if values.pump(&mut reply) { Answer::Stream(out, Box::new(values)) } else { Answer::Done(out) }
 }
 
-/// MGET of very many keys: takes cuts of the keyspace of all cores that own one of them, as of one
-/// instant, and streams from these.
+/// MGET of very many keys: takes cuts of the keyspace of all cores, as of one instant, and streams
+/// from these.
 async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
-    let keys = call.len() - call.first;
-    let spread = Spread::of(&call, Layout::all(&call)).await;
-    let locked = spread.lock(&call, Access::Shared).await;
-    let db = call.db;
-    let cores: Vec<usize> = spread.owners().collect();
-    let cut = |_| move |home: &mut Home| (home.shard.db(db).keys().clone(), home.shard.now());
-    let taken = call.tx.on_each(cores.iter().copied(), cut).await;
-    drop(locked);
-    let mut cuts: Vec<Option<Cut>> = (0..call.tx.cores()).map(|_| None).collect();
-    for (core, (keys, now)) in cores.into_iter().zip(taken) {
-        cuts[core] = Some(Cut { keys, now });
-    }
+    let cuts = cuts(&call).await;
     let mut out = Output::default();
-    Reply::new(&mut out, call.resp3).array(keys);
-    let request = Arc::clone(&call.request);
-    let first = call.first;
-    let stream = FromCuts { request, next: first, cuts, long: None };
+    Reply::new(&mut out, call.resp3).array(call.len() - call.first);
+    let (request, next) = (Arc::clone(&call.request), call.first);
+    let stream = FromCuts { request, next, cuts, long: None };
     Ok(Answer::Stream(out, Box::new(stream)))
 }
 
-/// The keyspace of one core at one instant.
-struct Cut {
-    keys: Table<Arc<Object>>,
-    now: u64,
+/// Cuts that show the keys of the call as of one instant. All keys of the shards are locked for that
+/// moment if nobody is against it, which costs nothing; else those of the call, so that it waits
+/// only for who changes one of them, and nobody waits for it but those.
+async fn cuts(call: &Call) -> Cuts {
+    let locked = match call.try_lock_all(Access::Shared).await {
+        Some(locked) => locked,
+        None => Spread::of(call, Layout::all(call)).await.lock(call, Access::Shared).await,
+    };
+    let cuts = Cuts::take_locked(call).await;
+    drop(locked);
+    cuts
 }
 
 /// Sends the strings at the keys of a request from cuts.
 struct FromCuts {
     request: Arc<Request>,
     next: usize,
-    /// One for each core that owns a key of the request.
-    cuts: Vec<Option<Cut>>,
+    cuts: Cuts,
     /// A long value that is under way.
     long: Option<Values>,
 }
 
 impl FromCuts {
-    /// Encodes the value of the next key. Returns its length; a long one is put aside instead.
-    fn step(&mut self, reply: &mut Reply<'_>) -> usize {
-        let name = resp::Args::owned(&self.request).get(self.next);
-        self.next += 1;
-        let core = match self.cuts.len() {
-            1 => 0,
-            cores => darter_base::slot::core_of(darter_base::slot::of(name), cores),
-        };
-        let key = Key::new(name);
-        let text = self.cuts[core].as_ref().and_then(|cut| {
-            let entry = cut.keys.get(key.hash, key.bytes)?;
-            Found::alive(entry, cut.now)?.text().ok()
-        });
-        match text {
-            None => reply.null(),
-            Some(Str::Blob(blob)) if blob.len() > BYTES_AT_ONCE => {
-                self.long = Some(Values::new(vec![Some(StrPieces::Blob(blob.clone()))]));
-                return BYTES_AT_ONCE;
+    /// Encodes the values of some keys, up to a long one, which is put aside.
+    fn step(&mut self, reply: &mut Reply<'_>) {
+        let mut bytes = 0;
+        let positions = self.next..self.request.len().min(self.next + KEYS_AT_ONCE);
+        for (cut, key) in self.cuts.keys(resp::Args::owned(&self.request), positions) {
+            if bytes >= BYTES_AT_ONCE / 2 {
+                break;
             }
-            Some(text) => {
-                drop(reply_str(reply, &text));
-                return text.len();
+            self.next += 1;
+            match cut.get(&key).and_then(|found| found.text().ok()) {
+                None => reply.null(),
+                Some(Str::Blob(blob)) if blob.len() > BYTES_AT_ONCE => {
+                    self.long = Some(Values::new(vec![Some(StrPieces::Blob(blob.clone()))]));
+                    break;
+                }
+                Some(text) => {
+                    drop(reply_str(reply, &text));
+                    bytes += text.len();
+                }
             }
         }
-        0
     }
 }
 
 impl Stream for FromCuts {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        const KEYS_AT_ONCE: usize = 64;
-        if let Some(long) = &mut self.long {
-            if !long.pump(reply) {
-                self.long = None;
-            }
-            return self.long.is_some() || self.next < self.request.len();
-        }
-        let mut bytes = 0;
-        for _ in 0..KEYS_AT_ONCE {
-            if self.next == self.request.len() || bytes >= BYTES_AT_ONCE / 2 {
-                break;
-            }
-            bytes += self.step(reply);
+        match self.long.take() {
+            Some(mut long) => self.long = long.pump(reply).then_some(long),
+            None => self.step(reply),
         }
         self.long.is_some() || self.next < self.request.len()
     }

@@ -227,7 +227,7 @@ async fn holds_everywhere(call: &Call, plan: &Plan, spread: &Spread) -> bool {
     let (db, no_touch, plan) = (call.db, call.no_touch, *plan);
     let check = move |home: &mut Home, keys: &Portion, fails: &mut bool| {
         let db = home.shard.db_for(db, no_touch);
-        *fails = !keys.keys(db).iter().all(|(_, key)| plan.allows(db, key));
+        *fails = !keys.keys(db).iter().all(|key| plan.allows(db, key));
         !*fails
     };
     !spread.work(call, |_| PORTION_KEYS, check).await.contains(&true)
@@ -238,7 +238,7 @@ async fn set_everywhere(call: &Call, plan: &Plan, spread: &Spread) {
     let (db, plan) = (call.db, *plan);
     let set = move |home: &mut Home, keys: &Portion, (): &mut ()| {
         let (args, db) = (keys.args(), home.shard.db_mut(db));
-        for (at, key) in keys.keys(db) {
+        for (at, key) in keys.positions().zip(keys.keys(db)) {
             db.set_text(&key, value_at(args, at + 1), plan.deadline);
         }
         true

@@ -43,6 +43,23 @@ fn very_many_keys() {
     }
 }
 
+#[test] // A large part of all keys is removed faster, and its memory comes back all the same.
+fn a_large_del_gives_its_memory_back() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW, 9);
+        fill(&world, 0..40_000, None);
+        let bytes = |world: &World| -> usize {
+            world.cores.iter().map(|tx| tx.home().shard.db(0).keys().memory_bytes()).sum()
+        };
+        let before = bytes(&world);
+        let keys: Vec<Vec<u8>> = (0..38_000).map(name).collect();
+        assert_eq!(world.run(&command(b"DEL", &keys)), b":38000\r\n");
+        let after = bytes(&world);
+        assert!(after <= before / 10, "{cores} cores: {before}, then {after} bytes");
+        world.check();
+    }
+}
+
 #[test] // What counts while a large DEL is under way sees all of the keys, or none.
 fn a_large_del_is_atomic() {
     for seed in 0..40 {

@@ -4,6 +4,7 @@ use crate::common::oracle::Oracle;
 use crate::common::world::World;
 use darter_base::Prng;
 use darter_keyspace::Key;
+use darter_tx::{Access, lock_key};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -88,6 +89,29 @@ fn a_stream_from_cuts_reads_one_instant() {
     let expected = [b"*17000\r\n".to_vec(), b"$3\r\nold\r\n".repeat(17_000)].concat();
     assert!(world.reply(&slot) == expected);
     world.check();
+}
+
+#[test] // Very many keys are read although somebody holds another, and not while he holds one of them.
+fn a_large_mget_waits_for_its_own_keys() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW, 6);
+        let keys: Vec<Vec<u8>> = (0..17_000).map(|at| format!("key:{at}").into_bytes()).collect();
+        run(&mut world, &pairs(b"MSET", &keys, b"v"));
+        let mut words: Vec<&[u8]> = vec![b"MGET"];
+        words.extend(keys.iter().map(Vec::as_slice));
+        for (name, waits) in [(&b"other"[..], false), (b"key:9999", true)] {
+            let owner = &world.cores[world.cores[0].core_of(name)];
+            let held = owner.try_lock_here(lock_key(0, Key::new(name).hash), Access::Exclusive);
+            assert!(held.is_some());
+            let slot = world.start(0, &words);
+            world.settle();
+            assert_eq!(slot.borrow().is_none(), waits, "{cores} cores");
+            drop(held);
+            world.settle();
+            assert!(world.reply(&slot).starts_with(b"*17000\r\n$1\r\nv\r\n"), "{cores} cores");
+        }
+        world.check();
+    }
 }
 
 #[test] // Writers and readers of the same keys at the same time: no reader sees a mixture.

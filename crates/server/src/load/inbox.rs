@@ -149,7 +149,7 @@ impl Inbox {
                     set.members().prefetch(hash::of(member));
                 }
                 (Record::Text(head, _) | Record::Hash(head) | Record::Set(head), None) => {
-                    shard.db(head.database as usize).prefetch(&Key::new(head.key));
+                    shard.db(head.database as usize).keys().prefetch(hash::of(head.key));
                 }
                 _ => {}
             }

@@ -106,12 +106,18 @@ impl<X: OutOfLine> Seg<X> {
     /// fails, as much again must go before the next.
     #[inline]
     pub(in super::super) fn tidy(&mut self) -> bool {
-        let least = DEAD_MIN * usize::from(self.head().limits.gaps).max(1);
-        if (self.head().dead as usize) < least.max(self.used_bytes() / 8) {
-            return false;
+        let is_untidy = self.is_untidy();
+        if is_untidy {
+            self.repack();
         }
-        self.repack();
-        true
+        is_untidy
+    }
+
+    /// True when gaps are an eighth of the pages.
+    #[inline]
+    pub(in super::super) fn is_untidy(&self) -> bool {
+        let least = DEAD_MIN * usize::from(self.head().limits.gaps).max(1);
+        self.head().dead as usize >= least.max(self.used_bytes() / 8)
     }
 
     /// True when there are gaps to win by a repack.

@@ -1,0 +1,69 @@
+//! The keyspace of one database on all cores, as of one instant.
+
+use darter_command::Call;
+use darter_keyspace::{Db, Found, Key, Object};
+use darter_structs::table::Table;
+use darter_tx::{Access, Home};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Keys that are looked up together, so that their cache misses run side by side.
+pub(crate) const KEYS_AT_ONCE: usize = 32;
+
+/// A cut of the keys of one core, with the time at which it was taken.
+pub(crate) struct Cut {
+    pub(crate) keys: Table<Arc<Object>>,
+    pub(crate) now: u64,
+    /// Nothing in it was dead: every entry is to be seen.
+    pub(crate) is_whole: bool,
+}
+
+impl Cut {
+    fn of(db: &Db) -> Self {
+        let is_whole = db.next_death().is_none_or(|at| at > db.now());
+        Self { keys: db.keys().clone(), now: db.now(), is_whole }
+    }
+
+    /// What was at `key`.
+    pub(crate) fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
+        self.keys.get(key.hash, key.bytes).and_then(|entry| Found::alive(entry, self.now))
+    }
+}
+
+/// Cuts of all cores, in their order.
+pub(crate) struct Cuts(pub(crate) Vec<Cut>);
+
+impl Cuts {
+    /// Cuts of the call's database as of one instant.
+    pub(crate) async fn take(call: &Call) -> Self {
+        let locked = call.lock_all(Access::Shared).await;
+        let cuts = Self::take_locked(call).await;
+        drop(locked);
+        cuts
+    }
+
+    /// Cuts of the call's database, which are of one instant for the keys that it holds locked.
+    pub(crate) async fn take_locked(call: &Call) -> Self {
+        let db = call.db;
+        let cut = |_| move |home: &mut Home| Cut::of(home.shard.db(db));
+        Self(call.tx.on_each(0..call.tx.cores(), cut).await)
+    }
+
+    /// The keys that stand at `positions` of the request, each with its core's cut. Their memory is
+    /// asked for, all at once.
+    pub(crate) fn keys<'a>(
+        &'a self,
+        args: darter_resp::Args<'a>,
+        positions: Range<usize>,
+    ) -> Vec<(&'a Cut, Key<'a>)> {
+        let keys: Vec<_> = positions
+            .map(|at| {
+                let key = args.get(at);
+                (&self.0[darter_base::slot::owner_of(key, self.0.len())], Key::new(key))
+            })
+            .collect();
+        keys.iter().for_each(|(cut, key)| cut.keys.prefetch(key.hash));
+        keys.iter().for_each(|(cut, key)| cut.keys.prefetch_entry(key.hash));
+        keys
+    }
+}

@@ -1,0 +1,130 @@
+//! The locks of very many keys: made at the cost of an append each, as hardly anybody asks for one.
+//!
+//! A hash table of a million locks takes 0.1 us for each: a cache miss, and growth on the way. Here
+//! they are dealt into parts of some hundred by a few of their bits, and whether a lock is among
+//! them is a look through one part. A part that fills beyond what chance explains is of keys that
+//! are named again and again; what it has no room for goes into a set, which keeps each once.
+//!
+//! Invariants:
+//! - I1: the number of parts is a power of two, and never changes.
+//! - I2: a lock is in the part that its bits name; or, if that was full when it came, in `crowd`.
+
+use crate::KeySet;
+use darter_base::graveyard::{self, Dismantle};
+
+/// Locks that a part is expected to hold: 2 KiB, looked through in 50 ns.
+const LOCKS_PER_PART: usize = 256;
+/// Their table is laid out at once: 192 KiB.
+const PARTS_MAX: usize = 8_192;
+/// A part takes so many times what is expected of it.
+const CROWDED: usize = 4;
+/// Parts that are freed at once: about 10 us.
+const PARTS_FREED_AT_ONCE: usize = 32;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct KeyList {
+    parts: Vec<Vec<u64>>,
+    /// Locks that a part takes.
+    room: usize,
+    crowd: Option<KeySet>,
+}
+
+impl KeyList {
+    /// An empty list for about `count` locks.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        let parts = (count / LOCKS_PER_PART).clamp(1, PARTS_MAX).next_power_of_two();
+        let room = CROWDED * LOCKS_PER_PART.max(count / parts);
+        Self { parts: vec![Vec::new(); parts], room, crowd: None }
+    }
+
+    /// Adds a lock, by its [`lock_key`](crate::lock_key). No step moves more than a part.
+    #[inline]
+    pub fn push(&mut self, key: u64) {
+        let at = self.part_of(key);
+        if self.parts[at].len() < self.room {
+            self.parts[at].push(key);
+        } else {
+            self.push_crowded(key);
+        }
+    }
+
+    #[cold]
+    fn push_crowded(&mut self, key: u64) {
+        let capacity = self.parts.len() * LOCKS_PER_PART;
+        self.crowd.get_or_insert_with(|| KeySet::with_capacity(capacity)).insert(key);
+    }
+
+    /// True when the lock is in the list. Cost: a look through a part.
+    #[must_use]
+    pub fn contains(&self, key: u64) -> bool {
+        self.parts[self.part_of(key)].contains(&key)
+            || self.crowd.as_ref().is_some_and(|crowd| crowd.contains(key))
+    }
+
+    fn part_of(&self, key: u64) -> usize {
+        (key >> 32) as usize & (self.parts.len() - 1) // I1.
+    }
+}
+
+impl Drop for KeyList {
+    fn drop(&mut self) {
+        if self.parts.len() > PARTS_FREED_AT_ONCE {
+            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.parts))));
+        }
+    }
+}
+
+/// The parts of a list that nobody reads any more.
+struct Remains(Vec<Vec<u64>>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
+        !self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Never;
+
+    /// A number whose bits are mixed, as those of locks are.
+    fn lock(number: usize) -> u64 {
+        darter_base::hash::of(&number.to_le_bytes())
+    }
+
+    fn list(guess: usize, locks: impl Iterator<Item = usize>) -> KeyList {
+        let mut list = KeyList::with_capacity(guess);
+        locks.for_each(|number| list.push(lock(number)));
+        list
+    }
+
+    #[test] // Whatever the guess of their number, all are found, and no others.
+    fn locks_are_found() {
+        for guess in [0, 1, 100, 50_000, 10_000_000] {
+            let list = list(guess, (0..50_000).map(|number| number * 3));
+            assert!((0..150_000).all(|at| list.contains(lock(at)) == (at % 3 == 0)), "{guess}");
+        }
+    }
+
+    #[test] // Two keys a hundred thousand times: no part is long to look through, or to move.
+    fn a_crowd_is_kept_once() {
+        let list = list(100_000, (0..100_000).map(|at| at % 2));
+        let longest = list.parts.iter().map(Vec::len).max();
+        assert_eq!(longest, Some(CROWDED * LOCKS_PER_PART));
+        assert_eq!(list.crowd.as_ref().map(KeySet::len), Some(2));
+        assert!(list.contains(lock(0)) && list.contains(lock(1)) && !list.contains(lock(2)));
+    }
+
+    #[test]
+    fn a_long_one_is_freed_in_portions() {
+        drop(list(100_000, 0..100_000));
+        assert!(!graveyard::is_empty());
+        while graveyard::dig(&Never) {}
+        drop(list(1_000, 0..1_000));
+        assert!(graveyard::is_empty());
+    }
+}
