@@ -1,8 +1,9 @@
 //! Asking the memory for the entries that arguments name, before they are looked up.
 //!
-//! In a table that the caches do not hold, a lookup waits for memory. The index lines of sixteen
-//! entries that are asked for together arrive in the time of one.
+//! In a table that the caches do not hold, a lookup waits for memory, first for the index line of an
+//! entry, then for the entry. Those of sixteen that are asked for together arrive in the time of one.
 
+use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_command::Args;
 use darter_structs::table::{OutOfLine, Table};
@@ -25,10 +26,11 @@ pub(crate) fn prefetch<X: OutOfLine>(
     if !index.is_multiple_of(BATCH) || table.len() < ENTRIES_MIN || args.left() < 2 * width {
         return;
     }
+    let mut hashes = ArrayVec::<u64, BATCH>::new();
     for _ in 0..BATCH.min(args.left() / width) {
-        if let Some(name) = args.next() {
-            table.prefetch(hash::of(name));
-        }
+        hashes.extend(args.next().map(hash::of));
         args.seek(args.position() + width - 1);
     }
+    hashes.iter().for_each(|hash| table.prefetch(*hash));
+    hashes.iter().for_each(|hash| table.prefetch_entry(*hash));
 }

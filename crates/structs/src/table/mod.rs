@@ -118,6 +118,8 @@ struct Big<X: OutOfLine> {
     class_max: u8,
     /// Additions until a segment that has reached its limit, but not its end, may be split.
     pause: u8,
+    /// Removals until two segments that both hold entries may be merged.
+    rest: u8,
 }
 
 impl<X: OutOfLine> Clone for Table<X> {

@@ -20,7 +20,8 @@
 //! growth, and the latency of that phase would show. So the number of entries that a segment should
 //! have is jittered, by its prefix; and a table that has just split a segment, or grown one, lets
 //! the next ones take more than they should for a hundred additions. So a command of a hundred pays
-//! for one split, where chance alone would give it six or seven once in a while.
+//! for one split, where chance alone would give it six or seven once in a while. As segments empty
+//! in step, too, a merge is followed by a rest from merges.
 //!
 //! Not here: why an insertion failed, see `segment`.
 
@@ -36,6 +37,10 @@ use std::sync::Arc;
 /// this one, as long as it may. All segments of a table come due within a tenth of its growth: one in
 /// about 115 additions where each holds 1 100. So few wait, and those take few more.
 const ENTRIES_PER_PAUSE: usize = 11;
+/// After a merge, the next waits for a removal for every so many entries of this one: so a command
+/// of a hundred pays for three merges or four, of 30 us each. Where the siblings cannot wait, as one
+/// of them is empty, nothing moves, and they need not.
+const ENTRIES_PER_REST: usize = 16;
 /// Two siblings are merged when they would fill so many percent of one.
 const MERGE_PERCENT: usize = 45;
 /// A segment is looked at for shrinking once in so many removals.
@@ -151,6 +156,7 @@ impl<X: OutOfLine> Big<X> {
             due: draft.due,
             class_max: 0,
             pause: 0,
+            rest: 0,
         }
     }
 
@@ -231,10 +237,12 @@ impl<X: OutOfLine> Big<X> {
     /// After a removal from the segment at `path`: looks, once in a while, whether to merge.
     #[inline]
     pub(super) fn shrink(&mut self, path: Path) {
+        self.rest = self.rest.saturating_sub(1);
         let segment = self.directory.segment_at(path);
         if segment.len().is_multiple_of(SHRINK_STEP) && segment.len() <= merge_len(segment.class())
         {
-            self.merge_up(path);
+            let hash = self.directory.prefix(path).0;
+            while self.merge(self.directory.path(hash)) {}
         }
     }
 
@@ -246,13 +254,21 @@ impl<X: OutOfLine> Big<X> {
         (has_stepped || segment.len() == 0) && segment.len() <= merge_len(segment.class())
     }
 
-    /// Merges the segment at `path` with its sibling while both are nearly empty.
+    /// Merges the segment at `path` with its sibling while both are nearly empty, without a rest: for
+    /// who bounds in another way how many merges there are.
     pub(super) fn merge_up(&mut self, path: Path) {
         let hash = self.directory.prefix(path).0;
-        // Ends: each merge takes one from the segment's depth.
-        while self.merge(self.directory.path(hash)) {}
+        loop {
+            self.rest = 0;
+            // Ends: each merge takes one from the segment's depth.
+            if !self.merge(self.directory.path(hash)) {
+                return;
+            }
+        }
     }
 
+    /// Merges the segment at `path` with its sibling, if both are nearly empty, and it is not the
+    /// time of rest.
     fn merge(&mut self, path: Path) -> bool {
         let fan = &self.directory.leaf_mut(path.top).fan;
         let Some(sibling) = fan.sibling(path.leaf) else { return false };
@@ -270,6 +286,10 @@ impl<X: OutOfLine> Big<X> {
             self.absorb(path, sibling);
             return true;
         }
+        if self.rest > 0 {
+            return false;
+        }
+        self.rest = (one.len() + other.len()).div_ceil(ENTRIES_PER_REST) as u8;
         self.directory.segment_mut(sibling);
         self.directory.segment_mut(path);
         let (prefix, depth) = self.directory.prefix(path);

@@ -356,6 +356,25 @@ fn memory_follows_content_up_and_down() {
     assert!(matches!(table.0, Root::Empty));
 }
 
+#[test] // All segments come to where they merge at the same time: a command meets few of the merges.
+fn merges_rest_from_each_other() {
+    let most = if cfg!(miri) { 400 } else { 400_000 };
+    let mut table = set_of(0..most);
+    let rest = |table: &Table<Never>| if let Root::Big(big) = &table.0 { big.rest } else { 0 };
+    let (mut merges, mut worst) = (0, 0);
+    for from in (0..most).step_by(100) {
+        let mut met = 0;
+        for number in from..from + 100 {
+            let before = rest(&table);
+            remove(&mut table, number..number + 1);
+            met += u32::from(rest(&table) > before);
+        }
+        (merges, worst) = (merges + met, worst.max(met));
+    }
+    assert!(cfg!(miri) || (100..=1_000).contains(&merges), "{merges} merges");
+    assert!(worst <= 4, "{worst} merges in a hundred removals");
+}
+
 #[test] // Gaps stay until somebody goes through them; then the table is as small as if there were none.
 fn what_is_removed_loosely_is_won_back() {
     let most = if cfg!(miri) { 400 } else { 20_000 };
