@@ -55,8 +55,7 @@ const RING_CAPACITY: usize = 4_096;
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
-    std::env::set_current_dir(settings.text("dir"))
-        .map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))?;
+    enter_folder(&mut settings)?;
     let processors = topology::processors();
     let cores = match settings.size("cores") {
         0 => topology::default_cores(),
@@ -136,6 +135,11 @@ fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
     settings
         .set("maxclients", &fitting.to_string())
         .map_err(|wrong| Failure(format!("cannot reduce maxclients: {wrong}")))
+}
+
+fn enter_folder(settings: &mut Settings) -> Result<(), Failure> {
+    let entered = settings.enter_folder();
+    entered.map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))
 }
 
 /// Tells all cores to come to an end, and waits for it.

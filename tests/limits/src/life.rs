@@ -21,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("epoll can be forced and is logged",             Asks::More,    epoll),
     ("settings from a file, flags on top",            Asks::More,    settings_file),
     ("CONFIG REWRITE writes what a start reads",      Asks::More,    rewrite),
+    ("dir and dbfilename are checked",                Asks::AsRedis, checked_folder),
     ("a wrong setting is refused at the start",       Asks::AsRedis, wrong_setting),
     ("a port in use is refused at the start",         Asks::AsRedis, port_in_use),
     ("a start right after a kill",                    Asks::AsRedis, start_after_kill),
@@ -116,6 +117,32 @@ fn settings_file(stage: &Stage) -> Result<(), String> {
     expect_setting(&mut client, "maxclients", "77")?;
     expect_setting(&mut client, "timeout", "44")?;
     expect_setting(&mut client, "maxmemory", "12582912")
+}
+
+/// Where a client may set them at all: what would write elsewhere is refused, and changes nothing.
+fn checked_folder(stage: &Stage) -> Result<(), String> {
+    let server = stage.server_with(&["--enable-protected-configs", "local"])?;
+    let mut client = server.client().map_err(text)?;
+    let failed = "-ERR CONFIG SET failed (possibly related to argument";
+    let before = setting(&mut client, "dir")?;
+    let no_path = "dbfilename can't be a path, just a filename";
+    for (name, value, why) in [
+        ("dbfilename", "../x.rdb", no_path),
+        ("dbfilename", "/tmp/x.rdb", no_path),
+        ("dir", "/no/such/folder", "No such file or directory"),
+        ("dir", "/etc/passwd", "Not a directory"),
+        ("dir", "", "No such file or directory"),
+    ] {
+        let reply = client.command(&["CONFIG", "SET", name, value]).map_err(text)?;
+        let wanted = format!("{failed} '{name}') - {why}\r\n");
+        ensure(reply.encode() == wanted.as_bytes(), || format!("{name} {value}: {reply:?}"))?;
+    }
+    client.command(&["CONFIG", "SET", "dir", "/", "timeout", "x"]).map_err(text)?;
+    expect_setting(&mut client, "dir", &before)?;
+    client.command(&["CONFIG", "SET", "dir", "/usr/.."]).map_err(text)?;
+    expect_setting(&mut client, "dir", "/")?;
+    client.command(&["CONFIG", "SET", "dbfilename", "other.rdb"]).map_err(text)?;
+    expect_setting(&mut client, "dbfilename", "other.rdb")
 }
 
 fn rewrite(stage: &Stage) -> Result<(), String> {

@@ -29,9 +29,10 @@ fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     let mut wanted: Vec<(&[u8], &str)> = Vec::new();
     for pattern in patterns {
         let is_glob = pattern.iter().any(|byte| b"[*?".contains(byte));
-        for (row, value) in settings.iter() {
-            let name = row.name.as_bytes();
-            if !glob::matches_case(pattern, name, Case::Insensitive)
+        for (name, value, is_shown) in settings.names() {
+            let name = name.as_bytes();
+            if (is_glob && !is_shown)
+                || !glob::matches_case(pattern, name, Case::Insensitive)
                 || wanted.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
             {
                 continue;
@@ -56,16 +57,8 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
     }
     let mut pairs = Vec::new();
     while let (Some(name), Some(value)) = (args.next(), args.next()) {
-        if !Settings::has(&text(name)) {
-            let why = "ERR Unknown option or number of arguments for CONFIG SET - '";
-            return Err(Refusal::quoting(why, name, "'"));
-        }
+        may_set(&call, name, &pairs)?;
         pairs.push((text(name), text(value)));
-    }
-    for (at, (name, _)) in pairs.iter().enumerate() {
-        if pairs[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-            return Err(failed(&format!("'{name}') - duplicate parameter")));
-        }
     }
     // Core 0 decides, so that two clients at once cannot undo each other's changes.
     let decided = call.core.ask(0, move |core| change(core, &pairs)).await;
@@ -87,14 +80,33 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Whether this client may set `name` behind those of `before`: every name is looked at before any
+/// value, as in Redis.
+fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Result<(), Refusal> {
+    let word = text(name);
+    match call.core.admin.settings().may_set(&word, call.session.peer.is_local) {
+        Err(Wrong::Unknown(_)) => {
+            let why = "ERR Unknown option or number of arguments for CONFIG SET - '";
+            Err(Refusal::quoting(why, name, "'"))
+        }
+        Err(wrong) => Err(failed(&in_words(&wrong))),
+        Ok(()) if before.iter().any(|(other, _)| other.eq_ignore_ascii_case(&word)) => {
+            Err(failed(&format!("'{word}') - duplicate parameter")))
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
 fn change(core: &Rc<Core>, pairs: &[(String, String)]) -> Result<Arc<Settings>, String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
-        // Redis names the argument first, then the reason.
-        let told = |wrong: Wrong| wrong.to_string().replacen("' - ", "') - ", 1);
-        settings.set_running(name, value).map_err(told)?;
+        settings.set(name, value).map_err(|wrong| in_words(&wrong))?;
     }
     make_room(core, &settings)?;
+    if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("dir")) {
+        settings.enter_folder().map_err(|error| format!("'dir') - {error}"))?;
+    }
+    crate::log::follow(&settings);
     let settings = Arc::new(settings);
     apply(core, Arc::clone(&settings));
     Ok(settings)
@@ -111,6 +123,11 @@ fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
         let why = "The operating system is not able to handle the specified number of clients";
         format!("'maxclients') - {why}, try with {fitting}")
     })
+}
+
+/// Redis names the argument first, then the reason.
+fn in_words(wrong: &Wrong) -> String {
+    wrong.to_string().replacen("' - ", "') - ", 1)
 }
 
 /// Makes a core follow its settings.

@@ -372,10 +372,18 @@ fn error_stats(report: &Report<'_>, text: &mut String) {
 }
 
 fn latency_stats(report: &Report<'_>, text: &mut String) {
+    let settings = report.core.admin.settings();
+    if !settings.flag("latency-tracking") {
+        return;
+    }
+    let percentiles = settings.text("latency-tracking-info-percentiles");
     for (index, sum) in merged(report.core, report.facts) {
         let name = report.core.table.entries()[index].row.name;
-        let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|part| bound_us(&sum, part));
-        let value = format!("p50={p50:.3},p99={p99:.3},p99.9={p999:.3}");
+        let shown = percentiles.split_whitespace().map(|percentile| {
+            let part = percentile.parse().unwrap_or(0.0) / 100.0;
+            format!("p{percentile}={:.3}", bound_us(&sum, part))
+        });
+        let value = shown.collect::<Vec<_>>().join(",");
         field(text, &format!("latency_percentiles_usec_{name}"), value);
     }
 }

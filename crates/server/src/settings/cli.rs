@@ -26,9 +26,9 @@ fn command() -> Command {
     let options = ROWS.iter().map(|row| {
         let default = if row.default.is_empty() { "\"\"" } else { row.default };
         let change = match row.when {
-            When::Running => "changeable at run time",
+            When::Running | When::Guarded => "changeable at run time",
             When::Start => "fixed at start",
-            When::Accepted => "accepted, without effect",
+            When::Accepted | When::Inert => "accepted, without effect",
         };
         Arg::new(row.name)
             .long(row.name)

@@ -174,7 +174,7 @@ struct Rewriting<'a, R, W> {
     old: R,
     new: W,
     /// Names that stand in the new file.
-    written: HashSet<String>,
+    written: HashSet<&'static str>,
 }
 
 impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
@@ -197,11 +197,12 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
 
     fn line(&mut self, line: &str) -> io::Result<()> {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
-        match name.filter(|name| super::place(name).is_some()) {
+        let place = name.and_then(|name| super::place(&name));
+        match place.map(|(at, _)| ROWS[at].name) {
             // The last one counts, and stands where the first one stood.
-            Some(name) if self.written.contains(&name) => Ok(()),
+            Some(name) if self.written.contains(name) => Ok(()),
             Some(name) => {
-                let line = line_of(&name, self.settings.text(&name));
+                let line = line_of(name, self.settings.text(name));
                 self.written.insert(name);
                 writeln!(self.new, "{line}")
             }
@@ -213,7 +214,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
     fn end(mut self) -> io::Result<W> {
         for (row, value) in self.settings.iter() {
             let is_new = value != row.default && !self.written.contains(row.name);
-            if is_new && row.when != When::Accepted {
+            if is_new && !matches!(row.when, When::Accepted | When::Inert) {
                 writeln!(self.new, "{}", line_of(row.name, value))?;
             }
         }

@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod file;
 mod rows;
+mod value;
 
 pub use rows::ROWS;
 
@@ -19,20 +20,66 @@ use std::fmt;
 pub enum Kind {
     /// `yes` or `no`.
     Bool,
+    /// `no`, and why it cannot be `yes`.
+    Off(&'static str),
     /// An integer in this range.
     Int(i64, i64),
+    /// An integer in this range, which Redis keeps without a sign: -1 is the largest there is.
+    Count(u64, u64),
     /// Bytes in this range, with units: `100mb`, `1gb`.
     Memory(i64, i64),
+    /// As `Memory`, and kept without a sign, as `Count` is.
+    Size(u64, u64),
+    /// An integer that is brought into Redis's range of `hz`.
+    Hertz,
+    /// Bytes, at least as many as a replica's backlog has.
+    Backlog,
+    /// How much is logged: Redis's words, and `nothing`, which newer ones have.
+    Levels,
+    /// Classes of events, a letter each.
+    Events,
     /// One of these words.
     Enum(&'static [&'static str]),
+    /// Several of these words; the first one stands alone.
+    Flags(&'static [&'static str]),
     /// Any text.
     Text,
+    /// The name of a file, without a path.
+    FileName,
+    /// A folder that is there.
+    Folder,
     /// Several words, kept with one blank between them.
     Words,
     /// Pairs of seconds and changes, kept with one blank between them; empty for none.
     Save,
+    /// Numbers from 0 to 100, kept with one blank between them; empty for none.
+    Percentiles,
+    /// Three numbers of the system's killer.
+    OomScores,
+    /// A name of a host, or nothing.
+    Hostname,
+    /// A text with variables in braces.
+    Title,
     /// Permission bits in octal; empty or 0: the system's default.
     Octal,
+    /// Nothing yet, and why.
+    Absent(&'static str),
+}
+
+impl Kind {
+    /// Whether the words behind the name are its value together; else there is one.
+    #[must_use]
+    pub fn takes_words(self) -> bool {
+        matches!(
+            self,
+            Self::Words
+                | Self::Save
+                | Self::Percentiles
+                | Self::OomScores
+                | Self::Flags(_)
+                | Self::Absent(_)
+        )
+    }
 }
 
 /// When a setting may be changed.
@@ -40,10 +87,14 @@ pub enum Kind {
 pub enum When {
     /// At any time, with CONFIG SET.
     Running,
+    /// As `Running`, if `enable-protected-configs` lets the client.
+    Guarded,
     /// At start only.
     Start,
     /// It has lost its meaning here; it is accepted, shown, and does nothing.
     Accepted,
+    /// As `Accepted`, at start only.
+    Inert,
 }
 
 /// A row.
@@ -70,6 +121,8 @@ pub enum Wrong {
     Unknown(String),
     /// It can be set at start only.
     Immutable(String),
+    /// `enable-protected-configs` forbids it.
+    Protected(String),
     /// The value does not fit; the text says why, as Redis does.
     Value(String, String),
 }
@@ -79,6 +132,7 @@ impl fmt::Display for Wrong {
         match self {
             Self::Unknown(name) => write!(f, "Unknown option or number of arguments: '{name}'"),
             Self::Immutable(name) => write!(f, "'{name}' - can't set immutable config"),
+            Self::Protected(name) => write!(f, "'{name}' - can't set protected config"),
             Self::Value(name, why) => write!(f, "'{name}' - {why}"),
         }
     }
@@ -98,16 +152,23 @@ impl Default for Settings {
     }
 }
 
-/// Place of the row called `name`, in any case.
-fn place(name: &str) -> Option<usize> {
-    ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name))
+/// Place of the row called `name`, in any case; and its name as it stands in the tables, the older
+/// one if it was called by that.
+fn place(name: &str) -> Option<(usize, &'static str)> {
+    let is_called = |called: &str| called.eq_ignore_ascii_case(name);
+    if let Some(at) = ROWS.iter().position(|row| is_called(row.name)) {
+        return Some((at, ROWS[at].name));
+    }
+    let (old, new) = *rows::ALIASES.iter().find(|(old, _)| is_called(old))?;
+    Some((ROWS.iter().position(|row| row.name == new)?, old))
 }
 
 impl Settings {
     /// The value as CONFIG GET shows it. Panics for a name that is in no row: a slip of ours.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {
-        &self.values[place(name).expect("a setting of the table")]
+        let (at, _) = place(name).expect("a setting of the table");
+        &self.values[at]
     }
 
     /// A value that is an integer or bytes.
@@ -116,10 +177,10 @@ impl Settings {
         self.text(name).parse().expect("validated when it was set")
     }
 
-    /// [`Settings::int`] of a row whose range begins at 0 or above.
+    /// A value that is an integer or bytes, of a row whose range begins at 0 or above.
     #[must_use]
     pub fn size(&self, name: &str) -> usize {
-        usize::try_from(self.int(name)).expect("the row's range is not negative")
+        self.text(name).parse().expect("validated when it was set")
     }
 
     /// A value that is `yes` or `no`.
@@ -128,112 +189,49 @@ impl Settings {
         self.text(name) == "yes"
     }
 
-    /// True when there is a setting of this name, in any case.
-    #[must_use]
-    pub fn has(name: &str) -> bool {
-        place(name).is_some()
-    }
-
     /// All rows with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Setting, &str)> {
         ROWS.iter().zip(self.values.iter().map(String::as_str))
     }
 
-    /// Sets one value, before the server runs.
+    /// All names with their values, the older names too; and whether patterns show them.
+    pub fn names(&self) -> impl Iterator<Item = (&'static str, &str, bool)> {
+        let rows = self.iter().map(|(row, value)| (row.name, value));
+        let old = rows::ALIASES.iter().map(|(old, new)| (*old, self.text(new)));
+        rows.chain(old).map(|(name, value)| (name, value, !rows::HIDDEN.contains(&name)))
+    }
+
+    /// Sets one value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
-        let at = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
-        let value = canonical(&ROWS[at], value)?;
-        for (old, new) in rows::ALIASES {
-            if ROWS[at].name == *old || ROWS[at].name == *new {
-                [old, new].iter().filter_map(|name| place(name)).for_each(|both| {
-                    self.values[both].clone_from(&value);
-                });
-            }
-        }
-        self.values[at] = value;
+        let (at, name) = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
+        let value = value::canonical(ROWS[at].kind, value);
+        self.values[at] = value.map_err(|why| Wrong::Value(name.to_owned(), why))?;
         Ok(())
     }
 
-    /// Sets one value while the server runs.
-    pub fn set_running(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
-        match place(name) {
-            Some(at) if ROWS[at].when == When::Start => Err(Wrong::Immutable(name.to_owned())),
-            _ => self.set(name, value),
+    /// Makes `dir` the folder of the process, and its name absolute.
+    pub fn enter_folder(&mut self) -> std::io::Result<()> {
+        std::env::set_current_dir(self.text("dir"))?;
+        let folder = std::env::current_dir()?.to_string_lossy().into_owned();
+        let (at, _) = place("dir").expect("a setting of the table");
+        self.values[at] = folder;
+        Ok(())
+    }
+
+    /// Whether a client may set it while the server runs; `is_local`: from this machine.
+    pub fn may_set(&self, name: &str, is_local: bool) -> Result<(), Wrong> {
+        let (at, _) = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
+        let is_guarded = match self.text("enable-protected-configs") {
+            "yes" => false,
+            "local" => !is_local,
+            _ => true,
+        };
+        match ROWS[at].when {
+            When::Start | When::Inert => Err(Wrong::Immutable(name.to_owned())),
+            When::Guarded if is_guarded => Err(Wrong::Protected(name.to_owned())),
+            _ => Ok(()),
         }
     }
-}
-
-/// The canonical text of `value`, if it fits the row.
-fn canonical(row: &Setting, value: &str) -> Result<String, Wrong> {
-    let wrong = |why: String| Wrong::Value(row.name.to_owned(), why);
-    match row.kind {
-        Kind::Text => Ok(value.to_owned()),
-        Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
-        Kind::Bool => match value.to_ascii_lowercase().as_str() {
-            word @ ("yes" | "no") => Ok(word.to_owned()),
-            _ => Err(wrong("argument must be 'yes' or 'no'".into())),
-        },
-        Kind::Enum(words) => words
-            .iter()
-            .find(|word| word.eq_ignore_ascii_case(value))
-            .map(|word| (*word).to_owned())
-            .ok_or_else(|| {
-                wrong(format!("argument(s) must be one of the following: {}", words.join(", ")))
-            }),
-        Kind::Int(least, most) => {
-            let number: i64 = value
-                .parse()
-                .map_err(|_| wrong("argument couldn't be parsed into an integer".into()))?;
-            in_range(number, least, most, row)
-        }
-        Kind::Memory(least, most) => {
-            let number = bytes(value)
-                .filter(|bytes| *bytes >= 0)
-                .ok_or_else(|| wrong("argument must be a memory value".into()))?;
-            in_range(number, least, most, row)
-        }
-        Kind::Save => save_points(value).ok_or_else(|| wrong("Invalid save parameters".into())),
-        Kind::Octal => match u32::from_str_radix(if value.is_empty() { "0" } else { value }, 8) {
-            Ok(mode) if mode <= 0o777 => Ok(format!("{mode:o}")),
-            _ => Err(wrong("argument couldn't be parsed into an integer".into())),
-        },
-    }
-}
-
-fn in_range(number: i64, least: i64, most: i64, row: &Setting) -> Result<String, Wrong> {
-    if (least..=most).contains(&number) {
-        return Ok(number.to_string());
-    }
-    let why = format!("argument must be between {least} and {most} inclusive");
-    Err(Wrong::Value(row.name.to_owned(), why))
-}
-
-/// `3600 1 300 100`: seconds from 1 on, changes from 0 on, one blank between them, as in Redis.
-fn save_points(value: &str) -> Option<String> {
-    if value.is_empty() {
-        return Some(String::new());
-    }
-    let numbers: Option<Vec<i64>> = value.split(' ').map(|word| word.parse().ok()).collect();
-    let numbers = numbers.filter(|numbers| numbers.len() % 2 == 0)?;
-    let sound = numbers.chunks_exact(2).all(|point| point[0] >= 1 && point[1] >= 0);
-    sound.then(|| numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "))
-}
-
-/// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis.
-#[must_use]
-pub fn bytes(text: &str) -> Option<i64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit: i64 = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" => 1_000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<i64>().ok()?.checked_mul(unit)
 }
 
 #[cfg(test)]
@@ -244,7 +242,12 @@ mod tests {
     fn defaults_are_canonical_and_names_unique() {
         let mut names = std::collections::HashSet::new();
         for row in ROWS {
-            assert_eq!(canonical(row, row.default).as_deref(), Ok(row.default), "{}", row.name);
+            assert_eq!(
+                value::canonical(row.kind, row.default).as_deref(),
+                Ok(row.default),
+                "{}",
+                row.name
+            );
             assert!(names.insert(row.name), "{} twice", row.name);
             assert!(!row.help.is_empty(), "{} without help", row.name);
         }
@@ -258,9 +261,7 @@ mod tests {
         assert!(matches!(settings.set("port", "70000"), Err(Wrong::Value(..))));
         assert!(matches!(settings.set("protected-mode", "maybe"), Err(Wrong::Value(..))));
         assert!(matches!(settings.set("no-such", "1"), Err(Wrong::Unknown(_))));
-        assert!(matches!(settings.set_running("port", "7000"), Err(Wrong::Immutable(_))));
-        assert_eq!(bytes("1gb"), Some(1 << 30));
-        assert_eq!(bytes("1x"), None);
+        assert!(matches!(settings.may_set("databases", true), Err(Wrong::Immutable(_))));
         assert_eq!(settings.set("save", "3600 1 300 100"), Ok(()));
         assert_eq!(settings.text("save"), "3600 1 300 100");
         for wrong in ["60", "60 1 60", "0 1", "60 -1", "60 x", " 60 1", "60  1"] {

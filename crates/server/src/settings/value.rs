@@ -1,0 +1,264 @@
+//! Values of settings: what is accepted, the canonical text that is kept, and the reason where it
+//! is refused, in Redis's words.
+//!
+//! Redis reads numbers in two ways. Plain integers are canonical or wrong. Bytes are digits and a
+//! unit: what is too large becomes the largest number of 64 bits, and what a unit makes of that
+//! wraps around, without a word.
+
+use super::Kind;
+use darter_base::number;
+
+/// The bounds into which Redis brings `hz`.
+const HERTZ: (i64, i64) = (1, 500);
+/// The least of `repl-backlog-size`.
+const BACKLOG_MIN: u64 = 16 * 1024;
+const LEVELS: &[&str] = &["debug", "verbose", "notice", "warning"];
+/// What `A` stands for in `notify-keyspace-events`, in the order of Redis.
+const EVENTS_ALL: &str = "g$lshzxetd";
+/// Variables of a title.
+const TITLE_VARIABLES: &[&str] =
+    &["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
+
+/// The canonical text of `value`, if it fits; else why it does not, as Redis says it.
+pub(super) fn canonical(kind: Kind, value: &str) -> Result<String, String> {
+    match kind {
+        Kind::Text => Ok(value.to_owned()),
+        Kind::Words => Ok(value.split_whitespace().collect::<Vec<_>>().join(" ")),
+        Kind::Bool => match value.to_ascii_lowercase().as_str() {
+            word @ ("yes" | "no") => Ok(word.to_owned()),
+            _ => Err("argument must be 'yes' or 'no'".into()),
+        },
+        Kind::Off(why) => match canonical(Kind::Bool, value)?.as_str() {
+            "no" => Ok("no".into()),
+            _ => Err(why.to_owned()),
+        },
+        Kind::Levels if value.eq_ignore_ascii_case("nothing") => Ok("nothing".into()),
+        Kind::Levels => word_of(LEVELS, value),
+        Kind::Events => events(value),
+        Kind::Backlog => {
+            let bytes = in_range(memory(value)?.cast_signed(), 1, i64::MAX)?;
+            Ok(bytes.parse().unwrap_or(BACKLOG_MIN).max(BACKLOG_MIN).to_string())
+        }
+        Kind::Enum(words) => word_of(words, value),
+        Kind::Flags(words) => flags(words, value),
+        Kind::Int(least, most) => in_range(integer(value)?, least, most),
+        Kind::Count(least, most) => in_range(integer(value)?.cast_unsigned(), least, most),
+        Kind::Memory(least, most) => in_range(memory(value)?.cast_signed(), least, most),
+        Kind::Size(least, most) => in_range(memory(value)?, least, most),
+        Kind::Hertz => {
+            let number: i64 =
+                in_range(integer(value)?, 0, i64::from(i32::MAX))?.parse().unwrap_or(0);
+            Ok(number.clamp(HERTZ.0, HERTZ.1).to_string())
+        }
+        Kind::Octal => octal(value),
+        Kind::FileName => file_name(value),
+        Kind::Folder => folder(value),
+        Kind::Save => save_points(value).ok_or_else(|| "Invalid save parameters".into()),
+        Kind::Percentiles => percentiles(value),
+        Kind::OomScores => oom_scores(value),
+        Kind::Hostname => hostname(value),
+        Kind::Title => title(value),
+        Kind::Absent(_) if value.is_empty() => Ok(String::new()),
+        Kind::Absent(why) => Err(why.to_owned()),
+    }
+}
+
+fn word_of(words: &[&str], value: &str) -> Result<String, String> {
+    let found = words.iter().find(|word| word.eq_ignore_ascii_case(value));
+    let found = found.map(|word| (*word).to_owned());
+    found.ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
+}
+
+/// Words in the order of the table; the first of it, or no word at all, is "none of the others".
+fn flags(words: &[&str], value: &str) -> Result<String, String> {
+    let mut wanted = Vec::new();
+    for word in value.split(' ') {
+        wanted.push(word_of(words, word)?);
+    }
+    let has = |word: &str| wanted.iter().any(|other| other == word);
+    if has("save") && has("nosave") {
+        return Err("shutdown options SAVE and NOSAVE can't be used simultaneously".into());
+    }
+    let kept: Vec<&str> = words[1..].iter().copied().filter(|word| has(word)).collect();
+    Ok(if kept.is_empty() { words[0].to_owned() } else { kept.join(" ") })
+}
+
+/// Each class once, those of `A` in front.
+fn events(value: &str) -> Result<String, String> {
+    if !value.chars().all(|letter| EVENTS_ALL.contains(letter) || "AKEmn".contains(letter)) {
+        return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
+    }
+    let has = |letter: &char| value.contains(*letter);
+    let mut kept = String::from("A");
+    if !has(&'A') && !EVENTS_ALL.chars().all(|letter| has(&letter)) {
+        kept = EVENTS_ALL.chars().chain(['n']).filter(has).collect();
+    }
+    kept.extend(['K', 'E', 'm'].iter().filter(|letter| has(letter)));
+    Ok(kept)
+}
+
+fn integer(value: &str) -> Result<i64, String> {
+    let number = number::parse_i64(value.as_bytes());
+    number.ok_or_else(|| "argument couldn't be parsed into an integer".into())
+}
+
+fn memory(value: &str) -> Result<u64, String> {
+    bytes(value).ok_or_else(|| "argument must be a memory value".into())
+}
+
+/// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis; a
+/// unit alone is none of them.
+fn bytes(text: &str) -> Option<u64> {
+    /// Digits that Redis has room for.
+    const DIGITS_MAX: usize = 127;
+    let length = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, unit) = text.split_at(length);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    if length > DIGITS_MAX {
+        return None;
+    }
+    let number = if digits.is_empty() { 0 } else { digits.parse().unwrap_or(u64::MAX) };
+    Some(number.wrapping_mul(factor))
+}
+
+fn in_range<T: PartialOrd + std::fmt::Display>(
+    number: T,
+    least: T,
+    most: T,
+) -> Result<String, String> {
+    if (&least..=&most).contains(&&number) {
+        return Ok(number.to_string());
+    }
+    Err(format!("argument must be between {least} and {most} inclusive"))
+}
+
+fn octal(value: &str) -> Result<String, String> {
+    let text = if value.is_empty() { "0" } else { value };
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(format!("{mode:o}")),
+        Ok(_) => Err("argument must be between 0 and 777 inclusive".into()),
+        Err(_) => Err("argument couldn't be parsed as an octal number".into()),
+    }
+}
+
+fn file_name(value: &str) -> Result<String, String> {
+    if value.contains('/') {
+        return Err("dbfilename can't be a path, just a filename".into());
+    }
+    Ok(value.to_owned())
+}
+
+/// The folder as it was called; whoever enters it makes it absolute.
+fn folder(value: &str) -> Result<String, String> {
+    let of_system = |error: std::io::Error| {
+        let text = error.to_string();
+        text.split(" (os error").next().unwrap_or_default().to_owned()
+    };
+    let found = std::fs::metadata(value).map_err(of_system)?;
+    if found.is_dir() { Ok(value.to_owned()) } else { Err("Not a directory".into()) }
+}
+
+/// `3600 1 300 100`: seconds from 1 on, changes from 0 on, one blank between them, as in Redis.
+fn save_points(value: &str) -> Option<String> {
+    if value.is_empty() {
+        return Some(String::new());
+    }
+    // Nothing behind the last blank is no changes.
+    let number = |word: &str| if word.is_empty() { Some(0) } else { word.parse().ok() };
+    let numbers: Option<Vec<i64>> = value.split(' ').map(number).collect();
+    let numbers = numbers.filter(|numbers| numbers.len() % 2 == 0)?;
+    let sound = numbers.chunks_exact(2).all(|point| point[0] >= 1 && point[1] >= 0);
+    sound.then(|| numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "))
+}
+
+fn percentiles(value: &str) -> Result<String, String> {
+    let mut kept = Vec::new();
+    for word in value.split(' ').filter(|_| !value.is_empty()) {
+        let number: f64 = match word.parse() {
+            Ok(number) => number,
+            Err(_) => return Err("Invalid latency-tracking-info-percentiles parameters".into()),
+        };
+        if !(0.0..=100.0).contains(&number) {
+            let why = "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]";
+            return Err(why.into());
+        }
+        kept.push(number.to_string());
+    }
+    Ok(kept.join(" "))
+}
+
+fn oom_scores(value: &str) -> Result<String, String> {
+    const BOUND: i64 = 2_000;
+    let words: Vec<&str> = value.split(' ').collect();
+    if words.len() != 3 {
+        return Err("wrong number of arguments".into());
+    }
+    let numbers = words.iter().map(|word| word.parse::<i64>().ok());
+    let numbers = numbers.map(|number| number.filter(|number| number.abs() <= BOUND));
+    match numbers.collect::<Option<Vec<i64>>>() {
+        Some(numbers) => Ok(numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")),
+        None => Err(format!(
+            "Invalid oom-score-adj-values, elements must be between -{BOUND} and {BOUND}."
+        )),
+    }
+}
+
+fn hostname(value: &str) -> Result<String, String> {
+    const LENGTH_MAX: usize = 255;
+    if value.len() > LENGTH_MAX {
+        return Err(format!("Hostnames must be less than {} characters", LENGTH_MAX + 1));
+    }
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.');
+    if value.chars().all(is_allowed) {
+        return Ok(value.to_owned());
+    }
+    Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into())
+}
+
+/// What is left without its variables must be something: a title and a mode may be empty.
+fn title(value: &str) -> Result<String, String> {
+    let mut parts = value.split('{');
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    let is_sound = parts.all(|part| {
+        let Some((name, rest)) = part.split_once('}') else { return false };
+        let is_empty = matches!(name, "title" | "server-mode" | "unixsocket" | "config-file");
+        shown.push_str(if is_empty { "" } else { name });
+        shown.push_str(rest);
+        TITLE_VARIABLES.contains(&name)
+    });
+    if is_sound && !shown.trim().is_empty() {
+        return Ok(value.to_owned());
+    }
+    Err("template format is invalid or contains unknown variables".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // What redis-server 7.0.15 makes of them: digits saturate, and a unit wraps around.
+    fn bytes_are_read_as_in_redis() {
+        let max = u64::MAX;
+        #[rustfmt::skip] // A table.
+        let cases = [
+            ("1gb", Some(1 << 30)), ("1G", Some(1_000_000_000)), ("1kB", Some(1_024)),
+            ("b", Some(0)), ("kb", Some(0)), ("", Some(0)), ("007", Some(7)),
+            ("99999999999999999999", Some(max)), ("99999999999999999999k", Some(max.wrapping_mul(1_000))),
+            ("1x", None), ("-1", None), ("1.5", None), (" 1", None), ("1 ", None),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(bytes(text), wanted, "{text:?}");
+        }
+        assert_eq!(bytes(&"1".repeat(127)), Some(max));
+        assert_eq!(bytes(&"1".repeat(128)), None);
+    }
+}
