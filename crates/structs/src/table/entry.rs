@@ -216,7 +216,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     }
 
     /// The value.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn value(&self) -> ValueRef<'a, X> {
         let at = self.0.value_at();
@@ -278,7 +278,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
 pub(super) struct Needle<'k> {
     kind: u8,
     text: &'k [u8],
-    /// What stands in the entry before the text, or in its place: a number, for it stays in
+    /// What stands in the entry in place of the text, if it is packed: a number, for it stays in
     /// registers. The first byte is the lowest.
     packed: u128,
     packed_len: usize,
@@ -291,7 +291,7 @@ impl<'k> Needle<'k> {
             Packed::Int(value) => (KEY_INT, text::varint(text::zigzag(value))),
             Packed::Uuid(uuid) => (KEY_UUID, (uuid, UUID_BYTES)),
             Packed::Raw(_) if key.len() > KEY_INLINE_MAX => (KEY_LONG, (0, 0)),
-            Packed::Raw(_) => (KEY_RAW, text::varint(key.len() as u64)),
+            Packed::Raw(_) => (KEY_RAW, (0, 0)),
         };
         Self { kind, text: key, packed, packed_len }
     }
@@ -303,7 +303,7 @@ impl<'k> Needle<'k> {
                 push_pointer(out, key);
             }
             KEY_RAW => {
-                out.extend_from_slice(&self.packed.to_le_bytes()[..self.packed_len]);
+                push_varint(out, self.text.len() as u64);
                 out.extend_from_slice(self.text);
             }
             _ => out.extend_from_slice(&self.packed.to_le_bytes()[..self.packed_len]),
