@@ -70,18 +70,30 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
 }
 
 /// The number in the line at `at`, which begins with `kind`, and the index behind the line. `None`
-/// for a number above `most`, and for whatever else the parser's states should look at.
+/// for a number above `most`, and for whatever else the parser's states should look at. Nearly all
+/// have one digit or two: those are read without a loop.
 #[inline]
 fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte - b'0');
+    let (value, end) = match *bytes.get(at..)? {
+        [first, ..] if first != kind => return None,
+        [_, ones @ b'0'..=b'9', b'\r', _, ..] => (digit(ones), at + 4),
+        [_, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] => {
+            (digit(tens) * 10 + digit(ones), at + 5)
+        }
+        _ => return number(bytes, at + 1, most),
+    };
+    (value <= most).then_some((value, end))
+}
+
+/// [`header`] of a line with any number of digits, which begin at `at`.
+fn number(bytes: &[u8], at: usize, most: usize) -> Option<(usize, usize)> {
     let digit = |at: usize| {
         let value = bytes.get(at)?.wrapping_sub(b'0');
         (value < 10).then_some(usize::from(value))
     };
-    if *bytes.get(at)? != kind {
-        return None;
-    }
-    let mut value = digit(at + 1)?;
-    let mut at = at + 2;
+    let mut value = digit(at)?;
+    let mut at = at + 1;
     while *bytes.get(at)? != b'\r' {
         // A number that begins with zero is for the parser's states to refuse.
         value = if value == 0 { return None } else { value * 10 + digit(at)? };
