@@ -40,14 +40,14 @@ impl<'a> Args<'a> {
     }
 
     /// The next argument, not taken.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn peek(self) -> Option<&'a [u8]> {
         (self.at < self.all.len()).then(|| self.all.get(self.at))
     }
 
     /// Takes the next argument, if there is one.
-    #[inline]
+    #[inline(always)]
     #[expect(clippy::should_implement_trait, reason = "a cursor that is Copy is no iterator")]
     pub fn next(&mut self) -> Option<&'a [u8]> {
         let next = self.peek()?;
@@ -56,15 +56,16 @@ impl<'a> Args<'a> {
     }
 
     /// Takes the next argument.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&mut self) -> Result<&'a [u8], Refusal> {
         self.next().ok_or(Refusal::Syntax)
     }
 
     /// Takes the next argument as a key.
-    #[inline]
+    #[inline(always)]
     pub fn key(&mut self) -> Result<Key<'a>, Refusal> {
-        self.bytes().map(Key::new)
+        let (at, bytes) = (self.at, self.bytes()?);
+        Ok(Key::hashed(bytes, self.all.hash(at)))
     }
 
     /// Takes the next argument as a value to be stored: in chunks when it is large.

@@ -49,6 +49,14 @@ impl<'a> Key<'a> {
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, hash: darter_base::hash::of(bytes) }
+        Self::hashed(bytes, darter_base::hash::of(bytes))
+    }
+
+    /// A key whose hash is known.
+    #[inline]
+    #[must_use]
+    pub fn hashed(bytes: &'a [u8], hash: u64) -> Self {
+        debug_assert_eq!(hash, darter_base::hash::of(bytes), "the hash of another key");
+        Self { bytes, hash }
     }
 }

@@ -5,7 +5,7 @@
 //! the engine can ask the memory for their keys before it runs them. Whatever is not plain is left
 //! to the parser's states, which know all forms and all errors; it is cut when its turn has come.
 
-use crate::args::{Span, span};
+use crate::args::{NotePlace, Span, span};
 
 /// Requests cut ahead of their turn: about as many cache misses as a processor has under way.
 pub const AHEAD_MAX: usize = 16;
@@ -17,7 +17,7 @@ const ARGS_MAX: usize = 1_024;
 const ARG_BYTES_MAX: usize = 16 * 1024;
 
 /// A request that waits for its turn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Cut {
     /// Its first byte in the buffer; its spans count from here.
     pub(crate) start: usize,
@@ -27,6 +27,8 @@ pub(crate) struct Cut {
     pub(crate) first: usize,
     /// One past its last span.
     pub(crate) last: usize,
+    /// What is found out about it until its turn has come.
+    pub(crate) note: NotePlace,
 }
 
 /// Cuts plain requests out of `bytes` from `start` on, until something else comes. Arguments may
@@ -46,8 +48,9 @@ pub(crate) fn cut(
             spans.truncate(first);
             return;
         };
-        cuts.push(Cut { start, end: start + len, first, last: spans.len() });
-        start += len;
+        let (end, last) = (start + len, spans.len());
+        cuts.push(Cut { start, end, first, last, note: NotePlace::default() });
+        start = end;
     }
 }
 

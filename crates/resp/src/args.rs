@@ -5,7 +5,9 @@
 //! arrived, so that nothing was ever copied as a whole; it is shared by reference count.
 
 use darter_base::graveyard::{self, Dismantle};
+use darter_base::hash;
 use darter_base::limits::CHUNK_BYTES;
+use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 
 /// Where an argument lies: `start..end` in the bytes beside it.
@@ -227,9 +229,35 @@ impl<'a> Arg<'a> {
     }
 }
 
+/// What is found out about a request ahead of its turn, to be known when that has come.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// The command: a number of the caller's.
+    pub command: usize,
+    /// The hashes of the first arguments behind the name, as far as they were of use.
+    pub hashes: [Option<u64>; 2],
+}
+
+impl Note {
+    /// Adds the hash of the argument at `index`, if it is one of the first.
+    #[inline]
+    pub fn add(&mut self, index: usize, hash: u64) {
+        if let Some(place) = self.hashes.get_mut(index.wrapping_sub(1)) {
+            *place = Some(hash);
+        }
+    }
+}
+
+/// The place for a note.
+pub(crate) type NotePlace = OnceCell<Note>;
+
 /// The arguments of one request, name first. Cheap to copy.
 #[derive(Clone, Copy, Debug)]
-pub struct Args<'a>(Source<'a>);
+pub struct Args<'a> {
+    source: Source<'a>,
+    /// There is one for a request that is cut ahead.
+    note: Option<&'a NotePlace>,
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
@@ -241,26 +269,62 @@ impl<'a> Args<'a> {
     /// Arguments that lie in `bytes`.
     #[must_use]
     pub fn flat(bytes: &'a [u8], spans: &'a [Span]) -> Self {
-        Self(Source::Flat { bytes, spans })
+        Self { source: Source::Flat { bytes, spans }, note: None }
+    }
+
+    /// Arguments that lie in `bytes`, with a place for a note.
+    #[inline]
+    pub(crate) fn with_note(bytes: &'a [u8], spans: &'a [Span], note: &'a NotePlace) -> Self {
+        Self { source: Source::Flat { bytes, spans }, note: Some(note) }
     }
 
     /// The arguments of an owned request.
     #[must_use]
     pub fn owned(request: &'a Arc<Request>) -> Self {
-        Self(Source::Owned(request))
+        Self { source: Source::Owned(request), note: None }
+    }
+
+    /// Keeps a note until the request's turn has come, where there is a place for one. The first one
+    /// stays.
+    #[inline]
+    pub fn keep(self, note: Note) {
+        if let Some(place) = self.note {
+            _ = place.set(note);
+        }
+    }
+
+    /// What was kept.
+    #[inline]
+    #[must_use]
+    pub fn noted(self) -> Option<&'a Note> {
+        self.note.and_then(OnceCell::get)
+    }
+
+    /// The hash of the argument at `index`: as noted, or computed now. Panics when there is none.
+    #[inline]
+    #[must_use]
+    pub fn hash(self, index: usize) -> u64 {
+        let noted = self.noted().and_then(|note| *note.hashes.get(index.wrapping_sub(1))?);
+        noted.unwrap_or_else(|| self.hash_now(index))
+    }
+
+    /// Apart, so that the look at the note is inlined.
+    #[inline(never)]
+    fn hash_now(self, index: usize) -> u64 {
+        hash::of(self.get(index))
     }
 
     /// True when they own their bytes: a large request, or one that has waited.
     #[must_use]
     pub fn is_owned(self) -> bool {
-        matches!(self.0, Source::Owned(_))
+        matches!(self.source, Source::Owned(_))
     }
 
     /// Number of arguments, the name included.
     #[inline]
     #[must_use]
     pub fn len(self) -> usize {
-        match self.0 {
+        match self.source {
             Source::Flat { spans, .. } => spans.len(),
             Source::Owned(request) => request.len(),
         }
@@ -276,7 +340,7 @@ impl<'a> Args<'a> {
     #[inline]
     #[must_use]
     pub fn get(self, index: usize) -> &'a [u8] {
-        match self.0 {
+        match self.source {
             Source::Flat { bytes, spans } => slice(bytes, spans[index]),
             Source::Owned(request) => request.arg(index).bytes(),
         }
@@ -286,7 +350,7 @@ impl<'a> Args<'a> {
     #[inline]
     #[must_use]
     pub fn arg(self, index: usize) -> Arg<'a> {
-        match self.0 {
+        match self.source {
             Source::Flat { bytes, spans } => Arg::Bytes(slice(bytes, spans[index])),
             Source::Owned(request) => request.arg(index),
         }
@@ -300,7 +364,7 @@ impl<'a> Args<'a> {
     /// A request that outlives the parser's buffer: shared when it is owned already, else copied.
     #[must_use]
     pub fn to_request(self) -> Arc<Request> {
-        match self.0 {
+        match self.source {
             Source::Owned(request) => Arc::clone(request),
             Source::Flat { .. } => Arc::new(Request::from_args(self.iter())),
         }
@@ -316,7 +380,7 @@ impl<'a> Args<'a> {
     /// or a look at each block of a large one.
     #[must_use]
     pub fn held_bytes(self) -> usize {
-        match self.0 {
+        match self.source {
             Source::Flat { spans, .. } => match (spans.first(), spans.last()) {
                 (Some(first), Some(last)) => (last.end - first.start) as usize,
                 _ => 0,

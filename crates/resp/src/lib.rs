@@ -18,7 +18,7 @@ mod parser;
 mod reply;
 
 pub use ahead::AHEAD_MAX;
-pub use args::{Arg, Args, Block, Request, Span};
+pub use args::{Arg, Args, Block, Note, Request, Span};
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;

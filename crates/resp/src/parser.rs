@@ -234,19 +234,20 @@ impl Parser {
 
     /// The requests that were cut and wait for their turn.
     pub fn ahead(&self) -> impl Iterator<Item = Args<'_>> {
-        self.cuts[self.next_cut..].iter().map(|cut| self.args_of(*cut))
+        self.cuts[self.next_cut..].iter().map(|cut| self.args_of(cut))
     }
 
-    fn args_of(&self, cut: Cut) -> Args<'_> {
-        Args::flat(&self.buffer[cut.start..cut.end], &self.spans[cut.first..cut.last])
+    fn args_of<'a>(&'a self, cut: &'a Cut) -> Args<'a> {
+        let (bytes, spans) = (&self.buffer[cut.start..cut.end], &self.spans[cut.first..cut.last]);
+        Args::with_note(bytes, spans, &cut.note)
     }
 
     /// The next request, when it is whole. It stays readable until the next call.
     ///
     /// Cost: O(its new bytes). Errors: the connection must be closed (I3).
     pub fn next_request(&mut self) -> Result<Option<Args<'_>>, ProtocolError> {
-        if let Some(cut) = self.take_cut() {
-            return Ok(Some(self.args_of(cut)));
+        if let Some(at) = self.take_cut() {
+            return Ok(Some(self.args_of(&self.cuts[at])));
         }
         let found = loop {
             match self.advance(usize::MAX)? {
@@ -262,20 +263,20 @@ impl Parser {
 
     /// The same, but looks at `most` arguments only: of a request of a million, many are at hand.
     pub fn next_portion(&mut self, most: usize) -> Result<Parsed<'_>, ProtocolError> {
-        if let Some(cut) = self.take_cut() {
-            return Ok(Parsed::Request(self.args_of(cut)));
+        if let Some(at) = self.take_cut() {
+            return Ok(Parsed::Request(self.args_of(&self.cuts[at])));
         }
         let found = self.advance(most)?;
         Ok(self.hand_out(found))
     }
 
-    /// The next of the requests that were cut ahead.
-    fn take_cut(&mut self) -> Option<Cut> {
-        let cut = *self.cuts.get(self.next_cut)?;
+    /// The place of the next of the requests that were cut ahead.
+    fn take_cut(&mut self) -> Option<usize> {
+        let (at, end) = (self.next_cut, self.cuts.get(self.next_cut)?.end);
         self.next_cut += 1;
-        self.base = cut.end;
-        self.cursor = cut.end;
-        Some(cut)
+        self.base = end;
+        self.cursor = end;
+        Some(at)
     }
 
     fn hand_out(&mut self, found: Found) -> Parsed<'_> {

@@ -1,6 +1,7 @@
 //! Examples, the independence of chunk sizes, and random bytes.
 
 use super::*;
+use crate::args::Note;
 use darter_base::Prng;
 
 /// What was read: requests, and the error that ended them.
@@ -341,6 +342,30 @@ fn a_large_buffer_grows_by_a_burst() {
         let room = expected - first - 1;
         parser.feed(&vec![b'*'; room]);
         assert_eq!(parser.memory_bytes(), expected, "{first}: it had room for that");
+    }
+}
+
+#[test] // Each request has its own note when its turn comes, whatever arrives meanwhile.
+fn notes_wait_with_their_requests() {
+    let requests: Vec<Vec<Vec<u8>>> = (0..5)
+        .map(|at| vec![b"GET".to_vec(), format!("key:{at}").into_bytes(), b"more".to_vec()])
+        .collect();
+    let mut parser = Parser::new(512 << 20, true);
+    parser.feed(&encode(&requests[..4]));
+    assert_eq!(parser.cut_ahead(), 4);
+    for (command, args) in parser.ahead().enumerate().skip(1) {
+        args.keep(Note { command, hashes: [Some(7 + command as u64), None] });
+    }
+    for (at, request) in requests.iter().enumerate() {
+        let args = parser.next_request().unwrap().unwrap();
+        let is_noted = (1..4).contains(&at);
+        assert_eq!(args.noted().map(|note| note.command), is_noted.then_some(at));
+        let hash = darter_base::hash::of(&request[1]);
+        assert_eq!(args.hash(1), if is_noted { 7 + at as u64 } else { hash });
+        assert_eq!(args.hash(2), darter_base::hash::of(b"more"), "not noted, so computed");
+        if at == 0 {
+            parser.feed(&encode(&requests[4..]));
+        }
     }
 }
 

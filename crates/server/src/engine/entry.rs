@@ -4,7 +4,9 @@ use super::conn::Session;
 use super::core::Core;
 use darter_base::hash::IdentityMap;
 use darter_command::syntax::{self, Argument};
-use darter_command::{Answer, Args, Command, Flags, MultiFn, PointFn, Refusal, Run, until_nul};
+use darter_command::{
+    Answer, Args, Command, Flags, KeySpec, MultiFn, Place, PointFn, Refusal, Run, until_nul,
+};
 use darter_resp::{Reply, Request};
 use std::future::Future;
 use std::pin::Pin;
@@ -82,6 +84,8 @@ pub struct Entry {
     pub first: usize,
     /// It has subcommands.
     pub parent: bool,
+    /// Its one key is the first argument behind its name, as with most commands.
+    pub(super) one_key: bool,
     /// By its flags, or its cost, it takes a microsecond or two, if it has few arguments.
     pub quick: bool,
     /// Its arguments, for COMMAND DOCS.
@@ -121,8 +125,21 @@ impl Table {
             let only_letters = row.name.bytes().all(|byte| byte.is_ascii_lowercase());
             let letters = letters(row.name.as_bytes()).filter(|_| only_letters);
             let arguments = syntax::parse(row.syntax, row.keys.0.len());
-            let parent = false;
-            table.entries.push(Entry { row, run, index, first, parent, quick, arguments, letters });
+            let one_key = matches!(
+                row.keys.0,
+                [KeySpec { place: Place::Range { first: 1, last: 1, .. }, .. }]
+            );
+            table.entries.push(Entry {
+                row,
+                run,
+                index,
+                first,
+                parent: false,
+                one_key,
+                quick,
+                arguments,
+                letters,
+            });
         }
         for at in 0..table.entries.len() {
             if let Some((parent, _)) = table.entries[at].row.name.split_once('|') {
@@ -155,14 +172,18 @@ impl Table {
         (entry.row.name.as_bytes() == lower).then_some(entry)
     }
 
-    /// [`Table::resolve`], looking first whether the request is for entry `likely`.
+    /// [`Table::resolve`], looking first whether that was done ahead, then whether the request is for
+    /// entry `likely`.
     #[inline]
     pub(super) fn resolve_likely(
         &self,
         args: darter_resp::Args<'_>,
         likely: usize,
     ) -> Result<&Entry, Refusal> {
-        let entry = &self.entries[likely];
+        let entry = match args.noted() {
+            Some(note) => return Ok(&self.entries[note.command]),
+            None => &self.entries[likely],
+        };
         if entry.letters.is_some() && entry.letters == letters(args.get(0)) {
             return Ok(entry);
         }

@@ -4,12 +4,13 @@
 //! again; a core that runs command by command waits for each of them. The requests at hand are
 //! known, though, those of a pipeline and those of clients that each sent one: so the misses of up
 //! to sixteen run side by side, and the commands then hit. What is asked for in vain costs a few
-//! nanoseconds; nothing here changes a result.
+//! nanoseconds; nothing here changes a result. Which command a request is, and the hashes of its
+//! keys, are noted with it: so both are found out once.
 
 use super::core::Core;
 use arrayvec::ArrayVec;
 use darter_keyspace::{Db, Key, Object};
-use darter_resp::{self as resp, Args};
+use darter_resp::{self as resp, Args, Note};
 
 /// Keys asked for at once; what is more is not asked for.
 type List<T> = ArrayVec<T, { resp::AHEAD_MAX }>;
@@ -22,8 +23,10 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// True when both are of one key. Keys whose hashes are equal by chance count as one: something
+    /// is asked for in vain then.
     fn is(&self, other: &Wanted<'_>) -> bool {
-        std::ptr::eq(self.db, other.db) && self.key.bytes == other.key.bytes
+        std::ptr::eq(self.db, other.db) && self.key.hash == other.key.hash
     }
 }
 
@@ -73,20 +76,29 @@ impl Core {
         for (args, db) in requests {
             let Ok(entry) = self.table.resolve_likely(args, likely) else { continue };
             likely = entry.index;
+            let mut note = Note { command: entry.index, hashes: [None; 2] };
             let db = home.shard.db(db);
-            for at in entry.row.keys.positions(args).take(resp::AHEAD_MAX) {
+            let mut want = |at: usize| {
                 if self.tx.cores() > 1 && self.tx.core_of(args.get(at)) != self.id() {
-                    continue;
+                    return;
                 }
                 let wanted = Wanted { db, key: Key::new(args.get(at)) };
+                note.add(at, wanted.key.hash);
                 if keys.last().is_none_or(|last| last.key.hash != wanted.key.hash) {
                     _ = keys.try_push(wanted);
                 }
                 if let Some(element) = entry.row.element.filter(|element| *element < args.len()) {
                     let hash = darter_base::hash::of(args.get(element));
+                    note.add(element, hash);
                     _ = elements.try_push(Element { at: wanted, hash });
                 }
+            };
+            if entry.one_key && args.len() > 1 {
+                want(1);
+            } else {
+                entry.row.keys.positions(args).take(resp::AHEAD_MAX).for_each(want);
             }
+            args.keep(note);
         }
         // In loops of their own: the closer they stand, the more of them are under way at once.
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
