@@ -66,7 +66,13 @@ impl Hash {
     /// The living entry of `field`.
     #[must_use]
     pub fn get(&self, field: &[u8], now: u64) -> Option<Entry<'_, Arc<Blob>>> {
-        self.fields.get(hash::of(field), field).filter(|entry| !is_dead(entry.deadline(), now))
+        self.find(&Key::new(field), now)
+    }
+
+    /// [`Hash::get`] of a field whose hash is known.
+    #[must_use]
+    pub fn find(&self, field: &Key<'_>, now: u64) -> Option<Entry<'_, Arc<Blob>>> {
+        self.fields.get(field.hash, field.bytes).filter(|entry| !is_dead(entry.deadline(), now))
     }
 
     /// The name that OBJECT ENCODING gives: Redis's, by Redis's default bounds.
@@ -103,11 +109,11 @@ impl Hash {
         reaped.more
     }
 
-    fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Option<u64>) -> bool {
+    fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Option<u64>) -> bool {
         // Not looked up again once grown: this is the hot path of large hashes.
         self.grown = self.grown
             || self.fields.len() >= encoding::hash_entries() && !self.contains(field)
-            || field.len().max(value.len()) > encoding::hash_item();
+            || field.bytes.len().max(value.len()) > encoding::hash_item();
         let new = match value.inline() {
             Some(bytes) => New::Bytes(bytes),
             None => {
@@ -116,13 +122,13 @@ impl Hash {
                 New::Out(blob)
             }
         };
-        let old = self.fields.insert(hash::of(field), field, new, deadline, 0);
+        let old = self.fields.insert(field.hash, field.bytes, new, deadline, 0);
         self.forget(old.as_ref().and_then(|old| old.out.as_ref()));
         old.is_none()
     }
 
-    fn contains(&self, field: &[u8]) -> bool {
-        self.fields.get(hash::of(field), field).is_some()
+    fn contains(&self, field: &Key<'_>) -> bool {
+        self.fields.contains(field.hash, field.bytes)
     }
 
     fn forget(&mut self, blob: Option<&Arc<Blob>>) {
@@ -155,18 +161,23 @@ impl<'a> HashEdit<'a> {
 
     /// Sets `field` to `value`. Returns true when the field is new (or its old self was dead).
     pub fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Deadline) -> bool {
+        self.put(&Key::new(field), value, deadline)
+    }
+
+    /// [`HashEdit::set`] of a field whose hash is known.
+    pub fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Deadline) -> bool {
         let old = match deadline {
-            Deadline::Keep => self.hash.get(field, self.now).and_then(|entry| entry.deadline()),
+            Deadline::Keep => self.hash.find(field, self.now).and_then(|entry| entry.deadline()),
             _ => None,
         };
         let deadline = deadline.resolve(old);
         let was_dead = self.hash.fields.earliest_deadline().is_some_and(|at| at <= self.now)
             && self.hash.contains(field)
-            && self.hash.get(field, self.now).is_none();
-        let new = self.hash.set(field, value, deadline) || was_dead;
+            && self.hash.find(field, self.now).is_none();
+        let new = self.hash.put(field, value, deadline) || was_dead;
         self.record(|key| Effect::HashSet {
             key,
-            field: field.to_vec(),
+            field: field.bytes.to_vec(),
             value: effect::copy(&value),
             deadline,
         });

@@ -264,7 +264,7 @@ impl Plan {
     }
 
     /// The replies that are one line.
-    fn conclude(self, reply: &mut Reply<'_>, done: usize) {
+    pub(super) fn conclude(self, reply: &mut Reply<'_>, done: usize) {
         match self.answer {
             Answer::Count => reply.count(done),
             Answer::Ok => reply.ok(),

@@ -26,9 +26,9 @@ pub(super) fn find<'a>(
 /// Reply: bulk, or null; streamed when long. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/hget> (2.0.0).
 pub(super) fn hget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, field) = (args.key()?, args.bytes()?);
+    let (key, field) = (args.key()?, args.key()?);
     let hash = find(cx.db, cx.stats, &key)?;
-    match hash.and_then(|hash| hash.get(field, cx.now)) {
+    match hash.and_then(|hash| hash.find(&field, cx.now)) {
         Some(entry) => Ok(reply_str(&mut cx.reply, &value_of(&entry))),
         None => {
             cx.reply.null();

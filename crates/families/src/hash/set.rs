@@ -30,7 +30,15 @@ fn pairs(
     if !args.left().is_multiple_of(2) {
         return Err(Refusal::Arity(name.into()));
     }
-    Plan::new(Change::Set(Deadline::Clear), answer).run(cx, &key, args)
+    let plan = Plan::new(Change::Set(Deadline::Clear), answer);
+    if args.left() > 2 || args.all().is_owned() {
+        return plan.run(cx, &key, args);
+    }
+    // One field, as with most: what lies in the parser's buffer is short.
+    let (field, value) = (args.key()?, args.value()?);
+    let is_new = cx.db.edit_hash(&key, true, |edit| edit.put(&field, value, Deadline::Clear))?;
+    plan.conclude(&mut cx.reply, usize::from(is_new == Some(true)));
+    Ok(Flow::Done)
 }
 
 /// `HSETNX key field value`: sets a field that is not there.
