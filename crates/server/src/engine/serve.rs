@@ -8,7 +8,6 @@ use super::slices::Cause;
 use crate::admin::{Caller, slow_command};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
-use darter_keyspace::Key;
 use darter_resp::{self as resp, Output, Parsed, Reply, Request};
 use darter_runtime::net::Token;
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
@@ -150,6 +149,11 @@ impl Core {
 
     /// Runs a request by its shape, and shows it to those who watch.
     fn run(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        let watched = self.watchers.borrow().are_any();
+        if matches!(entry.run, Runner::Point(_)) && self.tx.cores() == 1 && !watched {
+            self.run_here(lane, entry, args); // Nearly all requests: nothing below concerns them.
+            return;
+        }
         let owner = match entry.run {
             Runner::Point(_) | Runner::Multi(Some(_), _) => self.owner_of(entry, args),
             _ => Owner::None,
@@ -165,7 +169,6 @@ impl Core {
         }
         // What concerns the session is shown as it left it, as in Redis: SELECT in its new database.
         let is_session = matches!(entry.run, Runner::Session(_));
-        let watched = self.watchers.borrow().are_any();
         if watched && !is_session {
             super::monitor::feed(self, &lane.session, entry, args);
         }
@@ -224,10 +227,6 @@ impl Core {
     }
 
     fn owner_of(&self, entry: &Entry, args: resp::Args<'_>) -> Owner {
-        let one_core = self.tx.cores() == 1;
-        if one_core && matches!(entry.run, Runner::Point(_)) {
-            return Owner::One(0);
-        }
         let mut home = Owner::None;
         let mut count = 0;
         for at in entry.row.keys.positions(args) {
@@ -235,7 +234,7 @@ impl Core {
             if count > ENTRIES_AT_ONCE {
                 return Owner::Many;
             }
-            let core = if one_core { 0 } else { self.tx.core_of(args.get(at)) };
+            let core = self.tx.core_of(args.get(at));
             match home {
                 Owner::One(other) if other != core => return Owner::Many,
                 _ => home = Owner::One(core),
@@ -308,23 +307,13 @@ impl Core {
             && lane.stream.is_none()
             && lane.session.reply_mode == ReplyMode::On;
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
-        let ran = if in_turn {
-            let mut reply = Reply::new(&mut lane.out, resp3);
-            self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session))
-        } else {
-            let mut out = Output::default();
-            let mut reply = Reply::new(&mut out, resp3);
-            match self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session)) {
-                Ran::Done(stream) => {
-                    self.owe(lane, out, stream);
-                    return;
-                }
-                waits => waits,
-            }
-        };
-        match ran {
-            Ran::Done(stream) => lane.stream = stream,
-            Ran::Waits(work) => {
+        let mut aside = (!in_turn).then(Output::default);
+        let mut reply = Reply::new(aside.as_mut().unwrap_or(&mut lane.out), resp3);
+        let ran = self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session));
+        match (ran, aside) {
+            (Ran::Done(stream), None) => lane.stream = stream,
+            (Ran::Done(stream), Some(out)) => self.owe(lane, out, stream),
+            (Ran::Waits(work), _) => {
                 lane.busy = true;
                 let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
                 let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
@@ -396,7 +385,7 @@ impl Core {
         let access = if entry.row.is_write() { Access::Update } else { Access::Shared };
         let mut keys: Vec<(u64, Access)> = Vec::new();
         for at in entry.row.keys.positions(args) {
-            let key = lock_key(db, Key::new(args.get(at)).hash);
+            let key = lock_key(db, args.hash(at));
             if !keys.iter().any(|(other, _)| *other == key) {
                 keys.push((key, access));
             }
@@ -565,6 +554,7 @@ impl Core {
     ///
     /// Reading the clock costs as much as a fifth of a GET, so it is read once for some commands
     /// that are quick by their nature; their time goes to the last of them, each an equal part.
+    #[inline(always)]
     fn account(&self, entry: &Entry, begun: Begun, refusal: Option<&Refusal>) -> Option<u64> {
         /// Quick commands between two readings: a few microseconds, mostly.
         const UNTIMED_MAX: u32 = resp::AHEAD_MAX as u32 - 1;
@@ -577,17 +567,26 @@ impl Core {
             stats.count_error(&refusal.text());
         }
         let untimed = self.untimed.get();
-        let waits = self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS);
-        if untimed < UNTIMED_MAX && waits && begun.small && entry.quick {
+        if untimed < UNTIMED_MAX
+            && begun.small
+            && entry.quick
+            && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS)
+        {
             self.untimed.set(untimed + 1);
             return None;
         }
-        self.untimed.set(0);
+        drop(stats);
+        self.time(entry, begun)
+    }
+
+    /// Reads the clock for a call, and for those before it that it was not read for.
+    #[inline(never)]
+    fn time(&self, entry: &Entry, begun: Begun) -> Option<u64> {
         let ended = self.clock.monotonic_ns();
         self.now_ns.set(ended);
         let ns = ended.saturating_sub(begun.ns);
-        stats.by_command[entry.index].time(ns, untimed + 1);
-        drop(stats);
+        let calls = self.untimed.take() + 1;
+        self.stats.borrow_mut().by_command[entry.index].time(ns, calls);
         self.blame(Cause::Command(entry.index));
         self.blame_took(ns);
         self.is_slow(entry, ns).then_some(ns)
@@ -676,8 +675,8 @@ impl Core {
 fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     !home.locks.is_free() && {
         let write = entry.row.is_write();
-        let mut keys = entry.row.keys.positions(args).map(|at| Key::new(args.get(at)));
-        keys.any(|key| home.locks.blocks_point(lock_key(db, key.hash), write))
+        let mut keys = entry.row.keys.positions(args);
+        keys.any(|at| home.locks.blocks_point(lock_key(db, args.hash(at)), write))
     }
 }
 
