@@ -413,6 +413,10 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     /// and stamp stay.
     pub fn set_value(&mut self, value: New<'_, X>) -> Option<X> {
         let raw = self.raw;
+        // SAFETY: the segment is not shared, and the table is mutably borrowed.
+        if unsafe { raw.replace(&value, raw.bits()) } {
+            return None; // A counter, mostly: it stays where it is.
+        }
         let (deadline, bits, stamp) = (raw.deadline(), raw.bits(), raw.stamp());
         let here = (self.at, raw);
         let (old, at) = self.table.overwrite(self.hash, here, value, deadline, bits, stamp);
