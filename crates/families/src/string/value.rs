@@ -17,6 +17,7 @@ use std::ops::Range;
 pub(super) const BYTES_AT_ONCE: usize = 2 * CHUNK_BYTES;
 
 /// The string at `key`, for a command that reads it.
+#[inline]
 pub(super) fn find_text<'d>(
     db: &'d mut Db,
     stats: &mut ShardStats,

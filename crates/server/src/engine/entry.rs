@@ -174,7 +174,7 @@ impl Table {
 
     /// [`Table::resolve`], looking first whether that was done ahead, then whether the request is for
     /// entry `likely`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn resolve_likely(
         &self,
         args: darter_resp::Args<'_>,

@@ -1,4 +1,7 @@
 //! From a request to its reply: the gates, the shapes, the order of replies.
+//!
+//! What every request runs through is marked `inline(always)`: as functions of their own, these few
+//! layers spent 5 % of a GET's instructions on handing the same arguments to each other.
 
 use super::batch::Batch;
 use super::conn::{Conn, Lane, Owed, ReplyMode, View};
@@ -148,6 +151,7 @@ impl Core {
     }
 
     /// Runs a request by its shape, and shows it to those who watch.
+    #[inline(always)]
     fn run(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let watched = self.watchers.borrow().are_any();
         if matches!(entry.run, Runner::Point(_)) && self.tx.cores() == 1 && !watched {
@@ -302,6 +306,7 @@ impl Core {
         self.owe(lane, out, None);
     }
 
+    #[inline(always)]
     fn run_here(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let in_turn = lane.owed.is_empty()
             && lane.stream.is_none()
@@ -326,6 +331,7 @@ impl Core {
     }
 
     /// Runs a point command on this core's shard, if its keys are free.
+    #[inline(always)]
     pub(super) fn run_point(
         self: &Rc<Self>,
         entry: &Entry,
@@ -593,6 +599,7 @@ impl Core {
     }
 
     /// Counts a point call, and tells SLOWLOG when it was slow. A job is told of when it ends.
+    #[inline(always)]
     fn account_flow(
         self: &Rc<Self>,
         entry: &Entry,
