@@ -166,6 +166,9 @@ mod tests {
         assert_eq!(unpack_all(&[0x02, b'a', b'b'], 3, &mut out), Err(Corrupt::Cut));
         assert_eq!(unpack_all(&[0x01, b'a', b'b'], 1, &mut out), Err(Corrupt::Length));
         assert_eq!(unpack_all(&[0x01, b'a', b'b'], 3, &mut out), Err(Corrupt::Length));
+        // More comes out than announced, and more is left.
+        assert_eq!(unpack_all(&[0x01, b'a', b'b', 0x00, b'c'], 1, &mut out), Err(Corrupt::Length));
+        assert_eq!(unpack_all(&[0x00, b'a', 0x00, b'b'], 1, &mut out), Err(Corrupt::Length));
         assert_eq!(unpack_all(&[0x00, b'a', 0xe0, 0xff], 265, &mut out), Err(Corrupt::Cut));
         unpack_all(&[0x00, b'a', 0xe0, 0xff, 0x00], 265, &mut out).unwrap();
         assert_eq!(out, vec![b'a'; 265]);
