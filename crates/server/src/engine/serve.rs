@@ -349,14 +349,20 @@ impl Core {
         }
         let result = self.call_point(&mut home, run, entry.first, args, view, reply);
         drop(home);
+        let locked = match &result {
+            Ok(Flow::Job(_)) => self.lock_for_job(entry, args, view.db),
+            _ => None,
+        };
+        if let (Ok(Flow::Job(_)), None) = (&result, &locked) {
+            return Ran::Waits(Work::Blocked); // It is run anew, and counted, once its keys are held.
+        }
         self.account_flow(entry, begun, &result, args, caller);
         match result {
             Ok(Flow::Done) => Ran::Done(None),
             Ok(Flow::Stream(stream)) => Ran::Done(Some(stream)),
-            Ok(Flow::Job(job)) => match self.lock_for_job(entry, args, view.db) {
-                Some(locked) => Ran::Waits(Work::Job(job, locked)),
-                None => Ran::Waits(Work::Blocked),
-            },
+            Ok(Flow::Job(job)) => {
+                Ran::Waits(Work::Job(job, locked.expect("a job without a lock waits above")))
+            }
             Err(refusal) => {
                 reply.out.truncate(mark);
                 reply.error(&refusal.text());

@@ -194,4 +194,61 @@ mod tests {
         assert_eq!(slices.quantile_us(0.5), 512);
         assert_eq!(slices.quantile_us(1.0), 1_000);
     }
+
+    #[test] // Each length in its bucket; two cores' slices together are those of one.
+    fn lengths_have_buckets_and_add_up() {
+        #[rustfmt::skip] // A table.
+        let cases = [
+            (0, 0), (999, 0), (1_000, 1), (1_999, 1), (2_000, 2), (3_999, 2), (4_000, 3),
+            (511_999, 9), (512_000, 10), ((1 << 22) * 1_000, 23), (u64::MAX / 2, 23),
+        ];
+        let mut all = Slices::default();
+        for (ns, bucket) in cases {
+            let mut slices = Slices::default();
+            slices.record(ns, Cause::Task, 7);
+            let expected: Vec<u64> = (0..BUCKETS).map(|at| u64::from(at == bucket)).collect();
+            assert_eq!(slices.buckets[..], expected, "{ns}");
+            all.merge(&slices);
+        }
+        assert_eq!((all.count, all.max_ns, all.longest.len()), (11, u64::MAX / 2, 11));
+        assert_eq!(all.total_ns, cases.iter().map(|(ns, _)| ns).sum::<u64>());
+        assert_eq!((all.buckets[0], all.buckets[1], all.buckets[23]), (2, 2, 2));
+
+        let (mut one, mut other, mut both) =
+            (Slices::default(), Slices::default(), Slices::default());
+        for us in 1..=100 {
+            let half = if us % 3 == 0 { &mut one } else { &mut other };
+            half.record(us * 1_000, Cause::Stream, us);
+            both.record(us * 1_000, Cause::Stream, us);
+        }
+        one.merge(&other);
+        let lengths =
+            |slices: &Slices| slices.longest.iter().map(|long| long.ns).collect::<Vec<_>>();
+        assert_eq!(lengths(&one), lengths(&both));
+        assert_eq!(lengths(&both), (85..=100).rev().map(|us| us * 1_000).collect::<Vec<_>>());
+        assert_eq!((one.buckets, one.total_ns), (both.buckets, both.total_ns));
+        assert_eq!(both.longest[3].unix_ms, 97);
+        for (part, us) in [(0.0, 1), (0.01, 2), (0.03, 4), (0.06, 8), (0.62, 64), (0.64, 100)] {
+            assert_eq!(both.quantile_us(part), us, "{part}");
+        }
+        assert_eq!(Slices::default().quantile_us(0.5), 0);
+    }
+
+    #[test]
+    fn causes_have_names() {
+        let all = [
+            Cause::Idle,
+            Cause::Receive,
+            Cause::Command(3),
+            Cause::Task,
+            Cause::Stream,
+            Cause::Expiry,
+            Cause::Free,
+            Cause::Mail,
+            Cause::Load,
+        ];
+        let names =
+            ["idle", "receive", "command", "task", "stream", "expiry", "free", "mail", "load"];
+        assert_eq!(all.map(Cause::name), names);
+    }
 }

@@ -83,3 +83,54 @@ impl CoreStats {
         *self = Self { by_command: vec![CommandStats::default(); commands], ..Self::default() };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Calls, their failures, and their time by how long each took.
+    fn calls_are_counted() {
+        let mut stats = CommandStats::default();
+        for (ns, calls, bucket) in
+            [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, 2), (4, 1, 3), (40, 10, 3), (1 << 40, 2, 31)]
+        {
+            let before = stats;
+            stats.time(ns, calls);
+            assert_eq!(stats.histogram[bucket], before.histogram[bucket] + calls, "{ns}");
+            assert_eq!(stats.ns, before.ns + ns);
+        }
+        assert_eq!((stats.calls, stats.histogram.iter().sum::<u32>()), (0, 17));
+        let mut stats = CommandStats::default();
+        stats.record(100, true);
+        stats.record(200, false);
+        stats.count(true);
+        assert_eq!((stats.calls, stats.failed, stats.ns), (3, 2, 300));
+        assert_eq!((stats.histogram[7], stats.histogram[8]), (1, 1));
+    }
+
+    #[test] // Errors by their codes, of which there are not more than a client could invent.
+    fn errors_are_counted_by_code() {
+        let mut stats =
+            CoreStats { by_command: vec![CommandStats::default(); 3], ..CoreStats::default() };
+        for line in [&b"ERR one"[..], b"ERR other", b"WRONGTYPE", b""] {
+            stats.count_error(line);
+        }
+        let of = |stats: &CoreStats, code: &str| stats.errors.get(code).copied();
+        assert_eq!(
+            (of(&stats, "ERR"), of(&stats, "WRONGTYPE"), of(&stats, "")),
+            (Some(2), Some(1), Some(1))
+        );
+        for code in 0..1_000 {
+            stats.count_error(format!("CODE{code} text").as_bytes());
+        }
+        stats.count_error(b"ERR again");
+        assert_eq!(
+            (stats.errors.len(), stats.error_replies, of(&stats, "ERR")),
+            (128, 1_005, Some(3))
+        );
+        stats.by_command[1].record(5, false);
+        stats.reset();
+        assert_eq!((stats.errors.len(), stats.error_replies), (0, 0));
+        assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
+    }
+}

@@ -1,6 +1,8 @@
 //! Cores without sockets or threads, and with a clock that the test moves: what takes seconds
 //! elsewhere, or hangs on the order of two messages, is exact here.
 
+mod requests;
+
 use super::{Action, Clock, Core, Mail, Peer, SliceClock, Token, Wait, World};
 use crate::admin::{Local, Shared};
 use crate::settings::Settings;
@@ -63,6 +65,8 @@ struct Client {
     reads: Cell<bool>,
     unread: Cell<bool>,
     closed: Cell<bool>,
+    /// Nothing is received from it.
+    paused: Cell<bool>,
     got: RefCell<Vec<u8>>,
 }
 
@@ -85,7 +89,7 @@ impl Bench {
             let slice = Rc::new(TestSlice { short: Rc::clone(&short) });
             let world = World { clock: Rc::clone(&clock) as Rc<dyn Clock>, slice, seed: 1 };
             let local = Local::new(Arc::clone(&shared), Arc::clone(&settings));
-            Core::new(id, cores, 1, Arc::clone(&table), world, local)
+            Core::new(id, cores, 16, Arc::clone(&table), world, local)
         };
         let made = (0..cores).map(core).collect();
         let mail = RefCell::new((0..cores).map(|_| VecDeque::new()).collect());
@@ -98,16 +102,21 @@ impl Bench {
 
     /// A client more. Returns its number.
     fn connect(&mut self, core: usize) -> usize {
+        self.connect_from(core, Peer { is_local: true, ..Peer::default() })
+    }
+
+    fn connect_from(&mut self, core: usize, peer: Peer) -> usize {
         let index = u32::try_from(self.clients.len()).unwrap();
         let token = Token { index, generation: 0 };
         self.cores[core].begin_turn();
-        self.cores[core].accepted(token, Peer { is_local: true, ..Peer::default() });
+        self.cores[core].accepted(token, peer);
         self.clients.push(Client {
             core,
             token,
             reads: Cell::new(true),
             unread: Cell::new(false),
             closed: Cell::new(false),
+            paused: Cell::new(false),
             got: RefCell::default(),
         });
         self.clients.len() - 1
@@ -157,7 +166,8 @@ impl Bench {
                 of(token).closed.set(true);
                 self.cores[at].closed(token);
             }
-            Action::Pause(_) | Action::Resume(_) => {}
+            Action::Pause(token) => of(token).paused.set(true),
+            Action::Resume(token) => of(token).paused.set(false),
         }
     }
 

@@ -188,7 +188,7 @@ fn requests_pass_gates() {
 #[test] // Who is refused is told why, and closed; who is not is counted.
 fn connections_pass_gates() {
     let mut bench = Bench::new(1);
-    let mut refused = |bench: &mut Bench, is_local: bool| {
+    let refused = |bench: &mut Bench, is_local: bool| {
         let client = bench.connect_from(0, Peer { is_local, ..Peer::default() });
         bench.settle();
         (bench.got(client).chars().take(8).collect::<String>(), bench.is_closed(client))
