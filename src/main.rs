@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use darter_server::settings::cli::{self, Wanted};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -9,10 +10,15 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let settings = match darter_server::settings::cli::parse(std::env::args_os()) {
-        Ok(settings) => settings,
-        Err(wrong) => return fail(&format!("darter: {wrong}")),
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let settings = match cli::parse(&words.collect::<Vec<_>>()) {
+        Ok(Wanted::Run(settings)) => *settings,
+        Ok(Wanted::Told(text)) => return said(&text),
+        Err(wrong) => return fail(&wrong),
     };
+    if let Err(wrong) = darter_server::boot::leave_terminal(&settings) {
+        return fail(&format!("darter: {wrong}"));
+    }
     if let Err(wrong) = darter_server::log::start(&settings) {
         return fail(&format!("darter: {wrong}"));
     }
@@ -20,6 +26,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => fail(&format!("darter: {failure}")),
     }
+}
+
+fn said(text: &str) -> ExitCode {
+    let _ = writeln!(std::io::stdout(), "{text}");
+    ExitCode::SUCCESS
 }
 
 fn fail(line: &str) -> ExitCode {

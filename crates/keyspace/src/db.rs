@@ -365,6 +365,12 @@ impl Db {
         self.expired
     }
 
+    /// Changes since the database began, but for what time removed.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.journal.changes()
+    }
+
     /// The account of the values.
     #[must_use]
     pub fn usage(&self) -> &Usage {
@@ -500,9 +506,12 @@ impl Db {
                 self.insert(key, New::Out(object), deadline, bits);
             }
         }
-        if let Some(value) = pieces {
-            let key = key.bytes.to_vec();
-            self.journal.record(|| Effect::Text { key, value, deadline, bits });
+        match pieces {
+            Some(value) => {
+                let key = key.bytes.to_vec();
+                self.journal.record(|| Effect::Text { key, value, deadline, bits });
+            }
+            None => self.journal.count(1),
         }
     }
 
@@ -619,9 +628,12 @@ impl Db {
         }
         let copy = self.journal.is_listening().then(|| Arc::clone(&object));
         self.insert(key, New::Out(object), deadline, 0);
-        if let Some(object) = copy {
-            let key = key.bytes.to_vec();
-            self.journal.record(|| Effect::Install { key, object, deadline });
+        match copy {
+            Some(object) => {
+                let key = key.bytes.to_vec();
+                self.journal.record(|| Effect::Install { key, object, deadline });
+            }
+            None => self.journal.count(1),
         }
     }
 
@@ -677,7 +689,8 @@ impl Db {
         let was_alive = was_alive(&old, self.now);
         self.forget(key, &old);
         self.expired += u64::from(!was_alive);
-        self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
+        self.journal.count(usize::from(was_alive));
+        self.journal.record_death(|| Effect::Delete { key: key.bytes.to_vec() });
         was_alive
     }
 
@@ -698,11 +711,12 @@ impl Db {
 
     /// Removes all keys. O(1): memory comes back in slices.
     pub fn flush(&mut self) {
+        self.journal.count(self.keys.len());
         self.keys = Table::new();
         self.usage = Usage::default();
         self.mortal = 0;
         self.clocks.clear();
-        self.journal.record(|| Effect::Flush);
+        self.journal.record_death(|| Effect::Flush);
     }
 
     // ---- the dead ----
@@ -741,7 +755,7 @@ impl Db {
             if clock(&old) != Clock::default() {
                 clocks.change(&key.to_vec(), clock(&old), Clock::default());
             }
-            journal.record(|| Effect::Delete { key: key.to_vec() });
+            journal.record_death(|| Effect::Delete { key: key.to_vec() });
         });
         self.expired += reaped.removed as u64;
         reaped.more
@@ -826,7 +840,8 @@ impl Db {
     fn remove_hollow(&mut self, key: &Key<'_>) {
         if let Some(old) = self.keys.remove(key.hash, key.bytes) {
             self.forget(key, &old);
-            self.journal.record(|| Effect::Delete { key: key.bytes.to_vec() });
+            // What emptied it was counted, or nobody did it.
+            self.journal.record_death(|| Effect::Delete { key: key.bytes.to_vec() });
         }
     }
 

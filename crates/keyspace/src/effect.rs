@@ -47,6 +47,8 @@ pub enum ShardEffect {
 pub struct Journal {
     listening: bool,
     effects: Vec<Effect>,
+    /// Changes since the database began, whether or not somebody listens: what a snapshot lacks.
+    changes: u64,
 }
 
 impl Journal {
@@ -66,9 +68,27 @@ impl Journal {
         self.effects.is_empty()
     }
 
-    /// Records what `effect` makes, if somebody listens.
+    /// Changes so far, but for what time removed.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Counts changes that are recorded elsewhere, or in one.
+    pub(crate) fn count(&mut self, changes: usize) {
+        self.changes += changes as u64;
+    }
+
+    /// Counts one change, and records what `effect` makes, if somebody listens.
     #[inline]
     pub(crate) fn record(&mut self, effect: impl FnOnce() -> Effect) {
+        self.changes += 1;
+        self.record_death(effect);
+    }
+
+    /// [`Journal::record`] of what time removed: nobody changed it.
+    #[inline]
+    pub(crate) fn record_death(&mut self, effect: impl FnOnce() -> Effect) {
         if self.listening {
             self.effects.push(effect());
         }

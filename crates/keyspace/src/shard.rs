@@ -51,6 +51,7 @@ pub struct Shard {
     looked_at: usize,
     /// Keys that expired in databases that have gone since.
     expired_in_gone: u64,
+    changes_in_gone: u64,
     /// Counters, for INFO.
     pub stats: ShardStats,
     /// Randomness for samples, seeded by whoever made the shard.
@@ -73,6 +74,7 @@ impl Shard {
             listening: false,
             looked_at: 0,
             expired_in_gone: 0,
+            changes_in_gone: 0,
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
             told: Vec::new(),
@@ -164,6 +166,7 @@ impl Shard {
             self.looked_at = at + 1;
             if is_blank && let Some(gone) = self.far.remove(&at) {
                 self.expired_in_gone += gone.expired_count();
+                self.changes_in_gone += gone.changes();
             }
         }
     }
@@ -228,6 +231,18 @@ impl Shard {
     #[must_use]
     pub fn expired_count(&self) -> u64 {
         self.expired_in_gone + self.iter().map(|(_, db)| db.expired_count()).sum::<u64>()
+    }
+
+    /// Changes to all databases, but for what time removed.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes_in_gone + self.iter().map(|(_, db)| db.changes()).sum::<u64>()
+    }
+
+    /// Keys in all databases.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        self.iter().map(|(_, db)| db.len()).sum()
     }
 
     /// The account of all values.

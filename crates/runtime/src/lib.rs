@@ -19,5 +19,6 @@ pub mod mailbox;
 pub mod net;
 pub mod ring;
 pub mod signal;
+pub mod supervise;
 pub mod timer;
 pub mod topology;

@@ -22,6 +22,12 @@ pub fn raise_open_files(wanted: u64) -> u64 {
     if setrlimit(Resource::Nofile, raised).is_ok() { within } else { allowed }
 }
 
+/// Files that the process may have open.
+#[must_use]
+pub fn open_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,9 +10,10 @@ use crate::files;
 use crate::load;
 use crate::machine::System;
 use crate::settings::Settings;
+use crate::supervisor::Supervisor;
 use crate::thread::{Post, Thread};
 use darter_runtime::net::{BackChoice, Net, Waker};
-use darter_runtime::{clock, heap, mailbox, signal, topology};
+use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -56,6 +57,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
     enter_folder(&mut settings)?;
+    let supervisor = Supervisor::begin(&settings);
+    crate::log::begin(&settings);
     let processors = topology::processors();
     let cores = match settings.size("cores") {
         0 => topology::default_cores(),
@@ -107,21 +110,38 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     for _ in 0..cores {
         ready.recv().map_err(|_| Failure("a core ended while it started".into()))??;
     }
-    tracing::info!(
-        "darter {} ready: {cores} core(s), {}, port {}",
-        env!("CARGO_PKG_VERSION"),
-        shared.io.get().copied().unwrap_or("none"),
-        settings.text("port")
-    );
-    let loaded = match loader {
-        Some(loader) => finish_loading(loader, &signals, &shared),
-        None => Ok(()),
-    };
-    if loaded.is_ok() {
-        wait_for_end(&signals, &shared);
+    crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
+    serve(loader, &supervisor, &signals, &shared)?;
+    stop_cores(&stop, &wakers, threads)?;
+    crate::log::end(shared.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)));
+    Ok(())
+}
+
+/// From the file's first byte to the wish for the end.
+fn serve(
+    loader: Option<load::Handle>,
+    supervisor: &Supervisor,
+    signals: &signal::StopFlag,
+    shared: &Shared,
+) -> Result<(), Failure> {
+    if let Some(loader) = loader {
+        finish_loading(loader, signals, shared)?;
     }
-    loaded?;
-    stop_cores(&stop, &wakers, threads)
+    if !is_to_end(signals, shared) {
+        tracing::info!("ready to accept connections");
+        supervisor.ready();
+    }
+    wait_for_end(signals, shared);
+    supervisor.stopping();
+    Ok(())
+}
+
+/// Goes on as a daemon, where the settings say so. Call it while there is one thread.
+pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
+    if !crate::supervisor::leaves_terminal(settings) {
+        return Ok(());
+    }
+    supervise::daemonize().map_err(|error| Failure(format!("cannot be a daemon: {error}")))
 }
 
 /// Makes room for the clients' sockets; where the system does not allow it, for fewer of them.
@@ -179,6 +199,7 @@ fn shared(cores: usize) -> Arc<Shared> {
         startup_bytes: System.resident_bytes().0,
         used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
         used_peak: AtomicUsize::new(0),
+        lost: Default::default(),
         stop: AtomicBool::new(false),
         load: Arc::new([const { AtomicU64::new(0) }; 4]),
         stopper: Box::new(move || main.unpark()),

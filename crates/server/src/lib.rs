@@ -19,4 +19,5 @@ mod load;
 pub mod log;
 mod machine;
 pub mod settings;
+pub mod supervisor;
 mod thread;

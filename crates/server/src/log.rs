@@ -1,6 +1,6 @@
 //! The log: lines on standard output, or in a file. Colour only where people read: on a terminal.
 
-use crate::settings::Settings;
+use crate::settings::{Settings, read};
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock};
@@ -29,6 +29,47 @@ pub fn start(settings: &Settings) -> Result<(), String> {
     }
     let _ = LEVEL.set(handle); // Only a second start could find one.
     Ok(())
+}
+
+/// Says who begins here, with what settings, and what those do not do.
+pub(crate) fn begin(settings: &Settings) {
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!("darter {version} begins, pid {pid}");
+    match &settings.file {
+        Some(file) => tracing::info!("settings: {}", file.display()),
+        None => tracing::info!("settings: no file, defaults and options"),
+    }
+    tracing::info!("folder: {}", settings.text("dir"));
+    for line in read::warnings(settings) {
+        tracing::warn!("{line}");
+    }
+    let unknown = &settings.asked.unknown;
+    if !unknown.is_empty() {
+        tracing::info!("left out, unknown here: {}", unknown.join(" "));
+    }
+}
+
+/// Says what runs, when all cores do.
+pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
+    let (bind, port) = (settings.text("bind"), settings.text("port"));
+    tracing::info!("addresses: {bind}, port {port} {}", settings.text("unixsocket"));
+    tracing::info!("cores: {cores}, {back}");
+    let maxmemory = match settings.text("maxmemory") {
+        "0" => "no limit",
+        bytes => bytes,
+    };
+    let files = darter_runtime::limits::open_files();
+    let clients = settings.text("maxclients");
+    tracing::info!("limits: maxmemory {maxmemory}, maxclients {clients}, open files {files}");
+    tracing::warn!("nothing is written to disk yet: what is in memory ends with this process");
+}
+
+/// Says what is lost.
+pub(crate) fn end([changes, keys]: [u64; 2]) {
+    if changes > 0 {
+        tracing::warn!("{keys} keys are gone: {changes} changes were not saved, since nothing is");
+    }
+    tracing::info!("bye");
 }
 
 /// Follows `loglevel` after it was changed.

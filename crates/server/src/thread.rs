@@ -53,6 +53,7 @@ impl Thread {
                     now
                 });
                 if self.all_are_quiet() || now - since > LINGER_NS {
+                    self.tell_what_is_lost();
                     return self.net.flush_submissions();
                 }
                 wait = match wait {
@@ -61,6 +62,14 @@ impl Thread {
                 };
             }
         }
+    }
+
+    /// Nothing is saved: what this core holds ends with it.
+    fn tell_what_is_lost(&self) {
+        let shard = &self.core.tx.home().shard;
+        let [changes, keys] = &self.core.admin.shared.lost;
+        changes.fetch_add(shard.changes(), Ordering::Relaxed);
+        keys.fetch_add(shard.keys() as u64, Ordering::Relaxed);
     }
 
     /// True when no core has anything left to do: a quiet one may still owe another its replies.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod files;
+mod first_hour;
 mod input;
 mod life;
 mod memory;
@@ -75,6 +76,7 @@ const GROUPS: &[&[Check]] = &[
     stalls::CHECKS,
     memory::CHECKS,
     life::CHECKS,
+    first_hour::CHECKS,
 ];
 
 fn main() -> ExitCode {

@@ -34,6 +34,7 @@ pub(super) struct Facts {
     pub(super) dbs: Vec<(usize, DbFacts)>,
     shard: ShardStats,
     expired: u64,
+    changes: u64,
     conns: usize,
     tasks: usize,
     locks: (usize, usize),
@@ -87,6 +88,7 @@ fn facts(core: &Rc<Core>) -> Facts {
         dbs: dbs.collect(),
         shard: home.shard.stats,
         expired: home.shard.expired_count(),
+        changes: home.shard.changes(),
         conns: core.conns_len(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
@@ -276,7 +278,7 @@ fn persistence(report: &Report<'_>, text: &mut String) {
         field(text, "loading_loaded_bytes", read);
         field(text, "loading_loaded_perc", format!("{:.2}", percent(read, total)));
     }
-    field(text, "rdb_changes_since_last_save", 0);
+    field(text, "rdb_changes_since_last_save", report.sum(|facts| facts.changes));
     field(text, "rdb_bgsave_in_progress", 0);
     field(text, "rdb_last_save_time", shared.started_ms / 1_000);
     field(text, "rdb_last_load_keys_loaded", keys.load(Ordering::Relaxed));

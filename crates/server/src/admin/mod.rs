@@ -43,6 +43,8 @@ pub struct Shared {
     pub used: Vec<AtomicUsize>,
     /// The most that was used.
     pub used_peak: AtomicUsize,
+    /// What is lost with the process, told by the cores at their end: changes, and keys.
+    pub lost: [AtomicU64; 2],
     /// Somebody wants the process to stop in order.
     pub stop: AtomicBool,
     /// Loading: bytes read and in all, keys, and when it began; 0 in all when none runs.
@@ -65,6 +67,7 @@ impl Shared {
             startup_bytes: 0,
             used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
             used_peak: AtomicUsize::new(0),
+            lost: Default::default(),
             stop: AtomicBool::new(false),
             load: Arc::default(),
             stopper: Box::new(|| {}),

@@ -228,6 +228,7 @@ fn unknown(args: darter_resp::Args<'_>) -> Refusal {
         let word = until_nul(word);
         &word[..word.len().min(most)]
     }
+    super::absent::tell(args.get(0));
     let name = shown(args.get(0), SHOWN);
     let mut line = [b"ERR unknown command '", name, b"', with args beginning with: "].concat();
     let begin = line.len();

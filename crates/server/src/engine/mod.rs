@@ -8,6 +8,7 @@
 //! ```
 //! Not here: what any command does.
 
+mod absent;
 mod batch;
 mod conn;
 mod core;

@@ -8,6 +8,7 @@
 
 pub mod cli;
 pub mod file;
+pub mod read;
 mod rows;
 mod value;
 
@@ -144,11 +145,17 @@ pub struct Settings {
     values: Vec<String>,
     /// The file they were read from, which CONFIG REWRITE writes.
     pub file: Option<std::path::PathBuf>,
+    /// What was asked for beside the rows.
+    pub asked: read::Asked,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { values: ROWS.iter().map(|row| row.default.to_owned()).collect(), file: None }
+        Self {
+            values: ROWS.iter().map(|row| row.default.to_owned()).collect(),
+            file: None,
+            asked: read::Asked::default(),
+        }
     }
 }
 

@@ -1,0 +1,55 @@
+//! Commands of Redis 7.0 that are not there yet. Asking for one is logged once by its name, with
+//! the way to the list of what is to come; the reply is Redis's for an unknown command.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Their names.
+#[rustfmt::skip] // A table.
+const NAMES: &[&str] = &[
+    "acl", "asking", "bgrewriteaof", "bgsave", "bitcount", "bitfield", "bitfield_ro", "bitop",
+    "bitpos", "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin",
+    "cluster", "discard", "eval", "eval_ro", "evalsha", "evalsha_ro", "exec", "failover", "fcall",
+    "fcall_ro", "function", "geoadd", "geodist", "geohash", "geopos", "georadius", "georadius_ro",
+    "georadiusbymember", "georadiusbymember_ro", "geosearch", "geosearchstore", "getbit", "lindex",
+    "linsert", "llen", "lmove", "lmpop", "lpop", "lpos", "lpush", "lpushx", "lrange", "lrem", "lset",
+    "ltrim", "migrate", "module", "multi", "pfadd", "pfcount", "pfdebug", "pfmerge", "pfselftest",
+    "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
+    "replicaof", "restore-asking", "role", "rpop", "rpoplpush", "rpush", "rpushx", "save", "script",
+    "setbit", "slaveof", "sort", "sort_ro", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
+    "sync", "unsubscribe", "unwatch", "wait", "watch", "xack", "xadd", "xautoclaim", "xclaim",
+    "xdel", "xgroup", "xinfo", "xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange",
+    "xsetid", "xtrim", "zadd", "zcard", "zcount", "zdiff", "zdiffstore", "zincrby", "zinter",
+    "zintercard", "zinterstore", "zlexcount", "zmpop", "zmscore", "zpopmax", "zpopmin",
+    "zrandmember", "zrange", "zrangebylex", "zrangebyscore", "zrangestore", "zrank", "zrem",
+    "zremrangebylex", "zremrangebyrank", "zremrangebyscore", "zrevrange", "zrevrangebylex",
+    "zrevrangebyscore", "zrevrank", "zscan", "zscore", "zunion", "zunionstore",
+];
+
+/// By name: it was logged, by whichever core.
+static TOLD: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAMES.len()];
+
+/// Logs `name`, if it is one of these and was not asked for before.
+pub(super) fn tell(name: &[u8]) {
+    let Ok(name) = std::str::from_utf8(name) else { return };
+    let Ok(at) = NAMES.binary_search(&name.to_ascii_lowercase().as_str()) else { return };
+    if !TOLD[at].swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "{} was asked for and is not there yet: see \"Not there yet\" in docs/compat.md",
+            NAMES[at].to_ascii_uppercase()
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Sorted, as the search wants them, and none of them is there.
+    fn names_are_sorted_and_absent() {
+        let table = crate::boot::table();
+        assert!(NAMES.is_sorted());
+        for name in NAMES {
+            assert!(table.find(name.as_bytes()).is_none(), "{name} is there");
+        }
+    }
+}

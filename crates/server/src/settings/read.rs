@@ -1,0 +1,555 @@
+//! Reading settings: from a file in the form of redis.conf, from standard input, from options. All
+//! faults are gathered, each with its line, so that a file is mended in one go.
+//!
+//! A line is a name and its value, words that may be quoted; `#` begins a comment line; `include`
+//! reads other files at that place. A name that nobody here knows is left out and told of, because
+//! files come from newer servers too; unless it is nearly one of ours: then it is a slip.
+//!
+//! What would protect or keep data, and does not yet, is refused where going on would be unsafe
+//! ([`Reading::refused`]), and else told of loudly ([`warnings`]).
+
+use super::{ROWS, Settings, place, rows, value};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// One fault.
+#[derive(Clone, Debug)]
+struct Fault {
+    /// The file, or where else it comes from.
+    place: String,
+    /// Number from 1, and the line.
+    line: Option<(usize, String)>,
+    why: String,
+}
+
+/// Why the server does not start: everything that is wrong, in the form of Redis.
+#[derive(Clone, Debug)]
+pub struct Faults(Vec<Fault>);
+
+impl std::fmt::Display for Faults {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\n*** FATAL CONFIG FILE ERROR (Darter {}) ***", env!("CARGO_PKG_VERSION"))?;
+        for fault in &self.0 {
+            write!(f, "\nReading {}", fault.place)?;
+            if let Some((number, line)) = &fault.line {
+                write!(f, ", at line {number}\n>>> '{line}'")?;
+            }
+            write!(f, "\n{}", fault.why)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was asked for beside the values of rows.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Names that nobody here knows, in their order.
+    pub unknown: Vec<String>,
+    /// It asked for a journal.
+    journal: bool,
+    /// The port for TLS, or 0.
+    tls_port: u16,
+    /// Modules to load.
+    modules: Vec<String>,
+}
+
+/// How deep `include` may nest: a file that includes itself ends here.
+const DEPTH_MAX: usize = 16;
+
+/// Settings while they are read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    settings: Settings,
+    faults: Vec<Fault>,
+    /// A line with `save` was read: those that follow add to it.
+    has_save: bool,
+}
+
+impl Reading {
+    /// Reads a file, and remembers it for CONFIG REWRITE.
+    pub fn file(&mut self, path: &Path) {
+        self.include(path, 0);
+        self.settings.file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
+    }
+
+    /// Reads standard input to its end.
+    pub fn input(&mut self, mut input: impl Read) {
+        let (mut text, place) = (String::new(), "standard input");
+        match input.read_to_string(&mut text) {
+            Ok(_) => self.lines(place, &text, 0),
+            Err(error) => self.fault(place, None, error.to_string()),
+        }
+    }
+
+    /// Reads an option: as a line of a file, but a name that nobody knows is a fault.
+    pub fn option(&mut self, name: &str, values: &[String]) {
+        let place = "the command line";
+        let line = (1, format!("--{name} {}", values.join(" ")).trim_end().to_owned());
+        let is_known = is_known(name) || SPECIAL.contains(&name);
+        let read = if is_known {
+            self.directive(name, values)
+        } else {
+            Err(unknown(name).unwrap_or_else(|| "no such option".into()))
+        };
+        if let Err(why) = read {
+            self.fault(place, Some(line), why);
+        }
+    }
+
+    /// The settings, when nothing is wrong with them, also not with what they are together.
+    pub fn end(mut self) -> Result<Settings, Faults> {
+        let asked = &self.settings.asked;
+        if asked.tls_port != 0 && self.settings.int("port") == 0 {
+            let why = format!(
+                "tls-port {} with port 0: there is no TLS yet, so nobody could connect safely",
+                asked.tls_port
+            );
+            self.fault("the settings", None, why);
+        }
+        if asked_journal_with_data(&self.settings) {
+            let why = "appendonly yes: there is no journal yet, and the one in appenddirname would \
+                       not be loaded. Make an RDB file of it first, with the server that wrote it.";
+            self.fault("the settings", None, why.into());
+        }
+        if self.faults.is_empty() { Ok(self.settings) } else { Err(Faults(self.faults)) }
+    }
+
+    fn fault(&mut self, place: &str, line: Option<(usize, String)>, why: String) {
+        self.faults.push(Fault { place: place.to_owned(), line, why });
+    }
+
+    fn include(&mut self, path: &Path, depth: usize) {
+        let place = format!("the configuration file {}", path.display());
+        match std::fs::read_to_string(path) {
+            Ok(text) => self.lines(&place, &text, depth),
+            Err(error) => self.fault(&place, None, error.to_string()),
+        }
+    }
+
+    fn lines(&mut self, place: &str, text: &str, depth: usize) {
+        for (number, line) in text.lines().enumerate() {
+            let read = match directive(line) {
+                Ok(None) => continue,
+                Ok(Some((name, values))) if name == "include" && values.len() == 1 => {
+                    self.included(&values[0], depth)
+                }
+                Ok(Some((name, values))) => self.directive(&name, &values),
+                Err(why) => Err(why),
+            };
+            if let Err(why) = read {
+                self.fault(place, Some((number + 1, line.trim().to_owned())), why);
+            }
+        }
+    }
+
+    /// All files of a pattern, in the order of their names; of none, nothing is read.
+    fn included(&mut self, pattern: &str, depth: usize) -> Result<(), String> {
+        if depth == DEPTH_MAX {
+            return Err("too many nested includes".into());
+        }
+        for path in matching(pattern).map_err(|error| error.to_string())? {
+            self.include(&path, depth + 1);
+        }
+        Ok(())
+    }
+
+    /// One line's name and its words.
+    fn directive(&mut self, name: &str, values: &[String]) -> Result<(), String> {
+        refused(name, values)?;
+        let asked = &mut self.settings.asked;
+        match (name, values) {
+            ("user" | "aclfile", _) => Ok(()),
+            ("appendonly", [yes]) if yes.eq_ignore_ascii_case("yes") => {
+                asked.journal = true;
+                Ok(())
+            }
+            ("tls-port", [port]) => {
+                let bounds = super::Kind::Int(0, i64::from(u16::MAX));
+                asked.tls_port = value::canonical(bounds, port)?.parse().unwrap_or(0);
+                Ok(())
+            }
+            ("loadmodule", [module, ..]) => {
+                asked.modules.push(module.clone());
+                Ok(())
+            }
+            ("save", words) if self.has_save && words.iter().any(|word| !word.is_empty()) => {
+                let all = format!("{} {}", self.settings.text("save"), words.join(" "));
+                self.settings.set("save", all.trim_start()).map_err(|wrong| why(&wrong))
+            }
+            _ => self.value(name, values),
+        }
+    }
+
+    fn value(&mut self, name: &str, values: &[String]) -> Result<(), String> {
+        let Some((at, _)) = place(name) else {
+            if let Some(slip) = unknown(name) {
+                return Err(slip);
+            }
+            let names = &mut self.settings.asked.unknown;
+            if !names.iter().any(|other| other == name) {
+                names.push(name.to_owned());
+            }
+            return Ok(());
+        };
+        self.has_save |= name == "save";
+        if values.is_empty() || (values.len() > 1 && !ROWS[at].kind.takes_words()) {
+            return Err("wrong number of arguments".into());
+        }
+        self.settings.set(name, &values.join(" ")).map_err(|wrong| why(&wrong))
+    }
+}
+
+/// The reason alone: the line above it names the setting.
+fn why(wrong: &super::Wrong) -> String {
+    match wrong {
+        super::Wrong::Value(_, why) => why.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Names of lines that are no settings.
+const SPECIAL: &[&str] =
+    &["include", "user", "aclfile", "rename-command", "loadmodule", "tls-port", "sentinel"];
+
+/// What protects, or makes the server a part of something, and is not there: going on as if it were
+/// would open what was shut, or answer with nothing in the place of data.
+fn refused(name: &str, values: &[String]) -> Result<(), String> {
+    let is_no_one = || {
+        let words: Vec<String> = values.iter().map(|word| word.to_ascii_lowercase()).collect();
+        words.join(" ") == "no one" || words.iter().all(String::is_empty)
+    };
+    let why = match name {
+        "user" if !gives_all(values) => {
+            "there are no users yet, only 'default' with all rights: protect it with requirepass"
+        }
+        "aclfile" if values.iter().any(|word| !word.is_empty()) => {
+            "there are no users yet, so what the file forbids would be allowed"
+        }
+        "rename-command" => {
+            "commands are not renamed yet, so what this line hides would be there for everyone"
+        }
+        "replicaof" | "slaveof" if !is_no_one() => {
+            "there is no replication yet: this server would be empty, and take writes"
+        }
+        "sentinel" => "sentinel directive while not in sentinel mode",
+        _ => return Ok(()),
+    };
+    Err(why.into())
+}
+
+/// `user default on nopass ~* &* +@all`, which Redis writes into its file: all that is there anyway.
+fn gives_all(words: &[String]) -> bool {
+    const ALL: &[&str] = &[
+        "on",
+        "nopass",
+        "sanitize-payload",
+        "skip-sanitize-payload",
+        "~*",
+        "allkeys",
+        "&*",
+        "allchannels",
+        "+@all",
+        "allcommands",
+    ];
+    let has = |word: &str| words.iter().any(|other| other == word);
+    words.first().is_some_and(|name| name == "default")
+        && words[1..].iter().all(|word| ALL.contains(&word.as_str()))
+        && has("on")
+        && has("nopass")
+}
+
+/// A journal was asked for, and there is one, which would have been loaded.
+fn asked_journal_with_data(settings: &Settings) -> bool {
+    let folder = Path::new(settings.text("dir"));
+    let is_there = |name: &str| !name.is_empty() && folder.join(settings.text(name)).exists();
+    settings.asked.journal && (is_there("appenddirname") || is_there("appendfilename"))
+}
+
+/// One loud line for each thing that was asked for, would protect or keep data, and does not yet.
+#[must_use]
+pub fn warnings(settings: &Settings) -> Vec<String> {
+    let asked = &settings.asked;
+    let mut lines = Vec::new();
+    if !settings.text("save").is_empty() {
+        lines.push("save: nothing is saved yet; what is written is lost at the end".to_owned());
+    }
+    if asked.journal {
+        lines
+            .push("appendonly: there is no journal yet; what is written is lost at the end".into());
+    }
+    if settings.text("maxmemory-policy") != "noeviction" {
+        lines.push("maxmemory-policy: nothing is evicted yet; beyond maxmemory writes fail".into());
+    }
+    if asked.tls_port != 0 {
+        lines.push(format!("tls-port: there is no TLS yet; nobody listens on {}", asked.tls_port));
+    }
+    for module in &asked.modules {
+        lines.push(format!("loadmodule: there are no modules; {module} is not loaded"));
+    }
+    if settings.int("min-replicas-to-write") > 0 {
+        lines.push("min-replicas-to-write: there are no replicas; writes are taken".into());
+    }
+    if settings.flag("syslog-enabled") {
+        lines.push("syslog-enabled: the log does not go there, but to logfile".into());
+    }
+    if !settings.text("notify-keyspace-events").is_empty() {
+        lines.push("notify-keyspace-events: no events are sent yet".into());
+    }
+    lines
+}
+
+/// Names of newer servers that look like slips of ours.
+const FOREIGN: &[&str] = &["set-max-listpack-entries", "set-max-listpack-value"];
+
+fn is_known(name: &str) -> bool {
+    place(name).is_some()
+}
+
+/// What to say of a name that is nearly one that is known; nothing if it is far from all.
+fn unknown(name: &str) -> Option<String> {
+    let near = suggestion(name)?;
+    Some(format!("Bad directive or wrong number of arguments: did you mean '{near}'?"))
+}
+
+/// The known name that is at most two letters away, and nearer than half of it.
+#[must_use]
+pub fn suggestion(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    if FOREIGN.contains(&name.as_str()) {
+        return None;
+    }
+    let known = ROWS.iter().map(|row| row.name);
+    let known =
+        known.chain(rows::ALIASES.iter().map(|(old, _)| *old)).chain(SPECIAL.iter().copied());
+    let far = |known: &&'static str| distance(name.as_bytes(), known.as_bytes());
+    let near = known.min_by_key(far)?;
+    let letters = far(&near);
+    (letters <= 2 && letters * 2 < near.len()).then_some(near)
+}
+
+/// Letters to change, insert or leave out, and neighbours to exchange, until `left` is `right`.
+fn distance(left: &[u8], right: &[u8]) -> usize {
+    let width = right.len() + 1;
+    let mut rows: Vec<Vec<usize>> = vec![(0..width).collect()];
+    for (i, letter) in left.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, other) in right.iter().enumerate() {
+            let swapped = i > 0 && j > 0 && *letter == right[j - 1] && left[i - 1] == *other;
+            let swap = if swapped { rows[i - 1][j - 1] + 1 } else { usize::MAX };
+            let change = rows[i][j] + usize::from(letter != other);
+            row.push(change.min(rows[i][j + 1] + 1).min(row[j] + 1).min(swap));
+        }
+        rows.push(row);
+    }
+    rows[left.len()][right.len()]
+}
+
+/// The files of an `include`: with `*`, `?` or `[` in it, those that match, folder by folder.
+fn matching(pattern: &str) -> std::io::Result<Vec<PathBuf>> {
+    let is_pattern = |word: &str| word.contains(['*', '?', '[']);
+    if !is_pattern(pattern) {
+        return Ok(vec![PathBuf::from(pattern)]);
+    }
+    let mut paths = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        if is_pattern(part) {
+            paths = paths.iter().flat_map(|folder| children(folder, part)).collect();
+        } else {
+            paths.iter_mut().for_each(|path| path.push(part));
+        }
+    }
+    paths.retain(|path| path.exists());
+    paths.sort();
+    Ok(paths)
+}
+
+/// What is in a folder and matches; hidden names only where the pattern begins with a dot.
+fn children(folder: &Path, pattern: &str) -> Vec<PathBuf> {
+    use darter_base::glob::{Case, matches_case};
+    let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let names = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| pattern.starts_with('.') || !name.starts_with('.'))
+        .filter(|name| matches_case(pattern.as_bytes(), name.as_bytes(), Case::Sensitive))
+        .map(|name| folder.join(name))
+        .collect()
+}
+
+/// The name and the words of a line; `None` for a comment or an empty line.
+pub(super) fn directive(line: &str) -> Result<Option<(String, Vec<String>)>, String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let mut words = words(line).ok_or("Unbalanced quotes in configuration line")?.into_iter();
+    let name = words.next().unwrap_or_default().to_ascii_lowercase();
+    Ok(Some((name, words.collect())))
+}
+
+/// Splits at blanks; `"` and `'` quote, also in a word; within double quotes `\` escapes as in C.
+fn words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut letters = line.chars().peekable();
+    while letters.peek().is_some() {
+        while letters.next_if(|letter| letter.is_whitespace()).is_some() {}
+        if letters.peek().is_none() {
+            break;
+        }
+        let mut word = String::new();
+        while let Some(letter) = letters.next_if(|letter| !letter.is_whitespace()) {
+            if letter != '"' && letter != '\'' {
+                word.push(letter);
+                continue;
+            }
+            quoted(&mut letters, letter, &mut word)?;
+            if letters.peek().is_some_and(|next| !next.is_whitespace()) {
+                return None; // What is quoted ends its word.
+            }
+        }
+        words.push(word);
+    }
+    Some(words)
+}
+
+/// Reads up to the closing quote.
+fn quoted(
+    letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    quote: char,
+    word: &mut String,
+) -> Option<()> {
+    loop {
+        match letters.next()? {
+            letter if letter == quote => return Some(()),
+            '\\' if quote == '"' => word.push(escaped(letters)?),
+            '\\' if letters.next_if_eq(&'\'').is_some() => word.push('\''),
+            letter => word.push(letter),
+        }
+    }
+}
+
+/// The letter behind a backslash: `\xHH` is one of ASCII here, since settings are text.
+fn escaped(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<char> {
+    match letters.next()? {
+        'n' => Some('\n'),
+        'r' => Some('\r'),
+        't' => Some('\t'),
+        'b' => Some('\u{8}'),
+        'a' => Some('\u{7}'),
+        'x' => {
+            let mut ahead = letters.clone();
+            let high = ahead.next().and_then(|letter| letter.to_digit(16));
+            let low = ahead.next().and_then(|letter| letter.to_digit(16));
+            let (Some(high), Some(low)) = (high, low) else { return Some('x') };
+            *letters = ahead;
+            char::from_u32(high * 16 + low)
+        }
+        letter => Some(letter),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        let mut reading = Reading::default();
+        reading.input(text.as_bytes());
+        reading.end().map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn lines_are_read_as_in_redis_conf() {
+        let one = |name: &str, words: &[&str]| {
+            Ok(Some((name.to_owned(), words.iter().map(|word| (*word).to_owned()).collect())))
+        };
+        assert_eq!(directive("  # comment"), Ok(None));
+        assert_eq!(directive("PORT 7000"), one("port", &["7000"]));
+        assert_eq!(directive(r#"requirepass "a \"b\" c""#), one("requirepass", &[r#"a "b" c"#]));
+        assert_eq!(directive(r"a '\'b\n' c"), one("a", &[r"'b\n", "c"]));
+        assert_eq!(directive(r#"a "\x41\t\xzz""#), one("a", &["A\txzz"]));
+        assert_eq!(directive("save ''"), one("save", &[""]));
+        assert_eq!(directive(r#"a b"c d""#), one("a", &["bc d"]));
+        for wrong in ["requirepass \"open", "requirepass \"a\"b", "requirepass 'a"] {
+            assert!(directive(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test] // Not the first one only, and each with its line.
+    fn all_faults_are_told_at_once() {
+        let faults =
+            read("port 70000\n# fine\ntimeout 5\nprot 1\nsave 1\nport 1 2\nport").unwrap_err();
+        let at: Vec<&str> = faults.lines().filter(|line| line.contains("at line")).collect();
+        let place = "Reading standard input, at line";
+        assert_eq!(at, [1, 4, 5, 6, 7].map(|line| format!("{place} {line}")), "{faults}");
+        assert!(faults.contains(">>> 'prot 1'"), "{faults}");
+        assert!(faults.contains("did you mean 'port'?"), "{faults}");
+        assert!(faults.contains("argument must be between 0 and 65535 inclusive"), "{faults}");
+    }
+
+    #[test]
+    fn slips_are_told_from_names_of_others() {
+        for (slip, meant) in [
+            ("prot", "port"),
+            ("maxmemroy", "maxmemory"),
+            ("require-pass", "requirepass"),
+            ("slave-priorty", "slave-priority"),
+            ("rename-comand", "rename-command"),
+        ] {
+            assert_eq!(suggestion(slip), Some(meant), "{slip}");
+        }
+        for other in ["set-max-listpack-entries", "tls-cert-file", "locale-collate", "h", "xy"] {
+            assert_eq!(suggestion(other), None, "{other}");
+        }
+        let settings = read("locale-collate \"\"\ntls-cert-file a.crt\nlocale-collate C").unwrap();
+        assert_eq!(settings.asked.unknown, ["locale-collate", "tls-cert-file"]);
+    }
+
+    #[test]
+    fn save_lines_add_up() {
+        let settings = read("save 900 1\nsave 300 10 60 10000").unwrap();
+        assert_eq!(settings.text("save"), "900 1 300 10 60 10000");
+        assert_eq!(read("save 900 1\nsave \"\"").unwrap().text("save"), "");
+    }
+
+    #[test] // What would open what was shut, or stand in for data, is refused.
+    fn what_is_unsafe_is_refused() {
+        for unsafe_line in [
+            "user alice on >x ~* +get",
+            "user default off",
+            "user default on >x ~* &* +@all",
+            "aclfile /etc/redis/users.acl",
+            "rename-command FLUSHALL \"\"",
+            "replicaof 10.0.0.1 6379",
+            "slaveof 10.0.0.1 6379",
+            "port 0\ntls-port 6379",
+            "cluster-enabled yes",
+        ] {
+            assert!(read(unsafe_line).is_err(), "{unsafe_line}");
+        }
+        for safe in [
+            "user default on nopass sanitize-payload ~* &* +@all",
+            "aclfile \"\"",
+            "replicaof no one",
+            "tls-port 0\nport 0",
+            "tls-port 6380",
+        ] {
+            assert!(read(safe).is_ok(), "{safe}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_keep_data_yet_is_one_line_each() {
+        let text = "save 60 1\nappendonly yes\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
+                    loadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
+                    notify-keyspace-events KEA\ndir /proc";
+        let lines = warnings(&read(text).unwrap());
+        let names: Vec<&str> = lines.iter().map(|line| line.split(':').next().unwrap()).collect();
+        #[rustfmt::skip] // A table.
+        assert_eq!(names, [
+            "save", "appendonly", "maxmemory-policy", "tls-port", "loadmodule",
+            "min-replicas-to-write", "syslog-enabled", "notify-keyspace-events",
+        ]);
+        assert!(warnings(&Settings::default()).is_empty());
+    }
+}

@@ -1,0 +1,327 @@
+//! The first hour of somebody who comes from Redis: their settings file, what the log says, what a
+//! supervisor is told, and what is lost at the end.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Protocol, server};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("stock files of Redis and Valkey start",         Asks::More,    stock_files),
+    ("settings are checked without a start",          Asks::More,    check_config),
+    ("settings are read from standard input",         Asks::AsRedis, standard_input),
+    ("files are included, by patterns too",           Asks::AsRedis, included),
+    ("the log begins with what runs, and ends",       Asks::More,    log_lines),
+    ("what is lost at the end is told",               Asks::More,    lost),
+    ("changes are counted as in Redis",               Asks::AsRedis, changes),
+    ("an absent command is logged once",              Asks::More,    absent_command),
+    ("SIGHUP ends nothing",                           Asks::AsRedis, hangup),
+    ("systemd is told of the beginning and the end",  Asks::More,    notified),
+    ("a daemon leaves, with its pidfile",             Asks::AsRedis, daemon),
+];
+
+/// Names and stock values of each, with paths that a test may use.
+#[rustfmt::skip] // A table.
+const STOCK: &[(&str, &str)] = &[
+    ("redis-7.0", include_str!("stock/redis-7.0.txt")),
+    ("redis-7.2", include_str!("stock/redis-7.2.txt")),
+    ("redis-8",   include_str!("stock/redis-8.txt")),
+    ("valkey-8",  include_str!("stock/valkey-8.txt")),
+];
+
+/// A folder of its own, removed with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Result<Self, String> {
+        let name = format!("darter-first-{}-{name}", std::process::id());
+        let folder = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(&folder.0).map_err(text)?;
+        Ok(folder)
+    }
+
+    fn file(&self, name: &str, lines: &str) -> Result<String, String> {
+        let path = self.0.join(name);
+        fs::write(&path, lines).map_err(text)?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child that is killed with its handle.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn subject() -> Command {
+    let mut command = Command::new(server::subject_path());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Runs to the end, which must come by itself.
+fn output(args: &[&str]) -> Result<Output, String> {
+    Command::new(server::subject_path()).args(args).stdin(Stdio::null()).output().map_err(text)
+}
+
+fn setting(client: &mut Client, name: &str) -> Result<String, String> {
+    let reply = client.command(&["CONFIG", "GET", name]).map_err(text)?;
+    let value = reply.items().and_then(|items| items.get(1)?.text());
+    let value = value.ok_or_else(|| format!("CONFIG GET {name}: {reply:?}"))?;
+    Ok(String::from_utf8_lossy(value).into_owned())
+}
+
+fn stock_files(stage: &Stage) -> Result<(), String> {
+    let folder = Folder::new("stock")?;
+    for (name, lines) in STOCK {
+        let file = folder.file(&format!("{name}.conf"), lines)?;
+        let server = stage.server_with(&[&file]).map_err(|why| format!("{name}: {why}"))?;
+        let mut client = server.client().map_err(text)?;
+        for (of, wanted) in [("tcp-backlog", "511"), ("repl-diskless-sync-delay", "5")] {
+            let value = setting(&mut client, of)?;
+            ensure(value == wanted, || format!("{name}: {of} is {value}"))?;
+        }
+        let log = server.log();
+        let told = log.lines().filter(|line| line.contains("left out, unknown here")).count();
+        let is_newer = *name != "redis-7.0";
+        ensure(told == usize::from(is_newer), || format!("{name}: told {told} times:\n{log}"))?;
+    }
+    Ok(())
+}
+
+fn check_config(_: &Stage) -> Result<(), String> {
+    let folder = Folder::new("check")?;
+    let sound = folder.file("sound.conf", "port 7000\nsave 60 1\nhide-user-data-from-log yes\n")?;
+    let told = output(&["--check-config", &sound])?;
+    let shown = String::from_utf8_lossy(&told.stdout).into_owned();
+    ensure(told.status.success(), || format!("{}: {shown}", told.status))?;
+    for words in ["warning: save", "hide-user-data-from-log", "the settings are sound"] {
+        ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
+    }
+    let faulty = folder.file("faulty.conf", "prot 7000\ntimeout 1\nmaxmemory x\nuser a on\n")?;
+    let told = output(&["--check-config", &faulty])?;
+    let shown = String::from_utf8_lossy(&told.stderr).into_owned();
+    ensure(told.status.code() == Some(1), || format!("{}: {shown}", told.status))?;
+    for words in ["at line 1\n", "did you mean 'port'?", "at line 3\n", "at line 4\n"] {
+        ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
+    }
+    ensure(!shown.contains("at line 2\n"), || shown.clone())
+}
+
+/// Waits for a server that nobody holds a handle of.
+fn client_at(port: u16) -> Result<Client, String> {
+    let start = Instant::now();
+    loop {
+        let client = Client::connect(port, Protocol::Resp2).and_then(|mut client| {
+            client.words("PING")?;
+            Ok(client)
+        });
+        match client {
+            Ok(client) => return Ok(client),
+            Err(error) if start.elapsed() > SOON => return Err(format!("no answer: {error}")),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn standard_input(_: &Stage) -> Result<(), String> {
+    let port = server::free_port().map_err(text)?;
+    let mut command = subject();
+    command.args(["-", "--timeout", "44"]).stdin(Stdio::piped());
+    let mut child = Running(command.spawn().map_err(text)?);
+    let mut input = child.0.stdin.take().ok_or("no standard input")?;
+    writeln!(input, "port {port}\ntimeout 1\nmaxclients 77\ndir /tmp\ndbfilename none.rdb")
+        .map_err(text)?;
+    drop(input);
+    let mut client = client_at(port)?;
+    let found = (setting(&mut client, "timeout")?, setting(&mut client, "maxclients")?);
+    ensure(found == ("44".into(), "77".into()), || format!("{found:?}"))
+}
+
+fn included(stage: &Stage) -> Result<(), String> {
+    let folder = Folder::new("include")?;
+    folder.file("b.part", "timeout 2\n")?;
+    folder.file("a.part", "timeout 1\nmaxclients 55\n")?;
+    folder.file("one.txt", "slowlog-max-len 5\n")?;
+    let place = folder.0.display();
+    let lines =
+        format!("include {place}/*.part\ninclude {place}/none-*\ninclude {place}/one.txt\n");
+    let file = folder.file("whole.conf", &lines)?;
+    let server = stage.server_with(&[&file])?;
+    let mut client = server.client().map_err(text)?;
+    for (name, wanted) in [("timeout", "2"), ("maxclients", "55"), ("slowlog-max-len", "5")] {
+        let value = setting(&mut client, name)?;
+        ensure(value == wanted, || format!("{name} is {value}, not {wanted}"))?;
+    }
+    Ok(())
+}
+
+fn log_lines(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server_with(&["--maxmemory", "100mb", "--timeout", "5"])?;
+    ensure(server.logs("ready to accept connections", SOON), || server.log())?;
+    server.signal(Signal::TERM).map_err(text)?;
+    ensure(server.wait_for_exit(SOON).map_err(text)?.is_some(), || "it runs on".into())?;
+    let log = server.log();
+    let folder = format!("folder: {}", server.folder().display());
+    let mut rest = log.as_str();
+    let order = [
+        "begins, pid ",
+        "settings: ",
+        &folder,
+        "addresses: ",
+        "cores: ",
+        "limits: maxmemory 104857600",
+        "ready to accept connections",
+        "stopping",
+        "bye",
+    ];
+    for words in order {
+        let at = rest.find(words).ok_or_else(|| format!("no {words:?} in its place:\n{log}"))?;
+        rest = &rest[at..];
+    }
+    ensure(!log.contains('\u{1b}'), || format!("colour in a file: {log:?}"))
+}
+
+fn lost(stage: &Stage) -> Result<(), String> {
+    for asks in ["SIGTERM", "SHUTDOWN"] {
+        let mut server = stage.server()?;
+        let mut client = server.client().map_err(text)?;
+        client.words("MSET a 1 b 2 c 3").map_err(text)?;
+        client.words("DEL a").map_err(text)?;
+        if asks == "SIGTERM" {
+            server.signal(Signal::TERM).map_err(text)?;
+        } else {
+            client.send(&encode(&["SHUTDOWN"])).map_err(text)?;
+        }
+        ensure(server.wait_for_exit(SOON).map_err(text)?.is_some(), || "it runs on".into())?;
+        let log = server.log();
+        ensure(log.contains("2 keys are gone: 4 changes"), || format!("{asks}:\n{log}"))?;
+    }
+    let mut server = stage.server()?;
+    server.signal(Signal::TERM).map_err(text)?;
+    ensure(server.wait_for_exit(SOON).map_err(text)?.is_some(), || "it runs on".into())?;
+    ensure(!server.log().contains("gone"), || server.log())
+}
+
+fn changes(stage: &Stage) -> Result<(), String> {
+    #[rustfmt::skip] // A table.
+    const STEPS: &[(&str, u64)] = &[
+        ("SET a 1", 1), ("MSET b 2 c 3 d 4", 3), ("SADD s 1 2 2", 2), ("SADD s 1", 0),
+        ("HSET h a 1 b 2", 2), ("HSET h a 1", 1), ("HDEL h a b", 2), ("DEL a b nothing", 2),
+        ("INCR n", 1), ("APPEND n 1", 1), ("EXPIRE n 100", 1), ("PERSIST n", 1), ("COPY n m", 1),
+        ("GETDEL m", 1), ("SREM s 1 9", 1), ("SPOP s", 1), ("SETRANGE r 3 abc", 1),
+        ("SET z v NX", 1), ("SET z v NX", 0), ("SADD s2 a b c", 3), ("SINTERSTORE y s2 s2", 1),
+        ("SET x 1 PX 1", 1), ("GET nothing", 0),
+    ];
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let mut counted = || -> Result<u64, String> {
+        let info = client.words("INFO persistence").map_err(text)?;
+        let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+        let line = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        line.and_then(|number| number.parse().ok()).ok_or(info)
+    };
+    let mut before = counted()?;
+    let mut writer = server.client().map_err(text)?;
+    for (line, wanted) in STEPS {
+        writer.words(line).map_err(text)?;
+        let now = counted()?;
+        ensure(now - before == *wanted, || format!("{line}: {}, not {wanted}", now - before))?;
+        before = now;
+    }
+    std::thread::sleep(Duration::from_millis(50)); // What dies of its deadline is no change.
+    writer.words("EXISTS x").map_err(text)?;
+    let now = counted()?;
+    ensure(now == before, || format!("the death of a key counts {}", now - before))
+}
+
+fn absent_command(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    for _ in 0..3 {
+        let mut client = server.client().map_err(text)?;
+        let reply = client.words("lpush list a").map_err(text)?;
+        let wanted = "-ERR unknown command 'lpush', with args beginning with: 'list' 'a' \r\n";
+        ensure(reply.encode() == wanted.as_bytes(), || format!("{reply:?}"))?;
+        client.words("nothing-like-it").map_err(text)?;
+    }
+    ensure(server.logs("LPUSH was asked for", SOON), || server.log())?;
+    let told = server.log().matches("was asked for").count();
+    ensure(told == 1, || format!("told {told} times:\n{}", server.log()))
+}
+
+fn hangup(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server()?;
+    server.signal(Signal::HUP).map_err(text)?;
+    let ended = server.wait_for_exit(Duration::from_millis(200)).map_err(text)?;
+    ensure(ended.is_none(), || format!("{ended:?}"))?;
+    let pong = server.client().and_then(|mut client| client.words("PING")).map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
+}
+
+fn notified(_: &Stage) -> Result<(), String> {
+    let folder = Folder::new("notify")?;
+    let path = folder.0.join("socket");
+    let socket = UnixDatagram::bind(&path).map_err(text)?;
+    socket.set_read_timeout(Some(SOON)).map_err(text)?;
+    let mut bytes = [0; 256];
+    let mut told = || -> Result<String, String> {
+        let length = socket.recv(&mut bytes).map_err(text)?;
+        Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
+    };
+    let port = server::free_port().map_err(text)?.to_string();
+    let mut command = subject();
+    command.args(["--port", &port, "--supervised", "systemd", "--daemonize", "yes", "--dir"]);
+    command.arg(&folder.0).env("NOTIFY_SOCKET", &path);
+    let child = Running(command.spawn().map_err(text)?);
+    let ready = told()?;
+    ensure(ready.contains("READY=1"), || ready.clone())?;
+    kill_process(Pid::from_child(&child.0), Signal::TERM).map_err(text)?;
+    let stopping = told()?;
+    ensure(stopping.contains("STOPPING=1"), || stopping.clone())
+}
+
+fn daemon(_: &Stage) -> Result<(), String> {
+    let folder = Folder::new("daemon")?;
+    let (pid_file, log) = (folder.0.join("pid"), folder.0.join("log"));
+    let port = server::free_port().map_err(text)?;
+    let mut command = subject();
+    command.args(["--daemonize", "yes", "--save", "", "--port", &port.to_string()]);
+    command.arg("--dir").arg(&folder.0).arg("--pidfile").arg(&pid_file).arg("--logfile").arg(&log);
+    let status = command.status().map_err(text)?;
+    ensure(status.success(), || format!("{status}"))?;
+    let mut client = client_at(port)?;
+    let pid = fs::read_to_string(&pid_file).map_err(text)?;
+    let found = pid.trim().parse::<i32>().ok().and_then(Pid::from_raw);
+    let found = found.ok_or_else(|| format!("no number: {pid:?}"))?;
+    ensure(Path::new(&format!("/proc/{}", found.as_raw_nonzero())).exists(), || pid.clone())?;
+    client.send(&encode(&["SHUTDOWN", "NOSAVE"])).map_err(text)?;
+    client.read_to_end().map_err(text)?;
+    let start = Instant::now();
+    while pid_file.exists() {
+        if start.elapsed() > SOON {
+            let _ = kill_process(found, Signal::KILL);
+            return Err("the pidfile stays".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
