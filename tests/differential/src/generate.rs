@@ -1,5 +1,5 @@
 //! Random commands of each family: mostly well formed, on few keys, now and then on a key of
-//! another type or with a number that is none.
+//! another type, with a number that is none, or odd in another way (`odd`).
 
 use crate::vocabulary::{Command, Words};
 use darter_base::Prng;
@@ -25,7 +25,10 @@ pub(crate) const FAMILIES: &[Family] = &[
 pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Command> {
     let mut words = Words { prng, deadlines: 0 };
     (0..steps)
-        .map(|step| if step < 5 { mixed(&mut words) } else { (family.make)(&mut words) })
+        .map(|step| {
+            let made = if step < 5 { mixed(&mut words) } else { (family.make)(&mut words) };
+            words.perhaps_odd(made)
+        })
         .collect()
 }
 
@@ -198,7 +201,7 @@ fn set(words: &mut Words<'_>) -> Command {
 /// compared at the end, when all keys have been looked at.
 fn keys(words: &mut Words<'_>) -> Command {
     let key = words.key();
-    match words.prng.below(27) {
+    match words.prng.below(30) {
         0..=4 => mixed_write(words),
         5 => command("DEL", words.many(3, Words::key)),
         6 => command("UNLINK", words.many(2, Words::key)),
@@ -217,7 +220,13 @@ fn keys(words: &mut Words<'_>) -> Command {
         }
         23 => command("OBJECT", vec![text("ENCODING"), key]),
         24 => command("MOVE", vec![key, text(words.index(3))]),
-        25 => command("SWAPDB", vec![text(0), text(words.index(3))]),
+        25 => command("OBJECT", vec![text("REFCOUNT"), key]),
+        26 => command("HSCAN", vec![text("missing"), words.odd()]),
+        27 => {
+            let args = [text("GETKEYS"), text("SINTERCARD"), words.odd()];
+            command("COMMAND", args.into_iter().chain(words.many(4, Words::key)).collect())
+        }
+        28 => command("SWAPDB", vec![text(0), text(words.index(3))]),
         _ => command("SELECT", vec![text(words.index(2))]),
     }
 }

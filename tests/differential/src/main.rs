@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod generate;
+mod odd;
 mod play;
 mod shrink;
 mod vocabulary;
