@@ -137,9 +137,8 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         kind = Some(ClientKind::parse(args.bytes()?)?);
     } else if args.left() > 1 && args.option("ID") {
         while let Some(id) = args.next() {
-            let id = number::parse_i64(id).and_then(|id| u64::try_from(id).ok());
-            let id = id.ok_or_else(|| Refusal::line("ERR Invalid client ID"))?;
-            ids.get_or_insert_default().push(id);
+            let id = number::parse_i64(id).ok_or(Refusal::line("ERR Invalid client ID"))?;
+            ids.get_or_insert_default().extend(u64::try_from(id)); // Nobody's is below zero.
         }
     }
     args.end()?;
@@ -236,10 +235,10 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
         cx,
         "CLIENT",
         &[
-            "GETNAME",
-            "    Return the name of the current connection.",
             "GETREDIR",
             "    Return the client ID we are redirecting to when tracking is enabled.",
+            "GETNAME",
+            "    Return the name of the current connection.",
             "ID",
             "    Return the ID of the current connection.",
             "INFO",
@@ -247,13 +246,25 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
             "KILL <ip:port>",
             "    Kill connection made from <ip:port>.",
             "KILL <option> <value> [<option> <value> [...]]",
-            "    Kill connections. Options are: ADDR, LADDR, TYPE, USER, SKIPME, ID, MAXAGE.",
+            "    Kill connections. Options are:",
+            "    * ADDR (<ip:port>|<unixsocket>:0)",
+            "      Kill connections made from the specified address",
+            "    * LADDR (<ip:port>|<unixsocket>:0)",
+            "      Kill connections made to specified local address",
+            "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+            "      Kill connections by type.",
+            "    * USER <username>",
+            "      Kill connections authenticated by <username>.",
+            "    * SKIPME (YES|NO)",
+            "      Skip killing current connection (default: yes).",
+            "    * MAXAGE <seconds>",
+            "      Kill connections that are at least so old.",
             "LIST [options ...]",
-            "    Return information about client connections. Options: TYPE, ID.",
-            "NO-EVICT (ON|OFF)",
-            "    Protect current client connection from eviction.",
-            "NO-TOUCH (ON|OFF)",
-            "    Will not touch LRU/LFU stats when this mode is on.",
+            "    Return information about client connections. Options:",
+            "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
+            "      Return clients of specified type.",
+            "UNPAUSE",
+            "    Stop the current client pause, resuming traffic.",
             "PAUSE <timeout> [WRITE|ALL]",
             "    Suspend all, or just write, clients for <timeout> milliseconds.",
             "REPLY (ON|OFF|SKIP)",
@@ -262,8 +273,10 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
             "    Set client meta attr. Options are LIB-NAME and LIB-VER.",
             "SETNAME <name>",
             "    Assign the name <name> to the current connection.",
-            "UNPAUSE",
-            "    Stop the current client pause, resuming traffic.",
+            "NO-EVICT (ON|OFF)",
+            "    Protect current client connection from eviction.",
+            "NO-TOUCH (ON|OFF)",
+            "    Will not touch LRU/LFU stats when this mode is on.",
         ],
     );
     Ok(())

@@ -43,7 +43,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
         b"object" => report::object(&call, args).await,
         b"digest" => report::digest(&call).await,
         b"digest-value" => report::digest_value(&call, args).await,
-        b"table" | b"htstats" => report::table(&call).await,
+        b"table" => report::table(&call).await,
         b"check" => report::check(&call).await,
         b"error" => error(args),
         b"help" => Ok(help(&call)),
@@ -79,7 +79,7 @@ fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
 
 /// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`.
 async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    let on = number::parse_i64(args.bytes()?).ok_or(Refusal::NotAnInteger)? != 0;
+    let on = number::leading_i32(args.bytes()?) != 0; // What is no number is 0, as in Redis.
     call.core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().active_expire = on).await;
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -113,7 +113,7 @@ fn help(call: &ServerCall) -> Answer {
         "TABLE",
         "    Report how full the tables of keys are.",
         "HELP",
-        "    Print this help.",
+        "    Prints this help.",
     ];
     call.answer(|reply| {
         reply.array(lines.len());

@@ -87,7 +87,8 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
             "STATS",
             "    Return information about the memory usage of the server.",
             "USAGE <key> [SAMPLES <count>]",
-            "    Return memory in bytes used by <key> and its value.",
+            "    Return memory in bytes used by <key> and its value. Nested values are",
+            "    sampled up to <count> times (default: 5, 0 means sample all).",
         ],
     );
     Ok(())

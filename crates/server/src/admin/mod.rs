@@ -322,5 +322,5 @@ fn help(cx: &mut SessionCx<'_>, command: &str, lines: &[&str]) {
     cx.reply.simple(&title);
     lines.iter().for_each(|line| cx.reply.simple(line));
     cx.reply.simple("HELP");
-    cx.reply.simple("    Print this help.");
+    cx.reply.simple("    Prints this help.");
 }

@@ -38,7 +38,10 @@ fn lastsave(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
 }
 
 /// `LOLWUT [VERSION n] [...]`: a darter over the water, and the version.
-fn lolwut(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+fn lolwut(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
+    if args.left() > 1 && args.option("VERSION") {
+        args.int()?; // There is one picture only.
+    }
     let mut picture = String::new();
     for row in 0..6_u32 {
         for column in 0..48_u32 {
