@@ -208,6 +208,11 @@ mod tests {
         out.tail().extend_from_slice(b"ab");
         assert_eq!(out.take_flat(Vec::with_capacity(77)), Some(b"ab".to_vec()));
         assert_eq!((out.len(), out.tail().capacity()), (0, 77));
+        out.tail().extend_from_slice(b"cd");
+        let mut more = Output::default();
+        more.tail().extend_from_slice(b"ef");
+        out.append(more);
+        assert_eq!(out.take_flat(Vec::new()), Some(b"cdef".to_vec()), "one run still");
         out.share(&piece, 0..20_000);
         assert_eq!(out.take_flat(Vec::new()), None);
         assert_eq!(out.len(), 20_000);

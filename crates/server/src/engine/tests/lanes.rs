@@ -1,0 +1,184 @@
+//! What a connection may do next, by what it is owed: both sides of each bound.
+
+use crate::engine::conn::{Conn, Lane, Owed};
+use crate::engine::{Session, Token};
+use darter_base::limits::REPLY_AHEAD_BYTES;
+use darter_command::Stream;
+use darter_resp::{Output, Reply, Request};
+use std::sync::Arc;
+
+/// Holds some bytes and gives none.
+struct Holding(usize);
+
+impl Stream for Holding {
+    fn pump(&mut self, _reply: &mut Reply<'_>) -> bool {
+        true
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.0
+    }
+}
+
+fn conn() -> Conn {
+    Conn::new(Token { index: 0, generation: 0 }, Session::default(), 512 << 20, 2)
+}
+
+fn text(len: usize) -> Output {
+    let mut out = Output::default();
+    out.tail().resize(len, b'x');
+    out
+}
+
+#[test] // Long replies shrink at once what may be owed; short ones let it double where it was used up.
+fn what_may_be_owed_follows_the_replies() {
+    #[rustfmt::skip] // A table.
+    let cases = [
+        // (may be owed, replies, their bytes, may be owed then); of two cores each owes half.
+        (  128,    0,                     0,   128),
+        (  128,   31,                    31,   128),
+        (  128,   32,                    32,   256),
+        (  128,   64,                 6_400,   256),
+        (2_048, 2_048,                2_048, 2_048),
+        (1_500,  700,                   700, 2_048),
+        (  128,   10,               100_000,    52),
+        (  128,    1, 2 * REPLY_AHEAD_BYTES,    16),
+        (   16,   16,                   160,    32),
+    ];
+    for (before, replies, bytes, after) in cases {
+        let mut lane = conn().lane;
+        lane.owed_max = before;
+        lane.learn_owed(replies, bytes);
+        assert_eq!(lane.owed_max, after, "{replies} replies of {bytes} bytes, {before} before");
+    }
+}
+
+#[test] // Each reason alone is enough to wait, and none reaches further than its bound.
+fn a_request_is_parsed_when_nothing_is_against_it() {
+    type Change = fn(&mut Lane);
+    let cases: [(&str, Change, bool); 13] = [
+        ("nothing", |_| {}, true),
+        ("a task runs", |lane| lane.busy = true, false),
+        ("a stream", |lane| lane.stream = Some(Box::new(Holding(0))), false),
+        ("a request is held", |lane| lane.held = Some(Arc::new(Request::default())), false),
+        ("it is to be closed", |lane| lane.session.close_after_reply = true, false),
+        ("it is killed", |lane| lane.session.killed = true, false),
+        (
+            "few owed",
+            |lane| (1..lane.owed_max).for_each(|_| lane.owed.push_back(Owed::Remote(1))),
+            true,
+        ),
+        (
+            "many owed",
+            |lane| (0..lane.owed_max).for_each(|_| lane.owed.push_back(Owed::Remote(1))),
+            false,
+        ),
+        ("little away", |lane| lane.away_bytes = (1 << 20) - 1, true),
+        ("much away", |lane| lane.away_bytes = 1 << 20, false),
+        ("little output", |lane| lane.out = text(REPLY_AHEAD_BYTES / 4 - 1), true),
+        ("much output", |lane| lane.out = text(REPLY_AHEAD_BYTES / 4), false),
+        (
+            "much in all",
+            |lane| {
+                lane.out = text(REPLY_AHEAD_BYTES / 12);
+                lane.in_flight = REPLY_AHEAD_BYTES / 12;
+                lane.owed_bytes = REPLY_AHEAD_BYTES / 12 + 3;
+            },
+            false,
+        ),
+    ];
+    for (what, change, may) in cases {
+        let mut lane = conn().lane;
+        change(&mut lane);
+        assert_eq!(lane.may_parse(), may, "{what}");
+    }
+}
+
+#[test] // A client is idle unless something is being done for it.
+fn work_is_told_from_idleness() {
+    type Change = fn(&mut Lane);
+    let cases: [(&str, Change, bool, bool); 9] = [
+        // (what, how, it is working, it is settled)
+        ("nothing", |_| {}, false, true),
+        ("a task runs", |lane| lane.busy = true, true, false),
+        ("a pause", |lane| lane.awaits_pause = true, true, true),
+        ("another core works", |lane| lane.owed.push_back(Owed::Remote(1)), true, false),
+        ("it works in silence", |lane| lane.owed.push_back(Owed::Silent(1)), true, false),
+        (
+            "it rests",
+            |lane| {
+                lane.owed.push_back(Owed::Remote(1));
+                lane.resting.push(1);
+            },
+            false,
+            false,
+        ),
+        (
+            "a third one rests",
+            |lane| {
+                lane.owed.push_back(Owed::Remote(1));
+                lane.resting.push(0);
+            },
+            true,
+            false,
+        ),
+        ("a stream searches", |lane| lane.stream = Some(Box::new(Holding(0))), true, false),
+        (
+            "a stream was not read",
+            |lane| {
+                lane.stream = Some(Box::new(Holding(0)));
+                lane.in_flight = 1;
+            },
+            false,
+            false,
+        ),
+    ];
+    for (what, change, working, settled) in cases {
+        let mut lane = conn().lane;
+        change(&mut lane);
+        assert_eq!((lane.is_working(), lane.is_settled()), (working, settled), "{what}");
+    }
+}
+
+#[test] // Replies leave in the order in which they are owed, and their bytes are counted meanwhile.
+fn replies_wait_for_those_before_them() {
+    let mut lane = conn().lane;
+    lane.owe(text(3), None);
+    assert_eq!((lane.output_bytes(), lane.owed.len()), (3, 0), "nothing is owed before it");
+    lane.owed.push_back(Owed::Remote(1));
+    lane.owed.push_back(Owed::Silent(0));
+    lane.owe(text(10), Some(Box::new(Holding(100))));
+    lane.owe(text(20), None);
+    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.waiting_bytes()), (3, 130, 133));
+    let from = |lane: &Lane| [0, 1, 2, 9].map(|slot| [0, 1].map(|core| lane.owes_from(slot, core)));
+    let no = [false, false];
+    assert_eq!(from(&lane), [[false, true], [true, false], no, no]);
+
+    lane.ready_at(1, text(5), None);
+    lane.settle();
+    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.owed.len()), (3, 135, 4));
+    lane.ready_at(0, text(7), None);
+    lane.settle();
+    // All but what stands behind the stream, which is held by the lane from here on.
+    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.owed.len()), (25, 20, 1));
+    assert_eq!((lane.stream.is_some(), lane.waiting_bytes()), (true, 145));
+    lane.stream = None;
+    lane.settle();
+    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.is_settled()), (45, 0, true));
+}
+
+#[test] // Each part of what a connection holds is in its sum, once.
+fn memory_is_the_sum_of_its_parts() {
+    let mut conn = conn();
+    let empty = conn.memory_bytes();
+    assert!(empty >= size_of::<Conn>());
+    conn.lane.away_bytes = 1_000;
+    conn.lane.in_flight = 200;
+    conn.lane.out = text(30);
+    assert_eq!(conn.memory_bytes() - empty, 1_230);
+    conn.parser.feed(&[b'*'; 5_000]);
+    assert!(conn.memory_bytes() - empty >= 6_230);
+    assert_eq!(conn.query_bytes(), 5_000);
+    conn.lane.owed.push_back(Owed::Remote(1));
+    assert!(conn.memory_bytes() - empty >= 6_230 + size_of::<Owed>());
+}
