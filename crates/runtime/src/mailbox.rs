@@ -125,6 +125,12 @@ impl<T: Send> Mailbox<T> {
         count
     }
 
+    /// True when a message has come.
+    #[must_use]
+    pub fn has_mail(&self) -> bool {
+        self.lanes.iter().flatten().any(|lane| !lane.incoming.is_empty())
+    }
+
     /// Messages that full rings have not taken.
     #[must_use]
     pub fn backlog(&self) -> usize {
@@ -141,7 +147,7 @@ impl<T: Send> Mailbox<T> {
         flag.store(true, Ordering::Relaxed);
         // Pairs with the fence in `wake_sleepers`.
         fence(Ordering::SeqCst);
-        let safe = self.lanes.iter().flatten().all(|lane| lane.incoming.is_empty());
+        let safe = !self.has_mail();
         if !safe {
             flag.store(false, Ordering::Relaxed);
         }

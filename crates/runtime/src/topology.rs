@@ -38,6 +38,11 @@ pub fn pin_thread(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Lets another thread run that wants this processor, if there is one.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Processors' worth of time that the control group and those above it allow: the least of them.
 fn quota(root: &Path, membership: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(membership).ok()?;

@@ -10,6 +10,7 @@ use crate::files;
 use crate::load;
 use crate::machine::System;
 use crate::settings::Settings;
+use crate::spin::Patience;
 use crate::supervisor::Supervisor;
 use crate::thread::{Post, Thread};
 use darter_runtime::net::{BackChoice, Net, Waker};
@@ -64,6 +65,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         0 => topology::default_cores(),
         cores => cores,
     };
+    warn_of_sharing(cores, processors.len());
     make_room(&mut settings, cores)?;
     let settings = Arc::new(settings);
     let wakers = (0..cores)
@@ -79,8 +81,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         left: AtomicUsize::new(if file.is_some() { cores } else { 0 }),
         wakers: wakers.clone(),
     });
-    let table = Arc::new(table());
-    let stop = Arc::new(AtomicBool::new(false));
+    let (table, stop) = (Arc::new(table()), Arc::new(AtomicBool::new(false)));
     let quiet: Arc<[AtomicBool]> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     let (told, ready) = std::sync::mpsc::channel();
     let mut threads = Vec::new();
@@ -160,6 +161,16 @@ fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
 fn enter_folder(settings: &mut Settings) -> Result<(), Failure> {
     let entered = settings.enter_folder();
     entered.map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))
+}
+
+/// More cores than processors is slower than as many.
+fn warn_of_sharing(cores: usize, processors: usize) {
+    if cores > processors {
+        tracing::warn!(
+            "{cores} cores on {processors} processors take turns, and whoever asks two of them waits \
+             for it: --cores {processors} is faster"
+        );
+    }
 }
 
 /// Tells all cores to come to an end, and waits for it.
@@ -333,8 +344,11 @@ impl Plan {
         admin::apply_settings(&core, self.settings);
         let loading = !self.loaded.all_are_done();
         core.hot.borrow_mut().loading = loading;
+        // One core has nobody to wait for but clients; and who shares a processor gives it up at once.
+        let looks_on = self.cores > 1 && self.processor.is_some();
+        let patience = looks_on.then(Patience::default);
         let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);
-        Thread { core, net, mailbox, stop, inbox, loaded, loading, quiet }
+        Thread { core, net, mailbox, stop, inbox, loaded, loading, quiet, patience, asked: false }
     }
 }
 

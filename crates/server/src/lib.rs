@@ -19,5 +19,6 @@ mod load;
 pub mod log;
 mod machine;
 pub mod settings;
+mod spin;
 pub mod supervisor;
 mod thread;

@@ -5,8 +5,10 @@
 //! other cores work while this one is in the kernel.
 
 use crate::engine::{Action, Core, Mail, Peer, Wait};
+use crate::spin::Patience;
 use darter_runtime::mailbox::Mailbox;
 use darter_runtime::net::{self, Address, Event, Net, Parcel, SendBuffer, Token};
+use darter_runtime::topology;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +33,10 @@ pub(crate) struct Thread {
     pub(crate) loading: bool,
     /// By core: it has nothing left to do. Told while the server stops.
     pub(crate) quiet: Arc<[AtomicBool]>,
+    /// Whether it looks on before it sleeps, and how long.
+    pub(crate) patience: Option<Patience>,
+    /// Something was asked of it since it last looked on.
+    pub(crate) asked: bool,
 }
 
 /// How long a stopping core waits for clients to take their replies.
@@ -81,6 +87,7 @@ impl Thread {
 
     /// Looks at the sockets and the messages, and tells the core.
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
+        let wait = if wait != Wait::Nothing && self.look_on()? { Wait::Nothing } else { wait };
         let sleep = match wait {
             Wait::Millis(ms) if self.mailbox.before_sleep() => net::Wait::Until(ms * 1_000_000),
             Wait::Forever if self.mailbox.before_sleep() => net::Wait::Forever,
@@ -88,7 +95,7 @@ impl Thread {
         };
         let core = &self.core;
         let mut accepted = Vec::new();
-        let mut begun = false;
+        let (mut begun, mut asked) = (false, false);
         self.net.poll(sleep, &mut |event| {
             if !begun {
                 begun = true;
@@ -96,7 +103,10 @@ impl Thread {
             }
             match event {
                 Event::Accepted { conn, peer, .. } => accepted.push((conn, peer)),
-                Event::Received { conn, bytes } => core.received(conn, bytes),
+                Event::Received { conn, bytes } => {
+                    asked = true;
+                    core.received(conn, bytes);
+                }
                 Event::Eof { conn } => core.ended(conn),
                 Event::Sent { conn, buffer, .. } => core.sent(conn, Some(buffer.into_spare())),
                 Event::Closed { conn, .. } => core.closed(conn),
@@ -111,7 +121,7 @@ impl Thread {
             self.place(conn, &peer, next_core);
         }
         let (core, net) = (&self.core, &mut self.net);
-        self.mailbox.drain(|from, post| match post {
+        let messages = self.mailbox.drain(|from, post| match post {
             Post::Mail(mail) => core.deliver(from, mail),
             Post::Adopt(parcel) => {
                 let peer = peer_of(&parcel.peer);
@@ -119,7 +129,41 @@ impl Thread {
                 core.accepted(token, peer);
             }
         });
+        self.asked |= asked || messages > 0;
         Ok(())
+    }
+
+    /// Looks on for a little while, if something was asked of the core since it last did: see `spin`.
+    /// True when something has come.
+    fn look_on(&mut self) -> io::Result<bool> {
+        let Some(patience) = self.patience.as_mut().filter(|_| self.asked) else {
+            return Ok(false);
+        };
+        let ns = patience.before_sleep();
+        if ns > 0 {
+            self.net.flush_submissions()?;
+            if self.has_come()? {
+                return Ok(true); // What is sent already, mostly: no news of anybody.
+            }
+        }
+        self.asked = false;
+        if ns == 0 {
+            return Ok(false);
+        }
+        let until = self.core.clock.monotonic_ns() + ns;
+        let mut came = false;
+        while !came && self.core.clock.monotonic_ns() < until {
+            topology::give_way();
+            came = self.has_come()?;
+        }
+        if let Some(patience) = &mut self.patience {
+            patience.learn(came);
+        }
+        Ok(came)
+    }
+
+    fn has_come(&mut self) -> io::Result<bool> {
+        Ok(self.mailbox.has_mail() || self.net.has_news()?)
     }
 
     /// Gives a new connection to the next core in turn, so that few connections spread evenly.

@@ -29,6 +29,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
     ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
     ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
+    ("more cores than processors is said",                   Asks::More,    cores_that_share),
 ];
 
 fn sigterm(stage: &Stage) -> Result<(), String> {
@@ -377,4 +378,17 @@ fn corrupted_file(_: &Stage) -> Result<(), String> {
     bytes[middle] ^= 0x10;
     let shown = refuses_file(&bytes, "corrupted")?;
     tells_where(&shown)
+}
+
+/// A warning where cores share processors, and none where they do not.
+fn cores_that_share(stage: &Stage) -> Result<(), String> {
+    let processors = std::thread::available_parallelism().map_err(text)?.get();
+    for (cores, is_said) in [(1, false), (processors + 1, true)] {
+        let server = Server::subject(Shape { cores, ..stage.shape }).map_err(text)?;
+        let mut client = server.client().map_err(text)?;
+        client.words("PING").map_err(text)?;
+        let log = server.log();
+        ensure(log.contains("take turns") == is_said, || format!("{cores} cores: {log}"))?;
+    }
+    Ok(())
 }

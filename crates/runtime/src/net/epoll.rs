@@ -174,7 +174,6 @@ impl Epoll {
         self.looked_away = false;
         if self.ready.is_empty() {
             self.wait(if had_pending { Wait::Nothing } else { wait })?;
-            self.ready.extend(self.events.drain(..).map(|event| (event.data.u64(), event.flags)));
         }
         self.received_bytes = 0;
         while self.received_bytes < RECEIVED_MAX
@@ -184,6 +183,13 @@ impl Epoll {
         }
         self.deliver(handler);
         Ok(())
+    }
+
+    pub(super) fn has_news(&mut self) -> io::Result<bool> {
+        if self.ready.is_empty() && self.pending.is_empty() {
+            self.wait(Wait::Nothing)?;
+        }
+        Ok(!self.ready.is_empty() || !self.pending.is_empty())
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {
@@ -263,9 +269,11 @@ impl Epoll {
             Wait::Forever => None,
         };
         match epoll::wait(&self.set, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
+        self.ready.extend(self.events.drain(..).map(|event| (event.data.u64(), event.flags)));
+        Ok(())
     }
 
     fn on_event(&mut self, word: u64, flags: Flags, handler: &mut dyn FnMut(Event<'_>)) {

@@ -144,6 +144,14 @@ impl Net {
         back!(self, back => back.poll(wait, handler))
     }
 
+    /// True when the next poll will hand something over. Nothing is sent: flush before.
+    ///
+    /// Cost: some reads of shared memory on io_uring, a system call on epoll.
+    /// Errors: as [`Net::poll`].
+    pub fn has_news(&mut self) -> io::Result<bool> {
+        back!(self, back => back.has_news())
+    }
+
     /// Hands what is queued to the kernel without looking for what it brought: before a slice of
     /// work, so that replies do not wait for its end.
     ///

@@ -167,6 +167,12 @@ impl Uring {
         Ok(())
     }
 
+    pub(super) fn has_news(&mut self) -> io::Result<bool> {
+        let is_waiting = !self.pending.is_empty() || !self.completions.is_empty();
+        let has_completions = is_waiting || !self.ring.completion().is_empty();
+        Ok(has_completions || self.ring.submission().taskrun())
+    }
+
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.queue_operations()?;
         if self.ring.submission().is_empty() {
