@@ -295,6 +295,31 @@ fn poll_for<T>(net: &mut Net, mut wanted: impl FnMut(Event<'_>) -> Option<T>) ->
     found.unwrap()
 }
 
+#[test] // A listener gives its address up at once, to whoever opens it anew; its clients stay.
+fn listeners_come_and_go() {
+    for back in backs() {
+        let (mut net, _) = Net::open(back, &Waker::new().unwrap()).unwrap();
+        let mut id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();
+        let Some(Address::Tcp(address)) = net.listener_address(id) else { panic!("not TCP") };
+        let mut clients = Vec::new();
+        for _ in 0..20 {
+            clients.push(TcpStream::connect(address).unwrap());
+            let by = poll_for(&mut net, |event| match event {
+                Event::Accepted { listener, .. } => Some(listener),
+                _ => None,
+            });
+            assert_eq!(by, id);
+            let taken = net.listen_tcp_at_once(address, 511, 0).unwrap_err();
+            assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+            net.stop_listener(id);
+            assert!(TcpStream::connect(address).is_err());
+            id = net.listen_tcp_at_once(address, 511, 0).unwrap();
+        }
+        net.poll(Wait::Nothing, &mut |_| {}).unwrap();
+        assert_eq!(net.connections(), clients.len());
+    }
+}
+
 #[test] // A dead token reaches nobody, not even the next tenant of its place.
 fn dead_tokens() {
     for back in backs() {

@@ -5,6 +5,7 @@
 
 use crate::admin::{self, Local, Machine, Shared};
 use crate::clock::{MachineClock, SliceTimer};
+use crate::doors::Doors;
 use crate::engine::{Core, Mail, Table, World};
 use crate::files;
 use crate::load;
@@ -15,7 +16,6 @@ use crate::supervisor::Supervisor;
 use crate::thread::{Post, Thread};
 use darter_runtime::net::{BackChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
-use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -300,19 +300,19 @@ impl Plan {
             tracing::warn!("core {} is not pinned: {error}", self.id);
         }
         let opened = self.open_net();
-        let net = match opened {
-            Ok(net) => net,
+        let (net, doors) = match opened {
+            Ok(opened) => opened,
             Err(failure) => {
                 let _ = told.send(Err(failure)); // Nobody listens once another core has failed.
                 return Ok(());
             }
         };
-        let thread = self.thread(net, mailbox);
+        let thread = self.thread(net, doors, mailbox);
         let _ = told.send(Ok(()));
         thread.run()
     }
 
-    fn open_net(&self) -> Result<Net, Failure> {
+    fn open_net(&self) -> Result<(Net, Doors), Failure> {
         let choice = match self.settings.text("io") {
             "uring" => BackChoice::Uring,
             "epoll" => BackChoice::Epoll,
@@ -325,12 +325,13 @@ impl Plan {
                 tracing::warn!("io_uring cannot be used here ({reason}): using epoll");
             }
             let _ = self.shared.io.set(net.back_name());
-            listen(&mut net, &self.settings)?;
+            let doors = listen(&mut net, &self.settings)?;
+            return Ok((net, doors));
         }
-        Ok(net)
+        Ok((net, Doors::default()))
     }
 
-    fn thread(self, net: Net, mailbox: mailbox::Mailbox<Post>) -> Thread {
+    fn thread(self, net: Net, doors: Doors, mailbox: mailbox::Mailbox<Post>) -> Thread {
         let clock = Rc::new(MachineClock);
         let slice = Rc::new(SliceTimer::new(Rc::clone(&clock)));
         let core = Core::new(
@@ -348,43 +349,34 @@ impl Plan {
         let looks_on = self.cores > 1 && self.processor.is_some();
         let patience = looks_on.then(Patience::default);
         let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);
-        Thread { core, net, mailbox, stop, inbox, loaded, loading, quiet, patience, asked: false }
+        Thread {
+            core,
+            net,
+            doors,
+            mailbox,
+            stop,
+            inbox,
+            loaded,
+            loading,
+            quiet,
+            patience,
+            asked: false,
+        }
     }
 }
 
 /// Core 0 listens, and hands connections on in turn.
-fn listen(net: &mut Net, settings: &Settings) -> Result<(), Failure> {
+fn listen(net: &mut Net, settings: &Settings) -> Result<Doors, Failure> {
     let backlog = i32::try_from(settings.int("tcp-backlog")).unwrap_or(i32::MAX);
-    let keepalive = u32::try_from(settings.int("tcp-keepalive")).unwrap_or(0);
-    let port = u16::try_from(settings.int("port")).unwrap_or(0);
     let path = settings.text("unixsocket");
     if !path.is_empty() {
         let mode = u32::from_str_radix(settings.text("unixsocketperm"), 8).ok();
         net.listen_unix(Path::new(path), backlog, mode.filter(|mode| *mode != 0))
             .map_err(|error| Failure(format!("cannot listen on {path}: {error}")))?;
     }
-    if port == 0 {
-        return Ok(());
-    }
-    for word in settings.text("bind").split(' ').filter(|word| !word.is_empty()) {
-        let (text, optional) = match word.strip_prefix('-') {
-            Some(rest) => (rest, true),
-            None => (word, false),
-        };
-        let text = if text == "*" { "0.0.0.0" } else { text };
-        let listened = text
-            .parse::<IpAddr>()
-            .map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidInput, error))
-            .and_then(|ip| net.listen_tcp(SocketAddr::new(ip, port), backlog, keepalive));
-        match listened {
-            Ok(_) => {}
-            Err(error) if optional => tracing::warn!("not listening on {text}:{port}: {error}"),
-            Err(error) => {
-                return Err(Failure(format!("cannot listen on {text}:{port}: {error}")));
-            }
-        }
-    }
-    Ok(())
+    let mut doors = Doors::default();
+    doors.follow(net, settings, Net::listen_tcp).map_err(Failure)?;
+    Ok(doors)
 }
 
 /// 64 bits of the system's randomness.

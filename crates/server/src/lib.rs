@@ -13,6 +13,7 @@
 pub mod admin;
 pub mod boot;
 mod clock;
+mod doors;
 pub mod engine;
 mod files;
 mod load;

@@ -4,7 +4,9 @@
 //! then what the sockets brought; then the slice; then messages out, before the sends, so that
 //! other cores work while this one is in the kernel.
 
+use crate::doors::Doors;
 use crate::engine::{Action, Core, Mail, Peer, Wait};
+use crate::settings::Settings;
 use crate::spin::Patience;
 use darter_runtime::mailbox::Mailbox;
 use darter_runtime::net::{self, Address, Event, Net, Parcel, SendBuffer, Token};
@@ -26,6 +28,8 @@ pub(crate) enum Post {
 pub(crate) struct Thread {
     pub(crate) core: Rc<Core>,
     pub(crate) net: Net,
+    /// What it listens on over TCP: core 0 only.
+    pub(crate) doors: Doors,
     pub(crate) mailbox: Mailbox<Post>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
@@ -197,6 +201,14 @@ impl Thread {
         is_loading
     }
 
+    fn listen(&mut self, settings: &Settings, ticket: u64) {
+        let listens = self.doors.follow(&mut self.net, settings, Net::listen_tcp_at_once);
+        if let Err(why) = &listens {
+            tracing::warn!("{why}; nothing is changed");
+        }
+        self.core.tx.complete(ticket, Box::new(listens.is_ok()));
+    }
+
     /// Takes in a portion of the file that is being loaded. True while there is more at hand.
     fn load_step(&mut self) -> bool {
         let Some(inbox) = &mut self.inbox else {
@@ -225,6 +237,7 @@ impl Thread {
             Action::Pause(conn) => return self.net.pause_receive(conn),
             Action::Resume(conn) => return self.net.resume_receive(conn),
             Action::Close(conn) => return self.net.close(conn),
+            Action::Listen(settings, ticket) => return self.listen(&settings, ticket),
         };
         if let Err(buffer) = refused {
             // The connection is going; `Closed` follows, or has come.

@@ -17,6 +17,7 @@ mod life;
 mod memory;
 mod peers;
 mod pipelines;
+mod ports;
 mod resets;
 mod stalls;
 mod watchers;
@@ -71,6 +72,7 @@ const GROUPS: &[&[Check]] = &[
     peers::CHECKS,
     resets::CHECKS,
     files::CHECKS,
+    ports::CHECKS,
     watchers::CHECKS,
     pipelines::CHECKS,
     stalls::CHECKS,

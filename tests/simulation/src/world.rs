@@ -268,6 +268,7 @@ impl Sim {
                 }
                 Action::Pause(_) | Action::Resume(_) => {} // The wires here are short.
                 Action::Close(_) => panic!("no client was to be closed"),
+                Action::Listen(..) => panic!("no client was to change the port"),
             }
         }
     }

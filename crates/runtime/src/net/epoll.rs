@@ -128,10 +128,14 @@ impl Epoll {
     }
 
     pub(super) fn add_listener(&mut self, listener: Listener) -> io::Result<usize> {
-        let id = self.listeners.len();
+        let free = self.listeners.iter().position(Option::is_none);
+        let id = free.unwrap_or(self.listeners.len());
         assert!(id < (WAKER - LISTENERS_FROM) as usize, "too many listeners");
         epoll::add(&self.set, &listener.socket, data(listener_token(id)), Flags::IN)?;
-        self.listeners.push(Some(listener));
+        if free.is_none() {
+            self.listeners.push(None);
+        }
+        self.listeners[id] = Some(listener);
         Ok(id)
     }
 
@@ -139,9 +143,13 @@ impl Epoll {
         self.listeners.get(id)?.as_ref()
     }
 
-    pub(super) fn stop_listening(&mut self) {
+    pub(super) fn stop_listener(&mut self, id: usize) {
         // Dropping the socket takes it out of the set: no one else holds it.
-        self.listeners.iter_mut().for_each(|listener| *listener = None);
+        self.listeners[id] = None;
+    }
+
+    pub(super) fn stop_listening(&mut self) {
+        (0..self.listeners.len()).for_each(|id| self.stop_listener(id));
         self.resting = false;
     }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind, getpeername,
-    getsockname, listen, socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, bind,
+    getpeername, getsockname, listen, shutdown, socket_with, sockopt,
 };
 
 use super::event::{Address, Peer, Wait};
@@ -19,6 +19,9 @@ use super::event::{Address, Peer, Wait};
 /// How long a listener rests after `accept` failed for want of resources: longer than a spin,
 /// shorter than a client's patience.
 pub(super) const REST: Duration = Duration::from_millis(100);
+
+/// How long a predecessor may take to go: see [`claim`].
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A listening socket of a [`super::Net`].
 pub(super) struct Listener {
@@ -28,6 +31,15 @@ pub(super) struct Listener {
     path: Option<PathBuf>,
     /// Set while it rests after an error.
     pub(super) rests_until: Option<Instant>,
+}
+
+impl Listener {
+    /// Ends the listening at once. Closing does not, as long as the kernel accepts in our stead: it
+    /// holds the socket until it has seen the cancel, and nobody can listen on the address meanwhile.
+    pub(super) fn silence(&self) {
+        // It listens, and nobody else shuts it: this cannot fail.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
 }
 
 impl Drop for Listener {
@@ -41,7 +53,12 @@ impl Drop for Listener {
 
 /// Opens a TCP listener; what clients inherit is set here: no delay, and keepalive after so many
 /// seconds of silence (0: never).
-pub(super) fn tcp(address: SocketAddr, backlog: i32, keepalive_s: u32) -> io::Result<Listener> {
+pub(super) fn tcp(
+    address: SocketAddr,
+    backlog: i32,
+    keepalive_s: u32,
+    patience: Duration,
+) -> io::Result<Listener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -51,7 +68,7 @@ pub(super) fn tcp(address: SocketAddr, backlog: i32, keepalive_s: u32) -> io::Re
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     set_keepalive(&socket, keepalive_s)?;
-    claim(&socket, address, backlog)?;
+    claim(&socket, address, backlog, patience)?;
     let bound = SocketAddr::try_from(getsockname(&socket)?)?;
     Ok(Listener { socket, address: Address::Tcp(bound), path: None, rests_until: None })
 }
@@ -59,15 +76,18 @@ pub(super) fn tcp(address: SocketAddr, backlog: i32, keepalive_s: u32) -> io::Re
 /// Binds and listens. A process that was killed leaves its io_uring to the kernel, which lets go of
 /// the sockets some 10 ms after the process has ended: so whoever starts us anew at once would be
 /// told that the address is in use.
-fn claim(socket: &OwnedFd, address: SocketAddr, backlog: i32) -> io::Result<()> {
-    /// How long a predecessor may take to go.
-    const PATIENCE: Duration = Duration::from_millis(250);
+fn claim(
+    socket: &OwnedFd,
+    address: SocketAddr,
+    backlog: i32,
+    patience: Duration,
+) -> io::Result<()> {
     const BETWEEN: Duration = Duration::from_millis(5);
     let begun = Instant::now();
     let patiently = |attempt: &dyn Fn() -> Result<(), Errno>| {
         loop {
             match attempt() {
-                Err(Errno::ADDRINUSE) if begun.elapsed() < PATIENCE => std::thread::sleep(BETWEEN),
+                Err(Errno::ADDRINUSE) if begun.elapsed() < patience => std::thread::sleep(BETWEEN),
                 outcome => return Ok(outcome?),
             }
         }

@@ -29,6 +29,7 @@ mod waker;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 pub use buffer::{IOVECS_MAX, Part, SendBuffer};
 pub use epoll::Epoll;
@@ -107,7 +108,21 @@ impl Net {
         backlog: i32,
         keepalive_s: u32,
     ) -> io::Result<usize> {
-        let listener = listen::tcp(address, backlog, keepalive_s)?;
+        let listener = listen::tcp(address, backlog, keepalive_s, listen::PATIENCE)?;
+        back!(self, back => back.add_listener(listener))
+    }
+
+    /// [`Net::listen_tcp`] of a server that runs: it does not wait for a predecessor to let go of the
+    /// address.
+    ///
+    /// Errors: as [`Net::listen_tcp`].
+    pub fn listen_tcp_at_once(
+        &mut self,
+        address: SocketAddr,
+        backlog: i32,
+        keepalive_s: u32,
+    ) -> io::Result<usize> {
+        let listener = listen::tcp(address, backlog, keepalive_s, Duration::ZERO)?;
         back!(self, back => back.add_listener(listener))
     }
 
@@ -129,6 +144,12 @@ impl Net {
     #[must_use]
     pub fn listener_address(&self, listener: usize) -> Option<Address> {
         back!(self, back => back.listener(listener).map(|listener| listener.address.clone()))
+    }
+
+    /// Closes a listener: its address is free from now on. Connections stay, but those that were not
+    /// accepted yet are reset.
+    pub fn stop_listener(&mut self, listener: usize) {
+        back!(self, back => back.stop_listener(listener));
     }
 
     /// Closes all listeners; connections stay.

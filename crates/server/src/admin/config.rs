@@ -60,9 +60,7 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
         may_set(&call, name, &pairs)?;
         pairs.push((text(name), text(value)));
     }
-    // Core 0 decides, so that two clients at once cannot undo each other's changes.
-    let decided = call.core.ask(0, move |core| change(core, &pairs)).await;
-    let settings = decided.map_err(|why| failed(&why))?;
+    let settings = decide(&call.core, pairs).await.map_err(|why| failed(&why))?;
     call.core
         .ask_all(|| {
             let settings = Arc::clone(&settings);
@@ -97,17 +95,44 @@ fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Resul
     }
 }
 
-fn change(core: &Rc<Core>, pairs: &[(String, String)]) -> Result<Arc<Settings>, String> {
+type Pairs = Vec<(String, String)>;
+
+/// Core 0 decides, on one change after the other, so that two clients at once cannot undo each other's.
+async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<Arc<Settings>, String> {
+    let (ticket, decided) = core.tx.ticket();
+    let from = core.id();
+    core.tell(0, move |there| {
+        there.spawn_on_self(move |core| async move {
+            while core.admin.deciding.replace(true) {
+                core.tx.pause().await;
+            }
+            let settings = change(&core, &pairs).await;
+            core.admin.deciding.set(false);
+            core.return_to(from, ticket, Box::new(settings));
+        });
+    });
+    decided.await
+}
+
+async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<Arc<Settings>, String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
         settings.set(name, value).map_err(|wrong| in_words(&wrong))?;
     }
     make_room(core, &settings)?;
-    if pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("dir")) {
+    let changes_folder = pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case("dir"));
+    if changes_folder {
         settings.enter_folder().map_err(|error| format!("'dir') - {error}"))?;
     }
-    crate::log::follow(&settings);
     let settings = Arc::new(settings);
+    if let Err(why) = listen(core, pairs, &settings).await {
+        if changes_folder {
+            // Back to where it was: if that folder has gone meanwhile, so has all that was in it.
+            let _ = Settings::clone(&core.admin.settings()).enter_folder();
+        }
+        return Err(why);
+    }
+    crate::log::follow(&settings);
     apply(core, Arc::clone(&settings));
     Ok(settings)
 }
@@ -128,6 +153,22 @@ fn make_room(core: &Core, settings: &Settings) -> Result<(), String> {
 /// Redis names the argument first, then the reason.
 fn in_words(wrong: &Wrong) -> String {
     wrong.to_string().replacen("' - ", "') - ", 1)
+}
+
+/// Moves the server, when `port` or `bind` has changed: whole, or not at all.
+async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<(), String> {
+    let before = core.admin.settings();
+    for (name, why) in [
+        ("port", "Unable to listen on this port. Check server logs."),
+        ("bind", "Failed to bind to specified addresses."),
+    ] {
+        let is_told = pairs.iter().any(|(told, _)| told.eq_ignore_ascii_case(name));
+        if is_told && settings.text(name) != before.text(name) {
+            let listens = core.listen(Arc::clone(settings)).await;
+            return if listens { Ok(()) } else { Err(format!("'{name}') - {why}")) };
+        }
+    }
+    Ok(())
 }
 
 /// Makes a core follow its settings.

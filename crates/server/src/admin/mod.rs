@@ -96,6 +96,8 @@ pub struct Local {
     /// Facts of the process.
     pub shared: Arc<Shared>,
     pub(crate) settings: RefCell<Arc<Settings>>,
+    /// A CONFIG SET is being decided: the next waits. Core 0 only.
+    deciding: Cell<bool>,
     buffer: RefCell<Vec<u8>>,
     slowlog: RefCell<slowlog::Slowlog>,
     latency: RefCell<latency::Events>,
@@ -110,6 +112,7 @@ impl Local {
         Self {
             shared,
             settings: RefCell::new(settings),
+            deciding: Cell::new(false),
             buffer: RefCell::default(),
             slowlog: RefCell::default(),
             latency: RefCell::default(),

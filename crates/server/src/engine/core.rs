@@ -6,6 +6,7 @@ use super::entry::Table;
 use super::monitor::Watchers;
 use super::slices::{Blame, Cause, Slices};
 use super::stats::{CommandStats, CoreStats};
+use crate::settings::Settings;
 use darter_base::Preempt;
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
@@ -46,6 +47,9 @@ pub enum Action {
     Resume(Token),
     /// Close.
     Close(Token),
+    /// Listen where these settings say, and nowhere else; complete the ticket with whether that could
+    /// be done, a `bool`. Core 0 only.
+    Listen(Arc<Settings>, u64),
 }
 
 /// What another core is to run.
@@ -455,6 +459,14 @@ impl Core {
         } else {
             self.post(to, Mail::Tx(Message::Return { ticket, value }));
         }
+    }
+
+    /// Listens where `settings` say from now on; false when that cannot be, and nothing has changed.
+    /// Core 0 only: the others listen nowhere.
+    pub async fn listen(&self, settings: Arc<Settings>) -> bool {
+        let (ticket, listens) = self.tx.ticket();
+        self.act(Action::Listen(settings, ticket));
+        listens.await
     }
 
     /// Starts a task of the engine's own on this core.

@@ -169,6 +169,7 @@ impl Bench {
             }
             Action::Pause(token) => of(token).paused.set(true),
             Action::Resume(token) => of(token).paused.set(false),
+            Action::Listen(..) => unreachable!("no test changes the port"),
         }
     }
 

@@ -78,8 +78,8 @@ pub(super) const HIDDEN: &[&str] = &[
 #[rustfmt::skip] // A table.
 pub const ROWS: &[Setting] = &[
     //   name                        default        kind                       unit      when      help
-    row("bind",                     "127.0.0.1",   Words,                      "",       Start,    "Addresses to listen on; a leading '-' tolerates one that is not there."),
-    row("port",                     "6379",        Int(0, 65_535),             "",       Start,    "TCP port; 0 listens on none."),
+    row("bind",                     "127.0.0.1",   Words,                      "",       Running,  "Addresses to listen on; a leading '-' tolerates one that is not there."),
+    row("port",                     "6379",        Int(0, 65_535),             "",       Running,  "TCP port; 0 listens on none."),
     row("unixsocket",               "",            Text,                       "",       Start,    "Path of a unix socket to listen on."),
     row("unixsocketperm",           "0",           Octal,                      "",       Start,    "Permissions of the unix socket, in octal."),
     row("tcp-backlog",              "511",         Int(0, I32_MAX),            "",       Start,    "Connections that may wait to be accepted."),

@@ -119,12 +119,17 @@ impl Uring {
         self.listeners.get(id)?.as_ref()
     }
 
-    pub(super) fn stop_listening(&mut self) {
-        for id in 0..self.listeners.len() {
-            if self.listeners[id].take().is_some() {
-                self.cancel(word::listener(id));
-            }
+    /// Numbers of listeners are not given again: the last of an old accept would be taken for a new
+    /// one's.
+    pub(super) fn stop_listener(&mut self, id: usize) {
+        if let Some(listener) = self.listeners[id].take() {
+            listener.silence();
+            self.cancel(word::listener(id));
         }
+    }
+
+    pub(super) fn stop_listening(&mut self) {
+        (0..self.listeners.len()).for_each(|id| self.stop_listener(id));
         self.resting = false;
         // At once: the kernel listens until it has seen the cancel. If it cannot be entered now,
         // the next poll will enter it, and report why not.
