@@ -158,7 +158,7 @@ impl Reading {
         refused(name, values)?;
         let asked = &mut self.settings.asked;
         match (name, values) {
-            ("user" | "aclfile", _) => Ok(()),
+            ("user" | "aclfile" | "replicaof" | "slaveof", _) => Ok(()),
             ("appendonly", [yes]) if yes.eq_ignore_ascii_case("yes") => {
                 asked.journal = true;
                 Ok(())
