@@ -51,7 +51,7 @@ pub fn reply_str(reply: &mut Reply<'_>, value: &Str<'_>) -> Flow {
         }
         Str::Blob(blob) => {
             reply.bulk_header(blob.len());
-            let mut stream = BlobStream { blob: (*blob).clone(), next: 0 };
+            let mut stream = BlobStream { blob: blob.reader(), next: 0 };
             if blob.len() > STREAM_MIN_BYTES {
                 return Flow::Stream(Box::new(stream));
             }
@@ -79,5 +79,9 @@ impl Stream for BlobStream {
             reply.crlf();
         }
         more
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.blob.pinned_bytes()
     }
 }

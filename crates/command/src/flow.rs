@@ -27,6 +27,12 @@ pub trait Stream: Send {
     fn held_bytes(&self) -> usize {
         0
     }
+
+    /// Bytes of data that are gone from the keyspace, and stay only because they are still to be read.
+    /// Others may read them too. Cost: O(1).
+    fn pinned_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A change of one key that takes more than a slice.

@@ -43,6 +43,10 @@ impl Dismantle for Rest {
         self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
         !self.0.is_empty()
     }
+
+    fn bytes(&self) -> usize {
+        self.0.len() * CHUNK_BYTES
+    }
 }
 
 /// Appends `text` as a bulk string.

@@ -71,6 +71,10 @@ impl Dismantle for Remains {
         self.0.truncate(self.0.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
         !self.0.is_empty()
     }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().take(1).map(Vec::capacity).sum::<usize>() * self.0.len() * size_of::<u32>()
+    }
 }
 
 /// Where the keys of a request stand.

@@ -118,4 +118,8 @@ impl Dismantle for Clocks {
         }
         !self.pairs.is_empty()
     }
+
+    fn bytes(&self) -> usize {
+        self.pairs.len() * PAIR_BYTES // Names are short.
+    }
 }

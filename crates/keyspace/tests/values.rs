@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
+use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{
     Db, Deadline, Effect, Found, Fresh, Key, Kind, Object, StrPieces, Touch, Usage, WrongType,
@@ -195,8 +196,8 @@ fn strings_are_read_in_parts() {
 #[test] // However a value comes, in one piece, in chunks or shared, it is the same value.
 fn values_come_in_pieces() {
     let long: Vec<u8> = (0..150_000_u32).map(|at| (at % 251) as u8).collect();
-    for text in [&long[..0], &long[..512], &long[..513], &long[..65_536], &long] {
-        let chunks: Vec<Arc<[u8]>> = text.chunks(65_536).map(Arc::from).collect();
+    for text in [&long[..0], &long[..512], &long[..513], &long[..CHUNK_BYTES], &long] {
+        let chunks: Vec<Arc<[u8]>> = text.chunks(CHUNK_BYTES).map(Arc::from).collect();
         let blob = Fresh::Bytes(text).to_blob();
         let forms = [Fresh::Bytes(text), Fresh::Chunks(&chunks), Fresh::Blob(&blob)];
         for (number, fresh) in forms.into_iter().enumerate() {

@@ -101,6 +101,12 @@ impl Request {
         self.len == 0
     }
 
+    /// Bytes of all blocks. Cost: O(blocks).
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(Block::bytes_len).sum()
+    }
+
     pub(crate) fn push_small(&mut self, bytes: Vec<u8>, spans: Vec<Span>) {
         let (first, count) = (self.len, spans.len());
         self.push(Block::Small { first, bytes, spans }, count);
@@ -145,28 +151,38 @@ impl Drop for Request {
     fn drop(&mut self) {
         let large = |block: &Block| matches!(block, Block::Big { .. });
         if self.blocks.len() > DROP_AT_ONCE || self.blocks.iter().any(large) {
-            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.blocks))));
+            let bytes = self.bytes();
+            graveyard::bury(Box::new(Remains { blocks: std::mem::take(&mut self.blocks), bytes }));
         }
     }
 }
 
 /// The blocks of a request that nobody reads any more.
-struct Remains(Vec<Block>);
+struct Remains {
+    blocks: Vec<Block>,
+    bytes: usize,
+}
 
 impl Dismantle for Remains {
     fn dismantle(&mut self) -> bool {
         /// About 10 us worth of chunks.
         const CHUNKS: usize = 16;
-        match self.0.last_mut() {
+        match self.blocks.last_mut() {
             Some(Block::Big { chunks, flat, .. }) if !chunks.is_empty() => {
                 flat.take();
                 chunks.truncate(chunks.len().saturating_sub(CHUNKS));
+                self.bytes = self.bytes.saturating_sub(CHUNKS * CHUNK_BYTES);
             }
             _ => {
-                self.0.pop();
+                let gone = self.blocks.pop().map_or(0, |block| block.bytes_len());
+                self.bytes = self.bytes.saturating_sub(gone);
             }
         }
-        !self.0.is_empty()
+        !self.blocks.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -385,7 +401,7 @@ impl<'a> Args<'a> {
                 (Some(first), Some(last)) => (last.end - first.start) as usize,
                 _ => 0,
             },
-            Source::Owned(request) => request.blocks.iter().map(Block::bytes_len).sum(),
+            Source::Owned(request) => request.bytes(),
         }
     }
 }

@@ -43,6 +43,18 @@ impl Output {
         self.len() == 0
     }
 
+    /// Parts that are finished, and their bytes.
+    #[must_use]
+    pub fn parts(&self) -> (usize, usize) {
+        (self.parts.len(), self.parts_bytes)
+    }
+
+    /// Bytes in the open tail, and those that its buffer takes.
+    #[must_use]
+    pub fn tail_bytes(&self) -> (usize, usize) {
+        (self.tail.len(), self.tail.capacity())
+    }
+
     /// The open tail. Only appended to.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.tail

@@ -92,8 +92,8 @@ pub struct Parser {
     state: State,
     /// What was moved out of the buffer of a large request.
     spilled: Request,
-    /// The finished large or inline request that [`Args`] borrow.
-    owned: Arc<Request>,
+    /// The finished large or inline request, until it is let go, that [`Args`] borrow.
+    owned: Option<Arc<Request>>,
     limits: Limits,
 }
 
@@ -142,7 +142,7 @@ impl Parser {
             next_cut: 0,
             state: State::Start,
             spilled: Request::default(),
-            owned: Arc::default(),
+            owned: None,
             limits: Limits { bulk_max, authenticated },
         }
     }
@@ -167,10 +167,55 @@ impl Parser {
         self.buffer.len() - self.base
     }
 
-    /// Bytes of memory held, for CLIENT LIST.
+    /// Those, and what has come of a long argument that is not whole: what Redis calls the query
+    /// buffer, and holds against `client-query-buffer-limit`.
+    #[must_use]
+    pub fn query_bytes(&self) -> usize {
+        self.pending_bytes() + self.arriving_bytes()
+    }
+
+    /// The first of these bytes.
+    #[must_use]
+    pub fn query_head(&self) -> &[u8] {
+        match &self.state {
+            State::Big { chunks, .. } if !chunks.is_empty() => &chunks[0],
+            _ => &self.buffer[self.base..],
+        }
+    }
+
+    fn arriving_bytes(&self) -> usize {
+        match &self.state {
+            State::Big { chunks, .. } => chunks.len() * CHUNK_BYTES, // Only the last may be shorter.
+            _ => 0,
+        }
+    }
+
+    /// Bytes for which the buffer has room.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        self.buffer.capacity() - self.buffer.len()
+    }
+
+    /// Bytes of whole arguments: of a request that is arriving, and of one that was handed out and not
+    /// let go. Cost: O(its blocks).
+    #[must_use]
+    pub fn argument_bytes(&self) -> usize {
+        self.spilled.bytes() + self.owned.as_ref().map_or(0, |request| request.bytes())
+    }
+
+    /// Bytes of memory held. Cost: as [`Parser::argument_bytes`].
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.buffer.capacity() + self.spans.capacity() * size_of::<Span>()
+        let lists =
+            self.spans.capacity() * size_of::<Span>() + self.cuts.capacity() * size_of::<Cut>();
+        self.buffer.capacity() + lists + self.arriving_bytes() + self.argument_bytes()
+    }
+
+    /// The request handed out last is done: lets go of it, if it owns its bytes. What others share of
+    /// it, a value or a task, is theirs from now on.
+    #[inline]
+    pub fn let_go(&mut self) {
+        self.owned = None;
     }
 
     /// True when the next request has begun to arrive, and is not whole.
@@ -207,7 +252,7 @@ impl Parser {
         }
         self.buffer = Vec::new();
         (self.base, self.cursor) = (0, 0);
-        self.owned = Arc::default();
+        self.let_go();
         self.spans = Vec::new();
         self.cuts = Vec::new();
         self.next_cut = 0;
@@ -284,7 +329,10 @@ impl Parser {
             Found::Nothing => Parsed::Wanting,
             Found::Empty => Parsed::Empty,
             Found::Portion => Parsed::Portion,
-            Found::Owned => Parsed::Request(Args::owned(&self.owned)),
+            Found::Owned => {
+                let request = self.owned.as_ref().expect("a finished request is kept");
+                Parsed::Request(Args::owned(request))
+            }
             Found::InBuffer => {
                 let (from, to) = (self.base, self.cursor);
                 self.base = self.cursor;
@@ -357,7 +405,7 @@ impl Parser {
             return Found::InBuffer;
         }
         self.spill();
-        self.owned = Arc::new(std::mem::take(&mut self.spilled));
+        self.owned = Some(Arc::new(std::mem::take(&mut self.spilled)));
         Found::Owned
     }
 
@@ -462,7 +510,7 @@ impl Parser {
         if words.is_empty() {
             return Ok(Some(false));
         }
-        self.owned = Arc::new(Request::from_args(words.iter().map(Vec::as_slice)));
+        self.owned = Some(Arc::new(Request::from_args(words.iter().map(Vec::as_slice))));
         Ok(Some(true))
     }
 

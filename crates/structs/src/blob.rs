@@ -25,7 +25,7 @@ use crate::graveyard::{self, Dismantle};
 use crate::table::Target;
 use darter_base::limits::CHUNK_BYTES;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Two reference counts stand in front of every chunk, and a pointer with its length leads to it.
 const CHUNK_OVERHEAD_BYTES: usize = 32;
@@ -47,7 +47,23 @@ pub struct Blob(Repr);
 #[derive(Clone, Debug)]
 enum Repr {
     One(Arc<[u8]>),
-    Many { groups: Vec<Arc<Group>>, len: usize },
+    Many(Box<Chunks>),
+}
+
+#[derive(Clone, Debug)]
+struct Chunks {
+    groups: Vec<Arc<Group>>,
+    len: usize,
+    owner: Owner,
+}
+
+/// Whose the chunks are.
+#[derive(Clone, Debug)]
+enum Owner {
+    /// The value's, and its versions'.
+    Value(Arc<()>),
+    /// A reader's, who watches whether the value is still there.
+    Reader(Weak<()>),
 }
 
 impl Target for Blob {}
@@ -67,19 +83,23 @@ impl Drop for Blob {
                 graveyard::bury(Box::new(Chunk(Arc::clone(bytes))));
             }
             Repr::One(_) => {}
-            Repr::Many { groups, .. } => {
-                graveyard::bury(Box::new(Groups(std::mem::take(groups))));
+            Repr::Many(chunks) => {
+                graveyard::bury(Box::new(Groups(std::mem::take(&mut chunks.groups))));
             }
         }
     }
 }
 
 /// The only chunk of a dropped blob.
-struct Chunk(#[expect(dead_code, reason = "dropped")] Arc<[u8]>);
+struct Chunk(Arc<[u8]>);
 
 impl Dismantle for Chunk {
     fn dismantle(&mut self) -> bool {
         false // Its drop frees it.
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() + CHUNK_OVERHEAD_BYTES
     }
 }
 
@@ -98,6 +118,12 @@ impl Dismantle for Groups {
         self.0.pop();
         !self.0.is_empty()
     }
+
+    fn bytes(&self) -> usize {
+        let last = self.0.last().map_or(0, |chunks| chunks.len());
+        let full = self.0.len().saturating_sub(1) * GROUP_CHUNKS;
+        (full + last) * (CHUNK_BYTES + CHUNK_OVERHEAD_BYTES)
+    }
 }
 
 impl From<&[u8]> for Blob {
@@ -105,7 +131,7 @@ impl From<&[u8]> for Blob {
         if bytes.len() <= CHUNK_BYTES {
             return Self(Repr::One(Arc::from(bytes)));
         }
-        let mut blob = Self(Repr::Many { groups: Vec::new(), len: 0 });
+        let mut blob = Self(Repr::Many(Box::new(Chunks::of(Vec::new(), 0))));
         blob.write_at(0, bytes);
         blob
     }
@@ -146,7 +172,30 @@ impl Blob {
     pub fn len(&self) -> usize {
         match &self.0 {
             Repr::One(bytes) => bytes.len(),
-            Repr::Many { len, .. } => *len,
+            Repr::Many(chunks) => chunks.len,
+        }
+    }
+
+    /// A cut for who reads it for long.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        let mut cut = self.clone();
+        if let Repr::Many(chunks) = &mut cut.0
+            && let Owner::Value(value) = &chunks.owner
+        {
+            chunks.owner = Owner::Reader(Arc::downgrade(value));
+        }
+        cut
+    }
+
+    /// Bytes that a [`Blob::reader`] holds of a value that nobody else has any more, but for other
+    /// readers; 0 while it is there, however it has changed since. One of a single chunk is not worth
+    /// counting.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        match &self.0 {
+            Repr::Many(chunks) if chunks.is_orphan() => self.memory_bytes(),
+            _ => 0,
         }
     }
 
@@ -161,8 +210,8 @@ impl Blob {
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Repr::One(bytes) => bytes.len() + CHUNK_OVERHEAD_BYTES,
-            Repr::Many { len, .. } => {
-                len.div_ceil(CHUNK_BYTES) * (CHUNK_BYTES + CHUNK_OVERHEAD_BYTES)
+            Repr::Many(chunks) => {
+                chunks.len.div_ceil(CHUNK_BYTES) * (CHUNK_BYTES + CHUNK_OVERHEAD_BYTES)
             }
         }
     }
@@ -172,7 +221,7 @@ impl Blob {
     pub fn pieces(&self) -> usize {
         match &self.0 {
             Repr::One(_) => 1,
-            Repr::Many { len, .. } => len.div_ceil(CHUNK_BYTES),
+            Repr::Many(chunks) => chunks.len.div_ceil(CHUNK_BYTES),
         }
     }
 
@@ -183,7 +232,8 @@ impl Blob {
     pub fn piece(&self, index: usize) -> (&Arc<[u8]>, Range<usize>) {
         match &self.0 {
             Repr::One(bytes) => (bytes, 0..bytes.len()),
-            Repr::Many { groups, len } => {
+            Repr::Many(chunks) => {
+                let Chunks { groups, len, .. } = &**chunks;
                 let chunk = &groups[index / GROUP_CHUNKS][index % GROUP_CHUNKS];
                 (chunk, 0..CHUNK_BYTES.min(len - index * CHUNK_BYTES))
             }
@@ -207,7 +257,7 @@ impl Blob {
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
             Repr::One(bytes) => Some(bytes),
-            Repr::Many { .. } => None,
+            Repr::Many(_) => None,
         }
     }
 
@@ -256,12 +306,23 @@ impl Blob {
             let mut first = vec![0; CHUNK_BYTES];
             first[..len].copy_from_slice(bytes);
             let groups = if len == 0 { Vec::new() } else { vec![Arc::new(vec![Arc::from(first)])] };
-            self.0 = Repr::Many { groups, len };
+            self.0 = Repr::Many(Box::new(Chunks::of(groups, len)));
         }
         match &mut self.0 {
-            Repr::Many { groups, len } => (groups, len),
+            Repr::Many(chunks) => (&mut chunks.groups, &mut chunks.len),
             Repr::One(_) => unreachable!("converted above"),
         }
+    }
+}
+
+impl Chunks {
+    /// Those of a value.
+    fn of(groups: Vec<Arc<Group>>, len: usize) -> Self {
+        Self { groups, len, owner: Owner::Value(Arc::new(())) }
+    }
+
+    fn is_orphan(&self) -> bool {
+        matches!(&self.owner, Owner::Reader(value) if value.strong_count() == 0)
     }
 }
 

@@ -91,6 +91,12 @@ impl Dismantle for Remains {
         self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
         !self.0.is_empty()
     }
+
+    fn bytes(&self) -> usize {
+        // They are even (I2).
+        let part = self.0.last().map_or(0, |part| part.capacity() * size_of::<u64>());
+        self.0.len() * (part + size_of::<Part>())
+    }
 }
 
 #[cfg(test)]

@@ -64,7 +64,10 @@ fn draw(reply: &mut Reply<'_>, cut: Fields, (wish, part): (Wish, Part), prng: &m
             part.header(reply, count);
             flow(reply, Draws::new(cut, count, seen, part, prng))
         }
-        Way::All => flow(reply, All::new(cut, part, 0)),
+        Way::All => {
+            let bytes = cut.memory_bytes();
+            flow(reply, All::new(cut, bytes, part, 0))
+        }
         Way::Choose(count, choice) => {
             part.header(reply, count);
             flow(reply, Chosen { walk: Walk::new(cut), choice, part })

@@ -94,7 +94,7 @@ fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusa
         part.header(&mut cx.reply, 0);
         return Ok(Flow::Done);
     };
-    let all = All::new(hash.fields().clone(), part, cx.now);
+    let all = All::new(hash.fields().clone(), hash.memory_bytes(), part, cx.now);
     Ok(flow(&mut cx.reply, all))
 }
 
@@ -103,14 +103,17 @@ pub(super) struct All {
     /// Until the header is written.
     living: Option<Living<Arc<Blob>>>,
     walk: Walk,
+    /// What the hash takes.
+    bytes: usize,
     part: Part,
     now: u64,
 }
 
 impl All {
-    /// The fields of `cut` that live at `now`.
-    pub(super) fn new(cut: Fields, part: Part, now: u64) -> Self {
-        Self { living: Some(Living::new(cut, now)), walk: Walk::new(Table::new()), part, now }
+    /// The fields of `cut` that live at `now`; the hash takes `bytes`.
+    pub(super) fn new(cut: Fields, bytes: usize, part: Part, now: u64) -> Self {
+        let living = Some(Living::new(cut, now));
+        Self { living, walk: Walk::new(Table::new()), bytes, part, now }
     }
 }
 
@@ -120,12 +123,16 @@ impl Stream for All {
             let Some((count, cut)) = living.portion() else { return true };
             self.living = None;
             self.part.header(reply, count);
-            self.walk = Walk::new(cut);
+            self.walk.reader = Reader::of_value(cut, self.bytes);
         }
         let (part, now) = (self.part, self.now);
         self.walk.portion(reply, &mut |reply, outbox, entry| {
             if is_alive(entry.deadline(), now) { part.encode(reply, outbox, entry) } else { 0 }
         })
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.walk.reader.pinned_bytes()
     }
 }
 

@@ -75,4 +75,8 @@ impl Stream for All {
         }
         !self.readers.is_empty()
     }
+
+    fn pinned_bytes(&self) -> usize {
+        self.readers.iter().map(Reader::pinned_bytes).sum()
+    }
 }

@@ -84,6 +84,10 @@ impl Stream for Members {
             if is_alive(entry.deadline(), now) { bulk(reply, entry) } else { 0 }
         })
     }
+
+    fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes()
+    }
 }
 
 /// Reads a portion; `encode` returns how many bytes it wrote. True while more is left.

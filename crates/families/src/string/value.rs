@@ -62,7 +62,7 @@ pub(super) fn reply_range(reply: &mut Reply<'_>, text: &Str<'_>, range: Range<us
             reply.out.tail().extend_from_slice(&text.bytes(&mut Scratch::default())[range]);
         }
         Str::Blob(blob) if range.len() > BYTES_AT_ONCE => {
-            return Flow::Stream(Box::new(RangeStream { blob: (*blob).clone(), range }));
+            return Flow::Stream(Box::new(RangeStream { blob: blob.reader(), range }));
         }
         Str::Blob(blob) => share_range(reply, blob, range),
     }
@@ -102,6 +102,10 @@ impl Stream for RangeStream {
             reply.crlf();
         }
         more
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.blob.pinned_bytes()
     }
 }
 

@@ -116,6 +116,8 @@ struct Big<X: OutOfLine> {
     due: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,
+    /// Counted by the table's versions, and watched by who reads a cut: see [`Reader::pinned_bytes`].
+    owner: Arc<()>,
     /// Additions until a segment that has reached its limit, but not its end, may be split.
     pause: u8,
     /// Removals until two segments that both hold entries may be merged.
@@ -225,8 +227,13 @@ impl<X: OutOfLine> Table<X> {
 
 impl<X: OutOfLine> Big<X> {
     fn memory_bytes(&self) -> usize {
-        let head = size_of::<Self>() + 2 * size_of::<usize>();
+        let head = size_of::<Self>() + 4 * size_of::<usize>(); // With two pairs of counts.
         head + self.directory.bytes() + self.segment_bytes + self.outside_bytes
+    }
+
+    /// Memory of the segments, and of long keys.
+    fn entry_bytes(&self) -> usize {
+        self.segment_bytes + self.outside_bytes
     }
 
     fn earliest(&self) -> Option<UnixMillis> {

@@ -155,6 +155,7 @@ impl<X: OutOfLine> Big<X> {
             outside_bytes,
             due: draft.due,
             class_max: 0,
+            owner: Arc::new(()),
             pause: 0,
             rest: 0,
         }

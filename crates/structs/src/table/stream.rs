@@ -14,13 +14,15 @@ use super::segment::{PagePos, Seg};
 use super::{Big, Root, Ruined, Table};
 use darter_base::UnixMillis;
 use darter_base::graveyard::{self, Dismantle};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Leaves, then segments, each given away once. Both are stacks whose top is next.
 struct Rest<X: OutOfLine> {
     leaves: Vec<Arc<Leaf<X>>>,
     /// With their due.
     segments: Vec<(Seg<X>, UnixMillis)>,
+    /// Memory of what is left, shared or not.
+    bytes: usize,
 }
 
 /// A rest that buries what nobody has read when it is dropped.
@@ -38,6 +40,7 @@ impl<X: OutOfLine> Drop for Stream<X> {
             let rest = Rest {
                 leaves: std::mem::take(&mut rest.leaves),
                 segments: std::mem::take(&mut rest.segments),
+                bytes: rest.bytes,
             };
             graveyard::bury(Box::new(rest));
         }
@@ -48,6 +51,10 @@ impl<X: OutOfLine> Dismantle for Rest<X> {
     fn dismantle(&mut self) -> bool {
         drop(self.next());
         !self.is_done()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -60,7 +67,7 @@ impl<X: OutOfLine> Drop for Big<X> {
 
 impl<X: OutOfLine> Stream<X> {
     fn empty() -> Self {
-        Self(Rest { leaves: Vec::new(), segments: Vec::new() })
+        Self(Rest { leaves: Vec::new(), segments: Vec::new(), bytes: 0 })
     }
 
     /// Shares what a cut holds, or takes it over if nobody else holds it: a second reference would
@@ -74,14 +81,14 @@ impl<X: OutOfLine> Stream<X> {
         let top = &big.directory.top;
         let mut leaves: Vec<_> = top.firsts().map(|at| Arc::clone(top.get(at))).collect();
         leaves.reverse();
-        Self(Rest { leaves, segments: Vec::new() })
+        Self(Rest { leaves, segments: Vec::new(), bytes: big.entry_bytes() })
     }
 
     /// Takes the leaves out of a table that is used up.
     fn take(big: &mut Big<X>) -> Self {
         // From the last to the first, so the first is on top.
         let leaves = std::iter::from_fn(|| big.directory.top.pop_run()).collect();
-        Self(Rest { leaves, segments: Vec::new() })
+        Self(Rest { leaves, segments: Vec::new(), bytes: big.entry_bytes() })
     }
 
     fn next(&mut self) -> Option<(Seg<X>, UnixMillis)> {
@@ -102,7 +109,10 @@ impl<X: OutOfLine> Rest<X> {
             self.segments = fan.firsts().map(|at| (fan.get(at).clone(), fan.due(at))).collect();
             self.segments.reverse();
         }
-        self.segments.pop()
+        let next = self.segments.pop();
+        let bytes = next.as_ref().map_or(self.bytes, |(segment, _)| segment.bytes());
+        self.bytes = self.bytes.saturating_sub(bytes); // Long keys go with the last.
+        next
     }
 
     fn is_done(&self) -> bool {
@@ -118,19 +128,43 @@ pub struct Reader<X: OutOfLine> {
     small: Option<Table<X>>,
     small_at: usize,
     left: usize,
+    /// Entries of the cut, and what they take.
+    len: usize,
+    bytes: usize,
+    /// Of the table that the cut is of.
+    owner: Weak<()>,
 }
 
 impl<X: OutOfLine> Reader<X> {
     /// Takes over a cut.
     #[must_use]
     pub fn new(cut: Table<X>) -> Self {
-        let left = cut.len();
+        let (left, bytes) = (cut.len(), cut.memory_bytes());
+        let mut owner = Weak::new();
         let (stream, small) = match cut.0 {
-            Root::Big(big) => (Stream::of(big), None),
+            Root::Big(big) => {
+                owner = Arc::downgrade(&big.owner);
+                (Stream::of(big), None)
+            }
             Root::Small(_) => (Stream::empty(), Some(cut)),
             Root::Empty | Root::Ruin(_) => (Stream::empty(), None),
         };
-        Self { stream, current: None, small, small_at: 0, left }
+        Self { stream, current: None, small, small_at: 0, left, len: left, bytes, owner }
+    }
+
+    /// Takes over the cut of a value that takes so many bytes, with what its entries own.
+    #[must_use]
+    pub fn of_value(cut: Table<X>, bytes: usize) -> Self {
+        Self { bytes, ..Self::new(cut) }
+    }
+
+    /// Bytes that are still to be read and that nobody else has any more, but for other readers:
+    /// about, by the number of entries. 0 while the table is there, however it has changed since. A
+    /// small one is not worth counting.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        let is_orphan = self.small.is_none() && self.owner.strong_count() == 0;
+        if is_orphan { self.bytes / self.len.max(1) * self.left } else { 0 }
     }
 
     /// Entries that are still to come.
@@ -230,12 +264,11 @@ impl<X: OutOfLine> LiveCount<X> {
 /// What is left of a table that is being freed.
 pub(super) struct Ruin<X: OutOfLine> {
     stream: Stream<X>,
-    bytes: usize,
 }
 
 impl<X: OutOfLine> Ruin<X> {
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.stream.0.bytes
     }
 }
 
@@ -246,14 +279,14 @@ impl<X: OutOfLine> Table<X> {
         if matches!(self.0, Root::Big(_))
             && let Root::Big(big) = std::mem::replace(&mut self.0, Root::Empty)
         {
-            let bytes = big.memory_bytes();
-            let ruin = Ruin { stream: Stream::of(big), bytes };
+            let ruin = Ruin { stream: Stream::of(big) };
             self.0 = Root::Ruin(Ruined(Some(Box::new(ruin))));
         }
         if let Root::Ruin(Ruined(Some(ruin))) = &mut self.0 {
             for _ in 0..max_segments {
-                let Some((segment, _)) = ruin.stream.next() else { break };
-                ruin.bytes = ruin.bytes.saturating_sub(segment.bytes());
+                if ruin.stream.next().is_none() {
+                    break;
+                }
             }
             if !ruin.stream.is_done() {
                 return true;
