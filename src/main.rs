@@ -7,7 +7,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: darter_server::Counting<mimalloc::MiMalloc> =
+    darter_server::Counting(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());

@@ -3,7 +3,7 @@
 //! Order: limits, sockets, threads, the file, the signals. The sockets are open before the file is
 //! loaded, as in Redis: clients are told that loading is going on.
 
-use crate::admin::{self, Local, Machine, Shared};
+use crate::admin::{self, Empty, Local, Shared};
 use crate::clock::{MachineClock, SliceTimer};
 use crate::doors::Doors;
 use crate::engine::{Core, Mail, Table, World};
@@ -108,9 +108,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         threads.push(thread);
     }
     drop(told);
-    for _ in 0..cores {
-        ready.recv().map_err(|_| Failure("a core ended while it started".into()))??;
-    }
+    wait_for_cores(cores, &ready)?;
+    shared.empty.measure(&System);
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
     serve(loader, &supervisor, &signals, &shared)?;
     stop_cores(&stop, &wakers, threads)?;
@@ -173,6 +172,17 @@ fn warn_of_sharing(cores: usize, processors: usize) {
     }
 }
 
+/// Waits until all cores run, or one has said why it cannot.
+fn wait_for_cores(
+    cores: usize,
+    ready: &std::sync::mpsc::Receiver<Result<(), Failure>>,
+) -> Result<(), Failure> {
+    for _ in 0..cores {
+        ready.recv().map_err(|_| Failure("a core ended while it started".into()))??;
+    }
+    Ok(())
+}
+
 /// Tells all cores to come to an end, and waits for it.
 fn stop_cores(
     stop: &AtomicBool,
@@ -207,8 +217,8 @@ fn shared(cores: usize) -> Arc<Shared> {
         run_id: format!("{:016x}{:016x}{:08x}", random_u64(), random_u64(), random_u64() as u32),
         started_ms: clock::unix_millis(),
         io: OnceLock::new(),
-        startup_bytes: System.resident_bytes().0,
-        used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
+        empty: Empty::default(),
+        told: (0..cores).map(|_| admin::Told::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),
         stop: AtomicBool::new(false),

@@ -23,3 +23,5 @@ pub mod settings;
 mod spin;
 pub mod supervisor;
 mod thread;
+
+pub use darter_runtime::heap::Counting;

@@ -26,6 +26,14 @@ impl Machine for System {
         kib * 1_024
     }
 
+    fn held_bytes(&self) -> Option<usize> {
+        Some(heap::held_bytes()).filter(|&bytes| bytes > 0)
+    }
+
+    fn tell_held(&self) {
+        heap::tell();
+    }
+
     fn purge(&self) {
         heap::collect();
     }

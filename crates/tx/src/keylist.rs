@@ -84,6 +84,11 @@ impl Dismantle for Remains {
         self.0.truncate(self.0.len().saturating_sub(PARTS_FREED_AT_ONCE));
         !self.0.is_empty()
     }
+
+    fn bytes(&self) -> usize {
+        let part = self.0.last().map_or(0, |part| part.capacity() * size_of::<u64>());
+        self.0.len() * (part + size_of::<Vec<u64>>())
+    }
 }
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ fn endless_gap(stage: &Stage) -> Result<(), String> {
 /// removing go on, and make room.
 fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     const OOM: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
-    let server = stage.server_with(&["--maxmemory", "8mb"])?;
+    let server = stage.server_with(&["--maxmemory", "24mb"])?;
     let mut client = server.client().map_err(text)?;
     let value = "v".repeat(300);
     let mut set = |at: usize| client.command(&["SET", &format!("key:{at}"), &value]).map_err(text);
@@ -219,7 +219,7 @@ fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
         Ok(_) => None,
         Err(why) => Some(Err(why)),
     });
-    let refusal = full.ok_or("8 MB were never full")??;
+    let refusal = full.ok_or("24 MB were never full")??;
     ensure(refusal.encode() == OOM, || format!("{refusal:?}"))?;
     let growing = ["SET a b", "MSET a b c d", "APPEND key:1 x", "HSET h f v", "SADD s m", "INCR n"];
     let bytes: Vec<u8> =

@@ -16,13 +16,12 @@ pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line 
     let seconds = |since: u64| now.saturating_sub(since) / 1_000;
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let command = session.last_command.map_or("NULL", |index| core.table.entries()[index].row.name);
-    let query = conn.map_or(0, Conn::query_bytes);
-    let output = conn.map_or(0, |conn| conn.lane.waiting_bytes());
-    let memory = conn.map_or(0, Conn::memory_bytes);
+    let sizes = conn.map(Conn::sizes).unwrap_or_default();
+    let peak = conn.map_or(0, |conn| conn.lane.reply_peak());
     let text = format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
-         multi=-1 qbuf={query} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 \
-         omem={output} tot-mem={memory} events=r cmd={command} user=default redir=-1 resp={}\n",
+         multi=-1 qbuf={} qbuf-free={} argv-mem={} multi-mem=0 rbs={} rbp={peak} obl={} oll={} \
+         omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={}\n",
         session.id,
         session.peer.remote,
         session.peer.local,
@@ -32,6 +31,14 @@ pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line 
         seconds(session.active_ms),
         flags(session),
         session.db,
+        sizes.query,
+        sizes.query_free,
+        sizes.arguments,
+        sizes.reply_buffer,
+        sizes.reply_bytes,
+        sizes.output_parts,
+        sizes.output,
+        sizes.total,
         if session.resp3 { 3 } else { 2 },
     );
     let text = with_library(text, session);

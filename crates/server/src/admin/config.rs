@@ -1,7 +1,7 @@
 //! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
 
 use super::{container, history, now, secret, syntax, task, tips};
-use crate::engine::{Core, Runner, ServerCall, SessionCx};
+use crate::engine::{ClientLimits, Core, Runner, ServerCall, SessionCx};
 use crate::files;
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
@@ -190,9 +190,22 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.timeout_ms = settings.size("timeout") as u64 * 1_000;
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());
     hot.protected = settings.flag("protected-mode");
+    hot.client_limits = client_limits(&settings);
+    core.admin.census_runs.set(hot.client_limits.are_set());
     drop(hot);
     core.admin.idle_check.take(); // The timeout may be shorter now.
     *core.admin.settings.borrow_mut() = settings;
+}
+
+fn client_limits(settings: &Settings) -> ClientLimits {
+    let [output_hard, output_soft, soft_s] = settings.output_limits("normal");
+    ClientLimits {
+        query: settings.size("client-query-buffer-limit"),
+        output_hard,
+        output_soft,
+        output_soft_ms: soft_s as u64 * 1_000,
+        all: settings.part("maxmemory-clients", settings.size("maxmemory")),
+    }
 }
 
 /// `CONFIG REWRITE`.

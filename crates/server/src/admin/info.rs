@@ -1,9 +1,10 @@
 //! INFO: sections of fields, Redis's own names wherever the meaning is the same.
 
-use super::{categories, history, syntax, task, tips};
+use super::{Shared, categories, history, syntax, task, tips};
+use crate::admin;
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use darter_command::{Answer, Command, Flags, Group, Refusal};
-use darter_keyspace::{Kind, ShardStats, Usage};
+use darter_keyspace::{Kind, ShardStats, Usage, graveyard};
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -41,6 +42,8 @@ pub(super) struct Facts {
     output_max: usize,
     query_max: usize,
     client_bytes: usize,
+    /// Values that wait to be freed, and their bytes, at most.
+    freeing: (usize, usize),
     ops_per_s: u64,
 }
 
@@ -50,6 +53,44 @@ pub(super) struct Totals {
     pub(super) keys: usize,
     pub(super) bytes: usize,
     pub(super) client_bytes: usize,
+    freeing: (usize, usize),
+}
+
+/// What the process takes, by kind, in bytes.
+pub(super) struct Memory {
+    /// All of it.
+    pub(super) used: usize,
+    /// Before there were data and clients.
+    pub(super) startup: usize,
+    /// Keys and values. What several values share counts for each, but never more than there is.
+    pub(super) dataset: usize,
+    /// Buffers and requests of clients.
+    pub(super) clients: usize,
+    /// What was let go and waits to be freed.
+    pub(super) freeing: usize,
+    /// What nothing of the above holds: values that only readers see, and what commands are making.
+    pub(super) pinned: usize,
+}
+
+impl Memory {
+    /// Sorts what is used. What cannot be told apart is pinned.
+    pub(super) fn of(shared: &Shared, totals: &Totals) -> Self {
+        let startup = shared.empty.bytes();
+        let mut used = admin::used_memory(shared);
+        if shared.machine.held_bytes().is_none() {
+            used += totals.client_bytes;
+        }
+        let mut left = used.saturating_sub(startup);
+        let mut take = |bytes: usize| {
+            let taken = bytes.min(left);
+            left -= taken;
+            taken
+        };
+        let clients = take(totals.client_bytes);
+        let dataset = take(totals.bytes);
+        let freeing = take(totals.freeing.1);
+        Self { used, startup, dataset, clients, freeing, pinned: left }
+    }
 }
 
 impl Totals {
@@ -57,6 +98,8 @@ impl Totals {
         let mut totals = Self::default();
         for one in facts {
             totals.client_bytes += one.client_bytes;
+            totals.freeing.0 += one.freeing.0;
+            totals.freeing.1 += one.freeing.1;
             totals.keys += one.dbs.iter().map(|(_, db)| db.keys).sum::<usize>();
             totals.bytes += one.dbs.iter().map(|(_, db)| db.bytes).sum::<usize>();
         }
@@ -70,12 +113,17 @@ pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
 }
 
 fn facts(core: &Rc<Core>) -> Facts {
+    core.admin.shared.machine.tell_held();
     let (mut output_max, mut query_max, mut client_bytes) = (0, 0, 0);
     core.each_conn(|conn| {
-        output_max = output_max.max(conn.lane.waiting_bytes());
-        query_max = query_max.max(conn.query_bytes());
-        client_bytes += conn.memory_bytes();
+        let sizes = conn.sizes();
+        output_max = output_max.max(sizes.output);
+        query_max = query_max.max(sizes.query);
+        client_bytes += sizes.total;
     });
+    let stats = core.stats.borrow().clone();
+    output_max = output_max.max(stats.output_recent.most(core.now_ms()));
+    query_max = query_max.max(stats.input_recent.most(core.now_ms()));
     let home = core.tx.home();
     let dbs = home.shard.iter().filter(|(_, db)| !db.is_empty()).map(|(index, db)| {
         let (keys, mortal, usage) = (db.len(), db.mortal_len(), *db.usage());
@@ -83,7 +131,7 @@ fn facts(core: &Rc<Core>) -> Facts {
     });
     Facts {
         core: core.id(),
-        stats: core.stats.borrow().clone(),
+        stats,
         slices: core.slices.borrow().clone(),
         dbs: dbs.collect(),
         shard: home.shard.stats,
@@ -95,6 +143,7 @@ fn facts(core: &Rc<Core>) -> Facts {
         output_max,
         query_max,
         client_bytes,
+        freeing: graveyard::waiting(),
         ops_per_s: core.admin.pace.borrow_mut().per_second(core),
     }
 }
@@ -234,10 +283,9 @@ fn clients(report: &Report<'_>, text: &mut String) {
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn memory(report: &Report<'_>, text: &mut String) {
     let shared = &report.core.admin.shared;
-    let data = report.sum(|facts| facts.dbs.iter().map(|(_, db)| db.bytes).sum::<usize>());
-    let clients = report.sum(|facts| facts.client_bytes);
-    let overhead = shared.startup_bytes + clients;
-    let used = data + overhead;
+    let totals = Totals::of(report.facts);
+    let memory = Memory::of(shared, &totals);
+    let used = memory.used;
     let (resident, resident_peak) = shared.machine.resident_bytes();
     let peak = shared.used_peak.load(Ordering::Relaxed).max(used);
     let maxmemory = report.core.admin.settings().size("maxmemory");
@@ -249,10 +297,12 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_rss_peak", resident_peak);
     field(text, "used_memory_peak", peak);
     field(text, "used_memory_peak_human", human(peak));
-    field(text, "used_memory_overhead", overhead);
-    field(text, "used_memory_startup", shared.startup_bytes);
-    field(text, "used_memory_dataset", data);
-    field(text, "used_memory_clients", clients);
+    field(text, "used_memory_overhead", used - memory.dataset);
+    field(text, "used_memory_startup", memory.startup);
+    field(text, "used_memory_dataset", memory.dataset);
+    field(text, "used_memory_clients", memory.clients);
+    field(text, "used_memory_pinned", memory.pinned);
+    field(text, "used_memory_freeing", memory.freeing);
     for kind in Kind::ALL {
         let bytes =
             report.sum(|facts| facts.dbs.iter().map(|(_, db)| db.usage.bytes(kind)).sum::<usize>());
@@ -263,8 +313,10 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "maxmemory_human", human(maxmemory));
     field(text, "maxmemory_policy", report.core.admin.settings().text("maxmemory-policy"));
     field(text, "mem_fragmentation_ratio", format!("{:.2}", resident as f64 / used.max(1) as f64));
+    field(text, "mem_clients_slaves", 0);
+    field(text, "mem_clients_normal", memory.clients);
     field(text, "mem_allocator", "mimalloc");
-    field(text, "lazyfree_pending_objects", 0);
+    field(text, "lazyfree_pending_objects", totals.freeing.0);
 }
 
 fn persistence(report: &Report<'_>, text: &mut String) {
@@ -299,6 +351,7 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "rejected_connections", report.sum(|facts| facts.stats.rejected_connections));
     field(text, "expired_keys", report.sum(|facts| facts.expired));
     field(text, "evicted_keys", 0);
+    field(text, "evicted_clients", report.sum(|facts| facts.stats.evicted_clients));
     field(text, "keyspace_hits", report.sum(|facts| facts.shard.hits));
     field(text, "keyspace_misses", report.sum(|facts| facts.shard.misses));
     field(text, "pubsub_channels", 0);

@@ -25,17 +25,21 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
     let shared = &call.core.admin.shared;
     let totals = info::Totals::of(&facts);
     let (resident, _) = shared.machine.resident_bytes();
-    let used = shared.startup_bytes + totals.client_bytes + totals.bytes;
-    let peak = shared.used_peak.load(std::sync::atomic::Ordering::Relaxed).max(used);
+    let memory = info::Memory::of(shared, &totals);
+    let peak = shared.used_peak.load(std::sync::atomic::Ordering::Relaxed).max(memory.used);
     let per_key = totals.bytes.checked_div(totals.keys).unwrap_or(0);
     let fields = [
         ("peak.allocated", peak),
-        ("total.allocated", used),
-        ("startup.allocated", shared.startup_bytes),
-        ("clients.normal", totals.client_bytes),
+        ("total.allocated", memory.used),
+        ("startup.allocated", memory.startup),
+        ("clients.slaves", 0),
+        ("clients.normal", memory.clients),
+        ("readers.pinned", memory.pinned),
+        ("lazyfree.pending", memory.freeing),
+        ("overhead.total", memory.used - memory.dataset),
         ("keys.count", totals.keys),
         ("keys.bytes-per-key", per_key),
-        ("dataset.bytes", totals.bytes),
+        ("dataset.bytes", memory.dataset),
         ("allocator.resident", resident),
     ];
     Ok(call.answer(|reply| {

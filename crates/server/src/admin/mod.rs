@@ -3,6 +3,7 @@
 //! Those that concern one connection run at once ([`Runner::Session`]); those that ask other cores
 //! are tasks ([`Runner::Task`]). Not here: commands over data.
 
+mod census;
 mod client;
 mod client_list;
 mod command;
@@ -17,6 +18,7 @@ mod memory;
 mod server;
 mod slowlog;
 
+pub(crate) use census::over_query_limit;
 pub use config::apply as apply_settings;
 pub(crate) use latency::observe as observe_slice;
 pub use slowlog::{Caller, slow_command};
@@ -25,6 +27,7 @@ use crate::engine::{Core, Runner, ServerCall, ServerFuture, Session, SessionCx};
 use crate::machine::Nowhere;
 use crate::settings::Settings;
 use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run, Secret};
+use darter_keyspace::graveyard;
 use std::cell::{Cell, RefCell, RefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -37,10 +40,10 @@ pub struct Shared {
     pub started_ms: u64,
     /// The back of the event loop.
     pub io: OnceLock<&'static str>,
-    /// Bytes that the process held when it began: its code, for the most part.
-    pub startup_bytes: usize,
-    /// Bytes of data on each core, told by the core once a turn.
-    pub used: Vec<AtomicUsize>,
+    /// What the process takes without data and clients.
+    pub empty: Empty,
+    /// What each core tells of its memory, once a turn.
+    pub told: Vec<Told>,
     /// The most that was used.
     pub used_peak: AtomicUsize,
     /// What is lost with the process, told by the cores at their end: changes, and keys.
@@ -55,6 +58,44 @@ pub struct Shared {
     pub machine: Box<dyn Machine>,
 }
 
+/// What the process took when its cores began to run.
+#[derive(Debug, Default)]
+pub struct Empty {
+    /// Resident bytes: its code, and what of its own structures was touched.
+    resident_bytes: AtomicUsize,
+    /// Bytes that its allocator had given out: beyond these it counts.
+    held_bytes: AtomicUsize,
+}
+
+impl Empty {
+    /// The cores run.
+    pub fn measure(&self, machine: &dyn Machine) {
+        machine.tell_held();
+        self.resident_bytes.store(machine.resident_bytes().0, Ordering::Relaxed);
+        self.held_bytes.store(machine.held_bytes().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Bytes that are used while there are no data and no clients.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.resident_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// What a core tells of its memory. A line of its own, as it is written at every turn.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Told {
+    /// Bytes of data.
+    pub data: AtomicUsize,
+    /// Bytes that wait to be freed, at most.
+    pub freeing: AtomicUsize,
+    /// Bytes of its clients, while `maxmemory-clients` is set.
+    pub clients: AtomicUsize,
+    /// Those of the largest that may be closed for it.
+    pub client_max: AtomicUsize,
+}
+
 impl Shared {
     /// What cores share that run on no machine, as in the simulation: it tells nothing, and nothing
     /// stops it.
@@ -64,8 +105,8 @@ impl Shared {
             run_id: "0".repeat(40),
             started_ms,
             io: OnceLock::new(),
-            startup_bytes: 0,
-            used: (0..cores).map(|_| AtomicUsize::new(0)).collect(),
+            empty: Empty::default(),
+            told: (0..cores).map(|_| Told::default()).collect(),
             used_peak: AtomicUsize::new(0),
             lost: Default::default(),
             stop: AtomicBool::new(false),
@@ -84,6 +125,12 @@ pub trait Machine: Send + Sync {
     fn cpu_us(&self) -> (u64, u64);
     /// Bytes of memory of the machine.
     fn total_bytes(&self) -> usize;
+    /// Bytes that the allocator has given out, as far as threads have told; none when nobody counts.
+    fn held_bytes(&self) -> Option<usize> {
+        None
+    }
+    /// Tells what this thread has not told yet.
+    fn tell_held(&self) {}
     /// Asks the allocator to give freed memory back to the system.
     fn purge(&self);
     /// Lets the process open `wanted` files, or as many as the system allows. Returns how many it may
@@ -103,6 +150,9 @@ pub struct Local {
     latency: RefCell<latency::Events>,
     pace: RefCell<info::Pace>,
     idle_check: Cell<IdleCheck>,
+    census: RefCell<census::Census>,
+    /// Some limit of what clients hold is set.
+    census_runs: Cell<bool>,
 }
 
 impl Local {
@@ -117,6 +167,8 @@ impl Local {
             slowlog: RefCell::default(),
             latency: RefCell::default(),
             pace: RefCell::default(),
+            census: RefCell::default(),
+            census_runs: Cell::default(),
             idle_check: Cell::default(),
         }
     }
@@ -135,14 +187,20 @@ impl Local {
 
 /// Chores of a turn: tells how much is used, and closes connections that have been idle too long.
 pub fn tick(core: &Core) {
-    let used = core.tx.home().shard.memory_bytes();
     let shared = &core.admin.shared;
-    if shared.used[core.id()].swap(used, Ordering::Relaxed) != used {
-        shared.used_peak.fetch_max(used_memory(core), Ordering::Relaxed);
+    let told = &shared.told[core.id()];
+    told.data.store(core.tx.home().shard.memory_bytes(), Ordering::Relaxed);
+    told.freeing.store(graveyard::waiting().1, Ordering::Relaxed);
+    let used = used_memory(shared);
+    if used > shared.used_peak.load(Ordering::Relaxed) {
+        shared.used_peak.fetch_max(used, Ordering::Relaxed);
     }
     let timeout_ms = core.hot.borrow().timeout_ms;
     if timeout_ms > 0 {
         close_idle(core, timeout_ms);
+    }
+    if core.admin.census_runs.get() {
+        census::step(core);
     }
 }
 
@@ -155,6 +213,12 @@ struct IdleCheck {
     due: u64,
     /// The first moment at which one that was looked at may have been idle too long.
     earliest: u64,
+}
+
+/// When what clients hold is next looked at, in Unix milliseconds.
+pub(crate) fn next_census(core: &Core) -> Option<u64> {
+    let may_find = core.admin.census_runs.get() && core.conns_len() > 0;
+    may_find.then(|| core.admin.census.borrow().due_ms())
 }
 
 /// When connections are next looked at for idleness, in Unix milliseconds.
@@ -199,12 +263,22 @@ pub fn connection_closed(core: &Core, session: &Session) {
     }
 }
 
-/// Bytes that the process takes: the data of all cores, and what it held before it had any.
+/// Bytes that the process takes: what it took empty, and all that its allocator has given out since.
+/// Without a counting allocator: the data.
 #[must_use]
-pub fn used_memory(core: &Core) -> usize {
-    let shared = &core.admin.shared;
-    let data: usize = shared.used.iter().map(|used| used.load(Ordering::Relaxed)).sum();
-    shared.startup_bytes + data
+pub fn used_memory(shared: &Shared) -> usize {
+    let before = shared.empty.held_bytes.load(Ordering::Relaxed);
+    let held = shared.machine.held_bytes().map(|held| held.saturating_sub(before));
+    let data = || shared.told.iter().map(|told| told.data.load(Ordering::Relaxed)).sum();
+    shared.empty.bytes() + held.unwrap_or_else(data)
+}
+
+/// The same without what is being freed, as Redis waits for its own lazy freeing before it refuses a
+/// write: what `maxmemory` is compared with.
+#[must_use]
+pub fn lasting_memory(shared: &Shared) -> usize {
+    let freeing = shared.told.iter().map(|told| told.freeing.load(Ordering::Relaxed)).sum();
+    used_memory(shared).saturating_sub(freeing)
 }
 
 type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;

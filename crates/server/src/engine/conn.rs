@@ -106,6 +106,31 @@ const OWED_FIRST: usize = 128;
 /// The same when they are long: enough to keep the other cores busy.
 const OWED_MIN: usize = 16;
 
+/// The most of encoded replies that CLIENT LIST shows as the reply buffer (`obl`), as in Redis; more
+/// stands in `omem`.
+const REPLY_BUFFER_BYTES: usize = 16 * 1024;
+
+/// What a connection holds, in bytes, with the names that CLIENT LIST gives it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sizes {
+    /// `qbuf`: received, and not yet part of a whole argument.
+    pub query: usize,
+    /// `qbuf-free`: room in the buffer for more.
+    pub query_free: usize,
+    /// `argv-mem`: whole arguments of a request that is arriving, waits or runs.
+    pub arguments: usize,
+    /// `rbs`: the buffer that replies are encoded into.
+    pub reply_buffer: usize,
+    /// `obl`: what of it is used.
+    pub reply_bytes: usize,
+    /// `oll`: what waits beside it, in parts, not bytes.
+    pub output_parts: usize,
+    /// `omem`: the bytes of these, and of values that are gone and are still to be read by it.
+    pub output: usize,
+    /// `tot-mem`: all of it.
+    pub total: usize,
+}
+
 /// One connection of this core.
 pub struct Conn {
     pub(super) parser: Parser,
@@ -159,6 +184,10 @@ pub struct Lane {
     pub(super) awaits_pause: bool,
     /// Told to the runtime to be closed.
     pub(super) closing: bool,
+    /// `rbp`: the most that was sent at once lately, up to what the reply buffer holds, and since when.
+    pub(super) reply_peak: (usize, u64),
+    /// Since when its output has been above the soft limit, in Unix milliseconds.
+    pub(crate) soft_since_ms: Option<u64>,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes sent.
@@ -191,26 +220,58 @@ impl Conn {
             paused: false,
             awaits_pause: false,
             closing: false,
+            reply_peak: (0, 0),
+            soft_since_ms: None,
             bytes_in: 0,
             bytes_out: 0,
         };
         Self { parser, lane }
     }
 
-    /// Bytes received that no command has taken yet.
+    /// Bytes received that are not yet part of a whole argument.
     #[must_use]
     pub fn query_bytes(&self) -> usize {
-        self.parser.pending_bytes()
+        self.parser.query_bytes()
     }
 
-    /// Bytes of memory that the connection holds. What several watchers wait for is held once, and
-    /// counted for each.
+    /// The first of these, for the log.
+    #[must_use]
+    pub fn query_head(&self) -> &[u8] {
+        self.parser.query_head()
+    }
+
+    /// Bytes of memory that the connection holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let lane = &self.lane;
+        self.sizes().total
+    }
+
+    /// What it holds. What several read or wait for (a value that is gone, a line of MONITOR) is held
+    /// once, and counted for each. Cost: O(1), and a look at each block of a large request.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let (parser, lane) = (&self.parser, &self.lane);
+        let (encoded, reply_buffer) = lane.out.tail_bytes();
+        let reply_bytes = if encoded > REPLY_BUFFER_BYTES { 0 } else { encoded };
+        let (parts, _) = lane.out.parts();
+        let others = [lane.in_flight > 0, encoded > reply_bytes, lane.stream.is_some()];
+        let output = lane.waiting_bytes() - reply_bytes;
+        let held = lane.held.as_ref().map_or(0, |request| request.bytes());
         let owed = lane.owed.capacity() * size_of::<Owed>();
-        let lane_bytes = lane.waiting_bytes() + lane.away_bytes + owed;
-        size_of::<Self>() + self.parser.memory_bytes() + lane_bytes
+        Sizes {
+            query: parser.query_bytes(),
+            query_free: parser.free_bytes(),
+            arguments: parser.argument_bytes() + lane.away_bytes + held,
+            reply_buffer,
+            reply_bytes,
+            output_parts: parts + lane.owed.len() + others.iter().filter(|is| **is).count(),
+            output,
+            total: size_of::<Self>()
+                + parser.memory_bytes()
+                + (lane.away_bytes + held + owed)
+                + reply_buffer.max(reply_bytes)
+                + (output - (encoded - reply_bytes)),
+        }
     }
 }
 
@@ -221,10 +282,29 @@ impl Lane {
         self.out.len() + self.in_flight
     }
 
-    /// Those, and what waits behind them for its turn: more than a little for a MONITOR only.
+    /// Those, what waits behind them for its turn, and what is kept for the rest of a reply: more than
+    /// a little for a MONITOR, and for who reads a value that is gone.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        self.output_bytes() + self.owed_bytes + held_by(self.stream.as_deref())
+        let stream = self.stream.as_deref();
+        let pinned = stream.map_or(0, Stream::pinned_bytes);
+        self.output_bytes() + self.owed_bytes + held_by(stream) + pinned
+    }
+
+    /// `rbp` of CLIENT LIST.
+    #[must_use]
+    pub fn reply_peak(&self) -> usize {
+        self.reply_peak.0
+    }
+
+    /// So many bytes are sent at once. The peak is one of the last seconds.
+    pub(super) fn note_sent(&mut self, bytes: usize, now_ms: u64) {
+        /// As Redis's `reply-buffer-peak-reset-time`.
+        const RESET_MS: u64 = 5_000;
+        let (peak, since_ms) = self.reply_peak;
+        if bytes > peak || now_ms.saturating_sub(since_ms) > RESET_MS {
+            self.reply_peak = (bytes.min(REPLY_BUFFER_BYTES), now_ms);
+        }
     }
 
     /// True when something is being done for the client: then it is not idle. That it does not

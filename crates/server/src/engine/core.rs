@@ -90,6 +90,37 @@ pub struct Hot {
     pub pause: Option<(u64, bool)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: bool,
+    /// What a client may hold.
+    pub client_limits: ClientLimits,
+}
+
+/// What clients may hold before they are closed, in bytes; 0 for no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientLimits {
+    /// `client-query-buffer-limit`.
+    pub query: usize,
+    /// `client-output-buffer-limit` of the class `normal`: beyond it a client is closed at once.
+    pub output_hard: usize,
+    /// The same, for longer than `output_soft_ms`.
+    pub output_soft: usize,
+    /// See there.
+    pub output_soft_ms: u64,
+    /// `maxmemory-clients`: all clients of all cores together.
+    pub all: usize,
+}
+
+impl ClientLimits {
+    /// True when somebody has to look at the clients from time to time.
+    #[must_use]
+    pub fn are_set(&self) -> bool {
+        self.output_hard > 0 || self.output_soft > 0 || self.all > 0
+    }
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self { query: 1 << 30, output_hard: 0, output_soft: 0, output_soft_ms: 0, all: 0 }
+    }
 }
 
 impl Default for Hot {
@@ -105,6 +136,7 @@ impl Default for Hot {
             loading: false,
             pause: None,
             active_expire: true,
+            client_limits: ClientLimits::default(),
         }
     }
 }
@@ -303,6 +335,12 @@ impl Core {
             conn.parser.feed(bytes);
             conn.lane.wanting = false;
             self.will_release();
+            let query = conn.query_bytes();
+            self.stats.borrow_mut().input_recent.note(query, self.now_ms());
+            if query > self.hot.borrow().client_limits.query && !conn.lane.session.killed {
+                crate::admin::over_query_limit(self, conn);
+                self.kill(&mut conn.lane);
+            }
             conn.lane.bytes_in += bytes.len() as u64;
             conn.lane.session.active_ms = self.now_ms();
             self.stats.borrow_mut().bytes_in += bytes.len() as u64;

@@ -25,10 +25,10 @@ mod turn;
 mod warm;
 
 pub use batch::Batch;
-pub use conn::{Conn, Lane, Peer, ReplyMode, Session};
-pub use core::{Action, Clock, Core, Hot, Mail, SliceClock, World};
+pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};
+pub use core::{Action, ClientLimits, Clock, Core, Hot, Mail, SliceClock, World};
 pub use darter_runtime::net::Token;
 pub use entry::{Entry, Runner, ServerCall, ServerFuture, SessionCx, Table};
 pub use sleep::Wait;
 pub use slices::{Cause, Slices};
-pub use stats::{CommandStats, CoreStats};
+pub use stats::{CommandStats, CoreStats, Recent};

@@ -78,7 +78,13 @@ impl Core {
                 self.warm(parser.ahead().map(|request| (request, db)));
             }
             match parser.next_portion(PARSED_AT_ONCE) {
-                Ok(Parsed::Request(args)) => self.dispatch(lane, args),
+                Ok(Parsed::Request(args)) => {
+                    let is_owned = args.is_owned();
+                    self.dispatch(lane, args);
+                    if is_owned && !lane.busy {
+                        parser.let_go(); // An idle client keeps nothing of a long argument.
+                    }
+                }
                 Ok(Parsed::Portion) => self.now_ns.set(self.clock.monotonic_ns()),
                 Ok(Parsed::Empty) => {
                     // It counts as the one that CLIENT REPLY SKIP skips, as in Redis.
@@ -218,7 +224,7 @@ impl Core {
     }
 
     fn is_over(&self, maxmemory: usize) -> bool {
-        crate::admin::used_memory(self) > maxmemory
+        crate::admin::lasting_memory(&self.admin.shared) > maxmemory
     }
 
     pub(super) fn is_paused(&self, entry: &Entry) -> bool {
@@ -522,6 +528,7 @@ impl Core {
     pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
         let Some(token) = self.tokens.borrow().get(&client).copied() else { return };
         self.with_conn(token, |conn| {
+            conn.parser.let_go();
             let lane = &mut conn.lane;
             lane.busy = false;
             let (out, stream) = self.encode_answer(answer, lane.session.resp3);

@@ -73,6 +73,7 @@ impl Core {
             self.pause_ends(),
             self.next_release(),
             crate::admin::next_idle_check(self),
+            crate::admin::next_census(self),
         ];
         timers.into_iter().flatten().min()
     }

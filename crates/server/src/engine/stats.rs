@@ -40,9 +40,47 @@ impl CommandStats {
     }
 }
 
+/// The most of something in each of the last seconds, as Redis keeps it of clients' buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recent([(u64, usize); RECENT_S as usize]);
+
+/// Seconds for which a peak is shown.
+const RECENT_S: u64 = 8;
+
+impl Recent {
+    /// There were so many, at this moment in Unix milliseconds.
+    #[inline]
+    pub fn note(&mut self, count: usize, now_ms: u64) {
+        let second = now_ms / 1_000;
+        let slot = &mut self.0[(second % RECENT_S) as usize];
+        if slot.0 != second {
+            *slot = (second, 0);
+        }
+        slot.1 = slot.1.max(count);
+    }
+
+    /// The most that there were lately.
+    #[must_use]
+    pub fn most(&self, now_ms: u64) -> usize {
+        let since = (now_ms / 1_000).saturating_sub(RECENT_S - 1);
+        self.0
+            .iter()
+            .filter(|(second, _)| *second >= since)
+            .map(|(_, most)| *most)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
 /// Counters of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreStats {
+    /// Bytes of one client's input, and of its output, lately.
+    pub input_recent: Recent,
+    /// See there.
+    pub output_recent: Recent,
+    /// Clients closed by `maxmemory-clients`.
+    pub evicted_clients: u64,
     /// Connections accepted.
     pub connections: u64,
     /// Connections refused: `maxclients`, protected mode.
@@ -132,5 +170,17 @@ mod tests {
         stats.reset();
         assert_eq!((stats.errors.len(), stats.error_replies), (0, 0));
         assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
+    }
+
+    #[test] // A peak is shown for eight seconds, and a smaller one behind it then.
+    fn peaks_are_forgotten() {
+        let mut recent = Recent::default();
+        recent.note(100, 10_000);
+        recent.note(7, 10_900);
+        recent.note(40, 13_000);
+        assert_eq!(
+            [10_900, 17_999, 18_000, 20_999, 21_000].map(|at| recent.most(at)),
+            [100, 100, 40, 40, 0]
+        );
     }
 }

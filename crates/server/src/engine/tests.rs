@@ -479,7 +479,7 @@ fn requests_are_sent_away_within_bounds() {
         bench.turn(0);
     }
     let away = |bench: &Bench| {
-        let bytes = |conn: &mut super::Conn| (conn.lane.away_bytes, conn.memory_bytes());
+        let bytes = |conn: &mut super::Conn| (conn.lane.away_bytes, conn.sizes().total);
         bench.cores[core].with_conn(token, bytes).unwrap()
     };
     let (bytes, memory) = away(&bench);
@@ -495,7 +495,7 @@ fn watchers_are_told_and_accounted() {
     let mut bench = Bench::new(2);
     let (client, leaving) = (bench.connect(0), bench.connect(1));
     let bytes = |bench: &Bench| {
-        let bytes = |conn: &mut super::Conn| (conn.lane.waiting_bytes(), conn.memory_bytes());
+        let bytes = |conn: &mut super::Conn| (conn.lane.waiting_bytes(), conn.sizes().total);
         bench.cores[1].with_conn(bench.clients[1].token, bytes).unwrap()
     };
     for watcher in [1, leaving] {

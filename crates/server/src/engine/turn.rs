@@ -251,6 +251,9 @@ impl Core {
                 } else if !lane.sending && !lane.out.is_empty() {
                     lane.sending = true;
                     lane.in_flight = lane.out.len();
+                    lane.note_sent(lane.in_flight, self.now_ms());
+                    let waiting = lane.waiting_bytes();
+                    self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
                     let spare = self.spares.borrow_mut().pop().unwrap_or_default();
                     match lane.out.take_flat(spare) {
                         Some(bytes) => self.act(Action::SendFlat(*token, bytes)),

@@ -39,6 +39,10 @@ pub enum Kind {
     Levels,
     /// Classes of events, a letter each.
     Events,
+    /// Bytes, or a part of something in per cent: `5%`.
+    MemoryOrPart,
+    /// `class hard soft seconds`, repeated; a class that is not named stays as it is.
+    OutputLimits,
     /// One of these words.
     Enum(&'static [&'static str]),
     /// Several of these words; the first one stands alone.
@@ -190,6 +194,23 @@ impl Settings {
         self.text(name).parse().expect("validated when it was set")
     }
 
+    /// A value that is bytes, or a part of `whole`.
+    #[must_use]
+    pub fn part(&self, name: &str, whole: usize) -> usize {
+        match self.text(name).strip_suffix('%') {
+            Some(percent) => whole / 100 * percent.parse::<usize>().expect("validated when set"),
+            None => self.size(name),
+        }
+    }
+
+    /// `client-output-buffer-limit` of a class: hard and soft in bytes, and seconds.
+    #[must_use]
+    pub fn output_limits(&self, class: &str) -> [usize; 3] {
+        let words: Vec<&str> = self.text("client-output-buffer-limit").split(' ').collect();
+        let at = words.iter().position(|word| *word == class).expect("each class is in the value");
+        [1, 2, 3].map(|next| words[at + next].parse().expect("validated when it was set"))
+    }
+
     /// A value that is `yes` or `no`.
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
@@ -211,7 +232,10 @@ impl Settings {
     /// Sets one value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
         let (at, name) = place(name).ok_or_else(|| Wrong::Unknown(name.to_owned()))?;
-        let value = value::canonical(ROWS[at].kind, value);
+        let value = match ROWS[at].kind {
+            Kind::OutputLimits => value::output_limits(value, &self.values[at]),
+            kind => value::canonical(kind, value),
+        };
         self.values[at] = value.map_err(|why| Wrong::Value(name.to_owned(), why))?;
         Ok(())
     }

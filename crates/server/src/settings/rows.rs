@@ -2,7 +2,8 @@
 
 use super::Kind::{
     Absent, Backlog, Bool, Count, Enum, Events, FileName, Flags, Folder, Hertz, Hostname, Int,
-    Levels, Memory, Octal, Off, OomScores, Percentiles, Save, Size, Text, Title, Words,
+    Levels, Memory, MemoryOrPart, Octal, Off, OomScores, OutputLimits, Percentiles, Save, Size,
+    Text, Title, Words,
 };
 use super::Setting;
 use super::When::{Accepted, Guarded, Inert, Running, Start};
@@ -134,8 +135,9 @@ pub const ROWS: &[Setting] = &[
     row("list-compress-depth",      "0",           Int(0, I32_MAX),            "",       Accepted, "Lists are not here yet."),
     row("zset-max-listpack-entries","128",         Count(0, LONG_MAX),         "",       Accepted, "Sorted sets are not here yet."),
     row("zset-max-listpack-value",  "64",          Size(0, LONG_MAX),          "bytes",  Accepted, "Sorted sets are not here yet."),
-    row("client-query-buffer-limit","1073741824",  Memory(1_048_576, I64_MAX), "bytes",  Accepted, "Input is parsed as it comes, and is bounded."),
-    row("client-output-buffer-limit","normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", Words, "", Accepted, "Replies are streamed with back pressure, at most 1 MiB ahead."),
+    row("client-query-buffer-limit","1073741824",  Memory(1_048_576, I64_MAX), "bytes",  Running,  "What a client may send of a request or argument that is not whole; beyond it is closed."),
+    row("client-output-buffer-limit","normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", OutputLimits, "", Running, "Output, and what is kept for it, beyond which a client is closed: class, at once, later, after seconds. Only normal acts yet."),
+    row("maxmemory-clients",        "0",           MemoryOrPart,               "bytes",  Running,  "What all clients may hold, or a part of maxmemory (5%), before the largest are closed; 0 for no limit."),
     row("notify-keyspace-events",   "",            Events,                     "",       Accepted, "Events are not here yet."),
     row("busy-reply-threshold",     "5000",        Int(0, I64_MAX),            "ms",     Accepted, "Scripts are not here yet."),
     row("daemonize",                "no",          Bool,                       "",       Start, "Leave the terminal, unless a supervisor watches."),

@@ -54,6 +54,8 @@ pub(super) fn canonical(kind: Kind, value: &str) -> Result<String, String> {
         Kind::FileName => file_name(value),
         Kind::Folder => folder(value),
         Kind::Save => save_points(value).ok_or_else(|| "Invalid save parameters".into()),
+        Kind::MemoryOrPart => memory_or_part(value),
+        Kind::OutputLimits => output_limits(value, NO_OUTPUT_LIMITS),
         Kind::Percentiles => percentiles(value),
         Kind::OomScores => oom_scores(value),
         Kind::Hostname => hostname(value),
@@ -67,6 +69,49 @@ fn word_of(words: &[&str], value: &str) -> Result<String, String> {
     let found = words.iter().find(|word| word.eq_ignore_ascii_case(value));
     let found = found.map(|word| (*word).to_owned());
     found.ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
+}
+
+/// `100mb`, or `5%` of something else, as in Redis; nothing is 0.
+fn memory_or_part(value: &str) -> Result<String, String> {
+    const WRONG: &str = "argument must be a memory or percent value";
+    let Some(percent) = value.strip_suffix('%') else {
+        let number = if value.is_empty() { Some(0) } else { bytes(value) };
+        return Ok(number.ok_or(WRONG)?.to_string());
+    };
+    match percent.parse::<i64>().ok().filter(|percent| *percent >= 0).ok_or(WRONG)? {
+        0 => Ok("0".to_owned()),
+        percent @ 1..=100 => Ok(format!("{percent}%")),
+        _ => Err("percentage argument must be less or equal to 100".to_owned()),
+    }
+}
+
+/// The classes of clients, and no limit for any.
+const NO_OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
+
+/// `normal 0 0 0 slave 256mb 64mb 60`: sets the classes that are named in what was. A soft limit that
+/// is no number is none, as in Redis.
+pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    if !words.len().is_multiple_of(4) {
+        return Err("Wrong number of arguments in buffer limit configuration.".into());
+    }
+    let mut all: Vec<String> = old.split(' ').map(str::to_owned).collect();
+    for named in words.chunks_exact(4) {
+        let class = match named[0].to_ascii_lowercase().as_str() {
+            "replica" => "slave".to_owned(),
+            class => class.to_owned(),
+        };
+        let at = all.iter().position(|word| *word == class && word.parse::<u64>().is_err());
+        let at = at.ok_or("Invalid client class specified in buffer limit configuration.")?;
+        let (Some(hard), Ok(seconds)) = (bytes(named[1]), named[3].parse::<u32>()) else {
+            let why = "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
+            return Err(why.into());
+        };
+        all[at + 1] = hard.to_string();
+        all[at + 2] = bytes(named[2]).unwrap_or(0).to_string();
+        all[at + 3] = seconds.to_string();
+    }
+    Ok(all.join(" "))
 }
 
 /// Words in the order of the table; the first of it, or no word at all, is "none of the others".

@@ -289,7 +289,7 @@ fn silent_connections_give_memory_back() {
     let bench = Bench::new(1);
     bench.ask(0, &vec!["PING"; 20_000].join("\r\n"));
     let Client { core, token, .. } = bench.clients[0];
-    let memory = || bench.cores[core].with_conn(token, |conn| conn.memory_bytes()).unwrap();
+    let memory = || bench.cores[core].with_conn(token, |conn| conn.sizes().total).unwrap();
     assert!(memory() > 100_000, "{}", memory());
     bench.pass_ms(1_900);
     bench.settle();
