@@ -18,7 +18,7 @@ use std::sync::Arc;
 const FEW: usize = 4;
 /// More changes than these wait for the next slice when looking at their places took this one: in a
 /// table that the caches do not hold, each change costs 2 us.
-const MANY: usize = 128;
+pub(crate) const MANY: usize = 128;
 /// New cuts may be taken while the copies for old ones are made; so often the job begins again.
 const AGAIN_MAX: usize = 3;
 /// Where the key stands in all commands that change entries.

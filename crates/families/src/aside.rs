@@ -6,7 +6,7 @@
 //!
 //! Not here: changes of so few that they are made at once. See `ahead`.
 
-use crate::ahead::KEY;
+use crate::ahead::{KEY, MANY};
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -18,10 +18,16 @@ use std::sync::Arc;
 /// Changes in one portion, at most: about 25 us, once the segments they meet are our own.
 const PORTION: usize = 96;
 
-/// True when the entries that are named take more than a slice: by their number, or by their bytes,
-/// which are to be hashed and copied.
-pub(crate) fn is_long(args: Args<'_>, bytes_max: usize) -> bool {
-    if args.left() > ENTRIES_AT_ONCE {
+/// Arguments of entries that are changed at once, at most. One that gets a deadline grows by it and
+/// moves, and is put in its place among the next deaths: twice the work of one that comes or goes.
+pub(crate) fn args_at_once(gives_deadlines: bool) -> usize {
+    if gives_deadlines { MANY } else { ENTRIES_AT_ONCE }
+}
+
+/// True when the entries that are named take more than a slice: by the number of their arguments, or
+/// by their bytes, which are to be hashed and copied.
+pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool {
+    if args.left() > args_max {
         return true;
     }
     let mut bytes = 0;

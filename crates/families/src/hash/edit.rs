@@ -8,7 +8,7 @@
 use super::field::Values;
 use super::outbox::{Outbox, PORTION_BYTES, flow};
 use crate::ahead::{self, KEY};
-use crate::aside::is_long;
+use crate::aside::{args_at_once, is_long};
 use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
 use darter_base::{Preempt, UnixMillis};
@@ -66,6 +66,12 @@ impl Change {
     /// True when a hash that is not there is made.
     fn creates(self) -> bool {
         self.width() == 2
+    }
+
+    /// True when fields get a deadline. Setting them takes two arguments a field, so that as few are
+    /// done at once whether they get one or not.
+    fn gives_deadlines(self) -> bool {
+        matches!(self, Self::Expire(..))
     }
 
     /// Changes the field that comes next. Returns one of the codes above.
@@ -225,7 +231,7 @@ impl Plan {
     ) -> Result<Flow, Refusal> {
         let width = self.change.width();
         debug_assert!(args.left().is_multiple_of(width), "left={}", args.left());
-        if is_long(args, BYTES_AT_ONCE) {
+        if is_long(args, args_at_once(self.change.gives_deadlines()), BYTES_AT_ONCE) {
             self.aside(cx, key, args)
         } else {
             ahead::run(cx, key, args, self)

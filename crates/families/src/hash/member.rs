@@ -2,10 +2,9 @@
 
 use super::edit::{ABSENT, Answer, Change, DONE, IMMORTAL, Plan, reply_absent, reply_codes};
 use crate::ahead;
-use crate::aside::{self, Aside};
+use crate::aside::{self, Aside, args_at_once};
 use crate::expiry::{Conditions, seconds};
 use darter_base::UnixMillis;
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Key, Kind, Object, SetEdit, Touch};
 
@@ -48,7 +47,7 @@ pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
         Some(Kind::Hash) => {
             Plan::new(Change::Expire(at, Conditions::NONE), Answer::Codes).run(cx, &key, args)
         }
-        Some(Kind::Set) if args.left() > ENTRIES_AT_ONCE => aside(cx, &key, args, at),
+        Some(Kind::Set) if args.left() > args_at_once(true) => aside(cx, &key, args, at),
         Some(Kind::Set) => ahead::run(cx, &key, args, Expire(at)),
         _ => Ok(reply_absent(&mut cx.reply, args.left())),
     }

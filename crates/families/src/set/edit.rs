@@ -4,7 +4,7 @@
 //! can change are changed aside (`aside`).
 
 use crate::ahead;
-use crate::aside::{self, Aside, is_long};
+use crate::aside::{self, Aside, args_at_once, is_long};
 use crate::expiry::seconds;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
@@ -49,6 +49,11 @@ impl Change {
         changed
     }
 
+    /// True when members get a deadline.
+    fn gives_deadlines(self) -> bool {
+        matches!(self, Self::AddUntil(_) | Self::AddNewUntil(_))
+    }
+
     /// True when members that do not count may have changed nevertheless.
     fn is_silent(self) -> bool {
         matches!(self, Self::AddUntil(_))
@@ -91,7 +96,7 @@ pub(super) fn saddex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 }
 
 fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result<Flow, Refusal> {
-    if is_long(args, BYTES_AT_ONCE) {
+    if is_long(args, args_at_once(what.gives_deadlines()), BYTES_AT_ONCE) {
         aside(cx, key, args, what)
     } else {
         ahead::run(cx, key, args, what)

@@ -124,7 +124,32 @@ fn many_changes_begin_in_a_fresh_slice() {
     }
 }
 
-#[test] // So are those for members that are there already and get a deadline.
+#[test] // A deadline is dearer than the entry itself: so are fewer of them, whatever the cache holds.
+fn many_deadlines_are_set_in_portions() {
+    let heads = ["SADDEX s 100", "SADDEX s KEEPTTL 100", "FIELDEXPIRE s 100", "FIELDEXPIRE h 100"];
+    for (head, count) in heads.into_iter().flat_map(|head| [(head, 128), (head, 250)]) {
+        let mut engine = filled(false);
+        let names: Vec<String> = (0..count).map(|n| format!("field:{n}")).collect();
+        let mut add: Vec<&[u8]> = vec![b"SADD", b"s"];
+        add.extend(names.iter().step_by(2).map(String::as_bytes));
+        engine.run(&add);
+        let mut request: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
+        request.extend(names.iter().map(String::as_bytes));
+        engine.preempt = Box::new(Countdown::new(0));
+        let before = engine.portions;
+        let reply = engine.run(&request);
+        let portions = engine.portions - before;
+        let expected = if count > 128 { count / 32..=count } else { 0..=0 };
+        assert!(expected.contains(&portions), "{head}: {portions} portions of {count}");
+        if head.starts_with("SADDEX") {
+            assert_eq!(reply, format!(":{}\r\n", count / 2).as_bytes(), "{head}");
+            assert_eq!(engine.line("SCARD s"), format!(":{count}\r\n"));
+        }
+        engine.db.check_invariants();
+    }
+}
+
+#[test] // Copies are made ahead for members that are there already and get a deadline, too.
 fn copies_for_deadlines_of_members_are_made_in_slices() {
     let mut engine = Engine::new(1_000_000, 3);
     let names: Vec<String> = (0..FIELDS).map(|n| format!("member:{n}")).collect();
