@@ -29,7 +29,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
     ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
     ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
-    ("more cores than processors is said",                   Asks::More,    cores_that_share),
+    ("more cores than processors is said",            Asks::More,    cores_that_share),
 ];
 
 fn sigterm(stage: &Stage) -> Result<(), String> {
@@ -156,13 +156,11 @@ fn rewrite(stage: &Stage) -> Result<(), String> {
 }
 
 fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
-    {
-        let server = stage.server_with(&[name])?;
-        let mut client = server.client().map_err(text)?;
-        client.words("CONFIG SET timeout 55 maxmemory-policy allkeys-lru").map_err(text)?;
-        let ok = client.words("CONFIG REWRITE").map_err(text)?;
-        ensure(ok.text() == Some(b"OK"), || format!("CONFIG REWRITE: {ok:?}"))?;
-    }
+    let first = stage.server_with(&[name])?; // Its folder goes with it, and the file names that one.
+    let mut client = first.client().map_err(text)?;
+    client.words("CONFIG SET timeout 55 maxmemory-policy allkeys-lru").map_err(text)?;
+    let ok = client.words("CONFIG REWRITE").map_err(text)?;
+    ensure(ok.text() == Some(b"OK"), || format!("CONFIG REWRITE: {ok:?}"))?;
     let written = fs::read_to_string(name).map_err(text)?;
     ensure(written.contains("# keep me"), || format!("comments are lost:\n{written}"))?;
     let server = stage.server_with(&[name])?;
