@@ -15,6 +15,7 @@
 
 use crate::graveyard::{self, Dismantle};
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 /// What a pair takes in a node that is as full as most are, and around a name.
 const PAIR_BYTES: usize = 48;
@@ -46,10 +47,13 @@ impl Default for Clock {
     }
 }
 
+/// A moment, and the key that stands under it.
+pub type Pair = (u64, Box<[u8]>);
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Clocks {
-    pairs: BTreeSet<(u64, Box<[u8]>)>,
+    pairs: BTreeSet<Pair>,
     name_bytes: usize,
 }
 
@@ -100,8 +104,18 @@ impl Clocks {
         self.pairs.len() * PAIR_BYTES + self.name_bytes
     }
 
+    /// True when `name` is under that moment.
+    pub(crate) fn has(&self, at: u64, name: &[u8]) -> bool {
+        self.pairs.contains(&(at, Box::from(name)))
+    }
+
+    /// The pairs behind `last`, in order; all of them without.
+    pub(crate) fn behind(&self, last: Option<&Pair>) -> impl Iterator<Item = &Pair> {
+        self.pairs.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+    }
+
     /// Asserts that these are the pairs. Cost: O(pairs).
-    pub(crate) fn check(&self, expected: &BTreeSet<(u64, Box<[u8]>)>) {
+    pub(crate) fn check(&self, expected: &BTreeSet<Pair>) {
         assert_eq!(&self.pairs, expected, "I3");
         assert_eq!(self.name_bytes, expected.iter().map(|(_, name)| name.len()).sum::<usize>());
     }

@@ -12,7 +12,8 @@
 //!   (`Object::clock`), at most its earliest deadline; and nothing else.
 
 use crate::access;
-use crate::clocks::{Clock, Clocks};
+use crate::check::{self, Checker};
+use crate::clocks::{Clock, Clocks, Pair};
 use crate::effect::{self, Effect, Journal};
 use crate::hash::{Hash, HashEdit, is_dead};
 use crate::set::{Set, SetEdit};
@@ -891,7 +892,22 @@ impl Db {
         Ok(Some(result))
     }
 
-    /// Asserts the invariants. Cost: O(keys): for tests and DEBUG.
+    /// Checks I1 and I2 as of now, in slices.
+    pub fn checker(&self) -> Checker {
+        Checker::new(self.keys.clone(), self.usage, self.mortal)
+    }
+
+    /// Asserts I3 of a few values behind `cursor`: see [`check::values`].
+    pub fn check_clocks_of_values(&self, cursor: u64) -> u64 {
+        check::values(&self.keys, &self.clocks, cursor)
+    }
+
+    /// Asserts I3 of a few pairs behind `last`: see [`check::pairs`].
+    pub fn check_clocks_behind(&self, last: Option<&Pair>) -> Option<Pair> {
+        check::pairs(&self.keys, &self.clocks, last)
+    }
+
+    /// Asserts the invariants. Cost: O(keys): for tests; see [`Checker`](crate::Checker).
     pub fn check_invariants(&self) {
         self.keys.check_invariants();
         let (mut usage, mut mortal, mut cursor) = (Usage::default(), 0, 0);

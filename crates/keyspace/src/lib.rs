@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod check;
 mod clocks;
 mod db;
 mod effect;
@@ -23,6 +24,8 @@ mod text;
 mod unshare;
 mod usage;
 
+pub use check::Checker;
+pub use clocks::Pair;
 pub use db::{Db, Deadline, Found, Held, HeldValue, Kind, Touch, WrongType};
 pub use effect::{Effect, Journal, ShardEffect, apply, apply_to_shard};
 pub use hash::{Hash, HashEdit, value_of};

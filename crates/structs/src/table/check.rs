@@ -1,9 +1,11 @@
 //! How full a table is, and whether it is sound.
 
-use super::directory::NEVER;
-use super::entry::OutOfLine;
+use super::directory::{NEVER, Path};
+use super::entry::{Entry, OutOfLine, Raw};
 use super::segment::PagePos;
+use super::stream::Reader;
 use super::{Big, Root, Table};
+use darter_base::UnixMillis;
 
 /// How full a table is: for DEBUG.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,44 +41,116 @@ impl<X: OutOfLine> Table<X> {
         fill
     }
 
-    /// Panics when an invariant does not hold. Cost: O(entries): for tests.
+    /// Panics when an invariant does not hold. Cost: O(entries): for tests; see [`Checker`].
     pub fn check_invariants(&self) {
-        match &self.0 {
-            Root::Empty | Root::Ruin(_) => {}
+        let mut checker = Checker::new(self.clone());
+        while checker.next_slice(&mut |_| {}) {}
+    }
+}
+
+/// Checks the invariants of a cut in slices.
+///
+/// It holds the cut to its end: where an entry belongs is known by its place in the directory only.
+pub struct Checker<X: OutOfLine> {
+    cut: Table<X>,
+    /// The segment that comes next.
+    next: Path,
+    sums: Sums,
+}
+
+impl<X: OutOfLine> Drop for Checker<X> {
+    fn drop(&mut self) {
+        // A reader has what nobody else holds any more freed in slices.
+        drop(Reader::new(std::mem::take(&mut self.cut)));
+    }
+}
+
+impl<X: OutOfLine> Checker<X> {
+    /// Takes over a cut.
+    #[must_use]
+    pub fn new(cut: Table<X>) -> Self {
+        Self { cut, next: Path { top: 0, leaf: 0 }, sums: Sums::default() }
+    }
+
+    /// Checks the next segment, and calls `f` for each of its entries. Returns true while some are
+    /// left. Panics when an invariant does not hold; those of the whole are checked with the last.
+    ///
+    /// Cost: about 20 us, besides `f`; the last time, 10 ns for each leaf of the directory.
+    pub fn next_slice(&mut self, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
+        // SAFETY: entries of the cut, which is held during the call.
+        let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
+        match &self.cut.0 {
+            Root::Empty | Root::Ruin(_) => false,
             Root::Small(small) => {
                 assert!(small.len() > 0, "T3: empty, but small");
                 small.check();
+                let mut at = 0;
+                std::iter::from_fn(|| small.next(&mut at)).for_each(|(_, raw)| tell(raw));
+                false
             }
-            Root::Big(big) => {
-                assert!(big.len > 0, "T3: empty, but big");
-                big.check();
-            }
+            Root::Big(big) => match big.check_segment(self.next, &mut self.sums, &mut tell) {
+                Some(next) => {
+                    self.next = next;
+                    true
+                }
+                None => {
+                    big.check_sums(&self.sums);
+                    false
+                }
+            },
         }
     }
 }
 
+/// What the segments seen so far add up to.
+struct Sums {
+    len: usize,
+    bytes: usize,
+    outside_bytes: usize,
+    leaf_bytes: usize,
+    due: UnixMillis,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { len: 0, bytes: 0, outside_bytes: 0, leaf_bytes: 0, due: NEVER }
+    }
+}
+
 impl<X: OutOfLine> Big<X> {
-    fn check(&self) {
-        self.directory.check();
-        let (mut len, mut bytes, mut outside, mut due) = (0, 0, 0, NEVER);
-        for path in self.directory.paths() {
-            let segment = self.directory.segment_at(path);
-            outside += segment.check();
-            len += segment.len();
-            bytes += segment.bytes();
-            assert!(segment.class() <= self.class_max);
-            let (prefix, depth) = self.directory.prefix(path);
-            let mut at = PagePos::default();
-            while let Some(raw) = segment.next_entry(&mut at) {
-                let differ = raw.hash() ^ prefix;
-                assert!(depth == 0 || differ >> (64 - depth) == 0, "T1: in the wrong segment");
-                let deadline = raw.deadline().unwrap_or(NEVER);
-                assert!(self.directory.due(path) <= deadline, "D2: due of a segment");
-                due = due.min(deadline);
-            }
+    /// Checks the segment at `path`, with its leaf when it is the first of it. Returns the next.
+    fn check_segment(
+        &self,
+        path: Path,
+        sums: &mut Sums,
+        tell: &mut dyn FnMut(Raw<X>),
+    ) -> Option<Path> {
+        if path.leaf == 0 {
+            sums.leaf_bytes += self.directory.check_leaf(path.top);
         }
-        assert!(self.due <= due, "due of the table");
+        let segment = self.directory.segment_at(path);
+        sums.outside_bytes += segment.check();
+        sums.len += segment.len();
+        sums.bytes += segment.bytes();
+        assert!(segment.class() <= self.class_max);
+        let (prefix, depth) = self.directory.prefix(path);
+        let mut at = PagePos::default();
+        while let Some(raw) = segment.next_entry(&mut at) {
+            let differ = raw.hash() ^ prefix;
+            assert!(depth == 0 || differ >> (64 - depth) == 0, "T1: in the wrong segment");
+            let deadline = raw.deadline().unwrap_or(NEVER);
+            assert!(self.directory.due(path) <= deadline, "D2: due of a segment");
+            sums.due = sums.due.min(deadline);
+            tell(raw);
+        }
+        self.directory.path_after(path)
+    }
+
+    fn check_sums(&self, sums: &Sums) {
+        assert!(self.len > 0, "T3: empty, but big");
+        self.directory.check_top(sums.leaf_bytes);
+        assert!(self.due <= sums.due, "due of the table");
         let counted = (self.len, self.segment_bytes, self.outside_bytes);
-        assert_eq!((len, bytes, outside), counted, "T2: counts");
+        assert_eq!((sums.len, sums.bytes, sums.outside_bytes), counted, "T2: counts");
     }
 }

@@ -535,18 +535,30 @@ impl<X: OutOfLine> Directory<X> {
         tops.flat_map(|top| self.top.get(top).fan.firsts().map(move |leaf| Path { top, leaf }))
     }
 
-    /// D1 to D3, and the count of bytes.
-    pub(super) fn check(&self) {
-        self.top.check();
-        let mut bytes = 0;
-        for top in self.top.firsts() {
-            let leaf = self.top.get(top);
-            leaf.fan.check();
-            assert_eq!(leaf.skip, self.top.depth(top), "D3: skip");
-            assert!(leaf.fan.bits() <= LEAF_BITS, "D3: bits");
-            assert_eq!(self.top.due(top), leaf.fan.due_min(), "D2: due of a leaf");
-            bytes += leaf.bytes();
+    /// The path behind `path`, in that order.
+    pub(super) fn path_after(&self, path: Path) -> Option<Path> {
+        let fan = &self.top.get(path.top).fan;
+        let leaf = fan.run(path.leaf).end;
+        if leaf < fan.len() {
+            return Some(Path { top: path.top, leaf });
         }
-        assert_eq!(bytes, self.leaf_bytes, "bytes of leaves");
+        let top = self.top.run(path.top).end;
+        (top < self.top.len()).then_some(Path { top, leaf: 0 })
+    }
+
+    /// D1 to D3 of a leaf. Returns its bytes.
+    pub(super) fn check_leaf(&self, top: usize) -> usize {
+        let leaf = self.top.get(top);
+        leaf.fan.check();
+        assert_eq!(leaf.skip, self.top.depth(top), "D3: skip");
+        assert!(leaf.fan.bits() <= LEAF_BITS, "D3: bits");
+        assert_eq!(self.top.due(top), leaf.fan.due_min(), "D2: due of a leaf");
+        leaf.bytes()
+    }
+
+    /// D1 of the upper level, and the count of the bytes that all leaves take.
+    pub(super) fn check_top(&self, leaf_bytes: usize) {
+        self.top.check();
+        assert_eq!(leaf_bytes, self.leaf_bytes, "bytes of leaves");
     }
 }

@@ -6,6 +6,7 @@ use darter_command::{Answer, Args, Refusal};
 use darter_keyspace::{Found, Key, Kind, Object, value_of};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, OutOfLine, Reader, Scratch, Table};
+use darter_tx::Home;
 use sha1::{Digest, Sha1};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -57,14 +58,42 @@ pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// `DEBUG CHECK`: asserts the invariants. Not in slices: for tests.
+/// `DEBUG CHECK`: asserts the invariants, in slices, while others go on.
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
-    call.core
-        .ask_all(|| {
-            |core: &Rc<Core>| core.tx.home().shard.iter().for_each(|(_, db)| db.check_invariants())
-        })
-        .await;
+    let core = &call.core;
+    for db in databases_in_use(core).await {
+        for owner in 0..core.tx.cores() {
+            let mut checker = core.tx.on(owner, move |home| home.shard.db(db).checker()).await;
+            while checker.next_slice() {
+                core.tx.pause().await;
+            }
+            check_clocks(core, owner, db).await;
+        }
+    }
     Ok(call.answer(|reply| reply.ok()))
+}
+
+/// Asserts that the values of a database on core `owner` stand under the moments at which the sweeper
+/// has to look at them, and nothing else does.
+async fn check_clocks(core: &Rc<Core>, owner: usize, db: usize) {
+    let mut cursor = 0;
+    loop {
+        let check = move |home: &mut Home| home.shard.db(db).check_clocks_of_values(cursor);
+        cursor = core.tx.on(owner, check).await;
+        if cursor == 0 {
+            break;
+        }
+        core.tx.pause().await;
+    }
+    let mut last = None;
+    loop {
+        let check = move |home: &mut Home| home.shard.db(db).check_clocks_behind(last.as_ref());
+        last = core.tx.on(owner, check).await;
+        if last.is_none() {
+            break;
+        }
+        core.tx.pause().await;
+    }
 }
 
 type Sum = [u8; 20];
@@ -98,7 +127,7 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
         let cuts: Vec<Table<Arc<Object>>> = core
             .tx
             .on_each(0..core.tx.cores(), |_| {
-                move |home: &mut darter_tx::Home| home.shard.db(db).keys().clone()
+                move |home: &mut Home| home.shard.db(db).keys().clone()
             })
             .await;
         if cuts.iter().all(Table::is_empty) {
@@ -129,7 +158,7 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
 /// The databases with keys on some core, in order.
 async fn databases_in_use(core: &Rc<Core>) -> BTreeSet<usize> {
     let used = core.tx.on_each(0..core.tx.cores(), |_| {
-        |home: &mut darter_tx::Home| {
+        |home: &mut Home| {
             let used = home.shard.iter().filter(|(_, db)| !db.is_empty());
             used.map(|(at, _)| at).collect::<Vec<_>>()
         }

@@ -1,0 +1,179 @@
+//! Checking the invariants of a database in slices: for DEBUG CHECK.
+//!
+//! The accounts (I1, I2 of `db`) are those of one moment, so they are checked on a cut. The clocks
+//! (I3) have no cuts, nor do they need one: what holds of each value and of each pair holds at any
+//! moment, so a few are looked at a time, in the database as it is.
+
+use crate::clocks::{Clocks, Pair};
+use crate::{Object, Usage};
+use darter_structs::table::{self, Scratch, Table, ValueRef};
+use std::sync::Arc;
+
+/// Groups of entries whose clocks are looked for at a time, unless so many clocks are found before:
+/// about 20 us.
+const GROUPS: usize = 16;
+const CLOCKS: usize = 24;
+
+/// Checks a cut of a database's keys, and what the database had counted of them.
+pub struct Checker {
+    keys: table::Checker<Arc<Object>>,
+    len: usize,
+    usage: Usage,
+    mortal: usize,
+    /// As found so far.
+    found: (Usage, usize, usize),
+}
+
+impl Checker {
+    pub(crate) fn new(keys: Table<Arc<Object>>, usage: Usage, mortal: usize) -> Self {
+        let (len, found) = (keys.len(), (Usage::default(), 0, 0));
+        Self { keys: table::Checker::new(keys), len, usage, mortal, found }
+    }
+
+    /// Checks the next segment of the table. Returns true while some are left. Panics when an
+    /// invariant does not hold; that the sums fit is checked with the last.
+    pub fn next_slice(&mut self) -> bool {
+        let (usage, mortal, len) = &mut self.found;
+        let more = self.keys.next_slice(&mut |entry| {
+            *len += 1;
+            *mortal += usize::from(entry.deadline().is_some());
+            match entry.value() {
+                ValueRef::Text(_) => usage.add(None),
+                ValueRef::Out(object) => {
+                    assert!(!object.is_empty(), "I2: an empty collection");
+                    usage.add(Some(&**object));
+                    let clock = object.clock();
+                    assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
+                }
+            }
+        });
+        if !more {
+            assert_eq!(self.found, (self.usage, self.mortal, self.len), "I1");
+        }
+        more
+    }
+}
+
+/// Asserts that the next values that have a clock stand under it. Returns the cursor to go on with,
+/// or 0 at the end.
+pub(crate) fn values(keys: &Table<Arc<Object>>, clocks: &Clocks, cursor: u64) -> u64 {
+    let (mut cursor, mut found) = (cursor, 0);
+    for _ in 0..GROUPS {
+        cursor = keys.scan(cursor, &mut |entry| {
+            let ValueRef::Out(object) = entry.value() else { return };
+            let Some(at) = object.clock().at() else { return };
+            let mut scratch = Scratch::default();
+            assert!(
+                clocks.has(at, entry.key().bytes(&mut scratch)),
+                "I3: a value without its pair"
+            );
+            found += 1;
+        });
+        if cursor == 0 || found >= CLOCKS {
+            break;
+        }
+    }
+    cursor
+}
+
+/// Asserts that the pairs behind `last` are those of values. Returns the last of them, or `None` at
+/// the end.
+pub(crate) fn pairs(
+    keys: &Table<Arc<Object>>,
+    clocks: &Clocks,
+    last: Option<&Pair>,
+) -> Option<Pair> {
+    let next = clocks.behind(last).take(CLOCKS);
+    let end = next.inspect(|(at, name)| {
+        let found = keys.get(darter_base::hash::of(name), name).map(|entry| entry.value());
+        let clock = match found {
+            Some(ValueRef::Out(object)) => object.clock().at(),
+            _ => None,
+        };
+        assert_eq!(clock, Some(*at), "I3: a pair without its value");
+    });
+    end.last().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Db, Deadline, Fresh, Key};
+
+    /// A database whose hashes have fields that die, every third of them.
+    fn db() -> Db {
+        let mut db = Db::default();
+        db.set_now(1_000);
+        for number in 0..5_000_u64 {
+            let (name, at) = (format!("key:{number}"), 2_000 + number);
+            let key = Key::new(name.as_bytes());
+            if number % 3 == 0 {
+                let set = |edit: &mut crate::HashEdit<'_>| {
+                    edit.set(b"field", Fresh::Bytes(b"value"), Deadline::At(at));
+                };
+                db.edit_hash(&key, true, set).unwrap();
+            } else {
+                db.set_text(&key, Fresh::Bytes(name.as_bytes()), Deadline::At(at));
+            }
+        }
+        db
+    }
+
+    #[test] // And the database goes on: what is found is as of the moment that it began.
+    fn a_database_is_checked_in_slices() {
+        let mut db = db();
+        let (mut checker, mut slices) = (db.checker(), 1);
+        while checker.next_slice() {
+            slices += 1;
+            db.remove(&Key::new(format!("key:{slices}").as_bytes()));
+        }
+        assert!(slices >= db.keys().fill_report().segments && slices > 4, "{slices}");
+        let (mut cursor, mut last, mut slices) = (0, None, [0, 0]);
+        loop {
+            cursor = db.check_clocks_of_values(cursor);
+            slices[0] += 1;
+            db.remove(&Key::new(format!("key:{}", 1_000 + slices[0]).as_bytes()));
+            if cursor == 0 {
+                break;
+            }
+        }
+        loop {
+            last = db.check_clocks_behind(last.as_ref());
+            slices[1] += 1;
+            db.remove(&Key::new(format!("key:{}", 2_000 + slices[1]).as_bytes()));
+            if last.is_none() {
+                break;
+            }
+        }
+        assert!(slices.iter().all(|&slices| slices > 50), "{slices:?}");
+        db.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "I1")]
+    fn accounts_that_do_not_fit_are_found() {
+        let mut checker = super::Checker { mortal: 1, ..db().checker() };
+        while checker.next_slice() {}
+    }
+
+    #[test]
+    #[should_panic(expected = "without its pair")]
+    fn a_value_without_its_pair_is_found() {
+        let (db, mut cursor) = (db(), 0);
+        loop {
+            cursor = super::values(db.keys(), &crate::clocks::Clocks::default(), cursor);
+            assert_ne!(cursor, 0, "the end is reached");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "without its value")]
+    fn a_pair_without_its_value_is_found() {
+        let (db, mut clocks) = (db(), crate::clocks::Clocks::default());
+        clocks.change(
+            b"no key",
+            Default::default(),
+            crate::clocks::Clock::default().settled(Some(7)),
+        );
+        super::pairs(db.keys(), &clocks, None);
+    }
+}
