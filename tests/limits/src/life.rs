@@ -159,6 +159,8 @@ fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
     let first = stage.server_with(&[name])?; // Its folder goes with it, and the file names that one.
     let mut client = first.client().map_err(text)?;
     client.words("CONFIG SET timeout 55 maxmemory-policy allkeys-lru").map_err(text)?;
+    let limits = "normal 10485760 1048576 9 slave 0 0 0 pubsub 0 0 0";
+    client.command(&["CONFIG", "SET", "client-output-buffer-limit", limits]).map_err(text)?;
     let ok = client.words("CONFIG REWRITE").map_err(text)?;
     ensure(ok.text() == Some(b"OK"), || format!("CONFIG REWRITE: {ok:?}"))?;
     let written = fs::read_to_string(name).map_err(text)?;
@@ -167,6 +169,7 @@ fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     expect_setting(&mut client, "timeout", "55")?;
     expect_setting(&mut client, "maxclients", "77")?;
+    expect_setting(&mut client, "client-output-buffer-limit", limits)?;
     expect_setting(&mut client, "maxmemory-policy", "allkeys-lru")
 }
 

@@ -157,6 +157,10 @@ mod tests {
         let settings = settings.unwrap();
         assert_eq!(settings.text("save"), "60 1 300 2");
         assert_eq!(settings.text("bind"), "127.0.0.1 -::1");
+        let limits = ["--client-output-buffer-limit", "normal", "1mb", "0", "0", "--port", "7000"];
+        let settings = run(&limits).unwrap();
+        assert_eq!(settings.output_limits("normal"), [1 << 20, 0, 0]);
+        assert_eq!(settings.text("port"), "7000");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! Not here: how a file is read. See `read`.
 
 use super::read::directive;
-use super::{ROWS, Settings, When};
+use super::{ROWS, Setting, Settings, When};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -122,12 +122,12 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
     fn line(&mut self, line: &str) -> io::Result<()> {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
         let place = name.and_then(|name| super::place(&name));
-        match place.map(|(at, _)| ROWS[at].name) {
+        match place.map(|(at, _)| &ROWS[at]) {
             // The last one counts, and stands where the first one stood.
-            Some(name) if self.written.contains(name) => Ok(()),
-            Some(name) => {
-                let line = line_of(name, self.settings.text(name));
-                self.written.insert(name);
+            Some(row) if self.written.contains(row.name) => Ok(()),
+            Some(row) => {
+                let line = line_of(row, self.settings.text(row.name));
+                self.written.insert(row.name);
                 writeln!(self.new, "{line}")
             }
             None => writeln!(self.new, "{line}"),
@@ -139,7 +139,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
         for (row, value) in self.settings.iter() {
             let is_new = value != row.default && !self.written.contains(row.name);
             if is_new && !matches!(row.when, When::Accepted | When::Inert) {
-                writeln!(self.new, "{}", line_of(row.name, value))?;
+                writeln!(self.new, "{}", line_of(row, value))?;
             }
         }
         debug_assert!(self.written.len() <= ROWS.len());
@@ -147,18 +147,22 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
     }
 }
 
-fn line_of(name: &str, value: &str) -> String {
+/// The line that [`directive`] reads as this value: bare words only where the row takes so many.
+fn line_of(row: &Setting, value: &str) -> String {
     let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
-    if !value.is_empty() && value.split(' ').all(|word| !word.is_empty() && word.chars().all(plain))
-    {
-        return format!("{name} {value}");
+    let is_plain = |word: &str| !word.is_empty() && word.chars().all(plain);
+    let fits = row.kind.takes_words() || !value.contains(' ');
+    if fits && value.split(' ').all(is_plain) {
+        return format!("{} {value}", row.name);
     }
     let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("{name} \"{quoted}\"")
+    let quoted = quoted.replace('\n', "\\n").replace('\r', "\\r");
+    format!("{} \"{quoted}\"", row.name)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::read::Reading;
     use super::*;
     use std::cell::{Cell, RefCell};
     use std::future::poll_fn;
@@ -288,13 +292,27 @@ mod tests {
         assert!(portions > 2, "{portions}");
         let text = String::from_utf8(rewriting.end().unwrap()).unwrap();
         let text = text.replace("# long\n", "");
-        assert_eq!(text, "# mine\nport 7001\n\nrequirepass two words\n");
-        let mut again = Settings::default();
-        for line in text.lines() {
-            if let Some((name, value)) = directive(line).unwrap() {
-                again.set(&name, &value.join(" ")).unwrap();
-            }
+        assert_eq!(text, "# mine\nport 7001\n\nrequirepass \"two words\"\n");
+    }
+
+    #[test] // Else a server does not start with the file that it wrote itself.
+    fn every_line_is_read_as_what_it_was() {
+        const OTHERS: &[(&str, &str)] = &[
+            ("client-output-buffer-limit", "normal 1mb 2mb 3 pubsub 0 0 0"),
+            ("requirepass", "two  words of a \"\\user\\\"\n\r"),
+            ("save", "60 1 300 2"),
+            ("bind", "127.0.0.1 -::1"),
+        ];
+        let defaults = ROWS.iter().map(|row| (row.name, row.default));
+        for (name, value) in defaults.chain(OTHERS.iter().copied()) {
+            let mut settings = Settings::default();
+            settings.set(name, value).unwrap();
+            let row = ROWS.iter().find(|row| row.name == name).unwrap();
+            let line = line_of(row, settings.text(name));
+            let mut reading = Reading::default();
+            reading.input(line.as_bytes());
+            let again = reading.end().unwrap_or_else(|faults| panic!("{line}: {faults}"));
+            assert_eq!(again.text(name), settings.text(name), "{line}");
         }
-        assert_eq!(again.text("requirepass"), "two words");
     }
 }

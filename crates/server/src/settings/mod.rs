@@ -78,6 +78,7 @@ impl Kind {
         matches!(
             self,
             Self::Words
+                | Self::OutputLimits
                 | Self::Save
                 | Self::Percentiles
                 | Self::OomScores
