@@ -61,7 +61,7 @@ impl<X: OutOfLine> Table<X> {
     ) -> Option<Old<X>> {
         debug_assert_eq!(hash, darter_base::hash::of(key), "the hash of another key");
         debug_assert!(bits < 4, "bits={bits}");
-        let needle = Needle::of(key);
+        let needle = Needle::of(hash, key);
         if let Some((at, raw)) = self.locate_mut(hash, &needle) {
             return Some(self.overwrite(hash, (at, raw), value, deadline, bits, stamp).0);
         }
@@ -74,7 +74,7 @@ impl<X: OutOfLine> Table<X> {
     /// The entry of `key`, to change it. Its segment is copied first if a cut holds it.
     #[inline]
     pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_, X>> {
-        let (at, raw) = self.locate_mut(hash, &Needle::of(key))?;
+        let (at, raw) = self.locate_mut(hash, &Needle::of(hash, key))?;
         Some(EntryMut { table: self, hash, at, raw })
     }
 
@@ -88,7 +88,7 @@ impl<X: OutOfLine> Table<X> {
     /// that winning the gaps of a segment back each time that an eighth of it has gone would be most
     /// of the work. To be followed by [`Table::settle`].
     pub fn remove_loosely(&mut self, hash: u64, key: &[u8]) -> Option<Old<X>> {
-        let (at, _) = self.locate_mut(hash, &Needle::of(key))?;
+        let (at, _) = self.locate_mut(hash, &Needle::of(hash, key))?;
         let old = self.take_out(hash, at);
         self.shrink();
         Some(old)
@@ -135,7 +135,7 @@ impl<X: OutOfLine> Table<X> {
     /// nothing is copied for a stamp. Does nothing more than `get` where entries have none.
     #[inline]
     pub fn touch(&mut self, hash: u64, key: &[u8], stamp: u32) -> Option<Entry<'_, X>> {
-        let raw = self.find(hash, &Needle::of(key))?;
+        let raw = self.find(hash, &Needle::of(hash, key))?;
         if X::STAMPED && raw.stamp() != stamp && self.is_own(hash) {
             // SAFETY: the entry is this table's alone, and that is mutably borrowed.
             unsafe { raw.set_stamp(stamp) };

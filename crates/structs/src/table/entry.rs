@@ -278,6 +278,8 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
 pub(super) struct Needle<'k> {
     kind: u8,
     text: &'k [u8],
+    /// The hash of the text; read only if the key is long.
+    hash: u64,
     /// What stands in the entry in place of the text, if it is packed: a number, for it stays in
     /// registers. The first byte is the lowest.
     packed: u128,
@@ -286,20 +288,20 @@ pub(super) struct Needle<'k> {
 
 impl<'k> Needle<'k> {
     #[inline]
-    pub(super) fn of(key: &'k [u8]) -> Self {
+    pub(super) fn of(hash: u64, key: &'k [u8]) -> Self {
         let (kind, (packed, packed_len)) = match Packed::of(key) {
             Packed::Int(value) => (KEY_INT, text::varint(text::zigzag(value))),
             Packed::Uuid(uuid) => (KEY_UUID, (uuid, UUID_BYTES)),
             Packed::Raw(_) if key.len() > KEY_INLINE_MAX => (KEY_LONG, (0, 0)),
             Packed::Raw(_) => (KEY_RAW, (0, 0)),
         };
-        Self { kind, text: key, packed, packed_len }
+        Self { kind, text: key, hash, packed, packed_len }
     }
 
     fn write(&self, out: &mut Buf) {
         match self.kind {
             KEY_LONG => {
-                let key = LongKey::new(self.text).into_raw();
+                let key = LongKey::new(self.text, self.hash).into_raw();
                 push_pointer(out, key);
             }
             KEY_RAW => {
@@ -635,9 +637,13 @@ impl<X: OutOfLine> Raw<X> {
         true
     }
 
-    /// The hash of the key.
+    /// The hash of the key. A long one is not read for it.
     #[inline]
     pub(super) fn hash(self) -> u64 {
+        if self.flags() & KEY_MASK == KEY_LONG {
+            // SAFETY: the entry owns the key.
+            return unsafe { LongKey::hash(self.long()) };
+        }
         // SAFETY: the text is used here only.
         unsafe { self.key() }.hash()
     }
@@ -666,8 +672,13 @@ impl<X: OutOfLine> Raw<X> {
             }
             // SAFETY: a UUID stands where keys do.
             KEY_UUID => u128::from_le_bytes(unsafe { *self.uuid_at(Self::KEY) }) == needle.packed,
-            // SAFETY: the entry owns the key; it is used here only.
-            _ => unsafe { LongKey::borrow(self.long()) == needle.text },
+            _ => {
+                let long = self.long();
+                // SAFETY: the entry owns the key.
+                let hash = unsafe { LongKey::hash(long) };
+                // SAFETY: as above; it is used here only.
+                hash == needle.hash && unsafe { LongKey::borrow(long) } == needle.text
+            }
         }
     }
 

@@ -4,8 +4,10 @@
 //! the bytes instead.
 //!
 //! ```text
-//! | count: 8 | length: 8 | bytes ... |
+//! | count: 8 | length: 8 | hash: 8 | bytes ... |
 //! ```
+//! The hash is kept, as whoever moves entries to another place asks for it: of 200 MB it takes 20 ms.
+//! It also tells two keys apart that begin alike.
 
 use std::alloc::{self, Layout};
 use std::ptr::{self, NonNull};
@@ -15,21 +17,23 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 struct Head {
     count: AtomicUsize,
     len: usize,
+    hash: u64,
 }
 
 /// A long key, owned.
 pub(super) struct LongKey(NonNull<u8>);
 
 impl LongKey {
-    /// Copies `key`.
-    pub(super) fn new(key: &[u8]) -> Self {
+    /// Copies `key`, whose hash is known.
+    pub(super) fn new(key: &[u8], hash: u64) -> Self {
         let layout = Self::layout(key.len());
         // SAFETY: the layout is never empty: it has the head.
         let Some(block) = NonNull::new(unsafe { alloc::alloc(layout) }) else {
             alloc::handle_alloc_error(layout)
         };
+        let head = Head { count: AtomicUsize::new(1), len: key.len(), hash };
         // SAFETY: the block is fresh, large enough and aligned for the head.
-        unsafe { block.cast::<Head>().write(Head { count: AtomicUsize::new(1), len: key.len() }) };
+        unsafe { block.cast::<Head>().write(head) };
         // SAFETY: the layout has room for the bytes behind the head.
         let bytes = unsafe { block.add(size_of::<Head>()) };
         // SAFETY: as above; a fresh block does not overlap `key`.
@@ -64,6 +68,15 @@ impl LongKey {
         let bytes = unsafe { raw.add(size_of::<Head>()) };
         // SAFETY: `new` wrote `len` bytes, and nobody changes them.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
+    }
+
+    /// The hash of the key.
+    ///
+    /// # Safety
+    /// As for [`LongKey::borrow`].
+    pub(super) unsafe fn hash(raw: NonNull<u8>) -> u64 {
+        // SAFETY: the head was written by `new`, and lives.
+        unsafe { raw.cast::<Head>().as_ref() }.hash
     }
 
     /// Counts one more owner.
@@ -106,5 +119,36 @@ impl Drop for Spent {
     fn drop(&mut self) {
         // SAFETY: `new` was given a count, which is given up here, once.
         unsafe { LongKey::release(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::{Buf, Needle, Never, New, encode};
+    use super::*;
+
+    #[test] // A key is what it was made of, and its hash is what was told.
+    fn a_long_key_is_what_it_was_made_of() {
+        let long = LongKey::new(b"name", 77).into_raw();
+        // SAFETY: counted once, and released at the end.
+        assert_eq!(unsafe { LongKey::hash(long) }, 77);
+        // SAFETY: as above.
+        assert_eq!(unsafe { LongKey::borrow(long) }, b"name");
+        // SAFETY: as above.
+        drop(unsafe { Spent::new(long) });
+    }
+
+    #[test] // Whatever moves or looks for entries, a long key is hashed by its caller only, and once.
+    fn long_keys_keep_their_hash() {
+        let (key, mut buf) = (vec![b'k'; 300], Buf::new());
+        encode::<Never>(&mut buf, &Needle::of(77, &key), New::Bytes(b""), None, 0, 0);
+        let raw = buf.raw::<Never>();
+        assert_eq!(raw.hash(), 77, "as it was told, not computed anew");
+        assert!(raw.is(&Needle::of(77, &key)));
+        assert!(!raw.is(&Needle::of(78, &key)), "of another hash: the bytes are not looked at");
+        let other = vec![b'x'; 300];
+        assert!(!raw.is(&Needle::of(77, &other)), "of the same hash: the bytes decide");
+        // SAFETY: nobody uses the buffer again.
+        unsafe { raw.release_key() };
     }
 }

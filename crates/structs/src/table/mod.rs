@@ -187,7 +187,7 @@ impl<X: OutOfLine> Table<X> {
     #[inline]
     #[must_use]
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Entry<'_, X>> {
-        let raw = self.find(hash, &Needle::of(key))?;
+        let raw = self.find(hash, &Needle::of(hash, key))?;
         // SAFETY: the entry is in this table, which is borrowed as long as the result.
         Some(unsafe { Entry::new(raw) })
     }
@@ -196,7 +196,7 @@ impl<X: OutOfLine> Table<X> {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: u64, key: &[u8]) -> bool {
-        self.find(hash, &Needle::of(key)).is_some()
+        self.find(hash, &Needle::of(hash, key)).is_some()
     }
 
     #[inline]

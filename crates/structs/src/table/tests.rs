@@ -933,7 +933,7 @@ fn long_keys_that_move_to_another_segment_are_counted_once() {
 /// Puts an entry in; true when it had to be squeezed in.
 fn fill(segment: &mut Seg<Never>, key: &[u8], value: &[u8]) -> bool {
     let (mut buf, hash) = (Buf::new(), hash::of(key));
-    encode::<Never>(&mut buf, &Needle::of(key), New::Bytes(value), None, 0, 0);
+    encode::<Never>(&mut buf, &Needle::of(hash, key), New::Bytes(value), None, 0, 0);
     match segment.insert(hash, buf.raw(), buf.len()) {
         Err(Full::Index) => segment.squeeze(hash, buf.raw(), buf.len()).map(|_| true).unwrap(),
         inserted => inserted.map(|_| false).unwrap(),
@@ -941,7 +941,7 @@ fn fill(segment: &mut Seg<Never>, key: &[u8], value: &[u8]) -> bool {
 }
 
 fn empty(segment: &mut Seg<Never>, key: &[u8]) {
-    let (loc, _) = segment.find(hash::of(key), &Needle::of(key)).unwrap();
+    let (loc, _) = segment.find(hash::of(key), &Needle::of(hash::of(key), key)).unwrap();
     segment.detach(hash::of(key), loc);
 }
 
