@@ -16,9 +16,11 @@ mod inline;
 mod output;
 mod parser;
 mod reply;
+mod whole;
 
 pub use ahead::AHEAD_MAX;
 pub use args::{Arg, Args, Block, Note, Request, Span};
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;
+pub use whole::Whole;

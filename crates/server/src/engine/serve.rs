@@ -151,9 +151,28 @@ impl Core {
             return;
         }
         lane.session.active_ms = self.now_ms();
+        if args.is_owned() && args.has_ungathered() && self.gather_names(entry, args) {
+            lane.held = Some(args.to_request()); // Comes again, and is some portions further then.
+            self.mark_ready(lane);
+            return;
+        }
         lane.session.last_command = Some(entry.index);
         self.last_entry.set(entry.index);
         self.run(lane, entry, args);
+    }
+
+    /// Gathers the long names of a request until the slice is over. True while some are left.
+    #[cold]
+    fn gather_names(&self, entry: &Entry, args: resp::Args<'_>) -> bool {
+        self.blame(Cause::Command(entry.index));
+        for at in entry.names(args) {
+            while args.gather(at) {
+                if self.slice.must_yield() {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Runs a request by its shape, and shows it to those who watch.
@@ -707,6 +726,15 @@ fn is_http(args: resp::Args<'_>) -> bool {
 }
 
 impl Entry {
+    /// Where the first names of a request stand: its keys, then its fields or members. What is behind
+    /// so many is rarely long.
+    fn names<'a>(&'a self, args: resp::Args<'a>) -> impl Iterator<Item = usize> + 'a {
+        let first = self.row.element.unwrap_or(args.len());
+        let width = if self.row.syntax.contains("value") { 2 } else { 1 };
+        let elements = (first..args.len()).step_by(width);
+        self.row.keys.positions(args).chain(elements).take(ENTRIES_AT_ONCE)
+    }
+
     /// Its function for keys of one shard.
     pub(super) fn point(&self) -> Option<PointFn> {
         match self.run {

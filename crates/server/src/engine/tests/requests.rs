@@ -385,3 +385,64 @@ fn failures_are_counted() {
     assert_eq!((stats.error_replies, stats.errors.get("WRONGTYPE")), (2, Some(&2)));
     assert_eq!((stats.commands, stats.bytes_in, stats.bytes_out > 0), (4, 42, true));
 }
+
+/// A request as clients send it, in pieces of some packets.
+fn send_words(bench: &Bench, words: &[&[u8]]) {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    for piece in bytes.chunks(100_000) {
+        bench.cores[0].begin_turn();
+        bench.cores[0].received(bench.clients[0].token, piece);
+        bench.turn(0);
+    }
+}
+
+#[test] // The bytes of a long key, field or member are put together in slices, before the command
+// runs; what stands behind it waits. A long value is not put together.
+fn long_names_are_gathered_in_slices() {
+    let long = vec![b'n'; 2_200_000];
+    let near = [&long[..long.len() - 1], b"m"].concat();
+    let (name, near, value) = (&long[..], &near[..], &long[..]);
+    #[rustfmt::skip] // A table.
+    let cases: &[(&[&[u8]], bool, &str)] = &[
+        (&[b"SET", name, b"v"],               true,  "+OK"),
+        (&[b"GET", name],                     true,  "$1\r\nv"),
+        (&[b"GET", near],                     true,  "$-1"),
+        (&[b"SET", b"short", value],          false, "+OK"),
+        (&[b"DEL", b"none", name],            true,  ":1"),
+        (&[b"HSET", b"h", name, b"v"],        true,  ":1"),
+        (&[b"HSET", b"h", b"f", value],       false, ":1"),
+        (&[b"HMGET", b"h", b"none", name],    true,  "*2\r\n$-1\r\n$1\r\nv"),
+        (&[b"HDEL", b"h", near, name],        true,  ":1"),
+        (&[b"SADD", b"s", name],              true,  ":1"),
+        (&[b"SISMEMBER", b"s", near],         true,  ":0"),
+        (&[b"SREM", b"s", name],              true,  ":1"),
+    ];
+    for cores in [1, 2] {
+        let bench = Bench::new(cores);
+        bench.short.set(true);
+        for (words, is_gathered, expected) in cases {
+            send_words(&bench, words);
+            bench.send(0, "PING");
+            let mut turns = 0;
+            let is_held = || {
+                let token = bench.clients[0].token;
+                bench.cores[0].with_conn(token, |conn| conn.lane.held.is_some()).unwrap()
+            };
+            while is_held() {
+                bench.turn(0);
+                turns += 1;
+            }
+            let shown = String::from_utf8_lossy(words[0]);
+            assert_eq!(turns > 5, *is_gathered, "{shown}: {turns} turns, {cores} cores");
+            for _ in 0..500 {
+                bench.round();
+            }
+            assert_eq!(bench.got(0), format!("{expected}\r\n+PONG\r\n"), "{shown}");
+        }
+    }
+}
