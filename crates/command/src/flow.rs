@@ -33,6 +33,11 @@ pub trait Stream: Send {
     fn pinned_bytes(&self) -> usize {
         0
     }
+
+    /// The row of the command whose reply it is, once the engine has noted it.
+    fn row(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A change of one key that takes more than a slice.

@@ -488,11 +488,16 @@ fn cores(report: &Report<'_>, text: &mut String) {
     }
 }
 
-/// What a slice was spent on.
-pub(super) fn cause_name(core: &Core, cause: Cause) -> String {
+/// The command that a slice was spent on, where it was one.
+pub(super) fn command_name(core: &Core, cause: Cause) -> Option<&'static str> {
+    cause.row().map(|row| core.table.entries()[row].row.name)
+}
+
+/// What a slice is called as an event of LATENCY.
+pub(super) fn event_name(core: &Core, cause: Cause) -> &'static str {
     match cause {
-        Cause::Command(index) => core.table.entries()[index].row.name.to_owned(),
-        other => other.name().to_owned(),
+        Cause::Command(_) => command_name(core, cause).unwrap_or_default(),
+        other => other.name(),
     }
 }
 
@@ -511,8 +516,14 @@ fn slices(report: &Report<'_>, text: &mut String) {
     field(text, "slices_over_128us", over(128));
     field(text, "slices_over_512us", over(512));
     for (at, long) in all.longest.iter().take(5).enumerate() {
-        let cause = cause_name(report.core, long.cause);
-        let value = format!("us={},cause={cause},at_ms={}", long.ns / 1_000, long.unix_ms);
+        let command = command_name(report.core, long.cause).unwrap_or("-");
+        let value = format!(
+            "us={},cause={},command={command},core={},at_ms={}",
+            long.ns / 1_000,
+            long.cause.name(),
+            long.core,
+            long.unix_ms
+        );
         field(text, &format!("slice_longest_{at}"), value);
     }
 }

@@ -5,7 +5,8 @@
 //! slices themselves are in `LATENCY SLICES` and in INFO.
 
 use super::{container, info, now, syntax, task, tips};
-use crate::engine::{Core, Runner, ServerCall, SessionCx, Slices};
+use crate::engine::{BUCKETS, Core, Runner, ServerCall, SessionCx, Slice, Slices};
+use darter_base::limits::SLICE_MAX_NS;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -36,16 +37,57 @@ const SAMPLES_MAX: usize = 160;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events(BTreeMap<String, (VecDeque<(u64, u64)>, u64)>);
 
-/// A slice took `ns`: keeps it when it is beyond the threshold.
-pub(crate) fn observe(core: &Core, ns: u64, cause: crate::engine::Cause) {
+/// Says which slices were too long, but not so often that this fills the log.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    /// Silent until then, by the monotonic clock.
+    silent_until_ns: u64,
+    left_out: u64,
+}
+
+impl Complaints {
+    /// Between two of a core. Without optimisation most slices are too long.
+    const EVERY_NS: u64 = if cfg!(debug_assertions) { 60_000_000_000 } else { 1_000_000_000 };
+
+    /// Whether one may be logged now: how many were not since the last that was.
+    fn admit(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.silent_until_ns {
+            self.left_out += 1;
+            return None;
+        }
+        self.silent_until_ns = now_ns + Self::EVERY_NS;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// What is logged of a slice that was too long.
+fn complaint(core: &Core, slice: Slice, left_out: u64) -> String {
+    let (us, max_us) = (slice.ns / 1_000, SLICE_MAX_NS / 1_000);
+    let (cause, by) = (slice.cause.name(), slice.core);
+    let command = info::command_name(core, slice.cause).unwrap_or("-");
+    format!(
+        "slice of {us} us, at most {max_us} are wanted: cause {cause}, command {command}, \
+         core {by}; {left_out} more since the last was logged"
+    )
+}
+
+/// A slice has ended: logs it when it was too long, and keeps it when it is beyond the threshold.
+pub(crate) fn observe(core: &Core, slice: Slice) {
+    if slice.ns > SLICE_MAX_NS {
+        let left_out = core.admin.complaints.borrow_mut().admit(core.clock.monotonic_ns());
+        if let Some(left_out) = left_out {
+            tracing::warn!("{}", complaint(core, slice, left_out));
+        }
+    }
+    let Slice { ns, cause, .. } = slice;
     let threshold = core.admin.settings.borrow().size("latency-monitor-threshold") as u64;
     let ms = ns / 1_000_000;
     if threshold == 0 || ms < threshold {
         return;
     }
-    let name = info::cause_name(core, cause);
+    let name = info::event_name(core, cause);
     let mut events = core.admin.latency.borrow_mut();
-    let (samples, worst) = events.0.entry(name).or_default();
+    let (samples, worst) = events.0.entry(name.to_owned()).or_default();
     samples.push_back((core.now_ms() / 1_000, ms));
     if samples.len() > SAMPLES_MAX {
         samples.pop_front();
@@ -239,7 +281,8 @@ fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
     buckets
 }
 
-/// `LATENCY SLICES`: the histogram of all cores (upper bounds in microseconds), and the longest.
+/// `LATENCY SLICES`: the histogram of all cores, and the longest. All numbers have their names beside
+/// them, for whoever reads it in RESP2.
 async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     let facts = info::gather(&call.core).await;
     let mut all = Slices::default();
@@ -251,23 +294,38 @@ async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
         reply.int(int(all.count));
         reply.bulk(b"max_us");
         reply.int(int(all.max_ns / 1_000));
-        reply.bulk(b"histogram_us");
+        reply.bulk(b"histogram");
         let used = all.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         let used: Vec<_> = used.collect();
         reply.map(used.len());
         for (bucket, count) in used {
-            reply.int(1 << bucket);
+            reply.bulk(bucket_name(bucket).as_bytes());
             reply.int(int(*count));
         }
         reply.bulk(b"longest");
         reply.array(all.longest.len());
         for long in &all.longest {
-            reply.array(3);
+            reply.map(5);
+            reply.bulk(b"us");
             reply.int(int(long.ns / 1_000));
-            reply.bulk(info::cause_name(core, long.cause).as_bytes());
+            reply.bulk(b"cause");
+            reply.bulk(long.cause.name().as_bytes());
+            reply.bulk(b"command");
+            reply.bulk(info::command_name(core, long.cause).unwrap_or("-").as_bytes());
+            reply.bulk(b"core");
+            reply.count(long.core);
+            reply.bulk(b"at_ms");
             reply.int(int(long.unix_ms));
         }
     }))
+}
+
+/// Which lengths a bucket counts.
+fn bucket_name(bucket: usize) -> String {
+    match bucket {
+        last if last == BUCKETS - 1 => format!("from_{}us", 1_u64 << (last - 1)),
+        bucket => format!("below_{}us", 1_u64 << bucket),
+    }
 }
 
 fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
@@ -299,6 +357,23 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test] // The first at once, then one in a while, which says how many were not.
+    fn long_slices_do_not_fill_the_log() {
+        let mut complaints = Complaints::default();
+        assert_eq!(complaints.admit(5), Some(0));
+        assert_eq!(complaints.admit(6), None);
+        assert_eq!(complaints.admit(4 + Complaints::EVERY_NS), None);
+        assert_eq!(complaints.admit(5 + Complaints::EVERY_NS), Some(2));
+        assert_eq!(complaints.admit(6 + Complaints::EVERY_NS), None);
+        assert_eq!(complaints.admit(9 + 3 * Complaints::EVERY_NS), Some(1));
+    }
+
+    #[test]
+    fn buckets_say_what_they_count() {
+        let names = [0, 1, 9, BUCKETS - 1].map(bucket_name);
+        assert_eq!(names, ["below_1us", "below_2us", "below_512us", "from_4194304us"]);
+    }
 
     #[test]
     fn a_graph_is_as_high_as_its_samples() {

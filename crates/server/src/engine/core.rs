@@ -418,7 +418,7 @@ impl Core {
         self.slice.extend(begun + darter_base::limits::SLICE_AIM_NS);
         let more = step(&mut self.tx.home().shard, &*self.slice);
         let ns = self.clock.monotonic_ns() - begun;
-        self.slices.borrow_mut().record(ns, Cause::Load, self.now_ms());
+        self.record_slice(ns, Cause::Load);
         more
     }
 
@@ -621,6 +621,15 @@ impl Core {
     /// What is blamed just now has taken `ns`.
     pub(super) fn blame_took(&self, ns: u64) {
         self.blame.set(self.blame.get().took(ns));
+    }
+
+    /// What other cores have sent is taken in by `now`, if nothing has been blamed since: calls of
+    /// their commands are among it.
+    pub(super) fn blame_mail(&self, now: u64) {
+        if self.blame.get().is_on_mail() {
+            self.blame_took(now.saturating_sub(self.slice_start.get().wall_ns));
+            self.now_ns.set(now); // It is no part of the next command.
+        }
     }
 
     /// The running slice takes in bytes; what takes longer will have the blame.

@@ -30,5 +30,6 @@ pub use core::{Action, ClientLimits, Clock, Core, Hot, Mail, SliceClock, World};
 pub use darter_runtime::net::Token;
 pub use entry::{Entry, Runner, ServerCall, ServerFuture, SessionCx, Table};
 pub use sleep::Wait;
-pub use slices::{Cause, Slices};
+pub(crate) use slices::BUCKETS;
+pub use slices::{Cause, Slice, Slices};
 pub use stats::{CommandStats, CoreStats, Recent};

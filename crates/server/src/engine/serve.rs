@@ -7,13 +7,15 @@ use super::batch::Batch;
 use super::conn::{Conn, Lane, Owed, ReplyMode, View};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
-use super::slices::Cause;
+use super::slices::{Cause, named};
 use crate::admin::{Caller, slow_command};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request};
 use darter_runtime::net::Token;
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -384,7 +386,7 @@ impl Core {
         self.account_flow(entry, begun, &result, args, caller);
         match result {
             Ok(Flow::Done) => Ran::Done(None),
-            Ok(Flow::Stream(stream)) => Ran::Done(Some(stream)),
+            Ok(Flow::Stream(stream)) => Ran::Done(Some(named(entry.index, stream))),
             Ok(Flow::Job(job)) => {
                 Ran::Waits(Work::Job(job, locked.expect("a job without a lock waits above")))
             }
@@ -447,6 +449,7 @@ impl Core {
         work: Work,
         caller: Caller<'static>,
     ) -> Result<Answer, Refusal> {
+        self.blame(Cause::Command(index));
         let entry = &self.table.entries()[index];
         let args = resp::Args::owned(&request);
         let (job, locked) = match work {
@@ -465,7 +468,9 @@ impl Core {
                 self.account_flow(entry, begun, &result, args, caller);
                 match result? {
                     Flow::Done => return Ok(Answer::Done(out)),
-                    Flow::Stream(stream) => return Ok(Answer::Stream(out, stream)),
+                    Flow::Stream(stream) => {
+                        return Ok(Answer::Stream(out, named(index, stream)));
+                    }
                     Flow::Job(job) => (job, locked),
                 }
             }
@@ -502,7 +507,9 @@ impl Core {
             match step? {
                 Step::More => {}
                 Step::Done(Flow::Done) => return Ok(Answer::Done(out)),
-                Step::Done(Flow::Stream(stream)) => return Ok(Answer::Stream(out, stream)),
+                Step::Done(Flow::Stream(stream)) => {
+                    return Ok(Answer::Stream(out, named(index, stream)));
+                }
                 Step::Done(Flow::Job(next)) => job = next,
             }
         }
@@ -531,9 +538,8 @@ impl Core {
             _ => unreachable!("only tasks come here"),
         };
         self.tx.spawn(async move {
-            core.blame(Cause::Command(index));
             let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
-            let answer = future.await;
+            let answer = blaming(&core, index, future).await;
             let entry = &core.table.entries()[index];
             if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
                 let caller = Caller::Client(core.id(), client);
@@ -741,5 +747,22 @@ impl Entry {
             Runner::Point(run) | Runner::Multi(Some(run), _) => Some(run),
             _ => None,
         }
+    }
+}
+
+/// Runs a task of command `row`: the slice of each of its steps names the command, and so does the
+/// rest of its reply.
+async fn blaming(
+    core: &Core,
+    row: usize,
+    mut task: Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>,
+) -> Result<Answer, Refusal> {
+    let answer = poll_fn(|cx| {
+        core.blame(Cause::Command(row));
+        task.as_mut().poll(cx)
+    });
+    match answer.await? {
+        Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(row, stream))),
+        done @ Answer::Done(_) => Ok(done),
     }
 }

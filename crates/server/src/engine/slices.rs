@@ -4,6 +4,8 @@
 //! time, so that a noisy neighbour does not count; reading that clock is a system call, so short
 //! slices (the monotonic clock says which) are taken at their wall time, an upper bound.
 
+use darter_command::Stream;
+use darter_resp::Reply;
 use std::collections::VecDeque;
 
 /// What a slice spent most of its time on: a row of the command table, or the engine's own work.
@@ -17,8 +19,8 @@ pub enum Cause {
     Command(usize),
     /// A task: a coordinated command, a job.
     Task,
-    /// Streaming a long reply.
-    Stream,
+    /// Streaming a long reply, of the command with this row.
+    Stream(Option<usize>),
     /// Removing the dead.
     Expiry,
     /// Freeing what was let go.
@@ -30,7 +32,17 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The name in reports; a command's own name is looked up by its row.
+    /// The row of the command to blame, where it was one.
+    #[must_use]
+    pub fn row(self) -> Option<usize> {
+        match self {
+            Self::Command(row) => Some(row),
+            Self::Stream(row) => row,
+            _ => None,
+        }
+    }
+
+    /// The kind, in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +50,7 @@ impl Cause {
             Self::Receive => "receive",
             Self::Command(_) => "command",
             Self::Task => "task",
-            Self::Stream => "stream",
+            Self::Stream(_) => "stream",
             Self::Expiry => "expiry",
             Self::Free => "free",
             Self::Mail => "mail",
@@ -76,6 +88,12 @@ impl Blame {
         Self { longest, ..self }
     }
 
+    /// True when mail came last, and nothing has been measured.
+    #[must_use]
+    pub(super) fn is_on_mail(self) -> bool {
+        self.now == Cause::Mail && self.longest.1 == 0
+    }
+
     /// What the slice is remembered for.
     #[must_use]
     pub(super) fn cause(self) -> Cause {
@@ -83,9 +101,40 @@ impl Blame {
     }
 }
 
-/// One of the longest slices.
-#[derive(Clone, Copy, Debug)]
-pub struct Long {
+/// The rest of a long reply, with the command that it answers: its slices have a name.
+struct Named {
+    row: usize,
+    stream: Box<dyn Stream>,
+}
+
+/// Notes whose reply `stream` is.
+pub(super) fn named(row: usize, stream: Box<dyn Stream>) -> Box<dyn Stream> {
+    Box::new(Named { row, stream })
+}
+
+impl Stream for Named {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        self.stream.pump(reply)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.stream.held_bytes()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.stream.pinned_bytes()
+    }
+
+    fn row(&self) -> Option<usize> {
+        Some(self.row)
+    }
+}
+
+/// A slice, as the longest are remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The core whose it was.
+    pub core: usize,
     /// When it ended, in Unix milliseconds.
     pub unix_ms: u64,
     /// How long it took, in nanoseconds of CPU time.
@@ -111,12 +160,13 @@ pub struct Slices {
     /// The longest, in nanoseconds.
     pub max_ns: u64,
     /// The longest ones, longest first.
-    pub longest: VecDeque<Long>,
+    pub longest: VecDeque<Slice>,
 }
 
 impl Slices {
     /// Adds a slice.
-    pub fn record(&mut self, ns: u64, cause: Cause, unix_ms: u64) {
+    pub fn record(&mut self, slice: Slice) {
+        let ns = slice.ns;
         let us = ns / 1_000;
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
@@ -126,7 +176,7 @@ impl Slices {
         let shortest = self.longest.back().map_or(0, |long| long.ns);
         if self.longest.len() < LONGEST_KEPT || ns > shortest {
             let at = self.longest.partition_point(|long| long.ns >= ns);
-            self.longest.insert(at, Long { unix_ms, ns, cause });
+            self.longest.insert(at, slice);
             self.longest.truncate(LONGEST_KEPT);
         }
     }
@@ -169,6 +219,10 @@ impl Slices {
 mod tests {
     use super::*;
 
+    fn slice(ns: u64, unix_ms: u64) -> Slice {
+        Slice { core: 0, unix_ms, ns, cause: Cause::Command(3) }
+    }
+
     #[test] // What comes after the longest, and is short, is not to blame.
     fn the_longest_is_to_blame() {
         let blame = Blame::default().on(Cause::Receive);
@@ -185,7 +239,7 @@ mod tests {
     fn slices_are_counted_and_the_longest_kept() {
         let mut slices = Slices::default();
         for us in 1..=1_000 {
-            slices.record(us * 1_000, Cause::Command(3), us);
+            slices.record(slice(us * 1_000, us));
         }
         assert_eq!((slices.count, slices.max_ns), (1_000, 1_000_000));
         assert_eq!(slices.longest.len(), LONGEST_KEPT);
@@ -205,7 +259,7 @@ mod tests {
         let mut all = Slices::default();
         for (ns, bucket) in cases {
             let mut slices = Slices::default();
-            slices.record(ns, Cause::Task, 7);
+            slices.record(slice(ns, 7));
             let expected: Vec<u64> = (0..BUCKETS).map(|at| u64::from(at == bucket)).collect();
             assert_eq!(slices.buckets[..], expected, "{ns}");
             all.merge(&slices);
@@ -218,8 +272,8 @@ mod tests {
             (Slices::default(), Slices::default(), Slices::default());
         for us in 1..=100 {
             let half = if us % 3 == 0 { &mut one } else { &mut other };
-            half.record(us * 1_000, Cause::Stream, us);
-            both.record(us * 1_000, Cause::Stream, us);
+            half.record(slice(us * 1_000, us));
+            both.record(slice(us * 1_000, us));
         }
         one.merge(&other);
         let lengths =
@@ -241,7 +295,7 @@ mod tests {
             Cause::Receive,
             Cause::Command(3),
             Cause::Task,
-            Cause::Stream,
+            Cause::Stream(None),
             Cause::Expiry,
             Cause::Free,
             Cause::Mail,
@@ -250,5 +304,7 @@ mod tests {
         let names =
             ["idle", "receive", "command", "task", "stream", "expiry", "free", "mail", "load"];
         assert_eq!(all.map(Cause::name), names);
+        let rows = [Cause::Command(3), Cause::Stream(Some(4)), Cause::Stream(None), Cause::Free];
+        assert_eq!(rows.map(Cause::row), [Some(3), Some(4), None, None]);
     }
 }

@@ -3,6 +3,7 @@
 
 mod lanes;
 mod requests;
+mod slices;
 
 use super::{Action, Clock, Core, Mail, Peer, SliceClock, Token, Wait, World};
 use crate::admin::{Local, Shared};
@@ -21,11 +22,15 @@ const HOUR_MS: u64 = 3_600_000;
 struct TestClock {
     passed_ms: Cell<u64>,
     set_back_ms: Cell<u64>,
+    /// What every reading takes: work is as long as it looks at the clock.
+    reading_ns: Cell<u64>,
+    read_ns: Cell<u64>,
 }
 
 impl Clock for TestClock {
     fn monotonic_ns(&self) -> u64 {
-        self.passed_ms.get() * 1_000_000
+        self.read_ns.set(self.read_ns.get() + self.reading_ns.get());
+        self.passed_ms.get() * 1_000_000 + self.read_ns.get()
     }
 
     fn unix_ms(&self) -> u64 {
@@ -83,7 +88,12 @@ struct Bench {
 impl Bench {
     /// So many cores, and as many clients, one on each.
     fn new(cores: usize) -> Self {
-        let clock = Rc::new(TestClock { passed_ms: Cell::new(1), set_back_ms: Cell::new(0) });
+        let clock = Rc::new(TestClock {
+            passed_ms: Cell::new(1),
+            set_back_ms: Cell::new(0),
+            reading_ns: Cell::new(0),
+            read_ns: Cell::new(0),
+        });
         let (short, shared) = (Rc::new(Cell::new(false)), Shared::nowhere(cores, EPOCH_MS));
         let (table, settings) = (Arc::new(crate::boot::table()), Arc::new(Settings::default()));
         let core = |id| {

@@ -1,7 +1,7 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
 use super::core::{Action, Core, SliceStart};
-use super::slices::{Blame, Cause};
+use super::slices::{Blame, Cause, Slice};
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
@@ -69,7 +69,9 @@ impl Core {
     pub fn turn(self: &Rc<Self>) {
         self.end_pause();
         self.run_batches();
-        self.slice.extend(self.clock.monotonic_ns() + READY_NS);
+        let now = self.clock.monotonic_ns();
+        self.blame_mail(now);
+        self.slice.extend(now + READY_NS);
         self.run_ready();
         self.slice.extend(self.clock.monotonic_ns() + BACKGROUND_NS);
         self.run_background();
@@ -85,7 +87,9 @@ impl Core {
         for _ in 0..count {
             let next = self.batches.borrow_mut().next();
             let Some(batch) = next else { return };
-            self.now_ns.set(self.clock.monotonic_ns());
+            let now = self.clock.monotonic_ns();
+            self.blame_mail(now);
+            self.now_ns.set(now);
             self.run_batch(batch);
             if self.slice.must_yield() {
                 return;
@@ -147,7 +151,7 @@ impl Core {
             Chore::Streams => {
                 let stream = self.streaming.borrow_mut().pop_front();
                 let Some(token) = stream else { return false };
-                self.timed(Cause::Stream, || self.pump(token));
+                self.timed(Cause::Stream(None), || self.pump(token));
             }
             Chore::Dead if self.has_dead() => {
                 self.timed(Cause::Expiry, || {
@@ -206,6 +210,7 @@ impl Core {
             let lane = &mut conn.lane;
             lane.streaming = false;
             let Some(mut stream) = lane.stream.take() else { return };
+            self.blame(Cause::Stream(stream.row()));
             if lane.session.killed {
                 return;
             }
@@ -289,8 +294,14 @@ impl Core {
             self.slice_start.set(SliceStart { cpu_ns, read_ns: now, ..start });
         }
         let cause = self.blame.get().cause();
-        self.slices.borrow_mut().record(ns, cause, self.now_ms());
-        crate::admin::observe_slice(self, ns, cause);
+        self.record_slice(ns, cause);
+    }
+
+    /// Counts a slice, remembers it if it is among the longest, and tells of it if it is too long.
+    pub(super) fn record_slice(&self, ns: u64, cause: Cause) {
+        let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
+        self.slices.borrow_mut().record(slice);
+        crate::admin::observe_slice(self, slice);
     }
 
     /// When what waits for the end of CLIENT PAUSE, a connection or a batch of one, may go on.

@@ -1,0 +1,132 @@
+//! What long slices are remembered for, and what is told of them.
+
+use super::*;
+use crate::engine::{Cause, Slice, Slices};
+use std::io;
+use std::sync::Mutex;
+
+/// Cores whose slices are of one portion, and whose every look at the clock takes a microsecond.
+fn ticking(cores: usize) -> Bench {
+    let bench = Bench::new(cores);
+    bench.clock.reading_ns.set(1_000);
+    bench.short.set(true);
+    bench
+}
+
+impl Bench {
+    /// The beginning of the reply. When it comes, all has come to rest.
+    fn wait_for(&self, client: usize, line: &str) -> String {
+        self.cores.iter().for_each(|core| *core.slices.borrow_mut() = Slices::default());
+        self.send(client, line);
+        let mut reply = String::new();
+        while reply.is_empty() {
+            self.round();
+            reply = self.got(client);
+        }
+        for _ in 0..20 {
+            self.settle();
+        }
+        self.got(client);
+        reply
+    }
+
+    /// Some of the longest slices have this cause, and none is a task or a stream of nobody's.
+    fn expect(&self, core: usize, command: &str, cause: impl Fn(usize) -> Cause) {
+        let row = self.cores[0].table.find(command.as_bytes()).unwrap().index;
+        let slices = self.cores[core].slices.borrow();
+        let causes: Vec<Cause> = slices.longest.iter().map(|slice| slice.cause).collect();
+        assert!(causes.contains(&cause(row)), "{command} on {core}: {causes:?}");
+        let nameless = [Cause::Task, Cause::Stream(None)];
+        let is_named = causes.iter().all(|cause| !nameless.contains(cause));
+        assert!(is_named, "{command} on {core}: {causes:?}");
+    }
+}
+
+#[test] // A stream, a job and a task over several cores, from a client here and from one elsewhere.
+fn what_takes_slices_names_its_command() {
+    let bench = ticking(2);
+    let items: String = (0..1_500).map(|at| format!(" {at} {at}")).collect();
+    for core in [0, 1] {
+        let hash = format!("{{{}}}h", bench.key(core));
+        assert_eq!(bench.wait_for(0, &format!("HSET {hash}{items}")), ":1500\r\n");
+        bench.expect(core, "hset", Cause::Command);
+        assert!(bench.wait_for(0, &format!("HGETALL {hash}")).starts_with("*3000"));
+        bench.expect(0, "hgetall", |row| Cause::Stream(Some(row)));
+        let set = bench.key(core);
+        assert_eq!(bench.wait_for(0, &format!("SADD {set}{items}")), ":1500\r\n");
+        bench.expect(core, "sadd", Cause::Command);
+    }
+    let line = format!("SUNION {} {}", bench.key(0), bench.key(1));
+    assert!(bench.wait_for(0, &line).starts_with("*1500"));
+    bench.expect(0, "sunion", Cause::Command);
+}
+
+#[test] // Not what ran briefly behind it.
+fn long_mail_is_to_blame() {
+    let bench = ticking(2);
+    bench.send(0, "TIME");
+    let stall = |core: &Rc<Core>| {
+        (0..1_000).for_each(|_| {
+            core.clock.monotonic_ns();
+        });
+    };
+    bench.mail.borrow_mut()[0].push_back((1, Mail::Ask(Box::new(stall))));
+    bench.turn(0);
+    let longest = bench.cores[0].slices.borrow().longest[0];
+    assert_eq!((longest.cause, longest.core), (Cause::Mail, 0));
+    assert!(longest.ns >= 1_000_000, "{longest:?}");
+}
+
+/// Lines of a log.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test] // In the log, once for many; in LATENCY SLICES with names in RESP2; in INFO.
+fn a_slice_that_is_too_long_is_told() {
+    let bench = ticking(2);
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    tracing::subscriber::with_default(log.finish(), || {
+        (0..3).for_each(|_| assert_eq!(bench.ask(1, "DEBUG SLEEP 0.004"), "+OK\r\n"));
+        bench.pass_ms(120_000);
+        assert_eq!(bench.ask(1, "DEBUG SLEEP 0.004"), "+OK\r\n");
+    });
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let told: Vec<&str> =
+        log.lines().filter_map(|line| line.split_once("slice of ")).map(|(_, rest)| rest).collect();
+    let [first, last] = told[..] else { panic!("{log}") };
+    let cause = " us, at most 500 are wanted: cause command, command debug, core 1; ";
+    assert!(
+        first.contains(cause)
+            && first.starts_with("40")
+            && first.ends_with("; 0 more since the last was logged"),
+        "{log}"
+    );
+    assert!(last.contains(cause) && last.ends_with("; 2 more since the last was logged"), "{log}");
+    assert!(log.contains(" WARN "), "{log}");
+
+    let Slice { ns, unix_ms, .. } = bench.cores[1].slices.borrow().longest[0];
+    let us = ns / 1_000;
+    let reply = bench.ask(0, "LATENCY SLICES").replace("\r\n", " ");
+    let longest = format!(
+        "$7 longest *16 *10 $2 us :{us} $5 cause $7 command $7 command $5 debug $4 core :1 \
+         $5 at_ms :{unix_ms} *10 "
+    );
+    assert!(reply.contains(&longest), "{reply}");
+    assert!(reply.contains(" $12 below_4096us :4 "), "{reply}");
+    let info = bench.ask(0, "INFO slices");
+    let line =
+        format!("slice_longest_0:us={us},cause=command,command=debug,core=1,at_ms={unix_ms}");
+    assert!(info.contains(&line), "{info}");
+}
