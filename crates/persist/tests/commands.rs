@@ -160,6 +160,9 @@ fn values() -> Vec<Value> {
     }
     let long = |at| (format!("f{at}").into_bytes(), (vec![b'v'; 90_000], None));
     values.push(Value::Hash((0..5).map(long).collect()));
+    let names = || (0..5).map(|at| vec![b'a' + at; 90_000]);
+    values.push(Value::Hash(names().map(|name| (name, (b"7".to_vec(), None))).collect()));
+    values.push(Value::Set(names().collect()));
     values
 }
 
@@ -202,9 +205,46 @@ fn a_huge_field_goes_in_portions() {
     for fields in [vec![huge.clone()], vec![huge, mortal]] {
         engine.put(b"hash", &Value::Hash(fields.into_iter().collect()));
         let payload = engine.dump(b"hash");
-        assert!(engine.portions > 3_000_000 / 40_000 && engine.longest < 70_000);
+        assert!(engine.portions > 3_000_000 / 40_000, "{}", engine.portions);
+        assert!(engine.longest < 70_000, "{}", engine.longest);
         assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &payload, b"REPLACE"]), b"+OK\r\n");
         assert!(engine.record(b"copy") == engine.record(b"hash"));
+    }
+}
+
+#[test] // Names of megabytes: of fields with short values and long ones, and of members.
+fn huge_names_go_in_portions() {
+    let mut engine = Engine::new();
+    let huge = |byte| vec![byte; 3_000_000];
+    for at in [None, Some(NOW + 100_000)] {
+        let fields = [
+            (huge(b'a'), (b"short".to_vec(), at)),
+            (huge(b'b'), (vec![b'v'; 70_001], at)),
+            (huge(b'c'), (Bytes::new(), None)),
+            (vec![b'd'; 70_001], (b"17".to_vec(), at)),
+            (b"short".to_vec(), (b"value".to_vec(), None)),
+        ];
+        let names: BTreeSet<_> = fields.iter().map(|(name, _)| name.clone()).collect();
+        let set = Value::Set(names.iter().cloned().collect());
+        for value in [Value::Hash(fields.into_iter().collect()), set] {
+            engine.shard.db_mut(0).remove(&Key::new(b"from"));
+            engine.put(b"from", &value);
+            if at.is_some() && matches!(value, Value::Set(_)) {
+                engine
+                    .shard
+                    .db_mut(0)
+                    .edit_set(&Key::new(b"from"), false, |edit| {
+                        names.iter().for_each(|name| _ = edit.set_deadline(name, at));
+                    })
+                    .unwrap();
+            }
+            let payload = engine.dump(b"from");
+            assert!(engine.longest < 70_000, "{}", engine.longest);
+            assert!(engine.portions > 9_000_000 / 40_000, "{}", engine.portions);
+            let reply = engine.call(&[b"RESTORE", b"copy", b"0", &payload, b"REPLACE"]);
+            assert_eq!(reply, b"+OK\r\n");
+            assert!(engine.record(b"copy") == engine.record(b"from"));
+        }
     }
 }
 

@@ -11,17 +11,18 @@ use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{self as keyspace, Found, Str, StrPieces, WrongType};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, Never, OutOfLine, Reader, Scratch, Table, ValueRef};
+use darter_structs::table::{Entry, HeldKey, Never, OutOfLine, Reader, Scratch, Table, ValueRef};
 use std::sync::Arc;
 
 /// Payloads up to here are encoded at once.
 const AT_ONCE_BYTES: u64 = 16 * 1024;
-/// Bytes encoded in one portion: some 10 us for their checksum, and 20 for up to 1 000 entries.
-const PORTION_BYTES: usize = 32 * 1024;
+/// Bytes encoded in one portion: some 10 us for their checksum, and 20 for up to 1 000 entries. Of a
+/// long value half a piece, so that one part is a portion.
+const PORTION_BYTES: usize = CHUNK_BYTES / 2;
 /// Entries copied out of the table at a time, and about how many bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: usize = 32 * 1024;
-/// Values of so many bytes are not copied.
+/// Fields, members and values of so many bytes are not copied.
 const LONG_BYTES: usize = 4 * 1024;
 
 /// `DUMP key`: replies with the value at `key` as a payload for `RESTORE`.
@@ -66,9 +67,7 @@ pub fn sizer(found: &Found<'_>, now: UnixMillis) -> Result<Sizer, WrongType> {
         keyspace::Kind::Hash => {
             of(Items::new(found.hash()?.fields().clone(), now, field), Kind::Hash)
         }
-        keyspace::Kind::Set => {
-            of(Members(Items::new(found.set()?.members().clone(), now, no_value)), Kind::Set)
-        }
+        keyspace::Kind::Set => of(Members::new(found.set()?.members().clone(), now), Kind::Set),
     })
 }
 
@@ -77,7 +76,7 @@ fn set(cut: Table<Never>, now: UnixMillis, reply: &mut Reply<'_>) -> Flow {
         let source = Items::new(cut, now, no_value);
         return start(Dumper::of_mortal_set(source, Packing::default()), reply);
     }
-    let source = Members(Items::new(cut, now, no_value));
+    let source = Members::new(cut, now);
     start(Dumper::new(source, Kind::Set, Packing::default()), reply)
 }
 
@@ -200,12 +199,39 @@ struct Copied {
     key_end: usize,
     end: usize,
     deadline_ms: Option<UnixMillis>,
+    /// Its key, when that is long: then none was copied.
+    long_key: Option<HeldKey>,
     /// Its value, when that is long.
     long: Option<Arc<Blob>>,
 }
 
+/// What is given in parts.
+enum Long {
+    /// A key; its value comes next, if there are values.
+    Key(HeldKey),
+    Value(Arc<Blob>),
+}
+
+impl Long {
+    fn len(&self) -> usize {
+        match self {
+            Self::Key(key) => key.bytes().len(),
+            Self::Value(blob) => blob.len(),
+        }
+    }
+
+    /// The bytes from `from` on, some of them.
+    fn part(&self, from: usize) -> &[u8] {
+        let to = self.len().min(from + PORTION_BYTES);
+        match self {
+            Self::Key(key) => &key.bytes()[from..to],
+            Self::Value(blob) => blob.slices(from..to).next().unwrap_or_default(),
+        }
+    }
+}
+
 /// The living entries of a cut, as fields: copied out of the table in small batches, but for long
-/// values, which are given in parts.
+/// keys and values, which are given in parts.
 struct Items<X: OutOfLine> {
     /// For the second pass, which lets go of what it has read.
     cut: Option<Table<X>>,
@@ -216,8 +242,10 @@ struct Items<X: OutOfLine> {
     /// Read up to `next`.
     copied: Vec<Copied>,
     next: usize,
-    /// The long value that is being given, and how much of it was.
-    long: Option<(Arc<Blob>, usize)>,
+    /// The long key or value that is being given, and how much of it was.
+    long: Option<(Long, usize)>,
+    /// They are members: there are no values.
+    is_set: bool,
     any: bool,
 }
 
@@ -226,7 +254,18 @@ impl<X: OutOfLine> Items<X> {
         let reader = Reader::new(cut.clone());
         let (bytes, copied) = (Vec::new(), Vec::new());
         let (next, long) = (0, None);
-        Self { cut: Some(cut), reader, now, value, bytes, copied, next, long, any: false }
+        Self {
+            cut: Some(cut),
+            reader,
+            now,
+            value,
+            bytes,
+            copied,
+            next,
+            long,
+            is_set: false,
+            any: false,
+        }
     }
 
     /// Copies the next living entries, unless there are none.
@@ -240,20 +279,65 @@ impl<X: OutOfLine> Items<X> {
                     *looks -= 1;
                     return;
                 }
-                bytes.extend_from_slice(entry.key().bytes(&mut Scratch::default()));
+                let long_key =
+                    (entry.key().len() >= LONG_BYTES).then(|| entry.hold_key()).flatten();
+                if long_key.is_none() {
+                    bytes.extend_from_slice(entry.key().bytes(&mut Scratch::default()));
+                }
                 let key_end = bytes.len();
                 let long = value(&entry, bytes);
                 let (end, deadline_ms) = (bytes.len(), entry.deadline());
-                copied.push(Copied { key_end, end, deadline_ms, long });
+                copied.push(Copied { key_end, end, deadline_ms, long_key, long });
             });
         }
         self.next = 0;
+    }
+
+    /// The next part of what is long.
+    fn part(&mut self) -> Option<Item<'_>> {
+        let (long, given) = self.long.as_mut()?;
+        let part = long.part(*given);
+        *given += part.len();
+        Some(Item::Part(part))
+    }
+
+    /// What comes behind a long key, all of which was given.
+    fn value_of_long_key(&mut self) -> Option<Item<'_>> {
+        let &mut Copied { key_end, end, ref mut long, .. } = &mut self.copied[self.next - 1];
+        let blob = long.take();
+        let len = blob.as_ref().map(|blob| blob.len() as u64);
+        self.long = blob.map(|blob| (Long::Value(blob), 0));
+        Some(len.map_or(Item::Value(&self.bytes[key_end..end]), Item::LongValue))
+    }
+
+    /// The next entry: whole, or what comes before its parts.
+    fn entry(&mut self) -> Option<Item<'_>> {
+        let start = self.next.checked_sub(1).map_or(0, |before| self.copied[before].end);
+        let &mut Copied { key_end, end, deadline_ms, ref mut long_key, ref mut long } =
+            self.copied.get_mut(self.next)?;
+        self.next += 1;
+        self.any = true;
+        if let Some(key) = long_key.take() {
+            let field_len = key.bytes().len() as u64;
+            self.long = Some((Long::Key(key), 0));
+            return Some(Item::LongField { field_len, deadline_ms });
+        }
+        let field = &self.bytes[start..key_end];
+        if let Some(blob) = long.take() {
+            let value_len = blob.len() as u64;
+            self.long = Some((Long::Value(blob), 0));
+            return Some(Item::Long { field, value_len, deadline_ms });
+        }
+        Some(Item::Field { field, value: &self.bytes[key_end..end], deadline_ms })
     }
 }
 
 impl<X: OutOfLine> Source for Items<X> {
     fn find(&mut self, looks: &mut usize) -> bool {
-        self.long.take_if(|(blob, given)| *given == blob.len());
+        let is_set = self.is_set;
+        self.long.take_if(|(long, given)| {
+            *given == long.len() && (is_set || matches!(long, Long::Value(_)))
+        });
         if self.long.is_none() && self.next == self.copied.len() {
             self.refill(looks);
         }
@@ -262,24 +346,11 @@ impl<X: OutOfLine> Source for Items<X> {
 
     fn next(&mut self) -> Option<Item<'_>> {
         self.find(&mut { usize::MAX });
-        if self.long.is_some() {
-            let (blob, given) = self.long.as_mut()?;
-            let part = blob.slices(*given..*given + PORTION_BYTES).next()?;
-            *given += part.len();
-            return Some(Item::Part(part));
+        match &self.long {
+            Some((long, given)) if *given < long.len() => self.part(),
+            Some(_) => self.value_of_long_key(),
+            None => self.entry(),
         }
-        let start = self.next.checked_sub(1).map_or(0, |before| self.copied[before].end);
-        let &mut Copied { key_end, end, deadline_ms, ref mut long } =
-            self.copied.get_mut(self.next)?;
-        self.next += 1;
-        self.any = true;
-        let field = &self.bytes[start..key_end];
-        if let Some(blob) = long.take() {
-            let value_len = blob.len() as u64;
-            self.long = Some((blob, 0));
-            return Some(Item::Long { field, value_len, deadline_ms });
-        }
-        Some(Item::Field { field, value: &self.bytes[key_end..end], deadline_ms })
     }
 
     fn rewind(&mut self) {
@@ -299,6 +370,12 @@ impl<X: OutOfLine> Counted for Items<X> {
 /// The same as members.
 struct Members(Items<Never>);
 
+impl Members {
+    fn new(cut: Table<Never>, now: UnixMillis) -> Self {
+        Self(Items { is_set: true, ..Items::new(cut, now, no_value) })
+    }
+}
+
 impl Source for Members {
     fn find(&mut self, looks: &mut usize) -> bool {
         self.0.find(looks)
@@ -307,6 +384,7 @@ impl Source for Members {
     fn next(&mut self) -> Option<Item<'_>> {
         match self.0.next()? {
             Item::Field { field, .. } => Some(Item::Member(field)),
+            Item::LongField { field_len, .. } => Some(Item::LongMember(field_len)),
             other => Some(other),
         }
     }

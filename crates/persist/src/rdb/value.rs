@@ -42,7 +42,21 @@ pub enum Item<'a> {
         /// Its deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// The next bytes of such a value.
+    /// A field of a hash that is too long for a listpack itself, and follows in [`Item::Part`]s;
+    /// behind them comes its [`Item::Value`] or [`Item::LongValue`].
+    LongField {
+        /// Bytes of its name.
+        field_len: u64,
+        /// Its deadline, below 2^48 - 1.
+        deadline_ms: Option<UnixMillis>,
+    },
+    /// The value of such a field.
+    Value(&'a [u8]),
+    /// Its bytes, when it is long too, and follows in [`Item::Part`]s.
+    LongValue(u64),
+    /// A member of a set, too long to be an integer, that follows in [`Item::Part`]s: its bytes.
+    LongMember(u64),
+    /// The next bytes of what is long.
     Part(&'a [u8]),
     /// A member of a set.
     Member(&'a [u8]),
@@ -57,6 +71,13 @@ pub struct Packing {
     pub hash_item_bytes_max: usize,
     /// `set-max-intset-entries`.
     pub set_integers_max: u64,
+}
+
+impl Item<'_> {
+    /// True when it goes on with the field or member before it.
+    fn is_continued(&self) -> bool {
+        matches!(self, Item::Part(_) | Item::Value(_) | Item::LongValue(_))
+    }
 }
 
 impl Default for Packing {
@@ -137,7 +158,7 @@ impl Survey {
 
     /// Takes in the next item. Cost: O(bytes) for what looks like an integer, O(1) otherwise.
     pub fn item(&mut self, item: Item<'_>) {
-        self.count += u64::from(!matches!(item, Item::Part(_)));
+        self.count += u64::from(!item.is_continued());
         match item {
             Item::Part(_) => {}
             Item::Chunk(bytes) => {
@@ -161,10 +182,25 @@ impl Survey {
             Item::Long { field, value_len, deadline_ms } => {
                 self.short = false;
                 self.text(field);
-                self.plain_bytes += encode::length_size(value_len) + value_len;
+                self.long(value_len);
                 self.deadline(deadline_ms);
             }
+            Item::LongField { field_len, deadline_ms } => {
+                self.short = false;
+                self.long(field_len);
+                self.deadline(deadline_ms);
+            }
+            Item::Value(value) => self.text(value),
+            Item::LongValue(len) => self.long(len),
+            Item::LongMember(len) => {
+                self.integers = None;
+                self.long(len);
+            }
         }
+    }
+
+    fn long(&mut self, len: u64) {
+        self.plain_bytes += encode::length_size(len) + len;
     }
 
     fn text(&mut self, bytes: &[u8]) {
@@ -298,7 +334,7 @@ impl Encoder {
     /// Panics when the item is of another type than the survey's.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        self.count += u64::from(!matches!(item, Item::Part(_)));
+        self.count += u64::from(!item.is_continued());
         match (&self.plan.form, item) {
             (Form::Raw(_), Item::Chunk(bytes)) | (_, Item::Part(bytes)) => {
                 out.extend_from_slice(bytes)
@@ -329,6 +365,14 @@ impl Encoder {
                 encode::text(out, field);
                 encode::length(out, value_len);
             }
+            (Form::Plain, Item::LongField { field_len, .. }) => encode::length(out, field_len),
+            (&Form::Deadlines { origin_ms, wide }, Item::LongField { field_len, deadline_ms }) => {
+                write_deadline(out, deadline_ms, origin_ms, wide);
+                encode::length(out, field_len);
+            }
+            (Form::Plain | Form::Deadlines { .. }, Item::Value(value)) => encode::text(out, value),
+            (Form::Plain | Form::Deadlines { .. }, Item::LongValue(len))
+            | (Form::Plain, Item::LongMember(len)) => encode::length(out, len),
             (Form::Listpack { .. }, Item::Field { field, value, deadline_ms }) => {
                 self.gather(field, value, deadline_ms);
             }

@@ -22,7 +22,7 @@
 //!
 //! Not here: where entries lie. See `segment` and `small`.
 
-use super::long::{LongKey, Spent};
+use super::long::{HeldKey, LongKey, Spent};
 use super::text::{self, Form, Packed, Text, UUID_BYTES, VARINT_MAX};
 use darter_base::UnixMillis;
 use std::marker::PhantomData;
@@ -213,6 +213,14 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     pub fn key(&self) -> Text<'a> {
         // SAFETY: the entry stays during 'a, by the promise to `new`.
         unsafe { self.0.key() }
+    }
+
+    /// The key to be held on to, if it stands outside of the table: one of more than a few hundred
+    /// bytes.
+    #[must_use]
+    pub fn hold_key(&self) -> Option<HeldKey> {
+        // SAFETY: the entry stays during 'a, and owns the key that it points to.
+        (self.0.flags() & KEY_MASK == KEY_LONG).then(|| unsafe { HeldKey::new(self.0.long()) })
     }
 
     /// The value.

@@ -115,6 +115,30 @@ impl Spent {
     }
 }
 
+/// A long key that is held beyond its entry: for who reads it in slices.
+pub struct HeldKey(Spent);
+
+impl HeldKey {
+    /// # Safety
+    /// As for [`LongKey::borrow`].
+    pub(super) unsafe fn new(raw: NonNull<u8>) -> Self {
+        // SAFETY: the promise of this function.
+        unsafe { LongKey::retain(raw) };
+        // SAFETY: the count that was just added is given to it.
+        Self(unsafe { Spent::new(raw) })
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: a count is held as long as `self` is.
+        unsafe { LongKey::borrow(self.0.0) }
+    }
+}
+
+// SAFETY: the bytes never change, and their count is atomic.
+unsafe impl Send for HeldKey {}
+
 impl Drop for Spent {
     fn drop(&mut self) {
         // SAFETY: `new` was given a count, which is given up here, once.

@@ -65,6 +65,7 @@ pub use check::{Checker, Fill};
 pub use edit::EntryMut;
 pub use entry::{Entry, INLINE_MAX, Never, New, Old, OutOfLine, STAMP_END, Target, ValueRef};
 pub use expire::Reaped;
+pub use long::HeldKey;
 pub use stream::{LiveCount, Reader};
 pub use text::{Scratch, Text};
 
