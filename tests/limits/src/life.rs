@@ -21,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("epoll can be forced and is logged",             Asks::More,    epoll),
     ("settings from a file, flags on top",            Asks::More,    settings_file),
     ("CONFIG REWRITE writes what a start reads",      Asks::More,    rewrite),
+    ("CONFIG SETs at once do not undo each other's",  Asks::AsRedis, settings_at_once),
     ("dir and dbfilename are checked",                Asks::AsRedis, checked_folder),
     ("a wrong setting is refused at the start",       Asks::AsRedis, wrong_setting),
     ("a port in use is refused at the start",         Asks::AsRedis, port_in_use),
@@ -144,6 +145,38 @@ fn checked_folder(stage: &Stage) -> Result<(), String> {
     expect_setting(&mut client, "dir", "/")?;
     client.command(&["CONFIG", "SET", "dbfilename", "other.rdb"]).map_err(text)?;
     expect_setting(&mut client, "dbfilename", "other.rdb")
+}
+
+/// Two clients of different cores, each with a setting of its own.
+fn settings_at_once(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(server.client().map_err(text)?);
+    }
+    for round in 0..4 {
+        for (client, name) in clients.iter_mut().zip(["timeout", "slowlog-max-len"]) {
+            let asks = (0..100).map(|step| {
+                let value = (100 + round * 100 + step).to_string();
+                [encode(&["CONFIG", "SET", name, &value]), encode(&["CONFIG", "GET", name])]
+            });
+            client.send(&asks.flatten().collect::<Vec<_>>().concat()).map_err(text)?;
+        }
+        for (client, name) in clients.iter_mut().zip(["timeout", "slowlog-max-len"]) {
+            for step in 0..100 {
+                let ok = client.receive().map_err(text)?;
+                ensure(ok.text() == Some(b"OK"), || format!("{name}: {ok:?}"))?;
+                let kept = client.receive().map_err(text)?;
+                let value = kept.items().and_then(|items| items.get(1)?.text());
+                let wanted = (100 + round * 100 + step).to_string();
+                let shown = value.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+                ensure(shown.as_ref() == Some(&wanted), || {
+                    format!("{name} is {shown:?}, not {wanted}, which was set")
+                })?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn rewrite(stage: &Stage) -> Result<(), String> {

@@ -60,13 +60,7 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
         may_set(&call, name, &pairs)?;
         pairs.push((text(name), text(value)));
     }
-    let settings = decide(&call.core, pairs).await.map_err(|why| failed(&why))?;
-    call.core
-        .ask_all(|| {
-            let settings = Arc::clone(&settings);
-            move |core: &Rc<Core>| apply(core, settings)
-        })
-        .await;
+    decide(&call.core, pairs).await.map_err(|why| failed(&why))?;
     Ok(call.answer(|reply| reply.ok()))
 }
 
@@ -97,8 +91,9 @@ fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Resul
 
 type Pairs = Vec<(String, String)>;
 
-/// Core 0 decides, on one change after the other, so that two clients at once cannot undo each other's.
-async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<Arc<Settings>, String> {
+/// Core 0 decides, on one change after the other. The next begins when all cores follow the last: a
+/// core that was told by two, in any order, would end with what only one of them knew.
+async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
     let from = core.id();
     core.tell(0, move |there| {
@@ -106,15 +101,16 @@ async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<Arc<Settings>, String> 
             while core.admin.deciding.replace(true) {
                 core.tx.pause().await;
             }
-            let settings = change(&core, &pairs).await;
+            let changed = change(&core, &pairs).await;
             core.admin.deciding.set(false);
-            core.return_to(from, ticket, Box::new(settings));
+            core.return_to(from, ticket, Box::new(changed));
         });
     });
     decided.await
 }
 
-async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<Arc<Settings>, String> {
+/// Makes all cores follow the settings with `pairs` in them; if that cannot be, nothing has changed.
+async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
         settings.set(name, value).map_err(|wrong| in_words(&wrong))?;
@@ -133,8 +129,12 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<Arc<Settings>, String>
         return Err(why);
     }
     crate::log::follow(&settings);
-    apply(core, Arc::clone(&settings));
-    Ok(settings)
+    core.ask_all(|| {
+        let settings = Arc::clone(&settings);
+        move |core: &Rc<Core>| apply(core, settings)
+    })
+    .await;
+    Ok(())
 }
 
 /// Refuses more clients than the system allows files for.
