@@ -61,6 +61,22 @@ impl<'a> Args<'a> {
         self.next().ok_or(Refusal::Syntax)
     }
 
+    /// Takes the next argument as a word, to be compared or quoted: of a large one, which no word
+    /// equals, the first chunk. So a huge one costs no more than another.
+    #[inline]
+    pub fn word(&mut self) -> Result<&'a [u8], Refusal> {
+        let word = self.peek_word().ok_or(Refusal::Syntax)?;
+        self.at += 1;
+        Ok(word)
+    }
+
+    /// The next argument as a word, not taken: see [`Args::word`].
+    #[inline(always)]
+    #[must_use]
+    pub fn peek_word(self) -> Option<&'a [u8]> {
+        (self.at < self.all.len()).then(|| self.all.head(self.at))
+    }
+
     /// Takes the next argument as a key.
     #[inline(always)]
     pub fn key(&mut self) -> Result<Key<'a>, Refusal> {
@@ -84,12 +100,12 @@ impl<'a> Args<'a> {
 
     /// Takes the next argument as an integer.
     pub fn int(&mut self) -> Result<i64, Refusal> {
-        number::parse_i64(self.bytes()?).ok_or(Refusal::NotAnInteger)
+        number::parse_i64(self.word()?).ok_or(Refusal::NotAnInteger)
     }
 
     /// Takes the next argument if it is `word`, in any case.
     pub fn option(&mut self, word: &str) -> bool {
-        let found = self.peek().is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()));
+        let found = self.peek_word().is_some_and(|next| next.eq_ignore_ascii_case(word.as_bytes()));
         self.at += usize::from(found);
         found
     }

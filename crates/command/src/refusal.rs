@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// Bytes quoted of a word: more than anybody reads, and nothing of a slice. Redis quotes all of it.
+pub(crate) const QUOTED_BYTES: usize = 4_096;
+
 /// Why a command was refused: the client's mistake or the server's state, never our bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -37,9 +40,11 @@ impl Refusal {
     }
 
     /// A line that quotes a word of the request: its bytes as they came, up to a NUL, which ends a
-    /// text in C. Line breaks at the line's end go; [`darter_resp::Reply::error`] sees to others.
+    /// text in C, and 4 KiB of it at most. Line breaks at the line's end go;
+    /// [`darter_resp::Reply::error`] sees to others.
     #[must_use]
     pub fn quoting(before: &str, word: &[u8], behind: &str) -> Self {
+        let word = &word[..word.len().min(QUOTED_BYTES)];
         let mut line = [before.as_bytes(), until_nul(word), behind.as_bytes()].concat();
         while let Some(b'\r' | b'\n') = line.last() {
             line.pop();
@@ -82,5 +87,21 @@ pub fn until_nul(word: &[u8]) -> &[u8] {
 impl From<darter_keyspace::WrongType> for Refusal {
     fn from(_: darter_keyspace::WrongType) -> Self {
         Self::WrongType
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // A word is quoted up to a NUL and up to the bound, whichever comes first.
+    fn words_are_quoted_in_part() {
+        let quoted = |word: &[u8]| Refusal::quoting("<", word, ">").text().into_owned();
+        assert_eq!(quoted(b"word"), b"<word>");
+        assert_eq!(quoted(b"wo\0rd"), b"<wo>");
+        for length in [QUOTED_BYTES - 1, QUOTED_BYTES, QUOTED_BYTES + 1, 9 * QUOTED_BYTES] {
+            let expected = format!("<{}>", "x".repeat(length.min(QUOTED_BYTES)));
+            assert_eq!(quoted(&vec![b'x'; length]), expected.as_bytes(), "{length}");
+        }
     }
 }

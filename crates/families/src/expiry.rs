@@ -95,7 +95,7 @@ impl Conditions {
 
     /// Reads one of the words, if it comes next: for the commands of fields.
     pub(crate) fn parse_one(args: &mut Args<'_>) -> Self {
-        let one = args.peek().and_then(Self::of_option);
+        let one = args.peek_word().and_then(Self::of_option);
         if one.is_some() {
             args.next();
         }
@@ -107,7 +107,7 @@ impl Conditions {
     /// Errors: an unknown word, or two that contradict each other.
     pub(crate) fn parse_all(mut args: Args<'_>) -> Result<Self, Refusal> {
         let mut all = Self::NONE;
-        while let Some(word) = args.next() {
+        while let Ok(word) = args.word() {
             let Some(one) = Self::of_option(word) else {
                 return Err(Refusal::quoting("ERR Unsupported option ", word, ""));
             };

@@ -394,6 +394,18 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// The argument at `index` as far as it lies in one piece: all of a short one, the first chunk of
+    /// a large one. Enough to compare it with a word or to quote it; O(1), nothing is copied. Panics
+    /// when there is none: check `len` first.
+    #[inline]
+    #[must_use]
+    pub fn head(self, index: usize) -> &'a [u8] {
+        match self.arg(index) {
+            Arg::Bytes(bytes) => bytes,
+            Arg::Chunks { chunks, .. } => chunks.first().map_or(&[], |chunk| &chunk[..]),
+        }
+    }
+
     /// The argument at `index`, in chunks when it is large. Panics when there is none.
     #[inline]
     #[must_use]
@@ -470,6 +482,8 @@ mod tests {
         assert_eq!(firsts, [0, 0, 1, 2, 2, 3, 4, 4]);
         let pieces: Vec<usize> = args.arg(2).pieces().map(<[u8]>::len).collect();
         assert_eq!(pieces, [CHUNK_BYTES, CHUNK_BYTES, 9]);
+        assert_eq!((args.head(0), args.head(3)), (&[0; 3][..], &[2; 3][..]));
+        assert_eq!(args.head(2), [1; CHUNK_BYTES]);
         assert_eq!(args.arg(3).pieces().collect::<Vec<_>>(), [[2; 3]]);
         assert_eq!((args.len(), args.is_empty(), args.is_owned()), (8, false, true));
         assert_eq!(args.total_bytes(), lens.iter().sum::<usize>());

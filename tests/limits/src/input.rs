@@ -21,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("random bytes are survived",                        Asks::AsRedis, random_bytes),
     ("a pipeline longer than memory",                    Asks::More,    endless_pipeline),
     ("a million arguments in one command",               Asks::AsRedis, million_arguments),
+    ("huge words that nobody knows are refused by their heads", Asks::More, huge_words),
     ("what would exceed maxmemory is refused",           Asks::More,    beyond_maxmemory),
     ("a gap longer than memory is refused",              Asks::More,    endless_gap),
 ];
@@ -185,6 +186,45 @@ fn million_arguments(stage: &Stage) -> Result<(), String> {
     ensure(added.int() == Some(1_000_000), || format!("SADD: {}", show(&added, 200)))?;
     let count = Client::words(&mut client, "SCARD s").map_err(text)?;
     ensure(count.int() == Some(1_000_000), || format!("SCARD: {count:?}"))
+}
+
+/// Words of 128 MiB in the places of names: none is put together, which would take another 128 MiB
+/// and some ten milliseconds in one slice.
+fn huge_words(stage: &Stage) -> Result<(), String> {
+    const BYTES: u64 = 128 * MIB;
+    let huge = "x".repeat(BYTES as usize);
+    #[rustfmt::skip] // A table.
+    let cases: &[(&[&str], &str)] = &[
+        (&[&huge],                              "-ERR unknown command 'xxx"),
+        (&["FOO", &huge],                       "-ERR unknown command 'FOO', with args beginning with: 'xxx"),
+        (&["OBJECT", &huge, "k"],               "-ERR unknown subcommand 'xxx"),
+        (&["DEBUG", &huge, "k"],                "-ERR unknown subcommand or wrong number of arguments for 'xxx"),
+        (&["CLIENT", "SETINFO", &huge, "v"],    "-ERR Unrecognized option 'xxx"),
+        (&["CLIENT", "LIST", "TYPE", &huge],    "-ERR Unknown client type 'xxx"),
+        (&["CLIENT", "NO-EVICT", &huge],        "-ERR syntax error"),
+        (&["HELLO", "3", &huge],                "-ERR Syntax error in HELLO option 'xxx"),
+        (&["CONFIG", "SET", &huge, "v"],        "-ERR Unknown option or number of arguments for CONFIG SET - 'xxx"),
+        (&["LATENCY", "GRAPH", &huge],          "-ERR No samples available for event 'xxx"),
+        (&["COMMAND", "INFO", &huge],           "*1\r\n$-1\r\n"),
+        (&["COMMAND", "DOCS", &huge],           "*0\r\n"),
+        (&["COMMAND", "GETKEYS", &huge, "k"],   "-ERR Invalid command specified"),
+        (&["SET", "k", "v", &huge],             "-ERR syntax error"),
+        (&["EXPIRE", "k", "1", &huge],          "-ERR Unsupported option xxx"),
+        (&["INCRBY", "k", &huge],               "-ERR value is not an integer"),
+    ];
+    for (words, wanted) in cases {
+        let server = stage.server()?;
+        let name = || words[..words.len().min(2)].join(" ").chars().take(20).collect::<String>();
+        let mut client = server.client().map_err(text)?;
+        let before = server.process().resident_bytes();
+        let reply = client.command(words).map_err(text)?;
+        let encoded = reply.encode();
+        let begins = encoded.starts_with(wanted.as_bytes()) && encoded.len() < 5_000;
+        ensure(begins, || format!("{}: {}", name(), show(&reply, 200)))?;
+        let peak = server.process().peak_bytes().saturating_sub(before);
+        ensure(peak < BYTES * 3 / 2, || format!("{}: it took {peak} bytes", name()))?;
+    }
+    Ok(())
 }
 
 /// However long arguments may be, a string has a bound: SETRANGE must not lay out a gap without end.

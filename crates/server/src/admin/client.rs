@@ -63,7 +63,7 @@ fn getname(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
 
 /// `CLIENT SETINFO LIB-NAME name | LIB-VER version`.
 fn setinfo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
-    let (attribute, value) = (args.bytes()?, args.bytes()?);
+    let attribute = args.word()?;
     let slot = match attribute.to_ascii_lowercase().as_slice() {
         b"lib-name" => &mut cx.session.lib_name,
         b"lib-ver" => &mut cx.session.lib_version,
@@ -72,6 +72,7 @@ fn setinfo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         }
     };
     let attribute = String::from_utf8_lossy(attribute).to_ascii_lowercase();
+    let value = args.bytes()?;
     check_name(value, &attribute)?;
     *slot = value.to_vec();
     cx.reply.ok();
@@ -79,7 +80,7 @@ fn setinfo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 }
 
 fn on_off(args: &mut Args<'_>) -> Result<bool, Refusal> {
-    match args.bytes()?.to_ascii_lowercase().as_slice() {
+    match args.word()?.to_ascii_lowercase().as_slice() {
         b"on" => Ok(true),
         b"off" => Ok(false),
         _ => Err(Refusal::Syntax),
@@ -100,7 +101,7 @@ fn no_touch(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 
 /// `CLIENT REPLY ON | OFF | SKIP`: only ON is answered.
 fn reply(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
-    match args.bytes()?.to_ascii_lowercase().as_slice() {
+    match args.word()?.to_ascii_lowercase().as_slice() {
         b"on" => {
             cx.session.reply_mode = ReplyMode::On;
             cx.reply.ok();
@@ -134,7 +135,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let mut ids: Option<Vec<u64>> = None;
     let mut kind = None;
     if args.left() == 2 && args.option("TYPE") {
-        kind = Some(ClientKind::parse(args.bytes()?)?);
+        kind = Some(ClientKind::parse(args.word()?)?);
     } else if args.left() > 1 && args.option("ID") {
         while let Some(id) = args.next() {
             let id = number::parse_i64(id).ok_or(Refusal::line("ERR Invalid client ID"))?;

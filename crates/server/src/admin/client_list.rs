@@ -115,8 +115,8 @@ impl Filter {
     /// `[ID id] [TYPE t] [USER u] [ADDR a] [LADDR a] [SKIPME yes|no] [MAXAGE s]`, repeated.
     pub(super) fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut filter = Self { skip_me: true, ..Self::default() };
-        while let Some(name) = args.next() {
-            let value = args.bytes()?;
+        while let Ok(name) = args.word() {
+            let value = args.word()?;
             let text = || Some(String::from_utf8_lossy(value).into_owned());
             match name.to_ascii_lowercase().as_slice() {
                 b"id" => {

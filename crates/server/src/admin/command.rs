@@ -50,7 +50,7 @@ pub(super) fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entr
 /// `COMMAND`: all of them. As a container's subcommands go by names of their own, only the bare
 /// word comes here.
 fn all(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
-    if let Some(word) = args.peek() {
+    if let Some(word) = args.peek_word() {
         return Err(Refusal::quoting("ERR unknown subcommand '", word, "'. Try COMMAND HELP."));
     }
     let entries: Vec<&Entry> = top_level(cx).collect();
@@ -73,7 +73,7 @@ fn info(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         return all(cx, args);
     }
     cx.reply.array(args.left());
-    while let Some(name) = args.next() {
+    while let Ok(name) = args.word() {
         let core = cx.core;
         match core.table.find(name) {
             Some(entry) => write_entry(cx, entry),
@@ -214,7 +214,7 @@ fn list(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         if !args.option("FILTERBY") || args.left() != 2 {
             return Err(Refusal::Syntax);
         }
-        let (kind, value) = (args.bytes()?, args.bytes()?);
+        let (kind, value) = (args.word()?, args.bytes()?);
         match kind.to_ascii_lowercase().as_slice() {
             b"module" => entries.clear(),
             b"pattern" => entries.retain(|entry| {

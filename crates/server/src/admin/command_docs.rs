@@ -12,7 +12,7 @@ pub(super) fn docs(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Ref
     if args.left() == 0 {
         entries.extend(top_level(cx));
     }
-    while let Some(name) = args.next() {
+    while let Ok(name) = args.word() {
         entries.extend(cx.core.table.find(name));
     }
     cx.reply.map(entries.len());

@@ -17,14 +17,19 @@ fn flags_of(flags: KeyFlags, args: Args<'_>) -> KeyFlags {
     if reads { KeyFlags::RW_ACCESS_UPDATE } else { KeyFlags::OW_UPDATE }
 }
 
+/// What is at the head of an argument: all of what may be a name, an option or a number.
+const HEAD_BYTES: usize = 64;
+
 /// The keys that the request behind `skip` words names, each with what is done to it.
 pub(super) fn of_request(
     core: &Core,
     request: &Arc<Request>,
     skip: usize,
 ) -> Result<Vec<(Vec<u8>, KeyFlags)>, Refusal> {
-    let words = Args::owned(request).iter().skip(skip).collect::<Vec<_>>();
-    let inner = Arc::new(Request::from_args(words.iter().copied()));
+    let whole = Args::owned(request);
+    let heads = (skip..whole.len()).map(|index| whole.head(index));
+    let heads = heads.map(|head| &head[..head.len().min(HEAD_BYTES)]);
+    let inner = Arc::new(Request::from_args(heads));
     let args = Args::owned(&inner);
     let entry =
         core.table.resolve(args).map_err(|_| Refusal::line("ERR Invalid command specified"))?;
@@ -41,7 +46,7 @@ pub(super) fn of_request(
         .row
         .keys
         .flagged(args)
-        .map(|(at, flags)| (args.get(at).to_vec(), flags_of(flags, args)))
+        .map(|(at, flags)| (whole.get(skip + at).to_vec(), flags_of(flags, args)))
         .collect();
     if keys.is_empty() {
         return Err(Refusal::line("ERR Invalid arguments specified for command"));

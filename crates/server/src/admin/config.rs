@@ -56,7 +56,7 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
         return Err(Refusal::Syntax);
     }
     let mut pairs = Vec::new();
-    while let (Some(name), Some(value)) = (args.next(), args.next()) {
+    while let (Ok(name), Some(value)) = (args.word(), args.next()) {
         may_set(&call, name, &pairs)?;
         pairs.push((text(name), text(value)));
     }

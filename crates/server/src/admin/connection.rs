@@ -137,7 +137,7 @@ fn hello(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
         resp3 = Some(version == 3);
     }
     let mut name = None;
-    while let Some(option) = args.next() {
+    while let Ok(option) = args.word() {
         if option.eq_ignore_ascii_case(b"AUTH") && args.left() >= 2 {
             let user = args.bytes()?;
             authenticate(cx, user, args.bytes()?)?;

@@ -34,7 +34,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
     }
     let whole = call.args();
     let mut args = whole;
-    let word = args.bytes()?.to_ascii_lowercase();
+    let word = args.word()?.to_ascii_lowercase();
     match word.as_slice() {
         _ if !takes(&word, args.left()) => Err(super::wrong_subcommand(whole)),
         b"sleep" => sleep(&call, args),

@@ -145,7 +145,7 @@ async fn history(call: ServerCall) -> Result<Answer, Refusal> {
 
 /// `LATENCY GRAPH event`: the samples as columns, oldest first, and how long ago each was.
 async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
-    let word = call.args().bytes()?;
+    let word = call.args().word()?;
     let name = String::from_utf8_lossy(word).into_owned();
     let events = gather(&call.core).await;
     let Some((samples, worst)) = events.0.get(&name).filter(|(samples, _)| !samples.is_empty())

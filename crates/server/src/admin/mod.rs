@@ -371,8 +371,8 @@ fn wrong_subcommand(args: Args<'_>) -> Refusal {
     /// Bytes shown of the subcommand, as in Redis.
     const SHOWN: usize = 128;
     let words = args.all();
-    let parent = String::from_utf8_lossy(words.get(0)).to_ascii_uppercase();
-    let word = words.get(1);
+    let parent = String::from_utf8_lossy(words.head(0)).to_ascii_uppercase();
+    let word = words.head(1);
     Refusal::quoting(
         "ERR unknown subcommand or wrong number of arguments for '",
         &word[..word.len().min(SHOWN)],

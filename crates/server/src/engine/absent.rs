@@ -28,8 +28,14 @@ const NAMES: &[&str] = &[
 /// By name: it was logged, by whichever core.
 static TOLD: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAMES.len()];
 
+/// No name is longer.
+const NAME_MAX: usize = 40;
+
 /// Logs `name`, if it is one of these and was not asked for before.
 pub(super) fn tell(name: &[u8]) {
+    if name.len() > NAME_MAX {
+        return; // Cheaply: it may be of any length.
+    }
     let Ok(name) = std::str::from_utf8(name) else { return };
     let Ok(at) = NAMES.binary_search(&name.to_ascii_lowercase().as_str()) else { return };
     if !TOLD[at].swap(true, Ordering::Relaxed) {
@@ -49,6 +55,7 @@ mod tests {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
         for name in NAMES {
+            assert!(name.len() <= NAME_MAX, "{name} is never told of");
             assert!(table.find(name.as_bytes()).is_none(), "{name} is there");
         }
     }

@@ -184,7 +184,7 @@ impl Table {
             Some(note) => return Ok(&self.entries[note.command]),
             None => &self.entries[likely],
         };
-        if entry.letters.is_some() && entry.letters == letters(args.get(0)) {
+        if entry.letters.is_some() && entry.letters == letters(args.head(0)) {
             return Ok(entry);
         }
         self.resolve(args)
@@ -192,16 +192,17 @@ impl Table {
 
     /// The entry of a request: that of the subcommand where there are subcommands.
     pub fn resolve(&self, args: darter_resp::Args<'_>) -> Result<&Entry, Refusal> {
-        let name = args.get(0);
+        let name = args.head(0);
         let parent = self.find(name).filter(|entry| !entry.row.name.contains('|'));
         let parent = parent.ok_or_else(|| unknown(args))?;
         if !parent.parent || args.len() < 2 {
             return Ok(parent);
         }
+        let word = args.head(1);
         let mut full = parent.row.name.as_bytes().to_vec();
         full.push(b'|');
-        full.extend_from_slice(args.get(1));
-        self.find(&full).ok_or_else(|| unknown_subcommand(parent.row.name, args.get(1)))
+        full.extend_from_slice(&word[..word.len().min(NAME_MAX)]); // Too long all the same.
+        self.find(&full).ok_or_else(|| unknown_subcommand(parent.row.name, word))
     }
 }
 
@@ -225,14 +226,13 @@ fn name_hash(name: &[u8]) -> u64 {
 fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     const SHOWN: usize = 128;
     fn shown(word: &[u8], most: usize) -> &[u8] {
-        let word = until_nul(word);
-        &word[..word.len().min(most)]
+        until_nul(&word[..word.len().min(most)])
     }
-    super::absent::tell(args.get(0));
-    let name = shown(args.get(0), SHOWN);
+    super::absent::tell(args.head(0));
+    let name = shown(args.head(0), SHOWN);
     let mut line = [b"ERR unknown command '", name, b"', with args beginning with: "].concat();
     let begin = line.len();
-    for arg in args.iter().skip(1) {
+    for arg in (1..args.len()).map(|index| args.head(index)) {
         let length = line.len() - begin;
         if length >= SHOWN {
             break;

@@ -727,7 +727,7 @@ fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bo
 
 /// A browser that was lured into sending our commands from a page: nothing of it may run.
 fn is_http(args: resp::Args<'_>) -> bool {
-    let name = args.get(0);
+    let name = args.head(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")
 }
 
