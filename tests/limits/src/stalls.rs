@@ -48,19 +48,18 @@ fn play(server: &Server, seed: u64, until: Instant) -> Result<(), String> {
     while Instant::now() < until {
         let commands: Vec<Vec<String>> = (0..DEPTH).map(|_| draw(&mut prng)).collect();
         let bytes: Vec<u8> = commands.iter().flat_map(|words| encode(words)).collect();
-        let before = active(server.process());
+        let mut sent = Moment::now(server.process());
         client.send(&bytes).map_err(text)?;
-        let mut sent = Instant::now();
         for (at, words) in commands.iter().enumerate() {
             let name = || format!("client {seed}, pipeline {number}, {at}: {}", words[0]);
             let reply = client.receive().map_err(|error| format!("{}: {error}", name()))?;
-            let waited = sent.elapsed();
+            let waited = sent.at.elapsed();
             ensure(!reply.is_error(), || format!("{}: {reply:?}", name()))?;
             if waited > STALL {
-                let idle = waited.saturating_sub(active(server.process()) - before);
+                let idle = waited.saturating_sub(active(server.process()) - sent.active);
                 ensure(idle < STALL, || format!("{}: {waited:?}, {idle:?} idle", name()))?;
             }
-            sent = Instant::now();
+            sent = Moment::now(server.process());
         }
         number += 1;
         if prng.chance(30) {
@@ -68,6 +67,20 @@ fn play(server: &Server, seed: u64, until: Instant) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// When a client began to wait for its next reply, and what had run until then: what runs for one
+/// reply does not excuse the next.
+struct Moment {
+    at: Instant,
+    active: Duration,
+}
+
+impl Moment {
+    fn now(server: Process) -> Self {
+        let active = active(server);
+        Self { at: Instant::now(), active }
+    }
 }
 
 /// Time that the server's threads, and this one, have run or been ready to run.
