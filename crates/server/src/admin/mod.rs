@@ -96,6 +96,14 @@ pub struct Told {
     pub client_max: AtomicUsize,
 }
 
+impl Told {
+    /// Nobody is there, or nobody looks any more.
+    fn forget_clients(&self) {
+        self.clients.store(0, Ordering::Relaxed);
+        self.client_max.store(0, Ordering::Relaxed);
+    }
+}
+
 impl Shared {
     /// What cores share that run on no machine, as in the simulation: it tells nothing, and nothing
     /// stops it.
@@ -258,8 +266,12 @@ fn close_idle(core: &Core, timeout_ms: u64) {
     core.admin.idle_check.set(check);
 }
 
-/// A connection of this core is gone.
+/// A connection of this core is gone. With the last one the looks at them end, and so does what they
+/// have told.
 pub fn connection_closed(core: &Core, session: &Session) {
+    if core.conns_len() == 0 {
+        core.admin.shared.told[core.id()].forget_clients();
+    }
     if session.monitor {
         server::monitor_left(core, session.id);
     }

@@ -1,6 +1,7 @@
 //! Cores without sockets or threads, and with a clock that the test moves: what takes seconds
 //! elsewhere, or hangs on the order of two messages, is exact here.
 
+mod census;
 mod lanes;
 mod requests;
 mod slices;
