@@ -2,13 +2,16 @@
 //! of all while all together exceed `maxmemory-clients`.
 //!
 //! Looked at every 50 ms, some connections a turn, and only while a limit is set: what a client holds
-//! grows without anything happening to it, when the value that it reads is removed by another. Only
-//! the core that has the largest client closes one, so that no core asks another.
+//! grows without anything happening to it, when the value that it reads is removed by another. Who is
+//! closed has a line in the log, which takes its time: a slice that is over closes one and no more.
+//! Only the core that has the largest client closes one, so that no core asks another.
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
 use super::{Shared, Told, client_list};
 use crate::engine::{ClientLimits, Conn, Core};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
 /// Between two looks at all connections.
@@ -24,8 +27,10 @@ pub(super) struct Census {
     due_ms: u64,
     /// Bytes of those looked at.
     bytes: usize,
-    /// Those that may be closed for it: bytes and client id.
-    evictable: Vec<(usize, u64)>,
+    /// Those that may be closed for it, the largest first: bytes and client id.
+    evictable: BinaryHeap<(usize, u64)>,
+    /// All were looked at, and the largest are being closed.
+    evicts: bool,
     /// It was said that nobody is left to be closed.
     warned: bool,
 }
@@ -37,7 +42,13 @@ impl Census {
     }
 }
 
-/// Goes on with the look, if it is due.
+/// Nobody is there, or no limit is set any more: the look ends, and so does what it has told.
+pub(super) fn forget(core: &Core) {
+    core.admin.census.take();
+    core.admin.shared.told[core.id()].forget_clients();
+}
+
+/// Goes on with the look, if it is due: a portion, which ends with the slice.
 pub(super) fn step(core: &Core) {
     let (now, limits) = (core.now_ms(), core.hot.borrow().client_limits);
     let census = &mut *core.admin.census.borrow_mut();
@@ -45,22 +56,37 @@ pub(super) fn step(core: &Core) {
         census.due_ms = census.due_ms.min(now + EVERY_MS); // The clock may be set back.
         return;
     }
-    let from = census.next;
-    census.next = core.some_conns(from, AT_ONCE, |conn| census.look(core, conn, &limits));
-    if census.next > 0 {
-        return;
+    let more =
+        if census.evicts { census.evict(core, limits.all) } else { census.look(core, &limits) };
+    if !more {
+        *census = Census { due_ms: now + EVERY_MS, warned: census.warned, ..Census::default() };
     }
-    census.due_ms = now + EVERY_MS;
-    if limits.all > 0 {
-        census.evict(core, limits.all);
-    }
-    (census.bytes, census.evictable) = (0, Vec::new());
 }
 
 impl Census {
-    fn look(&mut self, core: &Core, conn: &mut Conn, limits: &ClientLimits) {
+    /// Looks at some connections. False when nothing is left to be done.
+    fn look(&mut self, core: &Core, limits: &ClientLimits) -> bool {
+        for _ in 0..AT_ONCE {
+            let (from, mut closed) = (self.next, false);
+            self.next = core.some_conns(from, 1, |conn| closed = self.take(core, conn, limits));
+            if self.next == 0 || (closed && core.slice_is_over()) {
+                break;
+            }
+        }
+        if self.next > 0 {
+            return true;
+        }
+        self.evicts = limits.all > 0;
+        if self.evicts {
+            core.admin.shared.told[core.id()].clients.store(self.bytes, Ordering::Relaxed);
+        }
+        self.evicts
+    }
+
+    /// Counts a connection; true when it is closed instead, for its output.
+    fn take(&mut self, core: &Core, conn: &mut Conn, limits: &ClientLimits) -> bool {
         if conn.lane.session.killed {
-            return;
+            return false;
         }
         let sizes = conn.sizes();
         if is_over(conn, sizes.output, limits, core.now_ms()) {
@@ -70,40 +96,52 @@ impl Census {
                 line.trim_end()
             );
             core.kill(&mut conn.lane);
-            return;
+            return true;
         }
         self.bytes += sizes.total;
         if limits.all > 0 && !conn.lane.session.no_evict {
             self.evictable.push((sizes.total, conn.lane.session.id));
         }
+        false
     }
 
     /// Closes the largest of this core while all are too large, and no other core has a larger one.
-    fn evict(&mut self, core: &Core, limit: usize) {
+    /// False when that is done.
+    fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
         let told = &shared.told[core.id()];
-        told.clients.store(self.bytes, Ordering::Relaxed);
-        self.evictable.sort_unstable();
         let others = largest(shared, |id| id != core.id());
-        while sum(shared) >= limit
-            && let Some((bytes, id)) = self.evictable.pop_if(|(bytes, _)| *bytes >= others)
+        let may_close = |next: &PeekMut<'_, (usize, u64)>| limit > 0 && next.0 >= others;
+        let mut more = false;
+        while !more
+            && sum(shared) >= limit
+            && let Some(next) = self.evictable.peek_mut().filter(may_close)
         {
-            core.with_client(id, |conn| {
-                let line = client_list::line(core, &conn.lane.session, Some(conn)).text;
-                tracing::info!("Evicting client: {}", line.trim_end());
-                core.kill(&mut conn.lane);
-            });
-            core.stats.borrow_mut().evicted_clients += 1;
-            told.clients.fetch_sub(bytes, Ordering::Relaxed);
+            let (bytes, id) = PeekMut::pop(next);
+            close(core, id);
+            self.bytes -= bytes;
+            told.clients.store(self.bytes, Ordering::Relaxed);
+            more = core.slice_is_over();
         }
-        let most = self.evictable.last().map_or(0, |(bytes, _)| *bytes);
+        let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
         told.client_max.store(most, Ordering::Relaxed);
-        let is_stuck = sum(shared) >= limit && largest(shared, |_| true) == 0;
+        let is_stuck = limit > 0 && sum(shared) >= limit && largest(shared, |_| true) == 0;
         if is_stuck && !self.warned {
             tracing::warn!("Over client maxmemory after evicting all evictable clients");
         }
         self.warned = is_stuck;
+        more
     }
+}
+
+/// Closes the largest client, unless it has left.
+fn close(core: &Core, id: u64) {
+    core.with_client(id, |conn| {
+        let line = client_list::line(core, &conn.lane.session, Some(conn)).text;
+        tracing::info!("Evicting client: {}", line.trim_end());
+        core.kill(&mut conn.lane);
+        core.stats.borrow_mut().evicted_clients += 1;
+    });
 }
 
 /// True when the output of a connection is beyond the hard limit, or has been beyond the soft one for

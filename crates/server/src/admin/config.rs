@@ -193,7 +193,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.client_limits = client_limits(&settings);
     core.admin.census_runs.set(hot.client_limits.are_set());
     if hot.client_limits.all == 0 {
-        core.admin.shared.told[core.id()].forget_clients();
+        super::census::forget(core);
     }
     drop(hot);
     core.admin.idle_check.take(); // The timeout may be shorter now.

@@ -270,7 +270,7 @@ fn close_idle(core: &Core, timeout_ms: u64) {
 /// have told.
 pub fn connection_closed(core: &Core, session: &Session) {
     if core.conns_len() == 0 {
-        core.admin.shared.told[core.id()].forget_clients();
+        census::forget(core);
     }
     if session.monitor {
         server::monitor_left(core, session.id);

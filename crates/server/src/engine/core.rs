@@ -545,6 +545,12 @@ impl Core {
         self.conns_len.get()
     }
 
+    /// True when the running slice has had its time.
+    #[must_use]
+    pub fn slice_is_over(&self) -> bool {
+        self.slice.must_yield()
+    }
+
     /// Closes a connection at once.
     pub fn kill(&self, lane: &mut super::conn::Lane) {
         lane.session.killed = true;

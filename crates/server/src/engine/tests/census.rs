@@ -1,6 +1,7 @@
 //! What clients hold, and who is closed for it.
 
-use super::{Bench, Wait};
+use super::{Bench, Client, Wait};
+use crate::engine::ClientLimits;
 
 const MIB: usize = 1 << 20;
 /// Bytes that arrive at once.
@@ -9,7 +10,7 @@ const PORTION_BYTES: usize = 64 * 1024;
 impl Bench {
     /// A client sends so many bytes of an argument that is longer.
     fn hold(&self, client: usize, bytes: usize) {
-        let (core, token) = (self.clients[client].core, self.clients[client].token);
+        let Client { core, token, .. } = self.clients[client];
         let header = format!("*2\r\n$4\r\nECHO\r\n${}\r\n", 2 * bytes);
         let request = [header.as_bytes(), &vec![b'a'; bytes]].concat();
         for portion in request.chunks(PORTION_BYTES) {
@@ -19,9 +20,15 @@ impl Bench {
         }
     }
 
+    /// It is to be closed.
+    fn is_killed(&self, client: usize) -> bool {
+        let Client { core, token, .. } = self.clients[client];
+        self.cores[core].with_conn(token, |conn| conn.lane.session.killed) == Some(true)
+    }
+
     /// It is gone.
     fn leave(&self, client: usize) {
-        let (core, token) = (self.clients[client].core, self.clients[client].token);
+        let Client { core, token, .. } = self.clients[client];
         self.cores[core].closed(token);
     }
 
@@ -57,5 +64,33 @@ fn who_has_left_counts_no_more() {
         bench.look();
         let gone: Vec<_> = clients.iter().filter(|client| bench.is_closed(**client)).collect();
         assert_eq!(gone.len(), closed, "of {small:?} MiB were closed: {gone:?}");
+    }
+}
+
+#[test] // However many are to be closed, a slice that is over closes one.
+fn many_are_closed_one_a_slice() {
+    const CLIENTS: usize = 40;
+    let of_output = ClientLimits { output_hard: 1, ..ClientLimits::default() };
+    let of_all = ClientLimits { all: 1, ..ClientLimits::default() };
+    for (name, limits) in [("output", of_output), ("all", of_all)] {
+        let mut bench = Bench::new(1);
+        assert_eq!(bench.ask(0, "CONFIG SET maxmemory-clients 1gb"), "+OK\r\n");
+        let clients: Vec<usize> = (0..CLIENTS).map(|_| bench.connect(0)).collect();
+        for client in &clients {
+            bench.clients[*client].reads.set(false);
+            bench.send(*client, "PING");
+        }
+        bench.settle();
+        bench.short.set(true);
+        bench.cores[0].hot.borrow_mut().client_limits = limits;
+        let killed = || clients.iter().filter(|client| bench.is_killed(**client)).count();
+        let mut most = 0;
+        for _ in 0..CLIENTS * 4 {
+            let before = killed();
+            bench.pass_ms(1);
+            bench.tick(0);
+            most = most.max(killed() - before);
+        }
+        assert_eq!((most, killed()), (1, CLIENTS), "{name}: in one slice, and in all");
     }
 }
