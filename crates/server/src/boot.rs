@@ -385,6 +385,7 @@ fn listen(net: &mut Net, settings: &Settings) -> Result<Doors, Failure> {
             .map_err(|error| Failure(format!("cannot listen on {path}: {error}")))?;
     }
     let mut doors = Doors::default();
+    doors.look_up(settings);
     doors.follow(net, settings, Net::listen_tcp).map_err(Failure)?;
     Ok(doors)
 }

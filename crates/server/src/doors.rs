@@ -5,12 +5,15 @@
 //! ones are opened before old ones are closed, so that nobody finds the server closed meanwhile; only
 //! where an old one may stand in the way, as all addresses of a port do, it goes first.
 //!
+//! Names are looked up at the start, before anything is served: the system does that in its own time,
+//! seconds where a name server is silent, and no core may wait for it.
+//!
 //! Not here: what becomes of a connection. See `thread`.
 
 use crate::settings::Settings;
 use darter_runtime::net::{Address, Net};
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// How a listener is opened: [`Net::listen_tcp`], or [`Net::listen_tcp_at_once`].
 pub(crate) type Open = fn(&mut Net, SocketAddr, i32, u32) -> io::Result<usize>;
@@ -19,6 +22,8 @@ pub(crate) type Open = fn(&mut Net, SocketAddr, i32, u32) -> io::Result<usize>;
 #[derive(Default)]
 pub(crate) struct Doors {
     open: Vec<(SocketAddr, usize)>,
+    /// Names of `bind` at the start, and what the system said of them.
+    names: Vec<(String, io::Result<IpAddr>)>,
 }
 
 /// An address of `bind`.
@@ -30,6 +35,55 @@ struct Wanted {
 }
 
 impl Doors {
+    /// Looks up the names of `bind`, which may take seconds.
+    pub(crate) fn look_up(&mut self, settings: &Settings) {
+        let words = settings.text("bind").split(' ').filter(|word| !word.is_empty());
+        let names = words.map(|word| word.strip_prefix('-').unwrap_or(word));
+        let names = names.filter(|name| plain_address(name).is_none());
+        self.names = names.map(|name| (name.to_owned(), looked_up(name))).collect();
+    }
+
+    /// The address that a word of `bind` means.
+    fn resolve(&self, name: &str) -> io::Result<IpAddr> {
+        if let Some(address) = plain_address(name) {
+            return Ok(address);
+        }
+        match self.names.iter().find(|(other, _)| other == name) {
+            Some((_, Ok(address))) => Ok(*address),
+            Some((_, Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
+            None => Err(io::Error::other("names are looked up at the start only")),
+        }
+    }
+
+    fn wanted(&self, settings: &Settings) -> Vec<Wanted> {
+        let port = port(settings);
+        if port == 0 {
+            return Vec::new();
+        }
+        let words = settings.text("bind").split(' ').filter(|word| !word.is_empty());
+        let mut all: Vec<Wanted> = words
+            .map(|word| {
+                let (name, optional) = match word.strip_prefix('-') {
+                    Some(rest) => (rest, true),
+                    None => (word, false),
+                };
+                let address = self.resolve(name).map(|address| SocketAddr::new(address, port));
+                Wanted { word: format!("{name}:{port}"), address, optional }
+            })
+            .collect();
+        // Twice the same is once.
+        let mut seen = Vec::new();
+        all.retain(|wanted| match &wanted.address {
+            Ok(address) if seen.contains(address) => false,
+            Ok(address) => {
+                seen.push(*address);
+                true
+            }
+            Err(_) => true,
+        });
+        all
+    }
+
     /// Listens where `settings` say, and nowhere else.
     ///
     /// Errors: a sentence that says which address cannot be had, and why; then nothing has changed.
@@ -39,7 +93,7 @@ impl Doors {
         settings: &Settings,
         open: Open,
     ) -> Result<(), String> {
-        let wanted = wanted(settings);
+        let wanted = self.wanted(settings);
         let is_wanted = |(address, _): &(SocketAddr, usize)| {
             wanted.iter().any(|wanted| wanted.address.as_ref().is_ok_and(|other| other == address))
         };
@@ -75,44 +129,21 @@ fn port(settings: &Settings) -> u16 {
     u16::try_from(settings.int("port")).unwrap_or(0)
 }
 
-fn wanted(settings: &Settings) -> Vec<Wanted> {
-    let port = port(settings);
-    if port == 0 {
-        return Vec::new();
-    }
-    let words = settings.text("bind").split(' ').filter(|word| !word.is_empty());
-    let mut all: Vec<Wanted> = words
-        .map(|word| {
-            let (name, optional) = match word.strip_prefix('-') {
-                Some(rest) => (rest, true),
-                None => (word, false),
-            };
-            Wanted { word: format!("{name}:{port}"), address: resolve(name, port), optional }
-        })
-        .collect();
-    // Twice the same is once.
-    let mut seen = Vec::new();
-    all.retain(|wanted| match &wanted.address {
-        Ok(address) if seen.contains(address) => false,
-        Ok(address) => {
-            seen.push(*address);
-            true
-        }
-        Err(_) => true,
-    });
-    all
-}
-
-/// `*` and `::*` are all addresses of a family. What holds a colon is of IPv6, all else of IPv4, names
-/// too, as in Redis; a name is looked up by the system, in its own time.
-fn resolve(name: &str, port: u16) -> io::Result<SocketAddr> {
+/// An address that is written as one; `*` and `::*` are all of a family.
+fn plain_address(name: &str) -> Option<IpAddr> {
     let name = match name {
         "*" => "0.0.0.0",
         "::*" => "::",
         name => name,
     };
-    let mut found = (name, port).to_socket_addrs()?;
+    name.parse().ok()
+}
+
+/// What holds a colon is of IPv6, all else of IPv4, names too, as in Redis.
+fn looked_up(name: &str) -> io::Result<IpAddr> {
+    let mut found = (name, 0).to_socket_addrs()?;
     let family = found.find(|address| address.is_ipv6() == name.contains(':'));
+    let family = family.map(|address| address.ip());
     family.ok_or_else(|| io::Error::new(io::ErrorKind::AddrNotAvailable, "no address of this name"))
 }
 

@@ -12,6 +12,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("CONFIG SET port to one in use changes nothing",  Asks::AsRedis, in_use),
     ("CONFIG SET port 0 leaves the unix socket",       Asks::AsRedis, no_port),
     ("CONFIG SET bind changes the addresses",          Asks::AsRedis, addresses),
+    ("no core waits for the lookup of a name",         Asks::More,    names),
     ("a new port is written by CONFIG REWRITE",        Asks::AsRedis, rewritten),
 ];
 
@@ -93,6 +94,18 @@ fn no_port(stage: &Stage) -> Result<(), String> {
     local.read_exact(&mut answer).map_err(text)?;
     ensure(&answer == b"+OK\r\n", || format!("{answer:?}"))?;
     serves_only(&[("127.0.0.1", server.port())], &[])
+}
+
+fn names(stage: &Stage) -> Result<(), String> {
+    let why = "Failed to bind to specified addresses.";
+    let server = stage.server_with(&["--bind", "127.0.0.1"])?;
+    let mut client = server.client().map_err(text)?;
+    is_refused(&mut client, &["CONFIG", "SET", "bind", "localhost"], why)?;
+    let server = stage.server_with(&["--bind", "localhost"])?; // One of the start is known.
+    let mut client = server.client().map_err(text)?;
+    is_ok(&mut client, &["CONFIG", "SET", "bind", "localhost 127.0.0.2"])?;
+    let new = server::free_port().map_err(text)?.to_string();
+    is_ok(&mut client, &["CONFIG", "SET", "port", &new])
 }
 
 /// 192.0.2.1 belongs to nobody: it is kept for examples.
