@@ -546,6 +546,15 @@ impl Parser {
     }
 }
 
+impl Drop for Parser {
+    /// What has come of a long argument is freed as the request is that it belongs to: in slices.
+    fn drop(&mut self) {
+        if let State::Big { chunks, .. } = &mut self.state {
+            self.spilled.push_big(std::mem::take(chunks));
+        }
+    }
+}
+
 /// Where the line ends that `bytes` begin with. Behind a NUL no end is found, as in Redis: whoever
 /// sends one is left waiting, until the line is too long.
 fn line_end(end: u8, bytes: &[u8]) -> Option<usize> {

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::args::Note;
-use darter_base::Prng;
+use darter_base::preempt::Never;
+use darter_base::{Prng, graveyard};
 
 /// What was read: requests, and the error that ended them.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
@@ -286,6 +287,33 @@ fn a_parser_tells_what_it_holds() {
     assert_eq!(outcome(&mut parser, &vec![b'x'; CHUNK_BYTES]), "wanting");
     assert_eq!(outcome(&mut parser, b"\r"), "wanting");
     assert_eq!(outcome(&mut parser, b"\n"), "request");
+}
+
+#[test] // A client goes away amid a request: what has come of it is not freed at once.
+fn what_has_arrived_is_freed_in_portions() {
+    let amid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
+    let amid_many = b"*999999\r\n".to_vec();
+    let cases: [(Vec<u8>, &[u8], usize); 3] = [
+        // (head, what follows it over and over, times)
+        (amid_big.clone(), b"", 0),
+        (amid_big, &[b'x'; CHUNK_BYTES], 100),
+        (amid_many, b"$1\r\na\r\n", 100_000),
+    ];
+    for (head, rest, times) in cases {
+        let mut parser = Parser::new(1 << 30, true);
+        parser.feed(&head);
+        for _ in 0..times {
+            parser.feed(rest);
+            assert!(parser.next_request().unwrap().is_none());
+        }
+        let held = parser.arriving_bytes() + parser.argument_bytes();
+        assert!(held + 2 * CHUNK_BYTES > times * rest.len(), "{held}");
+        drop(parser);
+        let (_, waiting) = graveyard::waiting();
+        assert_eq!(waiting, held, "{times} of {}", rest.len());
+        while graveyard::dig(&Never) {}
+        assert_eq!(graveyard::waiting(), (0, 0));
+    }
 }
 
 #[test] // However much passes, and however it is cut, the buffer stays small.
