@@ -75,7 +75,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let signals = signal::watch(wakers.clone())
         .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
     let shared = shared(cores);
-    let file = rdb_file(&settings);
+    let file = rdb_file(&settings)?;
     let (inboxes, loader) = open_file(file.as_deref(), &settings, &wakers, &shared)?;
     let loaded = Arc::new(Loaded {
         left: AtomicUsize::new(if file.is_some() { cores } else { 0 }),
@@ -263,10 +263,19 @@ fn finish_loading(
     Ok(())
 }
 
-fn rdb_file(settings: &Settings) -> Option<PathBuf> {
-    let name = settings.text("dbfilename");
-    let path = Path::new(name);
-    (!name.is_empty() && path.is_file()).then(|| path.to_owned())
+/// The file to be loaded. Only where there is none the server begins empty: what is there and cannot
+/// be read may be somebody's data. A pipe is refused, and not waited for.
+fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
+    let path = Path::new(settings.text("dbfilename"));
+    let wrong = |why: &dyn std::fmt::Display| {
+        Err(Failure(format!("cannot load {}: {why}", path.display())))
+    };
+    match path.metadata() {
+        Ok(found) if found.is_file() => Ok(Some(path.to_owned())),
+        Ok(_) => wrong(&"not a regular file"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => wrong(&error),
+    }
 }
 
 type Opened = (Vec<Option<load::Inbox>>, Option<load::Handle>);

@@ -21,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("settings are read from standard input",         Asks::AsRedis, standard_input),
     ("files are included, by patterns too",           Asks::AsRedis, included),
     ("the log begins with what runs, and ends",       Asks::More,    log_lines),
+    ("data that cannot be read is not passed over",   Asks::AsRedis, unreadable),
     ("what is lost at the end is told",               Asks::More,    lost),
     ("changes are counted as in Redis",               Asks::AsRedis, changes),
     ("an absent command is logged once",              Asks::More,    absent_command),
@@ -199,6 +200,24 @@ fn log_lines(stage: &Stage) -> Result<(), String> {
         rest = &rest[at..];
     }
     ensure(!log.contains('\u{1b}'), || format!("colour in a file: {log:?}"))
+}
+
+/// A folder stands for all that is there and no file: who runs the tests may read everything.
+fn unreadable(_: &Stage) -> Result<(), String> {
+    let folder = Folder::new("unreadable")?;
+    fs::create_dir_all(folder.0.join("dump.rdb")).map_err(text)?;
+    let port = server::free_port().map_err(text)?.to_string();
+    let mut command = subject();
+    command.args(["--port", &port, "--dir"]).arg(&folder.0);
+    let mut child = Running(command.spawn().map_err(text)?);
+    let start = Instant::now();
+    loop {
+        match child.0.try_wait().map_err(text)? {
+            Some(status) => return ensure(status.code() == Some(1), || format!("{status}")),
+            None if start.elapsed() > SOON => return Err("it starts empty".to_owned()),
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }
 
 fn lost(stage: &Stage) -> Result<(), String> {
