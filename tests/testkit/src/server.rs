@@ -12,6 +12,7 @@ use crate::process::Process;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -262,7 +263,7 @@ impl Drop for Server {
 
 /// A command for `binary` that the kernel kills when this thread ends, however it ends: nothing
 /// is left running by a test that was killed itself. Without `setpriv` it is a plain command. It may
-/// open `files_open` files, if so many are told.
+/// open `files_open` files, if so many are told, and no more: not even root's child raises that.
 fn dies_with_us(binary: &Path, files_open: Option<u64>) -> Command {
     if !Path::new("/usr/bin/setpriv").exists() {
         return Command::new(binary);
@@ -270,6 +271,9 @@ fn dies_with_us(binary: &Path, files_open: Option<u64>) -> Command {
     let mut command = Command::new("/usr/bin/setpriv");
     command.args(["--pdeathsig", "KILL"]);
     if let Some(files) = files_open {
+        if fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
+            command.arg("--bounding-set=-sys_resource");
+        }
         command.arg("prlimit").arg(format!("--nofile={files}:{files}"));
     }
     command.arg(binary);
