@@ -3,6 +3,7 @@
 //! Those that concern one connection run at once ([`Runner::Session`]); those that ask other cores
 //! are tasks ([`Runner::Task`]). Not here: commands over data.
 
+pub(crate) mod absent;
 mod census;
 mod client;
 mod client_list;

@@ -8,7 +8,6 @@
 //! ```
 //! Not here: what any command does.
 
-mod absent;
 mod batch;
 mod conn;
 mod core;

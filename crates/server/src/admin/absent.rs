@@ -32,7 +32,7 @@ static TOLD: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAME
 const NAME_MAX: usize = 40;
 
 /// Logs `name`, if it is one of these and was not asked for before.
-pub(super) fn tell(name: &[u8]) {
+pub(crate) fn tell(name: &[u8]) {
     if name.len() > NAME_MAX {
         return; // Cheaply: it may be of any length.
     }
