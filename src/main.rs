@@ -17,15 +17,22 @@ fn main() -> ExitCode {
         Ok(Wanted::Told(text)) => return said(&text),
         Err(wrong) => return fail(&wrong),
     };
-    if let Err(wrong) = darter_server::boot::leave_terminal(&settings) {
-        return fail(&format!("darter: {wrong}"));
-    }
+    // The log first: a daemon has nobody to tell that its file cannot be opened.
     if let Err(wrong) = darter_server::log::start(&settings) {
         return fail(&format!("darter: {wrong}"));
     }
+    if let Err(wrong) = darter_server::boot::leave_terminal(&settings) {
+        return fail(&format!("darter: {wrong}"));
+    }
+    let has_file = !settings.text("logfile").is_empty();
     match darter_server::boot::run(settings) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => fail(&format!("darter: {failure}")),
+        Err(failure) => {
+            if has_file {
+                darter_server::log::failed(&failure);
+            }
+            fail(&format!("darter: {failure}"))
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! From settings to running cores, and to an orderly end.
 //!
 //! Order: limits, sockets, threads, the file, the signals. The sockets are open before the file is
-//! loaded, as in Redis: clients are told that loading is going on.
+//! loaded, as in Redis: clients are told that loading is going on. Before any of them is answered the
+//! file with the process's number is written, by whoever could listen.
 
 use crate::admin::{self, Empty, Local, Shared};
 use crate::clock::{MachineClock, SliceTimer};
@@ -19,7 +20,7 @@ use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Barrier, OnceLock};
 
 /// Why the server could not start, or had to end.
 #[derive(Debug)]
@@ -58,7 +59,6 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
     enter_folder(&mut settings)?;
-    let supervisor = Supervisor::begin(&settings);
     crate::log::begin(&settings);
     let processors = topology::processors();
     let cores = match settings.size("cores") {
@@ -84,6 +84,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let (table, stop) = (Arc::new(table()), Arc::new(AtomicBool::new(false)));
     let quiet: Arc<[AtomicBool]> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     let (told, ready) = std::sync::mpsc::channel();
+    let begun = Arc::new(Barrier::new(cores + 1));
     let mut threads = Vec::new();
     let mailboxes = mailbox::mesh::<Post>(wakers.clone(), RING_CAPACITY);
     for ((id, mailbox), inbox) in mailboxes.into_iter().enumerate().zip(inboxes) {
@@ -98,6 +99,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
             stop: Arc::clone(&stop),
             loaded: Arc::clone(&loaded),
             quiet: Arc::clone(&quiet),
+            begun: Arc::clone(&begun),
             inbox,
         };
         let told = told.clone();
@@ -109,6 +111,8 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     }
     drop(told);
     wait_for_cores(cores, &ready)?;
+    let supervisor = Supervisor::begin(&settings);
+    begun.wait();
     shared.empty.measure(&System);
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
     serve(loader, &supervisor, &signals, &shared)?;
@@ -306,6 +310,8 @@ struct Plan {
     stop: Arc<AtomicBool>,
     loaded: Arc<Loaded>,
     quiet: Arc<[AtomicBool]>,
+    /// All cores wait here, listening, for the word to serve.
+    begun: Arc<Barrier>,
     inbox: Option<load::Inbox>,
 }
 
@@ -326,8 +332,10 @@ impl Plan {
                 return Ok(());
             }
         };
+        let begun = Arc::clone(&self.begun);
         let thread = self.thread(net, doors, mailbox);
         let _ = told.send(Ok(()));
+        begun.wait();
         thread.run()
     }
 

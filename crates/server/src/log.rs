@@ -1,5 +1,6 @@
 //! The log: lines on standard output, or in a file. Colour only where people read: on a terminal.
 
+use crate::boot::Failure;
 use crate::settings::{Settings, read};
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
@@ -70,6 +71,11 @@ pub(crate) fn end([changes, keys]: [u64; 2]) {
         tracing::warn!("{keys} keys are gone: {changes} changes were not saved, since nothing is");
     }
     tracing::info!("bye");
+}
+
+/// Says why the server ends, where standard error is another place, or nobody's.
+pub fn failed(failure: &Failure) {
+    tracing::error!("{failure}");
 }
 
 /// Follows `loglevel` after it was changed.

@@ -8,11 +8,17 @@ use std::path::PathBuf;
 /// Where the process's number stands when a daemon is not told a place.
 const PID_FILE: &str = "/run/darter.pid";
 
-/// What was agreed upon with the supervisor. The file is removed when this is dropped.
+/// What was agreed upon with the supervisor. The file is removed when this is dropped, unless another
+/// server has written its own there meanwhile.
 pub(crate) struct Supervisor {
     /// `NOTIFY_SOCKET`, where states are told.
     socket: Option<OsString>,
     pid_file: Option<PathBuf>,
+}
+
+/// What stands in the file.
+fn pid_line() -> String {
+    format!("{}\n", std::process::id())
 }
 
 /// Whether the process is to leave its terminal: not below a supervisor, who watches this process.
@@ -28,6 +34,9 @@ fn socket(settings: &Settings) -> Option<OsString> {
 
 impl Supervisor {
     /// Writes the file: if it cannot be written, that is logged, and nothing else, as in Redis.
+    ///
+    /// Call it once the server listens: whoever cannot, because another one does, leaves the other's
+    /// file alone.
     pub(crate) fn begin(settings: &Settings) -> Self {
         let socket = socket(settings);
         if socket.is_none() && matches!(settings.text("supervised"), "systemd" | "upstart") {
@@ -39,7 +48,7 @@ impl Supervisor {
         };
         let mut pid_file = (!name.is_empty()).then(|| PathBuf::from(name));
         if let Some(path) = &pid_file
-            && let Err(error) = std::fs::write(path, format!("{}\n", std::process::id()))
+            && let Err(error) = std::fs::write(path, pid_line())
         {
             tracing::warn!("cannot write pidfile {}: {error}", path.display());
             pid_file = None;
@@ -68,7 +77,9 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if let Some(path) = &self.pid_file {
+        if let Some(path) = &self.pid_file
+            && std::fs::read_to_string(path).is_ok_and(|line| line == pid_line())
+        {
             // Somebody else may have removed it.
             let _ = std::fs::remove_file(path);
         }

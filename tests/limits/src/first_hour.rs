@@ -28,6 +28,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("SIGHUP ends nothing",                           Asks::AsRedis, hangup),
     ("systemd is told of the beginning and the end",  Asks::More,    notified),
     ("a daemon leaves, with its pidfile",             Asks::AsRedis, daemon),
+    ("a second start spares the first one's pidfile", Asks::AsRedis, second_daemon),
 ];
 
 /// Names and stock values of each, with paths that a test may use.
@@ -319,28 +320,76 @@ fn notified(_: &Stage) -> Result<(), String> {
 }
 
 fn daemon(_: &Stage) -> Result<(), String> {
-    let folder = Folder::new("daemon")?;
-    let (pid_file, log) = (folder.0.join("pid"), folder.0.join("log"));
-    let port = server::free_port().map_err(text)?;
-    let mut command = subject();
-    command.args(["--daemonize", "yes", "--save", "", "--port", &port.to_string()]);
-    command.arg("--dir").arg(&folder.0).arg("--pidfile").arg(&pid_file).arg("--logfile").arg(&log);
-    let status = command.status().map_err(text)?;
-    ensure(status.success(), || format!("{status}"))?;
-    let mut client = client_at(port)?;
-    let pid = fs::read_to_string(&pid_file).map_err(text)?;
-    let found = pid.trim().parse::<i32>().ok().and_then(Pid::from_raw);
-    let found = found.ok_or_else(|| format!("no number: {pid:?}"))?;
-    ensure(Path::new(&format!("/proc/{}", found.as_raw_nonzero())).exists(), || pid.clone())?;
+    let daemon = Daemon::new("daemon")?;
+    daemon.start()?;
+    let mut client = client_at(daemon.port)?;
+    let found = daemon.pid()?;
+    let running = format!("/proc/{}", found.as_raw_nonzero());
+    ensure(Path::new(&running).exists(), || format!("no {running}"))?;
     client.send(&encode(&["SHUTDOWN", "NOSAVE"])).map_err(text)?;
     client.read_to_end().map_err(text)?;
     let start = Instant::now();
-    while pid_file.exists() {
-        if start.elapsed() > SOON {
-            let _ = kill_process(found, Signal::KILL);
-            return Err("the pidfile stays".to_owned());
-        }
+    while daemon.pid_file().exists() {
+        ensure(start.elapsed() < SOON, || "the pidfile stays".to_owned())?;
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+fn second_daemon(_: &Stage) -> Result<(), String> {
+    let daemon = Daemon::new("second")?;
+    daemon.start()?;
+    let mut client = client_at(daemon.port)?;
+    let first = daemon.pid()?;
+    daemon.start()?;
+    let log = || fs::read_to_string(daemon.folder.0.join("log")).unwrap_or_default();
+    let start = Instant::now();
+    while !log().contains("Address already in use") {
+        ensure(start.elapsed() < SOON, || format!("no reason in the log:\n{}", log()))?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    ensure(daemon.pid()? == first, || "the pidfile is another's".to_owned())?;
+    let pong = client.words("PING").map_err(text)?;
+    ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
+}
+
+/// A server that leaves its terminal; it ends with this.
+struct Daemon {
+    folder: Folder,
+    port: u16,
+}
+
+impl Daemon {
+    fn new(name: &str) -> Result<Self, String> {
+        Ok(Self { folder: Folder::new(name)?, port: server::free_port().map_err(text)? })
+    }
+
+    /// Starts one, a further one at the same port too: it returns when the terminal is left.
+    fn start(&self) -> Result<(), String> {
+        let mut command = subject();
+        command.args(["--daemonize", "yes", "--save", "", "--port", &self.port.to_string()]);
+        command.arg("--dir").arg(&self.folder.0).arg("--pidfile").arg(self.pid_file());
+        let status = command.arg("--logfile").arg(self.folder.0.join("log")).status();
+        let status = status.map_err(text)?;
+        ensure(status.success(), || format!("{status}"))
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.folder.0.join("pid")
+    }
+
+    fn pid(&self) -> Result<Pid, String> {
+        let line = fs::read_to_string(self.pid_file()).map_err(text)?;
+        let pid = line.trim().parse::<i32>().ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| format!("no number: {line:?}"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Ok(mut client) = Client::connect(self.port, Protocol::Resp2) {
+            let _ = client.send(&encode(&["SHUTDOWN", "NOSAVE"]));
+            let _ = client.read_to_end();
+        }
+    }
 }
