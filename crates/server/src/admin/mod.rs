@@ -284,16 +284,23 @@ pub fn connection_closed(core: &Core, session: &Session) {
 pub fn used_memory(shared: &Shared) -> usize {
     let before = shared.empty.held_bytes.load(Ordering::Relaxed);
     let held = shared.machine.held_bytes().map(|held| held.saturating_sub(before));
-    let data = || shared.told.iter().map(|told| told.data.load(Ordering::Relaxed)).sum();
-    shared.empty.bytes() + held.unwrap_or_else(data)
+    shared.empty.bytes() + held.unwrap_or_else(|| data_bytes(shared))
 }
 
-/// The same without what is being freed, as Redis waits for its own lazy freeing before it refuses a
-/// write: what `maxmemory` is compared with.
+/// Bytes of data, those that several values share counted for each.
+fn data_bytes(shared: &Shared) -> usize {
+    shared.told.iter().map(|told| told.data.load(Ordering::Relaxed)).sum()
+}
+
+/// [`used_memory`] without what is being freed, as Redis waits for its own lazy freeing before it refuses a
+/// write: what `maxmemory` is compared with. What is freed may share what it holds with values that
+/// stay: so it is the data at least, as far as there is so much.
 #[must_use]
 pub fn lasting_memory(shared: &Shared) -> usize {
     let freeing = shared.told.iter().map(|told| told.freeing.load(Ordering::Relaxed)).sum();
-    used_memory(shared).saturating_sub(freeing)
+    let used = used_memory(shared);
+    let stays = shared.empty.bytes() + data_bytes(shared);
+    used.saturating_sub(freeing).max(stays.min(used))
 }
 
 type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;

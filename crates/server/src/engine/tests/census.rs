@@ -1,7 +1,10 @@
 //! What clients hold, and who is closed for it.
 
 use super::{Bench, Client, Wait};
+use crate::admin::{Machine, Shared, lasting_memory};
 use crate::engine::ClientLimits;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const MIB: usize = 1 << 20;
 /// Bytes that arrive at once.
@@ -92,5 +95,48 @@ fn many_are_closed_one_a_slice() {
             most = most.max(killed() - before);
         }
         assert_eq!((most, killed()), (1, CLIENTS), "{name}: in one slice, and in all");
+    }
+}
+
+/// A machine whose allocator has given out so many bytes.
+struct Holding(usize);
+
+impl Machine for Holding {
+    fn resident_bytes(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
+    fn cpu_us(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn total_bytes(&self) -> usize {
+        0
+    }
+
+    fn held_bytes(&self) -> Option<usize> {
+        Some(self.0)
+    }
+
+    fn purge(&self) {}
+
+    fn raise_open_files(&self, wanted: u64) -> u64 {
+        wanted
+    }
+}
+
+#[test] // What is being freed is not lasting, but for what it shares with values that stay.
+fn lasting_memory_is_the_data_at_least() {
+    for (held, data, freeing, lasting) in [
+        (300, 100, 150, 150),
+        (1_100, 1_000, 10_000, 1_000), // Ten copies are gone, and the first stays.
+        (1_100, 11_000, 50, 1_100),    // All are there.
+        (1_100, 0, 1_000, 100),
+    ] {
+        let mut shared = Arc::into_inner(Shared::nowhere(1, 0)).unwrap();
+        shared.machine = Box::new(Holding(held));
+        shared.told[0].data.store(data, Ordering::Relaxed);
+        shared.told[0].freeing.store(freeing, Ordering::Relaxed);
+        assert_eq!(lasting_memory(&shared), lasting, "{held} held, {data} data, {freeing} freed");
     }
 }
