@@ -57,9 +57,10 @@ impl Block {
         }
     }
 
-    fn bytes_len(&self) -> usize {
+    /// Bytes of memory: an argument of a few bytes takes more with its span than by itself.
+    fn memory_bytes(&self) -> usize {
         match self {
-            Self::Small { bytes, .. } => bytes.len(),
+            Self::Small { bytes, spans, .. } => bytes.len() + size_of_val(&spans[..]),
             Self::Big { chunks, .. } => {
                 let last = chunks.last().map_or(0, |chunk| chunk.len());
                 chunks.len().saturating_sub(1) * CHUNK_BYTES + last
@@ -109,10 +110,10 @@ impl Request {
         self.len == 0
     }
 
-    /// Bytes of all blocks. Cost: O(blocks).
+    /// Bytes of memory of all blocks, with the lists of where their arguments lie. Cost: O(blocks).
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(Block::bytes_len).sum()
+        self.blocks.iter().map(Block::memory_bytes).sum()
     }
 
     pub(crate) fn push_small(&mut self, bytes: Vec<u8>, spans: Vec<Span>) {
@@ -182,7 +183,7 @@ impl Dismantle for Remains {
                 self.bytes = self.bytes.saturating_sub(CHUNKS * CHUNK_BYTES);
             }
             _ => {
-                let gone = self.blocks.pop().map_or(0, |block| block.bytes_len());
+                let gone = self.blocks.pop().map_or(0, |block| block.memory_bytes());
                 self.bytes = self.bytes.saturating_sub(gone);
             }
         }
@@ -436,8 +437,8 @@ impl<'a> Args<'a> {
         (0..self.len()).map(|index| self.arg(index).len()).sum()
     }
 
-    /// Bytes that the request takes: those of its arguments and what stands between them. Cost: O(1),
-    /// or a look at each block of a large one.
+    /// Bytes that the request takes: those of its arguments and what stands between them, and of a
+    /// large one where they lie. Cost: O(1), or a look at each block of a large one.
     #[must_use]
     pub fn held_bytes(self) -> usize {
         match self.source {
@@ -487,7 +488,8 @@ mod tests {
         assert_eq!(args.arg(3).pieces().collect::<Vec<_>>(), [[2; 3]]);
         assert_eq!((args.len(), args.is_empty(), args.is_owned()), (8, false, true));
         assert_eq!(args.total_bytes(), lens.iter().sum::<usize>());
-        assert_eq!(args.held_bytes(), lens.iter().sum::<usize>());
+        let spans = 6 * size_of::<Span>();
+        assert_eq!(args.held_bytes(), lens.iter().sum::<usize>() + spans);
         assert!(Arc::ptr_eq(&args.to_request(), &request));
     }
 
@@ -504,8 +506,9 @@ mod tests {
             assert_eq!(lens, [(3, false), (0, true), (1, false)]);
         }
         assert!(!args.is_owned());
-        // In the buffer it holds what stands between its arguments too.
-        assert_eq!((args.held_bytes(), Args::owned(&copy).held_bytes()), (8, 4));
+        // In the buffer it holds what stands between its arguments too, on its own their spans.
+        let on_its_own = 4 + 3 * size_of::<Span>();
+        assert_eq!((args.held_bytes(), Args::owned(&copy).held_bytes()), (8, on_its_own));
         let none = Args::flat(b"", &[]);
         assert_eq!((none.is_empty(), none.held_bytes(), none.total_bytes()), (true, 0, 0));
         assert!(none.to_request().is_empty() && !copy.is_empty());

@@ -196,8 +196,8 @@ impl Parser {
         self.buffer.capacity() - self.buffer.len()
     }
 
-    /// Bytes of whole arguments: of a request that is arriving, and of one that was handed out and not
-    /// let go. Cost: O(its blocks).
+    /// Bytes of whole arguments and of where they lie: of a request that is arriving, and of one that
+    /// was handed out and not let go. Cost: O(its blocks).
     #[must_use]
     pub fn argument_bytes(&self) -> usize {
         self.spilled.bytes() + self.owned.as_ref().map_or(0, |request| request.bytes())
@@ -524,8 +524,8 @@ impl Parser {
     fn spill(&mut self) {
         if !self.spans.is_empty() {
             let bytes = self.buffer[self.base..self.cursor].to_vec();
-            let spans = std::mem::take(&mut self.spans);
-            self.spilled.push_small(bytes, spans);
+            self.spilled.push_small(bytes, self.spans.to_vec()); // Which has no room to spare.
+            self.spans.clear();
         }
         self.base = self.cursor;
         self.compact();

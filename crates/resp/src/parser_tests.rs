@@ -289,6 +289,20 @@ fn a_parser_tells_what_it_holds() {
     assert_eq!(outcome(&mut parser, b"\n"), "request");
 }
 
+#[test] // A short argument takes more memory than its bytes: where it lies is told as well.
+fn many_short_arguments_are_counted_with_their_spans() {
+    let mut parser = Parser::new(512 << 20, true);
+    parser.feed(b"*999999\r\n");
+    for _ in 0..100 {
+        parser.feed(&b"$1\r\na\r\n".repeat(1_000));
+        assert!(parser.next_request().unwrap().is_none());
+    }
+    let each = b"$1\r\na\r\n".len() + size_of::<Span>();
+    let told = parser.argument_bytes() + parser.spans.len() * each;
+    assert!((100_000 * each..101_000 * each).contains(&told), "{told}");
+    assert!(parser.memory_bytes() >= told);
+}
+
 #[test] // A client goes away amid a request: what has come of it is not freed at once.
 fn what_has_arrived_is_freed_in_portions() {
     let amid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
