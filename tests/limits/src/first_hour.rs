@@ -126,7 +126,21 @@ fn check_config(_: &Stage) -> Result<(), String> {
     for words in ["at line 1\n", "did you mean 'port'?", "at line 3\n", "at line 4\n"] {
         ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
     }
-    ensure(!shown.contains("at line 2\n"), || shown.clone())
+    ensure(!shown.contains("at line 2\n"), || shown.clone())?;
+    let file = folder.0.join("stray.conf");
+    fs::write(&file, b"timeout 1\nrequirepass \xff\nmaxmemory x\n").map_err(text)?;
+    let told = output(&["--check-config", &file.to_string_lossy()])?;
+    let shown = String::from_utf8_lossy(&told.stderr).into_owned();
+    for words in ["at line 2\n", "the byte 0xff is not UTF-8", "at line 3\n"] {
+        ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
+    }
+    for (name, value) in [("--bind", "300.1.1.1"), ("--logfile", "/nonexistent/log")] {
+        let told = output(&["--check-config", name, value])?;
+        let shown = String::from_utf8_lossy(&told.stderr).into_owned();
+        let is_told = told.status.code() == Some(1) && shown.contains(value);
+        ensure(is_told, || format!("{name} {value}: {}: {shown}", told.status))?;
+    }
+    Ok(())
 }
 
 /// Waits for a server that nobody holds a handle of.

@@ -2,7 +2,7 @@
 //! options over it. An option is a line of the file, so there is one grammar.
 
 use super::read::{self, Reading};
-use super::{ROWS, Settings, When, place};
+use super::{ROWS, Settings, When, place, startable};
 use std::path::Path;
 
 /// What the words ask for.
@@ -36,7 +36,12 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
     }
     let settings = reading.end().map_err(|faults| faults.to_string())?;
     if line.has("--check-config") {
-        return Ok(Wanted::Told(checked(&settings)));
+        let faults = startable::faults(&settings);
+        return if faults.is_empty() {
+            Ok(Wanted::Told(checked(&settings)))
+        } else {
+            Err(faults.join("\n"))
+        };
     }
     Ok(Wanted::Run(Box::new(settings)))
 }

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod file;
 pub mod read;
 mod rows;
+mod startable;
 mod value;
 
 pub use rows::ROWS;

@@ -74,9 +74,9 @@ impl Reading {
 
     /// Reads standard input to its end.
     pub fn input(&mut self, mut input: impl Read) {
-        let (mut text, place) = (String::new(), "standard input");
-        match input.read_to_string(&mut text) {
-            Ok(_) => self.lines(place, &text, 0),
+        let (mut bytes, place) = (Vec::new(), "standard input");
+        match input.read_to_end(&mut bytes) {
+            Ok(_) => self.lines(place, &bytes, 0),
             Err(error) => self.fault(place, None, error.to_string()),
         }
     }
@@ -120,25 +120,30 @@ impl Reading {
 
     fn include(&mut self, path: &Path, depth: usize) {
         let place = format!("the configuration file {}", path.display());
-        match std::fs::read_to_string(path) {
-            Ok(text) => self.lines(&place, &text, depth),
+        match std::fs::read(path) {
+            Ok(bytes) => self.lines(&place, &bytes, depth),
             Err(error) => self.fault(&place, None, error.to_string()),
         }
     }
 
-    fn lines(&mut self, place: &str, text: &str, depth: usize) {
-        for (number, line) in text.lines().enumerate() {
-            let read = match directive(line) {
-                Ok(None) => continue,
-                Ok(Some((name, values))) if name == "include" && values.len() == 1 => {
-                    self.included(&values[0], depth)
-                }
-                Ok(Some((name, values))) => self.directive(&name, &values),
-                Err(why) => Err(why),
-            };
-            if let Err(why) = read {
-                self.fault(place, Some((number + 1, line.trim().to_owned())), why);
+    fn lines(&mut self, place: &str, bytes: &[u8], depth: usize) {
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            if let Err(why) = self.line(line, depth) {
+                let line = String::from_utf8_lossy(line).trim().to_owned();
+                self.fault(place, Some((number + 1, line)), why);
             }
+        }
+    }
+
+    fn line(&mut self, line: &[u8], depth: usize) -> Result<(), String> {
+        let line = std::str::from_utf8(line)
+            .map_err(|error| format!("the byte {:#04x} is not UTF-8", line[error.valid_up_to()]))?;
+        match directive(line)? {
+            None => Ok(()),
+            Some((name, values)) if name == "include" && values.len() == 1 => {
+                self.included(&values[0], depth)
+            }
+            Some((name, values)) => self.directive(&name, &values),
         }
     }
 

@@ -1,0 +1,92 @@
+//! What is read well and stops the start all the same, as far as it can be seen from outside: no name
+//! is looked up, no port is tried, no file is made.
+//!
+//! Not here: faults of a line. See `read`.
+
+use super::Settings;
+use std::net::Ipv6Addr;
+use std::path::Path;
+
+/// Sentences, each beginning with the setting's name.
+pub(super) fn faults(settings: &Settings) -> Vec<String> {
+    let mut faults = Vec::new();
+    if settings.int("port") != 0 {
+        let words = settings.text("bind").split(' ').filter(|word| !is_address(word));
+        faults.extend(words.map(|word| format!("bind: '{word}' is no address")));
+    }
+    let file = settings.text("logfile");
+    if let Some(why) = unwritable(Path::new(file)) {
+        faults.push(format!("logfile: '{file}' {why}"));
+    }
+    faults
+}
+
+/// Whether a word of `bind` has the form of an address, or may be a name.
+fn is_address(word: &str) -> bool {
+    let word = word.strip_prefix('-').unwrap_or(word);
+    let is_numeric = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match word {
+        "" | "*" | "::*" => true,
+        _ if word.contains(':') => {
+            let (address, _interface) = word.split_once('%').unwrap_or((word, ""));
+            address.parse::<Ipv6Addr>().is_ok()
+        }
+        _ => !is_numeric || is_ipv4(word),
+    }
+}
+
+/// One to four numbers, of which the last stands for all bytes that are left, as of `inet_aton(3)`:
+/// the system takes `127.1` too.
+fn is_ipv4(word: &str) -> bool {
+    let numbers: Result<Vec<u64>, _> = word.split('.').map(str::parse).collect();
+    let Ok([first @ .., last]) = numbers.as_deref() else { return false };
+    first.len() < 4
+        && first.iter().all(|byte| *byte < 256)
+        && *last < 256 << (8 * (3 - first.len()))
+}
+
+/// Why no log can be written at `path`; empty is standard output.
+fn unwritable(path: &Path) -> Option<&'static str> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if path.is_dir() {
+        return Some("is a folder");
+    }
+    folder.is_some_and(|folder| !folder.is_dir()).then_some("lies in no folder that is there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_their_form() {
+        for word in ["127.0.0.1", "127.1", "-::1", "*", "-::*", "fe80::1%eth0", "db-7.internal"] {
+            assert!(is_address(word), "{word}");
+        }
+        for word in ["300.1.1.1", "1.2.3.4.5", "1.2.3.", "127.16777216", "-::1::2", "1::g"] {
+            assert!(!is_address(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_log_needs_its_folder() {
+        let folder = std::env::temp_dir();
+        assert_eq!(unwritable(Path::new("")), None);
+        assert_eq!(unwritable(Path::new("darter.log")), None);
+        assert_eq!(unwritable(&folder.join("darter.log")), None);
+        assert!(unwritable(&folder).is_some());
+        assert!(unwritable(Path::new("/nonexistent/darter.log")).is_some());
+    }
+
+    #[test] // Without TCP nobody looks at the addresses.
+    fn faults_name_their_setting() {
+        let mut settings = Settings::default();
+        settings.set("bind", "127.0.0.1 300.1.1.1").unwrap();
+        settings.set("logfile", "/nonexistent/log").unwrap();
+        let told = faults(&settings);
+        assert_eq!(told[0], "bind: '300.1.1.1' is no address");
+        assert!(told[1].starts_with("logfile: "), "{told:?}");
+        settings.set("port", "0").unwrap();
+        assert_eq!(faults(&settings).len(), 1);
+    }
+}
