@@ -112,8 +112,10 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     drop(told);
     wait_for_cores(cores, &ready)?;
     let supervisor = Supervisor::begin(&settings);
+    shared.empty.measure(&System); // The cores are made, and none has begun: neither has the loader.
     begun.wait();
-    shared.empty.measure(&System);
+    let loader = loader.map(load::Opened::begin).transpose();
+    let loader = loader.map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
     serve(loader, &supervisor, &signals, &shared)?;
     stop_cores(&stop, &wakers, threads)?;
@@ -282,7 +284,7 @@ fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
     }
 }
 
-type Opened = (Vec<Option<load::Inbox>>, Option<load::Handle>);
+type Opened = (Vec<Option<load::Inbox>>, Option<load::Opened>);
 
 fn open_file(
     file: Option<&Path>,
@@ -293,9 +295,9 @@ fn open_file(
     let Some(path) = file else { return Ok((wakers.iter().map(|_| None).collect(), None)) };
     let databases = settings.size("databases");
     let progress = Arc::clone(&shared.load);
-    let (inboxes, handle) = load::open(path, wakers.len(), wakers.to_vec(), databases, progress)
+    let (inboxes, opened) = load::open(path, wakers.len(), wakers.to_vec(), databases, progress)
         .map_err(|error| Failure(format!("cannot load {}: {error}", path.display())))?;
-    Ok((inboxes.into_iter().map(Some).collect(), Some(handle)))
+    Ok((inboxes.into_iter().map(Some).collect(), Some(opened)))
 }
 
 /// What a core's thread is made from.

@@ -176,32 +176,49 @@ impl Handle {
     }
 }
 
-/// Begins to load `path` into `cores` cores of `databases` databases: an inbox for each, in order.
+/// A file that is open, and of which nothing has been read.
+pub(crate) struct Opened {
+    loader: Loader,
+    path: PathBuf,
+}
+
+impl Opened {
+    /// Begins to load it, in a thread of its own.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn begin(self) -> io::Result<Handle> {
+        let Self { loader, path } = self;
+        let cancelled = Arc::clone(&loader.cancelled);
+        let builder = std::thread::Builder::new().name("loader".into());
+        Ok(Handle { thread: builder.spawn(move || loader.run())?, path, cancelled })
+    }
+}
+
+/// Opens `path`, to be loaded into `cores` cores of `databases` databases: an inbox for each, in order.
 ///
 /// # Errors
-/// The file cannot be opened, or no thread started.
+/// The file cannot be opened.
 pub(crate) fn open(
     path: &Path,
     cores: usize,
     wakers: Vec<Waker>,
     databases: usize,
     progress: Arc<Progress>,
-) -> io::Result<(Vec<Inbox>, Handle)> {
+) -> io::Result<(Vec<Inbox>, Opened)> {
     assert_eq!(wakers.len(), cores, "a waker a core");
     let file = File::open(path)?;
     progress[TOTAL].store(file.metadata()?.len(), Ordering::Relaxed);
     let (inboxes, lanes) = lanes(wakers);
-    let cancelled = Arc::new(AtomicBool::new(false));
     let loader = Loader {
         file,
         reader: Reader::new(Limits::default()),
         sorter: Sorter::new(cores, databases, clock::unix_millis()),
         lanes,
         progress,
-        cancelled: Arc::clone(&cancelled),
+        cancelled: Arc::new(AtomicBool::new(false)),
     };
-    let thread = std::thread::Builder::new().name("loader".into()).spawn(move || loader.run())?;
-    Ok((inboxes, Handle { thread, path: path.to_owned(), cancelled }))
+    Ok((inboxes, Opened { loader, path: path.to_owned() }))
 }
 
 /// What a core says at its end.

@@ -59,7 +59,7 @@ pub struct Shared {
     pub machine: Box<dyn Machine>,
 }
 
-/// What the process took when its cores began to run.
+/// What the process took before its cores began to run.
 #[derive(Debug, Default)]
 pub struct Empty {
     /// Resident bytes: its code, and what of its own structures was touched.
@@ -69,7 +69,7 @@ pub struct Empty {
 }
 
 impl Empty {
-    /// The cores run.
+    /// The cores are made; none has begun, and no file is being loaded.
     pub fn measure(&self, machine: &dyn Machine) {
         machine.tell_held();
         self.resident_bytes.store(machine.resident_bytes().0, Ordering::Relaxed);

@@ -350,8 +350,9 @@ fn load_with_threads(bytes: &[u8], cores: usize) -> (Result<Summary, LoadError>,
     let place = Place::with(bytes);
     let wakers: Vec<_> = (0..cores).map(|_| Waker::new().unwrap()).collect();
     let progress = Arc::new([const { AtomicU64::new(0) }; 4]);
-    let (inboxes, handle) =
+    let (inboxes, opened) =
         open(&place.0, cores, wakers, DATABASES, Arc::clone(&progress)).unwrap();
+    let handle = opened.begin().unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = inboxes
         .into_iter()
@@ -412,14 +413,16 @@ fn a_loader_ends_when_the_cores_do_or_when_it_is_told_to() {
     let place = Place::with(&file(&records));
     let progress = || Arc::new([const { AtomicU64::new(0) }; 4]);
     let waker = || vec![Waker::new().unwrap()];
-    let (inboxes, handle) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    let (inboxes, opened) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    let handle = opened.begin().unwrap();
     drop(inboxes);
     assert!(matches!(handle.join().unwrap_err().cause, Cause::Stopped));
 
     // The core takes nothing, so the loader is still there when it is told to end.
     let many = (0..100_u32).map(|at| ((0, at.to_be_bytes().to_vec()), string(&[b'x'; 60_000])));
     let place = Place::with(&file(&many.collect()));
-    let (mut inboxes, handle) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    let (mut inboxes, opened) = open(&place.0, 1, waker(), 1, progress()).unwrap();
+    let handle = opened.begin().unwrap();
     assert!(!handle.is_finished());
     handle.cancel();
     let mut shard = Shard::new(1, 0);
