@@ -65,9 +65,7 @@ fn takes(word: &[u8], args: usize) -> bool {
 ///
 /// What does not begin with a number, and what is no time, is no sleep, as in Redis.
 fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    let text = std::str::from_utf8(args.bytes()?).unwrap_or_default();
-    let prefixes = (0..=text.len()).rev().filter_map(|end| text.get(..end));
-    let seconds = prefixes.flat_map(str::parse::<f64>).next().unwrap_or_default();
+    let seconds = leading_number(args.word()?);
     let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let end = call.core.clock.monotonic_ns().saturating_add(ns);
@@ -75,6 +73,23 @@ fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
         std::hint::spin_loop();
     }
     Ok(call.answer(|reply| reply.ok()))
+}
+
+/// The decimal number that `text` begins with, as far as it goes; 0 without one. Cost: one pass.
+fn leading_number(text: &[u8]) -> f64 {
+    let sign_at = |at: usize| usize::from(matches!(text.get(at), Some(b'+' | b'-')));
+    let digits = |at: usize| text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut end = sign_at(0) + digits(sign_at(0));
+    if text.get(end) == Some(&b'.') {
+        end += 1 + digits(end + 1);
+    }
+    if let Some(b'e' | b'E') = text.get(end) {
+        let power = end + 1 + sign_at(end + 1);
+        let length = digits(power);
+        end = if length > 0 { power + length } else { end };
+    }
+    let number = std::str::from_utf8(&text[..end]).unwrap_or_default();
+    number.parse().unwrap_or_default()
 }
 
 /// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`.
@@ -119,4 +134,25 @@ fn help(call: &ServerCall) -> Answer {
         reply.array(lines.len());
         lines.iter().for_each(|line| reply.simple(line));
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leading_number;
+
+    #[test] // As far as it is one, and in one pass: each prefix once more would take minutes.
+    fn the_number_at_the_start_is_read() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, f64)] = &[
+            ("", 0.0), ("x", 0.0), ("1", 1.0), ("0.5", 0.5), (".5", 0.5), ("1.", 1.0), (".", 0.0),
+            ("1.5x", 1.5), ("-2", -2.0), ("+2", 2.0), ("-", 0.0), ("1e2", 100.0), ("1e", 1.0),
+            ("1e-", 1.0), ("1e-1s", 0.1), ("1E+1", 10.0), ("1.2.3", 1.2), (".e5", 0.0), ("e5", 0.0),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(leading_number(text.as_bytes()), *expected, "{text:?}");
+        }
+        let long = "1".repeat(1_000_000) + &"x".repeat(1_000_000);
+        assert_eq!(leading_number(long.as_bytes()), f64::INFINITY);
+        assert_eq!(leading_number(&[b'1', 0xff]), 1.0);
+    }
 }
