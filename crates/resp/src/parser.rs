@@ -239,10 +239,16 @@ impl Parser {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// True when there is a buffer, whether it is in use or not.
+    #[must_use]
+    pub fn has_buffer(&self) -> bool {
+        self.buffer.capacity() > 0
+    }
+
     /// True when [`Parser::release`] would give memory back.
     #[must_use]
     pub fn may_release(&self) -> bool {
-        !self.is_amid_request() && self.buffer.capacity() > 0
+        !self.is_amid_request() && self.has_buffer()
     }
 
     /// Gives memory back when nothing is pending: for idle connections. True if there was any.

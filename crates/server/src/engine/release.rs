@@ -73,7 +73,9 @@ impl Core {
             if due <= now && conn.parser.release() {
                 break;
             }
-            if conn.parser.may_release() {
+            if conn.parser.has_buffer() {
+                // One that is amid a request may come to its end without another byte.
+                let due = if conn.parser.may_release() { due } else { due.max(now + SILENT_MS) };
                 round.earliest = Some(round.earliest.map_or(due, |earliest| earliest.min(due)));
             }
         }

@@ -573,6 +573,19 @@ fn what_comes_amid_a_round_is_released() {
     assert_eq!(held, Some(0));
 }
 
+#[test] // Requests that a pause held up are run without another byte; then their buffer is idle.
+fn a_buffer_that_empties_late_is_released() {
+    let bench = Bench::new(1);
+    bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
+    bench.send(0, &format!("SET {} v", bench.key(0)));
+    bench.send(0, "PING");
+    bench.until_asleep();
+    assert_eq!(bench.got(0), "+OK\r\n+PONG\r\n");
+    let token = bench.clients[0].token;
+    let held = bench.cores[0].with_conn(token, |conn| conn.parser.memory_bytes());
+    assert_eq!(held, Some(0));
+}
+
 #[test] // Idle connections are closed when they have been idle for long enough, and not looked at before.
 fn the_idle_are_closed_in_time() {
     let bench = Bench::new(1);
