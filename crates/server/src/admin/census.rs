@@ -78,7 +78,7 @@ impl Census {
         }
         self.evicts = limits.all > 0;
         if self.evicts {
-            core.admin.shared.told[core.id()].clients.store(self.bytes, Ordering::Relaxed);
+            self.tell(&core.admin.shared.told[core.id()]);
         }
         self.evicts
     }
@@ -105,13 +105,20 @@ impl Census {
         false
     }
 
+    /// The largest first: who sees the sum must see whose it is, or would close a smaller one.
+    fn tell(&self, told: &Told) {
+        let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
+        told.client_max.store(most, Ordering::Relaxed);
+        told.clients.store(self.bytes, Ordering::Release);
+    }
+
     /// Closes the largest of this core while all are too large, and no other core has a larger one.
     /// False when that is done.
     fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
         let told = &shared.told[core.id()];
-        let others = largest(shared, |id| id != core.id());
-        let may_close = |next: &PeekMut<'_, (usize, u64)>| limit > 0 && next.0 >= others;
+        let others = || largest(shared, |id| id != core.id());
+        let may_close = |next: &PeekMut<'_, (usize, u64)>| limit > 0 && next.0 >= others();
         let mut more = false;
         while !more
             && sum(shared) >= limit
@@ -123,8 +130,7 @@ impl Census {
             told.clients.store(self.bytes, Ordering::Relaxed);
             more = core.slice_is_over();
         }
-        let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
-        told.client_max.store(most, Ordering::Relaxed);
+        self.tell(told);
         let is_stuck = limit > 0 && sum(shared) >= limit && largest(shared, |_| true) == 0;
         if is_stuck && !self.warned {
             tracing::warn!("Over client maxmemory after evicting all evictable clients");
@@ -160,7 +166,7 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
 
 /// Bytes of all clients, as the cores have told.
 fn sum(shared: &Shared) -> usize {
-    shared.told.iter().map(|told| told.clients.load(Ordering::Relaxed)).sum()
+    shared.told.iter().map(|told| told.clients.load(Ordering::Acquire)).sum()
 }
 
 /// Bytes of the largest client that may be closed, on some cores.

@@ -3,6 +3,7 @@
 use super::{Bench, Client, Wait};
 use crate::admin::{Machine, Shared, lasting_memory};
 use crate::engine::ClientLimits;
+use darter_base::Prng;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -67,6 +68,29 @@ fn who_has_left_counts_no_more() {
         bench.look();
         let gone: Vec<_> = clients.iter().filter(|client| bench.is_closed(**client)).collect();
         assert_eq!(gone.len(), closed, "of {small:?} MiB were closed: {gone:?}");
+    }
+}
+
+#[test] // Whichever core looks first and goes on first, the largest of all is closed and nobody else.
+fn the_largest_of_all_cores_is_closed() {
+    const UNIT: usize = MIB / 4;
+    for seed in 0..20 {
+        let mut bench = Bench::new(2);
+        assert_eq!(bench.ask(0, "CONFIG SET maxmemory-clients 1gb"), "+OK\r\n");
+        let (largest, spared, small) = (0, 1, bench.connect(1));
+        assert_eq!(bench.ask(spared, "CLIENT NO-EVICT ON"), "+OK\r\n");
+        for (client, units) in [(largest, 12), (spared, 15), (small, 2)] {
+            bench.hold(client, units * UNIT);
+        }
+        let limits = ClientLimits { all: 20 * UNIT, ..ClientLimits::default() };
+        bench.cores.iter().for_each(|core| core.hot.borrow_mut().client_limits = limits);
+        let mut prng = Prng::from_seed(seed);
+        for _ in 0..300 {
+            bench.pass_ms(prng.below(2));
+            bench.turn(usize::from(prng.below(2) == 1));
+        }
+        let closed = [largest, spared, small].map(|client| bench.is_closed(client));
+        assert_eq!(closed, [true, false, false], "seed {seed}");
     }
 }
 
