@@ -63,6 +63,13 @@ impl Words<'_> {
         if self.prng.chance(60) { ODD[self.index(ODD.len())].to_vec() } else { self.pick(OPTIONS) }
     }
 
+    /// What a name may end in. No NUL: Redis hashes all of a name, but compares it up to its first
+    /// NUL, so that it finds `GET\0` where chance puts it into the bucket of `GET`.
+    fn tail(&mut self) -> &'static [u8] {
+        let odd = ODD[self.index(ODD.len())];
+        if odd.contains(&0) { b"" } else { odd }
+    }
+
     /// The command, now and then with something odd about it. Those whose replies are not compared
     /// exactly stay as they are: they may choose at random, and odd numbers would ask for millions.
     /// The first argument stays: at the end all keys are looked at, and an odd one would not be.
@@ -75,7 +82,7 @@ impl Words<'_> {
         let behind = words.len().saturating_sub(SECOND);
         let at = SECOND + self.index(behind.max(1));
         match self.prng.below(5) {
-            0 => words[0].extend(ODD[self.index(ODD.len())]), // An option may make a command of it.
+            0 => words[0].extend(self.tail()), // An option may make a command of it.
             1 if behind > 0 => words[at] = self.odd(),
             2 if behind > 0 => drop(words.remove(at)),
             3 => words.insert(words.len().min(at), words[words.len().min(at) - 1].clone()),
