@@ -38,6 +38,11 @@ impl Scale {
         self.elements * 40
     }
 
+    /// Bytes of a long name: 200 MB beside ten million elements.
+    pub(crate) fn name_bytes(&self) -> u64 {
+        self.elements * 20
+    }
+
     /// Keys of [`Data::Populated`]: twenty million beside ten million elements.
     pub(crate) fn populated(&self) -> u64 {
         self.elements * 2

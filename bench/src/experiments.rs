@@ -96,6 +96,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("GET huge string",     Text,      TEXT, Left,  |a| a.run(&["GET", BIG])),
     row("SETRANGE in it",      Text,      TEXT, Left,  |a| a.run(&["SETRANGE", BIG, "1000000", "here"])),
     row("APPEND to it",        Text,      TEXT, Left,  |a| a.run(&["APPEND", BIG, "and more"])),
+    row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
 ];
 
@@ -140,6 +141,33 @@ impl Actor {
     fn pop(&mut self) -> Outcome<Streamed> {
         let count = (self.scale.elements / 10).to_string();
         self.run(&["SPOP", BIG, &count])
+    }
+
+    /// A key, a field and a member as long as the row says, in full scale: each is added, found and
+    /// removed, by commands one after another.
+    fn long_names(&mut self) -> Outcome<Streamed> {
+        let started = Instant::now();
+        let mut streamed = Streamed::default();
+        let name = "n".repeat(self.scale.name_bytes() as usize);
+        #[rustfmt::skip] // A table.
+        let commands: [&[&str]; 13] = [
+            &["SET", &name, "value"],      &["GET", &name],             &["EXISTS", &name],
+            &["RENAME", &name, "short"],   &["RENAME", "short", &name], &["DEL", &name],
+            &["HSET", BIG, &name, "value"], &["HGET", BIG, &name],      &["HDEL", BIG, &name],
+            &["SADD", BIG, &name],         &["SISMEMBER", BIG, &name],  &["SMOVE", BIG, OTHER, &name],
+            &["SREM", OTHER, &name],
+        ];
+        for words in commands {
+            self.connection.ask(words)?;
+            streamed.whole = started.elapsed();
+            if streamed.first_byte.is_zero() {
+                streamed.first_byte = streamed.whole;
+            }
+            if streamed.whole > self.limit {
+                return Err(Fault::TimedOut);
+            }
+        }
+        Ok(streamed)
     }
 
     /// EXPIRE, and then waiting until the fields are gone; `first_byte` is the reply's time.

@@ -24,6 +24,7 @@ mod process;
 mod rdb;
 mod report;
 mod saturate;
+mod small;
 mod stream;
 mod summary;
 mod throughput;
@@ -51,5 +52,6 @@ fn run() -> Outcome<()> {
         Benchmark::Populate => populate::run(&options),
         Benchmark::Throughput => throughput::run(&options),
         Benchmark::Expiry => expiry::run(&options),
+        Benchmark::Small => small::run(&options),
     }
 }

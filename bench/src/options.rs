@@ -20,6 +20,8 @@ pub(crate) enum Benchmark {
     Throughput,
     /// Values with a TTL under load.
     Expiry,
+    /// Small hashes and sets.
+    Small,
 }
 
 /// What the user asked for.
@@ -85,7 +87,8 @@ impl Options {
                 "bigkey" => Benchmark::BigKey,
                 "populate" => Benchmark::Populate,
                 "throughput" => Benchmark::Throughput,
-                _ => Benchmark::Expiry,
+                "expiry" => Benchmark::Expiry,
+                _ => Benchmark::Small,
             },
             processors: Processors::allowed()?,
             redis: path("redis").unwrap_or_else(|| "redis-server".into()),
@@ -182,6 +185,7 @@ fn command() -> Command {
         .subcommand(benchmark("populate", "DEBUG POPULATE: time and bytes a key"))
         .subcommand(benchmark("throughput", "Operations a second, server CPU per operation"))
         .subcommand(benchmark("expiry", "SETs with a TTL: rate and peak memory"))
+        .subcommand(benchmark("small", "Small hashes and sets: bytes a key, CPU an operation"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod layers;
 mod mutants;
 mod tidy;
+mod types;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};

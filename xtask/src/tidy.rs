@@ -1,7 +1,7 @@
 //! The rules of the house that neither the compiler nor clippy checks. Each is a function from
 //! the workspace to sentences that say what is wrong and where.
 
-use crate::layers;
+use crate::{layers, types};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,7 @@ const RULES: &[Rule] = &[
     ("files open with what they are",               headers),
     ("no bare to-do, no ignored test",              comments),
     ("each dependency has its reason",              reasons),
+    ("few places outside of a type's folder name it", type_names),
 ];
 
 /// Checks all rules, and prints a line for each.
@@ -72,6 +73,10 @@ fn collect(folder: &Path, found: &mut Vec<Source>) {
 
 fn imports(root: &Path, _: &[Source]) -> Vec<String> {
     layers::packages(root).map_or_else(|why| vec![why], |packages| layers::faults(&packages))
+}
+
+fn type_names(root: &Path, sources: &[Source]) -> Vec<String> {
+    types::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
 }
 
 /// Every root of a crate outside the three forbids unsafe code.

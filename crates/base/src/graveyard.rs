@@ -6,8 +6,8 @@
 //! buried portion by portion, in slices.
 //!
 //! A grave belongs to the thread that dropped the value: no lock, and the memory goes back from
-//! where the allocator can take it. That is the one hidden state of these crates; a parameter could
-//! not reach into `Drop`.
+//! where the allocator can take it. That is hidden state (there is one other, in `long`), since a
+//! parameter could not reach into `Drop`.
 //!
 //! The graves are a stack. What a value lets go of while it is dismantled is buried above it and
 //! freed before it goes on; so the graves are as many as values are nested, not as many as they are.

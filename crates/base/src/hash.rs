@@ -5,6 +5,7 @@
 //! randomness: a client cannot aim at one bucket. The simulator leaves it at its default, or sets
 //! its own: then runs repeat.
 
+use crate::long;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -15,11 +16,26 @@ pub fn set_seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
 
-/// The hash of `bytes`: XXH3, seeded. Cost: a few nanoseconds below 64 bytes.
+fn seed() -> u64 {
+    SEED.load(Ordering::Relaxed)
+}
+
+/// The hash of `bytes`: XXH3, seeded. Cost: a few nanoseconds below 64 bytes; that of a long name is
+/// known.
 #[inline]
 #[must_use]
 pub fn of(bytes: &[u8]) -> u64 {
-    xxh3_64_with_seed(bytes, SEED.load(Ordering::Relaxed))
+    if bytes.len() > long::KNOWN_MIN { of_long(bytes) } else { now(bytes) }
+}
+
+#[cold]
+fn of_long(bytes: &[u8]) -> u64 {
+    long::known_hash(bytes).unwrap_or_else(|| now(bytes))
+}
+
+#[inline]
+fn now(bytes: &[u8]) -> u64 {
+    xxh3_64_with_seed(bytes, seed())
 }
 
 /// [`of`] bytes that come in portions.
@@ -30,7 +46,7 @@ impl Portions {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self(xxhash_rust::xxh3::Xxh3::with_seed(SEED.load(Ordering::Relaxed)))
+        Self(xxhash_rust::xxh3::Xxh3::with_seed(seed()))
     }
 
     /// Takes in more bytes. Cost: O(bytes), about 0.1 ns each.

@@ -3,13 +3,13 @@
 //!
 //! Not here: input and output, clocks, threads. Whoever needs time or randomness is handed it.
 
-#![forbid(unsafe_code)]
-
+pub mod digest;
 pub mod extended;
 pub mod glob;
 pub mod graveyard;
 pub mod hash;
 pub mod limits;
+pub mod long;
 pub mod number;
 pub mod preempt;
 pub mod prng;

@@ -11,6 +11,8 @@ pub const DATABASES_DEFAULT: usize = 16;
 pub const CHUNK_BYTES: usize = 64 * 1024 - 2 * size_of::<usize>();
 /// Bytes of a reply that may stand ready ahead of its socket, per client (DESIGN.md, P4).
 pub const REPLY_AHEAD_BYTES: usize = 1024 * 1024;
+/// Capacity of a buffer that is kept for the next reply, at most; longer ones are given back.
+pub const SPARE_BYTES: usize = 128 * 1024;
 /// What a slice aims at, in nanoseconds of the core's time (P1).
 pub const SLICE_AIM_NS: u64 = 100_000;
 /// What a slice may take at most (P1).

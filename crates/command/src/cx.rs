@@ -51,14 +51,25 @@ pub fn reply_str(reply: &mut Reply<'_>, value: &Str<'_>) -> Flow {
         }
         Str::Blob(blob) => {
             reply.bulk_header(blob.len());
-            let mut stream = BlobStream { blob: blob.reader(), next: 0 };
-            if blob.len() > STREAM_MIN_BYTES {
-                return Flow::Stream(Box::new(stream));
-            }
-            while stream.pump(reply) {}
-            Flow::Done
+            send_blob(reply, blob)
         }
     }
+}
+
+/// Encodes a text with its format, as [`Reply::verbatim`] does: a long one, as a stream.
+pub fn reply_text(reply: &mut Reply<'_>, format: [u8; 3], text: &Blob) -> Flow {
+    reply.verbatim_header(format, text.len());
+    send_blob(reply, text)
+}
+
+/// What comes behind the header.
+fn send_blob(reply: &mut Reply<'_>, blob: &Blob) -> Flow {
+    let mut stream = BlobStream { blob: blob.reader(), next: 0 };
+    if blob.len() > STREAM_MIN_BYTES {
+        return Flow::Stream(Box::new(stream));
+    }
+    while stream.pump(reply) {}
+    Flow::Done
 }
 
 /// Sends a long string piece by piece, without copying it.

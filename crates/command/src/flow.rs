@@ -28,8 +28,9 @@ pub trait Stream: Send {
         0
     }
 
-    /// Bytes of data that are gone from the keyspace, and stay only because they are still to be read.
-    /// Others may read them too. Cost: O(1).
+    /// Bytes that stay only because they are still to be read: of data that are gone from the keyspace,
+    /// which others may read too, and of what was made for the reply. Cost: O(1), or a look at some of
+    /// the values (10 us).
     fn pinned_bytes(&self) -> usize {
         0
     }

@@ -21,7 +21,7 @@ pub mod syntax;
 
 pub use args::Args;
 pub use call::{Answer, Call, MultiFuture};
-pub use cx::{Cx, reply_str};
+pub use cx::{Cx, reply_str, reply_text};
 pub use flow::{Flow, Job, Step, Stream};
 pub use refusal::{Refusal, until_nul};
 pub use row::{

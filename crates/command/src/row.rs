@@ -168,6 +168,15 @@ impl Keys {
         self.flagged(args).map(|(at, _)| at)
     }
 
+    /// True when the argument at `index` is a key. Cost: O(1), however many keys there are.
+    #[must_use]
+    pub fn has(&self, args: resp::Args<'_>, index: usize) -> bool {
+        self.0.iter().any(|spec| {
+            let (first, last, step) = spec.place.bounds(args);
+            (first..last).contains(&index) && (index - first).is_multiple_of(step)
+        })
+    }
+
     /// [`Keys::positions`], each with what is done to the key. Read for every request: so this is
     /// one plain loop.
     #[inline]
@@ -418,9 +427,32 @@ impl Command {
 
     /// Marks it as naming fields or members from the argument behind its key on.
     #[must_use]
-    pub const fn elements(mut self) -> Self {
-        self.element = Some(2);
+    pub const fn elements(self) -> Self {
+        self.elements_from(2)
+    }
+
+    /// Marks it as naming fields or members from the argument at `index` on, name at 0.
+    #[must_use]
+    pub const fn elements_from(mut self, index: usize) -> Self {
+        self.element = Some(index);
         self
+    }
+
+    /// Tells by its index whether an argument of a request is a name: a key, a field or a member. Those
+    /// begin at the row's element, or, where its syntax has that, behind `FIELDS` and their number; where
+    /// it has values, each is followed by one. What stands behind them is taken for names too.
+    pub fn names<'a>(&'a self, args: resp::Args<'a>) -> impl Fn(usize) -> bool + 'a {
+        /// No command has more options before its fields.
+        const FIELDS_BEFORE: usize = 8;
+        let is_fields = |at: &usize| args.head(*at).eq_ignore_ascii_case(b"FIELDS");
+        let fields = || (2..args.len().min(FIELDS_BEFORE)).find(is_fields).map(|at| at + 2);
+        let has_fields = self.syntax.contains("FIELDS");
+        let first = self.element.or_else(|| has_fields.then(fields).flatten());
+        let width = if self.syntax.contains("value") { 2 } else { 1 };
+        move |at| {
+            let behind = first.and_then(|first| at.checked_sub(first));
+            behind.is_some_and(|behind| behind.is_multiple_of(width)) || self.keys.has(args, at)
+        }
     }
 
     /// Adds what is to be hidden of its arguments.

@@ -10,7 +10,7 @@
 use crate::prefetch::BATCH;
 use arrayvec::ArrayVec;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Key, Kind, Touch};
+use darter_keyspace::{Key, Touch, Type};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) trait Edit: Copy + Send + 'static {
     fn width(self) -> usize;
 
     /// The type of value that it changes, and which entries of it.
-    fn touches(self) -> (Kind, Touch);
+    fn touches(self) -> (&'static Type, Touch);
 
     /// Changes all entries that are left among the arguments, and replies.
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal>;

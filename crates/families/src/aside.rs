@@ -11,7 +11,7 @@ use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Key, Object, Set, SetEdit};
+use darter_keyspace::{Collection, Deadline, Key, Object, Set, SetEdit};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl<C: Change> Job for Aside<C> {
             return Ok(Step::More);
         }
         if self.change.has_changed() {
-            let object = Arc::new(Object::Set(std::mem::take(&mut self.set)));
+            let object = Object::new(std::mem::take(&mut self.set));
             // If the key has died meanwhile, so has what is installed: the change came before.
             cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
         }

@@ -5,14 +5,15 @@ use darter_keyspace::{Db, Found, Key, Object};
 use darter_structs::table::Table;
 use darter_tx::{Access, Home};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Keys that are looked up together, so that their cache misses run side by side.
 pub(crate) const KEYS_AT_ONCE: usize = 32;
 
 /// A cut of the keys of one core, with the time at which it was taken.
 pub(crate) struct Cut {
-    pub(crate) keys: Table<Arc<Object>>,
+    pub(crate) keys: Table<Object>,
+    /// What the keys and their values take.
+    pub(crate) bytes: usize,
     pub(crate) now: u64,
     /// Nothing in it was dead: every entry is to be seen.
     pub(crate) is_whole: bool,
@@ -21,7 +22,7 @@ pub(crate) struct Cut {
 impl Cut {
     fn of(db: &Db) -> Self {
         let is_whole = db.next_death().is_none_or(|at| at > db.now());
-        Self { keys: db.keys().clone(), now: db.now(), is_whole }
+        Self { keys: db.keys().reader(), bytes: db.memory_bytes(), now: db.now(), is_whole }
     }
 
     /// What was at `key`.
@@ -47,6 +48,12 @@ impl Cuts {
         let db = call.db;
         let cut = |_| move |home: &mut Home| Cut::of(home.shard.db(db));
         Self(call.tx.on_each(0..call.tx.cores(), cut).await)
+    }
+
+    /// Bytes that only cuts hold: of databases that were flushed.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        let flushed = self.0.iter().filter(|cut| cut.keys.is_pinned());
+        flushed.map(|cut| cut.bytes).sum()
     }
 
     /// The keys that stand at `positions` of the request, each with its core's cut. Their memory is

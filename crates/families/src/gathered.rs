@@ -108,6 +108,11 @@ impl Stream for Gathered {
         reply.out.append(part);
         more
     }
+
+    /// All of it was made for this reply.
+    fn pinned_bytes(&self) -> usize {
+        self.full.0.len() * CHUNK_BYTES + self.tail.capacity()
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod scan;
 pub mod set;
 mod spread;
 pub mod string;
+mod tally;
 mod word;
 
 use darter_command::Command;

@@ -57,6 +57,11 @@ impl<X: OutOfLine> Living<X> {
         Self { cut, count }
     }
 
+    /// Bytes that only readers hold, but for what values own.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        if self.cut.is_pinned() { self.cut.memory_bytes() } else { 0 }
+    }
+
     /// Counts a portion. The number, and the cut itself, once all are counted; not called again.
     pub(crate) fn portion(&mut self) -> Option<(usize, Table<X>)> {
         let living = match &mut self.count {

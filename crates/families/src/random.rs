@@ -82,6 +82,9 @@ pub(crate) trait Urn: Send + 'static {
     /// What the values of its entries are out of line.
     type Out: OutOfLine;
 
+    /// Bytes of memory that it takes.
+    fn bytes(&self) -> usize;
+
     /// Puts a copy of an entry in, without its deadline.
     fn put(&mut self, entry: &Entry<'_, Self::Out>, now: UnixMillis);
 
@@ -99,9 +102,14 @@ pub(crate) struct Purge<U: Urn> {
 }
 
 impl<U: Urn> Purge<U> {
-    /// Draws from what lives in `cut` at `now`, by way of `urn`.
-    pub(crate) fn new(cut: Table<U::Out>, urn: U, prng: &mut Prng, now: UnixMillis) -> Self {
-        let (reader, prng) = (Reader::new(cut), fork(prng));
+    /// Draws from what lives in `cut` at `now`, by way of `urn`; the value takes `bytes`.
+    pub(crate) fn new(
+        (cut, bytes): (Table<U::Out>, usize),
+        urn: U,
+        prng: &mut Prng,
+        now: UnixMillis,
+    ) -> Self {
+        let (reader, prng) = (Reader::of_value(cut, bytes), fork(prng));
         Self { reader, urn, prng, now, drawing: None }
     }
 }
@@ -127,6 +135,11 @@ impl<U: Urn> Stream for Purge<U> {
             }
             Flow::Done | Flow::Job(_) => false,
         }
+    }
+
+    /// What is drawn from was copied for it.
+    fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes() + self.urn.bytes()
     }
 }
 

@@ -7,7 +7,6 @@
 use crate::clocks::{Clocks, Pair};
 use crate::{Object, Usage};
 use darter_structs::table::{self, Scratch, Table, ValueRef};
-use std::sync::Arc;
 
 /// Groups of entries whose clocks are looked for at a time, unless so many clocks are found before:
 /// about 20 us.
@@ -16,7 +15,7 @@ const CLOCKS: usize = 24;
 
 /// Checks a cut of a database's keys, and what the database had counted of them.
 pub struct Checker {
-    keys: table::Checker<Arc<Object>>,
+    keys: table::Checker<Object>,
     len: usize,
     usage: Usage,
     mortal: usize,
@@ -25,7 +24,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    pub(crate) fn new(keys: Table<Arc<Object>>, usage: Usage, mortal: usize) -> Self {
+    pub(crate) fn new(keys: Table<Object>, usage: Usage, mortal: usize) -> Self {
         let (len, found) = (keys.len(), (Usage::default(), 0, 0));
         Self { keys: table::Checker::new(keys), len, usage, mortal, found }
     }
@@ -41,8 +40,8 @@ impl Checker {
                 ValueRef::Text(_) => usage.add(None),
                 ValueRef::Out(object) => {
                     assert!(!object.is_empty(), "I2: an empty collection");
-                    usage.add(Some(&**object));
-                    let clock = object.clock();
+                    usage.add(Some(object));
+                    let clock = object.mark();
                     assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
                 }
             }
@@ -56,12 +55,12 @@ impl Checker {
 
 /// Asserts that the next values that have a clock stand under it. Returns the cursor to go on with,
 /// or 0 at the end.
-pub(crate) fn values(keys: &Table<Arc<Object>>, clocks: &Clocks, cursor: u64) -> u64 {
+pub(crate) fn values(keys: &Table<Object>, clocks: &Clocks, cursor: u64) -> u64 {
     let (mut cursor, mut found) = (cursor, 0);
     for _ in 0..GROUPS {
         cursor = keys.scan(cursor, &mut |entry| {
             let ValueRef::Out(object) = entry.value() else { return };
-            let Some(at) = object.clock().at() else { return };
+            let Some(at) = object.mark().at() else { return };
             let mut scratch = Scratch::default();
             assert!(
                 clocks.has(at, entry.key().bytes(&mut scratch)),
@@ -78,16 +77,12 @@ pub(crate) fn values(keys: &Table<Arc<Object>>, clocks: &Clocks, cursor: u64) ->
 
 /// Asserts that the pairs behind `last` are those of values. Returns the last of them, or `None` at
 /// the end.
-pub(crate) fn pairs(
-    keys: &Table<Arc<Object>>,
-    clocks: &Clocks,
-    last: Option<&Pair>,
-) -> Option<Pair> {
+pub(crate) fn pairs(keys: &Table<Object>, clocks: &Clocks, last: Option<&Pair>) -> Option<Pair> {
     let next = clocks.behind(last).take(CLOCKS);
     let end = next.inspect(|(at, name)| {
         let found = keys.get(darter_base::hash::of(name), name).map(|entry| entry.value());
         let clock = match found {
-            Some(ValueRef::Out(object)) => object.clock().at(),
+            Some(ValueRef::Out(object)) => object.mark().at(),
             _ => None,
         };
         assert_eq!(clock, Some(*at), "I3: a pair without its value");
@@ -97,7 +92,7 @@ pub(crate) fn pairs(
 
 #[cfg(test)]
 mod tests {
-    use crate::{Db, Deadline, Fresh, Key};
+    use crate::{Db, Deadline, Fresh, Hash, Key};
 
     /// A database whose hashes have fields that die, every third of them.
     fn db() -> Db {
@@ -110,7 +105,7 @@ mod tests {
                 let set = |edit: &mut crate::HashEdit<'_>| {
                     edit.set(b"field", Fresh::Bytes(b"value"), Deadline::At(at));
                 };
-                db.edit_hash(&key, true, set).unwrap();
+                db.edit::<Hash, _>(&key, true, set).unwrap();
             } else {
                 db.set_text(&key, Fresh::Bytes(name.as_bytes()), Deadline::At(at));
             }

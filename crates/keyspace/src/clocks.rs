@@ -8,14 +8,19 @@
 //! A pair goes to an earlier moment at once, to a later one when its own has come: sessions whose
 //! fields are given more time again and again would take 1 us each time, which is as much as all else.
 //!
-//! Invariant: `name_bytes` is the sum over all names. That the pairs are those of the values, see I3
-//! in `db`.
+//! A long key is held once: the pair shares the block of the key's entry, so it counts nothing here.
+//!
+//! Invariant: `name_bytes` is the sum over all short names. That the pairs are those of the values, see
+//! I3 in `db`.
 //!
 //! Not here: what a key holds, and when to sweep. See `db`.
 
 use crate::graveyard::{self, Dismantle};
+use darter_base::hash;
+use darter_base::long::{KNOWN_MIN, Long};
 use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::fmt;
+use std::ops::{Bound, Deref};
 
 /// What a pair takes in a node that is as full as most are, and around a name.
 const PAIR_BYTES: usize = 48;
@@ -23,7 +28,7 @@ const PAIR_BYTES: usize = 48;
 /// Under which moment a value stands in [`Clocks`], if it does. It is part of the value: copies and
 /// cuts have it too, and who puts one of these at a key puts that under the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Clock(u64);
+pub struct Clock(u64);
 
 impl Clock {
     /// Of what is in no order.
@@ -48,7 +53,54 @@ impl Default for Clock {
 }
 
 /// A moment, and the key that stands under it.
-pub type Pair = (u64, Box<[u8]>);
+pub type Pair = (u64, Name);
+
+/// A key, owned: a long one by its block. In whatever order is cheap to find.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    /// Copied.
+    Short(Box<[u8]>),
+    /// Shared.
+    Long(Long),
+}
+
+const _: () = assert!(size_of::<Name>() == size_of::<Box<[u8]>>());
+
+impl From<&[u8]> for Name {
+    fn from(name: &[u8]) -> Self {
+        if name.len() > KNOWN_MIN {
+            return Self::Long(Long::new(name, hash::of(name)));
+        }
+        Self::Short(Box::from(name))
+    }
+}
+
+impl Deref for Name {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Short(name) => name,
+            Self::Long(name) => name,
+        }
+    }
+}
+
+impl Name {
+    /// Bytes of memory that are its own.
+    fn own_bytes(&self) -> usize {
+        match self {
+            Self::Short(name) => name.len(),
+            Self::Long(_) => 0, // The entry's.
+        }
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", self.escape_ascii())
+    }
+}
 
 /// See the module.
 #[derive(Default)]
@@ -64,11 +116,12 @@ impl Clocks {
     }
 
     /// The key to look at then.
-    pub(crate) fn next_name(&self) -> Option<&[u8]> {
-        self.pairs.first().map(|(_, name)| &**name)
+    pub(crate) fn next_name(&self) -> Option<&Name> {
+        self.pairs.first().map(|(_, name)| name)
     }
 
-    /// The key `name` was under one moment, and is under another now.
+    /// The key `name` was under one moment, and is under another now. One that is new here is to be
+    /// lent by its entry: a long name is shared with whom it is lent by.
     #[inline]
     pub(crate) fn change(&mut self, name: &[u8], before: Clock, after: Clock) {
         if before != after {
@@ -77,18 +130,18 @@ impl Clocks {
     }
 
     fn replace(&mut self, name: &[u8], before: Option<u64>, after: Option<u64>) {
-        let mut pair = (0, Box::from(name));
+        let mut name = Name::from(name);
         if let Some(at) = before {
-            pair.0 = at;
-            let was_there = self.pairs.remove(&pair);
-            debug_assert!(was_there, "no clock of {:?} at {at}", name.escape_ascii().to_string());
-            self.name_bytes -= name.len();
+            let pair = (at, name);
+            let was_there = self.pairs.take(&pair);
+            debug_assert!(was_there.is_some(), "no clock of {:?} at {at}", pair.1);
+            name = was_there.unwrap_or(pair).1; // It is shared already.
+            self.name_bytes -= name.own_bytes();
         }
         if let Some(at) = after {
-            pair.0 = at;
-            let is_new = self.pairs.insert(pair);
-            debug_assert!(is_new, "two clocks of {:?} at {at}", name.escape_ascii().to_string());
-            self.name_bytes += name.len();
+            self.name_bytes += name.own_bytes();
+            let is_new = self.pairs.insert((at, name));
+            debug_assert!(is_new, "two clocks at {at}");
         }
     }
 
@@ -106,7 +159,7 @@ impl Clocks {
 
     /// True when `name` is under that moment.
     pub(crate) fn has(&self, at: u64, name: &[u8]) -> bool {
-        self.pairs.contains(&(at, Box::from(name)))
+        self.pairs.contains(&(at, Name::from(name)))
     }
 
     /// The pairs behind `last`, in order; all of them without.
@@ -117,7 +170,10 @@ impl Clocks {
     /// Asserts that these are the pairs. Cost: O(pairs).
     pub(crate) fn check(&self, expected: &BTreeSet<Pair>) {
         assert_eq!(&self.pairs, expected, "I3");
-        assert_eq!(self.name_bytes, expected.iter().map(|(_, name)| name.len()).sum::<usize>());
+        assert_eq!(
+            self.name_bytes,
+            expected.iter().map(|(_, name)| name.own_bytes()).sum::<usize>()
+        );
     }
 }
 
@@ -134,6 +190,6 @@ impl Dismantle for Clocks {
     }
 
     fn bytes(&self) -> usize {
-        self.pairs.len() * PAIR_BYTES // Names are short.
+        self.pairs.len() * PAIR_BYTES // Names are short, or have graves of their own.
     }
 }

@@ -9,21 +9,23 @@
 //! - I1: `usage` is the sum over all entries.
 //! - I2: no key holds an empty collection, except while a change is running.
 //! - I3: `clocks` has every value with mortal fields or members, under the moment that it says itself
-//!   (`Object::clock`), at most its earliest deadline; and nothing else.
+//!   (its mark), at most its earliest deadline; and nothing else.
 
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
+use crate::effect::Recorder;
 use crate::effect::{self, Effect, Journal};
-use crate::hash::{Hash, HashEdit, is_dead};
-use crate::set::{Set, SetEdit};
+use crate::named::Touch;
+use crate::object::{self, Collection, Object, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
-use crate::{Key, Object, Usage};
+use crate::{Key, Usage};
 use darter_base::Preempt;
+use darter_base::long::KNOWN_MIN;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, EntryMut, New, Old, Table, ValueRef};
+use darter_structs::table::{Entry, EntryMut, HeldKey, New, Old, Scratch, Table, ValueRef};
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
 pub(crate) const BIT_RAW: u8 = 1;
@@ -33,54 +35,6 @@ const BIT_FLOAT: u8 = 2;
 
 /// Both: a copy of an integer, which in Redis is nobody else's: OBJECT REFCOUNT says so.
 const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
-
-/// The type of a value, as TYPE names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `string`.
-    Text,
-    /// `hash`.
-    Hash,
-    /// `set`.
-    Set,
-}
-
-impl Kind {
-    /// All types.
-    pub const ALL: [Self; 3] = [Self::Text, Self::Hash, Self::Set];
-
-    /// The name that TYPE replies with.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "string",
-            Self::Hash => "hash",
-            Self::Set => "set",
-        }
-    }
-}
-
-/// Which of the entries that it names a change will touch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
-    /// All of them.
-    All,
-    /// Those that are there: it removes them, or changes their deadlines.
-    Present,
-    /// Those that are not there: it adds them. (One that is dead counts as there: its place is
-    /// copied by the change.)
-    Absent,
-}
-
-impl Touch {
-    pub(crate) fn wants(self, is_present: bool) -> bool {
-        match self {
-            Self::All => true,
-            Self::Present => is_present,
-            Self::Absent => !is_present,
-        }
-    }
-}
 
 /// The key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,13 +69,13 @@ impl Deadline {
 
 /// A living key's entry.
 #[derive(Clone, Copy)]
-pub struct Found<'a>(Entry<'a, Arc<Object>>);
+pub struct Found<'a>(Entry<'a, Object>);
 
 impl<'a> Found<'a> {
     /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
     #[inline]
     #[must_use]
-    pub fn alive(entry: Entry<'a, Arc<Object>>, now: u64) -> Option<Self> {
+    pub fn alive(entry: Entry<'a, Object>, now: u64) -> Option<Self> {
         let found = Self(entry);
         (!is_dead(entry.deadline(), now) && !found.is_hollow(now)).then_some(found)
     }
@@ -131,24 +85,24 @@ impl<'a> Found<'a> {
     #[inline]
     fn is_hollow(&self, now: u64) -> bool {
         self.object()
-            .is_some_and(|object| is_dead(object.clock().at(), now) && is_hollow(object, now))
+            .is_some_and(|object| is_dead(object.mark().at(), now) && is_hollow(object, now))
     }
 
     /// The entry itself.
     #[must_use]
-    pub fn entry(&self) -> Entry<'a, Arc<Object>> {
+    pub fn entry(&self) -> Entry<'a, Object> {
         self.0
     }
 
     /// Its type.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.object().map_or(Kind::Text, |object| object.kind())
+    pub fn kind(&self) -> &'static Type {
+        kind(self.object())
     }
 
     /// Its value when that lies out of line.
     #[must_use]
-    pub fn object(&self) -> Option<&'a Arc<Object>> {
+    pub fn object(&self) -> Option<&'a Object> {
         self.0.out()
     }
 
@@ -157,21 +111,14 @@ impl<'a> Found<'a> {
     pub fn text(&self) -> Result<Str<'a>, WrongType> {
         match self.0.value() {
             ValueRef::Text(text) => Ok(Str::Inline(text)),
-            ValueRef::Out(object) => match &**object {
-                Object::Text(blob) => Ok(Str::Blob(blob)),
-                _ => Err(WrongType),
-            },
+            ValueRef::Out(object) => object.get().map(Str::Blob).ok_or(WrongType),
         }
     }
 
-    /// Its hash.
-    pub fn hash(&self) -> Result<&'a Hash, WrongType> {
-        self.object().and_then(|object| object.as_hash()).ok_or(WrongType)
-    }
-
-    /// Its set.
-    pub fn set(&self) -> Result<&'a Set, WrongType> {
-        self.object().and_then(|object| object.as_set()).ok_or(WrongType)
+    /// Its value, which is to be a `V`.
+    #[inline]
+    pub fn value<V: Typed>(&self) -> Result<&'a V, WrongType> {
+        object::as_type(self.object())
     }
 
     /// Seconds since its last access, rounded down.
@@ -210,9 +157,8 @@ impl<'a> Found<'a> {
     pub fn encoding(&self) -> &'static str {
         /// Redis keeps strings up to this length beside their header.
         const EMBEDDED_MAX: usize = 44;
-        match (self.object().map(|object| &**object), self.text()) {
-            (Some(Object::Hash(hash)), _) => hash.encoding(),
-            (Some(Object::Set(set)), _) => set.encoding(),
+        match (self.object(), self.text()) {
+            (Some(object), _) => object.encoding(),
             (None, Ok(_)) if self.is_int() => "int",
             (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
             _ => "raw",
@@ -233,7 +179,7 @@ impl<'a> Found<'a> {
     #[must_use]
     pub fn hold(&self) -> Held {
         let value = match self.object() {
-            Some(object) => HeldValue::Object(Arc::clone(object)),
+            Some(object) => HeldValue::Object(object.clone()),
             None => HeldValue::Text(self.text().map(|text| text.to_vec()).unwrap_or_default()),
         };
         Held { value, deadline: self.deadline(), bits: self.0.bits(), stamp: None }
@@ -258,29 +204,24 @@ pub enum HeldValue {
     /// A short string.
     Text(Vec<u8>),
     /// Anything out of line.
-    Object(Arc<Object>),
+    Object(Object),
 }
 
 impl Held {
     /// Its type.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        match &self.value {
-            HeldValue::Text(_) => Kind::Text,
-            HeldValue::Object(object) => object.kind(),
-        }
+    pub fn kind(&self) -> &'static Type {
+        kind(self.object())
     }
 
-    /// Its hash, if it is one.
+    /// The value, if it is a `V`.
     #[must_use]
-    pub fn as_hash(&self) -> Option<&Hash> {
-        if let HeldValue::Object(object) = &self.value { object.as_hash() } else { None }
+    pub fn get<V: Typed>(&self) -> Option<&V> {
+        self.object()?.get()
     }
 
-    /// Its set, if it is one.
-    #[must_use]
-    pub fn as_set(&self) -> Option<&Set> {
-        if let HeldValue::Object(object) = &self.value { object.as_set() } else { None }
+    fn object(&self) -> Option<&Object> {
+        if let HeldValue::Object(object) = &self.value { Some(object) } else { None }
     }
 
     /// Its string, if it is one.
@@ -288,10 +229,7 @@ impl Held {
     pub fn as_text(&self) -> Option<StrPieces> {
         match &self.value {
             HeldValue::Text(bytes) => Some(StrPieces::Bytes(bytes.clone())),
-            HeldValue::Object(object) => match &**object {
-                Object::Text(blob) => Some(StrPieces::Blob(blob.clone())),
-                _ => None,
-            },
+            HeldValue::Object(object) => object.get().cloned().map(StrPieces::Blob),
         }
     }
 }
@@ -299,30 +237,33 @@ impl Held {
 /// See the module.
 #[derive(Default)]
 pub struct Db {
-    keys: Table<Arc<Object>>,
+    keys: Table<Object>,
     usage: Usage,
     mortal: usize,
     journal: Journal,
     /// Values with mortal fields or members.
     clocks: Clocks,
-    now: u64,
+    /// The time of this turn: a shard tells it with each look, so that it need not tell all.
+    now: Cell<u64>,
     /// The stamp of an access now.
-    stamp: u32,
+    stamp: Cell<u32>,
     /// What is done now is no access: CLIENT NO-TOUCH.
     no_touch: bool,
     expired: u64,
 }
 
 impl Db {
-    /// Tells the time: Unix milliseconds. Called at every turn, and before a slice goes on.
-    pub fn set_now(&mut self, now: u64) {
-        self.now = now;
-        self.stamp = access::stamp(now);
+    /// Tells the time: Unix milliseconds.
+    #[inline]
+    pub fn set_now(&self, now: u64) {
+        if now != self.now.replace(now) {
+            self.stamp.set(access::stamp(now));
+        }
     }
 
-    /// Tells by which moment keys are dead, and leaves the time as it is.
-    pub(crate) fn judge_by(&mut self, moment: u64) {
-        self.now = moment;
+    /// Tells by which moment keys are dead, and leaves the stamp of an access as it is.
+    pub(crate) fn judge_by(&self, moment: u64) {
+        self.now.set(moment);
     }
 
     /// Whether what follows is no access to the keys it reads and changes. A value that is new is
@@ -334,7 +275,7 @@ impl Db {
     /// The time of this turn.
     #[must_use]
     pub fn now(&self) -> u64 {
-        self.now
+        self.now.get()
     }
 
     /// Keys, the dead that are not yet reaped included.
@@ -351,7 +292,12 @@ impl Db {
 
     /// True when it differs from a new one by nothing but its counters.
     pub(crate) fn is_blank(&self) -> bool {
-        self.keys.is_empty() && self.journal.is_taken()
+        self.keys.is_empty() && self.is_taken()
+    }
+
+    /// True when no effects wait to be taken.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.journal.is_taken()
     }
 
     /// Keys with a deadline.
@@ -391,7 +337,7 @@ impl Db {
 
     /// The table of keys: for cuts (clone it), scans and samples. The dead may still be in it.
     #[must_use]
-    pub fn keys(&self) -> &Table<Arc<Object>> {
+    pub fn keys(&self) -> &Table<Object> {
         &self.keys
     }
 
@@ -427,15 +373,15 @@ impl Db {
     #[inline]
     #[must_use]
     pub fn touch(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
-        let entry = self.keys.touch(key.hash, key.bytes, self.stamp)?;
-        Found::alive(entry, self.now)
+        let entry = self.keys.touch(key.hash, key.bytes, self.stamp.get())?;
+        Found::alive(entry, self.now.get())
     }
 
     /// The living entry of `key`, looked at without a trace.
     #[must_use]
     pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
         let entry = self.keys.get(key.hash, key.bytes)?;
-        Found::alive(entry, self.now)
+        Found::alive(entry, self.now.get())
     }
 
     /// True when `key` is there.
@@ -449,14 +395,9 @@ impl Db {
         self.read(key).map(|found| found.text()).transpose()
     }
 
-    /// The hash at `key`, for a command that uses it.
-    pub fn read_hash(&mut self, key: &Key<'_>) -> Result<Option<&Hash>, WrongType> {
-        self.read(key).map(|found| found.hash()).transpose()
-    }
-
-    /// The set at `key`, for a command that uses it.
-    pub fn read_set(&mut self, key: &Key<'_>) -> Result<Option<&Set>, WrongType> {
-        self.read(key).map(|found| found.set()).transpose()
+    /// The value at `key`, which is to be a `V`, for a command that uses it.
+    pub fn read_value<V: Typed>(&mut self, key: &Key<'_>) -> Result<Option<&V>, WrongType> {
+        self.read(key).map(|found| found.value()).transpose()
     }
 
     /// The string at `key`.
@@ -464,14 +405,9 @@ impl Db {
         self.get(key).map(|found| found.text()).transpose()
     }
 
-    /// The hash at `key`.
-    pub fn hash(&self, key: &Key<'_>) -> Result<Option<&Hash>, WrongType> {
-        self.get(key).map(|found| found.hash()).transpose()
-    }
-
-    /// The set at `key`.
-    pub fn set(&self, key: &Key<'_>) -> Result<Option<&Set>, WrongType> {
-        self.get(key).map(|found| found.set()).transpose()
+    /// The value at `key`, which is to be a `V`.
+    pub fn value<V: Typed>(&self, key: &Key<'_>) -> Result<Option<&V>, WrongType> {
+        self.get(key).map(|found| found.value()).transpose()
     }
 
     // ---- writes ----
@@ -503,7 +439,7 @@ impl Db {
         match value.inline() {
             Some(bytes) => self.insert(key, New::Bytes(bytes), deadline, bits),
             None => {
-                let object = Arc::new(Object::Text(value.to_blob()));
+                let object = Object::new(value.to_blob());
                 self.insert(key, New::Out(object), deadline, bits);
             }
         }
@@ -524,7 +460,9 @@ impl Db {
         update: impl FnOnce(Str<'_>) -> Result<i64, E>,
     ) -> Result<Option<i64>, E> {
         let stamp = self.access();
-        let Some(mut entry) = used(&mut self.keys, key, self.now, stamp) else { return Ok(None) };
+        let Some(mut entry) = used(&mut self.keys, key, self.now.get(), stamp) else {
+            return Ok(None);
+        };
         let found = Found(entry.entry());
         let (deadline, bits) = (found.deadline(), found.0.bits());
         let Ok(text) = found.text() else {
@@ -553,16 +491,15 @@ impl Db {
     /// Changes the long string at `key` in place. `None` when the key holds no long string.
     pub fn edit_blob<R>(&mut self, key: &Key<'_>, edit: impl FnOnce(&mut Blob) -> R) -> Option<R> {
         let stamp = self.access();
-        let mut entry = used(&mut self.keys, key, self.now, stamp)?;
+        let mut entry = used(&mut self.keys, key, self.now.get(), stamp)?;
         entry.set_bits(BIT_RAW);
         let deadline = entry.entry().deadline();
         let object = entry.out_mut()?;
         // Measured before a shared one is copied: the copy may hold less in reserve.
-        let Object::Text(shared) = &**object else { return None };
-        let before = shared.memory_bytes();
-        let Object::Text(blob) = Arc::make_mut(object) else { return None };
+        let before = object.get::<Blob>()?.content_bytes();
+        let (blob, _) = object.make_mut::<Blob>()?;
         let result = edit(blob);
-        self.usage.resize(Kind::Text, before, blob.memory_bytes());
+        self.usage.resize(Blob::TYPE, before, blob.content_bytes());
         let journal = &mut self.journal;
         journal.record(|| Effect::Text {
             key: key.bytes.to_vec(),
@@ -573,31 +510,49 @@ impl Db {
         Some(result)
     }
 
-    /// Changes the hash at `key`; with `create`, one that is not there begins empty. A hash left
-    /// empty goes with its key. `Ok(None)`: not there, and not to be created.
-    pub fn edit_hash<R>(
+    /// Changes the collection at `key`, which is to be a `V`; with `create`, one that is not there
+    /// begins empty. One left empty goes with its key. `Ok(None)`: not there, and not to be created.
+    #[inline]
+    pub fn edit<V: Collection, R>(
         &mut self,
         key: &Key<'_>,
         create: bool,
-        edit: impl FnOnce(&mut HashEdit<'_>) -> R,
+        edit: impl FnOnce(&mut V::Edit<'_>) -> R,
     ) -> Result<Option<R>, WrongType> {
-        self.edit_object(key, Kind::Hash, create, |object, now, journal| match object {
-            Object::Hash(hash) => Ok(edit(&mut HashEdit::new(hash, now, journal, key))),
-            _ => Err(WrongType),
-        })
-    }
-
-    /// Changes the set at `key`, as [`Db::edit_hash`] does a hash.
-    pub fn edit_set<R>(
-        &mut self,
-        key: &Key<'_>,
-        create: bool,
-        edit: impl FnOnce(&mut SetEdit<'_>) -> R,
-    ) -> Result<Option<R>, WrongType> {
-        self.edit_object(key, Kind::Set, create, |object, now, journal| match object {
-            Object::Set(set) => Ok(edit(&mut SetEdit::new(set, now, journal, key))),
-            _ => Err(WrongType),
-        })
+        let now = self.now.get();
+        let stamp = self.access();
+        if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
+            let object = entry.out_mut().ok_or(WrongType)?;
+            // One whose entries are all dead counts as absent, and begins anew below.
+            if !(is_dead(object.mark().at(), now) && is_hollow(object, now)) {
+                // Measured before a shared one is copied: the copy may hold less in reserve.
+                let before = object.get::<V>().ok_or(WrongType)?.content_bytes();
+                let (value, clock) = object.make_mut::<V>().ok_or(WrongType)?;
+                let result = edit(&mut value.edit(now, Recorder::new(&mut self.journal, key)));
+                self.usage.resize(V::TYPE, before, value.content_bytes());
+                let is_empty = value.is_empty();
+                let after = clock.settled(value.earliest_deadline());
+                let before = std::mem::replace(clock, after);
+                self.set_clock(key, before, after);
+                if is_empty {
+                    self.remove_hollow(key);
+                }
+                return Ok(Some(result));
+            }
+            self.remove_hollow(key);
+        }
+        if !create {
+            return Ok(None);
+        }
+        if self.journal.is_listening() {
+            self.remove_hollow(key); // One that is dead would live on where the effects are applied.
+        }
+        let mut value = V::default();
+        let result = edit(&mut value.edit(now, Recorder::new(&mut self.journal, key)));
+        if !value.is_empty() {
+            self.insert(key, New::Out(Object::new(value)), None, 0);
+        }
+        Ok(Some(result))
     }
 
     /// Makes the places of those fields or members that a change will touch the value's own, until
@@ -606,28 +561,30 @@ impl Db {
     pub fn unshare(
         &mut self,
         key: &Key<'_>,
-        (kind, touch): (Kind, Touch),
+        (kind, touch): (&'static Type, Touch),
         names: &[&[u8]],
         preempt: &dyn Preempt,
     ) -> Option<usize> {
-        let mut entry = living(&mut self.keys, key, self.now)?;
-        let object = entry.out_mut().filter(|object| object.kind() == kind)?;
-        let object = Arc::make_mut(object);
-        let before = object.memory_bytes();
-        let last = object.unshare(names, touch, preempt);
-        self.usage.resize(kind, before, object.memory_bytes());
+        let mut entry = living(&mut self.keys, key, self.now.get())?;
+        let object = entry.out_mut().filter(|object| object.row() == kind)?;
+        object.named()?; // Nothing is copied for a value without.
+
+        let before = object.content_bytes();
+        let value = object.face_mut();
+        let last = value.named_mut()?.unshare(names, touch, preempt);
+        self.usage.resize(kind, before, value.content_bytes());
         last.map(|last| last + 1)
     }
 
     /// Puts a value that was built aside, or came from elsewhere, at `key`, over whatever it held.
     /// An empty one removes the key. Cost: O(1).
-    pub fn install(&mut self, key: &Key<'_>, object: Arc<Object>, deadline: Deadline) {
+    pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline) {
         let deadline = self.resolve(key, deadline);
         if object.is_empty() {
             self.remove(key);
             return;
         }
-        let copy = self.journal.is_listening().then(|| Arc::clone(&object));
+        let copy = self.journal.is_listening().then(|| object.clone());
         self.insert(key, New::Out(object), deadline, 0);
         match copy {
             Some(object) => {
@@ -640,7 +597,7 @@ impl Db {
 
     /// Puts a held value at `key`, over whatever that held, with the deadline it brings. O(1).
     pub fn put(&mut self, key: &Key<'_>, held: Held) {
-        let stamp = held.stamp.unwrap_or(self.stamp);
+        let stamp = held.stamp.unwrap_or(self.stamp.get());
         match held.value {
             HeldValue::Object(object) => self.install(key, object, Deadline::from(held.deadline)),
             HeldValue::Text(bytes) => {
@@ -648,14 +605,14 @@ impl Db {
                 self.set_text_bits(key, Fresh::Bytes(&bytes), deadline, held.bits);
             }
         }
-        if stamp != self.stamp {
+        if stamp != self.stamp.get() {
             self.restamp(key, stamp);
         }
     }
 
     /// Makes `key` one that nobody has used for so many seconds.
     pub fn set_idle(&mut self, key: &Key<'_>, seconds: u64) {
-        self.restamp(key, access::stamp_of_idle(seconds, self.now));
+        self.restamp(key, access::stamp_of_idle(seconds, self.now.get()));
     }
 
     /// Removes `key`, and hands over its value: an access. O(1).
@@ -685,9 +642,9 @@ impl Db {
         self.keys.settle(hash)
     }
 
-    fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Arc<Object>>>) -> bool {
+    fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Object>>) -> bool {
         let Some(old) = old else { return false };
-        let was_alive = was_alive(&old, self.now);
+        let was_alive = was_alive(&old, self.now.get());
         self.forget(key, &old);
         self.expired += u64::from(!was_alive);
         self.journal.count(usize::from(was_alive));
@@ -698,8 +655,10 @@ impl Db {
     /// Changes the deadline of `key`. Returns false when it is not there.
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
         let stamp = self.access();
-        let Some(mut entry) = used(&mut self.keys, key, self.now, stamp) else { return false };
-        if Found(entry.entry()).is_hollow(self.now) {
+        let Some(mut entry) = used(&mut self.keys, key, self.now.get(), stamp) else {
+            return false;
+        };
+        if Found(entry.entry()).is_hollow(self.now.get()) {
             return false;
         }
         let old = entry.entry().deadline();
@@ -712,12 +671,17 @@ impl Db {
 
     /// Removes all keys. O(1): memory comes back in slices.
     pub fn flush(&mut self) {
+        self.clear();
+        self.journal.record_death(|| Effect::Flush);
+    }
+
+    /// [`Db::flush`], recorded elsewhere.
+    pub(crate) fn clear(&mut self) {
         self.journal.count(self.keys.len());
         self.keys = Table::new();
         self.usage = Usage::default();
         self.mortal = 0;
         self.clocks.clear();
-        self.journal.record_death(|| Effect::Flush);
     }
 
     // ---- the dead ----
@@ -750,11 +714,11 @@ impl Db {
     fn reap_keys(&mut self, most: usize) -> bool {
         let (usage, mortal, journal) = (&mut self.usage, &mut self.mortal, &mut self.journal);
         let clocks = &mut self.clocks;
-        let reaped = self.keys.reap(self.now, most, &mut |key, old| {
-            usage.remove(old.out.as_deref());
+        let reaped = self.keys.reap(self.now.get(), most, &mut |key, old| {
+            usage.remove(old.out.as_ref());
             *mortal -= 1;
             if clock(&old) != Clock::default() {
-                clocks.change(&key.to_vec(), clock(&old), Clock::default());
+                clocks.change(key.bytes(&mut Scratch::new()), clock(&old), Clock::default());
             }
             journal.record_death(|| Effect::Delete { key: key.to_vec() });
         });
@@ -763,21 +727,23 @@ impl Db {
     }
 
     fn reap_fields(&mut self, most: usize) -> bool {
-        if !is_dead(self.clocks.next(), self.now) {
+        if !is_dead(self.clocks.next(), self.now.get()) {
             return false;
         }
-        let Some(name) = self.clocks.next_name().map(<[u8]>::to_vec) else { return false };
-        let (key, now) = (Key::new(&name), self.now);
+        let Some(name) = self.clocks.next_name().cloned() else { return false };
+        let (key, now) = (Key::new(&name), self.now.get());
         let Some(mut entry) = living(&mut self.keys, &key, now) else {
             self.remove(&key); // It is dead itself.
             return true;
         };
-        let object = Arc::make_mut(entry.out_mut().expect("I3: clocks are of collections"));
-        let (kind, bytes, clock) = (object.kind(), object.memory_bytes(), object.clock());
-        object.reap(now, most);
-        self.usage.resize(kind, bytes, object.memory_bytes());
-        object.set_clock(Clock::default().settled(object.earliest_deadline()));
-        self.clocks.change(&name, clock, object.clock());
+        let object = entry.out_mut().expect("I3: clocks are of collections");
+        let (kind, clock) = (object.row(), object.mark());
+        let bytes = object.content_bytes();
+        let value = object.face_mut();
+        value.reap(now, most);
+        self.usage.resize(kind, bytes, value.content_bytes());
+        object.set_mark(Clock::default().settled(object.earliest_deadline()));
+        self.clocks.change(&name, clock, object.mark());
         if object.is_empty() {
             self.remove_hollow(&key);
         }
@@ -788,11 +754,11 @@ impl Db {
 
     /// The stamp that an access leaves, if there is to be one.
     fn access(&self) -> Option<u32> {
-        (!self.no_touch).then_some(self.stamp)
+        (!self.no_touch).then_some(self.stamp.get())
     }
 
     fn restamp(&mut self, key: &Key<'_>, stamp: u32) {
-        if let Some(mut entry) = living(&mut self.keys, key, self.now) {
+        if let Some(mut entry) = living(&mut self.keys, key, self.now.get()) {
             entry.set_stamp(stamp);
         }
     }
@@ -808,32 +774,44 @@ impl Db {
     fn insert(
         &mut self,
         key: &Key<'_>,
-        mut value: New<'_, Arc<Object>>,
+        mut value: New<'_, Object>,
         deadline: Option<u64>,
         bits: u8,
     ) {
         let mut clock = Clock::default();
         match &mut value {
             New::Out(object) => {
-                clock = object.clock().settled(object.earliest_deadline());
-                if object.clock() != clock {
-                    Arc::make_mut(object).set_clock(clock);
+                clock = object.mark().settled(object.earliest_deadline());
+                if object.mark() != clock {
+                    object.set_mark(clock);
                 }
-                self.usage.add(Some(&**object));
+                self.usage.add(Some(object));
             }
             _ => self.usage.add(None),
         }
         self.mortal += usize::from(deadline.is_some());
-        let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp);
+        let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
         if let Some(old) = old {
             self.forget(key, &old);
         }
-        self.clocks.change(bytes, Clock::default(), clock);
+        self.set_clock(key, Clock::default(), clock);
     }
 
-    fn forget(&mut self, key: &Key<'_>, old: &Old<Arc<Object>>) {
-        self.usage.remove(old.out.as_deref());
+    /// The value that is at `key` was under one moment, and is under another now.
+    #[inline]
+    fn set_clock(&mut self, key: &Key<'_>, before: Clock, after: Clock) {
+        if before == after {
+            return;
+        }
+        let long = || self.keys.get(key.hash, key.bytes)?.hold_key();
+        let held = (key.bytes.len() > KNOWN_MIN).then(long).flatten();
+        let name = held.as_ref().map_or(key.bytes, HeldKey::bytes);
+        self.clocks.change(name, before, after);
+    }
+
+    fn forget(&mut self, key: &Key<'_>, old: &Old<Object>) {
+        self.usage.remove(old.out.as_ref());
         self.mortal -= usize::from(old.deadline.is_some());
         self.clocks.change(key.bytes, clock(old), Clock::default());
     }
@@ -844,52 +822,6 @@ impl Db {
             // What emptied it was counted, or nobody did it.
             self.journal.record_death(|| Effect::Delete { key: key.bytes.to_vec() });
         }
-    }
-
-    /// Changes the collection at `key`, which is to be of `kind`.
-    #[inline]
-    fn edit_object<R>(
-        &mut self,
-        key: &Key<'_>,
-        kind: Kind,
-        create: bool,
-        edit: impl FnOnce(&mut Object, u64, &mut Journal) -> Result<R, WrongType>,
-    ) -> Result<Option<R>, WrongType> {
-        let now = self.now;
-        let stamp = self.access();
-        if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
-            let object = entry.out_mut().ok_or(WrongType)?;
-            // One whose entries are all dead counts as absent, and begins anew below.
-            if !(is_dead(object.clock().at(), now) && is_hollow(object, now)) {
-                if object.kind() != kind {
-                    return Err(WrongType);
-                }
-                let object = Arc::make_mut(object);
-                let before = object.memory_bytes();
-                let result = edit(object, now, &mut self.journal)?;
-                self.usage.resize(kind, before, object.memory_bytes());
-                let clock = object.clock();
-                object.set_clock(clock.settled(object.earliest_deadline()));
-                self.clocks.change(key.bytes, clock, object.clock());
-                if object.is_empty() {
-                    self.remove_hollow(key);
-                }
-                return Ok(Some(result));
-            }
-            self.remove_hollow(key);
-        }
-        if !create {
-            return Ok(None);
-        }
-        if self.journal.is_listening() {
-            self.remove_hollow(key); // One that is dead would live on where the effects are applied.
-        }
-        let mut object = Object::empty(kind);
-        let result = edit(&mut object, now, &mut self.journal)?;
-        if !object.is_empty() {
-            self.insert(key, New::Out(Arc::new(object)), None, 0);
-        }
-        Ok(Some(result))
     }
 
     /// Checks I1 and I2 as of now, in slices.
@@ -924,10 +856,10 @@ impl Db {
                     ValueRef::Text(_) => usage.add(None),
                     ValueRef::Out(object) => {
                         assert!(!object.is_empty(), "I2: an empty collection");
-                        usage.add(Some(&**object));
-                        let clock = object.clock();
+                        usage.add(Some(object));
+                        let clock = object.mark();
                         assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
-                        clocks.extend(clock.at().map(|at| (at, name.into())));
+                        clocks.extend(clock.at().map(|at| (at, name.as_slice().into())));
                     }
                 }
             });
@@ -942,14 +874,24 @@ impl Db {
     }
 }
 
+/// The type of a value: short strings do not lie out of line.
+pub(crate) fn kind(object: Option<&Object>) -> &'static Type {
+    object.map_or(Blob::TYPE, Object::row)
+}
+
+/// True when `deadline` has come.
+pub(crate) fn is_dead(deadline: Option<u64>, now: u64) -> bool {
+    deadline.is_some_and(|deadline| deadline <= now)
+}
+
 /// The clock of a value that was removed.
-fn clock(old: &Old<Arc<Object>>) -> Clock {
-    old.out.as_ref().map_or(Clock::default(), |object| object.clock())
+fn clock(old: &Old<Object>) -> Clock {
+    old.out.as_ref().map_or(Clock::default(), Object::mark)
 }
 
 /// True when an entry that was removed was there at `now`, for who looks.
-fn was_alive(old: &Old<Arc<Object>>, now: u64) -> bool {
-    let hollow = |object: &Arc<Object>| is_dead(object.clock().at(), now) && is_hollow(object, now);
+fn was_alive(old: &Old<Object>, now: u64) -> bool {
+    let hollow = |object: &Object| is_dead(object.mark().at(), now) && is_hollow(object, now);
     !is_dead(old.deadline, now) && !old.out.as_ref().is_some_and(hollow)
 }
 
@@ -958,31 +900,27 @@ fn was_alive(old: &Old<Arc<Object>>, now: u64) -> bool {
 /// whose entries die at once is there until the sweeper has been through it (docs/compat.md).
 fn is_hollow(object: &Object, now: u64) -> bool {
     const SEGMENTS: usize = 4;
-    match object {
-        Object::Text(_) => false,
-        Object::Hash(hash) => !hash.fields().has_living(now, SEGMENTS),
-        Object::Set(set) => !set.members().has_living(now, SEGMENTS),
-    }
+    !object.has_living(now, SEGMENTS)
 }
 
 /// The entry of `key` for a change, when it is alive.
 #[inline]
 fn living<'a>(
-    keys: &'a mut Table<Arc<Object>>,
+    keys: &'a mut Table<Object>,
     key: &Key<'_>,
     now: u64,
-) -> Option<EntryMut<'a, Arc<Object>>> {
+) -> Option<EntryMut<'a, Object>> {
     keys.get_mut(key.hash, key.bytes).filter(|entry| !is_dead(entry.entry().deadline(), now))
 }
 
 /// [`living`], for a change that counts as an access.
 #[inline]
 fn used<'a>(
-    keys: &'a mut Table<Arc<Object>>,
+    keys: &'a mut Table<Object>,
     key: &Key<'_>,
     now: u64,
     stamp: Option<u32>,
-) -> Option<EntryMut<'a, Arc<Object>>> {
+) -> Option<EntryMut<'a, Object>> {
     let mut entry = living(keys, key, now)?;
     if let Some(stamp) = stamp {
         entry.set_stamp(stamp);

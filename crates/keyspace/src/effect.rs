@@ -6,8 +6,7 @@
 //! forget. While nobody listens, an effect costs one branch.
 
 use crate::text::{Fresh, StrPieces};
-use crate::{Db, Deadline, Key, Object, Shard, WrongType};
-use std::sync::Arc;
+use crate::{Db, Deadline, Hash, Key, Object, Set, Shard, WrongType};
 
 /// One change to one key. Deadlines are absolute, in Unix milliseconds.
 #[derive(Clone, Debug)]
@@ -16,7 +15,7 @@ pub enum Effect {
     /// The key holds this string now.
     Text { key: Vec<u8>, value: StrPieces, deadline: Option<u64>, bits: u8 },
     /// The key holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
-    Install { key: Vec<u8>, object: Arc<Object>, deadline: Option<u64> },
+    Install { key: Vec<u8>, object: Object, deadline: Option<u64> },
     /// The key is gone: deleted or expired.
     Delete { key: Vec<u8> },
     /// The key's deadline changed.
@@ -40,6 +39,8 @@ pub enum ShardEffect {
     In(usize, Effect),
     /// Two databases were exchanged, whatever they hold.
     Swap(usize, usize),
+    /// All keys of all databases are gone.
+    Flush,
 }
 
 /// The effects of one database since they were last taken.
@@ -101,6 +102,29 @@ impl Journal {
     }
 }
 
+/// Where a change to the value of one key tells what it does; nowhere, when the value is built aside.
+pub struct Recorder<'a>(Option<(&'a mut Journal, &'a Key<'a>)>);
+
+impl<'a> Recorder<'a> {
+    /// Of a value that belongs to no key yet.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Of the value at `key`.
+    pub(crate) fn new(journal: &'a mut Journal, key: &'a Key<'a>) -> Self {
+        Self(Some((journal, key)))
+    }
+
+    /// Counts one change, and records what `effect` makes of the key, if somebody listens.
+    #[inline]
+    pub fn record(&mut self, effect: impl FnOnce(Vec<u8>) -> Effect) {
+        if let Some((journal, key)) = &mut self.0 {
+            journal.record(|| effect(key.bytes.to_vec()));
+        }
+    }
+}
+
 /// Applies a recorded effect: what a replica or a recovery does.
 ///
 /// Nothing dies of its deadline meanwhile, whatever the time is: the recorder says itself what has
@@ -130,6 +154,10 @@ pub fn apply_to_shard(shard: &mut Shard, effect: &ShardEffect) -> Result<(), Wro
             shard.swap(*one, *other);
             Ok(())
         }
+        ShardEffect::Flush => {
+            shard.flush();
+            Ok(())
+        }
     }
 }
 
@@ -139,7 +167,7 @@ fn apply_at_once(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
             db.set_text_bits(&Key::new(key), value.fresh(), Deadline::from(*deadline), *bits);
         }
         Effect::Install { key, object, deadline } => {
-            db.install(&Key::new(key), Arc::clone(object), Deadline::from(*deadline));
+            db.install(&Key::new(key), object.clone(), Deadline::from(*deadline));
         }
         Effect::Delete { key } => {
             db.remove(&Key::new(key));
@@ -148,18 +176,20 @@ fn apply_at_once(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
             db.set_deadline(&Key::new(key), *deadline);
         }
         Effect::HashSet { key, field, value, deadline } => {
-            db.edit_hash(&Key::new(key), true, |edit| {
+            db.edit::<Hash, _>(&Key::new(key), true, |edit| {
                 edit.set(field, value.fresh(), Deadline::from(*deadline))
             })?;
         }
         Effect::HashRemove { key, field } => {
-            db.edit_hash(&Key::new(key), false, |edit| edit.remove(field))?;
+            db.edit::<Hash, _>(&Key::new(key), false, |edit| edit.remove(field))?;
         }
         Effect::SetAdd { key, member, deadline } => {
-            db.edit_set(&Key::new(key), true, |edit| edit.add(member, Deadline::from(*deadline)))?;
+            db.edit::<Set, _>(&Key::new(key), true, |edit| {
+                edit.add(member, Deadline::from(*deadline))
+            })?;
         }
         Effect::SetRemove { key, member } => {
-            db.edit_set(&Key::new(key), false, |edit| edit.remove(member))?;
+            db.edit::<Set, _>(&Key::new(key), false, |edit| edit.remove(member))?;
         }
         Effect::Flush => db.flush(),
     }

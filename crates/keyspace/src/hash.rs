@@ -1,14 +1,17 @@
 //! Hashes: fields and values, each field with an optional deadline.
 
-use crate::clocks::Clock;
-use crate::effect::{self, Effect, Journal};
+use crate::db::is_dead;
+use crate::effect::{self, Effect, Recorder};
 use crate::encoding;
+use crate::object::{Collection, Named, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
-use crate::{Deadline, Key, Touch};
-use darter_base::{Preempt, hash};
+use crate::{Deadline, Key};
+use darter_base::hash;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, New, Table, ValueRef};
 use std::sync::Arc;
+
+pub(crate) static TYPE: &Type = &Type { name: "hash", number: 4 };
 
 /// A hash. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -16,8 +19,6 @@ pub struct Hash {
     fields: Table<Arc<Blob>>,
     blob_bytes: usize,
     grown: bool,
-    /// The database's.
-    pub(crate) clock: Clock,
 }
 
 /// The value of a field.
@@ -27,11 +28,6 @@ pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
         ValueRef::Text(text) => Str::Inline(text),
         ValueRef::Out(blob) => Str::Blob(blob),
     }
-}
-
-/// True when `deadline` has come.
-pub(crate) fn is_dead(deadline: Option<u64>, now: u64) -> bool {
-    deadline.is_some_and(|deadline| deadline <= now)
 }
 
 fn blob_bytes(blob: &Blob) -> usize {
@@ -75,38 +71,22 @@ impl Hash {
         self.fields.get(field.hash, field.bytes).filter(|entry| !is_dead(entry.deadline(), now))
     }
 
-    /// The name that OBJECT ENCODING gives: Redis's, by Redis's default bounds.
-    #[must_use]
-    pub fn encoding(&self) -> &'static str {
-        if self.grown { "hashtable" } else { "listpack" }
-    }
-
     /// Bytes of memory held, long values included.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.fields.memory_bytes() + self.blob_bytes
     }
 
-    /// Edits outside a database: for values that are built aside, in slices.
-    pub fn edit_aside<'a>(&'a mut self, now: u64) -> HashEdit<'a> {
-        HashEdit { hash: self, now, journal: None }
+    /// A cut for who reads it for long: it does not keep the value there.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        Self { fields: self.fields.reader(), ..self.clone() }
     }
 
-    pub(crate) fn unshare(
-        &mut self,
-        names: &[&[u8]],
-        touch: Touch,
-        preempt: &dyn Preempt,
-    ) -> Option<usize> {
-        crate::unshare::unshare(&mut self.fields, names, touch, preempt)
-    }
-
-    pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {
-        let blobs = &mut self.blob_bytes;
-        let reaped = self.fields.reap(now, most, &mut |_, old| {
-            *blobs -= old.out.as_deref().map_or(0, blob_bytes);
-        });
-        reaped.more
+    /// Bytes that a [`Hash::reader`] holds of what is gone: see [`Table::is_pinned`].
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        if self.fields.is_pinned() { self.memory_bytes() } else { 0 }
     }
 
     fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Option<u64>) -> bool {
@@ -136,23 +116,65 @@ impl Hash {
     }
 }
 
+impl Value for Hash {
+    fn content_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    /// By Redis's default bounds.
+    fn encoding(&self) -> &'static str {
+        if self.grown { "hashtable" } else { "listpack" }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    fn earliest_deadline(&self) -> Option<u64> {
+        self.fields.earliest_deadline()
+    }
+
+    fn reap(&mut self, now: u64, most: usize) -> bool {
+        let blobs = &mut self.blob_bytes;
+        let reaped = self.fields.reap(now, most, &mut |_, old| {
+            *blobs -= old.out.as_deref().map_or(0, blob_bytes);
+        });
+        reaped.more
+    }
+
+    fn has_living(&self, now: u64, segments: usize) -> bool {
+        self.fields.has_living(now, segments)
+    }
+
+    fn named(&self) -> Option<&dyn Named> {
+        Some(&self.fields)
+    }
+
+    fn named_mut(&mut self) -> Option<&mut dyn Named> {
+        Some(&mut self.fields)
+    }
+}
+
+impl Typed for Hash {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for Hash {
+    type Edit<'a> = HashEdit<'a>;
+
+    fn edit<'a>(&'a mut self, now: u64, recorder: Recorder<'a>) -> HashEdit<'a> {
+        HashEdit { hash: self, now, recorder }
+    }
+}
+
 /// Changes a hash, and records the effects.
 pub struct HashEdit<'a> {
     hash: &'a mut Hash,
     now: u64,
-    journal: Option<(&'a mut Journal, &'a Key<'a>)>,
+    recorder: Recorder<'a>,
 }
 
-impl<'a> HashEdit<'a> {
-    pub(crate) fn new(
-        hash: &'a mut Hash,
-        now: u64,
-        journal: &'a mut Journal,
-        key: &'a Key<'a>,
-    ) -> Self {
-        Self { hash, now, journal: Some((journal, key)) }
-    }
-
+impl HashEdit<'_> {
     /// The hash as it is now.
     #[must_use]
     pub fn hash(&self) -> &Hash {
@@ -175,7 +197,7 @@ impl<'a> HashEdit<'a> {
             && self.hash.contains(field)
             && self.hash.find(field, self.now).is_none();
         let new = self.hash.put(field, value, deadline) || was_dead;
-        self.record(|key| Effect::HashSet {
+        self.recorder.record(|key| Effect::HashSet {
             key,
             field: field.bytes.to_vec(),
             value: effect::copy(&value),
@@ -201,7 +223,7 @@ impl<'a> HashEdit<'a> {
         let value = update(value_of(&entry.entry()))?;
         let old = entry.set_value(New::Int(value));
         self.hash.forget(old.as_ref());
-        self.record(|key| Effect::HashSet {
+        self.recorder.record(|key| Effect::HashSet {
             key,
             field: field.to_vec(),
             value: StrPieces::Bytes(value.to_string().into_bytes()),
@@ -214,7 +236,7 @@ impl<'a> HashEdit<'a> {
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let Some(old) = self.hash.fields.remove(hash::of(field), field) else { return false };
         self.hash.forget(old.out.as_ref());
-        self.record(|key| Effect::HashRemove { key, field: field.to_vec() });
+        self.recorder.record(|key| Effect::HashRemove { key, field: field.to_vec() });
         !is_dead(old.deadline, self.now)
     }
 
@@ -226,25 +248,17 @@ impl<'a> HashEdit<'a> {
             return false;
         };
         entry.set_deadline(deadline);
-        if let Some((journal, key)) = &mut self.journal {
-            journal.record(|| Effect::HashSet {
-                key: key.bytes.to_vec(),
-                field: field.to_vec(),
-                value: value_of(&entry.entry()).to_pieces(),
-                deadline,
-            });
-        }
+        self.recorder.record(|key| Effect::HashSet {
+            key,
+            field: field.to_vec(),
+            value: value_of(&entry.entry()).to_pieces(),
+            deadline,
+        });
         true
     }
 
     /// Removes fields that are dead, at most `most`.
     pub fn reap(&mut self, most: usize) {
         self.hash.reap(self.now, most);
-    }
-
-    fn record(&mut self, effect: impl FnOnce(Vec<u8>) -> Effect) {
-        if let Some((journal, key)) = &mut self.journal {
-            journal.record(|| effect(key.bytes.to_vec()));
-        }
     }
 }

@@ -3,7 +3,8 @@
 //! - [`Db`] maps keys to values. Reads do not see the dead, and leave nothing but the time of
 //!   access; writes keep the accounts and record their [`Effect`]s. Nothing else changes data.
 //! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
-//!   one is a cut: whoever holds a clone reads that instant, whatever is written later.
+//!   one is a cut: whoever holds a clone reads that instant, whatever is written later. What a type
+//!   of value is, see `object`.
 //! - [`Shard`] is what one core owns.
 //!
 //! Not here: replies, commands, other shards, the source of time (`now` is told every turn).
@@ -13,27 +14,32 @@
 mod access;
 mod check;
 mod clocks;
+mod databases;
 mod db;
 mod effect;
 pub mod encoding;
 mod hash;
+mod named;
 mod object;
 mod set;
 mod shard;
 mod text;
-mod unshare;
 mod usage;
 
 pub use check::Checker;
-pub use clocks::Pair;
-pub use db::{Db, Deadline, Found, Held, HeldValue, Kind, Touch, WrongType};
-pub use effect::{Effect, Journal, ShardEffect, apply, apply_to_shard};
+pub use clocks::{Clock, Pair};
+pub use db::{Db, Deadline, Found, Held, HeldValue, WrongType};
+pub use effect::{Effect, Journal, Recorder, ShardEffect, apply, apply_to_shard};
 pub use hash::{Hash, HashEdit, value_of};
-pub use object::Object;
+pub use named::Touch;
+pub use object::{Collection, Named, Object, Type, Typed, Value, Values, memory_bytes};
 pub use set::{Set, SetEdit};
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, Str, StrPieces};
 pub use usage::Usage;
+
+/// All types.
+pub static TYPES: &[&Type] = &[text::TYPE, hash::TYPE, set::TYPE];
 
 /// Where large values are freed, in slices.
 pub use darter_structs::graveyard;

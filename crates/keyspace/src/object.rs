@@ -1,158 +1,146 @@
-//! A value that lies out of line.
+//! A value that lies out of line, and what every type of value must be able to do.
+//!
+//! A type is a row ([`Type`]) and an implementation of [`Value`]. Whoever knows the type asks for it
+//! ([`Object::get`](darter_structs::shared::Shared::get): a comparison of pointers); all others call
+//! what all values can do, and what some can ([`Named`]). Nothing here lists the types.
 
 use crate::clocks::Clock;
-use crate::hash::Hash;
-use crate::set::Set;
-use crate::{Kind, Touch};
+use crate::effect::Recorder;
+use crate::{Touch, WrongType};
 use darter_base::Preempt;
-use darter_structs::blob::Blob;
-use darter_structs::table::Target;
+use darter_structs::shared::{Family, Holds, Shared};
 
-/// A value behind a reference count. Cloning one is a cut.
-///
-/// A new type is a variant here, a file beside this one, and its family of commands.
-#[derive(Clone)]
-pub enum Object {
-    /// A long string.
-    Text(Blob),
-    /// Fields and values.
-    Hash(Hash),
-    /// Members.
-    Set(Set),
-}
+/// A value behind a reference count. Cloning one is a cut. Before the value stands the moment under
+/// which the database has it in order.
+pub type Object = Shared<Values>;
 
-impl Target for Object {
+/// All values out of line.
+pub struct Values;
+
+impl Family for Values {
+    type Face = dyn Value;
+    type Row = Type;
+    type Mark = Clock;
     /// The keyspace keeps times of access.
     const STAMPED: bool = true;
 }
 
-/// The two reference counts in front of an object.
-const COUNTS_BYTES: usize = 16;
+impl<V: Typed> Holds<V> for Values {
+    const ROW: &'static Type = V::TYPE;
 
-impl Object {
-    /// A value of this type with nothing in it.
-    pub(crate) fn empty(kind: Kind) -> Self {
-        match kind {
-            Kind::Text => Self::Text(Blob::from(&[][..])),
-            Kind::Hash => Self::Hash(Hash::new()),
-            Kind::Set => Self::Set(Set::new()),
-        }
+    fn face(value: &V) -> &(dyn Value + 'static) {
+        value
     }
 
-    /// The type, as TYPE names it.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Text(_) => Kind::Text,
-            Self::Hash(_) => Kind::Hash,
-            Self::Set(_) => Kind::Set,
-        }
-    }
-
-    /// Bytes of memory held, this header included. Cost: O(1).
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
-        let content = match self {
-            Self::Text(blob) => blob.memory_bytes(),
-            Self::Hash(hash) => hash.memory_bytes(),
-            Self::Set(set) => set.memory_bytes(),
-        };
-        content + size_of::<Self>() + COUNTS_BYTES
-    }
-
-    /// The earliest deadline of a field or member, or a bound below it.
-    #[must_use]
-    pub fn earliest_deadline(&self) -> Option<u64> {
-        match self {
-            Self::Text(_) => None,
-            Self::Hash(hash) => hash.fields().earliest_deadline(),
-            Self::Set(set) => set.members().earliest_deadline(),
-        }
-    }
-
-    /// Under which moment the database has it in order.
-    pub(crate) fn clock(&self) -> Clock {
-        match self {
-            Self::Text(_) => Clock::default(),
-            Self::Hash(hash) => hash.clock,
-            Self::Set(set) => set.clock,
-        }
-    }
-
-    pub(crate) fn set_clock(&mut self, clock: Clock) {
-        match self {
-            Self::Text(_) => debug_assert!(clock.at().is_none(), "a string has no fields"),
-            Self::Hash(hash) => hash.clock = clock,
-            Self::Set(set) => set.clock = clock,
-        }
-    }
-
-    /// Removes fields or members that are dead at `now`, at most `most`. True while more are left.
-    pub fn reap(&mut self, now: u64, most: usize) -> bool {
-        match self {
-            Self::Text(_) => false,
-            Self::Hash(hash) => hash.reap(now, most),
-            Self::Set(set) => set.reap(now, most),
-        }
-    }
-
-    /// True when nothing is left: then the key goes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Self::Text(_) => false,
-            Self::Hash(hash) => hash.fields().is_empty(),
-            Self::Set(set) => set.members().is_empty(),
-        }
-    }
-
-    /// Asks the memory for the index line of the field or member of this hash.
-    pub fn prefetch(&self, hash: u64) {
-        match self {
-            Self::Text(_) => {}
-            Self::Hash(fields) => fields.fields().prefetch(hash),
-            Self::Set(set) => set.members().prefetch(hash),
-        }
-    }
-
-    /// Asks the memory for that field or member, whose index line was asked for before.
-    pub fn prefetch_entry(&self, hash: u64) {
-        match self {
-            Self::Text(_) => {}
-            Self::Hash(fields) => fields.fields().prefetch_entry(hash),
-            Self::Set(set) => set.members().prefetch_entry(hash),
-        }
-    }
-
-    /// Makes the places of fields or members the value's own: see `Db::unshare`.
-    pub(crate) fn unshare(
-        &mut self,
-        names: &[&[u8]],
-        touch: Touch,
-        preempt: &dyn Preempt,
-    ) -> Option<usize> {
-        match self {
-            Self::Text(_) => None,
-            Self::Hash(fields) => fields.unshare(names, touch, preempt),
-            Self::Set(set) => set.unshare(names, touch, preempt),
-        }
-    }
-
-    /// The hash, if it is one.
-    #[must_use]
-    pub fn as_hash(&self) -> Option<&Hash> {
-        if let Self::Hash(hash) = self { Some(hash) } else { None }
-    }
-
-    /// The set, if it is one.
-    #[must_use]
-    pub fn as_set(&self) -> Option<&Set> {
-        if let Self::Set(set) = self { Some(set) } else { None }
+    fn face_mut(value: &mut V) -> &mut (dyn Value + 'static) {
+        value
     }
 }
 
-impl std::fmt::Debug for Object {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} of {} bytes", self.kind(), self.memory_bytes())
+/// The row of a type: what is known of it without a value.
+#[derive(Debug)]
+pub struct Type {
+    /// The name that TYPE replies with.
+    pub name: &'static str,
+    /// The number by which Redis knows it, in DEBUG DIGEST among others: below [`Type::NUMBERS`].
+    pub number: usize,
+}
+
+impl Type {
+    /// Redis has seven: string, list, set, sorted set, hash, module, stream.
+    pub const NUMBERS: usize = 7;
+}
+
+impl PartialEq for Type {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
     }
+}
+
+/// What a value can do, whatever its type.
+pub trait Value: Send + Sync + 'static {
+    /// Bytes of memory that it owns, itself not included. Cost: O(1).
+    fn content_bytes(&self) -> usize;
+
+    /// The name that OBJECT ENCODING gives: Redis 7.0's.
+    fn encoding(&self) -> &'static str;
+
+    /// True when nothing is left of a collection: then the key goes.
+    fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The earliest deadline of an entry, or a bound below it.
+    fn earliest_deadline(&self) -> Option<u64> {
+        None
+    }
+
+    /// Removes entries that are dead at `now`, at most `most`. True while more are left.
+    fn reap(&mut self, now: u64, most: usize) -> bool {
+        let _ = (now, most);
+        false
+    }
+
+    /// True when some entry is alive at `now`, as far as a look at `segments` segments tells; what
+    /// lies behind these counts as alive.
+    fn has_living(&self, now: u64, segments: usize) -> bool {
+        let _ = (now, segments);
+        true
+    }
+
+    /// Its entries, when it has some that are found by the hash of their names.
+    fn named(&self) -> Option<&dyn Named> {
+        None
+    }
+
+    /// [`Value::named`], to be changed.
+    fn named_mut(&mut self) -> Option<&mut dyn Named> {
+        None
+    }
+}
+
+/// Entries that are found by the hash of their names: fields, members.
+pub trait Named {
+    /// Asks the memory for the index line of the entry with this hash.
+    fn prefetch(&self, hash: u64);
+
+    /// Asks the memory for that entry, whose index line was asked for before.
+    fn prefetch_entry(&self, hash: u64);
+
+    /// The deadline of the entry, if it is there, alive at `now`.
+    fn deadline_of(&self, name: &[u8], now: u64) -> Option<Option<u64>>;
+
+    /// Makes the places of entries the value's own: see `Db::unshare`.
+    fn unshare(&mut self, names: &[&[u8]], touch: Touch, preempt: &dyn Preempt) -> Option<usize>;
+}
+
+/// A type of value.
+pub trait Typed: Value + Clone {
+    /// Its row.
+    const TYPE: &'static Type;
+}
+
+/// A type whose values begin empty, and are changed entry by entry.
+pub trait Collection: Typed + Default {
+    /// What changes one, and records what it does.
+    type Edit<'a>;
+
+    /// Begins a change at `now`.
+    fn edit<'a>(&'a mut self, now: u64, recorder: Recorder<'a>) -> Self::Edit<'a>;
+
+    /// Edits outside a database: for values that are built aside, in slices.
+    fn edit_aside(&mut self, now: u64) -> Self::Edit<'_> {
+        self.edit(now, Recorder::none())
+    }
+}
+
+/// Bytes of memory that a value takes, itself and what stands before it included. Cost: O(1).
+#[must_use]
+pub fn memory_bytes(object: &Object) -> usize {
+    object.content_bytes() + object.cell_bytes()
+}
+
+/// `object` as a `V`.
+pub(crate) fn as_type<V: Typed>(object: Option<&Object>) -> Result<&V, WrongType> {
+    object.and_then(Object::get).ok_or(WrongType)
 }

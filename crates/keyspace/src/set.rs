@@ -1,20 +1,20 @@
 //! Sets: members, each with an optional deadline. Integers are packed by the table.
 
-use crate::clocks::Clock;
-use crate::effect::{Effect, Journal};
+use crate::Deadline;
+use crate::db::is_dead;
+use crate::effect::{Effect, Recorder};
 use crate::encoding;
-use crate::hash::is_dead;
-use crate::{Deadline, Key, Touch};
-use darter_base::{Preempt, hash, number};
+use crate::object::{Collection, Named, Type, Typed, Value};
+use darter_base::{hash, number};
 use darter_structs::table::{Entry, Never, New, Table};
+
+pub(crate) static TYPE: &Type = &Type { name: "set", number: 2 };
 
 /// A set. Cloning it is a cut.
 #[derive(Clone, Default)]
 pub struct Set {
     members: Table<Never>,
     grown: bool,
-    /// The database's.
-    pub(crate) clock: Clock,
 }
 
 impl Set {
@@ -54,34 +54,69 @@ impl Set {
         self.get(member, now).is_some()
     }
 
-    /// The name that OBJECT ENCODING gives: Redis 7.0's, by its default bounds.
-    #[must_use]
-    pub fn encoding(&self) -> &'static str {
-        if self.grown { "hashtable" } else { "intset" }
-    }
-
     /// Bytes of memory held.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.members.memory_bytes()
     }
 
-    /// Edits outside a database: for values that are built aside, in slices.
-    pub fn edit_aside(&mut self, now: u64) -> SetEdit<'_> {
-        SetEdit { set: self, now, journal: None }
+    /// A cut for who reads it for long: it does not keep the value there.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        Self { members: self.members.reader(), ..self.clone() }
     }
 
-    pub(crate) fn unshare(
-        &mut self,
-        names: &[&[u8]],
-        touch: Touch,
-        preempt: &dyn Preempt,
-    ) -> Option<usize> {
-        crate::unshare::unshare(&mut self.members, names, touch, preempt)
+    /// Bytes that a [`Set::reader`] holds of what is gone: see [`Table::is_pinned`].
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        if self.members.is_pinned() { self.memory_bytes() } else { 0 }
+    }
+}
+
+impl Value for Set {
+    fn content_bytes(&self) -> usize {
+        self.memory_bytes()
     }
 
-    pub(crate) fn reap(&mut self, now: u64, most: usize) -> bool {
+    /// By Redis's default bounds.
+    fn encoding(&self) -> &'static str {
+        if self.grown { "hashtable" } else { "intset" }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn earliest_deadline(&self) -> Option<u64> {
+        self.members.earliest_deadline()
+    }
+
+    fn reap(&mut self, now: u64, most: usize) -> bool {
         self.members.reap(now, most, &mut |_, _| {}).more
+    }
+
+    fn has_living(&self, now: u64, segments: usize) -> bool {
+        self.members.has_living(now, segments)
+    }
+
+    fn named(&self) -> Option<&dyn Named> {
+        Some(&self.members)
+    }
+
+    fn named_mut(&mut self) -> Option<&mut dyn Named> {
+        Some(&mut self.members)
+    }
+}
+
+impl Typed for Set {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for Set {
+    type Edit<'a> = SetEdit<'a>;
+
+    fn edit<'a>(&'a mut self, now: u64, recorder: Recorder<'a>) -> SetEdit<'a> {
+        SetEdit { set: self, now, recorder }
     }
 }
 
@@ -89,19 +124,10 @@ impl Set {
 pub struct SetEdit<'a> {
     set: &'a mut Set,
     now: u64,
-    journal: Option<(&'a mut Journal, &'a Key<'a>)>,
+    recorder: Recorder<'a>,
 }
 
-impl<'a> SetEdit<'a> {
-    pub(crate) fn new(
-        set: &'a mut Set,
-        now: u64,
-        journal: &'a mut Journal,
-        key: &'a Key<'a>,
-    ) -> Self {
-        Self { set, now, journal: Some((journal, key)) }
-    }
-
+impl SetEdit<'_> {
     /// The set as it is now.
     #[must_use]
     pub fn set(&self) -> &Set {
@@ -121,14 +147,14 @@ impl<'a> SetEdit<'a> {
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
         self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
         self.set.grown |= self.set.members.len() > encoding::set_entries() || deadline.is_some();
-        self.record(|key| Effect::SetAdd { key, member: member.to_vec(), deadline });
+        self.recorder.record(|key| Effect::SetAdd { key, member: member.to_vec(), deadline });
         !was_alive
     }
 
     /// Removes `member`. Returns true when it was there, alive.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let Some(old) = self.set.members.remove(hash::of(member), member) else { return false };
-        self.record(|key| Effect::SetRemove { key, member: member.to_vec() });
+        self.recorder.record(|key| Effect::SetRemove { key, member: member.to_vec() });
         !is_dead(old.deadline, self.now)
     }
 
@@ -143,11 +169,5 @@ impl<'a> SetEdit<'a> {
     /// Removes members that are dead, at most `most`.
     pub fn reap(&mut self, most: usize) {
         self.set.reap(self.now, most);
-    }
-
-    fn record(&mut self, effect: impl FnOnce(Vec<u8>) -> Effect) {
-        if let Some((journal, key)) = &mut self.journal {
-            journal.record(|| effect(key.bytes.to_vec()));
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! What one core owns: its part of every database.
 
+use crate::databases::Databases;
 use crate::{Db, ShardEffect, Usage};
 use darter_base::Prng;
-use std::collections::BTreeMap;
 
 /// Counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,38 +25,20 @@ impl ShardStats {
     }
 }
 
-/// Databases that lie side by side: the ones that are commonly used, at one addition's distance.
-const NEAR: usize = 64;
-/// Other databases that each new one looks at: those that are empty again go.
-const LOOKED_AT: usize = 2;
-
-/// The databases of one core. There may be two billion; they cost nothing until they are used.
-///
-/// ```text
-/// near:  | 0 | 1 | 2 | ...    at most [`NEAR`], made at once
-/// far:   1_000 -> Db          those beyond that somebody has used
-/// ```
-/// All methods cost O(databases in use) at most, whatever [`Shard::databases`] says.
+/// The databases of one core. There may be two billion; they cost nothing until they are used, and no
+/// turn costs more for it that a hundred thousand are (see `databases`).
 pub struct Shard {
-    databases: usize,
-    near: Vec<Db>,
-    far: BTreeMap<usize, Db>,
+    count: usize,
+    databases: Databases,
     /// What is read where nothing was ever written.
     nothing: Db,
     /// The time of this turn.
     now: u64,
-    /// Effects are recorded.
-    listening: bool,
-    /// From which of `far` on the next look for empty ones begins.
-    looked_at: usize,
-    /// Keys that expired in databases that have gone since.
-    expired_in_gone: u64,
-    changes_in_gone: u64,
     /// Counters, for INFO.
     pub stats: ShardStats,
     /// Randomness for samples, seeded by whoever made the shard.
     pub prng: Prng,
-    /// Effects that came before the last exchange of databases, and that exchange.
+    /// Effects that came before the last effect on several databases, and that one.
     told: Vec<ShardEffect>,
 }
 
@@ -66,26 +48,19 @@ impl Shard {
     pub fn new(databases: usize, seed: u64) -> Self {
         assert!(databases > 0, "no database");
         Self {
-            databases,
-            near: (0..databases.min(NEAR)).map(|_| Db::default()).collect(),
-            far: BTreeMap::new(),
+            count: databases,
+            databases: Databases::new(databases),
             nothing: Db::default(),
             now: 0,
-            listening: false,
-            looked_at: 0,
-            expired_in_gone: 0,
-            changes_in_gone: 0,
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
             told: Vec::new(),
         }
     }
 
-    /// Tells all databases the time, in Unix milliseconds.
+    /// Tells the time, in Unix milliseconds. A database hears it when somebody looks at it.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
-        self.nothing.set_now(now);
-        self.iter_mut().for_each(|(_, db)| db.set_now(now));
     }
 
     /// The time of this turn.
@@ -97,17 +72,20 @@ impl Shard {
     /// Number of databases.
     #[must_use]
     pub fn databases(&self) -> usize {
-        self.databases
+        self.count
     }
 
     /// Database `index`. Panics when there is none: SELECT has checked it.
     #[must_use]
     pub fn db(&self, index: usize) -> &Db {
-        if let Some(db) = self.near.get(index) {
-            return db;
-        }
-        assert!(index < self.databases, "database {index} of {}", self.databases);
-        self.far.get(&index).unwrap_or(&self.nothing)
+        self.check(index);
+        let db = self.databases.get(index).unwrap_or(&self.nothing);
+        db.set_now(self.now);
+        db
+    }
+
+    fn check(&self, index: usize) {
+        assert!(index < self.count, "database {index} of {}", self.count);
     }
 
     /// Database `index`, for changes, and for reads that are accesses.
@@ -131,60 +109,28 @@ impl Shard {
         index: usize,
         no_touch: bool,
     ) -> (&mut Db, &mut Prng, &mut ShardStats) {
-        if index >= self.near.len() {
-            self.open(index);
-        }
-        let db = match self.near.get_mut(index) {
-            Some(db) => db,
-            None => self.far.get_mut(&index).expect("opened above"),
-        };
+        self.check(index);
+        let db = self.databases.hand_out(index);
+        db.set_now(self.now);
         db.set_no_touch(no_touch);
         (db, &mut self.prng, &mut self.stats)
     }
 
-    /// Makes sure that a far database is there. Cost: a look at [`LOOKED_AT`] others, so that who
-    /// selects one after another leaves few empty ones behind.
-    fn open(&mut self, index: usize) {
-        assert!(index < self.databases, "database {index} of {}", self.databases);
-        if self.far.contains_key(&index) {
-            return;
-        }
-        self.close_empty();
-        let mut db = Db::default();
-        db.set_now(self.now);
-        db.journal().listen(self.listening);
-        self.far.insert(index, db);
-    }
-
-    fn close_empty(&mut self) {
-        for _ in 0..LOOKED_AT {
-            let next = self.far.range(self.looked_at..).next();
-            let Some((at, is_blank)) = next.map(|(at, db)| (*at, db.is_blank())) else {
-                self.looked_at = 0;
-                return;
-            };
-            self.looked_at = at + 1;
-            if is_blank && let Some(gone) = self.far.remove(&at) {
-                self.expired_in_gone += gone.expired_count();
-                self.changes_in_gone += gone.changes();
-            }
-        }
-    }
-
     /// The databases in use with their indexes, in order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Db)> {
-        let far = self.far.iter().map(|(at, db)| (*at, db));
-        self.near.iter().enumerate().chain(far)
+        self.iter_from(0)
     }
 
-    fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Db)> {
-        let far = self.far.iter_mut().map(|(at, db)| (*at, db));
-        self.near.iter_mut().enumerate().chain(far)
+    /// [`Shard::iter`] from database `first` on: for who goes through them in portions.
+    pub fn iter_from(&self, first: usize) -> impl Iterator<Item = (usize, &Db)> {
+        self.databases.iter_from(first).inspect(|(_, db)| db.set_now(self.now))
     }
 
-    /// Removes all keys of all databases: FLUSHALL.
+    /// Removes all keys of all databases: FLUSHALL. Cost: O(1), and moving the effects that were
+    /// recorded and not yet taken; memory comes back in slices.
     pub fn flush(&mut self) {
-        self.iter_mut().for_each(|(_, db)| db.flush());
+        self.tell(ShardEffect::Flush);
+        self.databases.clear();
     }
 
     /// Exchanges two databases: SWAPDB. Cost: O(1), and moving the effects that
@@ -193,29 +139,33 @@ impl Shard {
         if one == other {
             return;
         }
-        if self.listening {
-            self.told = self.take_effects();
-            self.told.push(ShardEffect::Swap(one, other));
-        }
+        self.tell(ShardEffect::Swap(one, other));
         // What is opened for one of them meanwhile is as any new one.
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
         *self.db_mut(one) = second;
     }
 
-    /// Starts or stops recording, in all databases.
+    /// Records an effect on several databases, behind all that were recorded in each.
+    fn tell(&mut self, effect: ShardEffect) {
+        if self.databases.is_listening() {
+            self.told = self.take_effects();
+            self.told.push(effect);
+        }
+    }
+
+    /// Starts or stops recording, in all databases. Cost: O(databases in use).
     pub fn listen(&mut self, listening: bool) {
-        self.listening = listening;
-        self.iter_mut().for_each(|(_, db)| db.journal().listen(listening));
+        self.databases.listen(listening);
     }
 
     /// Takes what was recorded, in an order in which it can be applied: that of each database, and
-    /// of their exchanges.
+    /// of what concerned several.
     #[must_use]
     pub fn take_effects(&mut self) -> Vec<ShardEffect> {
         let mut told = std::mem::take(&mut self.told);
-        for (at, db) in self.iter_mut() {
-            told.extend(db.journal().take().into_iter().map(|effect| ShardEffect::In(at, effect)));
+        for (at, effects) in self.databases.take_effects() {
+            told.extend(effects.into_iter().map(|effect| ShardEffect::In(at, effect)));
         }
         told
     }
@@ -223,67 +173,62 @@ impl Shard {
     /// Bytes held by all databases.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let far = self.far.len() * size_of::<(usize, Db)>();
-        far + self.iter().map(|(_, db)| db.memory_bytes()).sum::<usize>()
+        self.databases.memory_bytes()
     }
 
     /// Keys that have expired, in all databases.
     #[must_use]
     pub fn expired_count(&self) -> u64 {
-        self.expired_in_gone + self.iter().map(|(_, db)| db.expired_count()).sum::<u64>()
+        self.databases.sums().expired
     }
 
     /// Changes to all databases, but for what time removed.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.changes_in_gone + self.iter().map(|(_, db)| db.changes()).sum::<u64>()
+        self.databases.sums().changes
     }
 
     /// Keys in all databases.
     #[must_use]
     pub fn keys(&self) -> usize {
-        self.iter().map(|(_, db)| db.len()).sum()
+        self.databases.sums().keys
     }
 
     /// The account of all values.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let mut total = Usage::default();
-        self.iter().for_each(|(_, db)| total.merge(db.usage()));
-        total
+        self.databases.sums().usage
     }
 
     /// No key dies before this moment of its own deadline. Unix milliseconds.
     #[must_use]
     pub fn next_key_death(&self) -> Option<u64> {
-        self.iter().filter_map(|(_, db)| db.next_key_death()).min()
+        self.databases.next_key_death()
     }
 
     /// No field or member dies before this moment. Unix milliseconds.
     #[must_use]
     pub fn next_field_death(&self) -> Option<u64> {
-        self.iter().filter_map(|(_, db)| db.next_field_death()).min()
+        self.databases.next_field_death()
     }
 
-    /// Removes about `most` of the dead: fields and members first. Returns true while more are left.
+    /// Removes about `most` of the dead: fields and members first. Returns true while more may be left.
     pub fn reap(&mut self, most: usize) -> bool {
-        let now = self.now();
-        let first_due = |death: fn(&Db) -> Option<u64>| {
-            let mut due = self.iter().filter(|(_, db)| death(db).is_some_and(|at| at <= now));
-            due.next().map(|(at, _)| at)
-        };
-        let fields = first_due(Db::next_field_death);
-        let next = fields.or_else(|| first_due(Db::next_key_death));
-        if let Some(at) = next {
-            self.db_mut(at).reap(most);
-        }
-        next.is_some()
+        let Some(at) = self.databases.first_with_dead(self.now) else { return false };
+        self.db_mut(at).reap(most);
+        true
+    }
+
+    /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
+    pub fn check_invariants(&self) {
+        self.databases.check_invariants();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::databases::NEAR;
     use crate::{Deadline, Fresh, Key};
 
     const DATABASES: usize = i32::MAX as usize;

@@ -1,5 +1,6 @@
 //! String values: how they come in, and how they are read.
 
+use crate::object::{Type, Typed, Value};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Scratch, Text};
 use std::ops::Range;
@@ -9,6 +10,23 @@ use std::sync::Arc;
 ///
 /// A quarter of a page: longer ones would waste the rest of it.
 pub(crate) const INLINE_VALUE_MAX: usize = 512;
+
+/// Strings. The short ones lie in the table's page, and are no objects.
+pub(crate) static TYPE: &Type = &Type { name: "string", number: 0 };
+
+impl Value for Blob {
+    fn content_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "raw"
+    }
+}
+
+impl Typed for Blob {
+    const TYPE: &'static Type = TYPE;
+}
 
 /// A value on its way into the store.
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +151,15 @@ impl<'a> Str<'a> {
         match self {
             Str::Inline(_) => StrPieces::Bytes(self.to_vec()),
             Str::Blob(blob) => StrPieces::Blob((*blob).clone()),
+        }
+    }
+
+    /// The same for who reads it for long: it does not keep a value there.
+    #[must_use]
+    pub fn reader(&self) -> StrPieces {
+        match self {
+            Str::Inline(_) => StrPieces::Bytes(self.to_vec()),
+            Str::Blob(blob) => StrPieces::Blob(blob.reader()),
         }
     }
 }

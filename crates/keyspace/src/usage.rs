@@ -1,29 +1,30 @@
 //! Memory accounts: keys and bytes by type.
 
-use crate::{Kind, Object};
+use crate::db;
+use crate::object::{self, Object, Type};
 
-/// Number of types.
-const KINDS: usize = 3;
+/// Places for types.
+const TYPES: usize = Type::NUMBERS;
 
 /// What the values of one database take, by type. The table of keys, where short strings lie, is
 /// accounted by the table itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    keys: [usize; KINDS],
-    bytes: [usize; KINDS],
+    keys: [usize; TYPES],
+    bytes: [usize; TYPES],
 }
 
 impl Usage {
     /// Keys that hold a value of this type.
     #[must_use]
-    pub fn keys(&self, kind: Kind) -> usize {
-        self.keys[kind as usize]
+    pub fn keys(&self, kind: &Type) -> usize {
+        self.keys[kind.number]
     }
 
     /// Bytes out of line that values of this type take.
     #[must_use]
-    pub fn bytes(&self, kind: Kind) -> usize {
-        self.bytes[kind as usize]
+    pub fn bytes(&self, kind: &Type) -> usize {
+        self.bytes[kind.number]
     }
 
     /// Bytes out of line of all types.
@@ -34,33 +35,41 @@ impl Usage {
 
     /// Adds the account of another database or shard.
     pub fn merge(&mut self, other: &Self) {
-        for kind in 0..KINDS {
-            self.keys[kind] += other.keys[kind];
-            self.bytes[kind] += other.bytes[kind];
+        for number in 0..TYPES {
+            self.keys[number] += other.keys[number];
+            self.bytes[number] += other.bytes[number];
+        }
+    }
+
+    /// A part of these accounts was `before` and is `after`.
+    pub(crate) fn replace(&mut self, before: &Self, after: &Self) {
+        for kind in 0..TYPES {
+            self.keys[kind] = self.keys[kind] + after.keys[kind] - before.keys[kind];
+            self.bytes[kind] = self.bytes[kind] + after.bytes[kind] - before.bytes[kind];
         }
     }
 
     /// A key was added: `object` is its value when that lies out of line.
     pub(crate) fn add(&mut self, object: Option<&Object>) {
         let (kind, bytes) = measure(object);
-        self.keys[kind as usize] += 1;
-        self.bytes[kind as usize] += bytes;
+        self.keys[kind.number] += 1;
+        self.bytes[kind.number] += bytes;
     }
 
     /// A key was removed.
     pub(crate) fn remove(&mut self, object: Option<&Object>) {
         let (kind, bytes) = measure(object);
-        self.keys[kind as usize] -= 1;
-        self.bytes[kind as usize] -= bytes;
+        self.keys[kind.number] -= 1;
+        self.bytes[kind.number] -= bytes;
     }
 
     /// A value out of line changed its size.
-    pub(crate) fn resize(&mut self, kind: Kind, before: usize, after: usize) {
-        let bytes = &mut self.bytes[kind as usize];
+    pub(crate) fn resize(&mut self, kind: &Type, before: usize, after: usize) {
+        let bytes = &mut self.bytes[kind.number];
         *bytes = *bytes + after - before;
     }
 }
 
-fn measure(object: Option<&Object>) -> (Kind, usize) {
-    object.map_or((Kind::Text, 0), |object| (object.kind(), object.memory_bytes()))
+fn measure(object: Option<&Object>) -> (&'static Type, usize) {
+    (db::kind(object), object.map_or(0, object::memory_bytes))
 }

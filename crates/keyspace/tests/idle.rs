@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
 use darter_base::{Prng, graveyard, preempt};
-use darter_keyspace::{Db, Deadline, Fresh, Key, Object};
+use darter_keyspace::{Db, Deadline, Fresh, Hash, Key, Object};
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const KEYS: u64 = 300;
 /// As long as idle times are kept, in seconds.
@@ -19,7 +18,7 @@ struct Run {
     db: Db,
     now: u64,
     no_touch: bool,
-    cut: Option<Table<Arc<Object>>>,
+    cut: Option<Table<Object>>,
     /// When each key was last used, in milliseconds.
     used: BTreeMap<Vec<u8>, u64>,
 }
@@ -28,9 +27,8 @@ impl Run {
     fn new(seed: u64) -> Self {
         let (now, prng) = (1_900_000_000_000, Prng::from_seed(seed));
         let (db, used) = (Db::default(), BTreeMap::new());
-        let mut run = Self { prng, db, now, no_touch: false, cut: None, used };
-        run.db.set_now(now);
-        run
+        db.set_now(now);
+        Self { prng, db, now, no_touch: false, cut: None, used }
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -77,7 +75,7 @@ impl Run {
                 let field = |edit: &mut darter_keyspace::HashEdit<'_>| {
                     edit.set(b"field", Fresh::Bytes(b"value"), Deadline::Clear)
                 };
-                self.db.edit_hash(&key, true, field).unwrap();
+                self.db.edit::<Hash, _>(&key, true, field).unwrap();
                 self.used.insert(name, self.now);
             }
             4..6 => {

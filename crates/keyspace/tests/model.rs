@@ -6,12 +6,11 @@
 use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_keyspace::{
-    Db, Deadline, Effect, Found, Fresh, HashEdit, Held, HeldValue, Key, Kind, Object, Usage,
-    WrongType, apply, graveyard, value_of,
+    Collection, Db, Deadline, Effect, Found, Fresh, Hash, HashEdit, Held, HeldValue, Key, Object,
+    Set, Typed, Usage, WrongType, apply, graveyard, value_of,
 };
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const SEEDS: u64 = 40;
 const STEPS: usize = 1_500;
@@ -84,7 +83,7 @@ impl Model {
 }
 
 /// All that is alive in a table of keys at `now`.
-fn read(keys: &Table<Arc<Object>>, now: u64) -> Data {
+fn read(keys: &Table<Object>, now: u64) -> Data {
     let mut data = Data::new();
     keys.for_each(&mut |entry| {
         let Some(found) = Found::alive(entry, now) else { return };
@@ -98,26 +97,24 @@ fn read(keys: &Table<Arc<Object>>, now: u64) -> Data {
 
 fn value_in(found: &Found<'_>, now: u64) -> Value {
     let mut entries = Entries::new();
-    match found.kind() {
-        Kind::Text => Value::Text(found.text().unwrap().to_vec()),
-        Kind::Hash => {
-            found.hash().unwrap().fields().for_each(&mut |entry| {
-                if !is_dead(entry.deadline(), now) {
-                    let value = value_of(&entry).to_vec();
-                    entries.insert(entry.key().to_vec(), (value, entry.deadline()));
-                }
-            });
-            Value::Hash(entries)
-        }
-        Kind::Set => {
-            found.set().unwrap().members().for_each(&mut |entry| {
-                if !is_dead(entry.deadline(), now) {
-                    entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
-                }
-            });
-            Value::Set(entries)
-        }
+    if let Ok(text) = found.text() {
+        return Value::Text(text.to_vec());
     }
+    if let Ok(hash) = found.value::<Hash>() {
+        hash.fields().for_each(&mut |entry| {
+            if !is_dead(entry.deadline(), now) {
+                let value = value_of(&entry).to_vec();
+                entries.insert(entry.key().to_vec(), (value, entry.deadline()));
+            }
+        });
+        return Value::Hash(entries);
+    }
+    found.value::<Set>().unwrap().members().for_each(&mut |entry| {
+        if !is_dead(entry.deadline(), now) {
+            entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
+        }
+    });
+    Value::Set(entries)
 }
 
 /// One change.
@@ -154,7 +151,7 @@ const OPS: &[(u64, Op)] = &[
 
 /// A cut of the keys, and what it is to show.
 struct Cut {
-    keys: Table<Arc<Object>>,
+    keys: Table<Object>,
     now: u64,
     data: Data,
 }
@@ -315,7 +312,7 @@ impl Run {
         let (names, value, deadline) = (self.names(), self.value(), self.deadline());
         let many = names.len() > 4;
         let value = if many { b"short".to_vec() } else { value };
-        let outcome = self.db.edit_hash(&Key::new(key), true, |edit| {
+        let outcome = self.db.edit::<Hash, _>(&Key::new(key), true, |edit| {
             names.iter().filter(|name| edit.set(name, Fresh::Bytes(&value), deadline)).count()
         });
         let entries = self.model.collection(key, Value::Hash(Entries::new()));
@@ -333,7 +330,7 @@ impl Run {
 
     fn hash_increment(&mut self, key: &[u8]) {
         let name = self.name();
-        let outcome = self.db.edit_hash(&Key::new(key), false, |edit| {
+        let outcome = self.db.edit::<Hash, _>(&Key::new(key), false, |edit| {
             edit.update_int(&name, |text| text.as_int().map(|number| number + 1).ok_or(WrongType))
         });
         let wanted = match self.model.data.get_mut(key) {
@@ -355,7 +352,7 @@ impl Run {
 
     fn set_add(&mut self, key: &[u8]) {
         let (names, deadline) = (self.names(), self.deadline());
-        let outcome = self.db.edit_set(&Key::new(key), true, |edit| {
+        let outcome = self.db.edit::<Set, _>(&Key::new(key), true, |edit| {
             names.iter().filter(|name| edit.add(name, deadline)).count()
         });
         let entries = self.model.collection(key, Value::Set(Entries::new()));
@@ -374,10 +371,10 @@ impl Run {
     fn remove_names(&mut self, key: &[u8], kind: Value) {
         let names = self.names();
         let outcome = match kind {
-            Value::Hash(_) => self.db.edit_hash(&Key::new(key), false, |edit| {
+            Value::Hash(_) => self.db.edit::<Hash, _>(&Key::new(key), false, |edit| {
                 names.iter().filter(|name| edit.remove(name)).count()
             }),
-            _ => self.db.edit_set(&Key::new(key), false, |edit| {
+            _ => self.db.edit::<Set, _>(&Key::new(key), false, |edit| {
                 names.iter().filter(|name| edit.remove(name)).count()
             }),
         };
@@ -394,10 +391,12 @@ impl Run {
     fn entry_deadline(&mut self, key: &[u8], kind: Value) {
         let (name, deadline) = (self.name(), self.some_deadline());
         let outcome = match kind {
-            Value::Hash(_) => {
-                self.db.edit_hash(&Key::new(key), false, |edit| edit.set_deadline(&name, deadline))
-            }
-            _ => self.db.edit_set(&Key::new(key), false, |edit| edit.set_deadline(&name, deadline)),
+            Value::Hash(_) => self
+                .db
+                .edit::<Hash, _>(&Key::new(key), false, |edit| edit.set_deadline(&name, deadline)),
+            _ => self
+                .db
+                .edit::<Set, _>(&Key::new(key), false, |edit| edit.set_deadline(&name, deadline)),
         };
         let wanted = if self.model.data.contains_key(key) {
             self.model.collection(key, kind).map(|entries| {
@@ -418,7 +417,7 @@ impl Run {
         for name in &names {
             hash.edit_aside(self.model.now).set(name, Fresh::Bytes(&value), Deadline::Clear);
         }
-        self.db.install(&Key::new(key), Arc::new(Object::Hash(hash)), deadline);
+        self.db.install(&Key::new(key), Object::new(hash), deadline);
         let old = self.model.data.get(key).and_then(|(_, deadline)| *deadline);
         let entries = names.into_iter().map(|name| (name, (value.clone(), None))).collect();
         let deadline = resolved(deadline, old);
@@ -546,11 +545,11 @@ fn the_dead_are_reaped_to_the_last() {
         let name = at.to_string().into_bytes();
         let deadline = Deadline::At(EPOCH + 1 + at % 50);
         db.set_text(&Key::new(&name), Fresh::Bytes(b"short"), deadline);
-        db.edit_hash(&Key::new(b"hash"), true, |edit| {
+        db.edit::<Hash, _>(&Key::new(b"hash"), true, |edit| {
             edit.set(&name, Fresh::Bytes(b"value"), deadline)
         })
         .unwrap();
-        db.edit_set(&Key::new(b"set"), true, |edit| edit.add(&name, deadline)).unwrap();
+        db.edit::<Set, _>(&Key::new(b"set"), true, |edit| edit.add(&name, deadline)).unwrap();
     }
     db.set_now(EPOCH + 50);
     while db.reap(64) {}
@@ -572,7 +571,7 @@ fn a_stream_of_deaths_is_counted_and_swept() {
                 (prng.below(20_000).to_string().into_bytes(), now + 1 + prng.below(300));
             db.set_text(&Key::new(&name), Fresh::Bytes(b"short"), Deadline::At(at));
             keys.insert(name.clone(), at);
-            db.edit_hash(&Key::new(b"hash"), true, |edit| {
+            db.edit::<Hash, _>(&Key::new(b"hash"), true, |edit| {
                 edit.set(&name, Fresh::Bytes(b"value"), Deadline::At(at))
             })
             .unwrap();
@@ -581,12 +580,12 @@ fn a_stream_of_deaths_is_counted_and_swept() {
         keys.retain(|_, at| *at > now);
         fields.retain(|_, at| *at > now);
         assert_eq!(db.keys().live_len(now, usize::MAX), Some(keys.len() + 1));
-        let hash = db.hash(&Key::new(b"hash")).unwrap().unwrap().fields().clone();
+        let hash = db.value::<Hash>(&Key::new(b"hash")).unwrap().unwrap().fields().clone();
         assert_eq!(hash.live_len(now, usize::MAX), Some(fields.len()));
         if prng.chance(20) {
             while db.reap(64) {}
             assert_eq!(db.len(), keys.len() + 1, "dead keys stay");
-            let hash = db.hash(&Key::new(b"hash")).unwrap().unwrap();
+            let hash = db.value::<Hash>(&Key::new(b"hash")).unwrap().unwrap();
             assert_eq!(hash.fields().len(), fields.len(), "dead fields stay");
             assert!(db.next_death().is_none_or(|at| at > now));
         }
@@ -600,7 +599,8 @@ fn clocks_do_not_outlive_their_keys() {
     db.set_now(EPOCH);
     let mortal = |db: &mut Db, key: &[u8], field: &[u8], at: u64| {
         let at = Deadline::At(EPOCH + at);
-        db.edit_hash(&Key::new(key), true, |edit| edit.set(field, Fresh::Bytes(b"v"), at)).unwrap();
+        db.edit::<Hash, _>(&Key::new(key), true, |edit| edit.set(field, Fresh::Bytes(b"v"), at))
+            .unwrap();
     };
     for round in 0..200_u64 {
         let (key, other) = (format!("s:{round}"), format!("t:{round}"));
@@ -622,7 +622,7 @@ fn clocks_do_not_outlive_their_keys() {
             _ => {
                 let both = [&b"f"[..], b"g"];
                 let edit = |edit: &mut HashEdit<'_>| both.map(|field| edit.remove(field));
-                db.edit_hash(&other, false, edit).unwrap();
+                db.edit::<Hash, _>(&other, false, edit).unwrap();
             }
         }
         db.check_invariants();
@@ -634,7 +634,7 @@ fn clocks_do_not_outlive_their_keys() {
     assert!(with > db.memory_bytes());
     let bare = db.memory_bytes();
     mortal(&mut db, b"s", b"f", 10);
-    assert!(db.memory_bytes() > bare + db.usage().bytes(Kind::Hash), "a clock is counted");
+    assert!(db.memory_bytes() > bare + db.usage().bytes(Hash::TYPE), "a clock is counted");
     db.check_invariants();
 }
 
@@ -648,7 +648,7 @@ fn a_huge_hash_that_dies_at_once_is_there_until_it_is_swept() {
             let edit = |edit: &mut HashEdit<'_>| {
                 edit.set(at.to_string().as_bytes(), Fresh::Bytes(b"v"), Deadline::from(deadline))
             };
-            db.edit_hash(&Key::new(key.as_bytes()), true, edit).unwrap();
+            db.edit::<Hash, _>(&Key::new(key.as_bytes()), true, edit).unwrap();
         }
     }
     db.set_now(EPOCH + 1);
@@ -684,5 +684,5 @@ fn a_stream_with_a_gap_is_noticed() {
     assert_eq!(apply(&mut db, &add), Err(WrongType));
     assert_eq!(apply(&mut db, &Effect::Delete { key: b"k".to_vec() }), Ok(()));
     assert_eq!(apply(&mut db, &add), Ok(()));
-    assert!(db.set(&Key::new(b"k")).unwrap().is_some());
+    assert!(db.value::<Set>(&Key::new(b"k")).unwrap().is_some());
 }

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
-use darter_keyspace::{Deadline, Fresh, Key, Kind, Shard, ShardEffect, Usage, apply_to_shard};
+use darter_keyspace::{
+    Deadline, Fresh, Key, Set, Shard, ShardEffect, TYPES, Type, Typed, Usage, apply_to_shard,
+};
+use darter_structs::blob::Blob;
 
 const NOW: u64 = 1_000_000;
 /// Side by side, and beyond.
@@ -19,9 +22,9 @@ fn text(shard: &mut Shard, db: usize, key: &str, deadline: Deadline) {
 }
 
 fn member(shard: &mut Shard, db: usize, key: &str, member: &str, deadline: Deadline) {
-    let added = shard
-        .db_mut(db)
-        .edit_set(&Key::new(key.as_bytes()), true, |edit| edit.add(member.as_bytes(), deadline));
+    let added = shard.db_mut(db).edit::<Set, _>(&Key::new(key.as_bytes()), true, |edit| {
+        edit.add(member.as_bytes(), deadline)
+    });
     assert_eq!(added, Ok(Some(true)));
 }
 
@@ -35,14 +38,31 @@ fn sums_are_over_all_databases() {
         member(&mut shard, db, "set", "m", Deadline::Clear);
     }
     let usage = shard.usage();
-    assert_eq!(Kind::ALL.map(|kind| usage.keys(kind)), [4, 0, 4]);
-    assert!(usage.bytes(Kind::Text) >= 4 * 600);
+    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([4, 0, 4]));
+    assert!(usage.bytes(Blob::TYPE) >= 4 * 600);
     let values: usize = USED.iter().map(|db| shard.db(*db).memory_bytes()).sum();
     let more = shard.memory_bytes() - empty;
     assert!(more >= values && more <= values + 4_096, "{more} {values}");
     shard.flush();
     assert_eq!(shard.usage(), Usage::default());
     assert!(shard.iter().all(|(_, db)| db.is_empty()));
+}
+
+#[test] // Each change once, wherever it was made; what time removed is nobody's.
+fn changes_are_counted() {
+    let mut shard = shard();
+    for db in USED {
+        text(&mut shard, db, "text", Deadline::Clear);
+        text(&mut shard, db, "mortal", Deadline::At(NOW + 5));
+    }
+    assert_eq!(shard.changes(), 8);
+    shard.set_now(NOW + 6);
+    assert!(!shard.db_mut(3).remove(&Key::new(b"mortal")), "it was dead");
+    assert_eq!(shard.changes(), 8, "a death");
+    assert!(shard.db_mut(3).remove(&Key::new(b"text")) && shard.db(3).is_empty());
+    assert_eq!(shard.changes(), 9);
+    (0..1_000).for_each(|db| _ = shard.db_mut(6_000 + db));
+    assert_eq!(shard.changes(), 9, "databases that were let go of");
 }
 
 #[test] // Reads are counted by whether they found their key.
@@ -88,15 +108,15 @@ fn deaths_of_all_databases_are_found() {
     shard.set_now(NOW + 20);
     while shard.reap(10) {}
     assert_eq!(shard.next_field_death(), None);
-    assert_eq!((shard.usage().keys(Kind::Set), shard.usage().keys(Kind::Text)), (4, 4));
+    assert_eq!((shard.usage().keys(Set::TYPE), shard.usage().keys(Blob::TYPE)), (4, 4));
     assert_eq!(shard.expired_count(), 0, "fields do not count as keys");
 
     shard.set_now(NOW + 38);
     while shard.reap(10) {}
-    assert_eq!((shard.expired_count(), shard.usage().keys(Kind::Text)), (2, 2));
+    assert_eq!((shard.expired_count(), shard.usage().keys(Blob::TYPE)), (2, 2));
     shard.set_now(NOW + 40);
     while shard.reap(10) {}
-    assert_eq!((shard.expired_count(), shard.usage().keys(Kind::Text)), (4, 0));
+    assert_eq!((shard.expired_count(), shard.usage().keys(Blob::TYPE)), (4, 0));
     // A database that is let go of because it is empty takes no count with it.
     shard.flush();
     (100..2_000).for_each(|db| assert!(shard.db_mut(db).is_empty()));
@@ -135,7 +155,7 @@ fn effects_make_the_same_shard() {
 }
 
 /// All keys by database, in order.
-fn contents(shard: &Shard) -> Vec<(usize, Vec<u8>, Kind, Option<u64>)> {
+fn contents(shard: &Shard) -> Vec<(usize, Vec<u8>, &'static Type, Option<u64>)> {
     let mut all = Vec::new();
     for (at, db) in shard.iter() {
         db.keys().for_each(&mut |entry| {

@@ -8,7 +8,7 @@ use common::{Bytes, Oracle, Record, Reply, Value};
 use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_command::{Args, Command, Cx, Flags, Flow, Refusal, Run, Step};
-use darter_keyspace::{Deadline, Fresh, Key, Shard, value_of};
+use darter_keyspace::{Deadline, Fresh, Hash, Key, Set, Shard, value_of};
 use darter_persist::commands::TABLE;
 use darter_persist::{crc64, dump};
 use darter_resp::{self as resp, Output};
@@ -85,7 +85,7 @@ impl Engine {
         match value {
             Value::String(text) => db.set_text(&key, Fresh::Bytes(text), Deadline::Clear),
             Value::Hash(fields) => {
-                db.edit_hash(&key, true, |edit| {
+                db.edit::<Hash, _>(&key, true, |edit| {
                     for (field, (value, at)) in fields {
                         edit.set(field, Fresh::Bytes(value), Deadline::from(*at));
                     }
@@ -94,7 +94,7 @@ impl Engine {
                 .unwrap();
             }
             Value::Set(members) => {
-                db.edit_set(&key, true, |edit| {
+                db.edit::<Set, _>(&key, true, |edit| {
                     for member in members {
                         edit.add(member, Deadline::Clear);
                     }
@@ -110,7 +110,7 @@ impl Engine {
         let found = self.shard.db(0).get(&Key::new(key))?;
         let value = if let Ok(text) = found.text() {
             Value::String(text.to_vec())
-        } else if let Ok(hash) = found.hash() {
+        } else if let Ok(hash) = found.value::<Hash>() {
             let mut fields = BTreeMap::new();
             hash.fields().for_each(&mut |entry| {
                 fields.insert(entry.key().to_vec(), (value_of(&entry).to_vec(), entry.deadline()));
@@ -118,7 +118,7 @@ impl Engine {
             Value::Hash(fields)
         } else {
             let mut members = BTreeSet::new();
-            found.set().unwrap().members().for_each(&mut |entry| {
+            found.value::<Set>().unwrap().members().for_each(&mut |entry| {
                 members.insert(entry.key().to_vec());
             });
             Value::Set(members)
@@ -233,7 +233,7 @@ fn huge_names_go_in_portions() {
                 engine
                     .shard
                     .db_mut(0)
-                    .edit_set(&Key::new(b"from"), false, |edit| {
+                    .edit::<Set, _>(&Key::new(b"from"), false, |edit| {
                         names.iter().for_each(|name| _ = edit.set_deadline(name, at));
                     })
                     .unwrap();
@@ -300,7 +300,7 @@ fn deadlines_of_fields_and_members_survive() {
         engine.now = NOW;
         engine.put(b"hash", &Value::Hash(fields.collect()));
         let set = Key::new(b"set");
-        let edit = engine.shard.db_mut(0).edit_set(&set, true, |edit| {
+        let edit = engine.shard.db_mut(0).edit::<Set, _>(&set, true, |edit| {
             for at in 0..count {
                 edit.add(&name(at), Deadline::from(deadline(at)));
             }
@@ -313,7 +313,8 @@ fn deadlines_of_fields_and_members_survive() {
         assert_eq!(engine.call(&[b"RESTORE", b"hash", b"0", &hash, b"REPLACE"]), b"+OK\r\n");
         assert_eq!(engine.call(&[b"RESTORE", b"set", b"0", &set, b"REPLACE"]), b"+OK\r\n");
         let db = engine.shard.db(0);
-        let (hash, set) = (db.hash(&Key::new(b"hash")), db.set(&Key::new(b"set")));
+        let (hash, set) =
+            (db.value::<Hash>(&Key::new(b"hash")), db.value::<Set>(&Key::new(b"set")));
         let (hash, set) = (hash.unwrap().unwrap(), set.unwrap().unwrap());
         for at in 0..count {
             let expected = (at % 4 != 1).then(|| deadline(at));
@@ -330,7 +331,7 @@ fn deadlines_of_fields_and_members_survive() {
     engine.shard.set_now(NOW);
     let set = Key::new(b"mortal");
     let db = engine.shard.db_mut(0);
-    db.edit_set(&set, true, |edit| edit.add(b"m", Deadline::At(NOW + 9))).unwrap();
+    db.edit::<Set, _>(&set, true, |edit| edit.add(b"m", Deadline::At(NOW + 9))).unwrap();
     let payload = engine.dump(b"mortal");
     let refused = oracle.call(&[b"RESTORE", b"k", b"0", &payload]);
     assert!(matches!(refused, Reply::Error(_)), "Redis must not keep mortal members for ever");

@@ -5,7 +5,7 @@
 //! the engine can ask the memory for their keys before it runs them. Whatever is not plain is left
 //! to the parser's states, which know all forms and all errors; it is cut when its turn has come.
 
-use crate::args::{NotePlace, Span, span};
+use crate::args::{NotePlace, Span};
 
 /// Requests cut ahead of their turn: about as many cache misses as a processor has under way.
 pub const AHEAD_MAX: usize = 16;
@@ -15,6 +15,8 @@ const ARGS_ENOUGH: usize = 64;
 const ARGS_MAX: usize = 1_024;
 /// Bytes of one argument.
 const ARG_BYTES_MAX: usize = 16 * 1024;
+
+const _: () = assert!(ARGS_MAX * (ARG_BYTES_MAX + 32) < u32::MAX as usize, "spans are narrow");
 
 /// A request that waits for its turn.
 #[derive(Debug)]
@@ -67,7 +69,8 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
         if at > bytes.len() {
             return None;
         }
-        spans.push(span(start, start + len));
+        // Far below 4 GiB: so many arguments of so many bytes.
+        spans.push(Span { start: start as u32, end: (start + len) as u32 });
     }
     Some(at)
 }

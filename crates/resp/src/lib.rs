@@ -23,4 +23,4 @@ pub use args::{Arg, Args, Block, Note, Request, Span};
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;
-pub use whole::Whole;
+pub use whole::{Sought, Whole};

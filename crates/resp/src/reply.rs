@@ -126,16 +126,21 @@ impl<'a> Reply<'a> {
 
     /// A text with its format (`txt`, `mkd`): a bulk string in RESP2.
     pub fn verbatim(&mut self, format: [u8; 3], text: &[u8]) {
+        self.verbatim_header(format, text.len());
+        self.out.tail().extend_from_slice(text);
+        self.crlf();
+    }
+
+    /// What stands before a text of `len` bytes with its format.
+    pub fn verbatim_header(&mut self, format: [u8; 3], len: usize) {
         if !self.resp3 {
-            self.bulk(text);
+            self.bulk_header(len);
             return;
         }
-        self.header(b'=', i64::try_from(text.len() + 4).unwrap_or(i64::MAX));
+        self.header(b'=', i64::try_from(len + 4).unwrap_or(i64::MAX));
         let tail = self.out.tail();
         tail.extend_from_slice(&format);
         tail.push(b':');
-        tail.extend_from_slice(text);
-        tail.extend_from_slice(b"\r\n");
     }
 
     /// A number already written as Redis writes doubles: `,text`, or a bulk string in RESP2.
@@ -147,14 +152,30 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The line of a number: made aside, and appended as one.
-    #[inline]
+    /// The line of a number. Nearly all have three digits at most: lengths, counts, codes.
+    #[inline(always)]
     fn header(&mut self, kind: u8, value: i64) {
-        if (0..10).contains(&value) {
-            let digit = b'0' + value.unsigned_abs().to_le_bytes()[0];
-            self.out.tail().extend_from_slice(&[kind, digit, b'\r', b'\n']);
-            return;
+        let digit = |value: i64| b'0' + (value % 10).unsigned_abs().to_le_bytes()[0];
+        match value {
+            0..10 => {
+                self.out.tail().extend_from_slice(&[kind, digit(value), b'\r', b'\n']);
+            }
+            10..100 => {
+                let line = [kind, digit(value / 10), digit(value), b'\r', b'\n'];
+                self.out.tail().extend_from_slice(&line);
+            }
+            100..1_000 => {
+                let digits = [digit(value / 100), digit(value / 10), digit(value)];
+                let line = [kind, digits[0], digits[1], digits[2], b'\r', b'\n'];
+                self.out.tail().extend_from_slice(&line);
+            }
+            _ => self.long_header(kind, value),
         }
+    }
+
+    /// The line of any number: made aside, and appended as one.
+    #[inline(never)]
+    fn long_header(&mut self, kind: u8, value: i64) {
         const END: usize = 1 + number::I64_TEXT_MAX;
         let mut line = [b'\r'; END + 2];
         line[END + 1] = b'\n';
@@ -184,7 +205,7 @@ mod tests {
 
     #[test] // Of all lengths, with a sign or without, in one line each.
     fn numbers_are_lines() {
-        for value in [0, 9, 10, -1, -9, -10, 12_345, i64::MAX, i64::MIN] {
+        for value in (-1_100..=1_100).chain([12_345, i64::MAX, i64::MIN]) {
             assert_eq!(encode(false, |reply| reply.int(value)), format!(":{value}\r\n"));
         }
         assert_eq!(encode(false, |reply| reply.bulk(&[b'x'; 12])), "$12\r\nxxxxxxxxxxxx\r\n");

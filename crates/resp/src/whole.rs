@@ -1,52 +1,57 @@
 //! The bytes of a big argument in one piece, with their hash.
 //!
-//! A value is kept in the chunks in which it came. A name (a key, a field, a member) is compared and
-//! hashed as a whole, and 200 MB of it take a tenth of a second to copy into new memory. So whoever
-//! runs requests has the names gathered first, portion by portion ([`super::Args::gather`]). What
-//! nobody has gathered is gathered when it is asked for, at once.
+//! A value is kept in the chunks in which it came. A name (a key, a field, a member) is kept, compared
+//! and hashed as a whole, in a block of its own (`darter_base::long`), and 200 MB of it take a tenth of
+//! a second to copy into new memory. So whoever runs requests has the names gathered first, portion by
+//! portion ([`super::Args::gather`]). What nobody has gathered is gathered when it is asked for, at
+//! once.
 
-use darter_base::hash::Portions;
 use darter_base::limits::CHUNK_BYTES;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use darter_base::long::{Draft, Long};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Chunks that are gathered at once: copied into new memory and hashed, about 100 us.
-const CHUNKS: usize = 4;
+/// Bytes that are gathered at once: some 25 us, with the slot 40.
+const PORTION: usize = 16 * 1024;
 
-/// See the module. The chunks are those of one argument, always the same.
-#[derive(Debug, Default)]
-pub struct Whole {
-    done: OnceLock<(Vec<u8>, u64)>,
-    draft: Mutex<Option<Box<Draft>>>,
+/// What is to be known of a name before it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// Itself, with its hash.
+    Name,
+    /// Its slot too: a key, where there are several cores.
+    Slot,
 }
 
-/// The first chunks.
-struct Draft {
-    bytes: Vec<u8>,
-    hash: Portions,
+/// See the module. The chunks are those of one argument, always the same.
+#[derive(Default)]
+pub struct Whole {
+    done: OnceLock<Long>,
+    draft: Mutex<Option<Box<Draft>>>,
 }
 
 impl Whole {
     /// The bytes. Cost: O(1), or a copy of what is not gathered yet.
     pub(crate) fn bytes(&self, chunks: &[Arc<[u8]>]) -> &[u8] {
-        &self.all(chunks).0
+        self.all(chunks)
     }
 
     /// Their hash. Cost: as of `bytes`.
     pub(crate) fn hash(&self, chunks: &[Arc<[u8]>]) -> u64 {
-        self.all(chunks).1
+        self.all(chunks).hash()
     }
 
-    /// Gathers a portion. True while something is left.
-    pub(crate) fn gather(&self, chunks: &[Arc<[u8]>]) -> bool {
+    /// Gathers a portion, [`PORTION`] bytes at most. True while something is left.
+    pub(crate) fn gather(&self, chunks: &[Arc<[u8]>], sought: Sought) -> bool {
         if self.done.get().is_some() {
             return false;
         }
-        let mut slot = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
-        let draft = slot.get_or_insert_with(|| Draft::new(chunks));
-        let rest = draft.rest(chunks);
-        draft.take_in(&rest[..rest.len().min(CHUNKS)]);
-        if rest.len() > CHUNKS {
-            return true;
+        let mut slot = self.draft();
+        let draft = slot.get_or_insert_with(|| begin(chunks, sought));
+        if let Some(bytes) = next_piece(draft, chunks) {
+            draft.push(&bytes[..bytes.len().min(PORTION)]);
+            if next_piece(draft, chunks).is_some() {
+                return true;
+            }
         }
         if let Some(draft) = slot.take() {
             _ = self.done.set(draft.finish()); // Whoever was quicker has the same.
@@ -54,55 +59,69 @@ impl Whole {
         false
     }
 
-    /// True when more than a portion is left.
-    pub(crate) fn is_ungathered(&self, chunks: &[Arc<[u8]>]) -> bool {
-        chunks.len() > CHUNKS && self.done.get().is_none()
+    /// True when some of it is left to gather.
+    pub(crate) fn is_ungathered(&self) -> bool {
+        self.done.get().is_none()
     }
 
-    fn all(&self, chunks: &[Arc<[u8]>]) -> &(Vec<u8>, u64) {
+    /// Bytes of memory, as far as it is gathered.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self.done.get() {
+            Some(long) => Long::bytes_for(long.len()),
+            None => self.draft().as_ref().map_or(0, |draft| draft.len()),
+        }
+    }
+
+    fn draft(&self) -> MutexGuard<'_, Option<Box<Draft>>> {
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn all(&self, chunks: &[Arc<[u8]>]) -> &Long {
         self.done.get_or_init(|| {
-            let mut slot = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut draft = slot.take().unwrap_or_else(|| Draft::new(chunks));
-            draft.take_in(draft.rest(chunks));
+            let draft = self.draft().take();
+            let mut draft = draft.unwrap_or_else(|| begin(chunks, Sought::Name));
+            while let Some(bytes) = next_piece(&draft, chunks) {
+                draft.push(bytes);
+            }
             draft.finish()
         })
     }
 }
 
-impl Draft {
-    fn new(chunks: &[Arc<[u8]>]) -> Box<Self> {
-        let len = chunks.iter().map(|chunk| chunk.len()).sum();
-        Box::new(Self { bytes: Vec::with_capacity(len), hash: Portions::new() })
-    }
+fn begin(chunks: &[Arc<[u8]>], sought: Sought) -> Box<Draft> {
+    let len = chunks.iter().map(|chunk| chunk.len()).sum();
+    Box::new(match sought {
+        Sought::Name => Draft::new(len),
+        Sought::Slot => Draft::with_slot(len),
+    })
+}
 
-    /// The chunks that are still to be taken in: all but the last are full.
-    fn rest<'a>(&self, chunks: &'a [Arc<[u8]>]) -> &'a [Arc<[u8]>] {
-        &chunks[self.bytes.len().div_ceil(CHUNK_BYTES)..]
-    }
+/// What is still to be taken in of the next chunk: all but the last are full.
+fn next_piece<'a>(draft: &Draft, chunks: &'a [Arc<[u8]>]) -> Option<&'a [u8]> {
+    let chunk = chunks.get(draft.len() / CHUNK_BYTES)?;
+    Some(&chunk[draft.len() % CHUNK_BYTES..]).filter(|piece| !piece.is_empty())
+}
 
-    fn take_in(&mut self, chunks: &[Arc<[u8]>]) {
-        for chunk in chunks {
-            self.bytes.extend_from_slice(chunk);
-            self.hash.update(chunk);
+impl Drop for Whole {
+    /// What is half gathered is freed in slices.
+    fn drop(&mut self) {
+        if let Some(draft) = self.draft().take() {
+            draft.let_go();
         }
-    }
-
-    fn finish(self) -> (Vec<u8>, u64) {
-        let hash = self.hash.finish();
-        (self.bytes, hash)
     }
 }
 
-impl std::fmt::Debug for Draft {
+impl std::fmt::Debug for Whole {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} bytes", self.bytes.len())
+        write!(out, "{} bytes gathered", self.memory_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use darter_base::{Prng, hash};
+    use darter_base::long::known_slot;
+    use darter_base::{Prng, hash, slot};
 
     fn chunked(bytes: &[u8]) -> Vec<Arc<[u8]>> {
         bytes.chunks(CHUNK_BYTES).map(Arc::from).collect()
@@ -110,30 +129,24 @@ mod tests {
 
     #[test] // Gathered to the end, in part or not at all: the same bytes and the same hash.
     fn portions_come_to_the_whole() {
-        let bytes = Prng::from_seed(4).bytes(10 * CHUNK_BYTES + 7..=10 * CHUNK_BYTES + 7);
+        let bytes = Prng::from_seed(4).bytes(2 * CHUNK_BYTES + 7..=2 * CHUNK_BYTES + 7);
         let chunks = chunked(&bytes);
-        for portions in 0..=4 {
+        const PORTIONS: usize = 9; // Four for a chunk.
+        for portions in [0, 1, 3, 4, 5, PORTIONS - 1, PORTIONS, PORTIONS + 1] {
             let whole = Whole::default();
-            assert!(whole.is_ungathered(&chunks));
+            assert!(whole.is_ungathered());
             for portion in 1..=portions {
-                assert_eq!(whole.gather(&chunks), portion < 3, "portion {portion} of {portions}");
-                let left = whole.draft.lock().unwrap().as_ref().map(|draft| draft.bytes.len());
-                assert_eq!(left, (portion < 3).then_some(portion * CHUNKS * CHUNK_BYTES));
+                let is_left = portion < PORTIONS;
+                assert_eq!(whole.gather(&chunks, Sought::Slot), is_left, "portion {portion}");
+                let held = whole.memory_bytes();
+                assert!(held <= portion * PORTION + 24, "{held} bytes by portion {portion}");
             }
-            assert_eq!(whole.is_ungathered(&chunks), portions < 3);
+            assert_eq!(whole.is_ungathered(), portions < PORTIONS);
             assert_eq!(whole.hash(&chunks), hash::of(&bytes));
             assert!(whole.bytes(&chunks) == bytes);
-            assert!(!whole.is_ungathered(&chunks) && !whole.gather(&chunks));
-        }
-    }
-
-    #[test] // What one portion gathers is not worth a turn of its own.
-    fn short_ones_are_gathered_at_once() {
-        for (count, is_long) in [(1, false), (CHUNKS, false), (CHUNKS + 1, true)] {
-            let chunks = chunked(&vec![7; count * CHUNK_BYTES]);
-            let whole = Whole::default();
-            assert_eq!(whole.is_ungathered(&chunks), is_long, "{count} chunks");
-            assert_eq!(whole.gather(&chunks), is_long, "{count} chunks");
+            let slot = (portions > 0).then(|| slot::of(&bytes));
+            assert_eq!(known_slot(whole.bytes(&chunks)), slot, "as sought by the first portion");
+            assert!(!whole.is_ungathered() && !whole.gather(&chunks, Sought::Name));
         }
     }
 }

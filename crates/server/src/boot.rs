@@ -58,6 +58,7 @@ const RING_CAPACITY: usize = 4_096;
 pub fn run(mut settings: Settings) -> Result<(), Failure> {
     heap::prepare();
     darter_base::hash::set_seed(random_u64());
+    darter_base::digest::set_point([random_u64(), random_u64()]);
     enter_folder(&mut settings)?;
     crate::log::begin(&settings);
     let processors = topology::processors();
@@ -389,6 +390,7 @@ impl Plan {
             loading,
             quiet,
             patience,
+            waiting_since: None,
             asked: false,
         }
     }

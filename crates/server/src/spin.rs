@@ -2,50 +2,49 @@
 //!
 //! To sleep and to be woken costs a core and whoever wakes it some 10 to 50 us, more than what a quiet
 //! client asks for: with several cores it paid that twice a command. So a core looks on for a little
-//! while, giving way to other threads at every look, if that has paid off lately. Each look that
-//! something came to doubles the patience, up to [`MOST_NS`]; each in vain halves it, down to nothing;
-//! and now and then a core without patience tries again.
+//! while, giving way to other threads at every look, where what it waits for usually comes soon.
 //!
-//! Bounds: a core whose looks are in vain spends `FIRST_NS` of every [`TRY_EVERY`] sleeps on them, and
-//! none at all while nothing comes to it, as it looks only after a turn that something came to.
+//! Whether it does is learnt from the waits themselves, slept through or not: a look that is too short
+//! tells nothing of how long it should have been. Their mean forgets: after a wait of a millisecond or
+//! more it takes some short ones until the core looks on again.
+//!
+//! Bounds: a look takes [`MOST_NS`], and a core whose waits are longer than [`WORTH_NS`] does not look
+//! at all. Nor does one that nothing came to: it looks only after a turn that brought something.
 //!
 //! Not here: what it looks at. See `thread`.
 
-/// The longest look: what a client on the same machine needs from a reply to its next request.
-const MOST_NS: u64 = 64_000;
-/// The look of a core that tries again.
-const FIRST_NS: u64 = 8_000;
-/// A core without patience tries once in so many sleeps.
-const TRY_EVERY: u32 = 32;
+/// The longest look: what a client needs from a reply to its next request, also where its processor
+/// had fallen asleep, and one or two of its requests to other cores.
+const MOST_NS: u64 = 200_000;
+/// Waits of this mean are worth a look.
+const WORTH_NS: u64 = 150_000;
+/// A longer wait counts as this.
+const LONG_NS: u64 = 1_000_000;
+/// A new wait's part of the mean is one of so many.
+const PARTS: u64 = 4;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Patience {
-    ns: u64,
-    sleeps: u32,
+    /// The mean of the last waits.
+    wait_ns: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { wait_ns: LONG_NS }
+    }
 }
 
 impl Patience {
-    /// How long to look on before this sleep, in nanoseconds.
-    pub(crate) fn before_sleep(&mut self) -> u64 {
-        if self.ns > 0 {
-            return self.ns;
-        }
-        self.sleeps += 1;
-        if self.sleeps < TRY_EVERY {
-            return 0;
-        }
-        self.sleeps = 0;
-        self.ns = FIRST_NS;
-        self.ns
+    /// How long to look on before this sleep, in nanoseconds: twice as long as it usually takes.
+    pub(crate) fn before_sleep(&self) -> u64 {
+        if self.wait_ns <= WORTH_NS { (self.wait_ns * 2).min(MOST_NS) } else { 0 }
     }
 
-    /// Something came while the core looked on, or nothing did.
-    pub(crate) fn learn(&mut self, came: bool) {
-        self.ns = if came { (self.ns * 2).min(MOST_NS) } else { self.ns / 2 };
-        if self.ns < FIRST_NS {
-            self.ns = 0;
-        }
+    /// From when the core had nothing left to do it took so long until something came.
+    pub(crate) fn learn(&mut self, wait_ns: u64) {
+        self.wait_ns = (self.wait_ns * (PARTS - 1) + wait_ns.min(LONG_NS)) / PARTS;
     }
 }
 
@@ -53,26 +52,38 @@ impl Patience {
 mod tests {
     use super::*;
 
-    #[test] // What pays off goes on, up to a bound; what does not ends, but for a try now and then.
+    /// The looks before each of `count` waits of `wait_ns`.
+    fn looks(patience: &mut Patience, wait_ns: u64, count: usize) -> Vec<u64> {
+        let look = |_| {
+            let ns = patience.before_sleep();
+            patience.learn(wait_ns);
+            ns
+        };
+        (0..count).map(look).collect()
+    }
+
+    #[test] // A core looks on as long as it pays, whatever the wait, and not where it does not.
     fn patience_follows_what_comes() {
         let mut patience = Patience::default();
-        let tries = |patience: &mut Patience| {
-            let waits: Vec<u64> = (0..TRY_EVERY).map(|_| patience.before_sleep()).collect();
-            waits.iter().sum::<u64>()
-        };
-        assert_eq!(tries(&mut patience), FIRST_NS);
-        for _ in 0..10 {
-            patience.learn(true);
+        for wait_ns in [5_000, 40_000, 90_000] {
+            let looks = looks(&mut patience, wait_ns, 30);
+            assert!(looks[20..].iter().all(|look| (wait_ns..=MOST_NS).contains(look)), "{looks:?}");
         }
-        assert_eq!(patience.before_sleep(), MOST_NS);
-        let mut vain = 0;
-        for _ in 0..10 * TRY_EVERY {
-            let ns = patience.before_sleep();
-            if ns > 0 {
-                vain += ns;
-                patience.learn(false);
-            }
+        for wait_ns in [WORTH_NS * 2, LONG_NS, u64::MAX] {
+            let vain: u64 = looks(&mut patience, wait_ns, 100).iter().sum();
+            assert!(vain <= 3 * MOST_NS, "{vain} in vain");
+            looks(&mut patience, 10_000, 20);
         }
-        assert!(vain <= 2 * MOST_NS + 10 * FIRST_NS, "{vain}");
+    }
+
+    #[test] // One long wait ends it; a few short ones bring it back. A new core begins without.
+    fn patience_is_lost_at_once() {
+        let mut patience = Patience::default();
+        assert_eq!(patience.before_sleep(), 0);
+        looks(&mut patience, 10_000, 20);
+        assert!(patience.before_sleep() >= 10_000);
+        patience.learn(u64::MAX);
+        assert_eq!(looks(&mut patience, 10_000, 20)[..2], [0; 2]);
+        assert!(patience.before_sleep() >= 10_000);
     }
 }

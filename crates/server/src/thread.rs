@@ -41,6 +41,8 @@ pub(crate) struct Thread {
     pub(crate) patience: Option<Patience>,
     /// Something was asked of it since it last looked on.
     pub(crate) asked: bool,
+    /// Since when it has had nothing to do, after something was asked of it.
+    pub(crate) waiting_since: Option<u64>,
 }
 
 /// How long a stopping core waits for clients to take their replies.
@@ -133,37 +135,41 @@ impl Thread {
                 core.accepted(token, peer);
             }
         });
-        self.asked |= asked || messages > 0;
+        if asked || messages > 0 {
+            self.asked = true;
+            self.end_waiting();
+        }
         Ok(())
     }
 
-    /// Looks on for a little while, if something was asked of the core since it last did: see `spin`.
-    /// True when something has come.
+    /// Looks on for a little while, if something was asked of the core before it had nothing left to
+    /// do: see `spin`. True when something has come, be it only that a reply is sent.
     fn look_on(&mut self) -> io::Result<bool> {
-        let Some(patience) = self.patience.as_mut().filter(|_| self.asked) else {
-            return Ok(false);
-        };
-        let ns = patience.before_sleep();
-        if ns > 0 {
+        let Some(patience) = &self.patience else { return Ok(false) };
+        let look_ns = patience.before_sleep();
+        if self.asked && look_ns > 0 {
             self.net.flush_submissions()?;
             if self.has_come()? {
                 return Ok(true); // What is sent already, mostly: no news of anybody.
             }
         }
-        self.asked = false;
-        if ns == 0 {
-            return Ok(false);
+        if std::mem::take(&mut self.asked) {
+            self.waiting_since = Some(self.core.clock.monotonic_ns());
         }
-        let until = self.core.clock.monotonic_ns() + ns;
+        let Some(since) = self.waiting_since.filter(|_| look_ns > 0) else { return Ok(false) };
         let mut came = false;
-        while !came && self.core.clock.monotonic_ns() < until {
+        while !came && self.core.clock.monotonic_ns() < since + look_ns {
             topology::give_way();
             came = self.has_come()?;
         }
-        if let Some(patience) = &mut self.patience {
-            patience.learn(came);
-        }
         Ok(came)
+    }
+
+    /// Something came: tells `spin` how long that took, if the core had nothing to do meanwhile.
+    fn end_waiting(&mut self) {
+        if let (Some(patience), Some(since)) = (&mut self.patience, self.waiting_since.take()) {
+            patience.learn(self.core.clock.monotonic_ns().saturating_sub(since));
+        }
     }
 
     fn has_come(&mut self) -> io::Result<bool> {

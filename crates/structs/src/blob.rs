@@ -22,10 +22,11 @@
 //! [`BURIED_BYTES_MIN`] buries it.
 
 use crate::graveyard::{self, Dismantle};
+use crate::owner::Owner;
 use crate::table::Target;
 use darter_base::limits::CHUNK_BYTES;
 use std::ops::Range;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Two reference counts stand in front of every chunk, and a pointer with its length leads to it.
 const CHUNK_OVERHEAD_BYTES: usize = 32;
@@ -57,15 +58,6 @@ struct Chunks {
     owner: Owner,
 }
 
-/// Whose the chunks are.
-#[derive(Clone, Debug)]
-enum Owner {
-    /// The value's, and its versions'.
-    Value(Arc<()>),
-    /// A reader's, who watches whether the value is still there.
-    Reader(Weak<()>),
-}
-
 impl Target for Blob {}
 
 impl Default for Blob {
@@ -84,7 +76,8 @@ impl Drop for Blob {
             }
             Repr::One(_) => {}
             Repr::Many(chunks) => {
-                graveyard::bury(Box::new(Groups(std::mem::take(&mut chunks.groups))));
+                let groups = std::mem::take(&mut chunks.groups);
+                graveyard::bury(Box::new(Groups { groups, owner: chunks.owner.retire() }));
             }
         }
     }
@@ -104,24 +97,30 @@ impl Dismantle for Chunk {
 }
 
 /// The chunks of a dropped blob.
-struct Groups(Vec<Arc<Group>>);
+struct Groups {
+    groups: Vec<Arc<Group>>,
+    owner: Owner,
+}
 
 impl Dismantle for Groups {
     fn dismantle(&mut self) -> bool {
         // A group that somebody else holds is his to free.
-        if let Some(chunks) = self.0.last_mut().and_then(Arc::get_mut) {
+        if let Some(chunks) = self.groups.last_mut().and_then(Arc::get_mut) {
             chunks.truncate(chunks.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
             if !chunks.is_empty() {
                 return true;
             }
         }
-        self.0.pop();
-        !self.0.is_empty()
+        self.groups.pop();
+        !self.groups.is_empty()
     }
 
     fn bytes(&self) -> usize {
-        let last = self.0.last().map_or(0, |chunks| chunks.len());
-        let full = self.0.len().saturating_sub(1) * GROUP_CHUNKS;
+        if self.owner.is_shared() {
+            return 0; // What the others have stays, and it may be all.
+        }
+        let last = self.groups.last().map_or(0, |chunks| chunks.len());
+        let full = self.groups.len().saturating_sub(1) * GROUP_CHUNKS;
         (full + last) * (CHUNK_BYTES + CHUNK_OVERHEAD_BYTES)
     }
 }
@@ -176,27 +175,26 @@ impl Blob {
         }
     }
 
-    /// A cut for who reads it for long.
+    /// A cut for who reads it for long: it does not keep the value there.
     #[must_use]
     pub fn reader(&self) -> Self {
         let mut cut = self.clone();
-        if let Repr::Many(chunks) = &mut cut.0
-            && let Owner::Value(value) = &chunks.owner
-        {
-            chunks.owner = Owner::Reader(Arc::downgrade(value));
+        if let Repr::Many(chunks) = &mut cut.0 {
+            chunks.owner = chunks.owner.reader();
         }
         cut
     }
 
     /// Bytes that a [`Blob::reader`] holds of a value that nobody else has any more, but for other
-    /// readers; 0 while it is there, however it has changed since. One of a single chunk is not worth
-    /// counting.
+    /// readers; 0 while it is there, however it has changed since. Of a single chunk only the last
+    /// reader holds anything.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
-        match &self.0 {
-            Repr::Many(chunks) if chunks.is_orphan() => self.memory_bytes(),
-            _ => 0,
-        }
+        let is_gone = match &self.0 {
+            Repr::One(bytes) => Arc::strong_count(bytes) == 1,
+            Repr::Many(chunks) => chunks.owner.is_gone(),
+        };
+        if is_gone { self.memory_bytes() } else { 0 }
     }
 
     /// True when there are no bytes.
@@ -318,11 +316,7 @@ impl Blob {
 impl Chunks {
     /// Those of a value.
     fn of(groups: Vec<Arc<Group>>, len: usize) -> Self {
-        Self { groups, len, owner: Owner::Value(Arc::new(())) }
-    }
-
-    fn is_orphan(&self) -> bool {
-        matches!(&self.owner, Owner::Reader(value) if value.strong_count() == 0)
+        Self { groups, len, owner: Owner::new() }
     }
 }
 
@@ -442,5 +436,34 @@ mod tests {
         let chunks: Vec<Arc<[u8]>> = bytes.chunks(CHUNK_BYTES).map(Arc::from).collect();
         assert_eq!(Blob::from_chunks(&chunks).to_vec(), bytes);
         assert_eq!(Blob::from(&bytes[..]).to_vec(), bytes);
+    }
+
+    #[test] // A reader holds nothing while the value or a copy is there, then all of it.
+    fn readers_hold_what_is_gone() {
+        for len in [1_000, 10 * CHUNK_BYTES] {
+            let value = Blob::from(&vec![7; len][..]);
+            let (reader, copy) = (value.reader(), value.clone());
+            assert_eq!(reader.pinned_bytes(), 0, "{len}: it is there");
+            drop(value);
+            assert_eq!(reader.pinned_bytes(), 0, "{len}: its copy is there");
+            drop(copy);
+            assert_eq!(reader.pinned_bytes(), reader.memory_bytes(), "{len}: it is gone");
+            let other = reader.reader();
+            let each = if len > CHUNK_BYTES { reader.memory_bytes() } else { 0 };
+            assert_eq!((reader.pinned_bytes(), other.pinned_bytes()), (each, each), "{len}");
+        }
+    }
+
+    #[test] // What somebody else holds does not come back: only the last to go tells its bytes.
+    fn what_is_shared_is_not_about_to_be_freed() {
+        let value = Blob::from(&vec![7; 10 * CHUNK_BYTES][..]);
+        let (reader, bytes) = (value.reader(), value.memory_bytes());
+        drop(value);
+        assert_eq!(graveyard::waiting(), (1, 0), "the reader has all of it");
+        while graveyard::dig(&darter_base::preempt::Never) {}
+        drop(reader);
+        assert_eq!(graveyard::waiting(), (1, bytes));
+        while graveyard::dig(&darter_base::preempt::Never) {}
+        assert_eq!(graveyard::waiting(), (0, 0));
     }
 }

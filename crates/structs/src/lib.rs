@@ -8,4 +8,7 @@
 
 pub mod blob;
 pub use darter_base::graveyard;
+mod owner;
+pub use owner::Watch;
+pub mod shared;
 pub mod table;

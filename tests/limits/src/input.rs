@@ -24,6 +24,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("huge words that nobody knows are refused by their heads", Asks::More, huge_words),
     ("what would exceed maxmemory is refused",           Asks::More,    beyond_maxmemory),
     ("a gap longer than memory is refused",              Asks::More,    endless_gap),
+    ("settings are text",                                Asks::More,    settings_are_text),
 ];
 
 fn growth(server: &Server, before: u64) -> u64 {
@@ -280,4 +281,17 @@ fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
         ensure(start.elapsed() < Duration::from_secs(5), || "no room after FLUSHALL".to_owned())?;
     }
     Ok(())
+}
+
+/// A password of other bytes would never match what AUTH brings: it is refused, and nobody is shut out.
+fn settings_are_text(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let words: [&[u8]; 6] = [b"CONFIG", b"SET", b"timeout", b"7", b"requirepass", b"p\xff"];
+    let told = client.command(&words).map_err(text)?.encode();
+    let wanted = b"-ERR CONFIG SET failed (possibly related to argument 'requirepass')";
+    ensure(told.starts_with(wanted), || format!("{}", told.escape_ascii()))?;
+    let timeout = client.words("CONFIG GET timeout").map_err(text)?.encode();
+    ensure(timeout.ends_with(b"$1\r\n0\r\n"), || format!("{}", timeout.escape_ascii()))?;
+    must_answer(&server)
 }

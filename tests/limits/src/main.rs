@@ -15,6 +15,7 @@ mod first_hour;
 mod input;
 mod life;
 mod memory;
+mod names;
 mod peers;
 mod pipelines;
 mod ports;
@@ -69,6 +70,7 @@ pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
 const GROUPS: &[&[Check]] = &[
     input::CHECKS,
+    names::CHECKS,
     peers::CHECKS,
     resets::CHECKS,
     files::CHECKS,

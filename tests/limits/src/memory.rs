@@ -16,10 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("two billion databases cost nothing until used",       Asks::More,    databases),
+    ("a turn costs the same with very many databases",      Asks::More,    very_many_databases),
     ("deleted hashes that are still read are told",         Asks::More,    pinned_hashes),
     ("deleted strings that are still read are told",        Asks::More,    pinned_strings),
+    ("what replies of several values hold is told",         Asks::More,    pinned_by_several),
+    ("what is pinned is told by itself",                    Asks::More,    pinned_by_itself),
     ("requests that are arriving are told",                 Asks::More,    arriving),
     ("an idle writer keeps nothing of its argument",        Asks::AsRedis, idle_writers),
+    ("a long reply leaves no buffer behind",                Asks::AsRedis, reply_buffers),
     ("copies are counted once",                             Asks::More,    copies),
     ("maxmemory counts what arrives and what is pinned",    Asks::More,    maxmemory),
     ("client-query-buffer-limit closes",                    Asks::AsRedis, query_limit),
@@ -36,9 +40,12 @@ fn info(client: &mut Client, section: &str) -> Result<String, String> {
 /// The number behind `name:` in a section of INFO.
 fn told(client: &mut Client, section: &str, name: &str) -> Result<u64, String> {
     let info = info(client, section)?;
+    number_of(&info, name).ok_or_else(|| format!("no {name} in {info}"))
+}
+
+fn number_of(info: &str, name: &str) -> Option<u64> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    let number = line.and_then(|line| line.trim().parse().ok());
-    number.ok_or_else(|| format!("no {name} in {info}"))
+    line.and_then(|line| line.trim().parse().ok())
 }
 
 /// A reply that must be this text.
@@ -116,6 +123,19 @@ impl Watched {
         ensure(!reply.is_error(), || format!("{reply:?}"))
     }
 
+    /// A set of so many thousand members, 500 bytes each.
+    fn set(&mut self, key: &str, thousands: u64) -> Result<(), String> {
+        for thousand in 0..thousands {
+            let members = (0..1_000).map(|at| format!("{key}{thousand}:{at:0>490}"));
+            let words: Vec<String> =
+                ["SADD".to_owned(), key.to_owned()].into_iter().chain(members).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let added = self.client.command(&words).map_err(text)?;
+            ensure(added.int() == Some(1_000), || format!("{added:?}"))?;
+        }
+        Ok(())
+    }
+
     fn string(&mut self, key: &str, bytes: u64) -> Result<(), String> {
         let value = "v".repeat(usize::try_from(bytes).map_err(text)?);
         let reply = self.client.command(&["SET", key, &value]).map_err(text)?;
@@ -144,16 +164,17 @@ impl Watched {
 
 /// Clients that have sent a command and read its reply's first byte, and no more.
 fn unread(server: &Server, command: &str, keys: &[String]) -> Result<Vec<Client>, String> {
-    keys.iter()
-        .map(|key| {
-            let mut client = server.client().map_err(text)?;
-            client.words(&format!("CLIENT SETNAME of:{key}")).map_err(text)?;
-            client.send(&encode(&[command, key])).map_err(text)?;
-            let first = client.socket().read(&mut [0]).map_err(text)?;
-            ensure(first == 1, || format!("no reply to {command} {key}"))?;
-            Ok(client)
-        })
-        .collect()
+    keys.iter().map(|key| unread_one(server, key, &format!("{command} {key}"))).collect()
+}
+
+/// One of them, called `of:` and its name.
+fn unread_one(server: &Server, name: &str, line: &str) -> Result<Client, String> {
+    let mut client = server.client().map_err(text)?;
+    client.words(&format!("CLIENT SETNAME of:{name}")).map_err(text)?;
+    client.send(&encode(&line.split(' ').collect::<Vec<_>>())).map_err(text)?;
+    let first = client.socket().read(&mut [0]).map_err(text)?;
+    ensure(first == 1, || format!("no reply to {line}"))?;
+    Ok(client)
 }
 
 /// Runs a round, with so many times the least data; more and larger ones in a soak.
@@ -211,6 +232,79 @@ fn pinned_strings(stage: &Stage) -> Result<(), String> {
     })
 }
 
+/// MGET of strings, draws from a hash, and a union of sets; all is deleted before it is read.
+fn pinned_by_several(stage: &Stage) -> Result<(), String> {
+    rounds(stage, |times| {
+        let mut watched = Watched::start(stage)?;
+        (0..4 * times).try_for_each(|at| watched.string(&format!("s{at}"), 10 * MIB))?;
+        let strings = watched.keys()?;
+        watched.hash("h", 40_000 * times, 500)?;
+        watched.set("a", 40 * times)?;
+        watched.set("b", 40 * times)?;
+        let keys = watched.keys()?;
+        let of = |word: &str| keys.iter().find(|key| key.starts_with(word)).cloned();
+        let (hash, one, two) = (of("h").unwrap_or_default(), of("a"), of("b"));
+        let sets = format!("{} {}", one.unwrap_or_default(), two.unwrap_or_default());
+        let (full, _) = watched.growth()?;
+        let lines = [
+            ("strings", format!("MGET {}", strings.join(" ")), 40 * MIB * times),
+            ("hash", format!("HRANDFIELD {hash} -10000000"), 16 * MIB * times),
+            ("sets", format!("SUNION {sets}"), 32 * MIB * times),
+        ];
+        let mut readers = Vec::new();
+        for (name, line, bytes) in &lines {
+            readers.push(unread_one(&watched.server, name, line)?);
+            let before = watched.of_client(&format!("of:{name}"), "omem")?;
+            ensure(before < Some(bytes / 2), || format!("{line}: {before:?} while it is there"))?;
+        }
+        watched.client.words(&format!("DEL {}", keys.join(" "))).map_err(text)?;
+        watched.must_tell(full - full / 4, "replies of several values")?;
+        for (name, line, bytes) in &lines {
+            let pinned = watched.of_client(&format!("of:{name}"), "omem")?;
+            ensure(pinned >= Some(bytes / 2), || format!("{line}: {pinned:?} of {bytes}"))?;
+        }
+        drop(readers);
+        watched.must_fall("values that nobody reads")
+    })
+}
+
+/// Nothing is pinned where nobody reads what is gone; and the kinds come to what is used.
+fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
+    const BYTES: u64 = 20 * MIB;
+    const KINDS: [&str; 6] = ["startup", "clients", "dataset", "pinned", "freeing", "other"];
+    let mut watched = Watched::start(stage)?;
+    let pinned = |watched: &mut Watched| -> Result<u64, String> {
+        let info = info(&mut watched.client, "memory")?;
+        let number = |name: &str| number_of(&info, name).unwrap_or(u64::MAX / 8);
+        let sum: u64 = KINDS.iter().map(|kind| number(&format!("used_memory_{kind}"))).sum();
+        ensure(sum == number("used_memory"), || format!("{sum} in all: {info}"))?;
+        let clients = number("used_memory_clients") + number("used_memory_pinned");
+        ensure(number("mem_clients_normal") == clients, || format!("clients: {info}"))?;
+        Ok(number("used_memory_pinned"))
+    };
+    let must_be = |watched: &mut Watched, least: u64, most: u64, when: &str| {
+        let is = pinned(watched)?;
+        ensure((least..=most).contains(&is), || format!("{is} pinned {when}"))
+    };
+    must_be(&mut watched, 0, 0, "at first")?;
+    let keys = ["one", "two"].map(str::to_owned);
+    keys.iter().try_for_each(|key| watched.string(key, BYTES))?;
+    let readers = unread(&watched.server, "GET", &keys)?;
+    must_be(&mut watched, 0, 0, "of keys that are there")?;
+    watched.client.words("DEL one two").map_err(text)?;
+    // What is on its way to the socket is told as their output.
+    let pinned_least = 2 * BYTES - MIB;
+    must_be(&mut watched, pinned_least, 2 * BYTES + MIB, "by two readers")?;
+    let stats = watched.client.words("MEMORY STATS").map_err(text)?;
+    let stats = stats.items().unwrap_or_default();
+    let of = |name: &[u8]| stats.chunks(2).find(|pair| pair[0].text() == Some(name));
+    let told = of(b"readers.pinned").and_then(|pair| pair[1].int());
+    ensure(told >= i64::try_from(pinned_least).ok(), || format!("MEMORY STATS: {told:?}"))?;
+    drop(readers);
+    watched.must_fall("strings that nobody reads")?;
+    must_be(&mut watched, 0, 0, "at last")
+}
+
 /// A client called `name` that has sent `sent` bytes of an argument of `announced`.
 fn sender(server: &Server, name: &str, sent: u64, announced: u64) -> Result<Client, String> {
     let mut client = server.client().map_err(text)?;
@@ -260,6 +354,21 @@ fn idle_writers(stage: &Stage) -> Result<(), String> {
         Ok(last.0 < 16 * MIB && last.1 < 32 * MIB)
     })?;
     ensure(holds, || format!("{} told, {} resident of idle writers", last.0, last.1))
+}
+
+/// Members of 8 MiB, of sets of both cores.
+fn reply_buffers(stage: &Stage) -> Result<(), String> {
+    let mut watched = Watched::start(stage)?;
+    let member = "m".repeat(usize::try_from(8 * MIB).map_err(text)?);
+    for key in ["a", "b", "c", "d"] {
+        watched.client.command(&["SADD", key, &member]).map_err(text)?;
+        for line in [format!("SMEMBERS {key}"), format!("SRANDMEMBER {key}"), format!("SPOP {key}")]
+        {
+            let reply = watched.client.words(&line).map_err(text)?;
+            ensure(reply.encode().len() > member.len(), || format!("{line}: a short reply"))?;
+        }
+    }
+    watched.must_fall("replies that were read")
 }
 
 fn copies(stage: &Stage) -> Result<(), String> {
@@ -330,16 +439,19 @@ fn output_limits(stage: &Stage) -> Result<(), String> {
         watched.string("large", 30 * MIB)?;
         watched.string("small", 5 * MIB)?;
         let readers = unread(&watched.server, "GET", &["large".to_owned(), "small".to_owned()])?;
+        let several = unread_one(&watched.server, "several", "MGET small large")?;
         std::thread::sleep(Duration::from_millis(1_500));
         let there = watched.of_client("of:large", "omem")?;
         ensure(there.is_some(), || format!("{limits}: closed before the value was gone"))?;
         watched.client.words("DEL large small").map_err(text)?;
-        let gone = wait_until(|| Ok(watched.of_client("of:large", "omem")?.is_none()))?;
-        ensure(gone, || format!("{limits}: a reader beyond the limit stays"))?;
+        for name in ["of:large", "of:several"] {
+            let gone = wait_until(|| Ok(watched.of_client(name, "omem")?.is_none()))?;
+            ensure(gone, || format!("{limits}: {name} is beyond the limit and stays"))?;
+        }
         ensure(watched.server.logs(CLOSED, PATIENCE), || watched.server.log())?;
         let small = watched.of_client("of:small", "omem")?;
         ensure(small >= Some(5 * MIB), || format!("{limits}: one below the limit: {small:?}"))?;
-        drop(readers);
+        drop((readers, several));
     }
     Ok(())
 }
@@ -368,6 +480,65 @@ fn all_clients(stage: &Stage) -> Result<(), String> {
         for name in ["spared", "small"] {
             let there = watched.of_client(name, "qbuf")?;
             ensure(there.is_some(), || format!("{limit}: {name} is gone too"))?;
+        }
+    }
+    Ok(())
+}
+
+/// A turn looks at none of the databases that nobody uses in it, and what concerns all of them goes
+/// through them in portions.
+fn very_many_databases(stage: &Stage) -> Result<(), String> {
+    const MANY: u64 = 50_000;
+    const GETS: u64 = 200;
+    /// What walks so many takes a multiple of this, in a debug build and in any other.
+    const PORTION_US: u64 = 20_000;
+    const TRIES: usize = 5;
+    let server = stage.server_with(&["--databases", "100000"])?;
+    let mut client = server.client().map_err(text)?;
+    let cost_of_get = |client: &mut Client| -> Result<Duration, String> {
+        let before = server.process().cpu_time();
+        for _ in 0..GETS {
+            must_say(client, "GET k", "v")?;
+        }
+        Ok(server.process().cpu_time() - before)
+    };
+    must_say(&mut client, "SET k v PX 100000000", "OK")?;
+    let one = cost_of_get(&mut client)?;
+    fill_databases(&mut client, MANY)?;
+    let many = cost_of_get(&mut client)?;
+    let most = one * 4 + Duration::from_millis(GETS / 2);
+    ensure(many < most, || format!("{GETS} GETs took {one:?}, then {many:?}"))?;
+
+    let mut longest = u64::MAX;
+    for _ in 0..TRIES {
+        must_say(&mut client, "CONFIG RESETSTAT", "OK")?;
+        let lines = info(&mut client, "keyspace")?;
+        let count = lines.lines().filter(|line| line.ends_with(":keys=1,expires=1,avg_ttl=0"));
+        ensure(count.count() as u64 == MANY, || lines.clone())?;
+        ensure(lines.contains("\r\ndb9:") && lines.contains("\r\ndb49999:"), || lines.clone())?;
+        longest = longest.min(told(&mut client, "slices", "slice_max_us")?);
+    }
+    ensure(longest < PORTION_US, || format!("INFO keyspace: a slice of {longest} us"))?;
+    must_say(&mut client, "FLUSHALL", "OK")?;
+    let freed = wait_until(|| Ok(told(&mut client, "memory", "used_memory_freeing")? == 0))?;
+    ensure(freed, || "what FLUSHALL let go of is not freed".to_owned())?;
+    ensure(!info(&mut client, "keyspace")?.contains("db"), || "keys are left".to_owned())?;
+    must_say(&mut client, "GET k", "")
+}
+
+/// A key that dies some day in each of so many databases.
+fn fill_databases(client: &mut Client, count: u64) -> Result<(), String> {
+    const AT_ONCE: u64 = 500;
+    for first in (0..count).step_by(AT_ONCE as usize) {
+        let mut requests = Vec::new();
+        for db in first..first + AT_ONCE {
+            let (db, at) = (db.to_string(), (100_000_000 + db).to_string());
+            requests.extend(encode(&["SELECT", &db]));
+            requests.extend(encode(&["SET", "k", "v", "PX", &at]));
+        }
+        client.send(&requests).map_err(text)?;
+        for _ in 0..2 * AT_ONCE {
+            client.receive().map_err(text)?;
         }
     }
     Ok(())

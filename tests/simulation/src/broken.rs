@@ -1,13 +1,15 @@
 //! Commands with seeded bugs, to see that the checker would catch them.
 //!
-//! They live in this crate only: rows beside the server's own, built from the same parts; and cores
-//! that go to sleep too soon.
+//! They live in this crate only: rows beside the server's own, built from the same parts; and worlds
+//! in which cores sleep too long, or do not hear what they should.
 
+use crate::faults::Faults;
 use crate::ops::Op;
 use crate::run::{Plan, simulate};
+use crate::world::Flaw;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Command, Flags, Group, MultiFuture, Refusal, Run, specs};
-use darter_keyspace::{Key, value_of};
+use darter_keyspace::{Hash, Key, value_of};
 use darter_structs::table::Scratch;
 
 /// A seeded bug: its name, its row, and the mix of commands that shows it.
@@ -15,8 +17,19 @@ pub(crate) struct Bug {
     name: &'static str,
     rows: &'static [Command],
     draw: fn(&mut Prng) -> Op,
-    /// The bug is not in a row, but in the cores' sleep.
-    oversleeps: bool,
+    /// What shows it beside commands.
+    faults: Faults,
+    /// The bug, where it is not in a row.
+    flaw: Flaw,
+}
+
+const NO_FAULTS: Faults = Faults { leaves: false, pauses: false, timeout_s: 0, output_max: 0 };
+const LEAVES: Faults = Faults { leaves: true, ..NO_FAULTS };
+const PAUSES: Faults = Faults { pauses: true, ..NO_FAULTS };
+
+/// A world that is wrong.
+const fn flawed(name: &'static str, faults: Faults, flaw: Flaw) -> Bug {
+    Bug { name, rows: &[], draw: Op::draw, faults, flaw }
 }
 
 const fn broken(run: fn(Call) -> MultiFuture) -> Command {
@@ -35,15 +48,20 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "a scan that reads live data",
         rows: &[broken(|call| Box::pin(scan_live(call)))],
         draw: draw_scans,
-        oversleeps: false,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
     },
     Bug {
         name: "a lock released early",
         rows: &[unlocked(|call| Box::pin(release_early(call)))],
         draw: draw_writes,
-        oversleeps: false,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
     },
-    Bug { name: "a sleep with work at hand", rows: &[], draw: Op::draw, oversleeps: true },
+    flawed("a sleep with work at hand", NO_FAULTS, Flaw::Oversleeps),
+    flawed("a sleep beyond the end of a pause", PAUSES, Flaw::ForgetsDeadlines),
+    flawed("a core that a pause does not reach", PAUSES, Flaw::MissesPauses),
+    flawed("a client that is cut off as it sends no more", LEAVES, Flaw::CutsOffTheEnded),
 ];
 
 /// Names of the bugs that no seed has shown.
@@ -59,7 +77,8 @@ pub(crate) fn caught_in_all() -> Vec<&'static str> {
                 trace: false,
                 extra: bug.rows,
                 draw: bug.draw,
-                oversleeps: bug.oversleeps,
+                faults: bug.faults,
+                flaw: bug.flaw,
             };
             simulate(&plan).is_err()
         })
@@ -97,7 +116,7 @@ async fn scan_live(call: Call) -> Result<Answer, Refusal> {
             .tx
             .on(core, move |home| {
                 let mut found = Vec::new();
-                let Ok(Some(hash)) = home.shard.db(db).hash(&Key::new(&key)) else {
+                let Ok(Some(hash)) = home.shard.db(db).value::<Hash>(&Key::new(&key)) else {
                     return (0, found);
                 };
                 let mut at = 0;
@@ -138,7 +157,7 @@ async fn release_early(call: Call) -> Result<Answer, Refusal> {
         let key = key.clone();
         call.tx
             .on(core, move |home| {
-                let _ = home.shard.db_mut(db).edit_hash(&Key::new(&key), true, |edit| {
+                let _ = home.shard.db_mut(db).edit::<Hash, _>(&Key::new(&key), true, |edit| {
                     let value = darter_keyspace::Fresh::Bytes(half.as_bytes());
                     edit.set(half.as_bytes(), value, darter_keyspace::Deadline::Clear);
                 });

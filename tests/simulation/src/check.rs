@@ -19,22 +19,27 @@ pub(crate) struct Event {
     pub(crate) client: usize,
     pub(crate) op: Op,
     pub(crate) called: u64,
+    /// [`NEVER`], when its client was gone before: it may or may not have taken effect.
     pub(crate) returned: u64,
     pub(crate) reply: Value,
 }
 
+/// A moment after all others.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// Commands that one check can hold: the set of those done is a word.
 pub(crate) const EVENTS_MAX: usize = 128;
 
-/// Searches for an order. The history must be complete: every command has returned.
+/// Searches for an order. The history must be complete: every command has returned, or never will.
 pub(crate) fn is_linearisable(history: &[Event]) -> bool {
-    explains(history, u64::MAX)
+    explains(history, NEVER - 1)
 }
 
 /// The moment of the first reply that no order explains: the shortest history that has none. A
 /// command that had not returned by then may or may not have taken effect, with any reply.
 pub(crate) fn first_unexplained(history: &[Event]) -> Option<u64> {
     let mut moments: Vec<u64> = history.iter().map(|event| event.returned).collect();
+    moments.retain(|moment| *moment != NEVER);
     moments.sort_unstable();
     let at = moments.partition_point(|moment| explains(history, *moment));
     moments.get(at).copied()
@@ -102,5 +107,9 @@ mod tests {
             !is_linearisable(&[set("a", 0, 1), set("b", 2, 9), get("b", 3, 4), get("a", 5, 6)]),
             "back in time"
         );
+        let lost = |value| set(value, 2, NEVER);
+        assert!(is_linearisable(&[set("a", 0, 1), lost("b"), get("a", 3, 4), get("b", 5, 6)]));
+        assert!(is_linearisable(&[set("a", 0, 1), lost("b"), get("a", 3, 4)]), "never happened");
+        assert!(!is_linearisable(&[set("a", 0, 1), lost("b"), get("b", 3, 4), get("a", 5, 6)]));
     }
 }

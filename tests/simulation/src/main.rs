@@ -9,6 +9,8 @@
 
 mod broken;
 mod check;
+mod client;
+mod faults;
 mod model;
 mod ops;
 mod replay;

@@ -3,6 +3,7 @@
 use crate::ops::Op;
 use crate::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 const WRONG: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -14,9 +15,10 @@ enum Held {
     Set(BTreeSet<String>),
 }
 
-/// All keys.
+/// All keys. The check copies it for every command that it tries, so values are shared until they
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Model(BTreeMap<String, Held>);
+pub(crate) struct Model(BTreeMap<String, Rc<Held>>);
 
 fn wrong() -> Value {
     Value::Error(WRONG.into())
@@ -42,13 +44,13 @@ impl Model {
     /// Runs a command; gives the reply, sorted where the order means nothing.
     pub(crate) fn apply(&mut self, op: &Op) -> Value {
         match op {
-            Op::Get(key) => match self.0.get(key) {
+            Op::Get(key) => match self.get(key) {
                 None => Value::Null,
                 Some(Held::Text(text)) => Value::Bulk(text.clone()),
                 Some(_) => wrong(),
             },
             Op::Set(key, value) => {
-                self.0.insert(key.clone(), Held::Text(value.clone()));
+                self.put(key.clone(), Held::Text(value.clone()));
                 ok()
             }
             Op::Incr(key) => self.incr(key),
@@ -57,7 +59,7 @@ impl Model {
             Op::Exists(keys) => int(keys.iter().filter(|key| self.0.contains_key(*key)).count()),
             Op::Mset(pairs) => {
                 for (key, value) in pairs {
-                    self.0.insert(key.clone(), Held::Text(value.clone()));
+                    self.put(key.clone(), Held::Text(value.clone()));
                 }
                 ok()
             }
@@ -66,13 +68,13 @@ impl Model {
                     return Value::Int(0);
                 }
                 for (key, value) in pairs {
-                    self.0.insert(key.clone(), Held::Text(value.clone()));
+                    self.put(key.clone(), Held::Text(value.clone()));
                 }
                 Value::Int(1)
             }
             Op::Mget(keys) => Value::Array(
                 keys.iter()
-                    .map(|key| match self.0.get(key) {
+                    .map(|key| match self.get(key) {
                         Some(Held::Text(text)) => Value::Bulk(text.clone()),
                         _ => Value::Null,
                     })
@@ -95,6 +97,7 @@ impl Model {
                 }
                 _ => Value::Int(0),
             },
+            Op::Pause { .. } | Op::Unpause | Op::Config(..) => ok(),
             Op::Keys => list(self.0.keys().cloned()),
             Op::Dbsize => int(self.0.len()),
             Op::Flushall => {
@@ -116,7 +119,7 @@ impl Model {
                     int(new.count())
                 }
             },
-            Op::Hdel(key, fields) => match self.0.get_mut(key) {
+            Op::Hdel(key, fields) => match self.get_mut(key) {
                 None => Value::Int(0),
                 Some(Held::Hash(hash)) => {
                     let gone = fields.iter().filter(|field| hash.remove(*field).is_some()).count();
@@ -127,17 +130,17 @@ impl Model {
                 }
                 Some(_) => wrong(),
             },
-            Op::Hget(key, field) => match self.0.get(key) {
+            Op::Hget(key, field) => match self.get(key) {
                 None => Value::Null,
                 Some(Held::Hash(hash)) => bulk(hash.get(field)),
                 Some(_) => wrong(),
             },
-            Op::Hlen(key) => match self.0.get(key) {
+            Op::Hlen(key) => match self.get(key) {
                 None => Value::Int(0),
                 Some(Held::Hash(hash)) => int(hash.len()),
                 Some(_) => wrong(),
             },
-            Op::Hgetall(key) | Op::Broken(key) => match self.0.get(key) {
+            Op::Hgetall(key) | Op::Broken(key) => match self.get(key) {
                 None => Value::Array(Vec::new()),
                 Some(Held::Hash(hash)) => {
                     let pairs =
@@ -152,7 +155,7 @@ impl Model {
                     int(members.iter().filter(|member| set.insert((*member).clone())).count())
                 }
             },
-            Op::Srem(key, members) => match self.0.get_mut(key) {
+            Op::Srem(key, members) => match self.get_mut(key) {
                 None => Value::Int(0),
                 Some(Held::Set(set)) => {
                     let gone = members.iter().filter(|member| set.remove(*member)).count();
@@ -163,7 +166,7 @@ impl Model {
                 }
                 Some(_) => wrong(),
             },
-            Op::Smembers(key) => match self.0.get(key) {
+            Op::Smembers(key) => match self.get(key) {
                 None => Value::Array(Vec::new()),
                 Some(Held::Set(set)) => list(set.iter().cloned()),
                 Some(_) => wrong(),
@@ -174,8 +177,25 @@ impl Model {
         }
     }
 
+    fn get(&self, key: &str) -> Option<&Held> {
+        self.0.get(key).map(|held| &**held)
+    }
+
+    fn get_mut(&mut self, key: &str) -> Option<&mut Held> {
+        self.0.get_mut(key).map(Rc::make_mut)
+    }
+
+    fn put(&mut self, key: String, held: Held) {
+        self.0.insert(key, Rc::new(held));
+    }
+
+    /// The value of a key; `new`, if there is none yet.
+    fn entry(&mut self, key: &str, new: impl FnOnce() -> Held) -> &mut Held {
+        Rc::make_mut(self.0.entry(key.to_owned()).or_insert_with(|| Rc::new(new())))
+    }
+
     fn incr(&mut self, key: &str) -> Value {
-        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Text("0".into()));
+        let held = self.entry(key, || Held::Text("0".into()));
         let Held::Text(text) = held else { return wrong() };
         match text.parse::<i64>() {
             Ok(number) => {
@@ -187,29 +207,29 @@ impl Model {
     }
 
     fn append(&mut self, key: &str, value: &str) -> Value {
-        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Text(String::new()));
+        let held = self.entry(key, || Held::Text(String::new()));
         let Held::Text(text) = held else { return wrong() };
         text.push_str(value);
         int(text.len())
     }
 
     fn hash(&mut self, key: &str) -> Option<&mut BTreeMap<String, String>> {
-        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Hash(BTreeMap::new()));
+        let held = self.entry(key, || Held::Hash(BTreeMap::new()));
         if let Held::Hash(hash) = held { Some(hash) } else { None }
     }
 
     fn set(&mut self, key: &str) -> Option<&mut BTreeSet<String>> {
-        let held = self.0.entry(key.to_owned()).or_insert_with(|| Held::Set(BTreeSet::new()));
+        let held = self.entry(key, || Held::Set(BTreeSet::new()));
         if let Held::Set(set) = held { Some(set) } else { None }
     }
 
     fn smove(&mut self, from: &str, to: &str, member: &str) -> Value {
-        match (self.0.get(from), self.0.get(to)) {
+        match (self.get(from), self.get(to)) {
             (None, _) => return Value::Int(0),
             (Some(Held::Set(_)), None | Some(Held::Set(_))) => {}
             _ => return wrong(),
         }
-        let Some(Held::Set(source)) = self.0.get_mut(from) else { return wrong() };
+        let Some(Held::Set(source)) = self.get_mut(from) else { return wrong() };
         if from == to {
             return int(usize::from(source.contains(member)));
         }
@@ -228,7 +248,7 @@ impl Model {
     fn algebra(&mut self, kind: Algebra, store: Option<&str>, keys: &[String]) -> Value {
         let mut sets = Vec::new();
         for key in keys {
-            match self.0.get(key) {
+            match self.get(key) {
                 None => sets.push(BTreeSet::new()),
                 Some(Held::Set(set)) => sets.push(set.clone()),
                 Some(_) => return wrong(),
@@ -244,7 +264,7 @@ impl Model {
         let len = result.len();
         self.0.remove(to);
         if len > 0 {
-            self.0.insert(to.to_owned(), Held::Set(result));
+            self.put(to.to_owned(), Held::Set(result));
         }
         int(len)
     }

@@ -35,6 +35,14 @@ pub(crate) enum Op {
         store: Option<String>,
         keys: Vec<String>,
     },
+    /// CLIENT PAUSE, for so many milliseconds, of reads too or of writes only.
+    Pause {
+        ms: u64,
+        reads: bool,
+    },
+    Unpause,
+    /// CONFIG SET.
+    Config(String, String),
     /// HGETALL by a command with a seeded bug: see `broken`.
     Broken(String),
 }
@@ -138,6 +146,28 @@ impl Op {
         }
     }
 
+    /// True when it may change data.
+    pub(crate) fn is_write(&self) -> bool {
+        !matches!(
+            self,
+            Self::Get(_)
+                | Self::Exists(_)
+                | Self::Mget(_)
+                | Self::Keys
+                | Self::Dbsize
+                | Self::Hget(..)
+                | Self::Hlen(_)
+                | Self::Hgetall(_)
+                | Self::Smembers(_)
+                | Self::Algebra { store: None, .. }
+        ) && !self.is_pause()
+    }
+
+    /// True when it begins a pause, or ends it.
+    pub(crate) fn is_pause(&self) -> bool {
+        matches!(self, Self::Pause { .. } | Self::Unpause)
+    }
+
     /// Its words.
     pub(crate) fn words(&self) -> Vec<String> {
         let own = |text: &str| text.to_owned();
@@ -195,6 +225,14 @@ impl Op {
                     Some(to) => keyed(&format!("{name}STORE"), to, keys),
                     None => list(name, keys),
                 }
+            }
+            Self::Pause { ms, reads } => {
+                let mode = if *reads { "ALL" } else { "WRITE" };
+                vec![own("CLIENT"), own("PAUSE"), ms.to_string(), own(mode)]
+            }
+            Self::Unpause => vec![own("CLIENT"), own("UNPAUSE")],
+            Self::Config(name, value) => {
+                vec![own("CONFIG"), own("SET"), name.clone(), value.clone()]
             }
             Self::Broken(key) => with("BROKEN", &[key]),
         }

@@ -8,7 +8,7 @@ use crate::value::{self, Value};
 use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::Command;
-use darter_keyspace::{Db, Found, Kind, Shard, ShardEffect, apply_to_shard, value_of};
+use darter_keyspace::{Db, Found, Hash, Set, Shard, ShardEffect, Typed, apply_to_shard, value_of};
 use darter_server::engine::Table;
 use std::collections::BTreeMap;
 
@@ -212,7 +212,7 @@ fn content(found: &Found<'_>, now: u64) -> Content {
     if let Ok(text) = found.text() {
         return Content::Text(text.to_vec());
     }
-    if let Ok(hash) = found.hash() {
+    if let Ok(hash) = found.value::<Hash>() {
         hash.fields().for_each(&mut |entry| {
             if is_alive(entry.deadline()) {
                 let value = value_of(&entry).to_vec();
@@ -220,14 +220,14 @@ fn content(found: &Found<'_>, now: u64) -> Content {
             }
         });
     }
-    if let Ok(set) = found.set() {
+    if let Ok(set) = found.value::<Set>() {
         set.members().for_each(&mut |entry| {
             if is_alive(entry.deadline()) {
                 entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
             }
         });
     }
-    if found.kind() == Kind::Hash { Content::Hash(entries) } else { Content::Set(entries) }
+    if found.kind() == Hash::TYPE { Content::Hash(entries) } else { Content::Set(entries) }
 }
 
 /// The effects of each core, in order.

@@ -1,15 +1,16 @@
 //! One run: clients send commands, one by one or up to three ahead, or a single one sends long ones in
 //! pipelines of up to twelve; the world turns, the history is checked. Replies belong to the requests
-//! in their order.
+//! in their order. What else happens to clients is in `faults`.
 
-use crate::check::{EVENTS_MAX, Event, first_unexplained, is_linearisable};
+use crate::check::{EVENTS_MAX, Event, NEVER, first_unexplained, is_linearisable};
+use crate::client::{Client, JUST_NOW_MS, Leaves, Pending};
+use crate::faults::{Faults, Pause};
 use crate::ops::Op;
-use crate::value;
-use crate::world::Sim;
+use crate::value::{self, Value};
+use crate::world::{Flaw, Sim};
 use darter_base::Prng;
 use darter_command::Command;
 use darter_server::engine::Table;
-use std::collections::VecDeque;
 
 /// What a run consists of.
 pub(crate) struct Plan {
@@ -22,8 +23,9 @@ pub(crate) struct Plan {
     pub(crate) extra: &'static [Command],
     /// Commands in place of the usual mix.
     pub(crate) draw: fn(&mut Prng) -> Op,
-    /// A seeded bug: see [`Sim::oversleeps`].
-    pub(crate) oversleeps: bool,
+    pub(crate) faults: Faults,
+    /// A seeded bug.
+    pub(crate) flaw: Flaw,
 }
 
 impl Plan {
@@ -41,80 +43,340 @@ impl Plan {
             trace,
             extra: &[],
             draw: if is_long { Op::draw_long } else { Op::draw },
-            oversleeps: false,
+            faults: Faults::draw(&mut prng),
+            flaw: Flaw::None,
         }
     }
-}
-
-/// What a client waits for.
-struct Pending {
-    op: Op,
-    called: u64,
 }
 
 /// Runs a plan. The error tells what does not hold.
 pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
     assert!(plan.commands <= EVENTS_MAX, "too many commands for one check");
-    let mut families = darter_families::TABLES.to_vec();
-    families.push(darter_persist::commands::TABLE);
-    families.push(plan.extra);
-    let table = Table::new(&families, darter_server::admin::TABLES);
-    let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
-    sim.oversleeps = plan.oversleeps;
-    let history = drive(plan, &mut sim)?;
+    let (history, mut sim) = Run::new(plan).play()?;
     sim.check_rest();
     sim.check_invariants();
+    let is_open = |client: usize| !sim.is_closed(client);
+    if plan.faults.timeout_s > 0 && (0..plan.clients).any(is_open) {
+        return Err("an idle client is not closed".to_owned());
+    }
     if is_linearisable(&history) { Ok(()) } else { Err(explain(&history)) }
 }
 
-fn drive(plan: &Plan, sim: &mut Sim) -> Result<Vec<Event>, String> {
-    /// Steps without a reply after which somebody hangs.
-    const PATIENCE: u64 = 400_000;
-    let mut prng = Prng::from_seed(plan.seed.wrapping_mul(31).wrapping_add(7));
-    let (depth, at_once) = draw_depth(plan, &mut prng);
-    let mut waiting: Vec<VecDeque<Pending>> = (0..plan.clients).map(|_| VecDeque::new()).collect();
-    let (mut history, mut sent, mut now, mut last) = (Vec::new(), 0, 0_u64, 0_u64);
-    while history.len() < plan.commands {
-        now += 1;
-        if now - last > PATIENCE {
-            return Err(format!("no reply for {PATIENCE} steps; waiting: {}", stuck(&waiting)));
-        }
-        // No command of the mix waits for time to pass.
-        if sim.is_asleep() && waiting.iter().any(|slot| !slot.is_empty()) {
-            return Err(format!("all cores sleep; waiting: {}", stuck(&waiting)));
-        }
-        for (client, slot) in waiting.iter_mut().enumerate() {
-            let has_room = if at_once { slot.is_empty() } else { slot.len() < depth };
-            if !has_room || !prng.chance(30) {
-                continue;
-            }
-            let room = if at_once { depth } else { 1 };
-            for _ in 0..room.min(plan.commands - sent) {
-                let op = (plan.draw)(&mut prng);
-                sim.send(client, &op.encode());
-                sent += 1;
-                slot.push_back(Pending { op, called: now });
-            }
-        }
-        sim.step();
-        for (client, slot) in waiting.iter_mut().enumerate() {
-            if slot.is_empty() {
-                continue;
-            }
-            let Some(reply) = value::take(sim.inbox(client)) else { continue };
-            let Some(Pending { op, called }) = slot.pop_front() else { continue };
-            let reply = op.normal(reply);
-            if plan.trace {
-                println!(
-                    "{called:>7}-{now:<7} client {client} {}",
-                    shorten(&format!("{:?} -> {reply:?}", op.words()))
-                );
-            }
-            last = now;
-            history.push(Event { client, op, called, returned: now, reply });
+/// A run under way.
+struct Run<'a> {
+    plan: &'a Plan,
+    sim: Sim,
+    prng: Prng,
+    clients: Vec<Client>,
+    /// How many commands a client has sent ahead at most, and whether it sends them all at once.
+    depth: usize,
+    at_once: bool,
+    pause: Pause,
+    history: Vec<Event>,
+    /// The step, and that of the last reply.
+    now: u64,
+    last: u64,
+    sent: usize,
+    /// Commands that were answered, or never will be.
+    done: usize,
+    /// Writes of which nobody knows whether they took effect: each doubles the check.
+    lost: usize,
+}
+
+/// No more than that are lost on purpose.
+const LOST_MAX: usize = 4;
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let mut families = darter_families::TABLES.to_vec();
+        families.push(darter_persist::commands::TABLE);
+        families.push(plan.extra);
+        let table = Table::new(&families, darter_server::admin::TABLES);
+        let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
+        sim.flaw = plan.flaw;
+        let mut prng = Prng::from_seed(plan.seed.wrapping_mul(31).wrapping_add(7));
+        let (depth, at_once) = draw_depth(plan, &mut prng);
+        let clients = (0..plan.clients).map(|_| Client::new(sim.now_ms())).collect();
+        Self {
+            plan,
+            sim,
+            prng,
+            clients,
+            depth,
+            at_once,
+            pause: Pause::default(),
+            history: Vec::new(),
+            now: 0,
+            last: 0,
+            sent: 0,
+            done: 0,
+            lost: 0,
         }
     }
-    Ok(history)
+
+    /// Plays it to its end.
+    fn play(mut self) -> Result<(Vec<Event>, Sim), String> {
+        /// Steps without a reply after which somebody hangs.
+        const PATIENCE: u64 = 400_000;
+        for op in self.plan.faults.settings() {
+            self.send(0, op);
+            self.until_done(self.sent, PATIENCE)?;
+        }
+        self.plan_commands(PATIENCE)?;
+        (0..self.clients.len()).for_each(|client| self.sim.set_reads(client, true));
+        Ok((self.history, self.sim))
+    }
+
+    fn plan_commands(&mut self, patience: u64) -> Result<(), String> {
+        let first = self.sent;
+        while self.done < first + self.plan.commands {
+            for client in 0..self.clients.len() {
+                self.act(client, first + self.plan.commands);
+            }
+            self.go_on(patience)?;
+        }
+        Ok(())
+    }
+
+    fn until_done(&mut self, done: usize, patience: u64) -> Result<(), String> {
+        while self.done < done {
+            self.go_on(patience)?;
+        }
+        Ok(())
+    }
+
+    /// One step, and what came of it.
+    fn go_on(&mut self, patience: u64) -> Result<(), String> {
+        self.now += 1;
+        if self.now - self.last > patience {
+            return Err(format!("no reply for {patience} steps; waiting: {}", self.stuck()));
+        }
+        self.check_sleep()?;
+        self.sim.step();
+        for client in 0..self.clients.len() {
+            self.take_replies(client)?;
+            self.look_after(client)?;
+        }
+        Ok(())
+    }
+
+    /// What a client does by itself, if anything.
+    fn act(&mut self, client: usize, most: usize) {
+        let Client { waiting, leaves, rests_until_ms, .. } = &self.clients[client];
+        let waiting = waiting.len();
+        let has_room = if self.at_once { waiting == 0 } else { waiting < self.depth };
+        if *leaves != Leaves::No || rests_until_ms.is_some() || !self.prng.chance(30) {
+            return;
+        }
+        if has_room {
+            let room = if self.at_once { self.depth } else { 1 };
+            for _ in 0..room.min(most - self.sent) {
+                let op = self.draw();
+                self.send(client, op);
+            }
+        }
+        if self.plan.faults.leaves {
+            self.leave(client);
+        }
+        if self.plan.faults.output_max > 0 && self.may_lose(client) && self.prng.chance(20) {
+            self.clients[client].rests_until_ms = Some(self.sim.now_ms() + self.prng.below(1_500));
+            self.sim.set_reads(client, false);
+        }
+    }
+
+    fn draw(&mut self) -> Op {
+        let pauses = self.plan.faults.pauses && self.pause.may_ask();
+        if pauses && self.prng.chance(10) {
+            return Pause::draw(&mut self.prng);
+        }
+        (self.plan.draw)(&mut self.prng)
+    }
+
+    fn send(&mut self, client: usize, op: Op) {
+        if op.is_pause() {
+            self.pause.ask(client, &op);
+        }
+        let (bytes, called_ms) = (op.encode(), self.sim.now_ms());
+        self.sim.send(client, &bytes);
+        self.sent += 1;
+        let (called, bytes) = (self.now, bytes.len());
+        let pending = Pending { op, called, called_ms, bytes };
+        self.clients[client].sends(pending);
+    }
+
+    /// A client may end what it sends, at times amid a request, or be gone.
+    fn leave(&mut self, client: usize) {
+        match self.prng.below(100) {
+            0..3 if self.may_lose(client) => {
+                self.forget_unsent(client);
+                self.sim.reset(client);
+                self.lose(client);
+                self.clients[client].leaves = Leaves::Gone;
+            }
+            3..15 => {
+                if self.prng.chance(30) {
+                    let cut = Op::Set("k1".to_owned(), "cut".to_owned()).encode();
+                    let len = 1 + self.prng.below(cut.len() as u64 - 1);
+                    let cut = &cut[..usize::try_from(len).unwrap_or(1)];
+                    self.sim.send(client, cut);
+                    self.clients[client].cut_bytes = cut.len();
+                }
+                self.sim.end(client);
+                self.clients[client].leaves = Leaves::Ends;
+            }
+            _ => {}
+        }
+    }
+
+    /// What a client waits for may be lost without making the check too long.
+    fn may_lose(&self, client: usize) -> bool {
+        let writes = self.clients[client].waiting.iter().filter(|pending| pending.op.is_write());
+        self.lost + writes.count() <= LOST_MAX
+    }
+
+    /// Nobody sleeps while a client is owed something, but for what waits for the end of a pause.
+    fn check_sleep(&mut self) -> Result<(), String> {
+        /// Clocks are read in whole milliseconds, on both sides.
+        const SLACK_MS: u64 = 2;
+        if !self.sim.is_asleep() {
+            return Ok(());
+        }
+        let (now_ms, wakes_ms) = (self.sim.now_ms(), self.sim.wakes_ms().unwrap_or(u64::MAX));
+        if self.clients.iter().any(Client::is_owed) {
+            let Some(ends_ms) = self.pause.ends_last_ms(now_ms.saturating_sub(SLACK_MS)) else {
+                return Err(format!("all cores sleep; waiting: {}", self.stuck()));
+            };
+            if wakes_ms > ends_ms + SLACK_MS {
+                return Err(format!("all sleep on after a pause; waiting: {}", self.stuck()));
+            }
+        }
+        let rests = self.clients.iter().filter_map(|client| client.rests_until_ms).min();
+        if let Some(until_ms) = rests.filter(|until_ms| *until_ms < wakes_ms) {
+            self.sim.pass_ms(until_ms.saturating_sub(now_ms));
+        }
+        Ok(())
+    }
+
+    /// Takes what has come to a client, if it reads.
+    fn take_replies(&mut self, client: usize) -> Result<(), String> {
+        if self.clients[client].leaves == Leaves::Gone {
+            self.sim.inbox(client).clear();
+        }
+        while self.clients[client].rests_until_ms.is_none()
+            && let Some(reply) = value::take(self.sim.inbox(client))
+        {
+            let Some(pending) = self.clients[client].receives(self.sim.now_ms()) else {
+                return Err(format!("client {client} asked for nothing: {reply:?}"));
+            };
+            self.returned(client, pending, reply)?;
+        }
+        Ok(())
+    }
+
+    fn returned(&mut self, client: usize, pending: Pending, reply: Value) -> Result<(), String> {
+        let Pending { op, called, called_ms, .. } = pending;
+        let (now, now_ms, reply) = (self.now, self.sim.now_ms(), op.normal(reply));
+        if self.plan.trace {
+            println!(
+                "{called:>7}-{now:<7} client {client} {}",
+                shorten(&format!("{:?} -> {reply:?}", op.words()))
+            );
+        }
+        if self.pause.holds(&op, called, now_ms) {
+            return Err(format!(
+                "answered amid a pause: {}",
+                shorten(&format!("{:?}", op.words()))
+            ));
+        }
+        if op.is_pause() {
+            self.pause.begin(&op, now, called_ms, now_ms);
+        }
+        self.last = now;
+        self.done += 1;
+        self.history.push(Event { client, op, called, returned: now, reply });
+        Ok(())
+    }
+
+    /// A client that rested reads again; one whose connection is no more connects anew.
+    fn look_after(&mut self, client: usize) -> Result<(), String> {
+        let now_ms = self.sim.now_ms();
+        if self.sim.is_closed(client) {
+            self.check_close(client)?;
+            self.sim.reconnect(client);
+            self.clients[client] = Client::new(now_ms);
+            return Ok(());
+        }
+        if self.clients[client].rests_until_ms.is_some() {
+            self.check_limit(client)?;
+        }
+        if self.clients[client].rests_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+            self.clients[client].reads_on(now_ms);
+            self.sim.set_reads(client, true);
+        }
+        Ok(())
+    }
+
+    /// A connection is no more: there must be a reason.
+    fn check_close(&mut self, client: usize) -> Result<(), String> {
+        self.forget_unsent(client);
+        let Client { waiting, leaves, rests_until_ms, .. } = &self.clients[client];
+        let Faults { timeout_s, output_max, .. } = self.plan.faults;
+        let idle_ms = self.clients[client].idle_ms(self.sim.now_ms()) + JUST_NOW_MS;
+        let is_idle = idle_ms > timeout_s * 1_000 || rests_until_ms.is_some();
+        let is_right = match leaves {
+            Leaves::Gone => true,
+            Leaves::Ends if waiting.is_empty() => true,
+            _ => (timeout_s > 0 && is_idle) || (output_max > 0 && !waiting.is_empty()),
+        };
+        if !is_right {
+            return Err(format!(
+                "client {client} is closed, {leaves:?}, {idle_ms} ms idle, waiting: {}",
+                stuck(&self.clients[client..=client])
+            ));
+        }
+        self.lose(client);
+        Ok(())
+    }
+
+    /// A client whose output is beyond the limit is closed at the next look.
+    fn check_limit(&mut self, client: usize) -> Result<(), String> {
+        /// Four looks.
+        const PATIENCE_MS: u64 = 200;
+        let is_over = self.sim.output_bytes(client) >= self.plan.faults.output_max;
+        let now_ms = self.sim.now_ms();
+        let over = &mut self.clients[client].over_since_ms;
+        *over = is_over.then(|| over.unwrap_or(now_ms));
+        match *over {
+            Some(since) if now_ms - since > PATIENCE_MS => {
+                Err(format!("client {client} has been over its limit since {since}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What had not come whole to its core cannot have taken effect.
+    fn forget_unsent(&mut self, client: usize) {
+        let before = self.clients[client].waiting.len();
+        self.clients[client].forget_unsent(self.sim.on_their_way(client));
+        self.done += before - self.clients[client].waiting.len();
+    }
+
+    /// What else a client waits for may have taken effect.
+    fn lose(&mut self, client: usize) {
+        self.pause.lose(client, self.sim.now_ms());
+        for Pending { op, called, .. } in std::mem::take(&mut self.clients[client].waiting) {
+            self.done += 1;
+            if op.is_write() {
+                self.lost += 1;
+                let reply = Value::Null;
+                self.history.push(Event { client, op, called, returned: NEVER, reply });
+            }
+        }
+    }
+
+    fn stuck(&self) -> String {
+        stuck(&self.clients)
+    }
 }
 
 /// How many commands a client has sent ahead at most, and whether it sends them all at once. Of few
@@ -128,9 +390,9 @@ fn draw_depth(plan: &Plan, prng: &mut Prng) -> (usize, bool) {
     (usize::try_from(1 + prng.below(most)).unwrap_or(1), plan.clients == 1)
 }
 
-fn stuck(waiting: &[VecDeque<Pending>]) -> String {
-    let words =
-        waiting.iter().flatten().map(|pending| shorten(&format!("{:?}", pending.op.words())));
+fn stuck(clients: &[Client]) -> String {
+    let pending = clients.iter().flat_map(|client| &client.waiting);
+    let words = pending.map(|pending| shorten(&format!("{:?}", pending.op.words())));
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -163,12 +425,7 @@ mod tests {
     fn runs_repeat() {
         for seed in [3, 4, 5] {
             let run = || {
-                let plan = Plan::of_seed(seed, None, false);
-                let mut families = darter_families::TABLES.to_vec();
-                families.push(darter_persist::commands::TABLE);
-                let table = Table::new(&families, darter_server::admin::TABLES);
-                let mut sim = Sim::new(plan.seed, plan.cores, plan.clients, table);
-                let history = drive(&plan, &mut sim).unwrap();
+                let (history, _) = Run::new(&Plan::of_seed(seed, None, false)).play().unwrap();
                 history.iter().map(|event| format!("{event:?}")).collect::<Vec<_>>()
             };
             assert_eq!(run(), run(), "seed {seed}");

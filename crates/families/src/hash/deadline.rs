@@ -5,6 +5,7 @@ use super::edit::{Answer, Change, Plan};
 use crate::expiry::{Conditions, Unit};
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::Hash;
 
 /// Latest deadline of a field, as in Redis.
 const DEADLINE_MAX: UnixMillis = (1 << 46) - 1;
@@ -44,7 +45,7 @@ fn expire(
     name: &'static str,
 ) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.read_hash(&key)?;
+    cx.db.read_value::<Hash>(&key)?;
     let at = deadline(unit, args.bytes()?, cx.now, name)?;
     let conditions = Conditions::parse_one(&mut args);
     fields(&mut args, "ERR Parameter `numFields` should be greater than 0")?;
@@ -58,7 +59,7 @@ fn expire(
 /// Source: <https://redis.io/commands/hpersist> (7.4.0).
 pub(super) fn hpersist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.read_hash(&key)?;
+    cx.db.read_value::<Hash>(&key)?;
     fields(&mut args, COUNT_REFUSED)?;
     Plan::new(Change::Persist, Answer::Codes).run(cx, &key, args)
 }

@@ -13,7 +13,9 @@ use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Deadline, Hash, HashEdit, Key, Kind, Object, Touch, value_of};
+use darter_keyspace::{
+    Collection, Deadline, Hash, HashEdit, Key, Object, Touch, Type, Typed, value_of,
+};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
@@ -282,7 +284,7 @@ impl Plan {
     fn aside(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let found = cx.db.read(key);
         let deadline = found.and_then(|found| found.deadline());
-        let hash = found.map(|found| found.hash().cloned()).transpose()?;
+        let hash = found.map(|found| found.value::<Hash>().cloned()).transpose()?;
         let fields = args.left() / self.change.width();
         if hash.is_none() && !self.change.creates() {
             return Ok(self.answer.nothing(&mut cx.reply, fields));
@@ -312,19 +314,19 @@ impl ahead::Edit for Plan {
         self.change.width()
     }
 
-    fn touches(self) -> (Kind, Touch) {
+    fn touches(self) -> (&'static Type, Touch) {
         let touch = match self.change {
             Change::Set(_) | Change::SetKeeping(_) => Touch::All,
             Change::SetAbsent(_) => Touch::Absent,
             Change::Remove | Change::Expire(..) | Change::Persist => Touch::Present,
         };
-        (Kind::Hash, touch)
+        (Hash::TYPE, touch)
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let (now, reply) = (cx.now, &mut cx.reply);
         let fields = args.left() / self.change.width();
-        let flow = cx.db.edit_hash(key, self.change.creates(), |edit| match self.guard {
+        let flow = cx.db.edit::<Hash, _>(key, self.change.creates(), |edit| match self.guard {
             Some(guard) if !guard.holds(edit.hash(), args, fields, now) => None,
             _ => Some(self.at_once(edit, reply, args, now)),
         })?;
@@ -403,7 +405,7 @@ impl Aside {
     /// Installs the hash, and replies.
     fn finish(&mut self, cx: &mut Cx<'_>, all: resp::Args<'_>) -> Flow {
         if self.changed {
-            let object = Arc::new(Object::Hash(std::mem::take(&mut self.hash)));
+            let object = Object::new(std::mem::take(&mut self.hash));
             // If the key has died meanwhile, so has what is installed: the change came before.
             cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
         }
@@ -413,7 +415,7 @@ impl Aside {
         match self.before.take() {
             Some(before) => {
                 let args = Args::new(all, self.first);
-                flow(&mut cx.reply, Values::new(before, args, self.now, Some(codes)))
+                flow(&mut cx.reply, Values::new(&before, args, self.now, Some(codes)))
             }
             None => {
                 flow(&mut cx.reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 })

@@ -18,7 +18,7 @@ pub(super) fn find<'a>(
     stats: &mut ShardStats,
     key: &Key<'_>,
 ) -> Result<Option<&'a Hash>, Refusal> {
-    Ok(lookup::find(db, stats, key).map(|found| found.hash()).transpose()?)
+    Ok(lookup::find(db, stats, key).map(|found| found.value::<Hash>()).transpose()?)
 }
 
 /// `HGET key field`: the value of a field.
@@ -96,12 +96,12 @@ pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>,
         if asked == args.left() {
             return outbox.into_flow();
         }
-        return asking(outbox, hash.clone(), args, asked, now);
+        return asking(outbox, hash, args, asked, now);
     }
-    flow(reply, Values::new(hash.clone(), args, now, None))
+    flow(reply, Values::new(hash, args, now, None))
 }
 
-fn asking(outbox: Outbox, hash: Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
+fn asking(outbox: Outbox, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
     let mut values = Values::new(hash, args, now, None);
     values.outbox = outbox;
     values.next += asked;
@@ -146,8 +146,8 @@ pub(super) struct Values {
 
 impl Values {
     /// The values in `hash`, as of `now`, of the fields that are left among the arguments.
-    pub(super) fn new(hash: Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
-        let (request, next) = (args.all().to_request(), args.position());
+    pub(super) fn new(hash: &Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
+        let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());
         Self { request, first: next, next, hash, now, codes, outbox: Outbox::default() }
     }
 }
@@ -165,5 +165,9 @@ impl Stream for Values {
             outbox.pump(reply);
         }
         !outbox.is_empty() || *next < request.len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.hash.pinned_bytes() + self.outbox.pinned_bytes()
     }
 }

@@ -5,6 +5,7 @@ use super::edit::{Answer, Change, Plan};
 use super::field::values;
 use crate::expiry::{Conditions, Unit};
 use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::Hash;
 
 /// `HGETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`: the
 /// values of fields, which get that deadline. One that has passed removes them.
@@ -14,7 +15,7 @@ use darter_command::{Args, Cx, Flow, Refusal};
 /// named), in slices when they are many. Source: <https://redis.io/commands/hgetex> (8.0.0).
 pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.read_hash(&key)?;
+    cx.db.read_value::<Hash>(&key)?;
     let change = if let Some(unit) = args.peek().and_then(Unit::of_option) {
         args.next();
         let at = deadline(unit, args.bytes()?, cx.now, "hgetex")?;
@@ -26,7 +27,7 @@ pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     if let Some(change) = change {
         return Plan::new(change, Answer::Values).run(cx, &key, args);
     }
-    let hash = cx.db.read_hash(&key)?;
+    let hash = cx.db.read_value::<Hash>(&key)?;
     cx.reply.array(args.left());
     Ok(values(&mut cx.reply, hash, args, cx.now))
 }
@@ -37,7 +38,7 @@ pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// fit. Cost: as HGETEX. Source: <https://redis.io/commands/hgetdel> (8.0.0).
 pub(super) fn hgetdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.read_hash(&key)?;
+    cx.db.read_value::<Hash>(&key)?;
     fields(&mut args, COUNT_REFUSED)?;
     Plan::new(Change::Remove, Answer::Values).run(cx, &key, args)
 }

@@ -2,7 +2,7 @@
 
 use darter_base::{extended, number};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Fresh, Str, value_of};
+use darter_keyspace::{Deadline, Fresh, Hash, Str, value_of};
 
 /// `HINCRBY key field increment`: adds to the integer in a field; an absent one counts as 0.
 ///
@@ -10,7 +10,7 @@ use darter_keyspace::{Deadline, Fresh, Str, value_of};
 /// Cost: O(1), one lookup of the field. Source: <https://redis.io/commands/hincrby> (2.0.0).
 pub(super) fn hincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, field, increment) = (args.key()?, args.bytes()?, args.int()?);
-    let sum = cx.db.edit_hash(&key, true, |edit| {
+    let sum = cx.db.edit::<Hash, _>(&key, true, |edit| {
         let sum = edit.update_int(field, |text: Str<'_>| {
             let old = text.as_int().ok_or(Refusal::line("ERR hash value is not an integer"))?;
             old.checked_add(increment).ok_or(Refusal::Overflow)
@@ -37,13 +37,13 @@ pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
     if increment.is_infinite() {
         return Err(Refusal::line("ERR value is NaN or Infinity"));
     }
-    let hash = cx.db.read_hash(&key)?;
+    let hash = cx.db.read_value::<Hash>(&key)?;
     let old = hash.and_then(|hash| hash.get(field, cx.now)).map(|entry| number(&value_of(&entry)));
     let old = old.transpose()?.unwrap_or(extended::Extended::ZERO);
     let sum = extended::add(old, increment)
         .ok_or(Refusal::line("ERR increment would produce NaN or Infinity"))?;
     let text = extended::format(sum);
-    cx.db.edit_hash(&key, true, |edit| {
+    cx.db.edit::<Hash, _>(&key, true, |edit| {
         edit.set(field, Fresh::Bytes(text.as_bytes()), Deadline::Keep)
     })?;
     cx.reply.bulk(text.as_bytes());

@@ -6,7 +6,7 @@ use crate::aside::{self, Aside, args_at_once};
 use crate::expiry::{Conditions, seconds};
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Key, Kind, Object, SetEdit, Touch};
+use darter_keyspace::{Hash, Key, Set, SetEdit, Touch, Type, Typed};
 
 /// `FIELDTTL key field`: seconds that a field of a hash, or a member of a set, has left.
 ///
@@ -20,11 +20,8 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
         cx.reply.int(NO_KEY);
         return Ok(Flow::Done);
     };
-    let deadline = match found.object().map(|object| &**object) {
-        Some(Object::Hash(hash)) => hash.get(field, now).map(|entry| entry.deadline()),
-        Some(Object::Set(set)) => set.get(field, now).map(|entry| entry.deadline()),
-        _ => return Err(Refusal::WrongType),
-    };
+    let named = found.object().and_then(|object| object.named()).ok_or(Refusal::WrongType)?;
+    let deadline = named.deadline_of(field, now);
     let left = |at: UnixMillis| i64::try_from((at - now).div_ceil(1_000)).unwrap_or(i64::MAX);
     cx.reply.int(match deadline {
         None => NO_FIELD,
@@ -43,13 +40,15 @@ pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     let key = args.key()?;
     let at = seconds(args.bytes()?, cx.now)?;
     let found = cx.db.read(&key);
-    match found.map(|found| found.kind()) {
-        Some(Kind::Hash) => {
-            Plan::new(Change::Expire(at, Conditions::NONE), Answer::Codes).run(cx, &key, args)
-        }
-        Some(Kind::Set) if args.left() > args_at_once(true) => aside(cx, &key, args, at),
-        Some(Kind::Set) => ahead::run(cx, &key, args, Expire(at)),
-        _ => Ok(reply_absent(&mut cx.reply, args.left())),
+    let kind = found.map(|found| found.kind());
+    if kind == Some(Hash::TYPE) {
+        Plan::new(Change::Expire(at, Conditions::NONE), Answer::Codes).run(cx, &key, args)
+    } else if kind != Some(Set::TYPE) {
+        Ok(reply_absent(&mut cx.reply, args.left()))
+    } else if args.left() > args_at_once(true) {
+        aside(cx, &key, args, at)
+    } else {
+        ahead::run(cx, &key, args, Expire(at))
     }
 }
 
@@ -62,13 +61,13 @@ impl ahead::Edit for Expire {
         1
     }
 
-    fn touches(self) -> (Kind, Touch) {
-        (Kind::Set, Touch::Present)
+    fn touches(self) -> (&'static Type, Touch) {
+        (Set::TYPE, Touch::Present)
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
         let (reply, left) = (&mut cx.reply, args.left());
-        let done = cx.db.edit_set(key, false, |edit| {
+        let done = cx.db.edit::<Set, _>(key, false, |edit| {
             reply.array(left);
             while let Some(member) = args.next() {
                 reply.int(i64::from(expire(edit, member, self.0)));
@@ -85,7 +84,7 @@ fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
 
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Result<Flow, Refusal> {
     let Some(found) = cx.db.read(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
-    let (set, codes) = (found.set()?.clone(), Vec::with_capacity(args.left()));
+    let (set, codes) = (found.value::<Set>()?.clone(), Vec::with_capacity(args.left()));
     Ok(Aside::start(args, set, found.deadline(), Coded { at, codes }))
 }
 

@@ -55,7 +55,7 @@ const O_RANDOM: &str = "O(N) where N is the number of fields returned";
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub const TABLE: &[Command] = &[
     //  name            since  args flags       keys                         run
-    row("fieldexpire",  "1.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        member::fieldexpire).doc("Set the time to live of fields of a hash, or of members of a set, in seconds", O_NAMED).syntax("key seconds:integer field..."),
+    row("fieldexpire",  "1.0.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        member::fieldexpire).doc("Set the time to live of fields of a hash, or of members of a set, in seconds", O_NAMED).elements_from(3).syntax("key seconds:integer field..."),
     row("fieldttl",     "1.0.0",  3, READ_FAST,  specs::ONE_RO_ACCESS,        member::fieldttl).doc("Get the time to live of a field of a hash, or of a member of a set, in seconds", O1).tips(RANDOM).elements().syntax("key field"),
     row("hdel",         "2.0.0", -3, WRITE_FAST, specs::ONE_RW_DELETE,        set::hdel).doc("Delete one or more hash fields", O_DEL).elements().syntax("key field...").history(&[("2.4.0", "Accepts multiple `field` arguments.")]),
     row("hexists",      "2.0.0",  3, READ_FAST,  specs::ONE_RO,               field::hexists).doc("Determine if a hash field exists", O1).elements().syntax("key field"),

@@ -70,7 +70,7 @@ impl Outbox {
         } else {
             header(self.tail(), b'$', blob.len());
         }
-        self.waiting.push_back(Piece::Blob { blob: blob.clone(), next: 0 });
+        self.waiting.push_back(Piece::Blob { blob: blob.reader(), next: 0 });
         PORTION_BYTES
     }
 
@@ -138,6 +138,15 @@ impl Stream for Outbox {
             None => {}
         }
         !self.waiting.is_empty()
+    }
+
+    /// Of the few values of a portion.
+    fn pinned_bytes(&self) -> usize {
+        let bytes = self.waiting.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.capacity(),
+            Piece::Blob { blob, .. } => blob.pinned_bytes(),
+        });
+        bytes.sum()
     }
 }
 

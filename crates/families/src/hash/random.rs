@@ -2,16 +2,16 @@
 
 use super::field::find;
 use super::outbox::{Outbox, PORTION_BYTES, flow};
-use super::whole::{All, Fields, Part, Walk};
+use super::whole::{All, Part, Walk};
 use crate::choice::Choice;
 use crate::living::is_alive;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Deadline, Fresh, Hash, Str, value_of};
+use darter_keyspace::{Collection, Deadline, Fresh, Hash, Str, value_of};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, Scratch, Table};
+use darter_structs::table::{Entry, Scratch};
 use darter_tx::KeySet;
 use std::sync::Arc;
 
@@ -25,16 +25,14 @@ use std::sync::Arc;
 pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let wish = wish(args)?;
-    let cut = match find(cx.db, cx.stats, &key)? {
-        Some(hash) => hash.fields().clone(),
-        None => Table::new(),
-    };
-    if !is_alive(cut.earliest_deadline(), cx.now) {
+    let empty = Hash::new();
+    let hash = find(cx.db, cx.stats, &key)?.unwrap_or(&empty);
+    if !is_alive(hash.fields().earliest_deadline(), cx.now) {
         let urn = Living { hash: Hash::new(), wish, text: Vec::new() };
-        let purge = Purge::new(cut, urn, cx.prng, cx.now);
-        return Ok(flow(&mut cx.reply, purge));
+        let cut = (hash.fields().clone(), hash.memory_bytes());
+        return Ok(flow(&mut cx.reply, Purge::new(cut, urn, cx.prng, cx.now)));
     }
-    Ok(draw(&mut cx.reply, cut, wish, cx.prng))
+    Ok(draw(&mut cx.reply, hash, wish, cx.prng))
 }
 
 /// What is asked for, and what of it is shown.
@@ -50,11 +48,12 @@ fn wish(mut args: Args<'_>) -> Result<(Wish, Part), Refusal> {
     Ok((wish, part))
 }
 
-/// Replies from a cut in which nothing is dead.
-fn draw(reply: &mut Reply<'_>, cut: Fields, (wish, part): (Wish, Part), prng: &mut Prng) -> Flow {
-    match wish.way(cut.len(), prng) {
+/// Replies from a hash in which nothing is dead.
+fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &mut Prng) -> Flow {
+    let (fields, bytes) = (hash.fields(), hash.memory_bytes());
+    match wish.way(fields.len(), prng) {
         Way::One => {
-            match cut.random(&mut || prng.next_u64()) {
+            match fields.random(&mut || prng.next_u64()) {
                 Some(entry) => reply.bulk(entry.key().bytes(&mut Scratch::new())),
                 None => reply.null(),
             }
@@ -62,22 +61,19 @@ fn draw(reply: &mut Reply<'_>, cut: Fields, (wish, part): (Wish, Part), prng: &m
         }
         Way::Draw(count, seen) => {
             part.header(reply, count);
-            flow(reply, Draws::new(cut, count, seen, part, prng))
+            flow(reply, Draws::new(hash.reader(), count, seen, part, prng))
         }
-        Way::All => {
-            let bytes = cut.memory_bytes();
-            flow(reply, All::new(cut, bytes, part, 0))
-        }
+        Way::All => flow(reply, All::new(fields.reader(), bytes, part, 0)),
         Way::Choose(count, choice) => {
             part.header(reply, count);
-            flow(reply, Chosen { walk: Walk::new(cut), choice, part })
+            flow(reply, Chosen { walk: Walk::new(fields.clone(), bytes), choice, part })
         }
     }
 }
 
 /// Fields drawn one by one.
 struct Draws {
-    cut: Fields,
+    hash: Hash,
     left: usize,
     /// Hashes of those drawn before, if fields must differ.
     seen: Option<KeySet>,
@@ -87,14 +83,14 @@ struct Draws {
 }
 
 impl Draws {
-    fn new(cut: Fields, left: usize, seen: Option<KeySet>, part: Part, prng: &mut Prng) -> Self {
-        Self { cut, left, seen, part, prng: fork(prng), outbox: Outbox::default() }
+    fn new(hash: Hash, left: usize, seen: Option<KeySet>, part: Part, prng: &mut Prng) -> Self {
+        Self { hash, left, seen, part, prng: fork(prng), outbox: Outbox::default() }
     }
 }
 
 impl Stream for Draws {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { cut, left, seen, part, prng, outbox } = self;
+        let Self { hash, left, seen, part, prng, outbox } = self;
         if !outbox.is_empty() {
             return outbox.pump(reply) || *left > 0;
         }
@@ -103,13 +99,18 @@ impl Stream for Draws {
             if *left == 0 || bytes >= PORTION_BYTES || !outbox.is_empty() {
                 break;
             }
-            let Some(entry) = cut.random(&mut || prng.next_u64()) else { return false };
+            let entry = hash.fields().random(&mut || prng.next_u64());
+            let Some(entry) = entry else { return false };
             if seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash())) {
                 bytes += part.encode(reply, outbox, &entry);
                 *left -= 1;
             }
         }
         *left > 0 || !outbox.is_empty()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.hash.pinned_bytes() + self.outbox.pinned_bytes()
     }
 }
 
@@ -128,6 +129,10 @@ impl Stream for Chosen {
         });
         if choice.is_done() { walk.finish() } else { more }
     }
+
+    fn pinned_bytes(&self) -> usize {
+        self.walk.pinned_bytes()
+    }
 }
 
 /// The living fields, and what is asked of them.
@@ -140,6 +145,10 @@ struct Living {
 
 impl Urn for Living {
     type Out = Arc<Blob>;
+
+    fn bytes(&self) -> usize {
+        self.hash.memory_bytes()
+    }
 
     fn put(&mut self, entry: &Entry<'_, Arc<Blob>>, now: UnixMillis) {
         let value = value_of(entry);
@@ -156,6 +165,6 @@ impl Urn for Living {
     }
 
     fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow {
-        draw(reply, self.hash.fields().clone(), self.wish, prng)
+        draw(reply, &self.hash, self.wish, prng)
     }
 }

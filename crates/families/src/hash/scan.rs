@@ -6,6 +6,7 @@ use super::whole::Part;
 use crate::cursor;
 use crate::scan::{Options, PORTION, Walk};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
+use darter_keyspace::Value;
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use std::sync::Arc;

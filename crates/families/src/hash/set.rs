@@ -2,7 +2,7 @@
 
 use super::edit::{Answer, Change, Plan};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::Deadline;
+use darter_keyspace::{Deadline, Hash};
 
 /// `HSET key field value [field value ...]`: sets fields, and takes their deadlines away.
 ///
@@ -36,7 +36,8 @@ fn pairs(
     }
     // One field, as with most: what lies in the parser's buffer is short.
     let (field, value) = (args.key()?, args.value()?);
-    let is_new = cx.db.edit_hash(&key, true, |edit| edit.put(&field, value, Deadline::Clear))?;
+    let is_new =
+        cx.db.edit::<Hash, _>(&key, true, |edit| edit.put(&field, value, Deadline::Clear))?;
     plan.conclude(&mut cx.reply, usize::from(is_new == Some(true)));
     Ok(Flow::Done)
 }
@@ -47,7 +48,7 @@ fn pairs(
 /// Source: <https://redis.io/commands/hsetnx> (2.0.0).
 pub(super) fn hsetnx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, field, value, now) = (args.key()?, args.bytes()?, args.value()?, cx.now);
-    let set = cx.db.edit_hash(&key, true, |edit| {
+    let set = cx.db.edit::<Hash, _>(&key, true, |edit| {
         edit.hash().get(field, now).is_none() && edit.set(field, value, Deadline::Clear)
     })?;
     cx.reply.int(i64::from(set == Some(true)));

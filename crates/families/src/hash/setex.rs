@@ -22,7 +22,7 @@ use crate::expiry::{Unit, seconds};
 use crate::word::is;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::Deadline;
+use darter_keyspace::{Deadline, Hash};
 
 const NAME: &str = "hsetex";
 
@@ -47,7 +47,7 @@ pub(super) fn hsetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     if usize::try_from(count).ok().and_then(|count| count.checked_mul(2)) != Some(args.left()) {
         return Err(Refusal::Arity(NAME.into()));
     }
-    let is_there = cx.db.read_hash(&key)?.is_some();
+    let is_there = cx.db.read_value::<Hash>(&key)?.is_some();
     if options.key_must_exist.is_some_and(|must| must != is_there) {
         cx.reply.int(0);
         return Ok(Flow::Done);

@@ -75,7 +75,7 @@ fn tell(cx: &mut Cx<'_>, mut args: Args<'_>, clock: Clock) -> Result<Flow, Refus
         portion(&mut cx.reply, hash, args, clock, cx.now);
         return Ok(Flow::Done);
     }
-    let (request, next, hash) = (args.all().to_request(), args.position(), hash.clone());
+    let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());
     Ok(flow(&mut cx.reply, Telling { request, next, hash, clock, now: cx.now }))
 }
 
@@ -107,5 +107,9 @@ impl Stream for Telling {
         portion(reply, &self.hash, args, self.clock, self.now);
         self.next += PORTION;
         self.next < self.request.len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.hash.pinned_bytes()
     }
 }

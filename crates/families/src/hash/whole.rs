@@ -94,7 +94,7 @@ fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusa
         part.header(&mut cx.reply, 0);
         return Ok(Flow::Done);
     };
-    let all = All::new(hash.fields().clone(), hash.memory_bytes(), part, cx.now);
+    let all = All::new(hash.fields().reader(), hash.memory_bytes(), part, cx.now);
     Ok(flow(&mut cx.reply, all))
 }
 
@@ -113,7 +113,7 @@ impl All {
     /// The fields of `cut` that live at `now`; the hash takes `bytes`.
     pub(super) fn new(cut: Fields, bytes: usize, part: Part, now: u64) -> Self {
         let living = Some(Living::new(cut, now));
-        Self { living, walk: Walk::new(Table::new()), bytes, part, now }
+        Self { living, walk: Walk::new(Table::new(), 0), bytes, part, now }
     }
 }
 
@@ -123,7 +123,7 @@ impl Stream for All {
             let Some((count, cut)) = living.portion() else { return true };
             self.living = None;
             self.part.header(reply, count);
-            self.walk.reader = Reader::of_value(cut, self.bytes);
+            self.walk = Walk::new(cut, self.bytes);
         }
         let (part, now) = (self.part, self.now);
         self.walk.portion(reply, &mut |reply, outbox, entry| {
@@ -132,7 +132,10 @@ impl Stream for All {
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.walk.reader.pinned_bytes()
+        match &self.living {
+            Some(living) if living.pinned_bytes() > 0 => self.bytes,
+            _ => self.walk.pinned_bytes(),
+        }
     }
 }
 
@@ -147,9 +150,14 @@ pub(super) type Encode<'a> =
     dyn FnMut(&mut Reply<'_>, &mut Outbox, &Entry<'_, Arc<Blob>>) -> usize + 'a;
 
 impl Walk {
-    /// Takes over a cut.
-    pub(super) fn new(cut: Fields) -> Self {
-        Self { reader: Reader::new(cut), outbox: Outbox::default() }
+    /// Takes over the cut of a hash that takes so many bytes.
+    pub(super) fn new(cut: Fields, bytes: usize) -> Self {
+        Self { reader: Reader::of_value(cut, bytes), outbox: Outbox::default() }
+    }
+
+    /// Bytes that only readers hold.
+    pub(super) fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes() + self.outbox.pinned_bytes()
     }
 
     /// Reads a portion, and sends what waits. True while more is left.

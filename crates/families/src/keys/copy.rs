@@ -1,6 +1,7 @@
 //! COPY and MOVE: a value goes to another key, or to another database, by pointer. A copy shares
 //! its source's memory until either is written.
 
+use darter_base::long::same;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::Key;
@@ -47,7 +48,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
             return Err(Refusal::Syntax);
         }
     }
-    if to_db == call.db && call.arg(from) == call.arg(to) {
+    if to_db == call.db && same(call.arg(from), call.arg(to)) {
         return Err(same_object());
     }
 

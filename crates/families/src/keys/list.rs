@@ -12,7 +12,6 @@ use darter_command::{Answer, Call, Refusal, Stream};
 use darter_keyspace::{Found, Object};
 use darter_resp::{Output, Reply};
 use darter_structs::table::{Reader, Scratch};
-use std::sync::Arc;
 
 /// Keys that are matched before the slice may end: a pattern of many stars costs a microsecond.
 const MATCHED_AT_ONCE: usize = 32;
@@ -50,7 +49,8 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
 
 /// All keys of cuts in which nothing is dead.
 fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
-    let readers: Vec<_> = cuts.into_iter().map(|cut| Reader::new(cut.keys)).collect();
+    let readers: Vec<_> =
+        cuts.into_iter().map(|cut| Reader::of_value(cut.keys, cut.bytes)).collect();
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, resp3);
     reply.array(readers.iter().map(Reader::left).sum());
@@ -60,7 +60,7 @@ fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
 
 /// The rest of the list: the last reader is next.
 struct All {
-    readers: Vec<Reader<Arc<Object>>>,
+    readers: Vec<Reader<Object>>,
 }
 
 impl Stream for All {

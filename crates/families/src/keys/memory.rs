@@ -1,7 +1,7 @@
 //! MEMORY USAGE. Its siblings concern the server, and live there.
 
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::Found;
+use darter_keyspace::{Found, memory_bytes};
 use darter_structs::table::{Text, ValueRef};
 
 /// What every entry takes besides its texts: flags, and its fingerprint and offset in the index.
@@ -35,7 +35,7 @@ fn bytes_of(found: &Found<'_>) -> usize {
     let deadline = entry.deadline().map_or(0, |_| DEADLINE_BYTES);
     let value = match entry.value() {
         ValueRef::Text(text) => packed_bytes(text),
-        ValueRef::Out(object) => POINTER_BYTES + object.memory_bytes(),
+        ValueRef::Out(object) => POINTER_BYTES + memory_bytes(object),
     };
     ENTRY_BYTES + packed_bytes(entry.key()) + deadline + value
 }

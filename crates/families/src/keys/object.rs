@@ -15,7 +15,7 @@ pub(super) fn kind(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let key = args.key()?;
     args.end()?;
 
-    let name = cx.peek(&key).map_or("none", |found| found.kind().name());
+    let name = cx.peek(&key).map_or("none", |found| found.kind().name);
     cx.reply.simple(name);
     Ok(Flow::Done)
 }

@@ -1,6 +1,7 @@
 //! RENAME and RENAMENX: a value goes from one key to another, by pointer, whatever its size and
 //! wherever the keys live.
 
+use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Key;
 use darter_resp::{self as resp, Reply};
@@ -58,7 +59,7 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     if cx.db.read(&from).is_none() {
         return Err(Refusal::NoSuchKey);
     }
-    let done = from.bytes != to.bytes && (form == Form::Over || cx.db.read(&to).is_none());
+    let done = !same(from.bytes, to.bytes) && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
         let held = cx.db.take(&from).expect("it is there: see above");
         cx.db.put(&to, held);
@@ -75,8 +76,9 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     if !exists(&call, source, from).await {
         return Err(Refusal::NoSuchKey);
     }
-    let same = call.arg(from) == call.arg(to);
-    if same || form == Form::IfAbsent && exists(&call, target, to).await {
+    if same(call.arg(from), call.arg(to))
+        || form == Form::IfAbsent && exists(&call, target, to).await
+    {
         return Ok(call.answer(|reply| form.reply(reply, false)));
     }
     let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));

@@ -11,7 +11,7 @@ use crate::scan::Options;
 use crate::{cursor, word};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Refusal};
-use darter_keyspace::{Found, Kind};
+use darter_keyspace::{Found, TYPES, Type};
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 struct Plan {
     options: Options,
     /// The type that values must have; `Some(None)`: one that there is not.
-    kind: Option<Option<Kind>>,
+    kind: Option<Option<&'static Type>>,
 }
 
 impl Plan {
@@ -36,7 +36,7 @@ impl Plan {
         let options = Options::parse(args, |args| {
             let takes = args.left() > 1 && args.option("TYPE");
             if takes && let Some(name) = args.next() {
-                kind = Some(Kind::ALL.into_iter().find(|kind| word::is(name, kind.name())));
+                kind = Some(TYPES.iter().copied().find(|kind| word::is(name, kind.name)));
             }
             takes
         })?;

@@ -5,7 +5,6 @@ use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Db, Object, Shard};
 use darter_structs::table::{LiveCount, Table};
 use darter_tx::{Access, Home};
-use std::sync::Arc;
 
 /// Segments that are looked through at once for the dead: up to 5 us each.
 const SEGMENTS_AT_ONCE: usize = 8;
@@ -15,7 +14,7 @@ enum Size {
     /// So many are alive.
     Known(usize),
     /// To be counted: the cut, and its time.
-    Uncounted(Table<Arc<Object>>, u64),
+    Uncounted(Table<Object>, u64),
 }
 
 impl Size {

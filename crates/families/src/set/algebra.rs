@@ -10,8 +10,10 @@ use super::plan::{Act, Inputs, Leg};
 use super::reply::{Bits, Chosen, Form, Members, flow};
 use super::walk::Walk;
 use crate::gathered::Gathered;
+use crate::tally::Tally;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
+use darter_structs::Watch;
 use darter_structs::table::{Never, Table, Text};
 use std::collections::VecDeque;
 
@@ -47,7 +49,7 @@ pub(super) fn sdiff_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusa
 
 fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     let cuts = cuts::here(cx.db, cx.stats, args, args.left())?;
-    let inputs = Inputs::new(act, cuts);
+    let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
     Ok(flow(&mut cx.reply, small, Combine::new(inputs, cx.now)))
 }
@@ -56,16 +58,20 @@ fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
 pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let cuts = cuts::anywhere(&call, call.first..call.len()).await?;
     let now = call.tx.home().shard.now();
-    let combine = Combine::new(Inputs::new(act, cuts), now);
+    let combine = Combine::new(Inputs::anywhere(&call, act, cuts).await, now);
     Ok(Answer::Stream(Output::default(), Box::new(combine)))
 }
 
 /// A result on its way to the client.
-pub(super) struct Combine(Stage);
+pub(super) struct Combine {
+    stage: Stage,
+    /// Until the result is decided on.
+    inputs: Tally<Watch>,
+}
 
 enum Stage {
     Deciding(Deciding),
-    Building(Build, u64),
+    Building(Box<Build>, u64),
     Sending(Box<dyn Stream>),
 }
 
@@ -84,16 +90,19 @@ struct Deciding {
 
 impl Combine {
     /// What `inputs` make, as of `now`. Nothing of the reply is encoded yet.
-    pub(super) fn new(inputs: Inputs, now: u64) -> Self {
+    pub(super) fn new(mut inputs: Inputs, now: u64) -> Self {
+        let watched = inputs.watch();
         if inputs.is_built() {
-            return Self(Stage::Building(Build::new(inputs, now), now));
+            let build = Box::new(Build::new(inputs, now));
+            return Self { stage: Stage::Building(build, now), inputs: watched };
         }
         let bits = Bits::with_capacity(inputs.walked());
         let mut legs = inputs.legs();
         let walks = legs.iter_mut().map(|leg| leg.walk(now)).collect();
         let cuts = legs.into_iter().map(|leg: Leg| leg.walked).collect();
         let kept = Some(Gathered::default());
-        Self(Stage::Deciding(Deciding { walks, cuts, bits, count: 0, kept, kept_bytes: 0, now }))
+        let deciding = Deciding { walks, cuts, bits, count: 0, kept, kept_bytes: 0, now };
+        Self { stage: Stage::Deciding(deciding), inputs: watched }
     }
 }
 
@@ -138,21 +147,34 @@ impl Deciding {
 
 impl Stream for Combine {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        match &mut self.0 {
+        let stream: Box<dyn Stream> = match &mut self.stage {
             Stage::Sending(stream) => return stream.pump(reply),
             Stage::Deciding(deciding) => {
-                if !deciding.step() {
-                    self.0 = Stage::Sending(deciding.send(reply));
+                if deciding.step() {
+                    return true;
                 }
+                deciding.send(reply)
             }
             Stage::Building(build, now) => {
-                if !build.step() {
-                    let build = std::mem::replace(build, Build::empty());
-                    let cut = build.into_set().members().clone();
-                    self.0 = Stage::Sending(Box::new(Members::new(cut, Form::Set, *now)));
+                if build.step() {
+                    return true;
                 }
+                let build = std::mem::replace(&mut **build, Build::empty());
+                let own = build.own_bytes();
+                let cut = build.into_set().members().clone();
+                Box::new(Members::made(cut, own, Form::Set, *now))
             }
-        }
+        };
+        (self.stage, self.inputs) = (Stage::Sending(stream), Tally::new([]));
         true
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let own = match &self.stage {
+            Stage::Sending(stream) => stream.pinned_bytes(),
+            Stage::Deciding(deciding) => deciding.bits.memory_bytes() + deciding.kept_bytes,
+            Stage::Building(build, _) => build.own_bytes(),
+        };
+        self.inputs.pinned_bytes() + own
     }
 }

@@ -6,9 +6,9 @@
 //! members. An input whose members have deadlines is copied instead: the result has none.
 
 use super::plan::{Act, Inputs};
-use super::walk::{Walk, Wanted};
-use darter_keyspace::{Deadline, Set};
-use std::collections::VecDeque;
+use super::sets::Turns;
+use super::walk::Walk;
+use darter_keyspace::{Collection, Deadline, Set};
 
 /// Sets up to this size are always built anew: they are cheap, and their encoding follows from
 /// what they hold, as in Redis.
@@ -17,8 +17,11 @@ const NEW_MAX: usize = 512;
 /// and about 1 us mostly.
 const PORTION: usize = 4;
 
+/// What a change of a set that shares its memory copies: a segment, about.
+const COPIED_BYTES: usize = 40 * 1024;
+
 /// What is done with the members that a walk keeps.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
     Remove,
@@ -27,51 +30,53 @@ enum Change {
 /// See the module.
 pub(super) struct Build {
     result: Set,
-    walks: VecDeque<(Walk, Change)>,
+    turns: Turns,
+    change: Change,
     now: u64,
     /// The result began as a cut of an input.
     shares: bool,
+    /// Members added and removed.
+    changes: usize,
 }
 
 impl Build {
-    /// Begins to build, as of `now`. Cost: O(sets).
-    pub(super) fn new(inputs: Inputs, now: u64) -> Self {
-        let walk = |set: &Set, asked: Vec<Set>, wanted| {
-            Walk::new(set.members().clone(), asked, wanted, now)
+    /// Begins to build, as of `now`. Cost: O(1).
+    pub(super) fn new(mut inputs: Inputs, now: u64) -> Self {
+        let removed = inputs.others();
+        let shares = inputs.sets.front().is_some_and(|first| {
+            let mortal = first.members().earliest_deadline().is_some();
+            first.len() > NEW_MAX
+                && !mortal
+                && match inputs.act {
+                    Act::Inter => false,
+                    Act::Union => true,
+                    Act::Diff => removed <= first.len(),
+                }
+        });
+        let change = if shares && inputs.act == Act::Diff { Change::Remove } else { Change::Add };
+        let first = if shares { inputs.sets.pop_front() } else { None };
+        let turns = if shares || inputs.act == Act::Union {
+            Turns::new(inputs.sets, now)
+        } else {
+            // One leg, or none.
+            let mut legs = inputs.legs();
+            let walk: Option<Walk> = legs.first_mut().map(|leg| leg.walk(now));
+            walk.map(Turns::of).unwrap_or_default()
         };
-        let all = |sets: &[Set], change| {
-            sets.iter().map(|set| (walk(set, Vec::new(), Wanted::InNone), change)).collect()
-        };
-        let Some((first, others)) = inputs.sets.split_first() else {
-            return Self { now, ..Self::empty() };
-        };
-        let mortal = first.members().earliest_deadline().is_some();
-        let removed: usize = others.iter().map(Set::len).sum();
-        let shares = first.len() > NEW_MAX
-            && !mortal
-            && match inputs.act {
-                Act::Inter => false,
-                Act::Union => true,
-                Act::Diff => removed <= first.len(),
-            };
-        let walks = match (inputs.act, shares) {
-            (Act::Union, true) => all(others, Change::Add),
-            (Act::Union, false) => all(&inputs.sets, Change::Add),
-            (Act::Diff, true) => all(others, Change::Remove),
-            (Act::Diff, false) => {
-                VecDeque::from([(walk(first, others.to_vec(), Wanted::InNone), Change::Add)])
-            }
-            (Act::Inter, _) => {
-                VecDeque::from([(walk(first, others.to_vec(), Wanted::InAll), Change::Add)])
-            }
-        };
-        let result = if shares { first.clone() } else { Set::new() };
-        Self { result, walks, now, shares }
+        let result = first.unwrap_or_else(Set::new);
+        Self { result, turns, change, now, shares, changes: 0 }
     }
 
     /// Builds nothing.
     pub(super) fn empty() -> Self {
-        Self { result: Set::new(), walks: VecDeque::new(), now: 0, shares: false }
+        let (result, turns) = (Set::new(), Turns::default());
+        Self { result, turns, change: Change::Add, now: 0, shares: false, changes: 0 }
+    }
+
+    /// Bytes of the result that are no input's: all, or what the changes have copied, at most.
+    pub(super) fn own_bytes(&self) -> usize {
+        let bytes = self.result.memory_bytes();
+        if self.shares { bytes.min(self.changes.saturating_mul(COPIED_BYTES)) } else { bytes }
     }
 
     /// Members of the result so far.
@@ -81,27 +86,25 @@ impl Build {
 
     /// True when the result only grows from here on.
     pub(super) fn grows(&self) -> bool {
-        self.walks.front().is_none_or(|(_, change)| matches!(change, Change::Add))
+        self.change == Change::Add || self.turns.is_done()
     }
 
     /// Does the next portion. Returns true while there is more to do.
     pub(super) fn step(&mut self) -> bool {
-        let Some((walk, change)) = self.walks.front_mut() else { return false };
-        let (mut edit, change) = (self.result.edit_aside(self.now), *change);
-        let more = walk.step(PORTION, &mut |member, kept| {
-            match change {
+        let (mut edit, change) = (self.result.edit_aside(self.now), self.change);
+        let changes = &mut self.changes;
+        let more = self.turns.step(PORTION, &mut |member, kept| {
+            let changed = match change {
                 _ if !kept => false,
                 Change::Add => edit.add(member, Deadline::Clear),
                 Change::Remove => edit.remove(member),
             };
+            *changes += usize::from(changed);
         });
-        if !more {
-            self.walks.pop_front();
-        }
         if self.result.is_empty() && !self.grows() {
-            self.walks.clear();
+            self.turns = Turns::default();
         }
-        !self.walks.is_empty()
+        more && !self.turns.is_done()
     }
 
     /// The result.

@@ -8,10 +8,13 @@ use super::cuts;
 use super::estimate::Estimate;
 use super::plan::{Act, Inputs};
 use super::reply::flow;
-use super::walk::{Walk, Wanted};
+use super::sets::Turns;
+use super::walk::Walk;
+use crate::tally::Tally;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
+use darter_structs::Watch;
 use std::collections::VecDeque;
 
 /// Lookups and members decided on, in one portion: about 15 us.
@@ -88,7 +91,7 @@ impl Options {
 fn here(cx: &mut Cx<'_>, mut args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     let options = Options::parse(&mut args, act)?;
     let cuts = cuts::here(cx.db, cx.stats, args, options.keys)?;
-    let inputs = Inputs::new(act, cuts);
+    let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
     Ok(flow(&mut cx.reply, small, Counting::new(inputs, options, cx.now)))
 }
@@ -100,13 +103,14 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let first = args.position();
     let cuts = cuts::anywhere(&call, first..first + options.keys).await?;
     let now = call.tx.home().shard.now();
-    let counting = Counting::new(Inputs::new(act, cuts), options, now);
+    let counting = Counting::new(Inputs::anywhere(&call, act, cuts).await, options, now);
     Ok(Answer::Stream(Output::default(), Box::new(counting)))
 }
 
 /// A count in the making.
 struct Counting {
     way: Way,
+    inputs: Tally<Watch>,
     count: usize,
     limit: usize,
 }
@@ -114,23 +118,20 @@ struct Counting {
 enum Way {
     Exact(VecDeque<Walk>),
     Built(Build),
-    Estimated(VecDeque<Walk>, Box<Estimate>),
+    Estimated(Turns, Box<Estimate>),
 }
 
 impl Counting {
-    fn new(inputs: Inputs, options: Options, now: u64) -> Self {
+    fn new(mut inputs: Inputs, options: Options, now: u64) -> Self {
+        let watched = inputs.watch();
         let way = if options.approx {
-            let all = inputs.sets.iter();
-            let walk = |set: &darter_keyspace::Set| {
-                Walk::new(set.members().clone(), Vec::new(), Wanted::InNone, now)
-            };
-            Way::Estimated(all.map(walk).collect(), Box::default())
+            Way::Estimated(Turns::new(inputs.sets, now), Box::default())
         } else if inputs.is_built() {
             Way::Built(Build::new(inputs, now))
         } else {
             Way::Exact(inputs.legs().iter_mut().map(|leg| leg.walk(now)).collect())
         };
-        Self { way, count: 0, limit: options.limit }
+        Self { way, inputs: watched, count: 0, limit: options.limit }
     }
 
     /// True while there is more to count.
@@ -146,8 +147,8 @@ impl Counting {
                 }
                 more
             }
-            Way::Estimated(walks, estimate) => {
-                let more = walk(walks, &mut |member, _| estimate.add(member));
+            Way::Estimated(turns, estimate) => {
+                let more = turns.step(PORTION, &mut |member, _| estimate.add(member));
                 // Reading the estimate costs as much as a portion: once, at the end.
                 if !more {
                     *count = estimate.count();
@@ -173,5 +174,10 @@ impl Stream for Counting {
             reply.count(self.count.min(self.limit));
         }
         more
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let own = if let Way::Built(build) = &self.way { build.own_bytes() } else { 0 };
+        self.inputs.pinned_bytes() + own
     }
 }

@@ -16,7 +16,10 @@ use std::sync::Arc;
 /// The sets at some keys, in their order; `None` for a key that is absent.
 pub(super) type Cuts = Vec<Option<Set>>;
 
-/// The sets at the `count` keys that come next, all on this shard.
+/// How a set is held: as a reader does, or as a value whose memory the result may share.
+type Hold = fn(&Set) -> Set;
+
+/// The sets at the `count` keys that come next, all on this shard, for who reads them.
 pub(super) fn here(
     db: &mut darter_keyspace::Db,
     stats: &mut ShardStats,
@@ -25,7 +28,7 @@ pub(super) fn here(
 ) -> Result<Cuts, Refusal> {
     let mut cuts = Vec::with_capacity(count);
     for _ in 0..count {
-        cuts.push(cut(db, stats, args.bytes()?)?);
+        cuts.push(cut(db, stats, args.bytes()?, Set::reader)?);
     }
     Ok(cuts)
 }
@@ -34,23 +37,24 @@ fn cut(
     db: &mut darter_keyspace::Db,
     stats: &mut ShardStats,
     key: &[u8],
+    hold: Hold,
 ) -> Result<Option<Set>, WrongType> {
     let found = find(db, stats, &Key::new(key));
-    found.map(|found| found.set().cloned()).transpose()
+    found.map(|found| found.value::<Set>().map(hold)).transpose()
 }
 
-/// The sets at the keys at `keys`, wherever they live.
+/// The sets at the keys at `keys`, wherever they live, for who reads them.
 pub(super) async fn anywhere(call: &Call, keys: Range<usize>) -> Result<Cuts, Refusal> {
     let parts = split(call, keys.clone()).await;
     let locked = lock(call, &parts, None).await;
-    let cuts = take(call, &parts, keys).await;
+    let cuts = take(call, &parts, keys, Set::reader).await;
     drop(locked);
     cuts
 }
 
-/// [`anywhere`], and the destination at `target` held until the guard is dropped: nobody reads or
-/// writes it meanwhile. A reader that saw its old value, while a source has already moved on from
-/// the cut that was taken, could tell that the two did not happen in one order.
+/// The sets at the keys at `keys`, to build from, and the destination at `target` held until the guard
+/// is dropped: nobody reads or writes it meanwhile. A reader that saw its old value, while a source has
+/// already moved on from the cut that was taken, could tell that the two did not happen in one order.
 pub(super) async fn for_target(
     call: &Call,
     keys: Range<usize>,
@@ -58,7 +62,7 @@ pub(super) async fn for_target(
 ) -> Result<(Cuts, Locked), Refusal> {
     let parts = split(call, keys.clone()).await;
     let mut locked = lock(call, &parts, Some(target)).await;
-    let cuts = take(call, &parts, keys).await?;
+    let cuts = take(call, &parts, keys, Set::clone).await?;
     let name = call.arg(target);
     let key = lock_key(call.db, Key::new(name).hash);
     locked.keep_only(call.tx.core_of(name), key, Access::Exclusive);
@@ -112,8 +116,12 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
 }
 
 /// The sets at the keys, which are locked.
-async fn take(call: &Call, parts: &Parts, keys: Range<usize>) -> Result<Cuts, Refusal> {
-    let mut cuts: Cuts = vec![None; keys.len()];
+async fn take(call: &Call, parts: &Parts, keys: Range<usize>, hold: Hold) -> Result<Cuts, Refusal> {
+    let mut cuts = Cuts::with_capacity(keys.len());
+    for done in 0..keys.len() {
+        cuts.push(None);
+        pause_now_and_then(call, done).await;
+    }
     let rounds = parts.iter().map(|(_, list)| list.len().div_ceil(ENTRIES_AT_ONCE)).max();
     for round in 0..rounds.unwrap_or(0) {
         let from = round * ENTRIES_AT_ONCE;
@@ -124,7 +132,7 @@ async fn take(call: &Call, parts: &Parts, keys: Range<usize>) -> Result<Cuts, Re
             let (request, db) = (Arc::clone(&call.request), (call.db, call.no_touch));
             move |home: &mut Home| {
                 let to = (from + ENTRIES_AT_ONCE).min(list.len());
-                take_portion(&mut home.shard, db, &request, &list[from..to])
+                take_portion(&mut home.shard, db, (&request, &list[from..to]), hold)
             }
         };
         let portions = call.tx.on_each(busy.iter().map(|(core, _)| *core), read).await;
@@ -141,15 +149,16 @@ async fn take(call: &Call, parts: &Parts, keys: Range<usize>) -> Result<Cuts, Re
 fn take_portion(
     shard: &mut Shard,
     (db, no_touch): (usize, bool),
-    request: &Arc<resp::Request>,
-    positions: &[usize],
+    (request, positions): (&Arc<resp::Request>, &[usize]),
+    hold: Hold,
 ) -> Result<Cuts, WrongType> {
     let args = resp::Args::owned(request);
     let (db, _, stats) = shard.parts_for(db, no_touch);
-    positions.iter().map(|at| cut(db, stats, args.get(*at))).collect()
+    positions.iter().map(|at| cut(db, stats, args.get(*at), hold)).collect()
 }
 
-async fn pause_now_and_then(call: &Call, done: usize) {
+/// Gives the slice back where it is over, once in a portion.
+pub(super) async fn pause_now_and_then(call: &Call, done: usize) {
     if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
         call.tx.pause().await;
     }

@@ -9,7 +9,7 @@ use crate::expiry::seconds;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Key, Kind, SetEdit, Touch};
+use darter_keyspace::{Deadline, Key, Set, SetEdit, Touch, Type, Typed};
 
 /// Bytes of members beyond which the work is done aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
@@ -108,19 +108,19 @@ impl ahead::Edit for Change {
         1
     }
 
-    fn touches(self) -> (Kind, Touch) {
+    fn touches(self) -> (&'static Type, Touch) {
         let touch = match self {
             Self::Add | Self::AddNewUntil(_) => Touch::Absent,
             Self::AddUntil(_) => Touch::All,
             Self::Remove => Touch::Present,
         };
-        (Kind::Set, touch)
+        (Set::TYPE, touch)
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let (create, now) = (self != Self::Remove, cx.now);
         let apply = |edit: &mut SetEdit<'_>| self.apply_to(edit, args, now);
-        let changed = cx.db.edit_set(key, create, apply)?.unwrap_or(0);
+        let changed = cx.db.edit::<Set, _>(key, create, apply)?.unwrap_or(0);
         cx.reply.count(changed);
         Ok(Flow::Done)
     }
@@ -129,7 +129,7 @@ impl ahead::Edit for Change {
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result<Flow, Refusal> {
     let found = cx.db.read(key);
     let deadline = found.and_then(|found| found.deadline());
-    let set = found.map(|found| found.set().cloned()).transpose()?;
+    let set = found.map(|found| found.value::<Set>().cloned()).transpose()?;
     if set.is_none() && what == Change::Remove {
         cx.reply.int(0);
         return Ok(Flow::Done);

@@ -22,7 +22,7 @@ pub(super) fn sismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     let (key, member) = (args.key()?, args.bytes()?);
     let now = cx.now;
     let found = match cx.find(&key) {
-        Some(found) => found.set()?.contains(member, now),
+        Some(found) => found.value::<Set>()?.contains(member, now),
         None => false,
     };
     cx.reply.int(i64::from(found));
@@ -36,7 +36,7 @@ pub(super) fn sismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
 pub(super) fn smismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let set = match cx.find(&key) {
-        Some(found) => found.set()?.clone(),
+        Some(found) => found.value::<Set>()?.clone(),
         None => Set::new(),
     };
     cx.reply.array(args.left());
@@ -45,7 +45,7 @@ pub(super) fn smismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
         return Ok(Flow::Done);
     }
     let (request, next) = (args.all().to_request(), args.position());
-    Ok(Flow::Stream(Box::new(Asking { request, next, set, now: cx.now })))
+    Ok(Flow::Stream(Box::new(Asking { request, next, set: set.reader(), now: cx.now })))
 }
 
 /// Replies for the next `count` members.
@@ -72,6 +72,10 @@ impl Stream for Asking {
         self.next += ASKED_AT_ONCE;
         self.next < self.request.len()
     }
+
+    fn pinned_bytes(&self) -> usize {
+        self.set.pinned_bytes()
+    }
 }
 
 /// `SCARD key`: how many members the set has.
@@ -85,7 +89,7 @@ pub(super) fn scard(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
         cx.reply.int(0);
         return Ok(Flow::Done);
     };
-    Ok(reply_count(&mut cx.reply, found.set()?.members(), cx.now))
+    Ok(reply_count(&mut cx.reply, found.value::<Set>()?.members(), cx.now))
 }
 
 /// `SMEMBERS key`: all members.
@@ -95,7 +99,7 @@ pub(super) fn scard(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
 pub(super) fn smembers(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let cut = match cx.find(&key) {
-        Some(found) => found.set()?.members().clone(),
+        Some(found) => found.value::<Set>()?.members().reader(),
         None => Table::new(),
     };
     let small = is_small(cut.len());

@@ -26,6 +26,7 @@ mod pop;
 mod random;
 mod reply;
 mod scan;
+mod sets;
 mod smove;
 mod store;
 mod walk;
@@ -97,7 +98,7 @@ const SMOVE: Run = both(smove::here, |call| Box::pin(smove::anywhere(call)));
 pub const TABLE: &[Command] = &[
     //  name           since   args flags         keys                         run
     row("sadd",        "1.0.0",  -3, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::sadd)).doc("Add one or more members to a set", O_ADD).elements().syntax("key member...").history(&[("2.4.0", "Accepts multiple `member` arguments.")]),
-    row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD).syntax("key [KEEPTTL] seconds:integer member..."),
+    row("saddex",      "1.0.0",  -4, GROW_FAST,    specs::ONE_RW_INSERT,        Run::Point(edit::saddex)).doc("Add members that expire to a set", O_ADD).elements_from(3).syntax("key [KEEPTTL] seconds:integer member..."),
     row("scard",       "1.0.0",   2, READ_FAST,    specs::ONE_RO,               Run::Point(member::scard)).doc("Get the number of members in a set", O1).syntax("key"),
     row("sdiff",       "1.0.0",  -2, READ,         specs::ALL_RO_ACCESS,        SDIFF).doc("Subtract multiple sets", O_ALL).tips(UNORDERED).syntax("key..."),
     row("sdiffcard",   "8.10.0", -3, READ_COUNTED, COUNTED,                     SDIFFCARD).doc("Returns the number of members of the difference of multiple sets.", O_ALL).syntax("numkeys:integer key... [LIMIT limit:integer]"),
@@ -108,7 +109,7 @@ pub const TABLE: &[Command] = &[
     row("sismember",   "1.0.0",   3, READ_FAST,    specs::ONE_RO,               Run::Point(member::sismember)).doc("Determine if a given value is a member of a set", O1).elements().syntax("key member"),
     row("smembers",    "1.0.0",   2, READ,         specs::ONE_RO_ACCESS,        Run::Point(member::smembers)).doc("Get all the members in a set", O_MEMBERS).tips(UNORDERED).syntax("key"),
     row("smismember",  "6.2.0",  -3, READ_FAST,    specs::ONE_RO_ACCESS,        Run::Point(member::smismember)).doc("Returns the membership associated with the given elements for a set", O_ASKED).elements().syntax("key member..."),
-    row("smove",       "1.0.0",   4, WRITE_FAST,   MOVE,                        SMOVE).doc("Move a member from one set to another", O1).syntax("source:key destination:key member"),
+    row("smove",       "1.0.0",   4, WRITE_FAST,   MOVE,                        SMOVE).doc("Move a member from one set to another", O1).elements_from(3).syntax("source:key destination:key member"),
     row("spop",        "1.0.0",  -2, WRITE_FAST,   specs::ONE_RW_ACCESS_DELETE, Run::Point(pop::spop)).doc("Remove and return one or multiple random members from a set", O_POP).tips(RANDOM).syntax("key [count:integer]@3.2.0").history(&[("3.2.0", "Added the `count` argument.")]),
     row("srandmember", "1.0.0",  -2, READ,         specs::ONE_RO_ACCESS,        Run::Point(random::srandmember)).doc("Get one or multiple random members from a set", O_RANDOM).tips(RANDOM).syntax("key [count:integer]@2.6.0").history(&[("2.6.0", "Added the optional `count` argument.")]),
     row("srem",        "1.0.0",  -3, WRITE_FAST,   specs::ONE_RW_DELETE,        Run::Point(edit::srem)).doc("Remove one or more members from a set", O_REM).elements().syntax("key member...").history(&[("2.4.0", "Accepts multiple `member` arguments.")]),

@@ -10,15 +10,22 @@
 //! lay. With many sets, asking all of them for each member of a union or a difference would cost
 //! the square of their number; those are built aside instead (see `build`).
 
-use super::cuts::Cuts;
+use super::cuts::{Cuts, pause_now_and_then};
+use super::sets::Sets;
 use super::walk::{Walk, Wanted};
+use crate::tally::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::Call;
 use darter_keyspace::Set;
+use darter_structs::Watch;
 use darter_structs::table::{Never, Table};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// With more sets than this, a union is built aside.
 const ASKED_MAX: usize = 4;
+/// Up to so many sets are sorted, which takes about 50 us. Of more, the foremost decides most.
+const SORTED_MAX: usize = 1_024;
 
 /// What is made of several sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +43,16 @@ pub(super) struct Leg {
     /// Gone through.
     pub(super) walked: Table<Never>,
     /// Asked.
-    pub(super) asked: Vec<Set>,
+    pub(super) asked: Sets,
     /// When a member is kept.
     pub(super) wanted: Wanted,
 }
 
 impl Leg {
+    fn new(walked: &Set, asked: Sets, wanted: Wanted) -> Self {
+        Self { walked: walked.members().clone(), asked, wanted }
+    }
+
     /// Begins to walk, as of `now`. The leg keeps its cut, for a second walk.
     pub(super) fn walk(&mut self, now: u64) -> Walk {
         Walk::new(self.walked.clone(), std::mem::take(&mut self.asked), self.wanted, now)
@@ -53,39 +64,106 @@ pub(super) struct Inputs {
     /// What is made of them.
     pub(super) act: Act,
     /// None of them is empty. No sets: the result is empty.
-    pub(super) sets: Vec<Set>,
+    pub(super) sets: Sets,
+    /// Members of all sets together.
+    total: usize,
+    /// How much of them only readers hold.
+    watched: Tally<Watch>,
+    /// Those that are watched.
+    seen: BTreeSet<usize>,
+    /// Nothing can be in the result, whatever comes.
+    is_void: bool,
 }
 
 impl Inputs {
-    /// Sorts out what was read. Cost: O(sets * log(sets)).
-    pub(super) fn new(act: Act, cuts: Cuts) -> Self {
-        let nothing = match act {
-            Act::Inter => cuts.iter().any(Option::is_none),
-            Act::Diff => cuts.first().is_none_or(Option::is_none),
-            Act::Union => false,
-        };
-        if nothing {
-            return Self { act, sets: Vec::new() };
+    /// Sorts out what was read, all at once: a few.
+    pub(super) fn here(act: Act, cuts: Cuts) -> Self {
+        let mut inputs = Self::new(act, cuts.len());
+        for cut in cuts {
+            inputs.push(cut);
         }
-        let mut sets: Vec<Set> = cuts.into_iter().flatten().collect();
-        match act {
-            Act::Inter => sets.sort_by_key(Set::len),
-            Act::Union => sets.sort_by_key(|set| Reverse(set.len())),
-            Act::Diff => sets[1..].sort_by_key(|set| Reverse(set.len())),
-        }
-        Self { act, sets }
+        inputs.sorted()
     }
 
-    /// Members of all sets together.
-    fn total(&self) -> usize {
-        self.sets.iter().map(Set::len).sum()
+    /// Sorts out what was read, in portions.
+    pub(super) async fn anywhere(call: &Call, act: Act, cuts: Cuts) -> Self {
+        let mut inputs = Self::new(act, cuts.len());
+        for (done, cut) in cuts.into_iter().enumerate() {
+            inputs.push(cut);
+            pause_now_and_then(call, done).await;
+        }
+        inputs.sorted()
+    }
+
+    fn new(act: Act, count: usize) -> Self {
+        let (mut sets, watched, seen) = (Sets::default(), Tally::new([]), BTreeSet::new());
+        sets.reserve_exact(count); // It never moves.
+        Self { act, sets, total: 0, watched, seen, is_void: false }
+    }
+
+    /// Takes the next one. Cost: O(1), of a watched one O(log(watched)).
+    fn push(&mut self, cut: Option<Set>) {
+        let is_needed = self.act == Act::Inter || self.act == Act::Diff && self.sets.is_empty();
+        self.is_void |= cut.is_none() && is_needed;
+        let Some(set) = cut.filter(|_| !self.is_void) else { return };
+        let watch = set.members().watch();
+        // Named twice it is held once; one that is too small to be told is not worth asking.
+        if watch.value().is_some_and(|value| self.seen.insert(value)) {
+            self.watched.push(watch);
+        }
+        self.total += set.len();
+        self.sets.push_back(set);
+        self.bring_forward(self.sets.len() - 1);
+    }
+
+    /// The one at `last` changes places with the foremost, if it should be before that.
+    fn bring_forward(&mut self, last: usize) {
+        let first = usize::from(self.act == Act::Diff);
+        let (Some(old), new) = (self.sets.get(first), &self.sets[last]) else { return };
+        let is_better = match self.act {
+            Act::Inter => new.len() < old.len(),
+            Act::Union | Act::Diff => new.len() > old.len(),
+        };
+        if is_better && last > first {
+            self.sets.swap(first, last);
+        }
+    }
+
+    /// Puts them in order; of very many only the foremost is in its place.
+    fn sorted(mut self) -> Self {
+        if self.is_void {
+            self.sets = Sets::default();
+        }
+        if self.sets.len() <= SORTED_MAX {
+            let sets = self.sets.make_contiguous();
+            match self.act {
+                Act::Inter => sets.sort_by_key(Set::len),
+                Act::Union => sets.sort_by_key(|set| Reverse(set.len())),
+                Act::Diff => {
+                    let others = sets.get_mut(1..).unwrap_or_default();
+                    others.sort_by_key(|set| Reverse(set.len()));
+                }
+            }
+        }
+        self
+    }
+
+    /// How much of them only readers hold: each value once, however often it is named. Whoever asks
+    /// has it from here on.
+    pub(super) fn watch(&mut self) -> Tally<Watch> {
+        std::mem::replace(&mut self.watched, Tally::new([]))
+    }
+
+    /// Members of all but the first together.
+    pub(super) fn others(&self) -> usize {
+        self.total - self.sets.front().map_or(0, Set::len)
     }
 
     /// Members that are gone through.
     pub(super) fn walked(&self) -> usize {
         match self.act {
-            Act::Union => self.total(),
-            Act::Inter | Act::Diff => self.sets.first().map_or(0, Set::len),
+            Act::Union => self.total,
+            Act::Inter | Act::Diff => self.sets.front().map_or(0, Set::len),
         }
     }
 
@@ -101,27 +179,21 @@ impl Inputs {
             Act::Union => self.sets.len() > ASKED_MAX,
             Act::Diff => {
                 let others = self.sets.len().saturating_sub(1);
-                others > ASKED_MAX && self.walked().saturating_mul(others) / 4 > self.total()
+                others > ASKED_MAX && self.walked().saturating_mul(others) / 4 > self.total
             }
         }
     }
 
-    /// The walks whose kept members, one after another, are the result.
-    pub(super) fn legs(self) -> Vec<Leg> {
-        let leg = |walked: &Set, asked: &[Set], wanted| Leg {
-            walked: walked.members().clone(),
-            asked: asked.to_vec(),
-            wanted,
-        };
-        match (self.act, self.sets.split_first()) {
-            (_, None) => Vec::new(),
-            (Act::Inter, Some((first, others))) => vec![leg(first, others, Wanted::InAll)],
-            (Act::Diff, Some((first, others))) => vec![leg(first, others, Wanted::InNone)],
-            (Act::Union, Some(_)) => {
-                let sets = &self.sets;
-                let each = sets.iter().enumerate();
-                each.map(|(at, set)| leg(set, &sets[..at], Wanted::InNone)).collect()
-            }
+    /// The walks whose kept members, one after another, are the result. Cost: O(1), but for a union:
+    /// a large one is built.
+    pub(super) fn legs(mut self) -> Vec<Leg> {
+        if self.act == Act::Union {
+            let each = self.sets.iter().enumerate();
+            let asked = |at| self.sets.iter().take(at).cloned().collect();
+            return each.map(|(at, set)| Leg::new(set, asked(at), Wanted::InNone)).collect();
         }
+        let wanted = if self.act == Act::Inter { Wanted::InAll } else { Wanted::InNone };
+        let first = self.sets.pop_front();
+        first.map(|first| Leg::new(&first, self.sets, wanted)).into_iter().collect()
     }
 }

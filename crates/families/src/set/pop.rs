@@ -17,7 +17,7 @@ use crate::random::DRAWN_PART;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Deadline, Key, Kind, Object, Set, Touch};
+use darter_keyspace::{Collection, Deadline, Key, Object, Set, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table, Text};
 use darter_tx::KeySet;
@@ -53,7 +53,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         }
     };
     let now = cx.now;
-    let Some(set) = cx.db.read_set(&key)? else {
+    let Some(set) = cx.db.read_value::<Set>(&key)? else {
         wish.nothing(&mut cx.reply);
         return Ok(Flow::Done);
     };
@@ -63,9 +63,9 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     }
     if set.members().earliest_deadline().is_some_and(|due| due <= now) {
         // Mostly only a few have died since the sweeper last came.
-        cx.db.edit_set(&key, false, |edit| edit.reap(ENTRIES_AT_ONCE))?;
+        cx.db.edit::<Set, _>(&key, false, |edit| edit.reap(ENTRIES_AT_ONCE))?;
     }
-    let Some(set) = cx.db.read_set(&key)? else {
+    let Some(set) = cx.db.read_value::<Set>(&key)? else {
         wish.nothing(&mut cx.reply);
         return Ok(Flow::Done);
     };
@@ -83,7 +83,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
                 return ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
             }
             let deadline = cx.db.get(&key).and_then(|found| found.deadline());
-            let set = cx.db.read_set(&key)?.cloned().unwrap_or_default();
+            let set = cx.db.read_value::<Set>(&key)?.cloned().unwrap_or_default();
             let seed = cx.prng.next_u64();
             Ok(Flow::Job(Box::new(Pop::new(key.bytes, set, deadline, wish, seed, now))))
         }
@@ -125,7 +125,7 @@ impl Wish {
 /// Removes the key, and replies with all living members.
 fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
     let cut = cx.db.take(key);
-    let cut = cut.as_ref().and_then(|held| held.as_set()).map(|set| set.members().clone());
+    let cut = cut.as_ref().and_then(|held| held.get::<Set>()).map(|set| set.members().clone());
     let cut = cut.unwrap_or_default();
     let small = is_small(cut.len());
     flow(&mut cx.reply, small, Members::new(cut, Form::Set, cx.now))
@@ -171,8 +171,8 @@ impl ahead::Edit for Drawn {
         1
     }
 
-    fn touches(self) -> (Kind, Touch) {
-        (Kind::Set, Touch::Present)
+    fn touches(self) -> (&'static Type, Touch) {
+        (Set::TYPE, Touch::Present)
     }
 
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
@@ -180,7 +180,9 @@ impl ahead::Edit for Drawn {
         cx.reply.set(args.left());
         members().for_each(|member| cx.reply.bulk(member));
         // If the key has died meanwhile, nothing is left to be removed: the pop came before.
-        cx.db.edit_set(key, false, |edit| members().for_each(|member| _ = edit.remove(member)))?;
+        cx.db.edit::<Set, _>(key, false, |edit| {
+            members().for_each(|member| _ = edit.remove(member))
+        })?;
         Ok(Flow::Done)
     }
 }
@@ -188,7 +190,7 @@ impl ahead::Edit for Drawn {
 /// Draws and removes `count` members of a set that has more, or as many, and replies with them.
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
-    cx.db.edit_set(key, false, |edit| {
+    cx.db.edit::<Set, _>(key, false, |edit| {
         let mut member = Vec::new();
         for _ in 0..count {
             let members = edit.set().members();
@@ -316,7 +318,7 @@ impl Pop {
             }
             Way::Counting(_) => unreachable!("the way is decided on first"),
         };
-        cx.db.install(&key, Arc::new(Object::Set(left)), Deadline::from(self.deadline));
+        cx.db.install(&key, Object::new(left), Deadline::from(self.deadline));
         if count == 0 {
             self.wish.nothing(&mut cx.reply);
             return Flow::Done;

@@ -6,9 +6,9 @@ use crate::living::is_alive;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Deadline, Set};
+use darter_keyspace::{Collection, Deadline, Set};
 use darter_resp::Reply;
-use darter_structs::table::{Entry, Never, Reader, Scratch, Table};
+use darter_structs::table::{Entry, Never, Reader, Scratch};
 use darter_tx::KeySet;
 
 /// `SRANDMEMBER key [count]`: a random member; or `count` different ones, all when the set has no
@@ -21,16 +21,17 @@ pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     let key = args.key()?;
     let wish = wish(args)?;
     let now = cx.now;
-    let cut = match cx.find(&key) {
-        Some(found) => found.set()?.members().clone(),
-        None => Table::new(),
+    let set = match cx.find(&key) {
+        Some(found) => found.value::<Set>()?.clone(),
+        None => Set::new(),
     };
-    if !is_alive(cut.earliest_deadline(), now) {
-        let small = is_small(cut.len());
+    if !is_alive(set.members().earliest_deadline(), now) {
+        let small = is_small(set.len());
+        let cut = (set.members().clone(), set.memory_bytes());
         let purge = Purge::new(cut, Living { set: Set::new(), wish }, cx.prng, now);
         return Ok(flow(&mut cx.reply, small, purge));
     }
-    Ok(draw(&mut cx.reply, cut, wish, cx.prng))
+    Ok(draw(&mut cx.reply, &set, wish, cx.prng))
 }
 
 fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
@@ -39,12 +40,12 @@ fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
     Wish::of_count(count)
 }
 
-/// Replies from a cut in which nothing is dead.
-fn draw(reply: &mut Reply<'_>, cut: Table<Never>, wish: Wish, prng: &mut Prng) -> Flow {
-    let members = cut.len();
-    match wish.way(members, prng) {
+/// Replies from a set in which nothing is dead.
+fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
+    let (members, small) = (set.members(), is_small(set.len()));
+    match wish.way(set.len(), prng) {
         Way::One => {
-            match cut.random(&mut || prng.next_u64()) {
+            match members.random(&mut || prng.next_u64()) {
                 Some(entry) => _ = bulk(reply, &entry),
                 None => reply.null(),
             }
@@ -52,19 +53,19 @@ fn draw(reply: &mut Reply<'_>, cut: Table<Never>, wish: Wish, prng: &mut Prng) -
         }
         Way::Draw(count, seen) => {
             reply.array(count);
-            flow(reply, count <= DRAWS, Draws::new(cut, count, seen, prng))
+            flow(reply, count <= DRAWS, Draws::new(set.reader(), count, seen, prng))
         }
-        Way::All => flow(reply, is_small(members), Members::new(cut, Form::Array, 0)),
+        Way::All => flow(reply, small, Members::new(members.reader(), Form::Array, 0)),
         Way::Choose(count, choice) => {
             reply.array(count);
-            flow(reply, is_small(members), Chosen { reader: Reader::new(cut), choice })
+            flow(reply, small, Chosen { reader: Reader::new(members.clone()), choice })
         }
     }
 }
 
 /// Members drawn one by one.
 struct Draws {
-    cut: Table<Never>,
+    set: Set,
     left: usize,
     /// Hashes of those drawn before, if members must differ.
     seen: Option<KeySet>,
@@ -72,8 +73,8 @@ struct Draws {
 }
 
 impl Draws {
-    fn new(cut: Table<Never>, count: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
-        Self { cut, left: count, seen, prng: fork(prng) }
+    fn new(set: Set, count: usize, seen: Option<KeySet>, prng: &mut Prng) -> Self {
+        Self { set, left: count, seen, prng: fork(prng) }
     }
 }
 
@@ -83,7 +84,8 @@ impl Stream for Draws {
             if self.left == 0 {
                 return false;
             }
-            let Some(entry) = self.cut.random(&mut || self.prng.next_u64()) else { return false };
+            let entry = self.set.members().random(&mut || self.prng.next_u64());
+            let Some(entry) = entry else { return false };
             let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash()));
             if is_new {
                 bulk(reply, &entry);
@@ -91,6 +93,10 @@ impl Stream for Draws {
             }
         }
         self.left > 0
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.set.pinned_bytes()
     }
 }
 
@@ -108,6 +114,10 @@ impl Stream for Chosen {
         });
         !self.choice.is_done()
     }
+
+    fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes()
+    }
 }
 
 /// The living members, and what is asked of them.
@@ -119,12 +129,16 @@ struct Living {
 impl Urn for Living {
     type Out = Never;
 
+    fn bytes(&self) -> usize {
+        self.set.memory_bytes()
+    }
+
     fn put(&mut self, entry: &Entry<'_, Never>, now: UnixMillis) {
         let member = entry.key();
         self.set.edit_aside(now).add(member.bytes(&mut Scratch::new()), Deadline::Clear);
     }
 
     fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow {
-        draw(reply, self.set.members().clone(), self.wish, prng)
+        draw(reply, &self.set, self.wish, prng)
     }
 }

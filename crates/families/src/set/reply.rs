@@ -62,12 +62,21 @@ pub(super) struct Members {
     reader: Reader<Never>,
     form: Form,
     now: u64,
+    /// Members of the cut, and bytes that were made for this reply.
+    len: usize,
+    own_bytes: usize,
 }
 
 impl Members {
     /// The members of `cut` that live at `now`.
     pub(super) fn new(cut: Table<Never>, form: Form, now: u64) -> Self {
-        Self { living: Some(Living::new(cut, now)), reader: Reader::new(Table::new()), form, now }
+        Self::made(cut, 0, form, now)
+    }
+
+    /// Those of what was made for this reply: so many bytes of it, at most.
+    pub(super) fn made(cut: Table<Never>, own_bytes: usize, form: Form, now: u64) -> Self {
+        let (len, reader) = (cut.len(), Reader::new(Table::new()));
+        Self { living: Some(Living::new(cut, now)), reader, form, now, len, own_bytes }
     }
 }
 
@@ -86,7 +95,11 @@ impl Stream for Members {
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.reader.pinned_bytes()
+        if let Some(living) = &self.living {
+            return living.pinned_bytes().max(self.own_bytes);
+        }
+        let own = self.own_bytes.saturating_mul(self.reader.left()) / self.len.max(1);
+        self.reader.pinned_bytes().max(own)
     }
 }
 
@@ -127,6 +140,11 @@ impl Bits {
             *last |= u64::from(bit) << (self.len % 64);
         }
         self.len += 1;
+    }
+
+    /// Bytes of memory that are used.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.words.len() * size_of::<u64>()
     }
 
     fn get(&self, index: usize) -> bool {
@@ -172,6 +190,12 @@ impl Stream for Chosen {
             if chosen { bulk(reply, entry) } else { 0 }
         });
         self.left > 0
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let waiting = self.cuts.iter().filter(|cut| cut.is_pinned()); // As many as are asked at most.
+        let waiting: usize = waiting.map(Table::memory_bytes).sum();
+        self.reader.pinned_bytes() + waiting + self.bits.memory_bytes()
     }
 }
 

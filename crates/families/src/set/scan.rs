@@ -5,6 +5,7 @@ use crate::cursor;
 use crate::scan::{Options, PORTION, Walk};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
+use darter_keyspace::{Set, Value};
 use darter_resp::Reply;
 use darter_structs::table::Never;
 
@@ -24,7 +25,7 @@ pub(super) fn sscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
         header(&mut cx.reply, 0, 0);
         return Ok(Flow::Done);
     };
-    let set = found.set()?;
+    let set = found.value::<Set>()?;
     let mut options = Options::parse(args, |_| false)?;
     let is_whole = set.encoding() == WHOLE;
     options.count = if is_whole { usize::MAX } else { options.count };

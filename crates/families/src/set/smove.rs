@@ -1,7 +1,8 @@
 //! SMOVE: a member from one set to another, perhaps on another core.
 
+use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_keyspace::{Db, Deadline, Key, WrongType};
+use darter_keyspace::{Db, Deadline, Key, Set, WrongType};
 use darter_resp as resp;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         Source::Absent => false,
         Source::There { member: found } => {
             check(cx.db, &to)?;
-            if from.bytes != to.bytes
+            if !same(from.bytes, to.bytes)
                 && let Some(deadline) = found
             {
                 remove(cx.db, &from, member);
@@ -41,22 +42,22 @@ enum Source {
 
 fn find(db: &mut Db, key: &Key<'_>, member: &[u8]) -> Result<Source, WrongType> {
     let now = db.now();
-    let Some(set) = db.read_set(key)? else { return Ok(Source::Absent) };
+    let Some(set) = db.read_value::<Set>(key)? else { return Ok(Source::Absent) };
     Ok(Source::There { member: set.get(member, now).map(|entry| entry.deadline()) })
 }
 
 fn check(db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
-    db.read_set(key).map(|_| ())
+    db.read_value::<Set>(key).map(|_| ())
 }
 
 fn remove(db: &mut Db, key: &Key<'_>, member: &[u8]) {
-    let removed = db.edit_set(key, false, |edit| edit.remove(member));
+    let removed = db.edit::<Set, _>(key, false, |edit| edit.remove(member));
     debug_assert_eq!(removed, Ok(Some(true)), "it was just found");
 }
 
 fn add(db: &mut Db, key: &Key<'_>, member: &[u8], deadline: Option<u64>) {
     let now = db.now();
-    let added = db.edit_set(key, true, |edit| {
+    let added = db.edit::<Set, _>(key, true, |edit| {
         if !edit.set().contains(member, now) {
             edit.add(member, Deadline::from(deadline));
         }
@@ -81,7 +82,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
         })
         .await?;
     let Source::There { member } = source else { return Ok(call.answer(|reply| reply.int(0))) };
-    let moves = member.is_some() && call.arg(from) != call.arg(to);
+    let moves = member.is_some() && !same(call.arg(from), call.arg(to));
     let args = Arguments::of(&call);
     let add_it = move |home: &mut Home| {
         let db = home.shard.db_for(db, no_touch);

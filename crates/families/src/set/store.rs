@@ -23,7 +23,7 @@ pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     let target = call.first;
     let (cuts, locked) = cuts::for_target(&call, target + 1..call.len(), target).await?;
     let now = call.tx.home().shard.now();
-    let mut build = Build::new(Inputs::new(act, cuts), now);
+    let mut build = Build::new(Inputs::anywhere(&call, act, cuts).await, now);
     while build.step() {
         call.tx.pause().await;
     }
@@ -32,7 +32,7 @@ pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let install = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
-        home.shard.db_mut(db).install(&key, Arc::new(Object::Set(set)), Deadline::Clear);
+        home.shard.db_mut(db).install(&key, Object::new(set), Deadline::Clear);
     };
     call.tx.on(call.tx.core_of(call.arg(target)), install).await;
     drop(locked);

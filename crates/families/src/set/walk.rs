@@ -8,11 +8,12 @@
 //!
 //! Not here: what becomes of a member that was kept.
 
+use super::sets::Sets;
 use crate::living::is_alive;
 use crate::prefetch::BATCH;
 use darter_base::hash;
-use darter_keyspace::Set;
-use darter_structs::table::{Never, Reader, Scratch, Table};
+use darter_base::long::KNOWN_MIN;
+use darter_structs::table::{Entry, HeldKey, Never, Reader, Scratch, Table};
 
 /// What must hold of a member in the sets that are asked, for it to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub(super) enum Wanted {
 /// See the module.
 pub(super) struct Walk {
     reader: Reader<Never>,
-    asked: Vec<Set>,
+    asked: Sets,
     wanted: Wanted,
     now: u64,
     batch: Batch,
@@ -39,8 +40,11 @@ pub(super) struct Walk {
 /// Members on their way through the sets that are asked.
 #[derive(Default)]
 struct Batch {
+    /// Those that are copied.
     bytes: Vec<u8>,
     ends: [usize; BATCH],
+    /// Those that are too long for it, with their indexes.
+    held: Vec<(usize, HeldKey)>,
     hashes: [u64; BATCH],
     len: usize,
     /// One bit a member: still kept.
@@ -50,8 +54,13 @@ struct Batch {
 const _: () = assert!(BATCH <= u32::BITS as usize);
 
 impl Batch {
-    fn push(&mut self, member: &[u8]) {
-        self.bytes.extend_from_slice(member);
+    fn push(&mut self, entry: &Entry<'_, Never>) {
+        let (key, mut scratch) = (entry.key(), Scratch::new());
+        let member = key.bytes(&mut scratch);
+        match (member.len() > KNOWN_MIN).then(|| entry.hold_key()).flatten() {
+            Some(held) => self.held.push((self.len, held)),
+            None => self.bytes.extend_from_slice(member),
+        }
         self.ends[self.len] = self.bytes.len();
         self.hashes[self.len] = hash::of(member);
         self.kept |= 1 << self.len;
@@ -59,6 +68,9 @@ impl Batch {
     }
 
     fn member(&self, index: usize) -> &[u8] {
+        if let Some((_, held)) = self.held.iter().find(|(at, _)| *at == index) {
+            return held.bytes();
+        }
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.bytes[start..self.ends[index]]
     }
@@ -75,6 +87,7 @@ impl Batch {
 
     fn clear(&mut self) {
         self.bytes.clear();
+        self.held.clear();
         (self.len, self.kept) = (0, 0);
     }
 }
@@ -82,7 +95,7 @@ impl Batch {
 impl Walk {
     /// Goes through `walked`, as of `now`, and asks `asked`, in that order: those that decide most
     /// should come first.
-    pub(super) fn new(walked: Table<Never>, asked: Vec<Set>, wanted: Wanted, now: u64) -> Self {
+    pub(super) fn new(walked: Table<Never>, asked: Sets, wanted: Wanted, now: u64) -> Self {
         let reader = Reader::new(walked);
         Self { reader, asked, wanted, now, batch: Batch::default(), next: 0, given: 0 }
     }
@@ -116,7 +129,7 @@ impl Walk {
         (self.next, self.given) = (0, 0);
         self.reader.next_slice(BATCH, &mut |entry| {
             if is_alive(entry.deadline(), now) {
-                batch.push(entry.key().bytes(&mut Scratch::new()));
+                batch.push(&entry);
             }
         });
     }

@@ -176,9 +176,9 @@ impl Job for Edit {
             return Ok(Step::More);
         }
         let len = self.blob.len();
-        let object = Object::Text(std::mem::take(&mut self.blob));
+        let object = Object::new(std::mem::take(&mut self.blob));
         let key = Key::new(args.all().get(self.key));
-        cx.db.install(&key, Arc::new(object), self.deadline);
+        cx.db.install(&key, object, self.deadline);
         cx.reply.count(len);
         Ok(Step::Done(Flow::Done))
     }

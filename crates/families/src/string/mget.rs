@@ -45,7 +45,7 @@ fn hold(db: &mut Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<S
     let mut values = Vec::with_capacity(args.left());
     while let Ok(key) = args.key() {
         let text = find(db, stats, &key).and_then(|found| found.text().ok());
-        values.push(text.map(|text| text.to_pieces()));
+        values.push(text.map(|text| text.reader()));
     }
     values
 }
@@ -86,7 +86,7 @@ fn read_portion(
     let keys = portion.keys(db);
     let read = |(position, key): (usize, &Key<'_>)| {
         let text = find(db, stats, key).and_then(|found| found.text().ok());
-        (position, text.map(|text| text.to_pieces()))
+        (position, text.map(|text| text.reader()))
     };
     portion.positions().zip(&keys).map(read).collect()
 }
@@ -146,7 +146,7 @@ impl FromCuts {
             match cut.get(&key).and_then(|found| found.text().ok()) {
                 None => reply.null(),
                 Some(Str::Blob(blob)) if blob.len() > BYTES_AT_ONCE => {
-                    self.long = Some(Values::new(vec![Some(StrPieces::Blob(blob.clone()))]));
+                    self.long = Some(Values::new(vec![Some(StrPieces::Blob(blob.reader()))]));
                     break;
                 }
                 Some(text) => {
@@ -165,5 +165,9 @@ impl Stream for FromCuts {
             None => self.step(reply),
         }
         self.long.is_some() || self.next < self.request.len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.long.as_ref().map_or(0, Stream::pinned_bytes) + self.cuts.pinned_bytes()
     }
 }

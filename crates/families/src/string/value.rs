@@ -4,6 +4,7 @@
 //! with the socket chunk by chunk, what is written goes in chunk by chunk.
 
 use crate::lookup::find;
+use crate::tally::Tally;
 use darter_base::limits::CHUNK_BYTES;
 use darter_command::{Flow, Stream};
 use darter_keyspace::{Db, Fresh, Key, ShardStats, Str, StrPieces, WrongType};
@@ -111,24 +112,23 @@ impl Stream for RangeStream {
 
 /// Sends values, null for those that are `None`: the elements of an array whose header is out.
 pub(super) struct Values {
-    values: Vec<Option<StrPieces>>,
-    next: usize,
-    /// Bytes of `values[next]` that are out already.
+    values: Tally<Option<StrPieces>>,
+    /// Bytes of the next value that are out already.
     sent: usize,
 }
 
 impl Values {
-    /// A stream of `values`, in order.
+    /// A stream of `values`, in order: readers' cuts.
     pub(super) fn new(values: Vec<Option<StrPieces>>) -> Self {
-        Self { values, next: 0, sent: 0 }
+        Self { values: Tally::new(values), sent: 0 }
     }
 
     /// Encodes the next value, or a piece of it. Returns how many bytes that was, about.
     fn step(&mut self, reply: &mut Reply<'_>) -> usize {
-        match &self.values[self.next] {
-            None => reply.null(),
-            Some(StrPieces::Bytes(bytes)) => reply.bulk(bytes),
-            Some(StrPieces::Blob(blob)) => {
+        match self.values.front() {
+            None | Some(None) => reply.null(),
+            Some(Some(StrPieces::Bytes(bytes))) => reply.bulk(bytes),
+            Some(Some(StrPieces::Blob(blob))) => {
                 if self.sent == 0 {
                     reply.bulk_header(blob.len());
                 }
@@ -139,8 +139,7 @@ impl Values {
                 reply.crlf();
             }
         }
-        self.values[self.next] = None; // Freed one by one, not all at the end.
-        self.next += 1;
+        self.values.pop_front(); // Freed one by one, not all at the end.
         std::mem::take(&mut self.sent)
     }
 }
@@ -150,11 +149,15 @@ impl Stream for Values {
         const VALUES_AT_ONCE: usize = 128;
         let mut bytes = 0;
         for _ in 0..VALUES_AT_ONCE {
-            if self.next == self.values.len() || bytes >= CHUNK_BYTES {
+            if self.values.len() == 0 || bytes >= CHUNK_BYTES {
                 break;
             }
             bytes += self.step(reply);
         }
-        self.next < self.values.len()
+        self.values.len() > 0
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.values.pinned_bytes()
     }
 }

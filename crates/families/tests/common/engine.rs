@@ -4,8 +4,8 @@
 use super::{encode, row};
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
-use darter_command::{Args, Cx, Flow, Refusal, Run, Step};
-use darter_keyspace::{Db, Deadline, Key, ShardStats};
+use darter_command::{Args, Cx, Flow, PointFn, Refusal, Run, Step, Stream};
+use darter_keyspace::{Db, Deadline, Key, Set, ShardStats};
 use darter_resp::{self as resp, Output, Parser, Reply};
 
 /// One database, and the world around it.
@@ -49,7 +49,7 @@ impl Engine {
 
     /// A set with one member, for refusals.
     pub(crate) fn add_set(&mut self, key: &[u8]) {
-        self.db.edit_set(&Key::new(key), true, |set| set.add(b"m", Deadline::Clear)).unwrap();
+        self.db.edit::<Set, _>(&Key::new(key), true, |set| set.add(b"m", Deadline::Clear)).unwrap();
     }
 
     /// Runs a command; gives the bytes of its reply.
@@ -71,16 +71,37 @@ impl Engine {
         String::from_utf8(self.run(&words)).unwrap()
     }
 
+    /// Begins a command whose reply is long, up to its stream, as words separated by blanks.
+    pub(crate) fn begin(&mut self, line: &str) -> Box<dyn Stream> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let mut parser = Parser::new(512 * 1024 * 1024, true);
+        parser.feed(&encode(&words));
+        let args = parser.next_request().unwrap().expect("the request is whole");
+        let (run, first) = function(&words).unwrap();
+        match run(&mut self.cx(&mut Output::default()), Args::new(args, first)) {
+            Ok(Flow::Stream(stream)) => stream,
+            _ => panic!("{line} is no stream"),
+        }
+    }
+
+    fn cx<'a>(&'a mut self, out: &'a mut Output) -> Cx<'a> {
+        Cx {
+            db: &mut self.db,
+            reply: Reply::new(out, self.resp3),
+            now: self.now,
+            prng: &mut self.prng,
+            stats: &mut self.stats,
+            preempt: &*self.preempt,
+        }
+    }
+
     fn execute(
         &mut self,
         words: &[&[u8]],
         args: resp::Args<'_>,
         out: &mut Output,
     ) -> Result<(), Refusal> {
-        let (row, first) = row(words)?;
-        let (Run::Point(run) | Run::Multi { here: Some(run), .. }) = row.run else {
-            unreachable!("a command that runs on one shard");
-        };
+        let (run, first) = function(words)?;
         let mut cx = Cx {
             db: &mut self.db,
             reply: Reply::new(out, self.resp3),
@@ -120,4 +141,13 @@ impl Engine {
             };
         }
     }
+}
+
+/// The function of a command that runs on one shard, and where its arguments begin.
+fn function(words: &[&[u8]]) -> Result<(PointFn, usize), Refusal> {
+    let (row, first) = row(words)?;
+    let (Run::Point(run) | Run::Multi { here: Some(run), .. }) = row.run else {
+        unreachable!("a command that runs on one shard");
+    };
+    Ok((run, first))
 }

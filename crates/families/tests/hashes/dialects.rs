@@ -2,7 +2,7 @@
 //! The time is 1 000 000 ms at the beginning of each.
 
 use crate::common::engine::Engine;
-use darter_keyspace::{Deadline, Fresh, Key};
+use darter_keyspace::{Deadline, Fresh, Key, Set};
 
 /// A shorter notation: `:1`, `"text"`, `nil`, `(...)`, `!error`.
 fn short(reply: &str) -> String {
@@ -37,7 +37,10 @@ fn next(reply: &str) -> (String, &str) {
 fn check(lines: &[(&str, &str)]) {
     let mut engine = Engine::new(1_000_000, 1);
     engine.db.set_text(&Key::new(b"text"), Fresh::Bytes(b"x"), Deadline::Clear);
-    engine.db.edit_set(&Key::new(b"set"), true, |set| set.add(b"m", Deadline::Clear)).unwrap();
+    engine
+        .db
+        .edit::<Set, _>(&Key::new(b"set"), true, |set| set.add(b"m", Deadline::Clear))
+        .unwrap();
     for (line, expected) in lines {
         if let Some(ms) = line.strip_prefix("wait ") {
             engine.tick(ms.parse().unwrap());

@@ -3,7 +3,7 @@
 use crate::common::engine::Engine;
 use crate::common::value::Value;
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{Deadline, Hash, Key, SetEdit, value_of};
+use darter_keyspace::{Deadline, Hash, Key, Set, SetEdit, value_of};
 use std::collections::BTreeSet;
 
 const FIELDS: usize = 40_000;
@@ -87,7 +87,7 @@ fn copies_for_a_cut_are_made_in_slices() {
     ];
     for (head, value, reply) in changes {
         let key = Key::new(b"h");
-        let cut = engine.db.hash(&key).unwrap().unwrap().clone();
+        let cut = engine.db.value::<Hash>(&key).unwrap().unwrap().clone();
         let before: Vec<_> = names.iter().map(|name| text_of(&cut, name)).collect();
         let mut request: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
         for name in &names {
@@ -157,7 +157,7 @@ fn copies_for_deadlines_of_members_are_made_in_slices() {
     request.extend(names.iter().map(String::as_bytes));
     engine.run(&request);
     let names: Vec<&String> = names.iter().step_by(397).take(100).collect();
-    let cut = engine.db.set(&Key::new(b"s")).unwrap().unwrap().clone();
+    let cut = engine.db.value::<Set>(&Key::new(b"s")).unwrap().unwrap().clone();
     let mut request: Vec<&[u8]> = vec![b"SADDEX", b"s", b"100"];
     request.extend(names.iter().map(|name| name.as_bytes()));
     engine.preempt = Box::new(Countdown::new(0));
@@ -190,10 +190,10 @@ fn keys_may_die_while_copies_are_made() {
                 edit.add(format!("field:{n}").as_bytes(), Deadline::Clear);
             }
         };
-        engine.db.edit_set(&set, true, add).unwrap();
+        engine.db.edit::<Set, _>(&set, true, add).unwrap();
         let cuts = (
-            engine.db.set(&set).unwrap().cloned(),
-            engine.db.hash(&Key::new(b"h")).unwrap().cloned(),
+            engine.db.value::<Set>(&set).unwrap().cloned(),
+            engine.db.value::<Hash>(&Key::new(b"h")).unwrap().cloned(),
         );
         for key in [b"s", b"h"] {
             engine.db.set_deadline(&Key::new(key), Some(engine.now + 5));
@@ -268,7 +268,7 @@ fn members_expire_in_portions() {
     let add = |set: &mut SetEdit<'_>| {
         names[..3_000].iter().filter(|name| set.add(name.as_bytes(), Deadline::Clear)).count()
     };
-    assert_eq!(engine.db.edit_set(&key, true, add), Ok(Some(3_000)));
+    assert_eq!(engine.db.edit::<Set, _>(&key, true, add), Ok(Some(3_000)));
     let mut request: Vec<&[u8]> = vec![b"FIELDEXPIRE", b"s", b"2"];
     request.extend(names.iter().map(String::as_bytes));
     let codes = Value::read(&engine.run(&request)).list();

@@ -4,7 +4,7 @@
 use crate::common::engine::Engine;
 use crate::common::value::Value;
 use darter_base::Prng;
-use darter_keyspace::{Held, Key};
+use darter_keyspace::{Hash, Held, Key};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Bytes = Vec<u8>;
@@ -380,7 +380,7 @@ impl Test {
             return;
         }
         let (held, shown, now) = self.held.remove(0);
-        let hash = held.as_hash().expect("a hash");
+        let hash = held.get::<Hash>().expect("a hash");
         for (field, value) in &shown {
             let entry = hash.get(field, now).expect("a cut keeps its fields");
             assert_eq!(darter_keyspace::value_of(&entry).to_vec(), *value);

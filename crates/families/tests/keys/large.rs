@@ -2,7 +2,7 @@
 
 use crate::common::value::bulks;
 use crate::common::world::World;
-use darter_keyspace::{Deadline, Fresh, Key};
+use darter_keyspace::{Deadline, Fresh, Hash, Key, Set};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -189,7 +189,7 @@ fn hollow_collections_are_no_keys() {
     for key in [b"one".as_slice(), b"two"] {
         world.edit(key, |db| {
             let add = |set: &mut darter_keyspace::SetEdit<'_>| set.add(b"m", Deadline::At(NOW + 5));
-            db.edit_set(&Key::new(key), true, add).unwrap();
+            db.edit::<Set, _>(&Key::new(key), true, add).unwrap();
         });
     }
     fill(&world, 0..1, None);
@@ -219,10 +219,10 @@ fn values_go_by_pointer() {
             let set = |hash: &mut darter_keyspace::HashEdit<'_>| {
                 hash.set(format!("f{at}").as_bytes(), Fresh::Bytes(b"v"), Deadline::Clear)
             };
-            db.edit_hash(&Key::new(b"big"), true, set).unwrap();
+            db.edit::<Hash, _>(&Key::new(b"big"), true, set).unwrap();
         });
     }
-    let before = std::sync::Arc::as_ptr(&object(&world, b"big"));
+    let before = object(&world, b"big").address();
     world.run(&[b"EXPIRE", b"big", b"100"]);
     for at in 0..20 {
         let (from, to) = (if at == 0 { b"big".to_vec() } else { name(at - 1) }, name(at));
@@ -233,13 +233,13 @@ fn values_go_by_pointer() {
     assert_eq!(world.run(&[b"COPY", &name(19), b"copy", b"DB", b"3"]), b":1\r\n");
     assert_eq!(world.run(&[b"MOVE", &name(19), b"2"]), b":1\r\n");
     world.db = 2;
-    assert_eq!(std::sync::Arc::as_ptr(&object(&world, &name(19))), before);
+    assert_eq!(object(&world, &name(19)).address(), before);
     world.edit(&name(19), |db| {
-        db.edit_hash(&Key::new(&name(19)), false, |hash| hash.remove(b"f7")).unwrap();
+        db.edit::<Hash, _>(&Key::new(&name(19)), false, |hash| hash.remove(b"f7")).unwrap();
     });
-    assert_eq!(object(&world, &name(19)).as_hash().unwrap().len(), 49_999);
+    assert_eq!(object(&world, &name(19)).get::<Hash>().unwrap().len(), 49_999);
     world.db = 3;
-    assert_eq!(object(&world, b"copy").as_hash().unwrap().len(), 50_000);
+    assert_eq!(object(&world, b"copy").get::<Hash>().unwrap().len(), 50_000);
     assert_eq!(world.run(&[b"TTL", b"copy"]), b":100\r\n");
     world.check();
 }

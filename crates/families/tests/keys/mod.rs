@@ -3,5 +3,6 @@
 
 mod idle;
 mod large;
+mod pinned;
 mod replies;
 mod scan;

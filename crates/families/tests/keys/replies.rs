@@ -5,7 +5,7 @@ use crate::common::unix_millis;
 use crate::common::value::bulks;
 use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{Deadline, Fresh, Key};
+use darter_keyspace::{Deadline, Fresh, Hash, Key, Set};
 
 fn pick<'a>(prng: &mut Prng, choices: &[&'a str]) -> &'a str {
     choices[usize::try_from(prng.below(choices.len() as u64)).unwrap()]
@@ -217,9 +217,9 @@ fn fill(world: &World, oracle: &mut Oracle, key: &[u8], kind: &[u8], count: u64)
         db.remove(&key);
         for name in &names {
             if kind == b"set" {
-                db.edit_set(&key, true, |set| set.add(name, Deadline::Clear)).unwrap();
+                db.edit::<Set, _>(&key, true, |set| set.add(name, Deadline::Clear)).unwrap();
             } else {
-                db.edit_hash(&key, true, |hash| {
+                db.edit::<Hash, _>(&key, true, |hash| {
                     hash.set(name, Fresh::Bytes(b"v"), Deadline::Clear)
                 })
                 .unwrap();

@@ -3,7 +3,7 @@
 use crate::common::value::bulks;
 use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{Deadline, Fresh, Key};
+use darter_keyspace::{Deadline, Fresh, Key, Set};
 use std::collections::BTreeSet;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -66,7 +66,8 @@ fn counts_patterns_and_foreign_cursors() {
         let mut world = World::new(cores, NOW, 9);
         (0..20_000).for_each(|at| set(&world, format!("key:{at}").as_bytes()));
         world.edit(b"set", |db| {
-            db.edit_set(&Key::new(b"set"), true, |set| set.add(b"m", Deadline::Clear)).unwrap();
+            db.edit::<Set, _>(&Key::new(b"set"), true, |set| set.add(b"m", Deadline::Clear))
+                .unwrap();
         });
         world.questions.set(0);
         let (cursor, keys) = scan(&mut world, &[b"SCAN", b"0", b"COUNT", b"1000000000"]);

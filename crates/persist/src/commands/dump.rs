@@ -8,7 +8,7 @@ use crate::rdb::Kind;
 use darter_base::UnixMillis;
 use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{self as keyspace, Found, Str, StrPieces, WrongType};
+use darter_keyspace::{Found, Hash, Set, Str, StrPieces, WrongType};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, Never, OutOfLine, Reader, Scratch, Table, ValueRef};
@@ -38,17 +38,16 @@ pub(super) fn dump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.null();
         return Ok(Flow::Done);
     };
-    Ok(match found.kind() {
-        keyspace::Kind::Text => {
-            let source = Pieces { text: found.text()?.to_pieces(), next: 0 };
-            start(Dumper::new(source, Kind::String, Packing::default()), &mut cx.reply)
-        }
-        keyspace::Kind::Hash => {
-            let source = Items::new(found.hash()?.fields().clone(), now, field);
-            start(Dumper::new(source, Kind::Hash, Packing::default()), &mut cx.reply)
-        }
-        keyspace::Kind::Set => set(found.set()?.members().clone(), now, &mut cx.reply),
-    })
+    if let Ok(text) = found.text() {
+        let source = Pieces { text: text.to_pieces(), next: 0 };
+        return Ok(start(Dumper::new(source, Kind::String, Packing::default()), &mut cx.reply));
+    }
+    if let Ok(hash) = found.value::<Hash>() {
+        let source = Items::new(hash.fields().clone(), now, field);
+        return Ok(start(Dumper::new(source, Kind::Hash, Packing::default()), &mut cx.reply));
+    }
+    let cut = found.value::<Set>()?.members().clone();
+    Ok(set(cut, now, &mut cx.reply))
 }
 
 /// Surveys as many entries as it is told, and tells the payload's bytes once all are seen.
@@ -60,15 +59,13 @@ pub fn sizer(found: &Found<'_>, now: UnixMillis) -> Result<Sizer, WrongType> {
         let mut dumper = Dumper::new(source, kind, Packing::default());
         Box::new(move |items_max| dumper.survey(items_max))
     }
-    Ok(match found.kind() {
-        keyspace::Kind::Text => {
-            of(Pieces { text: found.text()?.to_pieces(), next: 0 }, Kind::String)
-        }
-        keyspace::Kind::Hash => {
-            of(Items::new(found.hash()?.fields().clone(), now, field), Kind::Hash)
-        }
-        keyspace::Kind::Set => of(Members::new(found.set()?.members().clone(), now), Kind::Set),
-    })
+    if let Ok(text) = found.text() {
+        return Ok(of(Pieces { text: text.to_pieces(), next: 0 }, Kind::String));
+    }
+    if let Ok(hash) = found.value::<Hash>() {
+        return Ok(of(Items::new(hash.fields().clone(), now, field), Kind::Hash));
+    }
+    Ok(of(Members::new(found.value::<Set>()?.members().clone(), now), Kind::Set))
 }
 
 fn set(cut: Table<Never>, now: UnixMillis, reply: &mut Reply<'_>) -> Flow {

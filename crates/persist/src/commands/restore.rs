@@ -9,7 +9,7 @@ use crate::rdb::{Event, Kind, Limits, Reader};
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Fresh, Hash, Key, Object, Set};
+use darter_keyspace::{Collection, Deadline, Fresh, Hash, Key, Object, Set};
 use darter_resp as resp;
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -249,8 +249,8 @@ impl Restoring {
             }
             Value::None => unreachable!("a payload begins with its type"),
             Value::Text(blob) => cx.db.set_text(key, Fresh::Blob(&blob), deadline),
-            Value::Hash(hash) => cx.db.install(key, Arc::new(Object::Hash(hash)), deadline),
-            Value::Set(set) => cx.db.install(key, Arc::new(Object::Set(set)), deadline),
+            Value::Hash(hash) => cx.db.install(key, Object::new(hash), deadline),
+            Value::Set(set) => cx.db.install(key, Object::new(set), deadline),
         }
         if let Some(seconds) = self.idle {
             cx.db.set_idle(key, seconds);

@@ -7,6 +7,7 @@ use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal, Secret};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -55,10 +56,16 @@ async fn set(call: ServerCall) -> Result<Answer, Refusal> {
     if !args.left().is_multiple_of(2) {
         return Err(Refusal::Syntax);
     }
-    let mut pairs = Vec::new();
+    let (mut pairs, mut stray) = (Vec::new(), None);
     while let (Ok(name), Some(value)) = (args.word(), args.next()) {
         may_set(&call, name, &pairs)?;
         pairs.push((text(name), text(value)));
+        if std::str::from_utf8(value).is_err() {
+            stray.get_or_insert_with(|| text(name));
+        }
+    }
+    if let Some(name) = stray {
+        return Err(failed(&refuse_stray(&call.core.admin.settings(), &name, &pairs)));
     }
     decide(&call.core, pairs).await.map_err(|why| failed(&why))?;
     Ok(call.answer(|reply| reply.ok()))
@@ -70,6 +77,14 @@ fn failed(why: &str) -> Refusal {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Why `name` cannot have its value, which is not UTF-8. Settings are text, as a file of them is: a
+/// password with other bytes in it would never match. What else is wrong with the values comes first.
+fn refuse_stray(settings: &Settings, name: &str, pairs: &Pairs) -> String {
+    let mut settings = Settings::clone(settings);
+    let wrong = pairs.iter().find_map(|(name, value)| settings.set(name, value).err());
+    wrong.map_or_else(|| format!("'{name}') - argument must be UTF-8"), |wrong| in_words(&wrong))
 }
 
 /// Whether this client may set `name` behind those of `before`: every name is looked at before any
@@ -95,18 +110,49 @@ type Pairs = Vec<(String, String)>;
 /// core that was told by two, in any order, would end with what only one of them knew.
 async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
-    let from = core.id();
+    let asked = Change { pairs, from: core.id(), ticket };
     core.tell(0, move |there| {
-        there.spawn_on_self(move |core| async move {
-            while core.admin.deciding.replace(true) {
-                core.tx.pause().await;
-            }
-            let changed = change(&core, &pairs).await;
-            core.admin.deciding.set(false);
-            core.return_to(from, ticket, Box::new(changed));
-        });
+        let mut changes = there.admin.changes.borrow_mut();
+        changes.queue.push_back(asked);
+        if !std::mem::replace(&mut changes.are_made, true) {
+            there.spawn_on_self(make_changes);
+        }
     });
     decided.await
+}
+
+/// CONFIG SETs that wait for their turn.
+#[derive(Default)]
+pub(super) struct Changes {
+    queue: VecDeque<Change>,
+    /// A task is at it.
+    are_made: bool,
+}
+
+/// One of them, and who asked.
+struct Change {
+    pairs: Pairs,
+    from: usize,
+    ticket: u64,
+}
+
+impl Changes {
+    /// The one whose turn it is; none, and nobody is at it any more.
+    fn next(&mut self) -> Option<Change> {
+        let next = self.queue.pop_front();
+        self.are_made = next.is_some();
+        next
+    }
+}
+
+/// Makes the changes that are asked for, until none is left.
+async fn make_changes(core: Rc<Core>) {
+    loop {
+        let next = core.admin.changes.borrow_mut().next();
+        let Some(Change { pairs, from, ticket }) = next else { return };
+        let changed = change(&core, &pairs).await;
+        core.return_to(from, ticket, Box::new(changed));
+    }
 }
 
 /// Makes all cores follow the settings with `pairs` in them; if that cannot be, nothing has changed.

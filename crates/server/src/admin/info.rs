@@ -1,10 +1,14 @@
 //! INFO: sections of fields, Redis's own names wherever the meaning is the same.
 
+use super::databases::{self, Size};
 use super::{Shared, categories, history, syntax, task, tips};
 use crate::admin;
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
-use darter_command::{Answer, Command, Flags, Group, Refusal};
-use darter_keyspace::{Kind, ShardStats, Usage, graveyard};
+use darter_base::limits::CHUNK_BYTES;
+use darter_command::{Answer, Command, Flags, Flow, Group, Refusal, reply_text};
+use darter_keyspace::{ShardStats, TYPES, Usage, graveyard};
+use darter_resp::{Output, Reply};
+use darter_structs::blob::Blob;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -17,22 +21,15 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     history(syntax(categories(tips(task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]), &["@dangerous"]), "[section]..."), &[("7.0.0", "Added support for taking multiple section arguments.")]),
 ];
 
-/// One database of one core.
-#[derive(Clone, Copy, Default)]
-pub(super) struct DbFacts {
-    keys: usize,
-    mortal: usize,
-    usage: Usage,
-    bytes: usize,
-}
-
 /// What one core tells.
 pub(super) struct Facts {
     core: usize,
     pub(super) stats: CoreStats,
     pub(super) slices: Slices,
-    /// Those in use, with their indexes, in order.
-    pub(super) dbs: Vec<(usize, DbFacts)>,
+    keys: usize,
+    /// Bytes of its data.
+    bytes: usize,
+    usage: Usage,
     shard: ShardStats,
     expired: u64,
     changes: u64,
@@ -42,6 +39,8 @@ pub(super) struct Facts {
     output_max: usize,
     query_max: usize,
     client_bytes: usize,
+    /// What of these only readers still hold.
+    pinned_bytes: usize,
     /// Values that wait to be freed, and their bytes, at most.
     freeing: (usize, usize),
     ops_per_s: u64,
@@ -53,6 +52,7 @@ pub(super) struct Totals {
     pub(super) keys: usize,
     pub(super) bytes: usize,
     pub(super) client_bytes: usize,
+    pinned_bytes: usize,
     freeing: (usize, usize),
 }
 
@@ -68,12 +68,15 @@ pub(super) struct Memory {
     pub(super) clients: usize,
     /// What was let go and waits to be freed.
     pub(super) freeing: usize,
-    /// What nothing of the above holds: values that only readers see, and what commands are making.
+    /// What stays only because clients are still to read it. What several read counts for each, but
+    /// never more than there is.
     pub(super) pinned: usize,
+    /// What is left: what commands are making, and the server's own tables, queues and statistics.
+    pub(super) other: usize,
 }
 
 impl Memory {
-    /// Sorts what is used. What cannot be told apart is pinned.
+    /// Sorts what is used: each kind takes its own of what those before it have left.
     pub(super) fn of(shared: &Shared, totals: &Totals) -> Self {
         let startup = shared.empty.bytes();
         let mut used = admin::used_memory(shared);
@@ -86,10 +89,16 @@ impl Memory {
             left -= taken;
             taken
         };
-        let clients = take(totals.client_bytes);
+        let clients = take(totals.client_bytes - totals.pinned_bytes);
         let dataset = take(totals.bytes);
         let freeing = take(totals.freeing.1);
-        Self { used, startup, dataset, clients, freeing, pinned: left }
+        let pinned = take(totals.pinned_bytes);
+        Self { used, startup, dataset, clients, freeing, pinned, other: left }
+    }
+
+    /// All that clients hold, as Redis counts it: there their replies would be in their buffers.
+    pub(super) fn of_clients(&self) -> usize {
+        self.clients + self.pinned
     }
 }
 
@@ -98,10 +107,11 @@ impl Totals {
         let mut totals = Self::default();
         for one in facts {
             totals.client_bytes += one.client_bytes;
+            totals.pinned_bytes += one.pinned_bytes;
             totals.freeing.0 += one.freeing.0;
             totals.freeing.1 += one.freeing.1;
-            totals.keys += one.dbs.iter().map(|(_, db)| db.keys).sum::<usize>();
-            totals.bytes += one.dbs.iter().map(|(_, db)| db.bytes).sum::<usize>();
+            totals.keys += one.keys;
+            totals.bytes += one.bytes;
         }
         totals
     }
@@ -114,26 +124,25 @@ pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
 
 fn facts(core: &Rc<Core>) -> Facts {
     core.admin.shared.machine.tell_held();
-    let (mut output_max, mut query_max, mut client_bytes) = (0, 0, 0);
+    let (mut output_max, mut query_max, mut client_bytes, mut pinned_bytes) = (0, 0, 0, 0);
     core.each_conn(|conn| {
         let sizes = conn.sizes();
         output_max = output_max.max(sizes.output);
         query_max = query_max.max(sizes.query);
         client_bytes += sizes.total;
+        pinned_bytes += sizes.pinned;
     });
     let stats = core.stats.borrow().clone();
     output_max = output_max.max(stats.output_recent.most(core.now_ms()));
     query_max = query_max.max(stats.input_recent.most(core.now_ms()));
     let home = core.tx.home();
-    let dbs = home.shard.iter().filter(|(_, db)| !db.is_empty()).map(|(index, db)| {
-        let (keys, mortal, usage) = (db.len(), db.mortal_len(), *db.usage());
-        (index, DbFacts { keys, mortal, usage, bytes: db.memory_bytes() })
-    });
     Facts {
         core: core.id(),
         stats,
         slices: core.slices.borrow().clone(),
-        dbs: dbs.collect(),
+        keys: home.shard.keys(),
+        bytes: home.shard.memory_bytes(),
+        usage: home.shard.usage(),
         shard: home.shard.stats,
         expired: home.shard.expired_count(),
         changes: home.shard.changes(),
@@ -143,6 +152,7 @@ fn facts(core: &Rc<Core>) -> Facts {
         output_max,
         query_max,
         client_bytes,
+        pinned_bytes,
         freeing: graveyard::waiting(),
         ops_per_s: core.admin.pace.borrow_mut().per_second(core),
     }
@@ -185,26 +195,65 @@ impl Report<'_> {
     }
 }
 
-type Section = fn(&Report<'_>, &mut String);
+/// How a section is written.
+#[derive(Clone, Copy)]
+enum Section {
+    /// From what all cores told.
+    Facts(fn(&Report<'_>, &mut String)),
+    /// From all databases.
+    Keyspace,
+}
+
+use Section::{Facts as F, Keyspace};
+
+/// The text of a reply. It is kept in blocks where it grows long, so that it is never copied whole.
+#[derive(Default)]
+struct LongText {
+    blocks: Blob,
+    tail: String,
+}
+
+impl LongText {
+    /// Moves the tail into the blocks, once it is worth it.
+    fn settle(&mut self) {
+        if self.tail.len() >= CHUNK_BYTES {
+            self.blocks.append(self.tail.as_bytes());
+            self.tail.clear();
+        }
+    }
+
+    /// The reply.
+    fn into_answer(mut self, call: &ServerCall) -> Answer {
+        if self.blocks.is_empty() {
+            return call.answer(|reply| reply.verbatim(*b"txt", self.tail.as_bytes()));
+        }
+        self.blocks.append(self.tail.as_bytes());
+        let (mut out, resp3) = (Output::default(), call.session.resp3);
+        match reply_text(&mut Reply::new(&mut out, resp3), *b"txt", &self.blocks) {
+            Flow::Stream(rest) => Answer::Stream(out, rest),
+            _ => Answer::Done(out),
+        }
+    }
+}
 
 /// Sections, in order, and whether INFO without arguments shows them.
 #[rustfmt::skip] // A table.
 const SECTIONS: &[(&str, bool, Section)] = &[
-    ("server",       true,  server),
-    ("clients",      true,  clients),
-    ("memory",       true,  memory),
-    ("persistence",  true,  persistence),
-    ("stats",        true,  stats),
-    ("replication",  true,  replication),
-    ("cpu",          true,  cpu),
-    ("modules",      true,  modules),
-    ("commandstats", false, command_stats),
-    ("errorstats",   true,  error_stats),
-    ("latencystats", false, latency_stats),
-    ("cluster",      true,  cluster),
-    ("keyspace",     true,  keyspace),
-    ("cores",        true,  cores),
-    ("slices",       true,  slices),
+    ("server",       true,  F(server)),
+    ("clients",      true,  F(clients)),
+    ("memory",       true,  F(memory)),
+    ("persistence",  true,  F(persistence)),
+    ("stats",        true,  F(stats)),
+    ("replication",  true,  F(replication)),
+    ("cpu",          true,  F(cpu)),
+    ("modules",      true,  F(modules)),
+    ("commandstats", false, F(command_stats)),
+    ("errorstats",   true,  F(error_stats)),
+    ("latencystats", false, F(latency_stats)),
+    ("cluster",      true,  F(cluster)),
+    ("keyspace",     true,  Keyspace),
+    ("cores",        true,  F(cores)),
+    ("slices",       true,  F(slices)),
 ];
 
 /// `INFO [section ...]`.
@@ -218,20 +267,23 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     let default = wanted.is_empty() || named("default");
     let facts = gather(&call.core).await;
     let report = Report { core: &call.core, facts: &facts };
-    let mut text = String::new();
-    for (name, by_default, write) in SECTIONS {
+    let mut text = LongText::default();
+    for (name, by_default, section) in SECTIONS {
         if all || named(name) || (default && *by_default) {
-            if !text.is_empty() {
-                text.push_str("\r\n");
+            if !text.tail.is_empty() || !text.blocks.is_empty() {
+                text.tail.push_str("\r\n");
             }
             let mut title = (*name).to_owned();
             title[..1].make_ascii_uppercase();
             let title = if *name == "cpu" { "CPU".to_owned() } else { title };
-            field_line(&mut text, &format!("# {title}"));
-            write(&report, &mut text);
+            field_line(&mut text.tail, &format!("# {title}"));
+            match section {
+                Section::Facts(write) => write(&report, &mut text.tail),
+                Section::Keyspace => keyspace(&call.core, &mut text).await,
+            }
         }
     }
-    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+    Ok(text.into_answer(&call))
 }
 
 fn field_line(text: &mut String, line: &str) {
@@ -303,10 +355,10 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_clients", memory.clients);
     field(text, "used_memory_pinned", memory.pinned);
     field(text, "used_memory_freeing", memory.freeing);
-    for kind in Kind::ALL {
-        let bytes =
-            report.sum(|facts| facts.dbs.iter().map(|(_, db)| db.usage.bytes(kind)).sum::<usize>());
-        field(text, &format!("used_memory_{}", kind.name()), bytes);
+    field(text, "used_memory_other", memory.other);
+    for kind in TYPES {
+        let bytes: usize = report.sum(|facts| facts.usage.bytes(kind));
+        field(text, &format!("used_memory_{}", kind.name), bytes);
     }
     field(text, "total_system_memory", shared.machine.total_bytes());
     field(text, "maxmemory", maxmemory);
@@ -314,7 +366,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "maxmemory_policy", report.core.admin.settings().text("maxmemory-policy"));
     field(text, "mem_fragmentation_ratio", format!("{:.2}", resident as f64 / used.max(1) as f64));
     field(text, "mem_clients_slaves", 0);
-    field(text, "mem_clients_normal", memory.clients);
+    field(text, "mem_clients_normal", memory.of_clients());
     field(text, "mem_allocator", "mimalloc");
     field(text, "lazyfree_pending_objects", totals.freeing.0);
 }
@@ -457,27 +509,30 @@ fn bound_us(sum: &CommandStats, part: f64) -> f64 {
     0.0
 }
 
-fn keyspace(report: &Report<'_>, text: &mut String) {
-    let mut databases = std::collections::BTreeMap::new();
-    for (index, db) in report.facts.iter().flat_map(|facts| &facts.dbs) {
-        let (keys, mortal) = databases.entry(index).or_insert((0, 0));
-        (*keys, *mortal) = (*keys + db.keys, *mortal + db.mortal);
-    }
-    for (index, (keys, mortal)) in databases {
-        field(text, &format!("db{index}"), format!("keys={keys},expires={mortal},avg_ttl=0"));
+/// A line for each database with keys: in portions, as there may be a hundred thousand.
+async fn keyspace(core: &Rc<Core>, text: &mut LongText) {
+    let mut first = Some(0);
+    while let Some(from) = first {
+        let (sizes, next) = databases::in_use_from(core, from).await;
+        for (index, Size { keys, mortal }) in sizes {
+            let value = format!("keys={keys},expires={mortal},avg_ttl=0");
+            field(&mut text.tail, &format!("db{index}"), value);
+        }
+        text.settle();
+        first = next;
     }
 }
 
 fn cores(report: &Report<'_>, text: &mut String) {
     for facts in report.facts {
-        let keys: usize = facts.dbs.iter().map(|(_, db)| db.keys).sum();
-        let bytes: usize = facts.dbs.iter().map(|(_, db)| db.bytes).sum();
         let value = format!(
-            "clients={},commands={},hops={},keys={keys},used_memory={bytes},tasks={},locks_held={},\
+            "clients={},commands={},hops={},keys={},used_memory={},tasks={},locks_held={},\
              locks_waiting={},slices={},slice_max_us={}",
             facts.conns,
             facts.stats.commands,
             facts.stats.hops,
+            facts.keys,
+            facts.bytes,
             facts.tasks,
             facts.locks.0,
             facts.locks.1,

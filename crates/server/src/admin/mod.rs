@@ -12,6 +12,7 @@ mod command_docs;
 mod command_keys;
 mod config;
 mod connection;
+mod databases;
 mod debug;
 mod info;
 mod latency;
@@ -27,9 +28,10 @@ pub use slowlog::{Caller, slow_command};
 use crate::engine::{Core, Runner, ServerCall, ServerFuture, Session, SessionCx};
 use crate::machine::Nowhere;
 use crate::settings::Settings;
+use darter_base::limits::SPARE_BYTES;
 use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run, Secret};
 use darter_keyspace::graveyard;
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -152,8 +154,8 @@ pub struct Local {
     /// Facts of the process.
     pub shared: Arc<Shared>,
     pub(crate) settings: RefCell<Arc<Settings>>,
-    /// A CONFIG SET is being decided: the next waits. Core 0 only.
-    deciding: Cell<bool>,
+    /// Changes of the settings, until they are decided. Core 0 only.
+    changes: RefCell<config::Changes>,
     buffer: RefCell<Vec<u8>>,
     slowlog: RefCell<slowlog::Slowlog>,
     latency: RefCell<latency::Events>,
@@ -172,7 +174,7 @@ impl Local {
         Self {
             shared,
             settings: RefCell::new(settings),
-            deciding: Cell::new(false),
+            changes: RefCell::default(),
             buffer: RefCell::default(),
             slowlog: RefCell::default(),
             latency: RefCell::default(),
@@ -184,9 +186,16 @@ impl Local {
         }
     }
 
-    /// A buffer for replies that are copied on, kept for its capacity.
-    pub fn buffer(&self) -> RefMut<'_, Vec<u8>> {
-        self.buffer.borrow_mut()
+    /// A buffer for replies that are copied on: see [`Admin::keep_buffer`].
+    pub fn take_buffer(&self) -> Vec<u8> {
+        self.buffer.take()
+    }
+
+    /// Keeps it for its capacity, unless a long reply was in it.
+    pub fn keep_buffer(&self, buffer: Vec<u8>) {
+        if buffer.capacity() <= SPARE_BYTES {
+            self.buffer.replace(buffer);
+        }
     }
 
     /// The settings of this core.

@@ -10,9 +10,10 @@
 //! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that comes
 //! to what CLIENT PAUSE holds back sends its replies home likewise, and goes on when that is over.
 
-use super::conn::{Lane, Owed, View};
+use super::conn::{Lane, View};
 use super::core::{Core, Mail};
 use super::entry::Entry as Row;
+use super::owed::Owed;
 use crate::admin::Caller;
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
@@ -235,7 +236,7 @@ impl Core {
                 self.pause_batch(batch);
                 return;
             }
-            let mut out = Output::with_buffer(std::mem::take(&mut *self.admin.buffer()));
+            let mut out = Output::with_buffer(self.admin.take_buffer());
             let ran = {
                 let mut reply = Reply::new(&mut out, batch.resp3);
                 self.run_point(entry, batch.args(item), item.view, &mut reply, batch.caller())
@@ -248,7 +249,7 @@ impl Core {
                             batch.held_bytes += flat.len();
                             replies.extend_from_slice(&flat);
                             ends.push(Replied::Flat(replies.len()));
-                            *self.admin.buffer() = flat;
+                            self.admin.keep_buffer(flat);
                             batch.next += 1;
                         }
                         None => batch.replied(out, None),

@@ -1,5 +1,6 @@
 //! One connection: what it sent, what it is owed, and what it has told about itself.
 
+use super::owed::{Owed, Waiting, held_by};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
 use darter_runtime::net::Token;
@@ -85,16 +86,6 @@ impl Session {
     }
 }
 
-/// A reply that is owed, in the order of the requests.
-pub(super) enum Owed {
-    /// Encoded, and waiting for those before it.
-    Ready(Output, Option<Box<dyn Stream>>),
-    /// The next reply in a batch from this core.
-    Remote(usize),
-    /// The same, and the client does not want to hear it.
-    Silent(usize),
-}
-
 /// Bytes of requests that other cores may have of a connection at a time: one more is sent, however
 /// long it is.
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
@@ -127,6 +118,8 @@ pub struct Sizes {
     pub output_parts: usize,
     /// `omem`: the bytes of these, and of values that are gone and are still to be read by it.
     pub output: usize,
+    /// What of that stays only because it is still to be read: see [`Stream::pinned_bytes`].
+    pub pinned: usize,
     /// `tot-mem`: all of it.
     pub total: usize,
 }
@@ -152,8 +145,8 @@ pub struct Lane {
     pub(super) in_flight: usize,
     /// Replies owed behind `out`.
     pub(super) owed: VecDeque<Owed>,
-    /// Bytes of those that are ready, and of what their streams hold.
-    pub(super) owed_bytes: usize,
+    /// What of those is ready.
+    pub(super) waiting: Waiting,
     /// How many may be, so that they stay few bytes: by the replies that came before.
     pub(super) owed_max: usize,
     /// The rest of a reply that is being streamed, once nothing is owed before it.
@@ -204,7 +197,7 @@ impl Conn {
             sending: false,
             in_flight: 0,
             owed: VecDeque::new(),
-            owed_bytes: 0,
+            waiting: Waiting::default(),
             owed_max: OWED_FIRST,
             stream: None,
             busy: false,
@@ -247,7 +240,8 @@ impl Conn {
     }
 
     /// What it holds. What several read or wait for (a value that is gone, a line of MONITOR) is held
-    /// once, and counted for each. Cost: O(1), and a look at each block of a large request.
+    /// once, and counted for each. Cost: O(1), a look at each block of a large request, and at some of
+    /// the replies that wait.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let (parser, lane) = (&self.parser, &self.lane);
@@ -255,7 +249,8 @@ impl Conn {
         let reply_bytes = if encoded > REPLY_BUFFER_BYTES { 0 } else { encoded };
         let (parts, _) = lane.out.parts();
         let others = [lane.in_flight > 0, encoded > reply_bytes, lane.stream.is_some()];
-        let output = lane.waiting_bytes() - reply_bytes;
+        let pinned = lane.pinned_bytes();
+        let output = lane.buffered_bytes() + pinned - reply_bytes;
         let held = lane.held.as_ref().map_or(0, |request| request.bytes());
         let owed = lane.owed.capacity() * size_of::<Owed>();
         Sizes {
@@ -266,6 +261,7 @@ impl Conn {
             reply_bytes,
             output_parts: parts + lane.owed.len() + others.iter().filter(|is| **is).count(),
             output,
+            pinned,
             total: size_of::<Self>()
                 + parser.memory_bytes()
                 + (lane.away_bytes + held + owed)
@@ -286,9 +282,16 @@ impl Lane {
     /// a little for a MONITOR, and for who reads a value that is gone.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
-        let stream = self.stream.as_deref();
-        let pinned = stream.map_or(0, Stream::pinned_bytes);
-        self.output_bytes() + self.owed_bytes + held_by(stream) + pinned
+        self.buffered_bytes() + self.pinned_bytes()
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.output_bytes() + self.waiting.bytes + held_by(self.stream.as_deref())
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let stream = self.stream.as_deref().map_or(0, Stream::pinned_bytes);
+        stream + self.waiting.pinned_bytes(&self.owed)
     }
 
     /// `rbp` of CLIENT LIST.
@@ -330,15 +333,13 @@ impl Lane {
             self.out.append(out);
             self.stream = stream;
         } else {
-            self.owed_bytes += out.len() + held_by(stream.as_deref());
-            self.owed.push_back(Owed::Ready(out, stream));
+            self.owed.push_back(self.waiting.take_in(out, stream));
         }
     }
 
     /// The reply that is owed at `slot` has come, before its turn.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
-        self.owed_bytes += out.len() + held_by(stream.as_deref());
-        self.owed[slot] = Owed::Ready(out, stream);
+        self.owed[slot] = self.waiting.take_in(out, stream);
     }
 
     /// Moves replies whose turn has come into the output, up to one that goes on as a stream.
@@ -346,10 +347,10 @@ impl Lane {
         while self.stream.is_none()
             && let Some(Owed::Ready(..)) = self.owed.front()
         {
-            if let Some(Owed::Ready(out, stream)) = self.owed.pop_front() {
-                self.owed_bytes -= out.len() + held_by(stream.as_deref());
-                self.out.append(out);
-                self.stream = stream;
+            if let Some(Owed::Ready(ready)) = self.owed.pop_front() {
+                self.waiting.let_out(&ready);
+                self.out.append(ready.out);
+                self.stream = ready.stream;
             }
         }
     }
@@ -380,12 +381,8 @@ impl Lane {
             && self.held.is_none()
             && self.owed.len() < self.owed_max
             && self.away_bytes < AWAY_BYTES_MAX
-            && self.output_bytes() + self.owed_bytes < darter_base::limits::REPLY_AHEAD_BYTES / 4
+            && self.output_bytes() + self.waiting.bytes < darter_base::limits::REPLY_AHEAD_BYTES / 4
             && !self.session.close_after_reply
             && !self.session.killed
     }
-}
-
-fn held_by(stream: Option<&dyn Stream>) -> usize {
-    stream.map_or(0, Stream::held_bytes)
 }

@@ -9,6 +9,7 @@ use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
 use darter_base::Preempt;
 use darter_base::hash::IdentityMap;
+use darter_base::limits::SPARE_BYTES;
 use darter_command::Stream;
 use darter_keyspace::Shard;
 use darter_resp::{Output, Part};
@@ -362,9 +363,8 @@ impl Core {
 
     /// What was sent is out; `buffer` may be used again.
     pub fn sent(&self, token: Token, buffer: Option<Vec<u8>>) {
-        /// Buffers kept for reuse, and the longest worth keeping.
+        /// Buffers kept for reuse.
         const SPARES: usize = 64;
-        const SPARE_BYTES: usize = 128 * 1024;
         if let Some(buffer) = buffer
             && buffer.capacity() <= SPARE_BYTES
         {

@@ -267,6 +267,40 @@ mod tests {
         index
     }
 
+    #[test] // Of each kind of row. What is no name is not put into one piece.
+    fn names_are_told_from_values() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, &[usize])] = &[
+            ("SET k v EX 5",                    &[1]),
+            ("MSET k v l w",                    &[1, 3]),
+            ("MSETEX 2 k v l w EX 5",           &[2, 4]),
+            ("DEL k l m",                       &[1, 2, 3]),
+            ("RENAME k l",                      &[1, 2]),
+            ("EXPIRE k 5 NX",                   &[1]),
+            ("HSET k f v g w",                  &[1, 2, 4]),
+            ("HDEL k f g",                      &[1, 2, 3]),
+            ("HSETEX k FNX EX 5 FIELDS 2 f v g w", &[1, 7, 9]),
+            ("HGETDEL k fields 2 f g",          &[1, 4, 5]),
+            ("HPEXPIRE k 5 NX FIELDS 1 f",      &[1, 6]),
+            ("SADD s m n",                      &[1, 2, 3]),
+            ("SADDEX s 5 m n",                  &[1, 3, 4]),
+            ("SMOVE s t m",                     &[1, 2, 3]),
+            ("SINTERCARD 2 s t LIMIT 5",        &[2, 3]),
+            ("RESTORE k 0 v REPLACE",           &[1]),
+            ("PING m",                          &[]),
+            ("MSET a FIELDS b v",               &[1, 3]),
+        ];
+        let table = crate::boot::table();
+        for (line, expected) in cases {
+            let request = Arc::new(Request::from_args(line.split(' ').map(str::as_bytes)));
+            let args = darter_resp::Args::owned(&request);
+            let Ok(entry) = table.resolve(args) else { panic!("{line}") };
+            let is_name = entry.row.names(args);
+            let names: Vec<usize> = (0..args.len()).filter(|at| is_name(*at)).collect();
+            assert_eq!(names, *expected, "{line}");
+        }
+    }
+
     #[test] // Whatever row is likely, a name finds its own, in any case, and near misses find none.
     fn likely_rows_change_nothing() {
         let table = crate::boot::table();

@@ -13,6 +13,7 @@ mod conn;
 mod core;
 mod entry;
 pub(crate) mod monitor;
+mod owed;
 mod release;
 mod serve;
 mod sleep;

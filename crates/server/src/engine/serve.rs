@@ -4,14 +4,15 @@
 //! layers spent 5 % of a GET's instructions on handing the same arguments to each other.
 
 use super::batch::Batch;
-use super::conn::{Conn, Lane, Owed, ReplyMode, View};
+use super::conn::{Conn, Lane, ReplyMode, View};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
+use super::owed::Owed;
 use super::slices::{Cause, named};
 use crate::admin::{Caller, slow_command};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
-use darter_resp::{self as resp, Output, Parsed, Reply, Request};
+use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
 use darter_runtime::net::Token;
 use darter_tx::{Access, Claim, CoreId, Home, Locked, lock_key};
 use std::future::poll_fn;
@@ -153,7 +154,7 @@ impl Core {
             return;
         }
         lane.session.active_ms = self.now_ms();
-        if args.is_owned() && args.has_ungathered() && self.gather_names(entry, args) {
+        if args.is_owned() && self.gather_names(entry, args) {
             lane.held = Some(args.to_request()); // Comes again, and is some portions further then.
             self.mark_ready(lane);
             return;
@@ -166,9 +167,15 @@ impl Core {
     /// Gathers the long names of a request until the slice is over. True while some are left.
     #[cold]
     fn gather_names(&self, entry: &Entry, args: resp::Args<'_>) -> bool {
+        if args.ungathered().next().is_none() {
+            return false;
+        }
         self.blame(Cause::Command(entry.index));
-        for at in entry.names(args) {
-            while args.gather(at) {
+        let (is_name, cores) = (entry.row.names(args), self.tx.cores());
+        for at in args.ungathered().filter(|at| is_name(*at)) {
+            let is_placed = cores > 1 && entry.row.keys.has(args, at);
+            let sought = if is_placed { Sought::Slot } else { Sought::Name };
+            while args.gather(at, sought) {
                 if self.slice.must_yield() {
                     return true;
                 }
@@ -322,9 +329,8 @@ impl Core {
         let reply = Reply::new(&mut out, resp3);
         let mut cx = SessionCx { core: self, session: &mut lane.session, reply };
         let result = run(&mut cx, Args::new(args, entry.first));
-        if let Some(ns) = self.account(entry, begun, result.as_ref().err()) {
-            slow_command(self, ns, entry, args, Caller::Served(&lane.session));
-        }
+        let caller = Caller::Served(&lane.session);
+        self.account_call(entry, begun, result.as_ref().err(), args, caller);
         if let Err(refusal) = result {
             out = Output::default();
             Reply::new(&mut out, resp3).error(&refusal.text());
@@ -338,23 +344,48 @@ impl Core {
         let in_turn = lane.owed.is_empty()
             && lane.stream.is_none()
             && lane.session.reply_mode == ReplyMode::On;
-        let (view, resp3) = (lane.session.view(), lane.session.resp3);
-        let mut aside = (!in_turn).then(Output::default);
-        let mut reply = Reply::new(aside.as_mut().unwrap_or(&mut lane.out), resp3);
-        let ran = self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session));
-        match (ran, aside) {
-            (Ran::Done(stream), None) => lane.stream = stream,
-            (Ran::Done(stream), Some(out)) => self.owe(lane, out, stream),
-            (Ran::Waits(work), _) => {
-                lane.busy = true;
-                let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
-                let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
-                self.tx.spawn(async move {
-                    let answer = core.finish_point(index, request, view, resp3, work, caller).await;
-                    core.finish(client, answer);
-                });
-            }
+        if !in_turn {
+            self.run_behind(lane, entry, args);
+            return;
         }
+        let view = lane.session.view();
+        let mut reply = Reply::new(&mut lane.out, lane.session.resp3);
+        match self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session)) {
+            Ran::Done(None) => {}
+            Ran::Done(stream) => lane.stream = stream,
+            Ran::Waits(work) => self.await_work(lane, entry, args, work),
+        }
+    }
+
+    /// [`Core::run_here`] behind replies that are owed, or for a client that wants none.
+    #[inline(never)]
+    fn run_behind(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+        let mut out = Output::default();
+        let view = lane.session.view();
+        let mut reply = Reply::new(&mut out, lane.session.resp3);
+        match self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session)) {
+            Ran::Done(stream) => self.owe(lane, out, stream),
+            Ran::Waits(work) => self.await_work(lane, entry, args, work),
+        }
+    }
+
+    /// Starts the task that brings a point command of this connection to its end.
+    #[cold]
+    fn await_work(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        work: Work,
+    ) {
+        lane.busy = true;
+        let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
+        let (view, resp3) = (lane.session.view(), lane.session.resp3);
+        let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
+        self.tx.spawn(async move {
+            let answer = core.finish_point(index, request, view, resp3, work, caller).await;
+            core.finish(client, answer);
+        });
     }
 
     /// Runs a point command on this core's shard, if its keys are free.
@@ -376,20 +407,15 @@ impl Core {
         }
         let result = self.call_point(&mut home, run, entry.first, args, view, reply);
         drop(home);
-        let locked = match &result {
-            Ok(Flow::Job(_)) => self.lock_for_job(entry, args, view.db),
-            _ => None,
+        let done = match result {
+            Ok(Flow::Done) => Ok(None),
+            Ok(Flow::Stream(stream)) => Ok(Some(named(entry.index, stream))),
+            Ok(Flow::Job(job)) => return self.begin_job(entry, begun, job, args, view.db),
+            Err(refusal) => Err(refusal),
         };
-        if let (Ok(Flow::Job(_)), None) = (&result, &locked) {
-            return Ran::Waits(Work::Blocked); // It is run anew, and counted, once its keys are held.
-        }
-        self.account_flow(entry, begun, &result, args, caller);
-        match result {
-            Ok(Flow::Done) => Ran::Done(None),
-            Ok(Flow::Stream(stream)) => Ran::Done(Some(named(entry.index, stream))),
-            Ok(Flow::Job(job)) => {
-                Ran::Waits(Work::Job(job, locked.expect("a job without a lock waits above")))
-            }
+        self.account_call(entry, begun, done.as_ref().err(), args, caller);
+        match done {
+            Ok(stream) => Ran::Done(stream),
             Err(refusal) => {
                 reply.out.truncate(mark);
                 reply.error(&refusal.text());
@@ -398,6 +424,25 @@ impl Core {
         }
     }
 
+    /// A point command takes more than a slice: holds its key, and counts the call. A job is told to
+    /// SLOWLOG when it ends.
+    #[cold]
+    fn begin_job(
+        &self,
+        entry: &Entry,
+        begun: Begun,
+        job: Box<dyn Job>,
+        args: resp::Args<'_>,
+        db: usize,
+    ) -> Ran {
+        let Some(locked) = self.lock_for_job(entry, args, db) else {
+            return Ran::Waits(Work::Blocked); // It is run anew, and counted, once its keys are held.
+        };
+        self.account(entry, begun, None);
+        Ran::Waits(Work::Job(job, locked))
+    }
+
+    #[inline(always)]
     fn call_point(
         &self,
         home: &mut Home,
@@ -465,7 +510,11 @@ impl Core {
                 let reply = &mut Reply::new(&mut out, resp3);
                 let result =
                     self.call_point(&mut self.tx.home(), run, entry.first, args, view, reply);
-                self.account_flow(entry, begun, &result, args, caller);
+                if let Ok(Flow::Job(_)) = &result {
+                    self.account(entry, begun, None); // SLOWLOG is told when it ends.
+                } else {
+                    self.account_call(entry, begun, result.as_ref().err(), args, caller);
+                }
                 match result? {
                     Flow::Done => return Ok(Answer::Done(out)),
                     Flow::Stream(stream) => {
@@ -636,18 +685,17 @@ impl Core {
         self.is_slow(entry, ns).then_some(ns)
     }
 
-    /// Counts a point call, and tells SLOWLOG when it was slow. A job is told of when it ends.
+    /// Counts a point call, and tells SLOWLOG when it was slow.
     #[inline(always)]
-    fn account_flow(
+    fn account_call(
         self: &Rc<Self>,
         entry: &Entry,
         begun: Begun,
-        result: &Result<Flow, Refusal>,
+        refusal: Option<&Refusal>,
         args: resp::Args<'_>,
         caller: Caller<'_>,
     ) {
-        let slow = self.account(entry, begun, result.as_ref().err());
-        if let Some(ns) = slow.filter(|_| !matches!(result, Ok(Flow::Job(_)))) {
+        if let Some(ns) = self.account(entry, begun, refusal) {
             slow_command(self, ns, entry, args, caller);
         }
     }
@@ -732,15 +780,6 @@ fn is_http(args: resp::Args<'_>) -> bool {
 }
 
 impl Entry {
-    /// Where the first names of a request stand: its keys, then its fields or members. What is behind
-    /// so many is rarely long.
-    fn names<'a>(&'a self, args: resp::Args<'a>) -> impl Iterator<Item = usize> + 'a {
-        let first = self.row.element.unwrap_or(args.len());
-        let width = if self.row.syntax.contains("value") { 2 } else { 1 };
-        let elements = (first..args.len()).step_by(width);
-        self.row.keys.positions(args).chain(elements).take(ENTRIES_AT_ONCE)
-    }
-
     /// Its function for keys of one shard.
     pub(super) fn point(&self) -> Option<PointFn> {
         match self.run {

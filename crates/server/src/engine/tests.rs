@@ -84,6 +84,8 @@ struct Bench {
     short: Rc<Cell<bool>>,
     mail: RefCell<Vec<VecDeque<(usize, Mail)>>>,
     clients: Vec<Client>,
+    /// Tickets of those who want to listen elsewhere, with their cores.
+    listening: RefCell<Vec<(usize, u64)>>,
 }
 
 impl Bench {
@@ -105,7 +107,14 @@ impl Bench {
         };
         let made = (0..cores).map(core).collect();
         let mail = RefCell::new((0..cores).map(|_| VecDeque::new()).collect());
-        let mut bench = Self { cores: made, clock, short, mail, clients: Vec::new() };
+        let mut bench = Self {
+            cores: made,
+            clock,
+            short,
+            mail,
+            clients: Vec::new(),
+            listening: RefCell::default(),
+        };
         for core in 0..cores {
             bench.connect(core);
         }
@@ -180,7 +189,7 @@ impl Bench {
             }
             Action::Pause(token) => of(token).paused.set(true),
             Action::Resume(token) => of(token).paused.set(false),
-            Action::Listen(..) => unreachable!("no test changes the port"),
+            Action::Listen(_, ticket) => self.listening.borrow_mut().push((at, ticket)),
         }
     }
 
@@ -377,6 +386,21 @@ fn who_does_not_read_is_idle() {
     assert_eq!(bench.ask(other, &format!("GET {key}")), "$3\r\nend\r\n");
 }
 
+#[test] // Not while it has to run what another core's client has asked for: a stop waits for that.
+fn a_core_with_a_batch_is_not_quiet() {
+    let bench = Bench::new(2);
+    assert!(bench.cores.iter().all(|core| core.is_quiet()));
+    bench.send(0, &format!("GET {}", bench.key(1)));
+    bench.turn(0);
+    let (from, mail) = bench.mail.borrow_mut()[1].pop_front().unwrap();
+    bench.cores[1].begin_turn();
+    bench.cores[1].deliver(from, mail);
+    assert!(!bench.cores[0].is_quiet(), "it owes a reply");
+    assert!(!bench.cores[1].is_quiet(), "a batch is to be run");
+    bench.settle();
+    assert!(bench.cores.iter().all(|core| core.is_quiet()));
+}
+
 #[test] // However many are idle, all are closed, some in each turn; a clock set back changes nothing.
 fn all_the_idle_are_closed() {
     const CLIENTS: usize = 300;
@@ -534,6 +558,33 @@ fn watchers_are_told_and_accounted() {
     assert_eq!(bench.ask(1, "RESET"), "+RESET\r\n");
     for core in &bench.cores {
         assert!(!core.watchers.borrow().are_any(), "core {} feeds nobody", core.id());
+    }
+}
+
+#[test] // Changes of settings wait for the one before them, in their order and asleep.
+fn changes_of_settings_wait_asleep() {
+    let mut bench = Bench::new(2);
+    let (first, second) = (bench.connect(1), bench.connect(0));
+    for (client, line) in [(first, "port 7"), (second, "port 8 timeout 5"), (1, "timeout 6")] {
+        bench.send(client, &format!("CONFIG SET {line}"));
+        bench.settle();
+    }
+    assert_eq!(bench.listening.borrow().len(), 1, "one change at a time");
+    for core in 0..2 {
+        assert_ne!(bench.turn(core), Wait::Nothing, "core {core} has nothing to do");
+    }
+    for (is_open, client, told) in [(true, first, "+OK"), (false, second, "-ERR CONFIG SET failed")]
+    {
+        let (core, ticket) = bench.listening.borrow_mut().pop().unwrap();
+        bench.cores[core].begin_turn();
+        bench.cores[core].tx.complete(ticket, Box::new(is_open));
+        bench.settle();
+        assert!(bench.got(client).starts_with(told));
+    }
+    assert_eq!(bench.got(1), "+OK\r\n");
+    for (name, value) in [("port", "7"), ("timeout", "6")] {
+        let told = bench.ask(1, &format!("CONFIG GET {name}"));
+        assert!(told.ends_with(&format!("\r\n{value}\r\n")), "{told}");
     }
 }
 

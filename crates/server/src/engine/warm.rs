@@ -9,7 +9,7 @@
 
 use super::core::Core;
 use arrayvec::ArrayVec;
-use darter_keyspace::{Db, Key, Object};
+use darter_keyspace::{Db, Key, Named};
 use darter_resp::{self as resp, Args, Note};
 
 /// Keys asked for at once; what is more is not asked for.
@@ -108,20 +108,20 @@ impl Core {
 }
 
 fn warm_elements(elements: List<Element<'_>>) {
-    let mut last: Option<(Element<'_>, Option<&Object>)> = None;
-    let mut found = List::<(&Object, u64)>::new();
+    let mut last: Option<(Element<'_>, Option<&dyn Named>)> = None;
+    let mut found = List::<(&dyn Named, u64)>::new();
     for element in elements {
-        let object = match last {
-            Some((before, object)) if before.at.is(&element.at) => object,
-            _ => element.at.db.object(&element.at.key),
+        let named = match last {
+            Some((before, named)) if before.at.is(&element.at) => named,
+            _ => element.at.db.object(&element.at.key).and_then(|object| object.named()),
         };
-        last = Some((element, object));
-        if let Some(object) = object {
-            object.prefetch(element.hash);
-            found.push((object, element.hash));
+        last = Some((element, named));
+        if let Some(named) = named {
+            named.prefetch(element.hash);
+            found.push((named, element.hash));
         }
     }
-    for (object, hash) in found {
-        object.prefetch_entry(hash);
+    for (named, hash) in found {
+        named.prefetch_entry(hash);
     }
 }

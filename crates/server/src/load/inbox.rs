@@ -3,8 +3,7 @@
 use super::portion::{Head, Place, Portion, Record};
 use super::{Cause, Outcome};
 use darter_base::{Preempt, hash};
-use darter_keyspace::{Deadline, Fresh, Hash, Key, Object, Set, Shard};
-use std::sync::Arc;
+use darter_keyspace::{Collection, Deadline, Fresh, Hash, Key, Object, Set, Shard};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 /// Records whose memory is asked for together, so that their misses overlap.
@@ -216,8 +215,8 @@ impl Inbox {
         let building = self.building.take().expect("an end belongs to a beginning");
         let Building { database, deadline, idle, offset, value } = building;
         let object = match value {
-            Value::Hash(hash) => Object::Hash(hash),
-            Value::Set(set) => Object::Set(set),
+            Value::Hash(hash) => Object::new(hash),
+            Value::Set(set) => Object::new(set),
         };
         if object.is_empty() {
             return Ok(());
@@ -225,7 +224,7 @@ impl Inbox {
         let db = shard.db_mut(database);
         let before = db.len();
         let key = Key::new(&self.key);
-        db.install(&key, Arc::new(object), Deadline::from(deadline));
+        db.install(&key, object, Deadline::from(deadline));
         idle.iter().for_each(|idle| db.set_idle(&key, u64::from(*idle)));
         if db.len() == before {
             return Err(Cause::DuplicateKey { key: self.key.clone(), database, offset });

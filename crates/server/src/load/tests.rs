@@ -3,7 +3,7 @@
 use super::*;
 use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, slot};
-use darter_keyspace::{Key, Shard, value_of};
+use darter_keyspace::{Hash, Key, Set, Shard, value_of};
 use darter_persist::rdb::{Item, Kind, Packing, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,10 +107,12 @@ fn contents(shards: &[Shard]) -> Records {
                 let key = entry.key().to_vec();
                 assert_eq!(slot::core_of(slot::of(&key), shards.len()), core, "{key:?}");
                 let found = db.get(&Key::new(&key)).expect("the living only");
-                let value = match found.kind() {
-                    darter_keyspace::Kind::Text => Value::String(found.text().unwrap().to_vec()),
-                    darter_keyspace::Kind::Hash => Value::Hash(fields(found.hash().unwrap())),
-                    darter_keyspace::Kind::Set => Value::Set(members(found.set().unwrap())),
+                let value = if let Ok(text) = found.text() {
+                    Value::String(text.to_vec())
+                } else if let Ok(hash) = found.value::<Hash>() {
+                    Value::Hash(fields(hash))
+                } else {
+                    Value::Set(members(found.value::<Set>().unwrap()))
                 };
                 let record = Record { value, expiry_ms: found.deadline() };
                 assert!(records.insert((database as u32, key), record).is_none());
@@ -321,7 +323,7 @@ fn a_large_hash_is_built_aside_in_small_steps() {
         assert!(!there || inboxes[0].is_finished() || steps >= 5_000 / 16, "step {steps}");
     }
     assert!(steps >= 5_000 / 16, "{steps}");
-    assert_eq!(shard.db(0).hash(&Key::new(b"big")).unwrap().unwrap().len(), 5_000);
+    assert_eq!(shard.db(0).value::<Hash>(&Key::new(b"big")).unwrap().unwrap().len(), 5_000);
     assert!(inboxes[0].is_finished());
 }
 

@@ -255,7 +255,7 @@ impl<X: OutOfLine> Table<X> {
         let old = self.take_out(hash, at);
         if let (Root::Big(big), At::Big(path, _)) = (&mut self.0, at) {
             let big = big_mut(big);
-            big.tidy(path);
+            big.tidy_in_turn(path);
             big.shrink(path);
         }
         self.shrink();
@@ -346,8 +346,8 @@ impl<X: OutOfLine> Big<X> {
         if segment.overwrite(loc, buf.raw(), buf.len()).is_err() {
             return false;
         }
-        segment.tidy();
         self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+        self.tidy_in_turn(path);
         self.note_deadline(path, buf.raw());
         true
     }
@@ -376,7 +376,7 @@ impl<X: OutOfLine> Big<X> {
     }
 
     /// Wins back the gaps of the segment at `path`, if they are many.
-    fn tidy(&mut self, path: Path) {
+    pub(super) fn tidy(&mut self, path: Path) {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
         if segment.len() == 0 {

@@ -22,9 +22,10 @@
 //!
 //! Not here: where entries lie. See `segment` and `small`.
 
-use super::long::{HeldKey, LongKey, Spent};
+use super::long::HeldKey;
 use super::text::{self, Form, Packed, Text, UUID_BYTES, VARINT_MAX};
 use darter_base::UnixMillis;
+use darter_base::long::{self, Long};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
@@ -309,7 +310,7 @@ impl<'k> Needle<'k> {
     fn write(&self, out: &mut Buf) {
         match self.kind {
             KEY_LONG => {
-                let key = LongKey::new(self.text, self.hash).into_raw();
+                let key = Long::new(self.text, self.hash).into_raw();
                 push_pointer(out, key);
             }
             KEY_RAW => {
@@ -595,7 +596,7 @@ impl<X: OutOfLine> Raw<X> {
             // SAFETY: as above.
             KEY_UUID => Form::Uuid(unsafe { self.uuid_at(Self::KEY) }),
             // SAFETY: the entry owns the key, so it stays as long.
-            _ => Form::Raw(unsafe { LongKey::borrow(self.long()) }),
+            _ => Form::Raw(unsafe { Long::borrow(self.long()) }),
         })
     }
 
@@ -650,7 +651,7 @@ impl<X: OutOfLine> Raw<X> {
     pub(super) fn hash(self) -> u64 {
         if self.flags() & KEY_MASK == KEY_LONG {
             // SAFETY: the entry owns the key.
-            return unsafe { LongKey::hash(self.long()) };
+            return unsafe { Long::hash_of(self.long()) };
         }
         // SAFETY: the text is used here only.
         unsafe { self.key() }.hash()
@@ -683,9 +684,9 @@ impl<X: OutOfLine> Raw<X> {
             _ => {
                 let long = self.long();
                 // SAFETY: the entry owns the key.
-                let hash = unsafe { LongKey::hash(long) };
+                let hash = unsafe { Long::hash_of(long) };
                 // SAFETY: as above; it is used here only.
-                hash == needle.hash && unsafe { LongKey::borrow(long) } == needle.text
+                hash == needle.hash && long::same(unsafe { Long::borrow(long) }, needle.text)
             }
         }
     }
@@ -784,7 +785,7 @@ impl<X: OutOfLine> Raw<X> {
             return 0;
         }
         // SAFETY: the entry owns the key; it is used here only.
-        LongKey::bytes_for(unsafe { LongKey::borrow(self.long()) }.len())
+        Long::bytes_for(unsafe { Long::borrow(self.long()) }.len())
     }
 
     /// Makes the bytes owners of their own, after they were copied from an entry that stays:
@@ -795,7 +796,7 @@ impl<X: OutOfLine> Raw<X> {
     pub(super) unsafe fn own(self) {
         if self.flags() & KEY_MASK == KEY_LONG {
             // SAFETY: the original holds the key.
-            unsafe { LongKey::retain(self.long()) };
+            unsafe { Long::retain(self.long()) };
         }
         if self.has_out() {
             // SAFETY: the value is out of line.
@@ -822,9 +823,9 @@ impl<X: OutOfLine> Raw<X> {
     ///
     /// # Safety
     /// The bytes own the key, and are not used again.
-    pub(super) unsafe fn take_key(self) -> Option<Spent> {
+    pub(super) unsafe fn take_key(self) -> Option<Long> {
         // SAFETY: the promise of this function.
-        (self.flags() & KEY_MASK == KEY_LONG).then(|| unsafe { Spent::new(self.long()) })
+        (self.flags() & KEY_MASK == KEY_LONG).then(|| unsafe { Long::from_raw(self.long()) })
     }
 
     /// Lets go of the long key, if there is one.
@@ -834,7 +835,7 @@ impl<X: OutOfLine> Raw<X> {
     pub(super) unsafe fn release_key(self) {
         if self.flags() & KEY_MASK == KEY_LONG {
             // SAFETY: the promise of this function.
-            unsafe { LongKey::release(self.long()) };
+            drop(unsafe { Long::from_raw(self.long()) });
         }
     }
 

@@ -27,9 +27,10 @@ use darter_base::UnixMillis;
 /// Entries whose deadline can be read in the time that removing one takes.
 const LOOKS_PER_REMOVAL: usize = 8;
 
-/// Removals that take as long as copying a segment and its leaf for a cut, merging it, or writing it
-/// anew, at worst: 50 us where values are long and memory is fresh.
-const REMOVALS_PER_COPY: usize = 40;
+/// Removals that count as much as copying a segment and its leaf for a cut, merging it, or writing it
+/// anew. That takes up to 330 us where values are long and memory is fresh, ten times as long as
+/// removing so many: a portion is over with the first.
+const REMOVALS_PER_COPY: usize = 64;
 
 /// Segments whose dead are listed that can be counted in the time of a look at one.
 pub(super) const COUNTS_PER_LOOK: usize = 8;
@@ -202,13 +203,17 @@ impl<X: OutOfLine> Big<X> {
                 break;
             }
             self.prefetch_dead(&due);
-            let mut shrunk = Vec::new();
+            let mut sparse = Vec::new();
             for &path in &due {
                 let len = self.directory.segment_at(path).len();
+                let is_own = self.directory.is_own(path);
                 let mut cost = self.reap_segment(path, now, budget, dead);
-                if self.is_worth_merging(path, len) {
-                    shrunk.push(self.directory.prefix(path).0);
+                let segment = self.directory.segment_at(path);
+                if self.is_worth_merging(path, len) || (is_own && segment.is_untidy()) {
+                    sparse.push((self.directory.prefix(path).0, is_own));
                     cost += REMOVALS_PER_COPY;
+                } else if !is_own {
+                    cost += REMOVALS_PER_COPY; // It was copied for a cut.
                 }
                 budget = budget.saturating_sub(cost);
                 if budget == 0 {
@@ -218,8 +223,13 @@ impl<X: OutOfLine> Big<X> {
             due.chunk_by(|one, other| one.top == other.top)
                 .for_each(|leaf| self.directory.settle_due(leaf[0].top));
             // Not before: merges move what comes behind.
-            for hash in shrunk {
-                self.merge_up(self.directory.path(hash));
+            for (hash, is_own) in sparse {
+                let path = self.directory.path(hash);
+                let is_merged = self.merge_up(path);
+                // Merging has won back the gaps; and what was just copied waits for the next time.
+                if !is_merged && is_own && self.directory.segment_at(path).is_untidy() {
+                    self.tidy(path);
+                }
             }
         }
         self.due = self.directory.top.due_min();
@@ -262,7 +272,6 @@ impl<X: OutOfLine> Big<X> {
         dead: &mut Tell<'_, X>,
     ) -> usize {
         let mut cost = 1;
-        let mut copies = usize::from(!self.directory.is_own(path));
         if self.directory.segment_at(path).due() <= now {
             let segment = self.directory.segment_mut(path);
             let before = segment.bytes();
@@ -288,11 +297,10 @@ impl<X: OutOfLine> Big<X> {
             if segment.len() == 0 {
                 segment.clear();
             }
-            copies += usize::from(segment.tidy());
             self.segment_bytes = self.segment_bytes + segment.bytes() - before;
         }
         let due = self.directory.segment_at(path).due();
         self.directory.leaf_mut(path.top).fan.set_due(path.leaf, due);
-        cost + copies * REMOVALS_PER_COPY
+        cost
     }
 }

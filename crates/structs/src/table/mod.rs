@@ -69,6 +69,7 @@ pub use long::HeldKey;
 pub use stream::{LiveCount, Reader};
 pub use text::{Scratch, Text};
 
+use crate::owner::{Owner, Watch};
 use darter_base::UnixMillis;
 use directory::{Directory, NEVER};
 use entry::{Needle, Raw};
@@ -117,12 +118,14 @@ struct Big<X: OutOfLine> {
     due: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,
-    /// Counted by the table's versions, and watched by who reads a cut: see [`Reader::pinned_bytes`].
-    owner: Arc<()>,
+    /// The table's, or a reader's: see [`Table::reader`].
+    owner: Owner,
     /// Additions until a segment that has reached its limit, but not its end, may be split.
     pause: u8,
     /// Removals until two segments that both hold entries may be merged.
     rest: u8,
+    /// Changes for which no gaps are won back, one segment having just been written anew.
+    tidied: u8,
 }
 
 impl<X: OutOfLine> Clone for Table<X> {
@@ -149,6 +152,42 @@ impl<X: OutOfLine> Table<X> {
     #[must_use]
     pub const fn new() -> Self {
         Self(Root::Empty)
+    }
+
+    /// A cut for who reads it for long: it does not keep the table there. It must not become a value.
+    ///
+    /// Cost: an allocation, and a count for each leaf: 128 for ten million entries.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        match &self.0 {
+            Root::Big(big) => {
+                let mut cut = Big::clone(big);
+                cut.owner = big.owner.reader();
+                Self(Root::Big(Arc::new(cut)))
+            }
+            other => Self(other.clone()),
+        }
+    }
+
+    /// True when a [`Table::reader`] holds what nobody else has any more, but for other readers; never
+    /// while the table is there, however it has changed since. Of a small one only the last reader
+    /// holds anything.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        match &self.0 {
+            Root::Empty | Root::Ruin(_) => false,
+            Root::Small(small) => small.is_unique(),
+            Root::Big(big) => big.owner.is_gone(),
+        }
+    }
+
+    /// A watch over the table. A small one is not worth watching: nothing is told of it.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        match &self.0 {
+            Root::Big(big) => Watch::new(&big.owner, self.memory_bytes()),
+            Root::Empty | Root::Small(_) | Root::Ruin(_) => Watch::default(),
+        }
     }
 
     /// Entries, the dead that are not yet reaped included.
@@ -200,7 +239,7 @@ impl<X: OutOfLine> Table<X> {
         self.find(hash, &Needle::of(hash, key)).is_some()
     }
 
-    #[inline]
+    #[inline(always)] // Handing a needle on costs as much as a comparison.
     fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw<X>> {
         match &self.0 {
             Root::Empty | Root::Ruin(_) => None,

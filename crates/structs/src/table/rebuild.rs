@@ -21,9 +21,13 @@
 //! have is jittered, by its prefix; and a table that has just split a segment, or grown one, lets
 //! the next ones take more than they should for a hundred additions. So a command of a hundred pays
 //! for one split, where chance alone would give it six or seven once in a while. As segments empty
-//! in step, too, a merge is followed by a rest from merges.
+//! in step, too, and their gaps come due in step, a merge is followed by a rest from merges, and a
+//! repack by one from repacks.
 //!
 //! Not here: why an insertion failed, see `segment`.
+
+#[cfg(test)]
+pub(super) mod tests;
 
 use super::directory::{DEPTH_MAX, Directory, NEVER, Path};
 use super::edit::{big_mut, unshare};
@@ -31,6 +35,7 @@ use super::entry::{OutOfLine, Raw};
 use super::segment::{CLASS_MAX, CLASSES, Full, Limits, PAGE, PagePos, Seg};
 use super::small::Small;
 use super::{Big, Root, Table};
+use crate::owner::Owner;
 use std::sync::Arc;
 
 /// After a segment was split or grown, the next waits for an addition for every so many entries of
@@ -39,7 +44,8 @@ use std::sync::Arc;
 const ENTRIES_PER_PAUSE: usize = 11;
 /// After a merge, the next waits for a removal for every so many entries of this one: so a command
 /// of a hundred pays for three merges or four, of 30 us each. Where the siblings cannot wait, as one
-/// of them is empty, nothing moves, and they need not.
+/// of them is empty, nothing moves, and they need not. After a repack that won gaps back, the next
+/// one waits as long. As an eighth of a segment must go before it is due, all get their turn.
 const ENTRIES_PER_REST: usize = 16;
 /// Two siblings are merged when they would fill so many percent of one.
 const MERGE_PERCENT: usize = 45;
@@ -155,9 +161,10 @@ impl<X: OutOfLine> Big<X> {
             outside_bytes,
             due: draft.due,
             class_max: 0,
-            owner: Arc::new(()),
+            owner: Owner::new(),
             pause: 0,
             rest: 0,
+            tidied: 0,
         }
     }
 
@@ -235,6 +242,19 @@ impl<X: OutOfLine> Big<X> {
         old.discard();
     }
 
+    /// After a change in the segment at `path`: wins its gaps back if they are many, and it is not the
+    /// time of rest.
+    #[inline]
+    pub(super) fn tidy_in_turn(&mut self, path: Path) {
+        self.tidied = self.tidied.saturating_sub(1);
+        let segment = self.directory.segment_at(path);
+        let is_empty = segment.len() == 0; // Nothing moves.
+        if is_empty || (self.tidied == 0 && segment.is_untidy()) {
+            self.tidied = self.tidied.max(segment.len().div_ceil(ENTRIES_PER_REST) as u8);
+            self.tidy(path);
+        }
+    }
+
     /// After a removal from the segment at `path`: looks, once in a while, whether to merge.
     #[inline]
     pub(super) fn shrink(&mut self, path: Path) {
@@ -256,15 +276,16 @@ impl<X: OutOfLine> Big<X> {
     }
 
     /// Merges the segment at `path` with its sibling while both are nearly empty, without a rest: for
-    /// who bounds in another way how many merges there are.
-    pub(super) fn merge_up(&mut self, path: Path) {
-        let hash = self.directory.prefix(path).0;
+    /// who bounds in another way how many merges there are. False when there was none.
+    pub(super) fn merge_up(&mut self, path: Path) -> bool {
+        let (hash, mut is_merged) = (self.directory.prefix(path).0, false);
         loop {
             self.rest = 0;
             // Ends: each merge takes one from the segment's depth.
             if !self.merge(self.directory.path(hash)) {
-                return;
+                return is_merged;
             }
+            is_merged = true;
         }
     }
 

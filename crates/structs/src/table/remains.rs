@@ -5,15 +5,15 @@
 //! whoever frees a block takes those out of it, 10 ns each, and the graveyard frees them in portions.
 
 use super::entry::{Old, OutOfLine};
-use super::long::Spent;
 use darter_base::graveyard::{self, Dismantle};
+use darter_base::long::Long;
 
 /// Keys or values that are freed at once.
 const FREED_AT_ONCE: usize = 4;
 
 /// See the module.
 pub(super) struct Remains<X: OutOfLine> {
-    keys: Vec<Spent>,
+    keys: Vec<Long>,
     values: Vec<X>,
 }
 
@@ -24,7 +24,7 @@ impl<X: OutOfLine> Remains<X> {
     }
 
     /// Takes over what an entry owned.
-    pub(super) fn add(&mut self, key: Option<Spent>, old: Old<X>) {
+    pub(super) fn add(&mut self, key: Option<Long>, old: Old<X>) {
         self.keys.extend(key);
         self.values.extend(old.out);
     }

@@ -12,9 +12,10 @@ use super::entry::{Entry, OutOfLine};
 use super::expire::{COUNTS_PER_LOOK, count_cost};
 use super::segment::{PagePos, Seg};
 use super::{Big, Root, Ruined, Table};
+use crate::owner::Owner;
 use darter_base::UnixMillis;
 use darter_base::graveyard::{self, Dismantle};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Leaves, then segments, each given away once. Both are stacks whose top is next.
 struct Rest<X: OutOfLine> {
@@ -23,6 +24,8 @@ struct Rest<X: OutOfLine> {
     segments: Vec<(Seg<X>, UnixMillis)>,
     /// Memory of what is left, shared or not.
     bytes: usize,
+    /// Of the table that it is of.
+    owner: Owner,
 }
 
 /// A rest that buries what nobody has read when it is dropped.
@@ -41,6 +44,7 @@ impl<X: OutOfLine> Drop for Stream<X> {
                 leaves: std::mem::take(&mut rest.leaves),
                 segments: std::mem::take(&mut rest.segments),
                 bytes: rest.bytes,
+                owner: rest.owner.retire(),
             };
             graveyard::bury(Box::new(rest));
         }
@@ -53,8 +57,9 @@ impl<X: OutOfLine> Dismantle for Rest<X> {
         !self.is_done()
     }
 
+    /// What others have too stays, and it may be all.
     fn bytes(&self) -> usize {
-        self.bytes
+        if self.owner.is_shared() { 0 } else { self.bytes }
     }
 }
 
@@ -67,7 +72,7 @@ impl<X: OutOfLine> Drop for Big<X> {
 
 impl<X: OutOfLine> Stream<X> {
     fn empty() -> Self {
-        Self(Rest { leaves: Vec::new(), segments: Vec::new(), bytes: 0 })
+        Self(Rest { leaves: Vec::new(), segments: Vec::new(), bytes: 0, owner: Owner::default() })
     }
 
     /// Shares what a cut holds, or takes it over if nobody else holds it: a second reference would
@@ -81,14 +86,25 @@ impl<X: OutOfLine> Stream<X> {
         let top = &big.directory.top;
         let mut leaves: Vec<_> = top.firsts().map(|at| Arc::clone(top.get(at))).collect();
         leaves.reverse();
-        Self(Rest { leaves, segments: Vec::new(), bytes: big.entry_bytes() })
+        Self(Rest {
+            leaves,
+            segments: Vec::new(),
+            bytes: big.entry_bytes(),
+            owner: big.owner.reader(),
+        })
     }
 
     /// Takes the leaves out of a table that is used up.
     fn take(big: &mut Big<X>) -> Self {
         // From the last to the first, so the first is on top.
         let leaves = std::iter::from_fn(|| big.directory.top.pop_run()).collect();
-        Self(Rest { leaves, segments: Vec::new(), bytes: big.entry_bytes() })
+        let (bytes, owner) = (big.entry_bytes(), big.owner.retire());
+        Self(Rest { leaves, segments: Vec::new(), bytes, owner })
+    }
+
+    /// True when what is left of it is nobody else's, but readers'.
+    fn is_pinned(&self) -> bool {
+        self.0.owner.is_gone()
     }
 
     fn next(&mut self) -> Option<(Seg<X>, UnixMillis)> {
@@ -131,8 +147,6 @@ pub struct Reader<X: OutOfLine> {
     /// Entries of the cut, and what they take.
     len: usize,
     bytes: usize,
-    /// Of the table that the cut is of.
-    owner: Weak<()>,
 }
 
 impl<X: OutOfLine> Reader<X> {
@@ -140,16 +154,12 @@ impl<X: OutOfLine> Reader<X> {
     #[must_use]
     pub fn new(cut: Table<X>) -> Self {
         let (left, bytes) = (cut.len(), cut.memory_bytes());
-        let mut owner = Weak::new();
         let (stream, small) = match cut.0 {
-            Root::Big(big) => {
-                owner = Arc::downgrade(&big.owner);
-                (Stream::of(big), None)
-            }
+            Root::Big(big) => (Stream::of(big), None),
             Root::Small(_) => (Stream::empty(), Some(cut)),
             Root::Empty | Root::Ruin(_) => (Stream::empty(), None),
         };
-        Self { stream, current: None, small, small_at: 0, left, len: left, bytes, owner }
+        Self { stream, current: None, small, small_at: 0, left, len: left, bytes }
     }
 
     /// Takes over the cut of a value that takes so many bytes, with what its entries own.
@@ -159,12 +169,15 @@ impl<X: OutOfLine> Reader<X> {
     }
 
     /// Bytes that are still to be read and that nobody else has any more, but for other readers:
-    /// about, by the number of entries. 0 while the table is there, however it has changed since. A
-    /// small one is not worth counting.
+    /// about, by the number of entries. 0 while the table is there, however it has changed since: see
+    /// [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
-        let is_orphan = self.small.is_none() && self.owner.strong_count() == 0;
-        if is_orphan { self.bytes / self.len.max(1) * self.left } else { 0 }
+        let is_gone = match &self.small {
+            Some(small) => small.is_pinned(),
+            None => self.stream.is_pinned(),
+        };
+        if is_gone { self.bytes.saturating_mul(self.left) / self.len.max(1) } else { 0 }
     }
 
     /// Entries that are still to come.
@@ -296,3 +309,6 @@ impl<X: OutOfLine> Table<X> {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;

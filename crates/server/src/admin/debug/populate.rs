@@ -5,7 +5,7 @@ use crate::engine::{Core, ServerCall};
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{Prng, number};
 use darter_command::{Answer, Args, Refusal};
-use darter_keyspace::{Deadline, Fresh, Key};
+use darter_keyspace::{Deadline, Fresh, Hash, Key, Set};
 use darter_structs::blob::Blob;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -187,9 +187,9 @@ fn add_element(core: &Core, plan: &Plan, key: &Key<'_>, element: u64, value: Fre
     let text = format!("element:{element}");
     let made = match plan.kind {
         Type::Hash => {
-            db.edit_hash(key, true, |edit| edit.set(text.as_bytes(), value, Deadline::Clear))
+            db.edit::<Hash, _>(key, true, |edit| edit.set(text.as_bytes(), value, Deadline::Clear))
         }
-        _ => db.edit_set(key, true, |edit| edit.add(text.as_bytes(), Deadline::Clear)),
+        _ => db.edit::<Set, _>(key, true, |edit| edit.add(text.as_bytes(), Deadline::Clear)),
     };
     made.is_ok()
 }

@@ -1,17 +1,16 @@
 //! DEBUG OBJECT, DIGEST, DIGEST-VALUE, TABLE, CHECK.
 
+use super::super::databases;
 use crate::engine::{Core, ServerCall};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Refusal};
-use darter_keyspace::{Found, Key, Kind, Object, value_of};
+use darter_keyspace::{Found, Hash, Key, Object, Set, Type, value_of};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, OutOfLine, Reader, Scratch, Table};
 use darter_tx::Home;
 use sha1::{Digest, Sha1};
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// What DUMP puts around a value: its type, the version and the checksum.
 const FRAME_BYTES: u64 = 1 + 2 + 8;
@@ -23,8 +22,8 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     let line = call.core.tx.on(core, move |home| {
         let found = home.shard.db(db).get(&Key::new(&key))?;
         let sizer = darter_persist::commands::sizer(&found, home.shard.db(db).now()).ok()?;
-        let at = found.object().map_or(std::ptr::null(), Arc::as_ptr);
-        let refs = found.object().map_or(1, Arc::strong_count);
+        let at = found.object().map_or(std::ptr::null(), Object::address);
+        let refs = found.object().map_or(1, Object::count);
         let (encoding, idle) = (found.encoding(), found.idle_seconds(home.shard.now()));
         let access = format!("lru:{} lru_seconds_idle:{idle}", found.entry().stamp());
         Some((format!("Value at:{at:p} refcount:{refs} encoding:{encoding}"), access, sizer))
@@ -61,16 +60,26 @@ pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
 /// `DEBUG CHECK`: asserts the invariants, in slices, while others go on.
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
     let core = &call.core;
-    for db in databases_in_use(core).await {
-        for owner in 0..core.tx.cores() {
-            let mut checker = core.tx.on(owner, move |home| home.shard.db(db).checker()).await;
-            while checker.next_slice() {
-                core.tx.pause().await;
+    let mut first = Some(0);
+    while let Some(from) = first {
+        let (sizes, next) = databases::in_use_from(core, from).await;
+        for db in sizes.into_keys() {
+            for owner in 0..core.tx.cores() {
+                check_database(core, owner, db).await;
             }
-            check_clocks(core, owner, db).await;
         }
+        first = next;
     }
     Ok(call.answer(|reply| reply.ok()))
+}
+
+/// Asserts the invariants of a database on core `owner`.
+async fn check_database(core: &Rc<Core>, owner: usize, db: usize) {
+    let mut checker = core.tx.on(owner, move |home| home.shard.db(db).checker()).await;
+    while checker.next_slice() {
+        core.tx.pause().await;
+    }
+    check_clocks(core, owner, db).await;
 }
 
 /// Asserts that the values of a database on core `owner` stand under the moments at which the sweeper
@@ -121,49 +130,45 @@ fn hex(sum: &Sum) -> String {
 
 /// `DEBUG DIGEST`: one sum over all data, equal to Redis's for equal data.
 pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
-    let core = &call.core;
-    let mut total = Sum::default();
-    for db in databases_in_use(core).await {
-        let cuts: Vec<Table<Arc<Object>>> = core
-            .tx
-            .on_each(0..core.tx.cores(), |_| {
-                move |home: &mut Home| home.shard.db(db).keys().clone()
-            })
-            .await;
-        if cuts.iter().all(Table::is_empty) {
-            continue; // Emptied since.
+    let (mut total, mut first) = (Sum::default(), Some(0));
+    while let Some(from) = first {
+        let (sizes, next) = databases::in_use_from(&call.core, from).await;
+        for db in sizes.into_keys() {
+            add_database(&mut total, call, db).await;
         }
-        mix(&mut total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
-        for cut in cuts {
-            let (mut reader, now) = (Reader::new(cut), core.now_ms());
-            let (mut more, mut held) = (true, Vec::new());
-            while more {
-                more = reader.next_slice(ENTRIES_HASHED_AT_ONCE, &mut |entry| {
-                    let Some(found) = Found::alive(entry, now) else { return };
-                    let mut sum = Sum::default();
-                    mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
-                    held.push((sum, Value::of(&found)));
-                });
-                for (mut sum, value) in held.drain(..) {
-                    value.add_to(&mut sum, call, now).await;
-                    xor(&mut total, &sum);
-                }
-                core.tx.pause().await;
-            }
-        }
+        first = next;
     }
     Ok(call.answer(|reply| reply.simple(&hex(&total))))
 }
 
-/// The databases with keys on some core, in order.
-async fn databases_in_use(core: &Rc<Core>) -> BTreeSet<usize> {
-    let used = core.tx.on_each(0..core.tx.cores(), |_| {
-        |home: &mut Home| {
-            let used = home.shard.iter().filter(|(_, db)| !db.is_empty());
-            used.map(|(at, _)| at).collect::<Vec<_>>()
+/// Adds the number and the data of a database to the sum over all.
+async fn add_database(total: &mut Sum, call: &ServerCall, db: usize) {
+    let core = &call.core;
+    let cuts: Vec<Table<Object>> = core
+        .tx
+        .on_each(0..core.tx.cores(), |_| move |home: &mut Home| home.shard.db(db).keys().clone())
+        .await;
+    if cuts.iter().all(Table::is_empty) {
+        return; // Emptied since.
+    }
+    mix(total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
+    for cut in cuts {
+        let (mut reader, now) = (Reader::new(cut), core.now_ms());
+        let (mut more, mut held) = (true, Vec::new());
+        while more {
+            more = reader.next_slice(ENTRIES_HASHED_AT_ONCE, &mut |entry| {
+                let Some(found) = Found::alive(entry, now) else { return };
+                let mut sum = Sum::default();
+                mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
+                held.push((sum, Value::of(&found)));
+            });
+            for (mut sum, value) in held.drain(..) {
+                value.add_to(&mut sum, call, now).await;
+                xor(total, &sum);
+            }
+            core.tx.pause().await;
         }
-    });
-    used.await.into_iter().flatten().collect()
+    }
 }
 
 /// `DEBUG DIGEST-VALUE key [key ...]`.
@@ -188,47 +193,39 @@ pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Resul
     }))
 }
 
-/// The number by which Redis's digest knows a type.
-fn type_number(kind: Kind) -> u32 {
-    match kind {
-        Kind::Text => 0,
-        Kind::Set => 2,
-        Kind::Hash => 4,
-    }
-}
-
 /// Entries and bytes that are hashed between two looks at the clock: about 20 us.
 const ENTRIES_HASHED_AT_ONCE: usize = 16;
 const BYTES_HASHED_AT_ONCE: usize = 16 * 1024;
 
 /// A value that is to be hashed: its own, or a cut.
 struct Value {
-    kind: Kind,
+    kind: &'static Type,
     content: Content,
     is_mortal: bool,
 }
 
 enum Content {
     Text(Vec<u8>),
-    Object(Arc<Object>),
+    Object(Object),
 }
 
 impl Value {
     fn of(found: &Found<'_>) -> Self {
         let content = match found.object() {
-            Some(object) => Content::Object(Arc::clone(object)),
+            Some(object) => Content::Object(object.clone()),
             None => Content::Text(found.text().map_or_else(|_| Vec::new(), |text| text.to_vec())),
         };
         Self { kind: found.kind(), content, is_mortal: found.deadline().is_some() }
     }
 
     async fn add_to(&self, sum: &mut Sum, call: &ServerCall, now: u64) {
-        mix(sum, &type_number(self.kind).to_be_bytes());
+        mix(sum, &u32::try_from(self.kind.number).unwrap_or(u32::MAX).to_be_bytes());
         match &self.content {
             Content::Text(text) => mix(sum, text),
-            Content::Object(object) => match &**object {
-                Object::Text(blob) => mix_blob(sum, blob, call).await,
-                Object::Hash(hash) => {
+            Content::Object(object) => {
+                if let Some(blob) = object.get::<Blob>() {
+                    mix_blob(sum, blob, call).await;
+                } else if let Some(hash) = object.get::<Hash>() {
                     xor_entries(sum, hash.fields(), now, call, |entry| {
                         let mut pair = Sum::default();
                         mix(&mut pair, entry.key().bytes(&mut Scratch::default()));
@@ -236,14 +233,13 @@ impl Value {
                         Sha1::digest(pair).into()
                     })
                     .await;
-                }
-                Object::Set(set) => {
+                } else if let Some(set) = object.get::<Set>() {
                     xor_entries(sum, set.members(), now, call, |entry| {
                         Sha1::digest(entry.key().bytes(&mut Scratch::default())).into()
                     })
                     .await;
                 }
-            },
+            }
         }
         if self.is_mortal {
             xor(sum, b"!!expire!!");

@@ -122,6 +122,30 @@ fn many_are_closed_one_a_slice() {
     }
 }
 
+#[test] // What is read after it is gone is charged, also where it waits behind other replies.
+fn long_replies_that_wait_are_charged() {
+    const LEN: usize = 1_000_000;
+    const GETS: usize = 5;
+    let mut bench = Bench::new(2);
+    let (reader, writer, key) = (0, bench.connect(0), bench.key(1));
+    assert_eq!(bench.ask(writer, &format!("SETRANGE {key} {} x", LEN - 1)), format!(":{LEN}\r\n"));
+    bench.clients[reader].reads.set(false);
+    bench.send(reader, &vec![format!("GET {key}"); GETS].join("\r\n"));
+    bench.settle();
+    let pinned = |bench: &Bench| {
+        let token = bench.clients[reader].token;
+        bench.cores[0].with_conn(token, |conn| conn.sizes().pinned).unwrap()
+    };
+    assert_eq!(pinned(&bench), 0, "it is there");
+    assert_eq!(bench.ask(writer, &format!("DEL {key}")), ":1\r\n");
+    assert!(pinned(&bench) >= GETS * LEN, "{} of {GETS} times {LEN}", pinned(&bench));
+    let output_hard = GETS * LEN - LEN / 2;
+    let limits = format!("CONFIG SET client-output-buffer-limit \"normal {output_hard} 0 0\"");
+    assert_eq!(bench.ask(writer, &limits), "+OK\r\n");
+    bench.look();
+    assert!(bench.is_closed(reader), "it is beyond the limit");
+}
+
 /// A machine whose allocator has given out so many bytes.
 struct Holding(usize);
 

@@ -1,6 +1,7 @@
 //! What a connection may do next, by what it is owed: both sides of each bound.
 
-use crate::engine::conn::{Conn, Lane, Owed};
+use crate::engine::conn::{Conn, Lane};
+use crate::engine::owed::Owed;
 use crate::engine::{Session, Token};
 use darter_base::limits::REPLY_AHEAD_BYTES;
 use darter_command::Stream;
@@ -16,6 +17,19 @@ impl Stream for Holding {
     }
 
     fn held_bytes(&self) -> usize {
+        self.0
+    }
+}
+
+/// Pins some bytes.
+struct Pinning(usize);
+
+impl Stream for Pinning {
+    fn pump(&mut self, _reply: &mut Reply<'_>) -> bool {
+        true
+    }
+
+    fn pinned_bytes(&self) -> usize {
         self.0
     }
 }
@@ -82,7 +96,7 @@ fn a_request_is_parsed_when_nothing_is_against_it() {
             |lane| {
                 lane.out = text(REPLY_AHEAD_BYTES / 12);
                 lane.in_flight = REPLY_AHEAD_BYTES / 12;
-                lane.owed_bytes = REPLY_AHEAD_BYTES / 12 + 3;
+                lane.waiting.bytes = REPLY_AHEAD_BYTES / 12 + 3;
             },
             false,
         ),
@@ -149,22 +163,49 @@ fn replies_wait_for_those_before_them() {
     lane.owed.push_back(Owed::Silent(0));
     lane.owe(text(10), Some(Box::new(Holding(100))));
     lane.owe(text(20), None);
-    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.waiting_bytes()), (3, 130, 133));
+    assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.waiting_bytes()), (3, 130, 133));
     let from = |lane: &Lane| [0, 1, 2, 9].map(|slot| [0, 1].map(|core| lane.owes_from(slot, core)));
     let no = [false, false];
     assert_eq!(from(&lane), [[false, true], [true, false], no, no]);
 
     lane.ready_at(1, text(5), None);
     lane.settle();
-    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.owed.len()), (3, 135, 4));
+    assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (3, 135, 4));
     lane.ready_at(0, text(7), None);
     lane.settle();
     // All but what stands behind the stream, which is held by the lane from here on.
-    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.owed.len()), (25, 20, 1));
+    assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (25, 20, 1));
     assert_eq!((lane.stream.is_some(), lane.waiting_bytes()), (true, 145));
     lane.stream = None;
     lane.settle();
-    assert_eq!((lane.output_bytes(), lane.owed_bytes, lane.is_settled()), (45, 0, true));
+    assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (45, 0, true));
+}
+
+#[test] // However many streams wait, and wherever: after some looks all that they pin is told.
+fn streams_that_wait_are_told() {
+    const BYTES: usize = 1_000;
+    for (streams, others) in [(1, 0), (3, 500), (31, 1), (32, 1), (33, 1), (200, 9)] {
+        let mut conn = conn();
+        conn.lane.owed.push_back(Owed::Remote(1));
+        for _ in 0..streams {
+            (0..others).for_each(|_| conn.lane.owe(text(0), None));
+            conn.lane.owe(text(0), Some(Box::new(Pinning(BYTES))));
+        }
+        let told: Vec<usize> = (0..100).map(|_| conn.sizes().pinned).collect();
+        assert!(told.is_sorted(), "{streams} among {others} each: {told:?}");
+        assert_eq!(told.last(), Some(&(streams * BYTES)), "{streams} among {others} each");
+        assert_eq!(conn.sizes().output, streams * BYTES);
+
+        conn.lane.ready_at(0, text(7), None);
+        conn.lane.settle();
+        for left in (1..=streams).rev() {
+            assert_eq!(conn.sizes().pinned, left * BYTES, "{streams}, as they leave");
+            conn.lane.stream = None;
+            conn.lane.settle();
+        }
+        assert_eq!(conn.sizes().pinned, 0);
+        assert!(conn.lane.is_settled());
+    }
 }
 
 #[test] // Each part of what a connection holds is in its sum, once.
@@ -181,4 +222,26 @@ fn memory_is_the_sum_of_its_parts() {
     assert_eq!(conn.query_bytes(), 5_000);
     conn.lane.owed.push_back(Owed::Remote(1));
     assert!(conn.memory_bytes() - empty >= 6_230 + size_of::<Owed>());
+}
+
+#[test] // A peak is one of the last seconds, counted from when it was reached first.
+fn a_peak_is_forgotten() {
+    let mut lane = conn().lane;
+    for (bytes, at_ms, peak) in
+        [(100, 1_000, 100), (100, 5_000, 100), (10, 6_000, 100), (10, 6_001, 10), (20, 6_002, 20)]
+    {
+        lane.note_sent(bytes, at_ms);
+        assert_eq!(lane.reply_peak(), peak, "at {at_ms}");
+    }
+}
+
+#[test] // What fills the reply buffer is in it; one byte more is output beside it, all of it.
+fn a_full_reply_buffer_is_no_output() {
+    const FULL: usize = 16 * 1024;
+    for (len, reply_bytes, output) in [(FULL, FULL, 0), (FULL + 1, 0, FULL + 1)] {
+        let mut conn = conn();
+        conn.lane.out = text(len);
+        let sizes = conn.sizes();
+        assert_eq!((sizes.reply_bytes, sizes.output), (reply_bytes, output), "{len}");
+    }
 }

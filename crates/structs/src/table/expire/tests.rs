@@ -1,5 +1,6 @@
 //! The dead of a constant stream: counted exactly, gone when reaped, found without looks.
 
+use crate::table::rebuild::tests::segments;
 use crate::table::{LiveCount, Never, New, Table};
 use darter_base::{Prng, hash};
 use std::collections::BTreeMap;
@@ -204,4 +205,31 @@ fn a_steady_stream_takes_no_more_memory() {
     }
     table.check_invariants();
     assert_eq!(table.live_len(EPOCH + 59_999, usize::MAX), Some(20_000));
+}
+
+#[test] // Writing a segment anew takes longer than all removals of a portion: one is the most.
+fn a_portion_writes_one_segment_anew() {
+    let (mut table, mut prng) = (Table::<Never>::new(), Prng::from_seed(1));
+    for number in 0..40_000_u32 {
+        let (key, at) = (number.to_le_bytes(), EPOCH + prng.below(1_000));
+        table.insert(hash::of(&key), &key, New::Bytes(&[b'v'; 256]), Some(at), 0);
+    }
+    let mut rewritten = 0;
+    for now in (EPOCH..EPOCH + 400).step_by(100) {
+        loop {
+            let before = segments(&table);
+            let more = table.reap(now, 64, &mut |_, _| ()).more;
+            let after = segments(&table);
+            assert_eq!(before.len(), after.len(), "most live: nothing is merged");
+            let written = before.iter().zip(&after).filter(|(before, after)| after.1 < before.1);
+            let written = written.count();
+            assert!(written <= 1, "{written} segments in one portion");
+            rewritten += written;
+            if !more {
+                break;
+            }
+        }
+    }
+    assert!(rewritten > 50, "{rewritten}");
+    table.check_invariants();
 }

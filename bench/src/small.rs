@@ -1,0 +1,452 @@
+//! `small`: bytes a key of small hashes and sets, and what looking into one costs.
+//!
+//! Most keys of most servers are small collections, so what a server pays around the content is
+//! most of its memory. Each kind is measured at five sizes and in three states: as it was filled,
+//! after each entry was written anew with another length (what a store that packs tightly has to
+//! move), and after half of them were removed (what it has to give back). Resident memory, above
+//! that of the empty server: what the process really takes, the allocator's rounding included.
+//!
+//! CPU per operation is measured between the first state and the second, in pairs, as `throughput`
+//! does it: pipelines so long that most of what is left is the command itself.
+
+use std::time::Duration;
+
+use crate::client::{self, Connection};
+use crate::data::count_text;
+use crate::fault::{Fault, Outcome};
+use crate::options::Options;
+use crate::prng::Prng;
+use crate::process::{Server, Subject};
+use crate::report::{Report, Table, brief};
+use crate::saturate::{self, Load, Supply};
+use crate::summary::{median, ratio_text};
+
+/// Entries of a key.
+const SIZES: [u64; 5] = [1, 5, 20, 100, 200];
+/// Commands in flight while a server is filled.
+const BATCH: u64 = 500;
+/// Connections of the saturating client, and requests in flight on each.
+const CLIENTS: usize = 10;
+const PIPELINE: u64 = 100;
+/// Bytes of a hash's values; after they were overwritten, from half of that to one and a half.
+const VALUE_BYTES: u64 = 12;
+/// How long a server may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// What an allocator that returns memory with a delay is given to do so.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// What the keys hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `field:N` and 12 bytes.
+    Hash,
+    /// `member:N`.
+    Strings,
+    /// Distinct numbers below 10 000; after they were replaced, above 100 000.
+    Integers,
+}
+
+/// The state of all keys of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Filled,
+    Overwritten,
+    Halved,
+}
+
+const STATES: [State; 3] = [State::Filled, State::Overwritten, State::Halved];
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Hash, Kind::Strings, Kind::Integers];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Hash => "hash",
+            Kind::Strings => "set of strings",
+            Kind::Integers => "set of integers",
+        }
+    }
+
+    /// The requests whose CPU time is measured.
+    fn operations(self) -> [&'static str; 2] {
+        match self {
+            Kind::Hash => ["HGET", "HSET"],
+            Kind::Strings | Kind::Integers => ["SISMEMBER", "SADD, SREM"],
+        }
+    }
+
+    fn key(self, key: u64) -> String {
+        match self {
+            Kind::Hash => format!("hash:{key:07}"),
+            Kind::Strings | Kind::Integers => format!("set:{key:07}"),
+        }
+    }
+
+    /// The field or member with this number, before it was replaced or after.
+    fn entry(self, key: u64, number: u64, state: State) -> String {
+        let is_first = state == State::Filled;
+        match self {
+            Kind::Hash => format!("field:{number}"),
+            Kind::Strings if is_first => format!("member:{number}"),
+            Kind::Strings => format!("member:{number}:again"),
+            // 97 and 10 000 have no common divisor, so all of a key's are distinct.
+            Kind::Integers => {
+                let below = (key * 7_919 + number * 97) % 10_000;
+                (if is_first { below } else { below + 100_000 }).to_string()
+            }
+        }
+    }
+
+    /// Appends the command that takes a key from the state before to this one; how many replies
+    /// it has.
+    fn advance(self, key: u64, len: u64, to: State, prng: &mut Prng, out: &mut Vec<u8>) -> u64 {
+        let name = self.key(key);
+        let numbers = 0..if to == State::Halved { len / 2 } else { len };
+        if numbers.is_empty() {
+            return 0;
+        }
+        let before = if to == State::Halved { State::Overwritten } else { State::Filled };
+        let entries = |state| numbers.clone().map(move |number| self.entry(key, number, state));
+        let removed: Vec<String> = entries(before).collect();
+        let mut words = vec![name];
+        match (self, to) {
+            (Kind::Hash, State::Filled | State::Overwritten) => {
+                words.insert(0, "HSET".to_owned());
+                entries(to).for_each(|field| words.extend([field, value(prng, to)]));
+            }
+            (Kind::Hash, State::Halved) => {
+                words = [vec!["HDEL".to_owned()], words, removed].concat()
+            }
+            (_, State::Filled) => {
+                words.insert(0, "SADD".to_owned());
+                words.extend(removed);
+            }
+            (_, State::Overwritten) => {
+                let mut add = vec!["SADD".to_owned(), words[0].clone()];
+                add.extend(entries(to));
+                client::command(out, &add);
+                words = [vec!["SREM".to_owned()], words, removed].concat();
+                client::command(out, &words);
+                return 2;
+            }
+            (_, State::Halved) => words = [vec!["SREM".to_owned()], words, removed].concat(),
+        }
+        client::command(out, &words);
+        1
+    }
+
+    /// Appends one request of the saturating client.
+    fn request(self, operation: &str, keys: u64, len: u64, prng: &mut Prng, out: &mut Vec<u8>) {
+        let (key, number) = (prng.below(keys), prng.below(len));
+        let (name, entry) = (self.key(key), self.entry(key, number, State::Filled));
+        match operation {
+            "HGET" => client::command(out, &["HGET", &name, &entry]),
+            "HSET" => {
+                let value = value(prng, State::Overwritten);
+                client::command(out, &["HSET", &name, &entry, &value]);
+            }
+            "SISMEMBER" => client::command(out, &["SISMEMBER", &name, &entry]),
+            _ => {
+                let entry = self.entry(key, number, State::Overwritten);
+                client::command(out, &["SADD", &name, &entry]);
+                client::command(out, &["SREM", &name, &entry]);
+            }
+        }
+    }
+}
+
+/// A value of twelve characters, or after it was overwritten of six to eighteen, but not twelve.
+fn value(prng: &mut Prng, state: State) -> String {
+    let mut len = VALUE_BYTES;
+    if state != State::Filled {
+        len = VALUE_BYTES / 2 + prng.below(VALUE_BYTES);
+        len += u64::from(len >= VALUE_BYTES);
+    }
+    (0..len).map(|_| char::from(b'a' + prng.below(26) as u8)).collect()
+}
+
+/// What one server gave for one kind and size.
+#[derive(Clone, Debug, Default)]
+struct Figures {
+    /// Bytes a key, by state.
+    bytes: [f64; STATES.len()],
+    /// CPU nanoseconds an operation, by operation: one figure a repeat.
+    cpu_ns: [Vec<f64>; 2],
+}
+
+/// One kind and size.
+struct Row {
+    kind: Kind,
+    len: u64,
+    keys: u64,
+    /// By subject.
+    figures: Vec<Result<Figures, String>>,
+}
+
+/// A server being measured, and what it took while it was empty.
+struct Filled {
+    server: Server,
+    connection: Connection,
+    empty_bytes: u64,
+}
+
+/// Measures all rows and writes the report.
+pub(crate) fn run(options: &Options) -> Outcome<()> {
+    let subjects = options.single_core_subjects();
+    let mut rows = Vec::new();
+    for kind in Kind::ALL {
+        for len in SIZES {
+            if options.wants(&format!("{} of {len}", kind.name())) {
+                rows.push(measure(options, &subjects, kind, len));
+                eprintln!("{}", progress(&subjects, rows.last()));
+            }
+        }
+    }
+    write_report(options, &subjects, &rows)
+}
+
+/// Keys with `len` entries: a fifth of the elements, but not too many keys.
+fn keys_of(options: &Options, len: u64) -> u64 {
+    let elements = options.scale.elements;
+    (elements / 5 / len).min(elements / 25).max(1)
+}
+
+fn measure(options: &Options, subjects: &[Subject], kind: Kind, len: u64) -> Row {
+    let keys = keys_of(options, len);
+    let text = |fault: Fault| fault.to_string();
+    let mut servers: Vec<Result<Filled, String>> =
+        subjects.iter().map(|subject| start(options, subject).map_err(text)).collect();
+    let mut figures = vec![Ok(Figures::default()); subjects.len()];
+    for (step, state) in STATES.into_iter().enumerate() {
+        for (server, figures) in servers.iter_mut().zip(&mut figures) {
+            update(server, figures, |filled, figures| {
+                figures.bytes[step] = advance(filled, kind, keys, len, state)?;
+                Ok(())
+            });
+        }
+        if state != State::Filled {
+            continue;
+        }
+        for _ in 0..options.repeats {
+            for at in 0..kind.operations().len() {
+                for (server, figures) in servers.iter_mut().zip(&mut figures) {
+                    update(server, figures, |filled, figures| {
+                        figures.cpu_ns[at].push(push(options, filled, kind, keys, len, at)?);
+                        Ok(())
+                    });
+                }
+            }
+        }
+    }
+    Row { kind, len, keys, figures }
+}
+
+/// One step of a server that has not failed yet.
+fn update(
+    server: &mut Result<Filled, String>,
+    figures: &mut Result<Figures, String>,
+    step: impl FnOnce(&mut Filled, &mut Figures) -> Outcome<()>,
+) {
+    let outcome = match (server.as_mut(), figures.as_mut()) {
+        (Ok(filled), Ok(figures)) => step(filled, figures).map_err(|fault| fault.to_string()),
+        (Err(text), _) => Err(text.clone()),
+        (_, Err(_)) => return,
+    };
+    if let Err(text) = outcome {
+        *figures = Err(text);
+    }
+}
+
+fn start(options: &Options, subject: &Subject) -> Outcome<Filled> {
+    let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
+    let mut connection = server.connect(options.limit)?;
+    // What the first connection with long requests needs is not the data's.
+    let mut request = Vec::new();
+    (0..BATCH * 4).for_each(|_| client::command(&mut request, &["ECHO", &"x".repeat(500)]));
+    connection.send(&request)?;
+    for _ in 0..BATCH * 4 {
+        connection.reply()?;
+    }
+    std::thread::sleep(SETTLE);
+    let empty_bytes = server.resident_bytes();
+    Ok(Filled { server, connection, empty_bytes })
+}
+
+/// Takes all keys to `state`; the bytes a key that the server takes then.
+fn advance(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> Outcome<f64> {
+    let mut prng = Prng::from_seed(state as u64);
+    // A reply is read for each request, so that neither side's buffers grow.
+    let batch = (BATCH / len).max(1);
+    for first in (0..keys).step_by(batch as usize) {
+        let (mut request, mut replies) = (Vec::new(), 0);
+        for key in first..(first + batch).min(keys) {
+            replies += kind.advance(key, len, state, &mut prng, &mut request);
+        }
+        filled.connection.send(&request)?;
+        for _ in 0..replies {
+            filled.connection.reply()?;
+        }
+    }
+    check(filled, kind, keys, len, state)?;
+    // Redis's allocator keeps what was freed for ten seconds, unless it is told.
+    filled.connection.ask(&["MEMORY", "PURGE"])?;
+    std::thread::sleep(SETTLE);
+    let bytes = filled.server.resident_bytes().saturating_sub(filled.empty_bytes);
+    Ok(bytes as f64 / keys as f64)
+}
+
+/// The last key has what it should have.
+fn check(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> Outcome<()> {
+    let command = if kind == Kind::Hash { "HLEN" } else { "SCARD" };
+    let found = filled.connection.ask(&[command, &kind.key(keys - 1)])?.number();
+    let wanted = if state == State::Halved { len - len / 2 } else { len };
+    if found != wanted as i64 {
+        return Err(Fault::Setup(format!("{found} entries instead of {wanted}")));
+    }
+    Ok(())
+}
+
+/// CPU nanoseconds of the server for one command of the operation `at`.
+fn push(
+    options: &Options,
+    filled: &Filled,
+    kind: Kind,
+    keys: u64,
+    len: u64,
+    at: usize,
+) -> Outcome<f64> {
+    let operation = kind.operations()[at];
+    let request =
+        |prng: &mut Prng, out: &mut Vec<u8>| kind.request(operation, keys, len, prng, out);
+    let lines = if matches!(operation, "HGET" | "SADD, SREM") { 2 } else { 1 };
+    let load = Load {
+        clients: CLIENTS,
+        pipeline: PIPELINE,
+        lines,
+        request: &request,
+        supply: Supply::Pool,
+    };
+    let before_ns = filled.server.cpu_ns();
+    let pushed = saturate::push(filled.server.port, &load, options.push)?;
+    let cpu_ns = filled.server.cpu_ns().saturating_sub(before_ns) as f64;
+    let commands = if operation == "SADD, SREM" { 2 } else { 1 } * pushed.replies.max(1);
+    Ok(cpu_ns / commands as f64)
+}
+
+fn middle(row: &Row, subject: usize, at: usize) -> Option<f64> {
+    median(&row.figures.get(subject)?.as_ref().ok()?.cpu_ns[at])
+}
+
+/// The median over pairs of the ratio to the first subject.
+fn cpu_ratio(row: &Row, subject: usize, at: usize) -> Option<f64> {
+    let of = |subject: usize| row.figures.get(subject)?.as_ref().ok();
+    let (own, first) = (of(subject)?, of(0)?);
+    let ratios = own.cpu_ns[at].iter().zip(&first.cpu_ns[at]).map(|(own, first)| own / first);
+    median(&ratios.collect::<Vec<_>>())
+}
+
+fn byte_ratio(row: &Row, subject: usize, step: usize) -> Option<f64> {
+    let of = |subject: usize| Some(row.figures.get(subject)?.as_ref().ok()?.bytes[step]);
+    Some(of(subject)? / of(0)?)
+}
+
+fn progress(subjects: &[Subject], row: Option<&Row>) -> String {
+    let Some(row) = row else { return String::new() };
+    let mut text = format!("{} of {}:", row.kind.name(), row.len);
+    for (number, subject) in subjects.iter().enumerate() {
+        match &row.figures[number] {
+            Ok(figures) => text.push_str(&format!(" {} {:.0?}", subject.name(), figures.bytes)),
+            Err(fault) => text.push_str(&format!(" {} {}", subject.name(), brief(fault))),
+        }
+        for at in 0..row.kind.operations().len() {
+            text.push_str(&format!(" {:.0} ns", middle(row, number, at).unwrap_or(f64::NAN)));
+        }
+    }
+    text
+}
+
+fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcome<()> {
+    let title = "Small collections: bytes a key, CPU an operation";
+    let mut report = Report::new(&options.results, "small", title, &options.processors);
+    let most = count_text(keys_of(options, SIZES[0]));
+    report.say(&format!(
+        "Resident bytes a key above the empty server, up to {most} keys of a kind and size. Fields \
+         are `field:N` with values of {VALUE_BYTES} letters, members `member:N`, integers below \
+         10 000. \"Overwritten\": each value anew with another length, each member replaced by a \
+         longer one; \"halved\": then every second entry removed. A ratio is that to {}.",
+        subjects.first().map_or_else(String::new, Subject::name)
+    ));
+    report.say(&byte_table(subjects, rows).markdown());
+    report.say(&format!(
+        "Server CPU, nanoseconds a command: {CLIENTS} connections with {PIPELINE} requests in \
+         flight each, on random entries of random keys. HSET changes a value's length; SADD adds a \
+         member that SREM removes again. Medians of {} pairs.",
+        options.repeats
+    ));
+    report.say(&cpu_table(subjects, rows).markdown());
+    report.finish()
+}
+
+fn byte_table(subjects: &[Subject], rows: &[Row]) -> Table {
+    let head = ["keys of", "entries", "server", "filled", "ratio", "overwritten", "ratio"];
+    let mut table = Table::new(&[&head[..], &["halved", "ratio"]].concat());
+    for row in rows {
+        for (number, subject) in subjects.iter().enumerate() {
+            let mut line = vec![row.kind.name().to_owned(), row.len.to_string(), subject.name()];
+            match &row.figures[number] {
+                Ok(figures) => {
+                    for step in 0..STATES.len() {
+                        let ratio = byte_ratio(row, number, step).unwrap_or(f64::NAN);
+                        line.push(format!("{:.0}", figures.bytes[step]));
+                        line.push(ratio_text(ratio));
+                    }
+                }
+                Err(text) => line.push(brief(text)),
+            }
+            table.row(line);
+        }
+    }
+    table
+}
+
+fn cpu_table(subjects: &[Subject], rows: &[Row]) -> Table {
+    let mut table =
+        Table::new(&["keys of", "entries", "keys", "request", "server", "CPU ns", "ratio"]);
+    for row in rows {
+        for (at, operation) in row.kind.operations().into_iter().enumerate() {
+            for (number, subject) in subjects.iter().enumerate() {
+                let mut line = vec![row.kind.name().to_owned(), row.len.to_string()];
+                line.extend([row.keys.to_string(), operation.to_owned(), subject.name()]);
+                line.push(format!("{:.0}", middle(row, number, at).unwrap_or(f64::NAN)));
+                line.push(ratio_text(cpu_ratio(row, number, at).unwrap_or(f64::NAN)));
+                table.row(line);
+            }
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::TempFolder;
+
+    #[test] // In miniature: all kinds and sizes of redis-server's, and that Darter is absent.
+    fn report_is_written() {
+        let folder = TempFolder::create().unwrap();
+        let words = ["small", "--darter", "/nonexistent", "--cores", "1", "--only", "of 5,of 20"];
+        run(&Options::miniature(&words, folder.path())).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap().flatten();
+        let markdown = files.map(|file| file.path()).find(|path| path.extension().unwrap() == "md");
+        let text = std::fs::read_to_string(markdown.unwrap()).unwrap();
+        let rows: Vec<&str> =
+            text.lines().filter(|line| line.contains(" redis-server |")).collect();
+        // "of 20" is "of 200", too: three sizes of three kinds, once in bytes, twice in CPU.
+        assert_eq!(rows.len(), 3 * 3 * (1 + 2), "{text}");
+        assert_eq!(rows[0].matches(" 1.00 |").count(), 3, "{text}");
+        assert!(
+            text.contains("| darter, 1 core") && text.contains("ended while starting"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,536 @@
+//! A long name (a key, field or member) in one counted block, and what is known of it.
+//!
+//! Whatever is done to 200 MB takes longer than a slice: copying 90 ms, the slot 100, hashing 20,
+//! comparing 13, freeing 10. So whoever receives a long name puts it together in portions
+//! ([`Draft`]), which find out its hash, its [digest](crate::digest) and its slot on the way. From then
+//! on the block is shared by count: the table's entry is another owner of it. It is freed in portions
+//! (`graveyard`).
+//!
+//! ```text
+//! | count: 8 | length: 8 | hash: 8 | bytes ... |
+//! ```
+//! What is known of a block longer than [`KNOWN_MIN`] stands in a list, by the address of its bytes:
+//! who has nothing but a `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table that is asked for a
+//! name) looks there first, and nothing between the parser and the table has to tell long names from
+//! others. The list is one for all cores, as a name is gathered on one, looked up on another and
+//! freed on a third. Its lock is held for some 50 ns, and only ever asked for a name of 64 KiB or more,
+//! which took its core a hundred times as long to receive.
+//!
+//! A list and not a type for names: that would have to be handed through every signature from the
+//! arguments to the table, for the one request in a million that has such a name.
+
+use crate::digest::Digest;
+use crate::graveyard::{self, Dismantle};
+use crate::limits::CHUNK_BYTES;
+use crate::{hash, slot};
+use std::alloc::{self, Layout};
+use std::cmp;
+use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Longer blocks are in the list.
+pub const KNOWN_MIN: usize = CHUNK_BYTES;
+
+/// Bytes that are given back at once, twice as many at the end: some 20 us.
+const FREED_AT_ONCE: usize = 256 * 1024;
+
+#[repr(C)]
+struct Head {
+    count: AtomicUsize,
+    len: usize,
+    hash: u64,
+}
+
+/// What is known of a block.
+struct Known {
+    block: NonNull<u8>,
+    len: usize,
+    digest: u128,
+    slot: Option<u16>,
+}
+
+// SAFETY: the block's bytes never change, and its count is atomic.
+unsafe impl Send for Known {}
+
+/// The list, by the address of the bytes.
+///
+/// Invariant: a block is in it from its first owner to after its last, and its memory lives as long.
+static KNOWN: Mutex<BTreeMap<usize, Known>> = Mutex::new(BTreeMap::new());
+
+fn list() -> MutexGuard<'static, BTreeMap<usize, Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads what is known of `bytes`, if they are those of a block.
+fn known<R>(bytes: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
+    if bytes.len() <= KNOWN_MIN {
+        return None;
+    }
+    list().get(&bytes.as_ptr().addr()).filter(|known| known.len == bytes.len()).map(read)
+}
+
+/// The hash of `bytes`, if they are those of a long block. Cost: 50 ns.
+#[must_use]
+pub fn known_hash(bytes: &[u8]) -> Option<u64> {
+    // SAFETY: what is in the list lives.
+    known(bytes, |known| unsafe { Long::hash_of(known.block) })
+}
+
+/// The slot of `bytes`, if they are those of a long block that was asked for it. Cost: 50 ns.
+#[must_use]
+pub fn known_slot(bytes: &[u8]) -> Option<u16> {
+    known(bytes, |known| known.slot).flatten()
+}
+
+/// True when two names are equal. Cost: 100 ns when both lie in long blocks, whatever their lengths;
+/// else a comparison of the bytes.
+#[must_use]
+pub fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() || one.len() <= KNOWN_MIN {
+        return one == other;
+    }
+    match (summary(one), summary(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+/// What stands for the bytes of a long block, beside their number: the hash and the digest.
+fn summary(bytes: &[u8]) -> Option<(u64, u128)> {
+    // SAFETY: what is in the list lives.
+    known(bytes, |known| (unsafe { Long::hash_of(known.block) }, known.digest))
+}
+
+/// A name in a counted block. Cloning it counts.
+pub struct Long(NonNull<u8>);
+
+// SAFETY: the bytes never change, and their count is atomic.
+unsafe impl Send for Long {}
+// SAFETY: as above.
+unsafe impl Sync for Long {}
+
+impl Long {
+    /// The block that `name` lies in, or a copy; its hash is known.
+    #[must_use]
+    pub fn new(name: &[u8], hash: u64) -> Self {
+        let counted = known(name, |known| {
+            // SAFETY: what is in the list lives; and as somebody lends out its bytes, it has an owner.
+            unsafe { Self::retain(known.block) };
+            Self(known.block)
+        });
+        counted.unwrap_or_else(|| Self::copy(name, hash))
+    }
+
+    fn copy(name: &[u8], hash: u64) -> Self {
+        let mut memory = Memory::new(name.len());
+        // SAFETY: the memory is fresh, and has room for as many bytes.
+        unsafe { memory.write(0, name) };
+        let mut digest = Digest::new();
+        if name.len() > KNOWN_MIN {
+            digest.update(name);
+        }
+        // SAFETY: all bytes were written.
+        unsafe { Self::of(memory, hash, digest.finish(), None) }
+    }
+
+    /// # Safety
+    /// The memory's bytes are written.
+    unsafe fn of(memory: Memory, hash: u64, digest: u128, slot: Option<u16>) -> Self {
+        let (len, block) = (memory.len(), memory.into_raw());
+        let head = Head { count: AtomicUsize::new(1), len, hash };
+        // SAFETY: the block has room for the head, is aligned for it, and nobody else sees it.
+        unsafe { block.cast::<Head>().write(head) };
+        let long = Self(block);
+        if len > KNOWN_MIN {
+            list().insert(long.as_ptr().addr(), Known { block, len, digest, slot });
+        }
+        long
+    }
+
+    /// The pointer; whoever has it owns one count.
+    #[must_use]
+    pub fn into_raw(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).0
+    }
+
+    /// # Safety
+    /// `raw` came from [`Long::into_raw`], and its count is given to the result.
+    #[must_use]
+    pub unsafe fn from_raw(raw: NonNull<u8>) -> Self {
+        Self(raw)
+    }
+
+    /// Memory of a block of `len` bytes.
+    #[must_use]
+    pub fn bytes_for(len: usize) -> usize {
+        size_of::<Head>() + len
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// `raw` came from [`Long::into_raw`], and somebody holds a count during `'a`.
+    #[must_use]
+    pub unsafe fn borrow<'a>(raw: NonNull<u8>) -> &'a [u8] {
+        // SAFETY: the head was written by `of`, and lives.
+        let len = unsafe { raw.cast::<Head>().as_ref() }.len;
+        // SAFETY: the bytes stand behind the head.
+        let bytes = unsafe { raw.add(size_of::<Head>()) };
+        // SAFETY: `len` bytes were written, and nobody changes them.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
+    }
+
+    /// The hash of the name.
+    ///
+    /// # Safety
+    /// `raw` came from [`Long::into_raw`], and its memory lives.
+    #[must_use]
+    pub unsafe fn hash_of(raw: NonNull<u8>) -> u64 {
+        // SAFETY: the head was written by `of`, and lives.
+        unsafe { raw.cast::<Head>().as_ref() }.hash
+    }
+
+    /// Counts one more owner.
+    ///
+    /// # Safety
+    /// As for [`Long::borrow`].
+    pub unsafe fn retain(raw: NonNull<u8>) {
+        // SAFETY: the head lives, as somebody holds a count.
+        unsafe { raw.cast::<Head>().as_ref() }.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The hash of the name.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        // SAFETY: `self` holds a count.
+        unsafe { Self::hash_of(self.0) }
+    }
+}
+
+impl Deref for Long {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `self` holds a count.
+        unsafe { Self::borrow(self.0) }
+    }
+}
+
+impl Ord for Long {
+    /// An order of their own, which is not that of their bytes: those of two long names are not looked
+    /// at. By length, by what stands for the bytes, and by these only where nothing does. Cost: 100 ns.
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        let shape = |name: &Self| (name.len(), name.hash());
+        let by_shape = shape(self).cmp(&shape(other));
+        by_shape.then_with(|| match (summary(self), summary(other)) {
+            (Some(one), Some(other)) => one.cmp(&other),
+            _ => (**self).cmp(&**other),
+        })
+    }
+}
+
+impl PartialOrd for Long {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Eq for Long {}
+
+impl PartialEq for Long {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Clone for Long {
+    fn clone(&self) -> Self {
+        // SAFETY: `self` holds a count.
+        unsafe { Self::retain(self.0) };
+        Self(self.0)
+    }
+}
+
+impl Drop for Long {
+    /// Counts one owner less; after the last, the block is freed, in portions when it is long.
+    fn drop(&mut self) {
+        // SAFETY: the head lives, as `self` holds a count.
+        let head = unsafe { self.0.cast::<Head>().as_ref() };
+        let len = head.len;
+        if head.count.fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        if len > KNOWN_MIN {
+            let address = self.0.addr().get() + size_of::<Head>();
+            list().remove(&address);
+        }
+        // SAFETY: allocated with this size; nobody else holds a count, nor finds it in the list.
+        unsafe { Memory::from_raw(self.0, Self::bytes_for(len)) }.let_go();
+    }
+}
+
+impl std::fmt::Debug for Long {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} bytes", self.len())
+    }
+}
+
+/// A name that is put together.
+pub struct Draft {
+    memory: Memory,
+    /// Bytes that are written.
+    len: usize,
+    hash: hash::Portions,
+    digest: Digest,
+    slot: Option<slot::Portions>,
+}
+
+impl Draft {
+    /// Room for a name of `len` bytes. Nothing of it is touched.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let (hash, digest) = (hash::Portions::new(), Digest::new());
+        Self { memory: Memory::new(len), len: 0, hash, digest, slot: None }
+    }
+
+    /// [`Draft::new`] of a key, whose slot is to be known too.
+    #[must_use]
+    pub fn with_slot(len: usize) -> Self {
+        Self { slot: Some(slot::Portions::new()), ..Self::new(len) }
+    }
+
+    /// Bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True before the first byte.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory: room for all, but what has not been written takes none.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.size
+    }
+
+    /// Appends bytes. Cost: O(bytes), about 1 ns each, 2 with the slot. Panics beyond the length told.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        assert!(end <= self.memory.len(), "{end} bytes of {}", self.memory.len());
+        // SAFETY: there is room for them, as was just asserted.
+        unsafe { self.memory.write(self.len, bytes) };
+        self.len = end;
+        self.hash.update(bytes);
+        self.digest.update(bytes);
+        if let Some(slot) = &mut self.slot {
+            slot.update(bytes);
+        }
+    }
+
+    /// The name. Panics when bytes are missing.
+    #[must_use]
+    pub fn finish(self) -> Long {
+        assert_eq!(self.len, self.memory.len(), "bytes are missing");
+        let slot = self.slot.map(slot::Portions::finish);
+        // SAFETY: all bytes were written, as was just asserted.
+        unsafe { Long::of(self.memory, self.hash.finish(), self.digest.finish(), slot) }
+    }
+
+    /// Frees what there is, in portions.
+    pub fn let_go(self) {
+        self.memory.let_go();
+    }
+}
+
+/// A block of memory, owned.
+struct Memory {
+    at: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: it is nobody else's.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Memory for a head and `len` bytes.
+    fn new(len: usize) -> Self {
+        let size = Long::bytes_for(len);
+        let layout = Self::layout(size);
+        // SAFETY: the layout is never empty: it has the head.
+        let Some(at) = NonNull::new(unsafe { alloc::alloc(layout) }) else {
+            alloc::handle_alloc_error(layout)
+        };
+        Self { at, size }
+    }
+
+    fn layout(size: usize) -> Layout {
+        let layout = Layout::from_size_align(size, align_of::<Head>());
+        layout.expect("a name is shorter than the address space")
+    }
+
+    /// Room for bytes, behind the head.
+    fn len(&self) -> usize {
+        self.size - size_of::<Head>()
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Safety
+    /// `at + bytes.len() <= self.len()`.
+    unsafe fn write(&mut self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.len());
+        // SAFETY: inside of the block, by the caller's promise.
+        let to = unsafe { self.at.add(size_of::<Head>() + at) };
+        // SAFETY: as above; the block is nobody else's, so they do not overlap.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
+    }
+
+    fn into_raw(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).at
+    }
+
+    /// # Safety
+    /// `at` came from [`Memory::into_raw`] of a memory of this size, and is given up.
+    unsafe fn from_raw(at: NonNull<u8>, size: usize) -> Self {
+        Self { at, size }
+    }
+
+    fn let_go(self) {
+        if self.size > 2 * FREED_AT_ONCE {
+            graveyard::bury(Box::new(self));
+        }
+    }
+}
+
+impl Dismantle for Memory {
+    /// Gives back the end of the block, from a multiple of the portion on: so no page is in two. The
+    /// server's allocator does so in place (`darter_runtime::heap`).
+    fn dismantle(&mut self) -> bool {
+        let start = self.at.addr().get();
+        let size = ((start + self.size - 1) / FREED_AT_ONCE * FREED_AT_ONCE).saturating_sub(start);
+        if size < FREED_AT_ONCE {
+            return false;
+        }
+        let layout = Self::layout(self.size);
+        // SAFETY: allocated with this layout, and the new size is not 0.
+        let Some(at) = NonNull::new(unsafe { alloc::realloc(self.at.as_ptr(), layout, size) })
+        else {
+            return false; // Then all at once.
+        };
+        (self.at, self.size) = (at, size);
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and nobody else's.
+        unsafe { alloc::dealloc(self.at.as_ptr(), Self::layout(self.size)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Prng;
+    use crate::preempt::{Countdown, Never};
+
+    /// A name that is in the list.
+    fn name(seed: u64) -> Vec<u8> {
+        Prng::from_seed(seed).bytes(KNOWN_MIN + 10..=KNOWN_MIN + 10)
+    }
+
+    fn drafted(name: &[u8]) -> Long {
+        let mut draft = Draft::with_slot(name.len());
+        name.chunks(10_000).for_each(|bytes| draft.push(bytes));
+        draft.finish()
+    }
+
+    #[test] // Whoever asks by the bytes is told what was found out, and none but these bytes are known.
+    fn what_was_found_out_is_known() {
+        let mut name = name(1);
+        name.push(b'1'); // Its length is no other test's.
+        assert_eq!((known_hash(&name), known_slot(&name)), (None, None), "not in a block");
+        let long = drafted(&name);
+        assert!(*long == *name);
+        assert_eq!((long.hash(), known_hash(&long)), (hash::of(&name), Some(hash::of(&name))));
+        assert_eq!(known_slot(&long), Some(slot::of(&name)));
+        assert_eq!(known_hash(&long[..KNOWN_MIN + 1]), None, "a part of it is not");
+        assert_eq!(known_hash(&long[1..]), None, "nor is its end");
+        let copy = Long::new(&name, hash::of(&name));
+        assert_eq!((known_hash(&copy), known_slot(&copy)), (Some(hash::of(&name)), None));
+        let (address, len) = (long.as_ptr().addr(), long.len());
+        drop(long);
+        let is_left = list().get(&address).is_some_and(|known| known.len == len);
+        assert!(!is_left, "it went with its last owner");
+    }
+
+    #[test] // The block itself is handed on, and lives as long as one of its owners.
+    fn a_known_name_is_not_copied() {
+        let long = drafted(&name(2));
+        let (other, third) = (Long::new(&long, long.hash()), long.clone());
+        assert_eq!(long.as_ptr(), other.as_ptr());
+        drop((long, third));
+        assert!(*other == *name(2));
+        assert_ne!(other.as_ptr(), Long::new(&name(2), other.hash()).as_ptr(), "copied");
+        let short = Long::new(b"short", 7);
+        assert_ne!(short.as_ptr(), Long::new(&short, 7).as_ptr(), "not in the list");
+    }
+
+    #[test]
+    fn names_are_compared_by_what_they_are() {
+        let (one, mut other) = (name(3), name(3));
+        let (block, twin) = (drafted(&one), drafted(&one));
+        assert!(same(&block, &twin) && same(&block, &one) && same(&one, &other));
+        other[KNOWN_MIN] ^= 1;
+        let different = drafted(&other);
+        assert!(!same(&block, &different) && !same(&block, &other) && !same(&one, &different));
+        assert!(!same(&block, &one[1..]) && same(b"a", b"a") && !same(b"a", b"b"));
+    }
+
+    #[test] // Two long ones that begin alike are told apart without their bytes.
+    fn names_have_an_order_of_their_own() {
+        let ending = |last: u8| [name(3), vec![last]].concat();
+        for last in 1..20 {
+            let (one, other) = (drafted(&ending(0)), drafted(&ending(last)));
+            assert_eq!(one.cmp(&other), one.hash().cmp(&other.hash()), "0 and {last}");
+            assert_eq!(one.cmp(&drafted(&ending(0))), cmp::Ordering::Equal);
+        }
+        let (short, twin) = (Long::new(b"a", 7), Long::new(b"b", 7));
+        assert!(short < twin && short == Long::new(b"a", 7), "by their bytes");
+        assert!(twin < drafted(&name(3)), "the shorter one first");
+    }
+
+    #[test] // Whole, or given up halfway.
+    fn long_blocks_are_freed_in_portions() {
+        let len = 8 * FREED_AT_ONCE;
+        let mut draft = Draft::new(len);
+        draft.push(&vec![1; len]);
+        drop(draft.finish());
+        for portion in 1..6 {
+            assert!(graveyard::dig(&Countdown::new(0)), "more is left after {portion}");
+            let left = graveyard::waiting().1;
+            assert!(left <= len - (portion - 1) * FREED_AT_ONCE, "{left} after {portion}");
+        }
+        graveyard::dig(&Never);
+        assert_eq!(graveyard::waiting(), (0, 0));
+        Draft::new(len).let_go();
+        assert_eq!(graveyard::waiting(), (1, Long::bytes_for(len)));
+        graveyard::dig(&Never);
+        drop(drafted(&name(4)));
+        assert_eq!(graveyard::waiting(), (0, 0), "a shorter one is freed at once");
+    }
+}

@@ -1,0 +1,374 @@
+//! The databases of one shard, their sums, and the order of their next deaths.
+//!
+//! A core asks in every turn how much its databases hold and when the next of their keys dies. A
+//! hundred thousand of them may be in use, so nothing here walks them. They are handed out for
+//! changes one at a time: the one that was handed out last is the *current* one. What it adds to the
+//! sums is settled when another is handed out; until then the sums are corrected by what it says
+//! itself. So who stays in one database, as most clients do, pays a comparison.
+//!
+//! ```text
+//! near:   | 0 | 1 | 2 | ...    at most [`NEAR`], made at once: at one addition's distance
+//! far:    1_000 -> database    the current one, and those that hold something
+//! sums:   what all of them hold      deaths: (moment, index) of each that has mortals
+//! ```
+//! Invariants (`check_invariants`):
+//! - D1: `sums` is the sum of what was noted of each database, but for what those counted that have
+//!   gone; and what was noted is what the database says, unless it is the current one.
+//! - D2: a far database that is not the current one is not blank.
+//! - D3: `deaths` has the moments that were noted, and nothing else.
+//! - D4: a database whose effects have not been taken is in `recorded`, or the current one.
+
+use crate::graveyard::{self, Dismantle};
+use crate::{Db, Effect, Usage};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Databases that lie side by side: the ones that are commonly used, at one addition's distance.
+pub(crate) const NEAR: usize = 64;
+/// What a far database takes beside what it says itself: in a map that is as full as most are.
+const FAR_BYTES: usize = size_of::<Slot>() + 24;
+/// What a moment in [`Deaths`] takes.
+const DEATH_BYTES: usize = 24;
+
+/// What one database holds and has counted, or all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub(crate) keys: usize,
+    pub(crate) memory_bytes: usize,
+    pub(crate) usage: Usage,
+    /// Keys that died of their deadline.
+    pub(crate) expired: u64,
+    pub(crate) changes: u64,
+}
+
+impl Sums {
+    fn of(db: &Db) -> Self {
+        Self {
+            keys: db.len(),
+            memory_bytes: db.memory_bytes(),
+            usage: *db.usage(),
+            expired: db.expired_count(),
+            changes: db.changes(),
+        }
+    }
+
+    /// What was counted: it stays when a database goes.
+    fn counted(&self) -> Self {
+        Self { expired: self.expired, changes: self.changes, ..Self::default() }
+    }
+
+    /// A part of these was `before` and is `after`.
+    fn replace(&mut self, before: &Self, after: &Self) {
+        self.keys = self.keys + after.keys - before.keys;
+        self.memory_bytes = self.memory_bytes + after.memory_bytes - before.memory_bytes;
+        self.usage.replace(&before.usage, &after.usage);
+        self.expired = self.expired + after.expired - before.expired;
+        self.changes = self.changes + after.changes - before.changes;
+    }
+}
+
+/// When the next key and the next field of a database die, at the earliest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct NextDeaths {
+    key: Option<u64>,
+    field: Option<u64>,
+}
+
+impl NextDeaths {
+    fn of(db: &Db) -> Self {
+        Self { key: db.next_key_death(), field: db.next_field_death() }
+    }
+}
+
+/// Moments, and the databases in which somebody dies then.
+type Moments = BTreeSet<(u64, usize)>;
+
+/// The next deaths of all databases.
+#[derive(Default)]
+struct Deaths {
+    keys: Moments,
+    fields: Moments,
+}
+
+impl Deaths {
+    /// Those of database `at` were `before` and are `after`.
+    fn replace(&mut self, at: usize, before: NextDeaths, after: NextDeaths) {
+        replace(&mut self.keys, at, before.key, after.key);
+        replace(&mut self.fields, at, before.field, after.field);
+    }
+
+    fn len(&self) -> usize {
+        self.keys.len() + self.fields.len()
+    }
+}
+
+fn replace(moments: &mut Moments, at: usize, before: Option<u64>, after: Option<u64>) {
+    if before == after {
+        return;
+    }
+    if let Some(moment) = before {
+        moments.remove(&(moment, at));
+    }
+    if let Some(moment) = after {
+        moments.insert((moment, at));
+    }
+}
+
+/// A database, and what was noted of it when another was handed out.
+#[derive(Default)]
+struct Slot {
+    db: Db,
+    sums: Sums,
+    deaths: NextDeaths,
+}
+
+/// See the module.
+pub(crate) struct Databases {
+    near: Vec<Slot>,
+    far: BTreeMap<usize, Box<Slot>>,
+    /// The one that was handed out last.
+    current: usize,
+    sums: Sums,
+    deaths: Deaths,
+    /// Effects are recorded.
+    listening: bool,
+    /// Those with effects that were not taken yet.
+    recorded: BTreeSet<usize>,
+}
+
+impl Databases {
+    /// `count` empty ones, 1 or more.
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            near: (0..count.min(NEAR)).map(|_| Slot::default()).collect(),
+            far: BTreeMap::new(),
+            current: 0,
+            sums: Sums::default(),
+            deaths: Deaths::default(),
+            listening: false,
+            recorded: BTreeSet::new(),
+        }
+    }
+
+    /// Database `at`, unless it is a far one that nobody uses.
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> Option<&Db> {
+        self.slot(at).map(|slot| &slot.db)
+    }
+
+    #[inline]
+    fn slot(&self, at: usize) -> Option<&Slot> {
+        self.near.get(at).or_else(|| self.far.get(&at).map(|slot| &**slot))
+    }
+
+    fn slot_mut(&mut self, at: usize) -> Option<&mut Slot> {
+        match self.near.get_mut(at) {
+            Some(slot) => Some(slot),
+            None => self.far.get_mut(&at).map(|slot| &mut **slot),
+        }
+    }
+
+    fn current(&self) -> &Slot {
+        self.slot(self.current).expect("the current one is there")
+    }
+
+    /// Database `at`, for changes. Cost: O(1) for the current one, O(log(databases in use)) for
+    /// another.
+    #[inline]
+    pub(crate) fn hand_out(&mut self, at: usize) -> &mut Db {
+        if at != self.current {
+            self.settle();
+            self.open(at);
+        }
+        &mut self.slot_mut(at).expect("opened when it became the current one").db
+    }
+
+    fn open(&mut self, at: usize) {
+        self.current = at;
+        if at >= self.near.len() && !self.far.contains_key(&at) {
+            let mut slot = Box::<Slot>::default();
+            slot.db.journal().listen(self.listening);
+            self.far.insert(at, slot);
+        }
+    }
+
+    /// Notes what the current one holds now, and lets go of it if it is far and blank. Then the first
+    /// is the current one.
+    fn settle(&mut self) {
+        let at = self.current;
+        let Some(slot) = self.slot_mut(at) else { return };
+        let before = (slot.sums, slot.deaths);
+        let after = (Sums::of(&slot.db), NextDeaths::of(&slot.db));
+        (slot.sums, slot.deaths) = after;
+        let is_taken = slot.db.is_taken();
+        if before != after {
+            self.sums.replace(&before.0, &after.0);
+            self.deaths.replace(at, before.1, after.1);
+        }
+        if !is_taken {
+            self.recorded.insert(at);
+        }
+        self.current = 0;
+        self.close_blank(at);
+    }
+
+    /// Lets go of a settled one if it is far and blank. What it counted stays in the sums.
+    fn close_blank(&mut self, at: usize) {
+        if at < self.near.len() || !self.get(at).is_some_and(Db::is_blank) {
+            return;
+        }
+        let Some(gone) = self.far.remove(&at) else { return };
+        self.sums.replace(&gone.sums, &gone.sums.counted());
+        self.deaths.replace(at, gone.deaths, NextDeaths::default());
+    }
+
+    /// Those in use with their indexes, in order, from `first` on.
+    pub(crate) fn iter_from(&self, first: usize) -> impl Iterator<Item = (usize, &Db)> {
+        let near = self.near.iter().enumerate().skip(first);
+        let far = self.far.range(first..).map(|(at, slot)| (*at, &**slot));
+        near.chain(far).map(|(at, slot)| (at, &slot.db))
+    }
+
+    /// What all of them hold, without what it takes to keep them: see [`Databases::memory_bytes`].
+    pub(crate) fn sums(&self) -> Sums {
+        let (mut sums, current) = (self.sums, self.current());
+        sums.replace(&current.sums, &Sums::of(&current.db));
+        sums
+    }
+
+    /// Bytes held by all of them.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let current = self.current();
+        let kept = self.sums.memory_bytes - current.sums.memory_bytes + current.db.memory_bytes();
+        kept + self.far.len() * FAR_BYTES + self.deaths.len() * DEATH_BYTES
+    }
+
+    /// No key dies before this moment of its own deadline.
+    pub(crate) fn next_key_death(&self) -> Option<u64> {
+        self.next_death(&self.deaths.keys, Db::next_key_death)
+    }
+
+    /// No field or member dies before this moment.
+    pub(crate) fn next_field_death(&self) -> Option<u64> {
+        self.next_death(&self.deaths.fields, Db::next_field_death)
+    }
+
+    fn next_death(&self, noted: &Moments, of: fn(&Db) -> Option<u64>) -> Option<u64> {
+        let others = noted.iter().find(|(_, at)| *at != self.current).map(|(moment, _)| *moment);
+        others.into_iter().chain(of(&self.current().db)).min()
+    }
+
+    /// A database with dead: one with dead fields or members before one with dead keys.
+    pub(crate) fn first_with_dead(&mut self, now: u64) -> Option<usize> {
+        self.settle();
+        let due = |moments: &Moments| {
+            moments.first().filter(|(moment, _)| *moment <= now).map(|(_, at)| *at)
+        };
+        due(&self.deaths.fields).or_else(|| due(&self.deaths.keys))
+    }
+
+    /// Removes all keys of all databases, and records nothing. Cost: O([`NEAR`]): memory comes back in
+    /// slices.
+    pub(crate) fn clear(&mut self) {
+        self.settle();
+        for at in 0..self.near.len() {
+            if !self.near[at].db.is_empty() {
+                self.hand_out(at).clear();
+            }
+        }
+        self.settle();
+        // What is noted now is of far ones only, but for the bytes of empty tables, and for counters.
+        let near_bytes = self.near.iter().map(|slot| slot.sums.memory_bytes).sum::<usize>();
+        let gone = Gone {
+            dbs: std::mem::take(&mut self.far),
+            bytes: self.sums.memory_bytes - near_bytes,
+            deaths: std::mem::take(&mut self.deaths),
+        };
+        let changes = self.sums.changes + self.sums.keys as u64;
+        let counted = Sums { changes, ..self.sums.counted() };
+        self.sums = Sums { memory_bytes: near_bytes, ..counted };
+        if !gone.dbs.is_empty() {
+            graveyard::bury(Box::new(gone));
+        }
+    }
+
+    /// Starts or stops recording. Cost: O(databases in use).
+    pub(crate) fn listen(&mut self, listening: bool) {
+        self.listening = listening;
+        let far = self.far.values_mut().map(|slot| &mut **slot);
+        self.near.iter_mut().chain(far).for_each(|slot| slot.db.journal().listen(listening));
+    }
+
+    /// True while effects are recorded.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listening
+    }
+
+    /// Takes what was recorded, database by database.
+    pub(crate) fn take_effects(&mut self) -> Vec<(usize, Vec<Effect>)> {
+        self.settle();
+        let recorded = std::mem::take(&mut self.recorded);
+        let taken = recorded.into_iter().filter_map(|at| {
+            let effects = self.slot_mut(at)?.db.journal().take();
+            self.close_blank(at);
+            Some((at, effects))
+        });
+        taken.collect()
+    }
+
+    /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
+    pub(crate) fn check_invariants(&self) {
+        let (mut sums, mut deaths) = (Sums::default(), Deaths::default());
+        for (at, db) in self.iter_from(0) {
+            db.check_invariants();
+            let slot = self.slot(at).expect("it was just found");
+            if at != self.current {
+                assert_eq!(slot.sums, Sums::of(db), "D1 of database {at}");
+                assert_eq!(slot.deaths, NextDeaths::of(db), "D1 of database {at}");
+                assert!(at < self.near.len() || !db.is_blank(), "D2: database {at}");
+                assert!(db.is_taken() || self.recorded.contains(&at), "D4 of database {at}");
+            }
+            sums.replace(&Sums::default(), &slot.sums);
+            deaths.replace(at, NextDeaths::default(), slot.deaths);
+        }
+        let counted = self.sums.counted();
+        assert!(sums.expired <= counted.expired && sums.changes <= counted.changes, "D1");
+        let sums = Sums { expired: counted.expired, changes: counted.changes, ..sums };
+        assert_eq!(sums, self.sums, "D1");
+        assert_eq!(self.deaths.keys, deaths.keys, "D3");
+        assert_eq!(self.deaths.fields, deaths.fields, "D3");
+    }
+}
+
+/// Far databases that were let go of.
+struct Gone {
+    dbs: BTreeMap<usize, Box<Slot>>,
+    /// What they say that they hold.
+    bytes: usize,
+    deaths: Deaths,
+}
+
+impl Dismantle for Gone {
+    fn dismantle(&mut self) -> bool {
+        /// About 10 us worth: a database with a few keys takes some 300 ns.
+        const DATABASES: usize = 32;
+        const MOMENTS: usize = 64;
+        for _ in 0..DATABASES {
+            let Some((_, mut gone)) = self.dbs.pop_first() else { break };
+            self.bytes = self.bytes.saturating_sub(gone.sums.memory_bytes);
+            gone.db.clear(); // What is large waits for its own turn.
+        }
+        if self.dbs.is_empty() {
+            for _ in 0..MOMENTS {
+                let (keys, fields) = (&mut self.deaths.keys, &mut self.deaths.fields);
+                if keys.pop_first().is_none() && fields.pop_first().is_none() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes + self.dbs.len() * FAR_BYTES + self.deaths.len() * DEATH_BYTES
+    }
+}

@@ -1,0 +1,76 @@
+//! What values that are tables can do by the names of their entries.
+
+use crate::db::is_dead;
+use crate::object::Named;
+use darter_base::{Preempt, hash};
+use darter_structs::table::{OutOfLine, Table};
+
+impl<X: OutOfLine> Named for Table<X> {
+    fn prefetch(&self, hash: u64) {
+        self.prefetch(hash);
+    }
+
+    fn prefetch_entry(&self, hash: u64) {
+        self.prefetch_entry(hash);
+    }
+
+    fn deadline_of(&self, name: &[u8], now: u64) -> Option<Option<u64>> {
+        let deadline = self.get(hash::of(name), name)?.deadline();
+        (!is_dead(deadline, now)).then_some(deadline)
+    }
+
+    fn unshare(&mut self, names: &[&[u8]], touch: Touch, preempt: &dyn Preempt) -> Option<usize> {
+        unshare(self, names, touch, preempt)
+    }
+}
+
+/// Names that are looked up together.
+const BATCH: usize = 16;
+
+/// Which of the entries that it names a change will touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// All of them.
+    All,
+    /// Those that are there: it removes them, or changes their deadlines.
+    Present,
+    /// Those that are not there: it adds them. (One that is dead counts as there: its place is
+    /// copied by the change.)
+    Absent,
+}
+
+impl Touch {
+    fn wants(self, is_present: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Present => is_present,
+            Self::Absent => !is_present,
+        }
+    }
+}
+
+/// Makes the places of those of `names` that are touched the table's own. Returns the index of the
+/// name after which the slice was over.
+fn unshare<X: OutOfLine>(
+    table: &mut Table<X>,
+    names: &[&[u8]],
+    touch: Touch,
+    preempt: &dyn Preempt,
+) -> Option<usize> {
+    for (batch, names) in names.chunks(BATCH).enumerate() {
+        let mut hashes = [0; BATCH];
+        for (hash, name) in hashes.iter_mut().zip(names) {
+            *hash = hash::of(name);
+        }
+        let hashes = &hashes[..names.len()];
+        hashes.iter().for_each(|hash| table.prefetch(*hash));
+        hashes.iter().for_each(|hash| table.prefetch_entry(*hash));
+        for (at, (hash, name)) in hashes.iter().zip(names).enumerate() {
+            let wanted = touch == Touch::All || touch.wants(table.contains(*hash, name));
+            if wanted && table.unshare(*hash) && preempt.must_yield() {
+                return Some(batch * BATCH + at);
+            }
+        }
+    }
+    None
+}

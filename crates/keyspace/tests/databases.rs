@@ -1,0 +1,250 @@
+//! Random changes to a [`Shard`] and to plain databases that are all walked agree at every step: sums,
+//! next deaths, what is counted. And what is let go of whole is freed in portions.
+
+#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
+
+use darter_base::Prng;
+use darter_base::preempt::{Countdown, Never};
+use darter_keyspace::{
+    Db, Deadline, Fresh, Key, Set, Shard, TYPES, Typed, Usage, apply_to_shard, graveyard,
+};
+use darter_structs::blob::Blob;
+use std::collections::BTreeMap;
+
+const SEEDS: u64 = 30;
+const STEPS: usize = 600;
+/// Databases of both kinds: those side by side, and those beyond.
+const DATABASES: [usize; 12] = [0, 1, 2, 63, 64, 65, 66, 1_000, 5_000, 5_001, 77_777, 99_999];
+const NOW: u64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Text,
+    Member,
+    Remove,
+    Look,
+    Swap,
+    FlushOne,
+    FlushAll,
+    Wait,
+    TakeEffects,
+}
+
+const OPS: [(u64, Op); 9] = [
+    (40, Op::Text),
+    (25, Op::Member),
+    (20, Op::Remove),
+    (10, Op::Look),
+    (3, Op::Swap),
+    (2, Op::FlushOne),
+    (1, Op::FlushAll),
+    (6, Op::Wait),
+    (3, Op::TakeEffects),
+];
+
+/// A shard, and the databases that it should have: none of them ever goes.
+struct Run {
+    prng: Prng,
+    shard: Shard,
+    plain: BTreeMap<usize, Db>,
+    /// What the effects make.
+    copy: Shard,
+    now: u64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut run = Self {
+            prng: Prng::from_seed(seed),
+            shard: Shard::new(100_000, seed),
+            plain: BTreeMap::new(),
+            copy: Shard::new(100_000, seed),
+            now: NOW,
+        };
+        run.shard.listen(true);
+        run.tell_time();
+        run
+    }
+
+    fn tell_time(&mut self) {
+        self.shard.set_now(self.now);
+        self.copy.set_now(self.now);
+        self.plain.values().for_each(|db| db.set_now(self.now));
+    }
+
+    fn any(&mut self) -> usize {
+        DATABASES[self.prng.below(DATABASES.len() as u64) as usize]
+    }
+
+    fn plain(&mut self, at: usize) -> &mut Db {
+        let db = self.plain.entry(at).or_default();
+        db.set_now(self.now);
+        db
+    }
+
+    /// The same change to one database of both.
+    fn both(&mut self, at: usize, change: impl Fn(&mut Db)) {
+        change(self.shard.db_mut(at));
+        change(self.plain(at));
+    }
+
+    fn deadline(&mut self) -> Deadline {
+        let at = self.now + 1 + self.prng.below(50);
+        if self.prng.chance(50) { Deadline::At(at) } else { Deadline::Clear }
+    }
+
+    fn step(&mut self) {
+        let at = self.any();
+        let name = format!("key:{}", self.prng.below(6));
+        let key = Key::new(name.as_bytes());
+        let deadline = self.deadline();
+        match *self.prng.weighted(&OPS) {
+            Op::Text => {
+                let value = self.prng.bytes(0..=700);
+                self.both(at, |db| db.set_text(&key, Fresh::Bytes(&value), deadline));
+            }
+            Op::Member => {
+                let member = self.prng.bytes(1..=3);
+                self.both(at, |db| {
+                    _ = db.edit::<Set, _>(&key, true, |edit| edit.add(&member, deadline))
+                });
+            }
+            Op::Remove => self.both(at, |db| _ = db.remove(&key)),
+            Op::Look => self.both(at, |db| _ = db.read(&key).map(|found| found.kind())),
+            Op::Swap => self.swap(at),
+            Op::FlushOne => self.both(at, Db::flush),
+            Op::FlushAll => {
+                self.shard.flush();
+                self.plain.values_mut().for_each(Db::flush);
+            }
+            Op::Wait => self.wait(),
+            Op::TakeEffects => self.take_effects(),
+        }
+    }
+
+    fn swap(&mut self, one: usize) {
+        let other = self.any();
+        self.shard.swap(one, other);
+        if one == other {
+            return;
+        }
+        let first = std::mem::take(self.plain(one));
+        let second = std::mem::replace(self.plain(other), first);
+        *self.plain(one) = second;
+    }
+
+    /// Time goes on, and the dead are swept.
+    fn wait(&mut self) {
+        self.now += self.prng.below(30);
+        self.tell_time();
+        while self.shard.reap(3) {}
+        let now = self.now;
+        for db in self.plain.values_mut() {
+            while db.next_death().is_some_and(|at| at <= now) {
+                db.reap(3);
+            }
+        }
+    }
+
+    fn take_effects(&mut self) {
+        for effect in self.shard.take_effects() {
+            apply_to_shard(&mut self.copy, &effect).unwrap();
+        }
+        let keys = |shard: &Shard| {
+            let used = shard.iter().filter(|(_, db)| !db.is_empty());
+            used.map(|(at, db)| {
+                (at, TYPES.iter().map(|kind| db.usage().keys(kind)).collect::<Vec<_>>())
+            })
+            .collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&self.copy), keys(&self.shard));
+    }
+
+    fn check(&self) {
+        let (shard, plain) = (&self.shard, &self.plain);
+        shard.check_invariants();
+        let mut usage = Usage::default();
+        plain.values().for_each(|db| usage.merge(db.usage()));
+        assert_eq!(shard.usage(), usage);
+        assert_eq!(shard.keys(), plain.values().map(Db::len).sum());
+        assert_eq!(shard.expired_count(), plain.values().map(Db::expired_count).sum());
+        assert_eq!(shard.changes(), plain.values().map(Db::changes).sum());
+        assert_eq!(shard.next_key_death(), plain.values().filter_map(Db::next_key_death).min());
+        assert_eq!(shard.next_field_death(), plain.values().filter_map(Db::next_field_death).min());
+        let bytes = plain.values().map(Db::memory_bytes).sum::<usize>();
+        let more = shard.memory_bytes() - bytes;
+        assert!(more <= DATABASES.len() * 1_024, "{more} bytes to keep them");
+        for (at, db) in plain {
+            assert_eq!(shard.db(*at).len(), db.len(), "{at}");
+            assert_eq!(shard.db(*at).now(), self.now, "{at}");
+        }
+    }
+}
+
+#[test] // Whatever is done to one of them, all are told of as if they had been walked.
+fn sums_are_those_of_a_walk() {
+    for seed in 0..SEEDS {
+        let mut run = Run::new(seed);
+        for _ in 0..STEPS {
+            run.step();
+            run.check();
+        }
+        run.take_effects();
+        run.shard.flush();
+        graveyard::dig(&Never);
+        assert_eq!(run.shard.usage(), Usage::default());
+    }
+}
+
+#[test] // However many databases FLUSHALL empties: each portion frees a few.
+fn many_databases_are_freed_in_portions() {
+    const MANY: usize = 20_000;
+    let mut shard = Shard::new(usize::MAX, 1);
+    shard.set_now(NOW);
+    for at in 0..MANY {
+        let deadline = Deadline::At(NOW + at as u64);
+        shard.db_mut(at * 7).set_text(&Key::new(b"key"), Fresh::Bytes(b"value"), deadline);
+    }
+    let big = shard.db_mut(1_000_000);
+    for number in 0..30_000_u32 {
+        big.set_text(&Key::new(&number.to_le_bytes()), Fresh::Bytes(b"value"), Deadline::Clear);
+    }
+    let (used, changes) = (shard.memory_bytes(), shard.changes());
+    shard.flush();
+    assert_eq!((shard.keys(), shard.changes()), (0, changes + MANY as u64 + 30_000));
+    assert_eq!((shard.next_key_death(), shard.next_field_death()), (None, None));
+    assert_eq!((shard.usage().keys(Blob::TYPE), shard.iter().count()), (0, 64));
+    let waiting = graveyard::waiting().1;
+    assert!(waiting > used * 3 / 4 && waiting < used * 5 / 4, "{waiting} of {used}");
+    let (mut portions, mut last) = (0, waiting);
+    while graveyard::dig(&Countdown::new(0)) {
+        portions += 1;
+        let left = graveyard::waiting().1;
+        assert!(left + 128 * 1024 > last, "{} at once", last - left);
+        last = left;
+    }
+    assert!(portions > MANY / 50, "{portions}");
+    assert_eq!(graveyard::waiting(), (0, 0));
+    shard.check_invariants();
+}
+
+#[test] // The sweeper goes from one that has dead to the next, and those that are empty then go.
+fn the_dead_of_many_databases_are_found() {
+    let mut shard = Shard::new(usize::MAX, 1);
+    shard.set_now(NOW);
+    for at in 0..5_000 {
+        let deadline = Deadline::At(NOW + 5_000 - at as u64);
+        shard.db_mut(at).set_text(&Key::new(b"key"), Fresh::Bytes(b"value"), deadline);
+    }
+    shard.set_now(NOW + 2_500);
+    let mut steps = 0;
+    while shard.reap(64) {
+        steps += 1;
+        assert!(steps <= 3_000, "each step finds some");
+    }
+    assert_eq!((shard.keys(), shard.expired_count()), (2_500, 2_500));
+    assert_eq!(shard.next_key_death(), Some(NOW + 2_501));
+    shard.db_mut(0);
+    assert_eq!(shard.iter().count(), 2_500, "64 of them side by side");
+    shard.check_invariants();
+}

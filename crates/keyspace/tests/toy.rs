@@ -1,0 +1,120 @@
+//! A type that the keyspace has never heard of does all that types do: docs/adding-a-type.md, tried.
+//!
+//! The toy is a heap of numbers that sum up. It has deadlines as a whole only, and no entries that are
+//! found by name.
+
+#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
+
+use darter_keyspace::{
+    Collection, Db, Deadline, Fresh, Key, Object, Recorder, Set, Touch, Type, Typed, Value,
+    WrongType, memory_bytes,
+};
+
+static HEAP: Type = Type { name: "heap", number: 5 };
+
+/// The value.
+#[derive(Clone, Default)]
+struct Heap(Vec<u64>);
+
+impl Value for Heap {
+    fn content_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "vector"
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Typed for Heap {
+    const TYPE: &'static Type = &HEAP;
+}
+
+impl Collection for Heap {
+    type Edit<'a> = HeapEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, _: Recorder<'a>) -> HeapEdit<'a> {
+        HeapEdit(self)
+    }
+}
+
+/// What changes one.
+struct HeapEdit<'a>(&'a mut Heap);
+
+impl HeapEdit<'_> {
+    fn push(&mut self, number: u64) {
+        self.0.0.push(number);
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        self.0.0.pop()
+    }
+}
+
+fn db() -> Db {
+    let mut db = Db::default();
+    db.set_now(1_000);
+    let filled = db.edit::<Heap, _>(&Key::new(b"heap"), true, |edit| {
+        (1..=100).for_each(|number| edit.push(number));
+    });
+    assert_eq!(filled, Ok(Some(())));
+    db
+}
+
+fn sum(db: &Db, key: &[u8]) -> Result<Option<u64>, WrongType> {
+    Ok(db.value::<Heap>(&Key::new(key))?.map(|heap| heap.0.iter().sum()))
+}
+
+#[test] // Type, encoding and bytes come from the type itself.
+fn a_value_is_known_by_its_row() {
+    let db = db();
+    let found = db.get(&Key::new(b"heap")).unwrap();
+    assert_eq!((found.kind().name, found.encoding()), ("heap", "vector"));
+    assert!(found.value::<Heap>().is_ok() && found.value::<Set>().is_err());
+    let bytes = memory_bytes(found.object().unwrap());
+    assert!(bytes > 100 * size_of::<u64>(), "{bytes}");
+    assert_eq!((db.usage().keys(&HEAP), db.usage().bytes(&HEAP)), (1, bytes));
+    assert_eq!(db.usage().total_bytes(), bytes);
+    db.check_invariants();
+}
+
+#[test] // Who asks for another type is refused, and changes nothing.
+fn other_types_are_refused() {
+    let mut db = db();
+    let key = Key::new(b"heap");
+    assert!(db.edit::<Set, _>(&key, true, |edit| edit.add(b"m", Deadline::Clear)).is_err());
+    assert_eq!(db.text(&key).map(|text| text.is_some()), Err(WrongType));
+    db.set_text(&Key::new(b"text"), Fresh::Bytes(b"value"), Deadline::Clear);
+    assert_eq!(sum(&db, b"text"), Err(WrongType));
+    assert_eq!(sum(&db, b"heap"), Ok(Some(5_050)));
+    let names: &[&[u8]] = &[b"1"];
+    let asked = (&HEAP, Touch::All);
+    let preempt = &darter_base::preempt::Never;
+    assert_eq!(db.unshare(&key, asked, names, preempt), None, "it has no named entries");
+    db.check_invariants();
+}
+
+#[test] // A cut stays as it was; a value moves and is installed by pointer; dead and empty ones go.
+fn it_is_cut_moved_and_removed() {
+    let mut db = db();
+    let (key, other) = (Key::new(b"heap"), Key::new(b"other"));
+    let cut = db.get(&key).unwrap().hold();
+    assert_eq!(db.edit::<Heap, _>(&key, false, |edit| edit.pop()), Ok(Some(Some(100))));
+    assert_eq!(cut.get::<Heap>().map(|heap| heap.0.len()), Some(100));
+    let held = db.take(&key).unwrap();
+    db.put(&other, held);
+    assert_eq!((sum(&db, b"heap"), sum(&db, b"other")), (Ok(None), Ok(Some(4_950))));
+    db.install(&key, Object::new(Heap(vec![7])), Deadline::At(2_000));
+    db.check_invariants();
+    assert_eq!(sum(&db, b"heap"), Ok(Some(7)));
+    db.set_now(2_000);
+    assert_eq!(sum(&db, b"heap"), Ok(None));
+    while db.reap(10) {}
+    db.edit::<Heap, _>(&other, false, |edit| while edit.pop().is_some() {}).unwrap();
+    assert_eq!((db.len(), db.usage().keys(&HEAP), db.usage().total_bytes()), (0, 0, 0));
+    db.check_invariants();
+}

@@ -1,0 +1,95 @@
+//! Replies that are owed to a connection, and what those pin that wait for their turn.
+//!
+//! A long reply of another core comes home as a header and a stream, which waits until all before it
+//! has left: two thousand of them, where requests are sent ahead. What they pin is their client's, as
+//! if it were being sent. But whoever asks (the census, CLIENT LIST) cannot ask them all each time: so a
+//! look asks some, the next look goes on from there, and what was found is kept until it leaves. The sum
+//! is late by the looks that it takes, never too large: a stream that waits lets go of nothing.
+
+use darter_command::Stream;
+use darter_resp::Output;
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+/// A reply that is owed, in the order of the requests.
+pub(super) enum Owed {
+    /// Encoded, and waiting for those before it.
+    Ready(Ready),
+    /// The next reply in a batch from this core.
+    Remote(usize),
+    /// The same, and the client does not want to hear it.
+    Silent(usize),
+}
+
+/// See [`Owed::Ready`].
+pub(super) struct Ready {
+    pub(super) out: Output,
+    pub(super) stream: Option<Box<dyn Stream>>,
+    /// What was found that the stream pins.
+    pinned: Cell<usize>,
+}
+
+impl Ready {
+    /// Its bytes, and what its stream holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.out.len() + held_by(self.stream.as_deref())
+    }
+}
+
+pub(super) fn held_by(stream: Option<&dyn Stream>) -> usize {
+    stream.map_or(0, Stream::held_bytes)
+}
+
+/// Streams that one look asks: some microseconds, where each has one value to ask in turn.
+const ASKED_AT_ONCE: usize = 32;
+/// Places of the queue that one look passes on its way to them.
+const PASSED_AT_ONCE: usize = 256;
+
+/// What waits in a queue of owed replies.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// Bytes of those that are ready, and of what their streams hold.
+    pub(super) bytes: usize,
+    /// How many of them are streams.
+    streams: usize,
+    /// The sum of what was found that these pin.
+    pinned: Cell<usize>,
+    /// Where the next look begins.
+    next: Cell<usize>,
+}
+
+impl Waiting {
+    /// A reply has come, and will wait.
+    pub(super) fn take_in(&mut self, out: Output, stream: Option<Box<dyn Stream>>) -> Owed {
+        let ready = Ready { out, stream, pinned: Cell::new(0) };
+        self.bytes += ready.bytes();
+        self.streams += usize::from(ready.stream.is_some());
+        Owed::Ready(ready)
+    }
+
+    /// The first in the queue leaves it.
+    pub(super) fn let_out(&mut self, ready: &Ready) {
+        self.bytes -= ready.bytes();
+        self.streams -= usize::from(ready.stream.is_some());
+        self.pinned.set(self.pinned.get() - ready.pinned.get());
+        self.next.set(self.next.get().saturating_sub(1));
+    }
+
+    /// Bytes that the streams in the queue pin, as far as it is known. Cost: a look at some of them.
+    pub(super) fn pinned_bytes(&self, owed: &VecDeque<Owed>) -> usize {
+        let mut left = self.streams.min(ASKED_AT_ONCE);
+        for _ in 0..owed.len().min(PASSED_AT_ONCE) {
+            if left == 0 {
+                break;
+            }
+            let at = self.next.get() % owed.len();
+            self.next.set(at + 1);
+            if let Owed::Ready(Ready { stream: Some(stream), pinned, .. }) = &owed[at] {
+                let before = pinned.replace(stream.pinned_bytes());
+                self.pinned.set(self.pinned.get() - before + pinned.get());
+                left -= 1;
+            }
+        }
+        self.pinned.get()
+    }
+}

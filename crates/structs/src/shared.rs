@@ -1,0 +1,421 @@
+//! A value of any type of a family, shared, behind one thin pointer.
+//!
+//! A table's entry has room for one pointer, `Arc<dyn Trait>` is two, and `Arc<Box<dyn Trait>>` is a
+//! second allocation. So what is known of the type lies with the count, in front of the value, and
+//! costs no more than the second count that an `Arc` keeps there.
+//!
+//! ```text
+//! Shared -> | count | vtable | mark | value ..... |
+//!                        +-> row, size, how to lend it out, to copy it, to free it
+//! ```
+//! Whose a value is, is a comparison of pointers ([`Shared::get`]); what all members of the family
+//! can do is called through its face, a trait object ([`std::ops::Deref`]). The mark is a word of
+//! whoever owns the family, at hand without asking the value.
+//!
+//! Cloning one is a cut: it counts a reference, and [`Shared::make_mut`] copies the value when
+//! somebody else holds it too.
+//!
+//! Invariants:
+//! - I1: `vtable` is that of the type with which the cell was made; it never changes.
+//! - I2: `count` is the number of `Shared` that lead here; the last one frees.
+
+use crate::table::OutOfLine;
+use std::any::TypeId;
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// What the members of a family have in common.
+pub trait Family: Sized + 'static {
+    /// What each of them can do.
+    type Face: ?Sized + 'static;
+    /// What is known of each type.
+    type Row: Sync + 'static;
+    /// What stands before each value.
+    type Mark: Copy + Default + Send + Sync + 'static;
+    /// Whether entries that hold one have a stamp: see [`OutOfLine::STAMPED`].
+    const STAMPED: bool = false;
+}
+
+/// A family to which the type `V` belongs.
+pub trait Holds<V: Clone + Send + Sync + 'static>: Family {
+    /// What is known of the type.
+    const ROW: &'static Self::Row;
+
+    /// The value as one of the family.
+    fn face(value: &V) -> &Self::Face;
+
+    /// The value as one of the family, to be changed.
+    fn face_mut(value: &mut V) -> &mut Self::Face;
+}
+
+/// See the module.
+#[repr(transparent)]
+pub struct Shared<F: Family>(NonNull<Head<F>>);
+
+/// What stands before every value.
+#[repr(C)]
+struct Head<F: Family> {
+    count: AtomicUsize,
+    vtable: &'static Vtable<F>,
+    mark: F::Mark,
+}
+
+#[repr(C)]
+struct Cell<F: Family, V> {
+    head: Head<F>,
+    value: V,
+}
+
+/// How a cell of some type is treated by who does not know the type.
+struct Vtable<F: Family> {
+    id: fn() -> TypeId,
+    row: &'static F::Row,
+    bytes: usize,
+    face: unsafe fn(NonNull<Head<F>>) -> NonNull<F::Face>,
+    face_mut: unsafe fn(NonNull<Head<F>>) -> NonNull<F::Face>,
+    copy: unsafe fn(NonNull<Head<F>>) -> Shared<F>,
+    free: unsafe fn(NonNull<Head<F>>),
+}
+
+/// The vtable of each type.
+trait Known<V>: Family {
+    const VTABLE: &'static Vtable<Self>;
+}
+
+impl<V: Clone + Send + Sync + 'static, F: Holds<V>> Known<V> for F {
+    const VTABLE: &'static Vtable<F> = &Vtable {
+        id: TypeId::of::<V>,
+        row: F::ROW,
+        bytes: size_of::<Cell<F, V>>(),
+        face: face::<F, V>,
+        face_mut: face_mut::<F, V>,
+        copy: copy::<F, V>,
+        free: free::<F, V>,
+    };
+}
+
+/// # Safety
+/// `head` is that of a living `Cell<F, V>`, which nobody changes while the result is used.
+unsafe fn face<F: Holds<V>, V: Clone + Send + Sync + 'static>(
+    head: NonNull<Head<F>>,
+) -> NonNull<F::Face> {
+    // SAFETY: the caller's promise; the pointer is that of the whole cell.
+    let cell = unsafe { head.cast::<Cell<F, V>>().as_ref() };
+    NonNull::from(F::face(&cell.value))
+}
+
+/// # Safety
+/// `head` is that of a living `Cell<F, V>`, which nobody else reads while the result is used.
+unsafe fn face_mut<F: Holds<V>, V: Clone + Send + Sync + 'static>(
+    head: NonNull<Head<F>>,
+) -> NonNull<F::Face> {
+    // SAFETY: the caller's promise; the pointer is that of the whole cell.
+    let cell = unsafe { head.cast::<Cell<F, V>>().as_mut() };
+    NonNull::from(F::face_mut(&mut cell.value))
+}
+
+/// # Safety
+/// `head` is that of a living `Cell<F, V>`, which nobody changes meanwhile.
+unsafe fn copy<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head<F>>) -> Shared<F> {
+    // SAFETY: the caller's promise; the pointer is that of the whole cell.
+    let cell = unsafe { head.cast::<Cell<F, V>>().as_ref() };
+    Shared::marked(cell.value.clone(), cell.head.mark)
+}
+
+/// # Safety
+/// `head` is that of a living `Cell<F, V>`, and nobody uses it from now on.
+unsafe fn free<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head<F>>) {
+    // SAFETY: `marked` made it as a box of this type (I1), and it is ours alone.
+    drop(unsafe { Box::from_raw(head.cast::<Cell<F, V>>().as_ptr()) });
+}
+
+impl<F: Family> Shared<F> {
+    /// A value that nobody shares yet.
+    #[must_use]
+    pub fn new<V>(value: V) -> Self
+    where
+        F: Holds<V>,
+        V: Clone + Send + Sync + 'static,
+    {
+        Self::marked(value, F::Mark::default())
+    }
+
+    fn marked<V>(value: V, mark: F::Mark) -> Self
+    where
+        F: Holds<V>,
+        V: Clone + Send + Sync + 'static,
+    {
+        let head = Head { count: AtomicUsize::new(1), vtable: <F as Known<V>>::VTABLE, mark };
+        Self(NonNull::from(Box::leak(Box::new(Cell { head, value }))).cast())
+    }
+
+    #[inline]
+    fn head(&self) -> &Head<F> {
+        // SAFETY: the cell lives as long as some `Shared` leads to it (I2).
+        unsafe { self.0.as_ref() }
+    }
+
+    /// What is known of its type.
+    #[inline]
+    #[must_use]
+    pub fn row(&self) -> &'static F::Row {
+        self.head().vtable.row
+    }
+
+    /// Its mark.
+    #[inline]
+    #[must_use]
+    pub fn mark(&self) -> F::Mark {
+        self.head().mark
+    }
+
+    /// Changes the mark, of this one only: a value that others hold is copied.
+    pub fn set_mark(&mut self, mark: F::Mark) {
+        self.make_own();
+        // SAFETY: the cell lives, and is ours alone.
+        unsafe { self.0.as_mut() }.mark = mark;
+    }
+
+    /// Bytes of the allocation: the value without what it owns elsewhere, and what stands before it.
+    #[inline]
+    #[must_use]
+    pub fn cell_bytes(&self) -> usize {
+        self.head().vtable.bytes
+    }
+
+    /// How many share it.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.head().count.load(Ordering::Relaxed)
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn address(&self) -> *const u8 {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    /// True when it is a `V`.
+    #[inline]
+    #[must_use]
+    pub fn is<V>(&self) -> bool
+    where
+        F: Holds<V>,
+        V: Clone + Send + Sync + 'static,
+    {
+        let vtable = self.head().vtable;
+        // One type may have two vtables, as the compiler likes; one vtable has one type.
+        std::ptr::eq(vtable, <F as Known<V>>::VTABLE) || (vtable.id)() == TypeId::of::<V>()
+    }
+
+    /// The value, if it is a `V`.
+    #[inline]
+    #[must_use]
+    pub fn get<V>(&self) -> Option<&V>
+    where
+        F: Holds<V>,
+        V: Clone + Send + Sync + 'static,
+    {
+        if !self.is::<V>() {
+            return None;
+        }
+        // SAFETY: the cell lives (I2), and is a `Cell<F, V>` (I1).
+        Some(&unsafe { self.0.cast::<Cell<F, V>>().as_ref() }.value)
+    }
+
+    /// The value, if it is a `V`, to be changed, and its mark; copied first if somebody else holds
+    /// it too.
+    #[inline]
+    pub fn make_mut<V>(&mut self) -> Option<(&mut V, &mut F::Mark)>
+    where
+        F: Holds<V>,
+        V: Clone + Send + Sync + 'static,
+    {
+        if !self.is::<V>() {
+            return None;
+        }
+        self.make_own();
+        // SAFETY: the cell lives, is a `Cell<F, V>` (I1), and is ours alone.
+        let cell = unsafe { self.0.cast::<Cell<F, V>>().as_mut() };
+        Some((&mut cell.value, &mut cell.head.mark))
+    }
+
+    /// Its face, to be changed; copied first if somebody else holds it too.
+    pub fn face_mut(&mut self) -> &mut F::Face {
+        self.make_own();
+        let lend = self.head().vtable.face_mut;
+        // SAFETY: the cell is of the vtable's type (I1), and is ours alone.
+        let mut face = unsafe { lend(self.0) };
+        // SAFETY: a part of the cell, which is borrowed as long as the result.
+        unsafe { face.as_mut() }
+    }
+
+    /// Copies the value if somebody else holds it too.
+    #[inline]
+    fn make_own(&mut self) {
+        // Acquire: what those did who held it before us has been done.
+        if self.head().count.load(Ordering::Acquire) != 1 {
+            // SAFETY: the cell is of the vtable's type (I1); who shares a value does not change it.
+            *self = unsafe { (self.head().vtable.copy)(self.0) };
+        }
+    }
+}
+
+impl<F: Family> Deref for Shared<F> {
+    type Target = F::Face;
+
+    fn deref(&self) -> &F::Face {
+        // SAFETY: the cell is of the vtable's type (I1); who shares a value does not change it.
+        let face = unsafe { (self.head().vtable.face)(self.0) };
+        // SAFETY: a part of the cell, which is borrowed as long as the result.
+        unsafe { face.as_ref() }
+    }
+}
+
+impl<F: Family<Row: fmt::Debug>> fmt::Debug for Shared<F> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?} at {:p}", self.row(), self.0)
+    }
+}
+
+impl<F: Family> Clone for Shared<F> {
+    /// A cut: O(1).
+    #[inline]
+    fn clone(&self) -> Self {
+        /// Half of all numbers: nobody holds so many, and the other half is in reserve.
+        const COUNT_MAX: usize = usize::MAX / 2;
+        // Relaxed: who can clone it holds it, so nothing is to be seen that is not seen already.
+        let count = self.head().count.fetch_add(1, Ordering::Relaxed);
+        assert!(count < COUNT_MAX, "count={count}");
+        Self(self.0)
+    }
+}
+
+impl<F: Family> Drop for Shared<F> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: what we read was read before the last one frees it.
+        if self.head().count.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: the cell is of the vtable's type (I1), and nobody else leads here (I2).
+        unsafe { (self.head().vtable.free)(self.0) };
+    }
+}
+
+// SAFETY: values and marks are `Send` and `Sync`, rows are `Sync`, the count is atomic.
+unsafe impl<F: Family> Send for Shared<F> {}
+// SAFETY: as above.
+unsafe impl<F: Family> Sync for Shared<F> {}
+
+// SAFETY: it is one pointer.
+unsafe impl<F: Family> OutOfLine for Shared<F> {
+    const STAMPED: bool = F::STAMPED;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    struct Things;
+
+    trait Thing {
+        fn weight(&self) -> usize;
+        fn grow(&mut self);
+    }
+
+    impl Family for Things {
+        type Face = dyn Thing;
+        type Row = &'static str;
+        type Mark = u64;
+    }
+
+    /// Owns something, so that a leak or a second free is noticed.
+    #[derive(Clone)]
+    struct Stone(#[expect(dead_code, reason = "held, and counted")] Arc<()>, usize);
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Feather(Vec<u8>);
+
+    macro_rules! member {
+        ($type:ty, $row:expr, $self:ident, $weight:expr, $grow:expr) => {
+            impl Thing for $type {
+                fn weight(&$self) -> usize {
+                    $weight
+                }
+                fn grow(&mut $self) {
+                    $grow
+                }
+            }
+
+            impl Holds<$type> for Things {
+                const ROW: &'static &'static str = &$row;
+                fn face(value: &$type) -> &(dyn Thing + 'static) {
+                    value
+                }
+                fn face_mut(value: &mut $type) -> &mut (dyn Thing + 'static) {
+                    value
+                }
+            }
+        };
+    }
+
+    member!(Stone, "stone", self, self.1, self.1 += 1);
+    member!(Feather, "feather", self, self.0.len(), self.0.push(0));
+
+    #[test]
+    fn a_value_is_what_it_was_made_as() {
+        let one: Shared<Things> = Shared::new(Feather(vec![1, 2]));
+        assert_eq!((*one.row(), one.weight(), one.mark(), one.count()), ("feather", 2, 0, 1));
+        assert_eq!(one.get::<Feather>(), Some(&Feather(vec![1, 2])));
+        assert!(one.get::<Stone>().is_none() && !one.is::<Stone>());
+        let expected = size_of::<usize>() * 2 + size_of::<u64>() + size_of::<Vec<u8>>();
+        assert_eq!(one.cell_bytes(), expected);
+        assert_eq!(size_of::<Option<Shared<Things>>>(), size_of::<usize>());
+    }
+
+    #[test] // A cut keeps what it was taken of; who changes the value copies it once.
+    fn a_cut_is_copied_on_change() {
+        let mut one: Shared<Things> = Shared::new(Feather(vec![1]));
+        one.set_mark(7);
+        let cut = one.clone();
+        assert_eq!((cut.count(), cut.address()), (2, one.address()));
+        one.face_mut().grow();
+        assert_ne!(cut.address(), one.address());
+        let place = one.address();
+        let (value, mark) = one.make_mut::<Feather>().unwrap();
+        value.0.push(9);
+        *mark += 1;
+        assert_eq!((one.weight(), one.mark(), one.address()), (3, 8, place));
+        assert_eq!((cut.weight(), cut.mark(), cut.count()), (1, 7, 1));
+        assert!(one.make_mut::<Stone>().is_none());
+        let mut marked = cut.clone();
+        marked.set_mark(9);
+        assert_eq!((cut.mark(), marked.mark()), (7, 9));
+    }
+
+    #[test] // From several threads, the last frees, once.
+    fn the_last_one_frees() {
+        let owned = Arc::new(());
+        let one: Shared<Things> = Shared::new(Stone(Arc::clone(&owned), 5));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let mut cut = one.clone();
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        let again = cut.clone();
+                        cut.face_mut().grow();
+                        assert!(again.weight() < cut.weight());
+                    }
+                });
+            }
+        });
+        assert_eq!((one.weight(), one.count(), Arc::strong_count(&owned)), (5, 1, 2));
+        drop(one);
+        assert_eq!(Arc::strong_count(&owned), 1);
+    }
+}

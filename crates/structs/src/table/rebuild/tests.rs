@@ -1,0 +1,70 @@
+//! Rewrites keep their distance, whatever makes the gaps.
+
+use super::ENTRIES_PER_REST;
+use crate::table::{Never, New, Root, Table};
+use darter_base::{Prng, hash};
+
+const ENTRIES: usize = 200_000;
+/// Entries that a command changes at once.
+const COMMAND: usize = 250;
+
+/// Entries and bytes of each segment, in order.
+pub(in crate::table) fn segments(table: &Table<Never>) -> Vec<(usize, usize)> {
+    let Root::Big(big) = &table.0 else { return Vec::new() };
+    let segments = big.directory.paths().map(|path| big.directory.segment_at(path));
+    segments.map(|segment| (segment.len(), segment.bytes())).collect()
+}
+
+/// A table, and its keys in an order of their own.
+fn table_of_some_200_segments() -> (Table<Never>, Vec<[u8; 4]>) {
+    let mut keys: Vec<[u8; 4]> = (0..ENTRIES as u32).map(u32::to_le_bytes).collect();
+    let (mut table, mut prng) = (Table::new(), Prng::from_seed(1));
+    for key in &keys {
+        table.insert(hash::of(key), key, New::Bytes(&[b'v'; 30]), None, 0);
+    }
+    for at in (1..keys.len()).rev() {
+        keys.swap(at, prng.below(at as u64 + 1) as usize);
+    }
+    (table, keys)
+}
+
+/// Calls `change` for one entry after the other of the first 60 percent. Returns the most entries
+/// that a command has moved by writing segments anew without gaps, and how many all have.
+fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
+    let (mut table, keys) = table_of_some_200_segments();
+    let (mut most, mut all) = (0, 0);
+    for command in keys[..ENTRIES * 6 / 10].chunks(COMMAND) {
+        let before = segments(&table);
+        command.iter().for_each(|key| change(&mut table, key));
+        let after = segments(&table);
+        if before.len() == after.len() {
+            let written = before.iter().zip(&after).filter(|(before, after)| after.1 < before.1);
+            let moved = written.map(|(_, after)| after.0).sum();
+            (most, all) = (most.max(moved), all + moved);
+        }
+    }
+    table.check_invariants();
+    (most, all)
+}
+
+/// What a command may move: so many entries for each that it changes, and the segment that began
+/// when the rest was over.
+const MOVED_MAX: usize = COMMAND * ENTRIES_PER_REST + 1_200;
+
+#[test] // The gaps of all segments come due in step, and no command pays for many of them.
+fn removals_do_not_rewrite_many_segments_at_once() {
+    let (most, all) = moved(|table, key| {
+        assert!(table.remove(hash::of(key), key).is_some());
+    });
+    assert!(all > 2 * ENTRIES, "{all}");
+    assert!(most <= MOVED_MAX, "{most} of {all} entries in one command");
+}
+
+#[test] // Entries that get a deadline grow, and leave gaps too.
+fn deadlines_do_not_rewrite_many_segments_at_once() {
+    let (most, all) = moved(|table, key| {
+        table.get_mut(hash::of(key), key).unwrap().set_deadline(Some(1_000_000));
+    });
+    assert!(all > ENTRIES, "{all}");
+    assert!(most <= MOVED_MAX, "{most} of {all} entries in one command");
+}

@@ -1,0 +1,82 @@
+//! What readers of a table hold, and what its freeing gives back.
+
+use crate::table::{Never, New, Reader, Table};
+use darter_base::{graveyard, hash, preempt};
+
+/// Enough for several segments.
+const MANY: u64 = if cfg!(miri) { 250 } else { 20_000 };
+
+fn set_of(members: u64) -> Table<Never> {
+    let mut table = Table::new();
+    for number in 0..members {
+        let member = number.to_string();
+        table.insert(hash::of(member.as_bytes()), member.as_bytes(), New::Bytes(b""), None, 0);
+    }
+    table
+}
+
+fn free_all() {
+    while graveyard::dig(&preempt::Never) {}
+}
+
+#[test] // Nothing while the table or a copy is there; then all that is left, whoever else reads it.
+fn readers_hold_what_is_gone() {
+    for members in [20, MANY] {
+        let table = set_of(members);
+        let (cut, copy) = (table.reader(), table.clone());
+        assert_eq!((cut.len(), cut.is_pinned()), (table.len(), false));
+        drop(table);
+        assert!(!cut.is_pinned(), "{members}: its copy is there");
+        drop(copy);
+        assert!(cut.is_pinned(), "{members}");
+        let bytes = cut.memory_bytes();
+        let mut reader = Reader::new(cut.reader());
+        assert_eq!(cut.is_pinned(), members == MANY, "{members}: a small one with two readers");
+        drop(cut);
+        assert_eq!(reader.pinned_bytes(), bytes, "{members}");
+        reader.next_slice(members as usize / 2, &mut |_| ());
+        let half = reader.pinned_bytes();
+        assert!(
+            (bytes / 2 - members as usize..=bytes / 2).contains(&half),
+            "{members}: {half} of {bytes}"
+        );
+        assert!(!reader.next_slice(usize::MAX, &mut |_| ()));
+        assert_eq!(reader.pinned_bytes(), 0);
+        free_all();
+    }
+}
+
+#[test] // What a writer has changed since is no reader's business: the table is there.
+fn a_table_that_changes_is_there() {
+    let mut table = set_of(MANY);
+    let cut = table.reader();
+    for number in 0..MANY / 2 {
+        let member = number.to_string();
+        table.remove(hash::of(member.as_bytes()), member.as_bytes());
+    }
+    assert!(!cut.is_pinned());
+    assert_eq!(cut.len(), MANY as usize);
+    cut.check_invariants();
+    drop(table);
+    free_all();
+}
+
+#[test] // What readers have does not come back before they go: only the last tells its bytes.
+fn what_is_shared_is_not_about_to_be_freed() {
+    drop(set_of(MANY));
+    assert!(graveyard::waiting().1 > 0, "nobody else has it");
+    free_all();
+    let table = set_of(MANY);
+    let (cut, reader) = (table.reader(), Reader::new(table.clone()));
+    drop(table);
+    assert_eq!(graveyard::waiting(), (1, 0), "two readers have all of it");
+    drop(cut);
+    assert_eq!(graveyard::waiting().1, 0, "one reader has");
+    free_all();
+    let bytes = reader.pinned_bytes();
+    drop(reader);
+    let (graves, waiting) = graveyard::waiting();
+    assert!(graves == 1 && waiting > bytes / 2 && waiting <= bytes, "{waiting} of {bytes}");
+    free_all();
+    assert_eq!(graveyard::waiting(), (0, 0));
+}

@@ -1,0 +1,121 @@
+//! Names (keys, fields, members) of 64 MB: what is done with them is done in slices.
+//!
+//! Copying one takes 30 ms, its slot 32, its hash 6, comparing it with another 4, freeing it 3: each of
+//! these would show. A slice's time is the core's own CPU time, which a loaded machine makes longer
+//! now and then; so each command has some tries, and what counts is the shortest of the longest
+//! slices.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::notation::show;
+use darter_testkit::{Client, Reply};
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("names of 64 MB are worked on in slices",     Asks::More, slices),
+    ("a long key with mortal fields is held once", Asks::More, mortal_fields),
+];
+
+const BYTES: usize = 64 << 20;
+/// Four times what a slice may take, and less than the least of what is above.
+const SLICE_MAX_US: u64 = 2_000;
+const TRIES: usize = 6;
+
+/// A command, in which `A` to `D` stand for the long names, and its reply. `A` and `D` begin alike.
+type Case = (&'static str, &'static str);
+
+#[rustfmt::skip] // A table.
+const CASES: &[Case] = &[
+    ("SET A 1",                          "+OK"),
+    ("GET A",                            "$1\r\n1"),
+    ("EXISTS A B",                       ":1"),
+    ("RENAME A A",                       "+OK"),
+    ("RENAME A B",                       "+OK"),
+    ("COPY B A REPLACE",                 ":1"),
+    ("MSET A 1 B 2",                     "+OK"),
+    ("DEL A B",                          ":2"),
+    ("HSET h A 1",                       ":1"),
+    ("HGET h A",                         "$1\r\n1"),
+    ("HSETEX h EX 1000 FIELDS 2 A 1 B 2", ":1"),
+    ("HPEXPIRE h 1000000 FIELDS 1 A",    "*1\r\n:1"),
+    ("HDEL h A B",                       ":2"),
+    ("SADD s A B",                       ":2"),
+    ("SISMEMBER s A",                    ":1"),
+    ("SMOVE s t A",                      ":1"),
+    ("SINTERCARD 2 s s",                 ":1"),
+    ("SREM s B",                         ":1"),
+    ("HSET C A 1",                       ":1"),
+    ("HPEXPIRE C 1000000 FIELDS 1 A",    "*1\r\n:1"),
+    ("DEL C s t h",                      ":2"),
+    ("HSET A f 1",                       ":1"),
+    ("HSET D f 1",                       ":1"),
+    ("HPEXPIREAT A 9999999999999 FIELDS 1 f", "*1\r\n:1"),
+    ("HPEXPIREAT D 9999999999999 FIELDS 1 f", "*1\r\n:1"),
+    ("DEL A D",                          ":2"),
+];
+
+fn slices(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let names = names();
+    let mut longest = vec![u64::MAX; CASES.len()];
+    for _ in 0..TRIES {
+        for (longest, (line, wanted)) in longest.iter_mut().zip(CASES) {
+            *longest = slice_max(&mut client, line, wanted, &names)?.min(*longest);
+        }
+        if longest.iter().all(|us| *us < SLICE_MAX_US) {
+            return Ok(());
+        }
+    }
+    let told = |(us, case): (&u64, &Case)| format!("{}: {us} us", case.0);
+    Err(longest.iter().zip(CASES).map(told).collect::<Vec<_>>().join(", "))
+}
+
+fn names() -> [String; 4] {
+    let [a, b, c] = ["a", "b", "c"].map(|letter| letter.repeat(BYTES));
+    let d = format!("{}d", &a[1..]);
+    [a, b, c, d]
+}
+
+/// The order of deaths shares the block of the key's entry, whichever request's key it hears of first.
+fn mortal_fields(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let names = names();
+    slice_max(&mut client, "HSET A f 1", ":1", &names)?;
+    let before = number(&mut client, "INFO memory", "used_memory:")?;
+    slice_max(&mut client, "HPEXPIRE A 1000000 FIELDS 1 f", "*1\r\n:1", &names)?;
+    let after = number(&mut client, "INFO memory", "used_memory:")?;
+    let most = before + BYTES as u64 / 2;
+    ensure(after < most, || format!("{before} bytes became {after}"))
+}
+
+/// Runs a command. Returns the longest slice that it made, and what it let go of, in microseconds.
+fn slice_max(
+    client: &mut Client,
+    line: &str,
+    wanted: &str,
+    names: &[String; 4],
+) -> Result<u64, String> {
+    let spelled = |word| match word {
+        "A" => &names[0],
+        "B" => &names[1],
+        "C" => &names[2],
+        "D" => &names[3],
+        word => word,
+    };
+    let words: Vec<&str> = line.split(' ').map(spelled).collect();
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    let reply = client.command(&words).map_err(text)?;
+    let encoded = reply.encode();
+    let is_right = encoded.strip_suffix(b"\r\n") == Some(wanted.as_bytes());
+    ensure(is_right, || format!("{line}: {}", show(&reply, 200)))?;
+    while number(client, "INFO memory", "lazyfree_pending_objects:")? > 0 {}
+    number(client, "INFO slices", "slice_max_us:")
+}
+
+fn number(client: &mut Client, command: &str, field: &str) -> Result<u64, String> {
+    let info: Reply = client.words(command).map_err(text)?;
+    let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+    let told = info.lines().find_map(|line| line.strip_prefix(field));
+    told.and_then(|told| told.trim().parse().ok()).ok_or_else(|| format!("no {field} in {info}"))
+}

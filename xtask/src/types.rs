@@ -1,0 +1,157 @@
+//! A type is a folder: how many places outside of it know a type by name.
+//!
+//! A type's structure lies in `structs`, all else of it in its folder. What must be known of it
+//! elsewhere stands in its row, so the rest of the house names no type: each place that does is one
+//! that the next type would have to find. The counts are printed, and must not rise above their
+//! ceilings; whoever lowers one lowers its ceiling.
+//!
+//! Counted are lines of the crates' own code that hold one of the type's words; comments, tests and
+//! derived traits are not.
+
+use std::path::Path;
+
+/// A type, where it is at home, and by which words it is known.
+struct Type {
+    name: &'static str,
+    home: &'static str,
+    words: &'static [&'static str],
+    /// Places outside of its home that may name it.
+    ceiling: usize,
+}
+
+#[rustfmt::skip] // A table.
+const TYPES: &[Type] = &[
+    Type {
+        name: "hash", home: "crates/families/src/hash", ceiling: 128,
+        words: &["Hash", "HashEdit", "HashSet", "HashRemove", "HashField", "as_hash", "edit_hash", "read_hash",
+            "mortal_hash", "hash_entries", "hash_item", "HASH_ENTRIES", "HASH_ITEM", "hash_fields_max",
+            "hash_item_bytes_max", "plan_hash", "HASH", "HASH_ZIPMAP", "HASH_ZIPLIST", "HASH_LISTPACK",
+            "HASH_METADATA", "HASH_METADATA_PRE_GA", "HASH_LISTPACK_EX", "HASH_LISTPACK_EX_PRE_GA",
+            "HASH_VALKEY", "\"hash\"", "\"listpack\"", "\"hash-max-listpack-entries\"", "\"hash-max-listpack-value\""],
+    },
+    Type {
+        name: "set", home: "crates/families/src/set", ceiling: 147,
+        words: &["Set", "SetEdit", "SetAdd", "SetRemove", "SetMember", "as_set", "edit_set", "read_set",
+            "mortal_set", "of_mortal_set", "is_set", "set_entries", "SET_ENTRIES", "set_integers_max", "plan_set",
+            "SET", "SET_INTSET", "SET_LISTPACK", "Members", "Member", "LongMember", "\"set\"", "\"intset\"",
+            "\"set-max-intset-entries\""],
+    },
+];
+
+/// Words of other things that are spelled as a type's: the command SET, derived and std's names.
+const OTHERS: &[&str] = &["Face::Set", "#[derive", "collections::Hash", "std::hash::"];
+
+/// Folders whose words are their own: structures, commands of strings, the machine.
+const APART: &[&str] = &["crates/structs", "crates/families/src/string", "crates/runtime"];
+
+/// What is wrong, and a line for each type.
+pub(crate) fn faults<'a>(
+    root: &Path,
+    sources: impl Iterator<Item = (&'a Path, &'a str)> + Clone,
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    for known in TYPES {
+        let places: Vec<String> = sources
+            .clone()
+            .filter(|(path, _)| is_counted(path.strip_prefix(root).unwrap_or(path), known))
+            .flat_map(|(path, text)| places(known, text).map(move |line| (path, line)))
+            .map(|(path, line)| format!("{}:{line}", path.display()))
+            .collect();
+        println!(
+            "      {}: {} places outside of {} name it (ceiling {})",
+            known.name,
+            places.len(),
+            known.home,
+            known.ceiling
+        );
+        if places.len() > known.ceiling {
+            faults.push(format!("`{}` is named in\n{}", known.name, places.join("\n")));
+        }
+    }
+    faults
+}
+
+/// True for the crates' own code outside of the type's home.
+fn is_counted(path: &Path, known: &Type) -> bool {
+    let is_test = path
+        .components()
+        .any(|part| ["tests", "examples"].iter().any(|name| part.as_os_str() == *name))
+        || path.file_stem().is_some_and(|name| name.to_string_lossy().ends_with("tests"));
+    path.starts_with("crates")
+        && !is_test
+        && !path.starts_with(known.home)
+        && !APART.iter().any(|folder| path.starts_with(folder))
+}
+
+/// The numbers of the lines that name the type.
+fn places<'a>(known: &'a Type, text: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let code = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    code.enumerate().filter(|(_, line)| names(known, line)).map(|(index, _)| index + 1)
+}
+
+fn names(known: &Type, line: &str) -> bool {
+    let line = line.split("//").next().unwrap_or_default();
+    let code: String = line.split('"').step_by(2).collect(); // Texts count by their own words only.
+    !OTHERS.iter().any(|other| code.contains(other))
+        && known.words.iter().any(|word| {
+            let is_text = word.starts_with('"');
+            has_word(if is_text { line } else { &code }, word)
+        })
+}
+
+/// Whether `word` stands in `code` as a whole; a text is whole by its quotes.
+fn has_word(code: &str, word: &str) -> bool {
+    let is_part = |c: char| !word.starts_with('"') && (c.is_alphanumeric() || c == '_');
+    code.match_indices(word).any(|(at, _)| {
+        let (before, behind) = (&code[..at], &code[at + word.len()..]);
+        !before.ends_with(is_part) && !behind.starts_with(is_part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Whole words of code count, and nothing else does.
+    fn places_are_found() {
+        let set = &TYPES[1];
+        for (line, is_named) in [
+            ("Object::Set(set) => set.len(),", true),
+            ("db.edit_set(key, true, |edit| edit", true),
+            ("    b\"set\" => Type::Other,", true),
+            ("settings.size(\"set-max-intset-entries\"),", true),
+            ("use std::collections::BTreeSet;", false),
+            ("Face::Set => true,", false),
+            ("edit.set(field, value, deadline) // A Set.", false),
+            ("(\"Set the value of a key\", O1)", false),
+        ] {
+            assert_eq!(names(set, line), is_named, "{line}");
+        }
+        let text = "//! Sets.\nuse x::Set;\n#[cfg(test)]\nuse x::Set;\n";
+        assert_eq!(places(set, text).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test] // A type's own folder, structures and tests are free to name it.
+    fn folders_are_told_apart() {
+        let set = &TYPES[1];
+        for (path, is_counted) in [
+            ("crates/families/src/set/pop.rs", false),
+            ("crates/families/src/hash/member.rs", true),
+            ("crates/keyspace/src/db.rs", true),
+            ("crates/keyspace/tests/model.rs", false),
+            ("crates/server/src/load/tests.rs", false),
+            ("crates/structs/src/table/mod.rs", false),
+            ("bench/src/main.rs", false),
+        ] {
+            assert_eq!(super::is_counted(Path::new(path), set), is_counted, "{path}");
+        }
+    }
+
+    #[test] // One place more than the ceiling is a fault.
+    fn ceilings_hold() {
+        let text = "fn f(set: &Set) {}\n".repeat(TYPES[1].ceiling + 1);
+        let path = Path::new("/w/crates/server/src/x.rs");
+        let found = faults(Path::new("/w"), [(path, text.as_str())].into_iter());
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+}
