@@ -25,7 +25,8 @@ impl Tasks {
     pub(crate) fn spawn(&mut self, body: Body) -> TaskId {
         let id = self.next;
         self.next += 1;
-        self.bodies.insert(id, Some(body));
+        let old = self.bodies.insert(id, Some(body));
+        assert!(old.is_none(), "task {id} exists");
         self.ready.push_back(id);
         id
     }
@@ -53,11 +54,15 @@ impl Tasks {
     }
 
     pub(crate) fn put_back(&mut self, id: TaskId, body: Body) {
-        self.bodies.insert(id, Some(body));
+        let place = self.bodies.get_mut(&id).expect("a task that runs keeps its place");
+        assert!(place.is_none(), "task {id} is there twice");
+        *place = Some(body);
     }
 
+    /// The task that was taken out has ended.
     pub(crate) fn forget(&mut self, id: TaskId) {
-        self.bodies.remove(&id);
+        let place = self.bodies.remove(&id);
+        assert!(matches!(place, Some(None)), "task {id} has not run");
     }
 }
 

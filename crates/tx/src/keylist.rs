@@ -21,6 +21,8 @@ const CROWDED: usize = 4;
 /// Parts that are freed at once: about 10 us.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
+const _: () = assert!(PARTS_MAX.is_power_of_two()); // So it is not exceeded.
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct KeyList {
@@ -64,6 +66,7 @@ impl KeyList {
     }
 
     fn part_of(&self, key: u64) -> usize {
+        debug_assert!(self.parts.len().is_power_of_two(), "I1: {} parts", self.parts.len());
         (key >> 32) as usize & (self.parts.len() - 1) // I1.
     }
 }
@@ -124,10 +127,13 @@ mod tests {
         assert!(list.contains(lock(0)) && list.contains(lock(1)) && !list.contains(lock(2)));
     }
 
-    #[test]
+    #[test] // What waits to be freed is told: a word a lock, and the room that its part has left.
     fn a_long_one_is_freed_in_portions() {
-        drop(list(100_000, 0..100_000));
-        assert!(!graveyard::is_empty());
+        const LOCKS: usize = 100_000;
+        drop(list(LOCKS, 0..LOCKS));
+        let (_, told) = graveyard::waiting();
+        let least = LOCKS * size_of::<u64>();
+        assert!((least..3 * least).contains(&told), "{told} bytes for {least}");
         while graveyard::dig(&Never) {}
         drop(list(1_000, 0..1_000));
         assert!(graveyard::is_empty());

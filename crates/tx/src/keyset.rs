@@ -21,6 +21,8 @@ const PARTS_MAX: usize = 4_096;
 /// Parts that are freed at once: about 10 us.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
+const _: () = assert!(PARTS_MAX.is_power_of_two()); // So it is not exceeded.
+
 /// Keys by their [`lock_key`](crate::lock_key), or other well-mixed numbers.
 #[derive(Clone, Debug)]
 pub struct KeySet {
@@ -67,7 +69,17 @@ impl KeySet {
         self.parts.iter().flatten().copied()
     }
 
+    /// Asserts I2, and that each key is counted. I1 is asserted by every look. Cost: O(keys).
+    #[cfg(test)]
+    fn check_invariants(&self) {
+        for (at, part) in self.parts.iter().enumerate() {
+            assert!(part.iter().all(|key| self.part_of(*key) == at), "I2: part {at}");
+        }
+        assert_eq!(self.len, self.parts.iter().map(Part::len).sum::<usize>());
+    }
+
     fn part_of(&self, key: u64) -> usize {
+        debug_assert!(self.parts.len().is_power_of_two(), "I1: {} parts", self.parts.len());
         /// 2^64 by the golden ratio: a part's own table uses the lowest and highest bits as they are.
         const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = (key.wrapping_mul(MIX) >> 40) as usize;
@@ -119,15 +131,19 @@ mod tests {
             assert!(keys.iter().copied().eq((0..100_000).map(|key| key * 3)));
             let most = set.parts.iter().map(Part::len).max().unwrap_or(0);
             assert!(most <= 4 * (100_000 / set.parts.len()).max(25), "{most} of guess {guess}");
+            set.check_invariants();
         }
     }
 
-    #[test] // 32 parts at a time, and those of a small set at once.
+    #[test] // 32 parts at a time, and those of a small set at once. What waits is told, about.
     fn a_large_one_is_freed_in_portions() {
         for (guess, expected) in [(0, 0), (256 * 32, 0), (256 * 64, 2), (100_000, 16)] {
             let mut set = KeySet::with_capacity(guess);
-            assert!(set.insert(1));
+            assert!((0..guess.max(1) as u64).all(|key| set.insert(key)));
             drop(set);
+            let (_, told) = graveyard::waiting();
+            let least = if expected == 0 { 0 } else { guess * size_of::<u64>() / 2 };
+            assert!((least..=8 * least).contains(&told), "{told} bytes for {guess} keys");
             let mut portions = 0;
             while !graveyard::is_empty() {
                 graveyard::dig(&Countdown::new(0));

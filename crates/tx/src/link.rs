@@ -177,6 +177,7 @@ impl Tx {
         for core in cores {
             let run = make(core);
             if core == self.0.core {
+                assert!(local.is_none(), "core {core} is asked twice");
                 local = Some((pending.len(), run));
                 pending.push(None);
             } else {
@@ -212,6 +213,7 @@ impl Tx {
         for core in cores {
             let start = make(core);
             if core == self.0.core {
+                assert!(local.is_none(), "core {core} is asked twice");
                 local = Some(start);
                 pending.push(None);
             } else {
@@ -235,7 +237,7 @@ impl Tx {
     /// Takes the locks that `claims` name, at most one claim a core, and waits for them.
     pub async fn lock(&self, mut claims: Vec<(CoreId, Claim)>) -> Locked {
         claims.sort_by_key(|(core, _)| *core);
-        debug_assert!(claims.windows(2).all(|two| two[0].0 < two[1].0), "two claims for a core");
+        assert_one_a_core(&claims);
         let tx = self.next_tx();
         let mut locked = Locked { tx: self.clone(), id: tx, cores: Vec::new() };
         if claims.len() > 1 && self.try_all(&mut locked, &claims).await {
@@ -250,6 +252,7 @@ impl Tx {
 
     /// [`Tx::lock`], unless somebody is against it: then `None`, without waiting for him.
     pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
+        assert_one_a_core(&claims);
         let mut locked = Locked { tx: self.clone(), id: self.next_tx(), cores: Vec::new() };
         self.try_all(&mut locked, &claims).await.then_some(locked)
     }
@@ -292,11 +295,13 @@ impl Tx {
         (ticket, async move { downcast(tx.completed(ticket).await) })
     }
 
-    /// Completes a ticket of this core.
+    /// Completes a ticket of this core: once.
     pub fn complete(&self, ticket: u64, value: Value) {
         let old = self.0.tickets.borrow_mut().insert(ticket, Ticket::Done(value));
-        if let Some(Ticket::Waiting(task)) = old {
-            self.0.tasks.borrow_mut().wake(task);
+        match old {
+            Some(Ticket::Waiting(task)) => self.0.tasks.borrow_mut().wake(task),
+            Some(Ticket::Done(_)) => panic!("ticket {ticket} is completed twice"),
+            None => panic!("nobody waits for ticket {ticket}"),
         }
     }
 
@@ -454,22 +459,25 @@ impl Tx {
     }
 
     fn post(&self, core: CoreId, message: Message) {
+        assert!(core < self.0.cores && core != self.0.core, "core={core} of {}", self.0.cores);
         self.0.outbox.borrow_mut().push((core, message));
     }
 
     fn open_ticket(&self) -> u64 {
         let ticket = self.0.next_ticket.get();
         self.0.next_ticket.set(ticket + 1);
-        self.0.tickets.borrow_mut().insert(ticket, Ticket::Waiting(self.0.running.get()));
+        let waiting = Ticket::Waiting(self.0.running.get());
+        let old = self.0.tickets.borrow_mut().insert(ticket, waiting);
+        assert!(old.is_none(), "ticket {ticket} is open");
         ticket
     }
 
     async fn completed(&self, ticket: u64) -> Value {
         poll_fn(|_| {
             let mut tickets = self.0.tickets.borrow_mut();
-            match tickets.remove(&ticket) {
-                Some(Ticket::Done(value)) => Poll::Ready(value),
-                _ => {
+            match tickets.remove(&ticket).expect("a ticket is open until it is taken") {
+                Ticket::Done(value) => Poll::Ready(value),
+                Ticket::Waiting(_) => {
                     tickets.insert(ticket, Ticket::Waiting(self.0.running.get()));
                     Poll::Pending
                 }
@@ -503,6 +511,12 @@ impl Tx {
             }
         }
     }
+}
+
+/// Two claims of one transaction would be two locks, of which one is never given back.
+fn assert_one_a_core(claims: &[(CoreId, Claim)]) {
+    let is_sorted = claims.windows(2).all(|two| two[0].0 < two[1].0);
+    assert!(is_sorted, "claims are for one core each, in ascending order");
 }
 
 fn downcast<R: 'static>(value: Value) -> R {

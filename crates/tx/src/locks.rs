@@ -14,10 +14,13 @@
 //! Shared passes a held Update, but Update waits for a held Shared: what was being rebuilt before
 //! all of a reader's locks were held is concurrent with it; what begins later must follow it.
 //!
-//! Invariants:
+//! Invariants (`check_invariants` asserts them, but for I3, which the model test in `tests/locks.rs`
+//! does: a table does not know who came when):
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict.
+//! - I4: of two held claims, one may be granted beside the other.
+//! - I5: who waits holds nothing here, and waits once.
 
 use crate::KeyList;
 use darter_base::hash::IdentityMap;
@@ -33,8 +36,8 @@ pub fn lock_key(db: usize, hash: u64) -> u64 {
     hash.wrapping_add((db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What a claim means to do. See the table above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a claim means to do, from the weakest to the strongest. See the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// Reads several keys as of one instant.
     Shared,
@@ -55,8 +58,19 @@ pub enum Claim {
     All(Access),
 }
 
+impl Claim {
+    /// True when it is for `key`, and for `access` or more.
+    fn covers(&self, key: u64, access: Access) -> bool {
+        match self {
+            Self::Keys(keys) => keys.iter().any(|(one, held)| *one == key && *held >= access),
+            Self::List(list, held) => *held >= access && list.contains(key),
+            Self::All(held) => *held >= access,
+        }
+    }
+}
+
 /// One key's holders.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Holders {
     shared: u32,
     update: u32,
@@ -123,6 +137,7 @@ impl LockTable {
             && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim));
         if free {
             self.grant(tx, claim.clone());
+            self.check_if_few();
         }
         free
     }
@@ -134,6 +149,7 @@ impl LockTable {
             return true;
         }
         self.waiting.push_back(Waiting { tx, claim, notify });
+        self.check_if_few();
         false
     }
 
@@ -146,17 +162,19 @@ impl LockTable {
     /// Gives back what `tx` holds, but for `key`, which it goes on to hold for `access`: that of its
     /// claim, or a weaker one. Returns whom to tell, as `release` does.
     pub fn narrow(&mut self, tx: TxId, key: u64, access: Access) -> Vec<(usize, u64)> {
-        self.give_all(tx);
+        let claim = self.give_all(tx);
+        assert!(claim.covers(key, access), "transaction {tx} does not hold {key} for {access:?}");
         self.grant(tx, Claim::Keys(vec![(key, access)]));
         self.grant_waiting()
     }
 
-    fn give_all(&mut self, tx: TxId) {
+    fn give_all(&mut self, tx: TxId) -> Claim {
         let claim = self.granted.remove(&tx).expect("released once, by the holder");
-        match claim {
-            Claim::Keys(keys) => keys.into_iter().for_each(|(key, access)| self.give(key, access)),
+        match &claim {
+            Claim::Keys(keys) => keys.iter().for_each(|(key, access)| self.give(*key, *access)),
             Claim::List(..) | Claim::All(_) => self.wide.retain(|(holder, _)| *holder != tx),
         }
+        claim
     }
 
     /// Claims held, and claims waiting.
@@ -180,7 +198,9 @@ impl LockTable {
 
     fn give(&mut self, key: u64, access: Access) {
         let holders = self.keys.get_mut(&key).expect("a held key has holders");
-        *holders.slot(access) -= 1;
+        let count = holders.slot(access);
+        assert!(*count > 0, "nobody holds {key} for {access:?}"); // It would be held for ever.
+        *count -= 1;
         if holders.is_free() {
             self.keys.remove(&key);
         }
@@ -200,6 +220,7 @@ impl LockTable {
             }
         }
         self.waiting = still;
+        self.check_if_few();
         told
     }
 
@@ -227,6 +248,62 @@ impl LockTable {
             }
         }
     }
+
+    /// Debug builds look after every change, while that costs little.
+    fn check_if_few(&self) {
+        const CLAIMS: usize = 8;
+        const KEYS: usize = 64;
+        let asked = || self.waiting.iter().map(|waiting| singles(&waiting.claim)).sum::<usize>();
+        let claims = self.granted.len() + self.waiting.len();
+        if cfg!(debug_assertions) && claims <= CLAIMS && self.keys.len() + asked() <= KEYS {
+            self.check_invariants();
+        }
+    }
+
+    /// Asserts the invariants, but for I3. Cost: a look at each pair of claims, key by key.
+    pub fn check_invariants(&self) {
+        self.check_held();
+        self.check_waiting();
+    }
+
+    /// I1 and I4.
+    fn check_held(&self) {
+        let mut keys = IdentityMap::<Holders>::default();
+        let mut wide = 0;
+        for (tx, claim) in &self.granted {
+            if let Claim::Keys(list) = claim {
+                for (key, access) in list {
+                    *keys.entry(*key).or_default().slot(*access) += 1;
+                }
+            } else {
+                wide += 1;
+                let is_held = self.wide.iter().any(|(holder, _)| holder == tx);
+                assert!(is_held, "I1: {tx} was granted what it does not hold");
+            }
+            let others = self.granted.iter().filter(|(other, _)| *other < tx);
+            for (other, held) in others {
+                assert!(!meet(held, claim, excludes), "I4: {other} and {tx} exclude each other");
+            }
+        }
+        assert_eq!((&keys, wide), (&self.keys, self.wide.len()), "I1: what is held was granted");
+    }
+
+    /// I2 and I5.
+    fn check_waiting(&self) {
+        for (at, Waiting { tx, claim, .. }) in self.waiting.iter().enumerate() {
+            let mut before = self.waiting.range(..at);
+            let is_free =
+                !self.conflicts_with_held(claim) && !before.any(|one| overlap(&one.claim, claim));
+            assert!(!is_free, "I2: nothing is against {tx}, which waits");
+            let is_twice = self.waiting.range(..at).any(|earlier| earlier.tx == *tx);
+            assert!(!is_twice && !self.granted.contains_key(tx), "I5: {tx} waits");
+        }
+    }
+}
+
+/// Keys that a claim names one by one.
+fn singles(claim: &Claim) -> usize {
+    if let Claim::Keys(keys) = claim { keys.len() } else { 0 }
 }
 
 /// Conflict of a held wide claim with an asked one.
@@ -245,7 +322,17 @@ fn wide_conflict(held: &Claim, asked: &Claim) -> bool {
 
 /// True when of two claims one must wait for the other, whichever came first.
 fn overlap(one: &Claim, other: &Claim) -> bool {
-    let clash = |a: Access, b: Access| blocks(a, b) || blocks(b, a);
+    meet(one, other, |a, b| blocks(a, b) || blocks(b, a))
+}
+
+/// True when neither may be granted while the other is held.
+fn excludes(one: Access, other: Access) -> bool {
+    blocks(one, other) && blocks(other, one)
+}
+
+/// True when two claims are for the same key in a way that `clash` names. Two lists count as if they
+/// were.
+fn meet(one: &Claim, other: &Claim, clash: impl Fn(Access, Access) -> bool) -> bool {
     match (one, other) {
         (Claim::Keys(one), Claim::Keys(other)) => {
             one.iter().any(|(key, a)| other.iter().any(|(other, b)| key == other && clash(*a, *b)))
@@ -335,5 +422,41 @@ mod tests {
         assert!(!locks.acquire(3, Claim::All(Access::Exclusive), (1, 9)));
         assert_eq!(locks.release(2), [(1, 9)]);
         assert!(locks.blocks_point(5_000, true));
+    }
+
+    /// The invariant that `check_invariants` finds broken once `spoil` has changed a table behind its
+    /// back. Transaction 1 holds two keys, 2 an empty list, and 3 waits for 1.
+    fn broken(spoil: impl FnOnce(&mut LockTable)) -> Option<&'static str> {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Update)])));
+        assert!(locks.try_acquire(2, &Claim::List(Arc::new(list_of(0)), Access::Shared)));
+        assert!(!locks.acquire(3, keys(&[(1, Access::Shared)]), (0, 3)));
+        spoil(&mut locks);
+        let look = std::panic::AssertUnwindSafe(|| locks.check_invariants());
+        let why = std::panic::catch_unwind(look).err()?;
+        let why = why.downcast_ref::<String>()?;
+        ["I1", "I2", "I4", "I5"].into_iter().find(|name| why.contains(name))
+    }
+
+    #[test]
+    fn a_spoilt_table_is_noticed() {
+        let shared = || keys(&[(1, Access::Shared)]);
+        let waits = |tx| Waiting { tx, claim: shared(), notify: (0, 9) };
+        assert_eq!(broken(|_| {}), None);
+        assert_eq!(broken(|locks| _ = locks.keys.remove(&2)), Some("I1"), "half of a claim");
+        assert_eq!(broken(|locks| locks.give(2, Access::Update)), Some("I1"), "the same");
+        assert_eq!(broken(|locks| locks.wide.clear()), Some("I1"), "a list");
+        assert_eq!(broken(|locks| _ = locks.give_all(1)), Some("I2"), "a waiter that nobody told");
+        assert_eq!(broken(|locks| locks.grant(4, shared())), Some("I4"));
+        assert_eq!(broken(|locks| locks.waiting.push_back(waits(1))), Some("I5"), "it holds it");
+        assert_eq!(broken(|locks| locks.waiting.push_back(waits(3))), Some("I5"), "twice");
+    }
+
+    #[test]
+    #[should_panic(expected = "does not hold")]
+    fn a_claim_is_not_narrowed_to_more() {
+        let mut locks = LockTable::default();
+        assert!(locks.try_acquire(1, &keys(&[(1, Access::Update), (2, Access::Exclusive)])));
+        locks.narrow(1, 1, Access::Exclusive);
     }
 }

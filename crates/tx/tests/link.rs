@@ -23,7 +23,9 @@ fn settle(cores: &[Tx]) -> usize {
             let one_ran = tx.run_one();
             assert!(if one_ran { was_ready } else { !tx.has_ready() });
             ran |= one_ran;
+            let has_mail = tx.has_mail();
             tx.drain_outbox(&mut mail);
+            assert_eq!(has_mail, !mail.is_empty());
             for (to, message) in mail.drain(..) {
                 cores[to].deliver(message);
                 carried += 1;
@@ -137,6 +139,38 @@ fn locks_are_taken_on_all_cores_or_in_order() {
     drop(held);
     settle(&all);
     assert_eq!((done.get(), counts(&all)), (true, vec![(0, 0); 3]));
+}
+
+#[test] // Nobody waits for one core's answer to ask the next; and where there is one core, it may wait.
+fn several_cores_are_asked_at_once() {
+    let all = cores(3);
+    for (asked, waits) in [(&[0, 1, 2][..], false), (&[0, 2], false), (&[2], true)] {
+        let (tx, exclusive) = (all[1].clone(), keys(&[(7, Access::Exclusive)]));
+        let claims = asked.iter().map(|core| (*core, exclusive.clone())).collect();
+        all[1].spawn(async move { drop(tx.lock(claims).await) });
+        assert!(all[1].run_one());
+        let mut mail = Vec::new();
+        all[1].drain_outbox(&mut mail);
+        let mut told: Vec<CoreId> = mail.iter().map(|(core, _)| *core).collect();
+        told.push(1);
+        let is_asked = |core: &&CoreId| told.contains(core);
+        assert_eq!(asked.iter().filter(is_asked).count(), asked.len(), "{asked:?}: {told:?}");
+        let is_right =
+            |message: &Message| matches!(message, Message::Lock { wait, .. } if *wait == waits);
+        assert!(mail.iter().all(|(_, message)| is_right(message)), "{asked:?}");
+        mail.into_iter().for_each(|(core, message)| all[core].deliver(message));
+        settle(&all);
+        assert_eq!(counts(&all), [(0, 0); 3]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "completed twice")]
+fn a_ticket_is_completed_once() {
+    let tx = cores(1).remove(0);
+    let (ticket, _answer) = tx.ticket::<i32>();
+    tx.complete(ticket, Box::new(1));
+    tx.complete(ticket, Box::new(2));
 }
 
 #[test] // Whoever waits on its own core, or on another, is told when its turn has come.

@@ -74,6 +74,16 @@ impl Model {
         told
     }
 
+    /// Transactions come by their numbers: nobody has overtaken one that it must wait for.
+    fn check_order(&self, seed: u64, now: TxId) {
+        let either = |one, other| waits(one, other) || waits(other, one);
+        for (tx, claim) in &self.waiting {
+            let overtaking =
+                self.held.iter().find(|(other, held)| other > tx && meet(claim, held, either));
+            assert!(overtaking.is_none(), "seed {seed} tx {now}: {overtaking:?} before {tx}");
+        }
+    }
+
     /// Takes out a random holder.
     fn take_holder(&mut self, prng: &mut Prng) -> Option<(TxId, Claim)> {
         let at = usize::try_from(prng.below(self.held.len() as u64)).unwrap();
@@ -156,6 +166,8 @@ fn narrow(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, seed: u64) 
 }
 
 fn check(locks: &LockTable, model: &Model, seed: u64, tx: TxId) {
+    locks.check_invariants();
+    model.check_order(seed, tx);
     for key in 0..KEYS {
         for (write, access) in [(false, Access::Shared), (true, Access::Update)] {
             let point = Claim::Keys(vec![(key, access)]);
