@@ -171,6 +171,10 @@ mod tests {
                 }
                 assert_eq!((out.len(), out.is_empty()), (model.len(), model.is_empty()), "{seed}");
                 assert_eq!(out.mark(), model.len(), "seed {seed}");
+                let (closed, open) = (out.parts().1, out.tail_bytes());
+                let tail = out.tail();
+                assert_eq!(open, (tail.len(), tail.capacity()), "seed {seed}");
+                assert_eq!(closed + open.0, model.len(), "seed {seed}");
             }
             assert_eq!(out.flatten(), model, "seed {seed}");
         }

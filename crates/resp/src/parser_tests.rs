@@ -303,6 +303,41 @@ fn many_short_arguments_are_counted_with_their_spans() {
     assert!(parser.memory_bytes() >= told);
 }
 
+#[test] // So do requests that were cut ahead.
+fn requests_ahead_are_counted_with_their_places() {
+    const ARGS: usize = 4;
+    let requests = vec![vec![b"GET".to_vec(); ARGS]; ahead::AHEAD_MAX];
+    let mut parser = Parser::new(512 << 20, true);
+    parser.feed(&encode(&requests));
+    let before = parser.memory_bytes();
+    assert_eq!(parser.cut_ahead(), requests.len());
+    let places = requests.len() * (size_of::<Cut>() + ARGS * size_of::<Span>());
+    let grown = parser.memory_bytes() - before;
+    assert!((places..2 * places).contains(&grown), "{grown} for {places}");
+}
+
+#[test] // Bytes that arrive move those of requests that wait for their turn: they are found all the same.
+fn requests_ahead_move_with_the_buffer() {
+    const FIRST: usize = 12;
+    let request = |at: usize| vec![format!("{at}").into_bytes(), vec![at as u8; 12_000]];
+    let requests: Vec<Vec<Vec<u8>>> = (0..16).map(request).collect();
+    let mut parser = Parser::new(512 << 20, true);
+    parser.feed(&encode(&requests[..FIRST]));
+    assert_eq!(parser.cut_ahead(), FIRST);
+    let (mut later, mut moved_with) = (encode(&requests[FIRST..]), 0);
+    for (at, request) in requests.iter().enumerate() {
+        let args = parser.next_request().unwrap().unwrap();
+        assert!(args.iter().eq(request.iter().map(Vec::as_slice)), "request {at}");
+        let rest = later.split_off(later.len().min(7_000));
+        let before = parser.base;
+        parser.feed(&std::mem::replace(&mut later, rest));
+        if parser.base < before {
+            moved_with = moved_with.max(parser.ahead().count());
+        }
+    }
+    assert!(moved_with > 1, "{moved_with} waited when the buffer moved");
+}
+
 #[test] // A client goes away amid a request: what has come of it is not freed at once.
 fn what_has_arrived_is_freed_in_portions() {
     let amid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
