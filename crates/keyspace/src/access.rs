@@ -22,6 +22,8 @@ pub(crate) const IDLE_MAX: u64 = MASK - AHEAD_MAX;
 pub(crate) const GIVEN_MAX: u64 = IDLE_MAX / 2;
 
 const _: () = assert!(STAMP_END.is_power_of_two());
+const _: () = assert!(AHEAD_MAX + IDLE_MAX == MASK && AHEAD_MAX < IDLE_MAX);
+const _: () = assert!(GIVEN_MAX + GIVEN_MAX <= IDLE_MAX);
 
 /// The stamp of an access at `now`.
 pub(crate) fn stamp(now: UnixMillis) -> u32 {

@@ -42,6 +42,7 @@ impl Clock {
     /// The clock of a value whose earliest deadline is this, and that was under this one.
     #[inline]
     pub(crate) fn settled(self, earliest: Option<u64>) -> Self {
+        debug_assert_ne!(earliest, Some(Self::NONE.0), "a moment that means none");
         earliest.map_or(Self::NONE, |at| Self(at.min(self.0)))
     }
 }

@@ -106,10 +106,12 @@ fn replace(moments: &mut Moments, at: usize, before: Option<u64>, after: Option<
         return;
     }
     if let Some(moment) = before {
-        moments.remove(&(moment, at));
+        let was_there = moments.remove(&(moment, at));
+        debug_assert!(was_there, "D3: {moment} of database {at} was not noted");
     }
     if let Some(moment) = after {
-        moments.insert((moment, at));
+        let is_new = moments.insert((moment, at));
+        debug_assert!(is_new, "D3: {moment} of database {at} is noted twice");
     }
 }
 
@@ -183,6 +185,7 @@ impl Databases {
     }
 
     fn open(&mut self, at: usize) {
+        debug_assert_eq!(self.current, 0, "the one before is settled");
         self.current = at;
         if at >= self.near.len() && !self.far.contains_key(&at) {
             let mut slot = Box::<Slot>::default();
@@ -216,7 +219,9 @@ impl Databases {
         if at < self.near.len() || !self.get(at).is_some_and(Db::is_blank) {
             return;
         }
+        debug_assert_ne!(at, self.current, "D1: database {at} is handed out");
         let Some(gone) = self.far.remove(&at) else { return };
+        assert_eq!(gone.sums.keys, 0, "D1: database {at} is let go of");
         self.sums.replace(&gone.sums, &gone.sums.counted());
         self.deaths.replace(at, gone.deaths, NextDeaths::default());
     }
@@ -263,7 +268,9 @@ impl Databases {
         let due = |moments: &Moments| {
             moments.first().filter(|(moment, _)| *moment <= now).map(|(_, at)| *at)
         };
-        due(&self.deaths.fields).or_else(|| due(&self.deaths.keys))
+        let at = due(&self.deaths.fields).or_else(|| due(&self.deaths.keys));
+        debug_assert!(at.is_none_or(|at| self.slot(at).is_some()), "D3: {at:?} has gone");
+        at
     }
 
     /// Removes all keys of all databases, and records nothing. Cost: O([`NEAR`]): memory comes back in
@@ -286,6 +293,7 @@ impl Databases {
         let changes = self.sums.changes + self.sums.keys as u64;
         let counted = Sums { changes, ..self.sums.counted() };
         self.sums = Sums { memory_bytes: near_bytes, ..counted };
+        debug_assert!(self.near.iter().all(|slot| slot.sums.keys == 0), "keys are left");
         if !gone.dbs.is_empty() {
             graveyard::bury(Box::new(gone));
         }

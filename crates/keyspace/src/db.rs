@@ -572,6 +572,7 @@ impl Db {
         let before = object.content_bytes();
         let value = object.face_mut();
         let last = value.named_mut()?.unshare(names, touch, preempt);
+        debug_assert!(last.is_none_or(|last| last < names.len()), "{last:?} of {}", names.len());
         self.usage.resize(kind, before, value.content_bytes());
         last.map(|last| last + 1)
     }
@@ -619,7 +620,8 @@ impl Db {
     pub fn take(&mut self, key: &Key<'_>) -> Option<Held> {
         let found = self.read(key)?;
         let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
-        self.remove(key);
+        let was_there = self.remove(key);
+        debug_assert!(was_there, "what was found was not removed");
         Some(held)
     }
 
@@ -665,6 +667,7 @@ impl Db {
         entry.set_deadline(deadline);
         self.mortal += usize::from(deadline.is_some());
         self.mortal -= usize::from(old.is_some());
+        debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
         self.journal.record(|| Effect::Deadline { key: key.bytes.to_vec(), deadline });
         true
     }
@@ -682,6 +685,7 @@ impl Db {
         self.usage = Usage::default();
         self.mortal = 0;
         self.clocks.clear();
+        debug_assert!(self.is_empty() && self.next_death().is_none(), "somebody is left to die");
     }
 
     // ---- the dead ----
@@ -713,8 +717,9 @@ impl Db {
 
     fn reap_keys(&mut self, most: usize) -> bool {
         let (usage, mortal, journal) = (&mut self.usage, &mut self.mortal, &mut self.journal);
-        let clocks = &mut self.clocks;
-        let reaped = self.keys.reap(self.now.get(), most, &mut |key, old| {
+        let (clocks, now) = (&mut self.clocks, self.now.get());
+        let reaped = self.keys.reap(now, most, &mut |key, old| {
+            assert!(is_dead(old.deadline, now), "{:?} is not over at {now}", old.deadline);
             usage.remove(old.out.as_ref());
             *mortal -= 1;
             if clock(&old) != Clock::default() {
@@ -738,6 +743,7 @@ impl Db {
         };
         let object = entry.out_mut().expect("I3: clocks are of collections");
         let (kind, clock) = (object.row(), object.mark());
+        assert_eq!(clock.at(), self.clocks.next(), "I3: it would be looked at for ever");
         let bytes = object.content_bytes();
         let value = object.face_mut();
         value.reap(now, most);
@@ -789,6 +795,8 @@ impl Db {
             }
             _ => self.usage.add(None),
         }
+        let is_empty = matches!(&value, New::Out(object) if object.is_empty());
+        debug_assert!(!is_empty, "I2: an empty collection");
         self.mortal += usize::from(deadline.is_some());
         let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
@@ -796,6 +804,7 @@ impl Db {
             self.forget(key, &old);
         }
         self.set_clock(key, Clock::default(), clock);
+        debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
     }
 
     /// The value that is at `key` was under one moment, and is under another now.
@@ -818,6 +827,8 @@ impl Db {
 
     fn remove_hollow(&mut self, key: &Key<'_>) {
         if let Some(old) = self.keys.remove(key.hash, key.bytes) {
+            let is_empty = old.out.as_ref().is_some_and(|object| object.is_empty());
+            assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
             // What emptied it was counted, or nobody did it.
             self.journal.record_death(|| Effect::Delete { key: key.bytes.to_vec() });

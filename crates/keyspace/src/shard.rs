@@ -131,19 +131,23 @@ impl Shard {
     pub fn flush(&mut self) {
         self.tell(ShardEffect::Flush);
         self.databases.clear();
+        debug_assert_eq!(self.keys(), 0, "keys are left");
     }
 
     /// Exchanges two databases: SWAPDB. Cost: O(1), and moving the effects that
     /// were recorded and not yet taken.
     pub fn swap(&mut self, one: usize, other: usize) {
+        [one, other].into_iter().for_each(|index| self.check(index)); // Before it is told.
         if one == other {
             return;
         }
         self.tell(ShardEffect::Swap(one, other));
+        let keys = self.keys();
         // What is opened for one of them meanwhile is as any new one.
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
         *self.db_mut(one) = second;
+        assert_eq!(self.keys(), keys, "databases {one} and {other} hold what they held");
     }
 
     /// Records an effect on several databases, behind all that were recorded in each.

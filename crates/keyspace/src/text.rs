@@ -1,6 +1,7 @@
 //! String values: how they come in, and how they are read.
 
 use crate::object::{Type, Typed, Value};
+use darter_base::limits::CHUNK_BYTES;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Scratch, Text};
 use std::ops::Range;
@@ -10,6 +11,10 @@ use std::sync::Arc;
 ///
 /// A quarter of a page: longer ones would waste the rest of it.
 pub(crate) const INLINE_VALUE_MAX: usize = 512;
+
+/// Digits and sign of the longest integer: see [`Str::as_int`].
+const INT_BYTES_MAX: usize = 20;
+const _: () = assert!(INT_BYTES_MAX <= INLINE_VALUE_MAX && INLINE_VALUE_MAX < CHUNK_BYTES);
 
 /// Strings. The short ones lie in the table's page, and are no objects.
 pub(crate) static TYPE: &Type = &Type { name: "string", number: 0 };

@@ -509,6 +509,23 @@ fn places_are_unshared_ahead() {
     }
 }
 
+#[test] // Whoever is told how many names were looked at goes on behind the one whose place was copied.
+fn unsharing_goes_on_behind_the_last_copy() {
+    let key = Key::new(b"k");
+    let names: Vec<String> = (0..40).map(|at| format!("name:{at}")).collect();
+    let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    for at in [0, 1, 15, 16, 17, 31, 33, 39] {
+        let mut db = db();
+        hash(&mut db, "k", numbered(5_000));
+        hash(&mut db, "k", [(format!("name:{at}"), b"v".to_vec())]);
+        let touch = (Hash::TYPE, Touch::Present); // That one alone.
+        let cut = db.get(&key).unwrap().hold();
+        assert_eq!(db.unshare(&key, touch, &names, &Countdown::new(0)), Some(at + 1));
+        assert_eq!(db.unshare(&key, touch, &names[at + 1..], &Countdown::new(0)), None);
+        drop(cut);
+    }
+}
+
 #[test] // Only what is a long string, and alive, is edited in place; it keeps its deadline.
 fn long_strings_are_edited_in_place() {
     let mut db = one_of_each();

@@ -41,6 +41,7 @@ const PAGE: usize = 64 * 1024;
 /// Gives the system what of a block lies behind its first `size` bytes, but for parts of pages. The
 /// addresses stay the block's, and read as zeros.
 fn give_back(block: *mut u8, layout: Layout, size: usize) {
+    debug_assert!(size >= SHRUNK_MIN && size < layout.size());
     let from = block.wrapping_add(size).addr().next_multiple_of(PAGE);
     let to = block.wrapping_add(layout.size()).addr() / PAGE * PAGE;
     if from < to {

@@ -52,6 +52,7 @@ pub struct Mailbox<T> {
 #[must_use]
 pub fn mesh<T: Send>(wakers: Vec<Waker>, capacity: usize) -> Vec<Mailbox<T>> {
     let cores = wakers.len();
+    assert!(cores > 0, "no core");
     let sleeping = (0..cores).map(|_| Padded::default()).collect();
     let bells = Arc::new(Bells { sleeping, wakers });
     let mut boxes: Vec<Mailbox<T>> = (0..cores)
@@ -144,6 +145,7 @@ impl<T: Send> Mailbox<T> {
             return false;
         }
         let flag = &self.bells.sleeping[self.me].0;
+        debug_assert!(!flag.load(Ordering::Relaxed), "core {} sleeps already", self.me);
         flag.store(true, Ordering::Relaxed);
         // Pairs with the fence in `wake_sleepers`.
         fence(Ordering::SeqCst);

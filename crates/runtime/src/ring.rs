@@ -40,11 +40,20 @@ struct Shared<T> {
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
+    /// True when the slot at `position` is empty (I2), for the side that may touch it.
+    fn is_free(&self, position: usize) -> bool {
+        let head = self.head.0.load(Ordering::Relaxed);
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        let is_held = position.wrapping_sub(head) < tail.wrapping_sub(head);
+        !is_held && position.wrapping_sub(head) < self.slots.len()
+    }
+
     /// Fills the slot at `position`.
     ///
     /// # Safety
     /// The caller is the producer, and `position` is in `tail..head + capacity`.
     unsafe fn put(&self, position: usize, item: T) {
+        debug_assert!(self.is_free(position), "I2: position {position} is not the producer's");
         let slot = self.slots[position & (self.slots.len() - 1)].get();
         // SAFETY: by the caller's promise the slot is empty and ours (I2): nobody else holds a
         // reference to it, and nothing is overwritten that ought to be dropped.
@@ -57,6 +66,7 @@ impl<T> Shared<T> {
     /// The caller is the consumer, or the only one left, and `position` is in `head..tail`; it
     /// counts the position as taken before anyone looks at it again.
     unsafe fn take(&self, position: usize) -> T {
+        debug_assert!(!self.is_free(position), "I2: position {position} is not the consumer's");
         let slot = self.slots[position & (self.slots.len() - 1)].get();
         // SAFETY: by the caller's promise the slot is ours (I2): the producer holds no reference.
         let slot = unsafe { &*slot };
@@ -145,6 +155,8 @@ impl<T: Send> Producer<T> {
     fn publish(&mut self, count: usize) {
         if count > 0 {
             self.tail = self.tail.wrapping_add(count);
+            let used = self.tail.wrapping_sub(self.head_seen);
+            debug_assert!(used <= self.shared.slots.len(), "I1: {used} are shown");
             // Release: the items before the position.
             self.shared.tail.0.store(self.tail, Ordering::Release);
         }
@@ -199,7 +211,9 @@ impl<T: Send> Consumer<T> {
             // Acquire: the items before the position.
             self.tail_seen = self.shared.tail.0.load(Ordering::Acquire);
         }
-        self.tail_seen.wrapping_sub(self.head)
+        let waiting = self.tail_seen.wrapping_sub(self.head);
+        debug_assert!(waiting <= self.shared.slots.len(), "I1: {waiting} wait");
+        waiting
     }
 
     fn release(&mut self) {

@@ -33,7 +33,8 @@ impl<T> Timers<T> {
     pub fn set(&mut self, deadline: u64, what: T) -> TimerId {
         self.serial += 1;
         let id = TimerId { deadline, serial: self.serial };
-        self.waiting.insert(id, what);
+        let old = self.waiting.insert(id, what);
+        debug_assert!(old.is_none(), "{id:?} is set twice");
         id
     }
 
