@@ -26,6 +26,8 @@ struct TestClock {
     /// What every reading takes: work is as long as it looks at the clock.
     reading_ns: Cell<u64>,
     read_ns: Cell<u64>,
+    /// Time in which others had the processor.
+    stolen_ns: Cell<u64>,
 }
 
 impl Clock for TestClock {
@@ -39,7 +41,7 @@ impl Clock for TestClock {
     }
 
     fn cpu_ns(&self) -> u64 {
-        self.monotonic_ns()
+        self.monotonic_ns() - self.stolen_ns.get()
     }
 }
 
@@ -96,6 +98,7 @@ impl Bench {
             set_back_ms: Cell::new(0),
             reading_ns: Cell::new(0),
             read_ns: Cell::new(0),
+            stolen_ns: Cell::new(0),
         });
         let (short, shared) = (Rc::new(Cell::new(false)), Shared::nowhere(cores, EPOCH_MS));
         let (table, settings) = (Arc::new(crate::boot::table()), Arc::new(Settings::default()));

@@ -61,10 +61,8 @@ fn what_takes_slices_names_its_command() {
     bench.expect(0, "sunion", Cause::Command);
 }
 
-#[test] // Not what ran briefly behind it.
-fn long_mail_is_to_blame() {
-    let bench = ticking(2);
-    bench.send(0, "TIME");
+/// A turn of core 0 with a millisecond of work for another.
+fn stall(bench: &Bench) {
     let stall = |core: &Rc<Core>| {
         (0..1_000).for_each(|_| {
             core.clock.monotonic_ns();
@@ -72,6 +70,31 @@ fn long_mail_is_to_blame() {
     };
     bench.mail.borrow_mut()[0].push_back((1, Mail::Ask(Box::new(stall))));
     bench.turn(0);
+}
+
+#[test] // A slice is what the core itself did in it: no time of others, and none of the slice before.
+fn a_slice_is_its_own_time() {
+    const STOLEN_MS: u64 = 5;
+    let bench = ticking(2);
+    for is_behind_a_long_one in [false, true] {
+        if is_behind_a_long_one {
+            stall(&bench);
+        }
+        *bench.cores[0].slices.borrow_mut() = Slices::default();
+        bench.cores[0].begin_turn();
+        bench.pass_ms(STOLEN_MS);
+        bench.clock.stolen_ns.set(bench.clock.stolen_ns.get() + STOLEN_MS * 1_000_000);
+        bench.cores[0].turn();
+        let longest = bench.cores[0].slices.borrow().longest[0];
+        assert!(longest.ns < 200_000, "{longest:?}");
+    }
+}
+
+#[test] // Not what ran briefly behind it.
+fn long_mail_is_to_blame() {
+    let bench = ticking(2);
+    bench.send(0, "TIME");
+    stall(&bench);
     let longest = bench.cores[0].slices.borrow().longest[0];
     assert_eq!((longest.cause, longest.core), (Cause::Mail, 0));
     assert!(longest.ns >= 1_000_000, "{longest:?}");
