@@ -23,6 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("HELLO amid a pipeline over two cores",                 Asks::AsRedis, hello_amid),
     ("SIGTERM answers what two cores received",              Asks::AsRedis, sigterm),
     ("CLIENT PAUSE holds a pipeline and keeps its order",    Asks::AsRedis, pause),
+    ("of two CLIENT PAUSEs the stricter and the later stay", Asks::AsRedis, pauses),
     ("others are answered amid floods over two cores",       Asks::AsRedis, flood),
     ("SLOWLOG tells the client, however a command ran",      Asks::AsRedis, slowlog_clients),
     ("SLOWLOG counts what a job takes, once",                Asks::More,    slowlog_job),
@@ -319,6 +320,22 @@ fn pause(stage: &Stage) -> Result<(), String> {
         let value = client.receive().map_err(|error| format!("GET {at}: {error}"))?;
         let wanted = wanted.to_string();
         ensure(value.text() == Some(wanted.as_bytes()), || format!("GET {at}: {value:?}"))?;
+    }
+    Ok(())
+}
+
+/// Amid a pause of all nothing is answered, its own end neither; and it lasts as long as the longest.
+fn pauses(stage: &Stage) -> Result<(), String> {
+    const LONG: Duration = Duration::from_millis(600);
+    let server = two_cores(stage)?;
+    let (mut client, mut other) = (server.client().map_err(text)?, server.client().map_err(text)?);
+    for words in ["GET k", "CONFIG GET port", "CLIENT UNPAUSE"] {
+        let begun = Instant::now();
+        client.words(&format!("CLIENT PAUSE {} WRITE", LONG.as_millis())).map_err(text)?;
+        client.words("CLIENT PAUSE 1 ALL").map_err(text)?;
+        other.words(words).map_err(text)?;
+        let waited = begun.elapsed() + Duration::from_millis(2); // It counts whole milliseconds.
+        ensure(waited >= LONG, || format!("{words}: {waited:?}"))?;
     }
     Ok(())
 }

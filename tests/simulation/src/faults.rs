@@ -43,12 +43,13 @@ impl Faults {
     }
 }
 
-/// What is known of CLIENT PAUSE: one at a time is asked for, so that it is known well. Moments are in
-/// Unix milliseconds.
+/// What is known of CLIENT PAUSE: one at a time is asked for, so that it is known well. Of two that
+/// overlap, the later end and the stricter mode stay. Moments are in Unix milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pause {
     /// Since the step at which its reply came, what it holds back is held back.
     known: Option<u64>,
+    /// All is held back, its end too.
     reads: bool,
     /// It does not end before this moment.
     ends_first_ms: u64,
@@ -72,21 +73,29 @@ impl Pause {
         self.asked.is_none()
     }
 
-    /// A client asks for it: it begins at any moment.
+    /// A client asks for it: it begins at any moment. Its end, while all is held back, does not.
     pub(crate) fn ask(&mut self, client: usize, op: &Op) {
-        self.known = None;
+        if matches!(op, Op::Unpause) && !self.reads {
+            self.known = None;
+        }
         self.asked = Some((client, if let Op::Pause { ms, .. } = op { *ms } else { 0 }));
     }
 
     /// Its reply has come, at a step.
     pub(crate) fn begin(&mut self, op: &Op, step: u64, called_ms: u64, now_ms: u64) {
         self.asked = None;
-        if let Op::Pause { ms, reads } = op {
-            (self.known, self.reads) = (Some(step), *reads);
-            (self.ends_first_ms, self.ends_last_ms) = (called_ms + ms, now_ms + ms);
-        } else {
-            self.ends_last_ms = 0;
+        let Op::Pause { ms, reads } = op else {
+            *self = Self::default();
+            return;
+        };
+        let goes_on = self.known.is_some() && now_ms < self.ends_first_ms;
+        if !goes_on {
+            (self.known, self.reads, self.ends_first_ms) = (Some(step), *reads, 0);
+        } else if *reads && !self.reads {
+            (self.known, self.reads) = (Some(step), true);
         }
+        self.ends_first_ms = self.ends_first_ms.max(called_ms + ms);
+        self.ends_last_ms = self.ends_last_ms.max(now_ms + ms);
     }
 
     /// A client is gone: if it had asked, perhaps it began, perhaps not.
@@ -107,7 +116,7 @@ impl Pause {
 
     /// True when a command that was sent at a step may not be answered yet.
     pub(crate) fn holds(&self, op: &Op, sent: u64, now_ms: u64) -> bool {
-        let is_held = op.is_write() || (self.reads && !op.is_pause());
+        let is_held = self.reads || op.is_write();
         is_held && self.known.is_some_and(|known| sent > known) && now_ms < self.ends_first_ms
     }
 }

@@ -203,7 +203,8 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(killed)))
 }
 
-/// `CLIENT PAUSE timeout [WRITE | ALL]`.
+/// `CLIENT PAUSE timeout [WRITE | ALL]`. Of pauses that overlap, the later end and the stricter mode
+/// stay, as in Redis. ALL holds CLIENT UNPAUSE too.
 async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let timeout = number::parse_i64(args.bytes()?)
@@ -227,8 +228,21 @@ async fn unpause(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
+/// Core 0 decides, on one pause after the other, and tells all cores: of two that come together, each
+/// core is to know the same.
 async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
-    core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().pause = pause).await;
+    let decide = move |core: Rc<Core>| async move {
+        let before = core.hot.borrow().pause;
+        let pause = pause.map(|pause| merged(before, pause, core.now_ms()));
+        core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().pause = pause).await;
+    };
+    core.run_on(0, decide).await;
+}
+
+/// What a pause is with the one before, unless that is over.
+fn merged(before: Option<(u64, bool)>, pause: (u64, bool), now_ms: u64) -> (u64, bool) {
+    let before = before.filter(|(until, _)| *until > now_ms);
+    before.map_or(pause, |(until, reads)| (pause.0.max(until), pause.1 || reads))
 }
 
 fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {

@@ -87,7 +87,8 @@ pub struct Hot {
     pub protected: bool,
     /// The server is loading: only commands with the flag LOADING.
     pub loading: bool,
-    /// CLIENT PAUSE: until when, in Unix milliseconds, and whether reads pause too.
+    /// CLIENT PAUSE: until when, in Unix milliseconds, and whether all commands pause, not only those
+    /// that write.
     pub pause: Option<(u64, bool)>,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: bool,
@@ -479,6 +480,26 @@ impl Core {
             results.push(self.ask(core, make()).await);
         }
         results
+    }
+
+    /// Runs a task on core `core`, in slices of its own, and waits for its result.
+    pub async fn run_on<R: Send + 'static, T: Future<Output = R> + 'static>(
+        self: &Rc<Self>,
+        core: CoreId,
+        start: impl FnOnce(Rc<Core>) -> T + Send + 'static,
+    ) -> R {
+        if core == self.id() {
+            return start(Rc::clone(self)).await;
+        }
+        let from = self.id();
+        let (ticket, result) = self.tx.ticket();
+        self.tell(core, move |there| {
+            there.spawn_on_self(move |core| async move {
+                let value = start(Rc::clone(&core)).await;
+                core.return_to(from, ticket, Box::new(value));
+            });
+        });
+        result.await
     }
 
     /// Tells core `core` to run `run`, without waiting.

@@ -258,7 +258,7 @@ impl Core {
     pub(super) fn is_paused(&self, entry: &Entry) -> bool {
         match self.hot.borrow().pause {
             Some((until, reads)) if until > self.now_ms() => {
-                entry.row.is_write() || (reads && !entry.row.flags.has(Flags::ADMIN))
+                reads || entry.row.is_write() || entry.row.flags.has(Flags::MAY_REPLICATE)
             }
             _ => false,
         }
