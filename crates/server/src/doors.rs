@@ -1,5 +1,5 @@
 //! Where the server listens over TCP: the addresses of `bind` at `port`, opened at the start, and
-//! changed while it runs.
+//! changed while it runs. Clients inherit `tcp-keepalive` from where they came in.
 //!
 //! A change is whole or not at all: if one of the new addresses cannot be had, the old ones stay. New
 //! ones are opened before old ones are closed, so that nobody finds the server closed meanwhile; only
@@ -24,6 +24,8 @@ pub(crate) struct Doors {
     open: Vec<(SocketAddr, usize)>,
     /// Names of `bind` at the start, and what the system said of them.
     names: Vec<(String, io::Result<IpAddr>)>,
+    /// As of the settings that were followed last.
+    keepalive_s: u32,
 }
 
 /// An address of `bind`.
@@ -109,20 +111,35 @@ impl Doors {
         }
         let opened = open_all(net, wanted.iter().filter(is_new), settings, open);
         self.open = stay;
-        match opened {
+        let followed = match opened {
             Ok(opened) => {
                 if !in_the_way {
                     close(net, &go);
                 }
                 self.open.extend(opened);
+                self.keepalive_s = keepalive_s(settings);
                 Ok(())
             }
             Err(why) => {
                 self.open.extend(if in_the_way { reopened(net, go, settings, open) } else { go });
                 Err(why)
             }
+        };
+        self.set_keepalive(net);
+        followed
+    }
+
+    fn set_keepalive(&self, net: &Net) {
+        for (address, id) in &self.open {
+            if let Err(error) = net.set_keepalive(*id, self.keepalive_s) {
+                tracing::warn!("tcp-keepalive of {address}: {error}");
+            }
         }
     }
+}
+
+fn keepalive_s(settings: &Settings) -> u32 {
+    u32::try_from(settings.int("tcp-keepalive")).unwrap_or(0)
 }
 
 fn port(settings: &Settings) -> u16 {
@@ -154,11 +171,10 @@ fn open_all<'a>(
     open: Open,
 ) -> Result<Vec<(SocketAddr, usize)>, String> {
     let backlog = i32::try_from(settings.int("tcp-backlog")).unwrap_or(i32::MAX);
-    let keepalive = u32::try_from(settings.int("tcp-keepalive")).unwrap_or(0);
     let mut opened = Vec::new();
     for Wanted { word, address, optional } in wanted {
         let listening = match address {
-            Ok(address) => open(net, *address, backlog, keepalive),
+            Ok(address) => open(net, *address, backlog, keepalive_s(settings)),
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         };
         match listening {

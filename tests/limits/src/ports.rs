@@ -13,6 +13,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("CONFIG SET port 0 leaves the unix socket",       Asks::AsRedis, no_port),
     ("CONFIG SET bind changes the addresses",          Asks::AsRedis, addresses),
     ("no core waits for the lookup of a name",         Asks::More,    names),
+    ("CONFIG SET tcp-keepalive concerns who comes then", Asks::AsRedis, keepalive),
     ("a new port is written by CONFIG REWRITE",        Asks::AsRedis, rewritten),
 ];
 
@@ -132,6 +133,53 @@ fn addresses(stage: &Stage) -> Result<(), String> {
     serves_only(&[], &[one, two])?;
     is_ok(&mut client, &["CONFIG", "SET", "bind", "127.0.0.1"])?;
     serves_only(&[one], &[])
+}
+
+/// Seconds until the server probes its silent client, as the kernel tells; none when it never does.
+fn probed_after_s(server: u16, client: u16) -> Result<Option<u64>, String> {
+    /// The timers of the kernel's table: none, one for what is not acknowledged yet, and this one.
+    const OFF: &str = "00";
+    const KEEPALIVE: &str = "02";
+    let ends = [format!(":{server:04X}"), format!(":{client:04X}")];
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while std::time::Instant::now() < until {
+        let table = std::fs::read_to_string("/proc/net/tcp").map_err(text)?;
+        let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row[1].ends_with(&ends[0]) && row[2].ends_with(&ends[1]));
+        let row = row.ok_or("the kernel knows no such connection")?;
+        match row[5].split_once(':') {
+            Some((OFF, _)) => return Ok(None),
+            Some((KEEPALIVE, ticks)) => {
+                let ticks = u64::from_str_radix(ticks, 16).map_err(text)?;
+                return Ok(Some(ticks.div_ceil(100)));
+            }
+            _ => std::thread::yield_now(),
+        }
+    }
+    Err("what is sent is never acknowledged".to_owned())
+}
+
+fn keepalive(stage: &Stage) -> Result<(), String> {
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    let mut first = None;
+    for (set, wanted) in [("", 300_u64), ("60", 60), ("0", 0), ("300", 300)] {
+        if !set.is_empty() {
+            is_ok(&mut client, &["CONFIG", "SET", "tcp-keepalive", set])?;
+        }
+        let new = TcpStream::connect(("127.0.0.1", server.port())).map_err(text)?;
+        let port = new.local_addr().map_err(text)?.port();
+        server.client().and_then(|mut next| next.words("PING")).map_err(text)?; // It is accepted.
+        let told = probed_after_s(server.port(), port)?.unwrap_or(0);
+        let is_about = (wanted.saturating_sub(30)..=wanted).contains(&told);
+        ensure(is_about, || format!("{set:?}: after {told} s, not {wanted}"))?;
+        first.get_or_insert((new, port));
+    }
+    let (_first, port) = first.ok_or("nobody came")?;
+    let told = probed_after_s(server.port(), port)?;
+    ensure(told.is_some_and(|told| told > 240), || format!("who came first: after {told:?} s"))?;
+    let server = stage.server_with(&["--tcp-keepalive", "100000"])?; // The kernel takes less.
+    serves_only(&[("127.0.0.1", server.port())], &[])
 }
 
 fn rewritten(stage: &Stage) -> Result<(), String> {

@@ -40,6 +40,11 @@ impl Listener {
         // It listens, and nobody else shuts it: this cannot fail.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
+
+    /// Clients that come from now on are probed after so many seconds of silence; 0: never.
+    pub(super) fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
+        set_keepalive(&self.socket, seconds)
+    }
 }
 
 impl Drop for Listener {
@@ -128,10 +133,13 @@ fn tcp_address(address: SocketAddrAny) -> io::Result<Address> {
 }
 
 fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
+    /// The most that Linux takes.
+    const SECONDS_MAX: u32 = 32_767;
+    sockopt::set_socket_keepalive(socket, seconds > 0)?;
     if seconds == 0 {
         return Ok(());
     }
-    sockopt::set_socket_keepalive(socket, true)?;
+    let seconds = seconds.min(SECONDS_MAX);
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds.into()))?;
     // Three probes in the next such span, as Redis spreads them, then the peer is given up.
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1).into()))?;

@@ -146,6 +146,15 @@ impl Net {
         back!(self, back => back.listener(listener).map(|listener| listener.address.clone()))
     }
 
+    /// Probes the clients that a listener accepts from now on after `keepalive_s` seconds of silence, or
+    /// never when it is 0.
+    ///
+    /// Errors: what the system refused; of a listener that was stopped, nothing.
+    pub fn set_keepalive(&self, listener: usize, keepalive_s: u32) -> io::Result<()> {
+        let listener = back!(self, back => back.listener(listener));
+        listener.map_or(Ok(()), |listener| listener.set_keepalive(keepalive_s))
+    }
+
     /// Closes a listener: its address is free from now on. Connections stay, but those that were not
     /// accepted yet are reset.
     pub fn stop_listener(&mut self, listener: usize) {

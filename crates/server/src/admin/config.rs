@@ -201,12 +201,13 @@ fn in_words(wrong: &Wrong) -> String {
     wrong.to_string().replacen("' - ", "') - ", 1)
 }
 
-/// Moves the server, when `port` or `bind` has changed: whole, or not at all.
+/// Moves the server, or what its clients inherit, when one of these has changed: whole, or not at all.
 async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<(), String> {
     let before = core.admin.settings();
     for (name, why) in [
         ("port", "Unable to listen on this port. Check server logs."),
         ("bind", "Failed to bind to specified addresses."),
+        ("tcp-keepalive", "Failed to bind to specified addresses."),
     ] {
         let is_told = pairs.iter().any(|(told, _)| told.eq_ignore_ascii_case(name));
         if is_told && settings.text(name) != before.text(name) {

@@ -84,7 +84,7 @@ pub const ROWS: &[Setting] = &[
     row("unixsocket",               "",            Text,                       "",       Start,    "Path of a unix socket to listen on."),
     row("unixsocketperm",           "0",           Octal,                      "",       Start,    "Permissions of the unix socket, in octal."),
     row("tcp-backlog",              "511",         Int(0, I32_MAX),            "",       Start,    "Connections that may wait to be accepted."),
-    row("tcp-keepalive",            "300",         Int(0, I32_MAX),            "s",      Start,    "Silence after which a client is probed; 0 never."),
+    row("tcp-keepalive",            "300",         Int(0, I32_MAX),            "s",      Running,  "Silence after which a new client is probed; 0 never."),
     row("timeout",                  "0",           Int(0, I32_MAX),            "s",      Running,  "Idle time after which a client is disconnected; 0 never."),
     row("maxclients",               "10000",       Count(1, U32_MAX),          "",       Running,  "Connections at a time."),
     row("protected-mode",           "yes",         Bool,                       "",       Running,  "Without a password, serve local clients only."),
