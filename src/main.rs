@@ -7,8 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: darter_server::Counting<mimalloc::MiMalloc> =
-    darter_server::Counting(mimalloc::MiMalloc);
+static ALLOCATOR: darter_server::Counting = darter_server::Counting;
 
 fn main() -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());

@@ -17,6 +17,7 @@
 //! large block that shrinks stays where it is ([`SHRUNK_MIN`]), and the system is given back its end:
 //! whoever has a large block to free shrinks it in portions (`darter_base::long`).
 
+use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -51,8 +52,8 @@ fn give_back(block: *mut u8, layout: Layout, size: usize) {
     }
 }
 
-/// An allocator that counts the bytes that it is asked for. Cost: some five instructions a call.
-pub struct Counting<A>(pub A);
+/// mimalloc, with a count of the bytes that it is asked for. Cost: some five instructions a call.
+pub struct Counting;
 
 #[inline]
 fn count(bytes: isize) {
@@ -84,25 +85,28 @@ pub fn held_bytes() -> usize {
     usize::try_from(TOLD.load(Ordering::Relaxed)).unwrap_or(0) // Frees may be told first.
 }
 
-// SAFETY: every call is passed on to `A` as it came, and what it returns is returned.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
+// SAFETY: every call is passed on to mimalloc as it came, and what it returns is returned. A block that
+// has shrunk where it is comes back with a smaller layout than it was asked for with: mimalloc finds the
+// size of a block by its address, and reads none from the layout with which it comes back. So no other
+// allocator may stand here.
+unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those of this call.
-        counted(unsafe { self.0.alloc(layout) }, layout.size().cast_signed())
+        counted(unsafe { MiMalloc.alloc(layout) }, layout.size().cast_signed())
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(-layout.size().cast_signed());
         // SAFETY: as above.
-        unsafe { self.0.dealloc(block, layout) }
+        unsafe { MiMalloc.dealloc(block, layout) }
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        counted(unsafe { self.0.alloc_zeroed(layout) }, layout.size().cast_signed())
+        counted(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size().cast_signed())
     }
 
     #[inline]
@@ -114,7 +118,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
             return block;
         }
         // SAFETY: as above.
-        counted(unsafe { self.0.realloc(block, layout, size) }, more)
+        counted(unsafe { MiMalloc.realloc(block, layout, size) }, more)
     }
 }
 
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[global_allocator]
-    static ALLOCATOR: Counting<std::alloc::System> = Counting(std::alloc::System);
+    static ALLOCATOR: Counting = Counting;
 
     /// Large blocks come and go in one test at a time: what is counted is of the process.
     static LARGE: Mutex<()> = Mutex::new(());
