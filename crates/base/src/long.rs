@@ -203,6 +203,13 @@ impl Long {
         unsafe { raw.cast::<Head>().as_ref() }.count.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// True when somebody else owns it too.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        // SAFETY: the head lives, as `self` holds a count.
+        unsafe { self.0.cast::<Head>().as_ref() }.count.load(Ordering::Relaxed) > 1
+    }
+
     /// The hash of the name.
     #[must_use]
     pub fn hash(&self) -> u64 {

@@ -57,16 +57,24 @@ impl Block {
         }
     }
 
-    /// Bytes of memory: an argument of a few bytes takes more with its span than by itself.
+    /// Bytes of memory: an argument of a few bytes takes more with its span than by itself. What a
+    /// table has taken over, whole arguments always, is told of there.
     fn memory_bytes(&self) -> usize {
         match self {
             Self::Small { bytes, spans, .. } => bytes.len() + size_of_val(&spans[..]),
             Self::Big { chunks, whole, .. } => {
+                let is_own = chunks.first().is_some_and(is_own);
                 let last = chunks.last().map_or(0, |chunk| chunk.len());
-                chunks.len().saturating_sub(1) * CHUNK_BYTES + last + whole.memory_bytes()
+                let own = chunks.len().saturating_sub(1) * CHUNK_BYTES + last;
+                whole.memory_bytes() + if is_own { own } else { 0 }
             }
         }
     }
+}
+
+/// Nobody else holds it.
+fn is_own(chunk: &Arc<[u8]>) -> bool {
+    Arc::strong_count(chunk) == 1
 }
 
 /// A request that owns its bytes.
@@ -110,7 +118,8 @@ impl Request {
         self.len == 0
     }
 
-    /// Bytes of memory of all blocks, with the lists of where their arguments lie. Cost: O(blocks).
+    /// Bytes of memory of all blocks, with the lists of where their arguments lie, as far as nobody else
+    /// holds them. Cost: O(blocks).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Block::memory_bytes).sum()
@@ -180,8 +189,9 @@ impl Dismantle for Remains {
             Some(Block::Big { chunks, whole, .. }) if !chunks.is_empty() => {
                 let whole = std::mem::take(whole); // If long, it has a grave of its own.
                 self.bytes = self.bytes.saturating_sub(whole.memory_bytes());
-                chunks.truncate(chunks.len().saturating_sub(CHUNKS));
-                self.bytes = self.bytes.saturating_sub(CHUNKS * CHUNK_BYTES);
+                let gone = chunks.drain(chunks.len().saturating_sub(CHUNKS)..);
+                let bytes: usize = gone.filter(is_own).map(|chunk| chunk.len()).sum();
+                self.bytes = self.bytes.saturating_sub(bytes);
             }
             _ => {
                 let gone = self.blocks.pop().map_or(0, |block| block.memory_bytes());
@@ -518,6 +528,30 @@ mod tests {
         let none = Args::flat(b"", &[]);
         assert_eq!((none.is_empty(), none.held_bytes(), none.total_bytes()), (true, 0, 0));
         assert!(none.to_request().is_empty() && !copy.is_empty());
+    }
+
+    #[test] // What a table has taken over is told of there, also while the rest of a request is freed.
+    fn what_others_hold_is_not_told_twice() {
+        let (big, small) = (20 * CHUNK_BYTES, 5 + 2 * size_of::<Span>());
+        let request = Arc::new(request(&[None, Some(big), Some(big)]));
+        let args = Args::owned(&request);
+        assert_eq!(args.held_bytes(), small + 2 * big);
+        let Arg::Chunks { chunks, .. } = args.arg(2) else { unreachable!("it is big") };
+        let value = chunks.to_vec();
+        assert_eq!(args.held_bytes(), small + big);
+        let name = Long::new(args.get(3), args.hash(3));
+        assert_eq!(args.held_bytes(), small + big, "its chunks are the request's");
+
+        drop(request);
+        let mut told = vec![graveyard::waiting().1];
+        while graveyard::dig(&Countdown::new(0)) {
+            told.push(graveyard::waiting().1);
+        }
+        let with_big = |chunks: usize| small + chunks * CHUNK_BYTES;
+        assert_eq!(told, [with_big(20), with_big(4), small, small, small, small, small]);
+        assert!(value.iter().all(is_own) && name.len() == big);
+        drop(name);
+        while graveyard::dig(&Countdown::new(0)) {}
     }
 
     #[test] // Only what takes long to free is freed later, in portions.

@@ -64,9 +64,10 @@ impl Whole {
         self.done.get().is_none()
     }
 
-    /// Bytes of memory, as far as it is gathered.
+    /// Bytes of memory, as far as it is gathered, and is nobody else's.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self.done.get() {
+            Some(long) if long.is_shared() => 0,
             Some(long) => Long::bytes_for(long.len()),
             None => self.draft().as_ref().map_or(0, |draft| draft.len()),
         }
