@@ -4,8 +4,9 @@
 
 use crate::engine::Core;
 use darter_keyspace::Shard;
-use darter_tx::Home;
+use darter_tx::{Home, Tx};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::rc::Rc;
 
 /// Databases of one core that are looked at between two looks at the clock: about 10 us.
@@ -55,4 +56,36 @@ pub(super) async fn in_use_from(
     }
     core.tx.pause().await;
     (sizes, next)
+}
+
+/// All databases in use, some at a time, for work on each core that owns some of their keys.
+pub(super) struct Portions<'a> {
+    core: &'a Rc<Core>,
+    next: Option<usize>,
+}
+
+impl<'a> Portions<'a> {
+    pub(super) fn new(core: &'a Rc<Core>) -> Self {
+        Self { core, next: Some(0) }
+    }
+
+    /// Runs a task on each core for the next ones, which it is given in order, in slices of that core.
+    /// What the tasks came to, core by core; none when all databases were gone through.
+    pub(super) async fn on_each_core<R, T>(
+        &mut self,
+        task: fn(Tx, Vec<usize>) -> T,
+    ) -> Option<Vec<R>>
+    where
+        R: Send + 'static,
+        T: Future<Output = R> + 'static,
+    {
+        let (sizes, next) = in_use_from(self.core, self.next?).await;
+        self.next = next;
+        let tx = &self.core.tx;
+        let start = |_| {
+            let some = sizes.keys().copied().collect();
+            move |tx| task(tx, some)
+        };
+        Some(tx.drive_each(0..tx.cores(), start).await)
+    }
 }

@@ -1,14 +1,12 @@
 //! INFO: sections of fields, Redis's own names wherever the meaning is the same.
 
 use super::databases::{self, Size};
+use super::long_text::LongText;
 use super::{Shared, categories, history, syntax, task, tips};
 use crate::admin;
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
-use darter_base::limits::CHUNK_BYTES;
-use darter_command::{Answer, Command, Flags, Flow, Group, Refusal, reply_text};
+use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_keyspace::{ShardStats, TYPES, Usage, graveyard};
-use darter_resp::{Output, Reply};
-use darter_structs::blob::Blob;
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -206,36 +204,6 @@ enum Section {
 
 use Section::{Facts as F, Keyspace};
 
-/// The text of a reply. It is kept in blocks where it grows long, so that it is never copied whole.
-#[derive(Default)]
-struct LongText {
-    blocks: Blob,
-    tail: String,
-}
-
-impl LongText {
-    /// Moves the tail into the blocks, once it is worth it.
-    fn settle(&mut self) {
-        if self.tail.len() >= CHUNK_BYTES {
-            self.blocks.append(self.tail.as_bytes());
-            self.tail.clear();
-        }
-    }
-
-    /// The reply.
-    fn into_answer(mut self, call: &ServerCall) -> Answer {
-        if self.blocks.is_empty() {
-            return call.answer(|reply| reply.verbatim(*b"txt", self.tail.as_bytes()));
-        }
-        self.blocks.append(self.tail.as_bytes());
-        let (mut out, resp3) = (Output::default(), call.session.resp3);
-        match reply_text(&mut Reply::new(&mut out, resp3), *b"txt", &self.blocks) {
-            Flow::Stream(rest) => Answer::Stream(out, rest),
-            _ => Answer::Done(out),
-        }
-    }
-}
-
 /// Sections, in order, and whether INFO without arguments shows them.
 #[rustfmt::skip] // A table.
 const SECTIONS: &[(&str, bool, Section)] = &[
@@ -270,7 +238,7 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     let mut text = LongText::default();
     for (name, by_default, section) in SECTIONS {
         if all || named(name) || (default && *by_default) {
-            if !text.tail.is_empty() || !text.blocks.is_empty() {
+            if !text.is_empty() {
                 text.tail.push_str("\r\n");
             }
             let mut title = (*name).to_owned();

@@ -16,6 +16,7 @@ mod databases;
 mod debug;
 mod info;
 mod latency;
+mod long_text;
 mod memory;
 mod server;
 mod slowlog;

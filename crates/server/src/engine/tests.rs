@@ -3,6 +3,7 @@
 
 mod census;
 mod lanes;
+mod portions;
 mod requests;
 mod slices;
 

@@ -2,7 +2,7 @@
 
 use super::directory::{NEVER, Path};
 use super::entry::{Entry, OutOfLine, Raw};
-use super::segment::PagePos;
+use super::segment::{PagePos, Seg};
 use super::stream::Reader;
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
@@ -24,19 +24,28 @@ pub struct Fill {
     pub bytes: usize,
 }
 
+impl Fill {
+    /// Of a table, without its segments.
+    fn of<X: OutOfLine>(table: &Table<X>) -> Self {
+        Self { entries: table.len(), bytes: table.memory_bytes(), ..Self::default() }
+    }
+
+    fn add<X: OutOfLine>(&mut self, segment: &Seg<X>) {
+        self.segments += 1;
+        self.pages += segment.page_count();
+        self.slots += segment.slots();
+        self.entries_max = self.entries_max.max(segment.len());
+    }
+}
+
 impl<X: OutOfLine> Table<X> {
-    /// How full the table is. Cost: O(segments): not for the hot path.
+    /// How full the table is. Cost: O(segments): for tests; see [`Filling`].
     #[must_use]
     pub fn fill_report(&self) -> Fill {
-        let mut fill = Fill { entries: self.len(), bytes: self.memory_bytes(), ..Fill::default() };
+        let mut fill = Fill::of(self);
         if let Root::Big(big) = &self.0 {
-            for path in big.directory.paths() {
-                let segment = big.directory.segment_at(path);
-                fill.segments += 1;
-                fill.pages += segment.page_count();
-                fill.slots += segment.slots();
-                fill.entries_max = fill.entries_max.max(segment.len());
-            }
+            let paths = big.directory.paths();
+            paths.for_each(|path| fill.add(big.directory.segment_at(path)));
         }
         fill
     }
@@ -48,28 +57,71 @@ impl<X: OutOfLine> Table<X> {
     }
 }
 
+/// A cut that is held to the end of what goes through it.
+struct Cut<X: OutOfLine>(Table<X>);
+
+impl<X: OutOfLine> Drop for Cut<X> {
+    fn drop(&mut self) {
+        // A reader has what nobody else holds any more freed in slices.
+        drop(Reader::new(std::mem::take(&mut self.0)));
+    }
+}
+
+/// The first segment of a table.
+const FIRST: Path = Path { top: 0, leaf: 0 };
+
+/// Finds out in slices how full a cut is.
+pub struct Filling<X: OutOfLine> {
+    cut: Cut<X>,
+    /// The segment that comes next.
+    next: Option<Path>,
+    /// As found so far.
+    fill: Fill,
+}
+
+impl<X: OutOfLine> Filling<X> {
+    /// Takes over a cut.
+    #[must_use]
+    pub fn new(cut: Table<X>) -> Self {
+        let fill = Fill::of(&cut);
+        Self { cut: Cut(cut), next: Some(FIRST), fill }
+    }
+
+    /// Looks at some segments. Returns true while some are left. Cost: about 10 us.
+    pub fn next_slice(&mut self) -> bool {
+        /// Each may lie anywhere in memory.
+        const SEGMENTS: usize = 32;
+        let Root::Big(big) = &self.cut.0.0 else { return false };
+        for _ in 0..SEGMENTS {
+            let Some(path) = self.next else { break };
+            self.fill.add(big.directory.segment_at(path));
+            self.next = big.directory.path_after(path);
+        }
+        self.next.is_some()
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        self.fill
+    }
+}
+
 /// Checks the invariants of a cut in slices.
 ///
 /// It holds the cut to its end: where an entry belongs is known by its place in the directory only.
 pub struct Checker<X: OutOfLine> {
-    cut: Table<X>,
+    cut: Cut<X>,
     /// The segment that comes next.
     next: Path,
     sums: Sums,
-}
-
-impl<X: OutOfLine> Drop for Checker<X> {
-    fn drop(&mut self) {
-        // A reader has what nobody else holds any more freed in slices.
-        drop(Reader::new(std::mem::take(&mut self.cut)));
-    }
 }
 
 impl<X: OutOfLine> Checker<X> {
     /// Takes over a cut.
     #[must_use]
     pub fn new(cut: Table<X>) -> Self {
-        Self { cut, next: Path { top: 0, leaf: 0 }, sums: Sums::default() }
+        Self { cut: Cut(cut), next: FIRST, sums: Sums::default() }
     }
 
     /// Checks the next segment, and calls `f` for each of its entries. Returns true while some are
@@ -79,7 +131,7 @@ impl<X: OutOfLine> Checker<X> {
     pub fn next_slice(&mut self, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
         // SAFETY: entries of the cut, which is held during the call.
         let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
-        match &self.cut.0 {
+        match &self.cut.0.0 {
             Root::Empty | Root::Ruin(_) => false,
             Root::Small(small) => {
                 assert!(small.len() > 0, "T3: empty, but small");
@@ -152,5 +204,35 @@ impl<X: OutOfLine> Big<X> {
         assert!(self.due <= sums.due, "due of the table");
         let counted = (self.len, self.segment_bytes, self.outside_bytes);
         assert_eq!((sums.len, sums.bytes, sums.outside_bytes), counted, "T2: counts");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Never, New};
+    use super::*;
+    use darter_base::hash;
+
+    #[test] // In slices it is found out as of the cut, whatever is changed meanwhile.
+    fn how_full_a_cut_is_takes_slices() {
+        let mut table = Table::<Never>::new();
+        let fill = |table: &mut Table<Never>, keys: std::ops::Range<usize>| {
+            for number in keys {
+                let key = number.to_string();
+                table.insert(hash::of(key.as_bytes()), key.as_bytes(), New::Bytes(b"v"), None, 0);
+            }
+        };
+        let (few, many) = if cfg!(miri) { (100, 2_000) } else { (1_000, 60_000) };
+        for keys in [0..0, 0..1, 1..few, few..many] {
+            fill(&mut table, keys);
+            let (before, mut filling, mut slices) =
+                (table.fill_report(), Filling::new(table.clone()), 1);
+            while filling.next_slice() {
+                slices += 1;
+                fill(&mut table, many * slices..many * slices + 100);
+            }
+            assert_eq!(filling.fill(), before);
+            assert!(slices >= before.segments.div_ceil(32), "{slices} of {before:?}");
+        }
     }
 }

@@ -61,7 +61,7 @@ mod stream;
 mod tests;
 mod text;
 
-pub use check::{Checker, Fill};
+pub use check::{Checker, Fill, Filling};
 pub use edit::EntryMut;
 pub use entry::{Entry, INLINE_MAX, Never, New, Old, OutOfLine, STAMP_END, Target, ValueRef};
 pub use expire::Reaped;

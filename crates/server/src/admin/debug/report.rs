@@ -1,16 +1,17 @@
 //! DEBUG OBJECT, DIGEST, DIGEST-VALUE, TABLE, CHECK.
 
-use super::super::databases;
-use crate::engine::{Core, ServerCall};
+use super::super::databases::Portions;
+use super::super::long_text::LongText;
+use crate::engine::ServerCall;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Refusal};
 use darter_keyspace::{Found, Hash, Key, Object, Set, Type, value_of};
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, OutOfLine, Reader, Scratch, Table};
-use darter_tx::Home;
+use darter_structs::table::{Entry, Filling, OutOfLine, Reader, Scratch, Table};
+use darter_tx::{Home, Tx};
 use sha1::{Digest, Sha1};
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::rc::Rc;
 
 /// What DUMP puts around a value: its type, the version and the checksum.
 const FRAME_BYTES: u64 = 1 + 2 + 8;
@@ -42,66 +43,75 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
 
 /// `DEBUG TABLE`: how full the tables of keys are.
 pub(super) async fn table(call: &ServerCall) -> Result<Answer, Refusal> {
-    let lines = call.core.ask_all(|| {
-        |core: &Rc<Core>| {
-            let home = core.tx.home();
-            let mut text = String::new();
-            for (index, db) in home.shard.iter().filter(|(_, db)| !db.is_empty()) {
-                let fill = db.keys().fill_report();
-                let _ = writeln!(text, "core {} db {index}: {fill:?}", core.id());
-            }
-            text
+    let (mut portions, mut text) = (Portions::new(&call.core), LongText::default());
+    while let Some(lines) = portions.on_each_core(fill_lines).await {
+        lines.iter().for_each(|lines| text.tail.push_str(lines));
+        text.settle();
+    }
+    Ok(text.into_answer(call))
+}
+
+/// A line for each of these databases that has keys on this core.
+async fn fill_lines(tx: Tx, dbs: Vec<usize>) -> String {
+    let mut text = String::new();
+    for db in dbs {
+        let cut = here(&tx, move |home| home.shard.db(db).keys().clone()).await;
+        if cut.is_empty() {
+            continue;
         }
-    });
-    let text = lines.await.concat();
-    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+        let mut filling = Filling::new(cut);
+        while filling.next_slice() {
+            tx.pause().await;
+        }
+        let _ = writeln!(text, "core {} db {db}: {:?}", tx.core(), filling.fill());
+        tx.pause().await;
+    }
+    text
+}
+
+/// Runs a closure on the shard of a task's own core.
+async fn here<R: Send + 'static>(tx: &Tx, run: impl FnOnce(&mut Home) -> R + Send + 'static) -> R {
+    tx.on(tx.core(), run).await
 }
 
 /// `DEBUG CHECK`: asserts the invariants, in slices, while others go on.
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
-    let core = &call.core;
-    let mut first = Some(0);
-    while let Some(from) = first {
-        let (sizes, next) = databases::in_use_from(core, from).await;
-        for db in sizes.into_keys() {
-            for owner in 0..core.tx.cores() {
-                check_database(core, owner, db).await;
-            }
-        }
-        first = next;
-    }
+    let mut portions = Portions::new(&call.core);
+    while portions.on_each_core(check_databases).await.is_some() {}
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Asserts the invariants of a database on core `owner`.
-async fn check_database(core: &Rc<Core>, owner: usize, db: usize) {
-    let mut checker = core.tx.on(owner, move |home| home.shard.db(db).checker()).await;
-    while checker.next_slice() {
-        core.tx.pause().await;
+/// Asserts the invariants of some databases on this core.
+async fn check_databases(tx: Tx, dbs: Vec<usize>) {
+    for db in dbs {
+        let mut checker = here(&tx, move |home| home.shard.db(db).checker()).await;
+        while checker.next_slice() {
+            tx.pause().await;
+        }
+        check_clocks(&tx, db).await;
     }
-    check_clocks(core, owner, db).await;
 }
 
-/// Asserts that the values of a database on core `owner` stand under the moments at which the sweeper
+/// Asserts that the values of a database on this core stand under the moments at which the sweeper
 /// has to look at them, and nothing else does.
-async fn check_clocks(core: &Rc<Core>, owner: usize, db: usize) {
+async fn check_clocks(tx: &Tx, db: usize) {
     let mut cursor = 0;
     loop {
         let check = move |home: &mut Home| home.shard.db(db).check_clocks_of_values(cursor);
-        cursor = core.tx.on(owner, check).await;
+        cursor = here(tx, check).await;
         if cursor == 0 {
             break;
         }
-        core.tx.pause().await;
+        tx.pause().await;
     }
     let mut last = None;
     loop {
         let check = move |home: &mut Home| home.shard.db(db).check_clocks_behind(last.as_ref());
-        last = core.tx.on(owner, check).await;
+        last = here(tx, check).await;
         if last.is_none() {
             break;
         }
-        core.tx.pause().await;
+        tx.pause().await;
     }
 }
 
@@ -130,45 +140,51 @@ fn hex(sum: &Sum) -> String {
 
 /// `DEBUG DIGEST`: one sum over all data, equal to Redis's for equal data.
 pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
-    let (mut total, mut first) = (Sum::default(), Some(0));
-    while let Some(from) = first {
-        let (sizes, next) = databases::in_use_from(&call.core, from).await;
-        for db in sizes.into_keys() {
-            add_database(&mut total, call, db).await;
+    let (mut portions, mut total) = (Portions::new(&call.core), Sum::default());
+    while let Some(sums) = portions.on_each_core(sums_of_databases).await {
+        let mut by_db: BTreeMap<usize, Sum> = BTreeMap::new();
+        for (db, sum) in sums.into_iter().flatten() {
+            xor_sum(by_db.entry(db).or_default(), &sum);
         }
-        first = next;
+        for (db, sum) in by_db {
+            mix(&mut total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
+            xor_sum(&mut total, &sum);
+        }
     }
     Ok(call.answer(|reply| reply.simple(&hex(&total))))
 }
 
-/// Adds the number and the data of a database to the sum over all.
-async fn add_database(total: &mut Sum, call: &ServerCall, db: usize) {
-    let core = &call.core;
-    let cuts: Vec<Table<Object>> = core
-        .tx
-        .on_each(0..core.tx.cores(), |_| move |home: &mut Home| home.shard.db(db).keys().clone())
-        .await;
-    if cuts.iter().all(Table::is_empty) {
-        return; // Emptied since.
-    }
-    mix(total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
-    for cut in cuts {
-        let (mut reader, now) = (Reader::new(cut), core.now_ms());
-        let (mut more, mut held) = (true, Vec::new());
-        while more {
-            more = reader.next_slice(ENTRIES_HASHED_AT_ONCE, &mut |entry| {
-                let Some(found) = Found::alive(entry, now) else { return };
-                let mut sum = Sum::default();
-                mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
-                held.push((sum, Value::of(&found)));
-            });
-            for (mut sum, value) in held.drain(..) {
-                value.add_to(&mut sum, call, now).await;
-                xor(total, &sum);
-            }
-            core.tx.pause().await;
+/// The sums over the keys of some databases, of those that this core has keys of.
+async fn sums_of_databases(tx: Tx, dbs: Vec<usize>) -> Vec<(usize, Sum)> {
+    let mut sums = Vec::new();
+    for db in dbs {
+        let cut = move |home: &mut Home| (home.shard.db(db).keys().clone(), home.shard.now());
+        let (cut, now) = here(&tx, cut).await;
+        if !cut.is_empty() {
+            sums.push((db, sum_of_keys(&tx, cut, now).await));
         }
     }
+    sums
+}
+
+/// The sum over the living keys of a cut, with their values.
+async fn sum_of_keys(tx: &Tx, cut: Table<Object>, now: u64) -> Sum {
+    let (mut total, mut reader) = (Sum::default(), Reader::new(cut));
+    let (mut more, mut held) = (true, Vec::new());
+    while more {
+        more = reader.next_slice(ENTRIES_HASHED_AT_ONCE, &mut |entry| {
+            let Some(found) = Found::alive(entry, now) else { return };
+            let mut sum = Sum::default();
+            mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
+            held.push((sum, Value::of(&found)));
+        });
+        for (mut sum, value) in held.drain(..) {
+            value.add_to(&mut sum, tx, now).await;
+            xor(&mut total, &sum);
+        }
+        tx.pause().await;
+    }
+    total
 }
 
 /// `DEBUG DIGEST-VALUE key [key ...]`.
@@ -183,7 +199,7 @@ pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Resul
         let (value, now) = value.await;
         let mut sum = Sum::default();
         if let Some(value) = value {
-            value.add_to(&mut sum, call, now).await;
+            value.add_to(&mut sum, &call.core.tx, now).await;
         }
         sums.push(sum);
     }
@@ -218,15 +234,15 @@ impl Value {
         Self { kind: found.kind(), content, is_mortal: found.deadline().is_some() }
     }
 
-    async fn add_to(&self, sum: &mut Sum, call: &ServerCall, now: u64) {
+    async fn add_to(&self, sum: &mut Sum, tx: &Tx, now: u64) {
         mix(sum, &u32::try_from(self.kind.number).unwrap_or(u32::MAX).to_be_bytes());
         match &self.content {
             Content::Text(text) => mix(sum, text),
             Content::Object(object) => {
                 if let Some(blob) = object.get::<Blob>() {
-                    mix_blob(sum, blob, call).await;
+                    mix_blob(sum, blob, tx).await;
                 } else if let Some(hash) = object.get::<Hash>() {
-                    xor_entries(sum, hash.fields(), now, call, |entry| {
+                    xor_entries(sum, hash.fields(), now, tx, |entry| {
                         let mut pair = Sum::default();
                         mix(&mut pair, entry.key().bytes(&mut Scratch::default()));
                         mix(&mut pair, &value_of(entry).to_vec());
@@ -234,7 +250,7 @@ impl Value {
                     })
                     .await;
                 } else if let Some(set) = object.get::<Set>() {
-                    xor_entries(sum, set.members(), now, call, |entry| {
+                    xor_entries(sum, set.members(), now, tx, |entry| {
                         Sha1::digest(entry.key().bytes(&mut Scratch::default())).into()
                     })
                     .await;
@@ -248,12 +264,12 @@ impl Value {
 }
 
 /// [`mix`] of a long string.
-async fn mix_blob(sum: &mut Sum, blob: &Blob, call: &ServerCall) {
+async fn mix_blob(sum: &mut Sum, blob: &Blob, tx: &Tx) {
     let mut hasher = Sha1::new();
     for from in (0..blob.len()).step_by(BYTES_HASHED_AT_ONCE) {
         let to = blob.len().min(from + BYTES_HASHED_AT_ONCE);
         blob.slices(from..to).for_each(|piece| hasher.update(piece));
-        call.core.tx.pause().await;
+        tx.pause().await;
     }
     xor_sum(sum, &hasher.finalize().into());
     *sum = Sha1::digest(*sum).into();
@@ -264,7 +280,7 @@ async fn xor_entries<X: OutOfLine>(
     sum: &mut Sum,
     table: &Table<X>,
     now: u64,
-    call: &ServerCall,
+    tx: &Tx,
     sum_of: impl Fn(&Entry<'_, X>) -> Sum,
 ) {
     let mut reader = Reader::new(table.clone());
@@ -273,6 +289,6 @@ async fn xor_entries<X: OutOfLine>(
             xor_sum(sum, &sum_of(&entry));
         }
     }) {
-        call.core.tx.pause().await;
+        tx.pause().await;
     }
 }

@@ -1,0 +1,42 @@
+//! The text of a reply, which may grow long: of a line for each client, or each database.
+
+use crate::engine::ServerCall;
+use darter_base::limits::CHUNK_BYTES;
+use darter_command::{Answer, Flow, reply_text};
+use darter_resp::{Output, Reply};
+use darter_structs::blob::Blob;
+
+/// See the module. It is kept in blocks where it grows long, so that it is never copied whole.
+#[derive(Default)]
+pub(super) struct LongText {
+    blocks: Blob,
+    /// What comes next is written here.
+    pub(super) tail: String,
+}
+
+impl LongText {
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.blocks.is_empty()
+    }
+
+    /// Moves the tail into the blocks, once it is worth it.
+    pub(super) fn settle(&mut self) {
+        if self.tail.len() >= CHUNK_BYTES {
+            self.blocks.append(self.tail.as_bytes());
+            self.tail.clear();
+        }
+    }
+
+    /// The reply.
+    pub(super) fn into_answer(mut self, call: &ServerCall) -> Answer {
+        if self.blocks.is_empty() {
+            return call.answer(|reply| reply.verbatim(*b"txt", self.tail.as_bytes()));
+        }
+        self.blocks.append(self.tail.as_bytes());
+        let (mut out, resp3) = (Output::default(), call.session.resp3);
+        match reply_text(&mut Reply::new(&mut out, resp3), *b"txt", &self.blocks) {
+            Flow::Stream(rest) => Answer::Stream(out, rest),
+            _ => Answer::Done(out),
+        }
+    }
+}
