@@ -217,7 +217,7 @@ impl Sim {
     pub(crate) fn output_bytes(&self, client: usize) -> usize {
         let Wire { core, token, .. } = self.wires[client];
         let mut bytes = 0;
-        self.cores[core].each_conn(|conn| {
+        self.cores[core].some_conns(0, usize::MAX, |conn| {
             if conn.lane.token == token {
                 bytes = conn.sizes().output;
             }

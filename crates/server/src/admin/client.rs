@@ -1,11 +1,13 @@
 //! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
 //! UNPAUSE, GETREDIR, HELP.
 
-use super::client_list::{ClientKind, Filter, Line, line};
+use super::client_list::{Filter, Line, Wanted, line};
+use super::long_text::LongText;
 use super::{container, history, now, syntax, task, tips};
 use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 const OPEN: Flags = Flags::NOSCRIPT.and(Flags::LOADING).and(Flags::STALE);
@@ -129,39 +131,38 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
 }
 
-/// `CLIENT LIST [TYPE type] [ID id [id ...]]`.
+/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: in the order of their ids.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
-    let mut args = call.args();
-    let mut ids: Option<Vec<u64>> = None;
-    let mut kind = None;
-    if args.left() == 2 && args.option("TYPE") {
-        kind = Some(ClientKind::parse(args.word()?)?);
-    } else if args.left() > 1 && args.option("ID") {
-        while let Some(id) = args.next() {
-            let id = number::parse_i64(id).ok_or(Refusal::line("ERR Invalid client ID"))?;
-            ids.get_or_insert_default().extend(u64::try_from(id)); // Nobody's is below zero.
-        }
-    }
-    args.end()?;
-    let gathered = call.core.ask_all(|| {
-        let ids = ids.clone();
-        move |core: &Rc<Core>| {
-            let mut lines = Vec::new();
-            core.each_conn(|conn| {
-                let session = &conn.lane.session;
-                let wanted = ids.as_ref().is_none_or(|ids| ids.contains(&session.id))
-                    && kind.is_none_or(|kind| kind == ClientKind::Normal);
-                if wanted {
-                    lines.push(line(core, session, Some(conn)));
-                }
-            });
-            lines
-        }
+    let wanted = Wanted::read(&call).await?;
+    let gathered = call.core.run_on_all(|| {
+        let wanted = wanted.clone();
+        move |core: Rc<Core>| async move { lines(&core, &wanted).await }
     });
-    let mut lines: Vec<Line> = gathered.await.into_iter().flatten().collect();
-    lines.sort_by_key(|line| line.id);
-    let text: String = lines.into_iter().map(|line| line.text).collect();
-    Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
+    let mut by_id = BTreeMap::new();
+    for line in gathered.await.into_iter().flatten() {
+        by_id.insert(line.id, line.text);
+        call.core.tx.pause().await;
+    }
+    let mut text = LongText::default();
+    while let Some((_, line)) = by_id.pop_first() {
+        text.tail.push_str(&line);
+        text.settle();
+        call.core.tx.pause().await;
+    }
+    Ok(text.into_answer(&call))
+}
+
+/// The lines of this core's connections.
+async fn lines(core: &Core, wanted: &Wanted) -> Vec<Line> {
+    let mut lines = Vec::new();
+    core.each_conn(|conn| {
+        let session = &conn.lane.session;
+        if wanted.fits(session) {
+            lines.push(line(core, session, Some(conn)));
+        }
+    })
+    .await;
+    lines
 }
 
 /// `CLIENT KILL addr` answers OK or that there is none; with filters, how many were killed.
@@ -170,30 +171,11 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     let old_form = args.left() == 1;
     let filter = if old_form { Filter::of_addr(args.bytes()?) } else { Filter::parse(&mut args)? };
     let me = call.session.id;
-    let killed: usize = call
-        .core
-        .ask_all(|| {
-            let filter = filter.clone();
-            move |core: &Rc<Core>| {
-                let (now, mut killed) = (core.now_ms(), 0);
-                core.each_conn(|conn| {
-                    let lane = &mut conn.lane;
-                    let spared = filter.skip_me && lane.session.id == me;
-                    if !spared && !lane.session.killed && filter.fits(&lane.session, now) {
-                        killed += 1;
-                        if lane.session.id == me {
-                            lane.session.close_after_reply = true; // It hears the answer.
-                        } else {
-                            core.kill(lane);
-                        }
-                    }
-                });
-                killed
-            }
-        })
-        .await
-        .into_iter()
-        .sum();
+    let killed = call.core.run_on_all(|| {
+        let filter = filter.clone();
+        move |core: Rc<Core>| async move { kill_here(&core, &filter, me).await }
+    });
+    let killed = killed.await.into_iter().sum();
     if old_form {
         if killed == 0 {
             return Err(Refusal::line("ERR No such client"));
@@ -201,6 +183,25 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
         return Ok(call.answer(|reply| reply.ok()));
     }
     Ok(call.answer(|reply| reply.count(killed)))
+}
+
+/// Kills those of this core that fit; client `me`, who asks for it, once it has its answer. How many.
+async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
+    let (now, mut killed) = (core.now_ms(), 0);
+    core.each_conn(|conn| {
+        let lane = &mut conn.lane;
+        let spared = filter.skip_me && lane.session.id == me;
+        if !spared && !lane.session.killed && filter.fits(&lane.session, now) {
+            killed += 1;
+            if lane.session.id == me {
+                lane.session.close_after_reply = true; // It hears the answer.
+            } else {
+                core.kill(lane);
+            }
+        }
+    })
+    .await;
+    killed
 }
 
 /// `CLIENT PAUSE timeout [WRITE | ALL]`. Of pauses that overlap, the later end and the stricter mode

@@ -1,8 +1,10 @@
 //! The lines of CLIENT LIST and CLIENT INFO, and the filters of CLIENT LIST and CLIENT KILL.
 
-use crate::engine::{Conn, Core, Session};
+use crate::engine::{Conn, Core, ServerCall, Session};
 use darter_base::number;
 use darter_command::{Args, Refusal};
+use darter_tx::KeySet;
+use std::sync::Arc;
 
 /// One connection as CLIENT LIST shows it.
 pub(super) struct Line {
@@ -90,6 +92,38 @@ impl ClientKind {
             b"master" => Ok(Self::Master),
             _ => Err(Refusal::quoting("ERR Unknown client type '", name, "'")),
         }
+    }
+}
+
+/// What CLIENT LIST asks for.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    ids: Option<Arc<KeySet>>,
+    kind: Option<ClientKind>,
+}
+
+impl Wanted {
+    /// `[TYPE type] [ID id [id ...]]`, in portions.
+    pub(super) async fn read(call: &ServerCall) -> Result<Self, Refusal> {
+        let (mut args, mut wanted) = (call.args(), Self { ids: None, kind: None });
+        if args.left() == 2 && args.option("TYPE") {
+            wanted.kind = Some(ClientKind::parse(args.word()?)?);
+        } else if args.left() > 1 && args.option("ID") {
+            let mut ids = KeySet::with_capacity(args.left());
+            while let Some(id) = args.next() {
+                let id = number::parse_i64(id).ok_or(Refusal::line("ERR Invalid client ID"))?;
+                ids.insert(u64::try_from(id).unwrap_or(0)); // Nobody's is 0 or below.
+                call.core.tx.pause().await;
+            }
+            wanted.ids = Some(Arc::new(ids));
+        }
+        args.end()?;
+        Ok(wanted)
+    }
+
+    pub(super) fn fits(&self, session: &Session) -> bool {
+        self.ids.as_ref().is_none_or(|ids| ids.contains(session.id))
+            && self.kind.is_none_or(|kind| kind == ClientKind::Normal)
     }
 }
 

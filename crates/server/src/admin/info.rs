@@ -34,14 +34,20 @@ pub(super) struct Facts {
     conns: usize,
     tasks: usize,
     locks: (usize, usize),
-    output_max: usize,
-    query_max: usize,
-    client_bytes: usize,
-    /// What of these only readers still hold.
-    pinned_bytes: usize,
+    held: Held,
     /// Values that wait to be freed, and their bytes, at most.
     freeing: (usize, usize),
     ops_per_s: u64,
+}
+
+/// What the connections of a core hold.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    output_max: usize,
+    query_max: usize,
+    bytes: usize,
+    /// What of these only readers still hold.
+    pinned_bytes: usize,
 }
 
 /// Sums over all cores.
@@ -104,8 +110,8 @@ impl Totals {
     pub(super) fn of(facts: &[Facts]) -> Self {
         let mut totals = Self::default();
         for one in facts {
-            totals.client_bytes += one.client_bytes;
-            totals.pinned_bytes += one.pinned_bytes;
+            totals.client_bytes += one.held.bytes;
+            totals.pinned_bytes += one.held.pinned_bytes;
             totals.freeing.0 += one.freeing.0;
             totals.freeing.1 += one.freeing.1;
             totals.keys += one.keys;
@@ -117,22 +123,30 @@ impl Totals {
 
 /// Gathers what all cores tell.
 pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
-    core.ask_all(|| facts).await
+    core.run_on_all(|| facts).await
 }
 
-fn facts(core: &Rc<Core>) -> Facts {
-    core.admin.shared.machine.tell_held();
-    let (mut output_max, mut query_max, mut client_bytes, mut pinned_bytes) = (0, 0, 0, 0);
+/// What the connections of this core hold, or have held lately.
+async fn held_by_clients(core: &Core) -> Held {
+    let mut held = Held::default();
     core.each_conn(|conn| {
         let sizes = conn.sizes();
-        output_max = output_max.max(sizes.output);
-        query_max = query_max.max(sizes.query);
-        client_bytes += sizes.total;
-        pinned_bytes += sizes.pinned;
-    });
+        held.output_max = held.output_max.max(sizes.output);
+        held.query_max = held.query_max.max(sizes.query);
+        held.bytes += sizes.total;
+        held.pinned_bytes += sizes.pinned;
+    })
+    .await;
+    let (stats, now) = (core.stats.borrow(), core.now_ms());
+    held.output_max = held.output_max.max(stats.output_recent.most(now));
+    held.query_max = held.query_max.max(stats.input_recent.most(now));
+    held
+}
+
+async fn facts(core: Rc<Core>) -> Facts {
+    let held = held_by_clients(&core).await;
+    core.admin.shared.machine.tell_held();
     let stats = core.stats.borrow().clone();
-    output_max = output_max.max(stats.output_recent.most(core.now_ms()));
-    query_max = query_max.max(stats.input_recent.most(core.now_ms()));
     let home = core.tx.home();
     Facts {
         core: core.id(),
@@ -147,12 +161,9 @@ fn facts(core: &Rc<Core>) -> Facts {
         conns: core.conns_len(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
-        output_max,
-        query_max,
-        client_bytes,
-        pinned_bytes,
+        held,
         freeing: graveyard::waiting(),
-        ops_per_s: core.admin.pace.borrow_mut().per_second(core),
+        ops_per_s: core.admin.pace.borrow_mut().per_second(&core),
     }
 }
 
@@ -293,8 +304,8 @@ fn clients(report: &Report<'_>, text: &mut String) {
     field(text, "cluster_connections", 0);
     field(text, "maxclients", report.core.admin.settings().text("maxclients"));
     let most = |get: fn(&Facts) -> usize| report.facts.iter().map(get).max().unwrap_or(0);
-    field(text, "client_recent_max_input_buffer", most(|facts| facts.query_max));
-    field(text, "client_recent_max_output_buffer", most(|facts| facts.output_max));
+    field(text, "client_recent_max_input_buffer", most(|facts| facts.held.query_max));
+    field(text, "client_recent_max_output_buffer", most(|facts| facts.held.output_max));
     field(text, "blocked_clients", 0);
     field(text, "tracking_clients", 0);
     field(text, "clients_in_timeout_table", 0);

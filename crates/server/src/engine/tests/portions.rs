@@ -44,3 +44,28 @@ fn many_databases_are_asked_for_together() {
         assert!(hops() - before <= 4, "{command}: {} hops", hops() - before);
     }
 }
+
+#[test] // The clients of a core.
+fn many_clients_are_gone_through_in_portions() {
+    const CLIENTS: usize = 400;
+    for cores in [1, 2] {
+        let mut bench = Bench::new(cores);
+        while bench.clients.len() < CLIENTS {
+            bench.connect(cores - 1);
+        }
+        let rounds = bench.rounds("CLIENT LIST");
+        assert!(rounds > CLIENTS / 4, "CLIENT LIST: {rounds} rounds on {cores} cores");
+        let list = bench.got(0);
+        let ids: Vec<u64> = list
+            .lines()
+            .filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok())
+            .collect();
+        assert!(ids.len() == CLIENTS && ids.is_sorted(), "{ids:?}");
+        for command in ["INFO clients", "MEMORY STATS", "CLIENT KILL TYPE normal"] {
+            let rounds = bench.rounds(command);
+            assert!(rounds > CLIENTS / 8, "{command}: {rounds} rounds on {cores} cores");
+        }
+        let closed = (0..CLIENTS).filter(|client| bench.is_closed(*client)).count();
+        assert_eq!(closed, CLIENTS - 1, "all but who asked");
+    }
+}
