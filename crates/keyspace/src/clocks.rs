@@ -168,13 +168,10 @@ impl Clocks {
         self.pairs.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
     }
 
-    /// Asserts that these are the pairs. Cost: O(pairs).
-    pub(crate) fn check(&self, expected: &BTreeSet<Pair>) {
-        assert_eq!(&self.pairs, expected, "I3");
-        assert_eq!(
-            self.name_bytes,
-            expected.iter().map(|(_, name)| name.own_bytes()).sum::<usize>()
-        );
+    /// Asserts that the bytes of names are as counted. Cost: O(pairs).
+    pub(crate) fn check(&self) {
+        let name_bytes: usize = self.pairs.iter().map(|(_, name)| name.own_bytes()).sum();
+        assert_eq!(self.name_bytes, name_bytes);
     }
 }
 

@@ -25,7 +25,6 @@ use darter_base::long::KNOWN_MIN;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, EntryMut, HeldKey, New, Old, Scratch, Table, ValueRef};
 use std::cell::Cell;
-use std::collections::BTreeSet;
 
 /// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
 pub(crate) const BIT_RAW: u8 = 1;
@@ -850,38 +849,19 @@ impl Db {
         check::pairs(&self.keys, &self.clocks, last)
     }
 
-    /// Asserts the invariants. Cost: O(keys): for tests; see [`Checker`](crate::Checker).
+    /// Asserts the invariants. Cost: O(keys): for tests; DEBUG CHECK does the same in slices.
     pub fn check_invariants(&self) {
-        self.keys.check_invariants();
-        let (mut usage, mut mortal, mut cursor) = (Usage::default(), 0, 0);
-        let (mut seen, mut clocks) = (BTreeSet::new(), BTreeSet::new());
-        loop {
-            cursor = self.keys.scan(cursor, &mut |entry| {
-                let mut name = Vec::new();
-                entry.key().write_to(&mut name);
-                if !seen.insert(name.clone()) {
-                    return;
-                }
-                mortal += usize::from(entry.deadline().is_some());
-                match entry.value() {
-                    ValueRef::Text(_) => usage.add(None),
-                    ValueRef::Out(object) => {
-                        assert!(!object.is_empty(), "I2: an empty collection");
-                        usage.add(Some(object));
-                        let clock = object.mark();
-                        assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
-                        clocks.extend(clock.at().map(|at| (at, name.as_slice().into())));
-                    }
-                }
-            });
-            if cursor == 0 {
-                break;
-            }
+        let mut checker = self.checker();
+        while checker.next_slice() {}
+        let mut cursor = self.check_clocks_of_values(0);
+        while cursor != 0 {
+            cursor = self.check_clocks_of_values(cursor);
         }
-        assert_eq!(usage, self.usage, "I1");
-        assert_eq!(mortal, self.mortal);
-        assert_eq!(seen.len(), self.keys.len());
-        self.clocks.check(&clocks);
+        let mut last = self.check_clocks_behind(None);
+        while last.is_some() {
+            last = self.check_clocks_behind(last.as_ref());
+        }
+        self.clocks.check();
     }
 }
 
