@@ -28,6 +28,9 @@ use crate::summary::{Sample, Summary, median, mib_text, nanos, ratio_text, time_
 /// How long loading a file may take.
 const LOAD_LIMIT: Duration = Duration::from_secs(300);
 
+/// How long the control is compared with a busy server, at most.
+const CONTROL_LIMIT: Duration = Duration::from_secs(20);
+
 /// What one experiment on one server gave.
 struct Measured {
     streamed: Streamed,
@@ -37,8 +40,8 @@ struct Measured {
     during: Summary,
     outside: Summary,
     same: Option<Summary>,
-    /// The server's own longest slice, where it tells.
-    slice_us: Option<u64>,
+    /// The server's own slices, where it tells.
+    slices: Option<Slices>,
     /// The longest that the control was held up.
     control_us: u64,
     peak_more_bytes: u64,
@@ -48,6 +51,16 @@ struct Measured {
     /// How long the server stood ready while others had its processor.
     held_up_ns: u64,
     errors: u64,
+}
+
+/// What the server tells of its slices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Slices {
+    all: u64,
+    over_512us: u64,
+    longest_us: u64,
+    /// What the longest was spent on: `free`, or `command SET`.
+    cause: String,
 }
 
 /// A cell of the comparison.
@@ -186,6 +199,7 @@ impl Bench<'_> {
         });
         std::thread::sleep(options.lead);
         let held_up_before_ns = server.held_up_ns();
+        let cpu_before_ns = server.cpu_ns();
         let begin_ns = plan.now_ns();
         let acted = (experiment.act)(&mut actor);
         let end_ns = plan.now_ns();
@@ -197,7 +211,10 @@ impl Bench<'_> {
         let others = join(others);
         let same = same.transpose()?.map(join);
         let streamed = acted?;
-        let slice_us = slice_max_us(&mut admin);
+        let slices = told_slices(&mut admin);
+        let busy = Duration::from_nanos(server.cpu_ns().saturating_sub(cpu_before_ns));
+        let held_up_ns = server.held_up_ns().saturating_sub(held_up_before_ns);
+        let span = control_span(options, slices.as_ref(), busy / cores.max(1) as u32);
         let last_ns = end_ns + nanos(options.tail);
         Ok(Measured {
             streamed,
@@ -206,12 +223,12 @@ impl Bench<'_> {
             during: Summary::between(&others.samples, begin_ns, last_ns),
             outside: Summary::between(&others.samples, 0, begin_ns),
             same: same.as_ref().map(|same| Summary::between(&same.samples, begin_ns, last_ns)),
-            slice_us,
-            control_us: control.end(options.tail) / 1_000,
+            slices,
+            control_us: control.end(span) / 1_000,
             peak_more_bytes: server.peak_bytes().saturating_sub(resident_before),
             resident_bytes: server.resident_bytes(),
             late_ns: others.late_ns_max,
-            held_up_ns: server.held_up_ns().saturating_sub(held_up_before_ns),
+            held_up_ns,
             errors: others.errors,
             others: others.samples,
         })
@@ -235,11 +252,34 @@ fn join(thread: std::thread::JoinHandle<Record>) -> Record {
     thread.join().unwrap_or_default()
 }
 
-/// The longest slice of any core since the statistics were reset, in microseconds.
-fn slice_max_us(admin: &mut crate::client::Connection) -> Option<u64> {
+/// The slices of all cores since the statistics were reset.
+fn told_slices(admin: &mut crate::client::Connection) -> Option<Slices> {
     let info = admin.ask(&["INFO", "slices"]).ok()?.text();
-    let values = info.lines().filter_map(|line| line.split_once("slice_max_us:"));
-    values.filter_map(|(_, value)| value.trim().parse::<f64>().ok()).map(|us| us as u64).max()
+    let field = |name: &str| {
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    };
+    let number = |name: &str| Some(field(name)?.parse::<f64>().ok()? as u64);
+    let part = |name: &str| {
+        let mut parts = field("slice_longest_0")?.split(',');
+        parts
+            .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+            .filter(|text| *text != "-")
+    };
+    Some(Slices {
+        all: number("slice_count")?,
+        over_512us: number("slices_over_512us")?,
+        longest_us: number("slice_max_us")?,
+        cause: [part("cause"), part("command")].into_iter().flatten().collect::<Vec<_>>().join(" "),
+    })
+}
+
+/// How long the control runs without a pause at the end: as long as a core of the server was busy,
+/// so that the machine had as much time to hold it up; [`CONTROL_LIMIT`] at most.
+fn control_span(options: &Options, slices: Option<&Slices>, busy: Duration) -> Duration {
+    if slices.is_none() {
+        return options.tail; // Nothing stands beside it.
+    }
+    busy.clamp(options.tail, CONTROL_LIMIT.max(options.tail))
 }
 
 fn progress(
@@ -489,7 +529,9 @@ fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
         "whole",
         "reply MB",
         "longest slice µs",
+        "its cause",
         "control µs",
+        "slices above 512 µs",
         "peak above before MiB",
         "resident after MiB",
         "errors",
@@ -504,8 +546,7 @@ fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
                     line.push(time_text(nanos(measured.streamed.first_byte)));
                     line.push(time_text(nanos(measured.streamed.whole)));
                     line.push(format!("{:.1}", measured.streamed.bytes as f64 / 1e6));
-                    line.push(slice_text(measured));
-                    line.push(measured.control_us.to_string());
+                    line.extend(slice_texts(measured));
                     line.push(mib_text(measured.peak_more_bytes));
                     line.push(mib_text(measured.resident_bytes));
                     line.push(measured.errors.to_string());
@@ -520,13 +561,17 @@ fn costs(subjects: &[Subject], entries: &[Entry]) -> Table {
     table
 }
 
-/// The longest slice, marked where it is not above the control.
-fn slice_text(measured: &Measured) -> String {
-    match measured.slice_us {
-        None => "–".to_owned(),
-        Some(slice_us) if slice_us > measured.control_us => slice_us.to_string(),
-        Some(slice_us) => format!("{slice_us} *"),
-    }
+/// The longest slice, marked where it is not above the control; its cause; the control; how many
+/// were above 512 µs.
+fn slice_texts(measured: &Measured) -> [String; 4] {
+    let control = measured.control_us.to_string();
+    let Some(slices) = &measured.slices else {
+        return ["–".to_owned(), "–".to_owned(), control, "–".to_owned()];
+    };
+    let mark = if slices.longest_us > measured.control_us { "" } else { " *" };
+    let longest = format!("{}{mark}", slices.longest_us);
+    let over = format!("{} of {}", slices.over_512us, slices.all);
+    [longest, slices.cause.clone(), control, over]
 }
 
 #[cfg(test)]

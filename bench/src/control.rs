@@ -8,8 +8,9 @@
 //!
 //! The control must not disturb whom it judges. Its threads are of the idle class (`chrt --idle`;
 //! where that is missing, they are as all others), and only [`Pace::Steady`] runs without a pause:
-//! before the streams begin and after they have ended. While they run it makes one loop in
-//! [`PAUSE`], 0.5 % of the processor, and sees as little of what is taken away then.
+//! before the streams begin, and after they have ended for as long as the server was busy. While
+//! they run it makes one loop in [`PAUSE`], 0.5 % of the processor, and sees as little of what is
+//! taken away then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
