@@ -16,10 +16,11 @@
 //!   gone; and what was noted is what the database says, unless it is the current one.
 //! - D2: a far database that is not the current one is not blank.
 //! - D3: `deaths` has the moments that were noted, and nothing else.
-//! - D4: a database whose effects have not been taken is in `recorded`, or the current one.
+//! - D4: the log, while somebody listens, lies with the current one, and knows its index.
 
 use crate::graveyard::{self, Dismantle};
-use crate::{Db, Effect, Usage};
+use crate::log::Log;
+use crate::{Db, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Databases that lie side by side: the ones that are commonly used, at one addition's distance.
@@ -131,10 +132,6 @@ pub(crate) struct Databases {
     current: usize,
     sums: Sums,
     deaths: Deaths,
-    /// Effects are recorded.
-    listening: bool,
-    /// Those with effects that were not taken yet.
-    recorded: BTreeSet<usize>,
 }
 
 impl Databases {
@@ -146,8 +143,6 @@ impl Databases {
             current: 0,
             sums: Sums::default(),
             deaths: Deaths::default(),
-            listening: false,
-            recorded: BTreeSet::new(),
         }
     }
 
@@ -186,12 +181,35 @@ impl Databases {
 
     fn open(&mut self, at: usize) {
         debug_assert_eq!(self.current, 0, "the one before is settled");
-        self.current = at;
         if at >= self.near.len() && !self.far.contains_key(&at) {
-            let mut slot = Box::<Slot>::default();
-            slot.db.journal().listen(self.listening);
-            self.far.insert(at, slot);
+            self.far.insert(at, Box::default());
         }
+        self.go_to(at);
+    }
+
+    /// Makes a database that is there the current one.
+    fn go_to(&mut self, at: usize) {
+        let log = self.take_log();
+        self.current = at;
+        self.give_log(log);
+    }
+
+    /// The log, if somebody listens.
+    pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
+        let current = self.current;
+        self.slot_mut(current).expect("the current one is there").db.log()
+    }
+
+    /// Takes the log away from the current one.
+    pub(crate) fn take_log(&mut self) -> Option<Box<Log>> {
+        self.log().take()
+    }
+
+    /// Gives the current one the log.
+    pub(crate) fn give_log(&mut self, mut log: Option<Box<Log>>) {
+        let current = self.current;
+        log.iter_mut().for_each(|log| log.enter(current));
+        *self.log() = log;
     }
 
     /// Notes what the current one holds now, and lets go of it if it is far and blank. Then the first
@@ -202,15 +220,11 @@ impl Databases {
         let before = (slot.sums, slot.deaths);
         let after = (Sums::of(&slot.db), NextDeaths::of(&slot.db));
         (slot.sums, slot.deaths) = after;
-        let is_taken = slot.db.is_taken();
         if before != after {
             self.sums.replace(&before.0, &after.0);
             self.deaths.replace(at, before.1, after.1);
         }
-        if !is_taken {
-            self.recorded.insert(at);
-        }
-        self.current = 0;
+        self.go_to(0);
         self.close_blank(at);
     }
 
@@ -299,30 +313,6 @@ impl Databases {
         }
     }
 
-    /// Starts or stops recording. Cost: O(databases in use).
-    pub(crate) fn listen(&mut self, listening: bool) {
-        self.listening = listening;
-        let far = self.far.values_mut().map(|slot| &mut **slot);
-        self.near.iter_mut().chain(far).for_each(|slot| slot.db.journal().listen(listening));
-    }
-
-    /// True while effects are recorded.
-    pub(crate) fn is_listening(&self) -> bool {
-        self.listening
-    }
-
-    /// Takes what was recorded, database by database.
-    pub(crate) fn take_effects(&mut self) -> Vec<(usize, Vec<Effect>)> {
-        self.settle();
-        let recorded = std::mem::take(&mut self.recorded);
-        let taken = recorded.into_iter().filter_map(|at| {
-            let effects = self.slot_mut(at)?.db.journal().take();
-            self.close_blank(at);
-            Some((at, effects))
-        });
-        taken.collect()
-    }
-
     /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
     pub(crate) fn check_invariants(&self) {
         let (mut sums, mut deaths) = (Sums::default(), Deaths::default());
@@ -333,7 +323,7 @@ impl Databases {
                 assert_eq!(slot.sums, Sums::of(db), "D1 of database {at}");
                 assert_eq!(slot.deaths, NextDeaths::of(db), "D1 of database {at}");
                 assert!(at < self.near.len() || !db.is_blank(), "D2: database {at}");
-                assert!(db.is_taken() || self.recorded.contains(&at), "D4 of database {at}");
+                assert!(!db.is_listening(), "D4: database {at}");
             }
             sums.replace(&Sums::default(), &slot.sums);
             deaths.replace(at, NextDeaths::default(), slot.deaths);

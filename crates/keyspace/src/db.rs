@@ -14,8 +14,8 @@
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
-use crate::effect::Recorder;
-use crate::effect::{self, Effect, Journal};
+use crate::effect::{Act, Effect, Record};
+use crate::log::{Log, Recorder};
 use crate::named::Touch;
 use crate::object::{self, Collection, Object, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
@@ -239,7 +239,11 @@ pub struct Db {
     keys: Table<Object>,
     usage: Usage,
     mortal: usize,
-    journal: Journal,
+    /// Where changes are recorded while somebody listens, and this database is the one of its shard
+    /// that was handed out.
+    log: Option<Box<Log>>,
+    /// Changes since the database began, whether or not somebody listens: what a snapshot lacks.
+    changes: u64,
     /// Values with mortal fields or members.
     clocks: Clocks,
     /// The time of this turn: a shard tells it with each look, so that it need not tell all.
@@ -291,12 +295,7 @@ impl Db {
 
     /// True when it differs from a new one by nothing but its counters.
     pub(crate) fn is_blank(&self) -> bool {
-        self.keys.is_empty() && self.is_taken()
-    }
-
-    /// True when no effects wait to be taken.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.journal.is_taken()
+        self.keys.is_empty() && self.log.is_none()
     }
 
     /// Keys with a deadline.
@@ -314,7 +313,7 @@ impl Db {
     /// Changes since the database began, but for what time removed.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.journal.changes()
+        self.changes
     }
 
     /// The account of the values.
@@ -329,9 +328,27 @@ impl Db {
         self.keys.memory_bytes() + self.usage.total_bytes() + self.clocks.memory_bytes()
     }
 
-    /// The recorder of effects.
-    pub fn journal(&mut self) -> &mut Journal {
-        &mut self.journal
+    /// Begins or ceases to record what is changed, for a database that is no shard's. (For others:
+    /// [`Shard::listen`](crate::Shard::listen).)
+    pub fn listen(&mut self, listening: bool) {
+        self.log = listening.then(Box::default);
+    }
+
+    /// True when changes are recorded.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Takes what was recorded.
+    #[must_use]
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.log.as_mut().map_or_else(Vec::new, |log| log.take())
+    }
+
+    /// The log, to be passed on or looked into.
+    pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
+        &mut self.log
     }
 
     /// The table of keys: for cuts (clone it), scans and samples. The dead may still be in it.
@@ -434,20 +451,18 @@ impl Db {
         bits: u8,
     ) {
         let deadline = self.resolve(key, deadline);
-        let pieces = self.journal.is_listening().then(|| effect::copy(&value));
-        match value.inline() {
-            Some(bytes) => self.insert(key, New::Bytes(bytes), deadline, bits),
-            None => {
-                let object = Object::new(value.to_blob());
-                self.insert(key, New::Out(object), deadline, bits);
-            }
-        }
-        match pieces {
-            Some(value) => {
-                let key = key.bytes.to_vec();
-                self.journal.record(|| Effect::Text { key, value, deadline, bits });
-            }
-            None => self.journal.count(1),
+        let told = if let Some(bytes) = value.inline() {
+            self.insert(key, New::Bytes(bytes), deadline, bits);
+            self.log.is_some().then(|| StrPieces::Bytes(bytes.to_vec()))
+        } else {
+            let blob = value.to_blob();
+            let told = self.log.is_some().then(|| StrPieces::Blob(blob.clone()));
+            self.insert(key, New::Out(Object::new(blob)), deadline, bits);
+            told
+        };
+        self.changes += 1;
+        if let Some(value) = told {
+            self.tell(key.bytes, || Effect::Text { value, deadline, bits });
         }
     }
 
@@ -478,8 +493,8 @@ impl Db {
         if bits != 0 {
             entry.set_bits(0);
         }
-        self.journal.record(|| Effect::Text {
-            key: key.bytes.to_vec(),
+        self.changes += 1;
+        self.tell(key.bytes, || Effect::Text {
             value: StrPieces::Bytes(value.to_string().into_bytes()),
             deadline,
             bits: 0,
@@ -499,13 +514,11 @@ impl Db {
         let (blob, _) = object.make_mut::<Blob>()?;
         let result = edit(blob);
         self.usage.resize(Blob::TYPE, before, blob.content_bytes());
-        let journal = &mut self.journal;
-        journal.record(|| Effect::Text {
-            key: key.bytes.to_vec(),
-            value: StrPieces::Blob(blob.clone()),
-            deadline,
-            bits: BIT_RAW,
-        });
+        self.changes += 1;
+        if let Some(log) = &mut self.log {
+            let value = StrPieces::Blob(blob.clone());
+            log.push_key(key.bytes, Effect::Text { value, deadline, bits: BIT_RAW });
+        }
         Some(result)
     }
 
@@ -527,7 +540,8 @@ impl Db {
                 // Measured before a shared one is copied: the copy may hold less in reserve.
                 let before = object.get::<V>().ok_or(WrongType)?.content_bytes();
                 let (value, clock) = object.make_mut::<V>().ok_or(WrongType)?;
-                let result = edit(&mut value.edit(now, Recorder::new(&mut self.journal, key)));
+                let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
+                let result = edit(&mut value.edit(now, recorder));
                 self.usage.resize(V::TYPE, before, value.content_bytes());
                 let is_empty = value.is_empty();
                 let after = clock.settled(value.earliest_deadline());
@@ -543,11 +557,12 @@ impl Db {
         if !create {
             return Ok(None);
         }
-        if self.journal.is_listening() {
+        if self.log.is_some() {
             self.remove_hollow(key); // One that is dead would live on where the effects are applied.
         }
         let mut value = V::default();
-        let result = edit(&mut value.edit(now, Recorder::new(&mut self.journal, key)));
+        let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
+        let result = edit(&mut value.edit(now, recorder));
         if !value.is_empty() {
             self.insert(key, New::Out(Object::new(value)), None, 0);
         }
@@ -584,14 +599,11 @@ impl Db {
             self.remove(key);
             return;
         }
-        let copy = self.journal.is_listening().then(|| object.clone());
+        let told = self.log.is_some().then(|| object.clone());
         self.insert(key, New::Out(object), deadline, 0);
-        match copy {
-            Some(object) => {
-                let key = key.bytes.to_vec();
-                self.journal.record(|| Effect::Install { key, object, deadline });
-            }
-            None => self.journal.count(1),
+        self.changes += 1;
+        if let Some(object) = told {
+            self.tell(key.bytes, || Effect::Install { object, deadline });
         }
     }
 
@@ -648,8 +660,8 @@ impl Db {
         let was_alive = was_alive(&old, self.now.get());
         self.forget(key, &old);
         self.expired += u64::from(!was_alive);
-        self.journal.count(usize::from(was_alive));
-        self.journal.record_death(|| Effect::Delete { key: key.bytes.to_vec() });
+        self.changes += u64::from(was_alive);
+        self.tell(key.bytes, || Effect::Delete);
         was_alive
     }
 
@@ -667,19 +679,22 @@ impl Db {
         self.mortal += usize::from(deadline.is_some());
         self.mortal -= usize::from(old.is_some());
         debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
-        self.journal.record(|| Effect::Deadline { key: key.bytes.to_vec(), deadline });
+        self.changes += 1;
+        self.tell(key.bytes, || Effect::Deadline(deadline));
         true
     }
 
     /// Removes all keys. O(1): memory comes back in slices.
     pub fn flush(&mut self) {
         self.clear();
-        self.journal.record_death(|| Effect::Flush);
+        if let Some(log) = &mut self.log {
+            log.push(Act::Flush);
+        }
     }
 
     /// [`Db::flush`], recorded elsewhere.
     pub(crate) fn clear(&mut self) {
-        self.journal.count(self.keys.len());
+        self.changes += self.keys.len() as u64;
         self.keys = Table::new();
         self.usage = Usage::default();
         self.mortal = 0;
@@ -715,7 +730,7 @@ impl Db {
     }
 
     fn reap_keys(&mut self, most: usize) -> bool {
-        let (usage, mortal, journal) = (&mut self.usage, &mut self.mortal, &mut self.journal);
+        let (usage, mortal, log) = (&mut self.usage, &mut self.mortal, &mut self.log);
         let (clocks, now) = (&mut self.clocks, self.now.get());
         let reaped = self.keys.reap(now, most, &mut |key, old| {
             assert!(is_dead(old.deadline, now), "{:?} is not over at {now}", old.deadline);
@@ -724,7 +739,9 @@ impl Db {
             if clock(&old) != Clock::default() {
                 clocks.change(key.bytes(&mut Scratch::new()), clock(&old), Clock::default());
             }
-            journal.record_death(|| Effect::Delete { key: key.to_vec() });
+            if let Some(log) = log.as_mut() {
+                log.push_key(key.bytes(&mut Scratch::new()), Effect::Delete);
+            }
         });
         self.expired += reaped.removed as u64;
         reaped.more
@@ -756,6 +773,14 @@ impl Db {
     }
 
     // ---- helpers ----
+
+    /// Records what became of a key, if somebody listens.
+    #[inline]
+    fn tell(&mut self, key: &[u8], effect: impl FnOnce() -> Effect) {
+        if let Some(log) = &mut self.log {
+            log.push_key(key, effect());
+        }
+    }
 
     /// The stamp that an access leaves, if there is to be one.
     fn access(&self) -> Option<u32> {
@@ -829,8 +854,7 @@ impl Db {
             let is_empty = old.out.as_ref().is_some_and(|object| object.is_empty());
             assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
-            // What emptied it was counted, or nobody did it.
-            self.journal.record_death(|| Effect::Delete { key: key.bytes.to_vec() });
+            self.tell(key.bytes, || Effect::Delete); // What emptied it was counted, or nobody did it.
         }
     }
 

@@ -1,202 +1,169 @@
 //! What a command changed, as data: absolute times, chosen members, results.
 //!
-//! Effects, not commands, are what files, replicas and slot migrations will drink: replaying them
+//! Effects, not commands, are what files, replicas and slot migrations are fed with: applying them
 //! gives the same data whatever the command was, without its randomness, its time or its script.
-//! The recorder sits below the commands, in the methods that change data, so no command can
-//! forget. While nobody listens, an effect costs one branch.
+//! What happens to a key as a whole stands here; what happens inside a value is brought by its type
+//! ([`Change`]). How effects are recorded and numbered: see `log`.
+//!
+//! docs/design/0014-effects.md has the reasons, and what was tried.
 
 use crate::text::{Fresh, StrPieces};
-use crate::{Db, Deadline, Hash, Key, Object, Set, Shard, WrongType};
+use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType};
+use std::any::Any;
+use std::fmt::Debug;
 
-/// One change to one key. Deadlines are absolute, in Unix milliseconds.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
-pub enum Effect {
-    /// The key holds this string now.
-    Text { key: Vec<u8>, value: StrPieces, deadline: Option<u64>, bits: u8 },
-    /// The key holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
-    Install { key: Vec<u8>, object: Object, deadline: Option<u64> },
-    /// The key is gone: deleted or expired.
-    Delete { key: Vec<u8> },
-    /// The key's deadline changed.
-    Deadline { key: Vec<u8>, deadline: Option<u64> },
-    /// A field of the hash at the key holds this value now.
-    HashSet { key: Vec<u8>, field: Vec<u8>, value: StrPieces, deadline: Option<u64> },
-    /// A field is gone.
-    HashRemove { key: Vec<u8>, field: Vec<u8> },
-    /// A member belongs to the set at the key now.
-    SetAdd { key: Vec<u8>, member: Vec<u8>, deadline: Option<u64> },
-    /// A member is gone.
-    SetRemove { key: Vec<u8>, member: Vec<u8> },
+/// One entry of a shard's log.
+#[derive(Debug)]
+pub struct Record {
+    /// Its number in the log: one more than that of the record before it.
+    pub number: u64,
+    /// The database that it concerns.
+    pub database: usize,
+    /// The transaction that it belongs to, if that spans shards or turns.
+    pub part: Option<Part>,
+    /// What was done.
+    pub act: Act,
+}
+
+/// What one shard contributes to a transaction. A transaction is all that is recorded in its name on
+/// all shards; it is whole once each of its parts has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which transaction: a number of this process.
+    pub transaction: u64,
+    /// How many shards have a part in it.
+    pub parts: usize,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub enum Act {
+    /// This became of a key.
+    Key(Name, Effect),
     /// All keys of the database are gone.
     Flush,
-}
-
-/// One change to a shard.
-#[derive(Clone, Debug)]
-pub enum ShardEffect {
-    /// A change to a key of this database, or to all of them.
-    In(usize, Effect),
-    /// Two databases were exchanged, whatever they hold.
-    Swap(usize, usize),
     /// All keys of all databases are gone.
-    Flush,
+    FlushAll,
+    /// The database was exchanged with this one, whatever they held.
+    Swap(usize),
+    /// Nothing more belongs to this shard's part of the transaction.
+    EndOfPart,
 }
 
-/// The effects of one database since they were last taken.
-#[derive(Debug, Default)]
-pub struct Journal {
-    listening: bool,
-    effects: Vec<Effect>,
-    /// Changes since the database began, whether or not somebody listens: what a snapshot lacks.
-    changes: u64,
+/// What became of a key. Deadlines are absolute, in Unix milliseconds.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum Effect {
+    /// It holds this string now.
+    Text { value: StrPieces, deadline: Option<u64>, bits: u8 },
+    /// It holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
+    Install { object: Object, deadline: Option<u64> },
+    /// Its value was changed from within.
+    Changes(Box<dyn Changes>),
+    /// Its deadline changed.
+    Deadline(Option<u64>),
+    /// It is gone: deleted or expired.
+    Delete,
 }
 
-impl Journal {
-    /// Starts or stops recording.
-    pub fn listen(&mut self, listening: bool) {
-        self.listening = listening;
-    }
+/// One change within a value, as its type describes it: a field, a member, a range of bytes.
+pub trait Change: Debug + Send + 'static {
+    /// The type of value.
+    const TYPE: &'static Type;
 
-    /// True when somebody drinks.
-    #[must_use]
-    pub fn is_listening(&self) -> bool {
-        self.listening
-    }
-
-    /// True when nothing waits to be taken.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.effects.is_empty()
-    }
-
-    /// Changes so far, but for what time removed.
-    #[must_use]
-    pub fn changes(&self) -> u64 {
-        self.changes
-    }
-
-    /// Counts changes that are recorded elsewhere, or in one.
-    pub(crate) fn count(&mut self, changes: usize) {
-        self.changes += changes as u64;
-    }
-
-    /// Counts one change, and records what `effect` makes, if somebody listens.
-    #[inline]
-    pub(crate) fn record(&mut self, effect: impl FnOnce() -> Effect) {
-        self.changes += 1;
-        self.record_death(effect);
-    }
-
-    /// [`Journal::record`] of what time removed: nobody changed it.
-    #[inline]
-    pub(crate) fn record_death(&mut self, effect: impl FnOnce() -> Effect) {
-        if self.listening {
-            self.effects.push(effect());
-        }
-    }
-
-    /// Takes what was recorded.
-    #[must_use]
-    pub fn take(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
-    }
+    /// Makes `changes` again, in order.
+    ///
+    /// Errors: [`WrongType`] when they do not follow from the data.
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>
+    where
+        Self: Sized;
 }
 
-/// Where a change to the value of one key tells what it does; nowhere, when the value is built aside.
-pub struct Recorder<'a>(Option<(&'a mut Journal, &'a Key<'a>)>);
+/// Changes within one value, of whatever type, in the order in which they were made.
+pub trait Changes: Any + Debug + Send {
+    /// The type of value.
+    fn kind(&self) -> &'static Type;
 
-impl<'a> Recorder<'a> {
-    /// Of a value that belongs to no key yet.
-    pub(crate) fn none() -> Self {
-        Self(None)
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Makes them again.
+    ///
+    /// Errors: as [`Change::apply`].
+    fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>;
+}
+
+impl<C: Change> Changes for Vec<C> {
+    fn kind(&self) -> &'static Type {
+        C::TYPE
     }
 
-    /// Of the value at `key`.
-    pub(crate) fn new(journal: &'a mut Journal, key: &'a Key<'a>) -> Self {
-        Self(Some((journal, key)))
+    fn count(&self) -> usize {
+        self.len()
     }
 
-    /// Counts one change, and records what `effect` makes of the key, if somebody listens.
-    #[inline]
-    pub fn record(&mut self, effect: impl FnOnce(Vec<u8>) -> Effect) {
-        if let Some((journal, key)) = &mut self.0 {
-            journal.record(|| effect(key.bytes.to_vec()));
-        }
+    fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        C::apply(self, db, key)
     }
 }
 
-/// Applies a recorded effect: what a replica or a recovery does.
+/// Applies a record to a shard: what a replica or a recovery does.
 ///
-/// Nothing dies of its deadline meanwhile, whatever the time is: the recorder says itself what has
-/// gone, and a key that looks dead to a later clock was alive when its effect was recorded. So
-/// whoever applies must not reap before the stream's own clock has come so far; reads may filter.
-/// Times of access are no effects: what is applied is of now.
+/// Nothing dies of its deadline meanwhile, whatever the time is: the log says itself what has gone,
+/// and a key that looks dead to a later clock was alive when the record was made. So whoever applies
+/// must not reap; reads may filter. Times of access are no effects: what is applied is of now.
 ///
-/// Errors: [`WrongType`] when the effect does not follow from the data: a stream with a gap.
-/// Cost: that of the change, O(1) but for the copy of a short value.
-pub fn apply(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
-    /// Before every deadline.
-    const NOTHING_IS_DEAD: u64 = 0;
-    let now = db.now();
-    db.judge_by(NOTHING_IS_DEAD);
-    let applied = apply_at_once(db, effect);
-    db.judge_by(now);
-    applied
-}
-
-/// [`apply`] for an effect of a shard.
-///
-/// Errors: as there.
-pub fn apply_to_shard(shard: &mut Shard, effect: &ShardEffect) -> Result<(), WrongType> {
-    match effect {
-        ShardEffect::In(database, effect) => apply(shard.db_mut(*database), effect),
-        ShardEffect::Swap(one, other) => {
-            shard.swap(*one, *other);
-            Ok(())
-        }
-        ShardEffect::Flush => {
-            shard.flush();
-            Ok(())
-        }
-    }
-}
-
-fn apply_at_once(db: &mut Db, effect: &Effect) -> Result<(), WrongType> {
-    match effect {
-        Effect::Text { key, value, deadline, bits } => {
-            db.set_text_bits(&Key::new(key), value.fresh(), Deadline::from(*deadline), *bits);
-        }
-        Effect::Install { key, object, deadline } => {
-            db.install(&Key::new(key), object.clone(), Deadline::from(*deadline));
-        }
-        Effect::Delete { key } => {
-            db.remove(&Key::new(key));
-        }
-        Effect::Deadline { key, deadline } => {
-            db.set_deadline(&Key::new(key), *deadline);
-        }
-        Effect::HashSet { key, field, value, deadline } => {
-            db.edit::<Hash, _>(&Key::new(key), true, |edit| {
-                edit.set(field, value.fresh(), Deadline::from(*deadline))
-            })?;
-        }
-        Effect::HashRemove { key, field } => {
-            db.edit::<Hash, _>(&Key::new(key), false, |edit| edit.remove(field))?;
-        }
-        Effect::SetAdd { key, member, deadline } => {
-            db.edit::<Set, _>(&Key::new(key), true, |edit| {
-                edit.add(member, Deadline::from(*deadline))
-            })?;
-        }
-        Effect::SetRemove { key, member } => {
-            db.edit::<Set, _>(&Key::new(key), false, |edit| edit.remove(member))?;
-        }
-        Effect::Flush => db.flush(),
+/// Errors: [`WrongType`] when the record does not follow from the data: a log with a gap.
+/// Cost: that of the change.
+pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
+    match &record.act {
+        Act::Swap(other) => shard.swap(record.database, *other),
+        Act::FlushAll => shard.flush(),
+        act => apply_to_db(shard.db_mut(record.database), act)?,
     }
     Ok(())
 }
 
-/// A copy of a value for an effect.
+/// [`apply`] for what concerns one database only; what concerns several is left out.
+///
+/// Errors: as there.
+pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
+    /// Before every deadline.
+    const NOTHING_IS_DEAD: u64 = 0;
+    let now = db.now();
+    db.judge_by(NOTHING_IS_DEAD);
+    let applied = match act {
+        Act::Key(name, effect) => apply_to_key(db, &Key::new(name), effect),
+        Act::Flush => {
+            db.flush();
+            Ok(())
+        }
+        Act::FlushAll | Act::Swap(_) | Act::EndOfPart => Ok(()),
+    };
+    db.judge_by(now);
+    applied
+}
+
+fn apply_to_key(db: &mut Db, key: &Key<'_>, effect: &Effect) -> Result<(), WrongType> {
+    match effect {
+        Effect::Text { value, deadline, bits } => {
+            db.set_text_bits(key, value.fresh(), Deadline::from(*deadline), *bits);
+        }
+        Effect::Install { object, deadline } => {
+            db.install(key, object.clone(), Deadline::from(*deadline));
+        }
+        Effect::Changes(changes) => changes.apply(db, key)?,
+        Effect::Deadline(deadline) => {
+            db.set_deadline(key, *deadline);
+        }
+        Effect::Delete => {
+            db.remove(key);
+        }
+    }
+    Ok(())
+}
+
+/// A copy of a value for a record.
 pub(crate) fn copy(value: &Fresh<'_>) -> StrPieces {
     match value.inline() {
         Some(bytes) => StrPieces::Bytes(bytes.to_vec()),

@@ -1,11 +1,12 @@
 //! Hashes: fields and values, each field with an optional deadline.
 
 use crate::db::is_dead;
-use crate::effect::{self, Effect, Recorder};
+use crate::effect::{self, Change};
 use crate::encoding;
+use crate::log::Recorder;
 use crate::object::{Collection, Named, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
-use crate::{Deadline, Key};
+use crate::{Db, Deadline, Key, Name, WrongType};
 use darter_base::hash;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, New, Table, ValueRef};
@@ -167,6 +168,27 @@ impl Collection for Hash {
     }
 }
 
+/// What is recorded of a change to a hash. Deadlines are absolute, in Unix milliseconds.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum HashChange {
+    /// The field holds this value now.
+    Put { field: Name, value: StrPieces, deadline: Option<u64> },
+    /// The field's deadline changed.
+    Deadline { field: Name, deadline: Option<u64> },
+    /// The field is gone.
+    Remove { field: Name },
+}
+
+impl Change for HashChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<Hash, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
+        Ok(())
+    }
+}
+
 /// Changes a hash, and records the effects.
 pub struct HashEdit<'a> {
     hash: &'a mut Hash,
@@ -197,9 +219,8 @@ impl HashEdit<'_> {
             && self.hash.contains(field)
             && self.hash.find(field, self.now).is_none();
         let new = self.hash.put(field, value, deadline) || was_dead;
-        self.recorder.record(|key| Effect::HashSet {
-            key,
-            field: field.bytes.to_vec(),
+        self.recorder.record(|| HashChange::Put {
+            field: Name::from(field.bytes),
             value: effect::copy(&value),
             deadline,
         });
@@ -223,9 +244,8 @@ impl HashEdit<'_> {
         let value = update(value_of(&entry.entry()))?;
         let old = entry.set_value(New::Int(value));
         self.hash.forget(old.as_ref());
-        self.recorder.record(|key| Effect::HashSet {
-            key,
-            field: field.to_vec(),
+        self.recorder.record(|| HashChange::Put {
+            field: Name::from(field),
             value: StrPieces::Bytes(value.to_string().into_bytes()),
             deadline,
         });
@@ -236,7 +256,7 @@ impl HashEdit<'_> {
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let Some(old) = self.hash.fields.remove(hash::of(field), field) else { return false };
         self.hash.forget(old.out.as_ref());
-        self.recorder.record(|key| Effect::HashRemove { key, field: field.to_vec() });
+        self.recorder.record(|| HashChange::Remove { field: Name::from(field) });
         !is_dead(old.deadline, self.now)
     }
 
@@ -248,13 +268,22 @@ impl HashEdit<'_> {
             return false;
         };
         entry.set_deadline(deadline);
-        self.recorder.record(|key| Effect::HashSet {
-            key,
-            field: field.to_vec(),
-            value: value_of(&entry.entry()).to_pieces(),
-            deadline,
-        });
+        self.recorder.record(|| HashChange::Deadline { field: Name::from(field), deadline });
         true
+    }
+
+    fn apply(&mut self, change: &HashChange) {
+        match change {
+            HashChange::Put { field, value, deadline } => {
+                self.set(field, value.fresh(), Deadline::from(*deadline));
+            }
+            HashChange::Deadline { field, deadline } => {
+                self.set_deadline(field, *deadline);
+            }
+            HashChange::Remove { field } => {
+                self.remove(field);
+            }
+        }
     }
 
     /// Removes fields that are dead, at most `most`.

@@ -5,7 +5,7 @@
 //! what all values can do, and what some can ([`Named`]). Nothing here lists the types.
 
 use crate::clocks::Clock;
-use crate::effect::Recorder;
+use crate::log::Recorder;
 use crate::{Touch, WrongType};
 use darter_base::Preempt;
 use darter_structs::shared::{Family, Holds, Shared};

@@ -1,10 +1,11 @@
 //! Sets: members, each with an optional deadline. Integers are packed by the table.
 
-use crate::Deadline;
 use crate::db::is_dead;
-use crate::effect::{Effect, Recorder};
+use crate::effect::Change;
 use crate::encoding;
+use crate::log::Recorder;
 use crate::object::{Collection, Named, Type, Typed, Value};
+use crate::{Db, Deadline, Key, Name, WrongType};
 use darter_base::{hash, number};
 use darter_structs::table::{Entry, Never, New, Table};
 
@@ -120,6 +121,25 @@ impl Collection for Set {
     }
 }
 
+/// What is recorded of a change to a set. Deadlines are absolute, in Unix milliseconds.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum SetChange {
+    /// The member belongs to the set now, with this deadline.
+    Add { member: Name, deadline: Option<u64> },
+    /// The member is gone.
+    Remove { member: Name },
+}
+
+impl Change for SetChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<Set, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
+        Ok(())
+    }
+}
+
 /// Changes a set, and records the effects.
 pub struct SetEdit<'a> {
     set: &'a mut Set,
@@ -147,14 +167,14 @@ impl SetEdit<'_> {
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
         self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
         self.set.grown |= self.set.members.len() > encoding::set_entries() || deadline.is_some();
-        self.recorder.record(|key| Effect::SetAdd { key, member: member.to_vec(), deadline });
+        self.recorder.record(|| SetChange::Add { member: Name::from(member), deadline });
         !was_alive
     }
 
     /// Removes `member`. Returns true when it was there, alive.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let Some(old) = self.set.members.remove(hash::of(member), member) else { return false };
-        self.recorder.record(|key| Effect::SetRemove { key, member: member.to_vec() });
+        self.recorder.record(|| SetChange::Remove { member: Name::from(member) });
         !is_dead(old.deadline, self.now)
     }
 
@@ -163,6 +183,17 @@ impl SetEdit<'_> {
         self.set.contains(member, self.now) && {
             self.add(member, Deadline::from(deadline));
             true
+        }
+    }
+
+    fn apply(&mut self, change: &SetChange) {
+        match change {
+            SetChange::Add { member, deadline } => {
+                self.add(member, Deadline::from(*deadline));
+            }
+            SetChange::Remove { member } => {
+                self.remove(member);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! What one core owns: its part of every database.
 
 use crate::databases::Databases;
-use crate::{Db, ShardEffect, Usage};
+use crate::{Act, Db, Part, Record, Usage};
 use darter_base::Prng;
 
 /// Counters of one shard.
@@ -38,8 +38,6 @@ pub struct Shard {
     pub stats: ShardStats,
     /// Randomness for samples, seeded by whoever made the shard.
     pub prng: Prng,
-    /// Effects that came before the last effect on several databases, and that one.
-    told: Vec<ShardEffect>,
 }
 
 impl Shard {
@@ -54,7 +52,6 @@ impl Shard {
             now: 0,
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
-            told: Vec::new(),
         }
     }
 
@@ -126,52 +123,56 @@ impl Shard {
         self.databases.iter_from(first).inspect(|(_, db)| db.set_now(self.now))
     }
 
-    /// Removes all keys of all databases: FLUSHALL. Cost: O(1), and moving the effects that were
-    /// recorded and not yet taken; memory comes back in slices.
+    /// Removes all keys of all databases: FLUSHALL. Cost: O(1); memory comes back in slices.
     pub fn flush(&mut self) {
-        self.tell(ShardEffect::Flush);
         self.databases.clear();
         debug_assert_eq!(self.keys(), 0, "keys are left");
+        if let Some(log) = self.databases.log() {
+            log.push(Act::FlushAll);
+        }
     }
 
-    /// Exchanges two databases: SWAPDB. Cost: O(1), and moving the effects that
-    /// were recorded and not yet taken.
+    /// Exchanges two databases: SWAPDB. Cost: O(1).
     pub fn swap(&mut self, one: usize, other: usize) {
         [one, other].into_iter().for_each(|index| self.check(index)); // Before it is told.
         if one == other {
             return;
         }
-        self.tell(ShardEffect::Swap(one, other));
         let keys = self.keys();
-        // What is opened for one of them meanwhile is as any new one.
+        let log = self.databases.take_log(); // It is the shard's, and stays where it is.
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
         *self.db_mut(one) = second;
+        self.databases.give_log(log);
         assert_eq!(self.keys(), keys, "databases {one} and {other} hold what they held");
-    }
-
-    /// Records an effect on several databases, behind all that were recorded in each.
-    fn tell(&mut self, effect: ShardEffect) {
-        if self.databases.is_listening() {
-            self.told = self.take_effects();
-            self.told.push(effect);
+        if let Some(log) = self.databases.log() {
+            log.push(Act::Swap(other));
         }
     }
 
-    /// Starts or stops recording, in all databases. Cost: O(databases in use).
+    /// Begins to record what is changed, with a new log; or ceases to.
     pub fn listen(&mut self, listening: bool) {
-        self.databases.listen(listening);
+        self.databases.give_log(listening.then(Box::default));
     }
 
-    /// Takes what was recorded, in an order in which it can be applied: that of each database, and
-    /// of what concerned several.
+    /// Takes what was recorded, in order. To be called in every turn: the log has no bound.
     #[must_use]
-    pub fn take_effects(&mut self) -> Vec<ShardEffect> {
-        let mut told = std::mem::take(&mut self.told);
-        for (at, effects) in self.databases.take_effects() {
-            told.extend(effects.into_iter().map(|effect| ShardEffect::In(at, effect)));
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.databases.log().as_mut().map_or_else(Vec::new, |log| log.take())
+    }
+
+    /// What is recorded from now on belongs to this transaction, or to none.
+    pub fn set_part(&mut self, part: Option<Part>) {
+        if let Some(log) = self.databases.log() {
+            log.set_part(part);
         }
-        told
+    }
+
+    /// Nothing more belongs to this shard's part of the transaction.
+    pub fn end_part(&mut self, part: Part) {
+        if let Some(log) = self.databases.log() {
+            log.end_part(part);
+        }
     }
 
     /// Bytes held by all databases.

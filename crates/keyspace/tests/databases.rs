@@ -6,7 +6,7 @@
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{
-    Db, Deadline, Fresh, Key, Set, Shard, TYPES, Typed, Usage, apply_to_shard, graveyard,
+    Db, Deadline, Fresh, Key, Set, Shard, TYPES, Typed, Usage, apply, graveyard,
 };
 use darter_structs::blob::Blob;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ enum Op {
     FlushOne,
     FlushAll,
     Wait,
-    TakeEffects,
+    TakeRecords,
 }
 
 const OPS: [(u64, Op); 9] = [
@@ -39,7 +39,7 @@ const OPS: [(u64, Op); 9] = [
     (2, Op::FlushOne),
     (1, Op::FlushAll),
     (6, Op::Wait),
-    (3, Op::TakeEffects),
+    (3, Op::TakeRecords),
 ];
 
 /// A shard, and the databases that it should have: none of them ever goes.
@@ -47,8 +47,9 @@ struct Run {
     prng: Prng,
     shard: Shard,
     plain: BTreeMap<usize, Db>,
-    /// What the effects make.
+    /// What the records make, and how many there were.
     copy: Shard,
+    records: u64,
     now: u64,
 }
 
@@ -59,6 +60,7 @@ impl Run {
             shard: Shard::new(100_000, seed),
             plain: BTreeMap::new(),
             copy: Shard::new(100_000, seed),
+            records: 0,
             now: NOW,
         };
         run.shard.listen(true);
@@ -118,7 +120,7 @@ impl Run {
                 self.plain.values_mut().for_each(Db::flush);
             }
             Op::Wait => self.wait(),
-            Op::TakeEffects => self.take_effects(),
+            Op::TakeRecords => self.take_records(),
         }
     }
 
@@ -146,9 +148,11 @@ impl Run {
         }
     }
 
-    fn take_effects(&mut self) {
-        for effect in self.shard.take_effects() {
-            apply_to_shard(&mut self.copy, &effect).unwrap();
+    fn take_records(&mut self) {
+        for record in self.shard.take_records() {
+            self.records += 1;
+            assert_eq!(record.number, self.records, "one order, without a gap");
+            apply(&mut self.copy, &record).unwrap();
         }
         let keys = |shard: &Shard| {
             let used = shard.iter().filter(|(_, db)| !db.is_empty());
@@ -189,7 +193,7 @@ fn sums_are_those_of_a_walk() {
             run.step();
             run.check();
         }
-        run.take_effects();
+        run.take_records();
         run.shard.flush();
         graveyard::dig(&Never);
         assert_eq!(run.shard.usage(), Usage::default());

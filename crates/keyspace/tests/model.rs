@@ -6,8 +6,9 @@
 use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_keyspace::{
-    Collection, Db, Deadline, Effect, Found, Fresh, Hash, HashEdit, Held, HeldValue, Key, Object,
-    Set, Typed, Usage, WrongType, apply, graveyard, value_of,
+    Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, HashEdit, Held, HeldValue, Key,
+    Name, Object, Record, Set, SetChange, Typed, Usage, WrongType, apply_to_db, graveyard,
+    value_of,
 };
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
@@ -161,19 +162,19 @@ struct Run {
     db: Db,
     model: Model,
     cuts: Vec<Cut>,
-    effects: Vec<Effect>,
+    records: Vec<Record>,
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
         let mut db = Db::default();
-        db.journal().listen(true);
+        db.listen(true);
         let mut run = Self {
             prng: Prng::from_seed(seed),
             db,
             model: Model::default(),
             cuts: Vec::new(),
-            effects: Vec::new(),
+            records: Vec::new(),
         };
         run.set_now(EPOCH);
         run
@@ -464,7 +465,7 @@ impl Run {
         for cut in &self.cuts {
             assert_eq!(read(&cut.keys, cut.now), cut.data, "a cut has changed");
         }
-        self.effects.extend(self.db.journal().take());
+        self.records.extend(self.db.take_records());
     }
 
     fn cut(&mut self) {
@@ -480,8 +481,8 @@ impl Run {
         const LATER: u64 = 1_000_000;
         let mut copy = Db::default();
         copy.set_now(self.model.now + LATER);
-        for effect in &self.effects {
-            apply(&mut copy, effect).unwrap();
+        for record in &self.records {
+            apply_to_db(&mut copy, &record.act).unwrap();
             assert_eq!(copy.now(), self.model.now + LATER);
         }
         copy.check_invariants();
@@ -662,7 +663,7 @@ fn a_huge_hash_that_dies_at_once_is_there_until_it_is_swept() {
 #[test] // The result of integer arithmetic is an integer, whatever the string was.
 fn a_float_that_is_incremented_is_an_integer() {
     let mut db = Db::default();
-    db.journal().listen(true);
+    db.listen(true);
     let key = Key::new(b"k");
     for set in [Db::set_text_float, Db::set_text_raw] {
         set(&mut db, &key, Fresh::Bytes(b"5"), Deadline::Clear);
@@ -671,7 +672,8 @@ fn a_float_that_is_incremented_is_an_integer() {
         assert_eq!(db.get(&key).map(|found| found.encoding()), Some("int"));
     }
     let mut copy = Db::default();
-    db.journal().take().iter().for_each(|effect| apply(&mut copy, effect).unwrap());
+    let records = db.take_records();
+    records.iter().for_each(|record| apply_to_db(&mut copy, &record.act).unwrap());
     assert_eq!(copy.get(&key).map(|found| found.encoding()), Some("int"));
 }
 
@@ -680,9 +682,11 @@ fn a_stream_with_a_gap_is_noticed() {
     let mut db = Db::default();
     db.set_now(EPOCH);
     db.set_text(&Key::new(b"k"), Fresh::Bytes(b"v"), Deadline::Clear);
-    let add = Effect::SetAdd { key: b"k".to_vec(), member: b"m".to_vec(), deadline: None };
-    assert_eq!(apply(&mut db, &add), Err(WrongType));
-    assert_eq!(apply(&mut db, &Effect::Delete { key: b"k".to_vec() }), Ok(()));
-    assert_eq!(apply(&mut db, &add), Ok(()));
+    let name = |name: &[u8]| Name::from(name);
+    let changes = vec![SetChange::Add { member: name(b"m"), deadline: None }];
+    let add = Act::Key(name(b"k"), Effect::Changes(Box::new(changes)));
+    assert_eq!(apply_to_db(&mut db, &add), Err(WrongType));
+    assert_eq!(apply_to_db(&mut db, &Act::Key(name(b"k"), Effect::Delete)), Ok(()));
+    assert_eq!(apply_to_db(&mut db, &add), Ok(()));
     assert!(db.value::<Set>(&Key::new(b"k")).unwrap().is_some());
 }

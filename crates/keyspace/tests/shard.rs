@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
 use darter_keyspace::{
-    Deadline, Fresh, Key, Set, Shard, ShardEffect, TYPES, Type, Typed, Usage, apply_to_shard,
+    Act, Deadline, Fresh, Key, Part, Set, Shard, TYPES, Type, Typed, Usage, apply,
 };
 use darter_structs::blob::Blob;
 
@@ -128,7 +128,7 @@ fn deaths_of_all_databases_are_found() {
 fn effects_make_the_same_shard() {
     let mut shard = shard();
     text(&mut shard, 0, "unheard", Deadline::Clear);
-    assert!(shard.take_effects().is_empty());
+    assert!(shard.take_records().is_empty());
     shard.flush();
     shard.listen(true);
     text(&mut shard, 0, "a", Deadline::Clear);
@@ -139,19 +139,41 @@ fn effects_make_the_same_shard() {
     shard.swap(5_000, 9_999);
     member(&mut shard, 9_999, "set", "m", Deadline::Clear);
     text(&mut shard, 7_000, "new", Deadline::Clear); // In a database that opens while it listens.
-    let effects = shard.take_effects();
-    assert!(shard.take_effects().is_empty());
-    let swaps = effects.iter().filter(|effect| matches!(effect, ShardEffect::Swap(..)));
+    let records = shard.take_records();
+    assert!(shard.take_records().is_empty());
+    assert!(records.iter().map(|record| record.number).eq(1..8));
+    let databases: Vec<usize> = records.iter().map(|record| record.database).collect();
+    assert_eq!(databases, [0, 5_000, 0, 0, 5_000, 9_999, 7_000], "one order over all of them");
+    let swaps = records.iter().filter(|record| matches!(record.act, Act::Swap(_)));
     assert_eq!(swaps.count(), 2, "an exchange with itself is none");
     let mut copy = Shard::new(10_000, 2);
-    for effect in &effects {
-        apply_to_shard(&mut copy, effect).unwrap();
+    for record in &records {
+        apply(&mut copy, record).unwrap();
     }
     assert_eq!(contents(&copy), contents(&shard));
     assert_eq!(contents(&shard).len(), 5);
     shard.listen(false);
     text(&mut shard, 0, "unheard", Deadline::Clear);
-    assert!(shard.take_effects().is_empty());
+    assert!(shard.take_records().is_empty());
+}
+
+#[test] // What is recorded in the name of a transaction says so, whatever the database, up to its end.
+fn parts_of_transactions_are_marked() {
+    let mut shard = shard();
+    shard.listen(true);
+    let part = Part { transaction: 7, parts: 2 };
+    text(&mut shard, 0, "before", Deadline::Clear);
+    shard.set_part(Some(part));
+    text(&mut shard, 0, "a", Deadline::Clear);
+    text(&mut shard, 5_000, "b", Deadline::Clear);
+    shard.set_part(None);
+    text(&mut shard, 0, "another's", Deadline::Clear);
+    shard.end_part(part);
+    text(&mut shard, 0, "after", Deadline::Clear);
+    let records = shard.take_records();
+    let parts: Vec<Option<Part>> = records.iter().map(|record| record.part).collect();
+    assert_eq!(parts, [None, Some(part), Some(part), None, Some(part), None]);
+    assert!(matches!(records[4].act, Act::EndOfPart));
 }
 
 /// All keys by database, in order.

@@ -5,8 +5,8 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{
-    Collection, Db, Deadline, Effect, Found, Fresh, Hash, Key, Object, Set, StrPieces, TYPES,
-    Touch, Type, Typed, Usage, Value, WrongType, apply, graveyard, memory_bytes,
+    Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, Key, Object, Record, Set, StrPieces,
+    TYPES, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, graveyard, memory_bytes,
 };
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -425,29 +425,61 @@ fn portions(act: impl FnOnce()) -> usize {
 #[test] // Nothing is recorded until somebody listens, and then each change once.
 fn effects_are_recorded_for_listeners() {
     let mut db = db();
-    assert!(!db.journal().is_listening());
+    assert!(!db.is_listening());
     set(&mut db, "k", numbers(2), Deadline::Clear);
-    assert!(db.journal().take().is_empty());
-    db.journal().listen(true);
-    assert!(db.journal().is_listening());
+    assert!(db.take_records().is_empty());
+    db.listen(true);
+    assert!(db.is_listening());
     set(&mut db, "k", numbers(3), Deadline::Clear); // One is new.
     db.edit::<Set, _>(&Key::new(b"k"), false, |edit| edit.remove(b"0")).unwrap();
     hash(&mut db, "h", numbered(1));
     db.edit::<Hash, _>(&Key::new(b"h"), false, |edit| edit.remove(b"0")).unwrap();
-    let effects: Vec<String> = db.journal().take().iter().map(name).collect();
-    assert_eq!(effects, ["SetAdd", "SetRemove", "HashSet", "HashRemove", "Delete"]);
-    db.journal().listen(false);
-    assert!(db.remove(&Key::new(b"k")) && db.journal().take().is_empty());
+    let records = db.take_records();
+    assert_eq!(
+        records.iter().map(name).collect::<Vec<_>>(),
+        ["Add", "Remove", "Put", "Remove", "Delete"]
+    );
+    assert!(records.iter().map(|record| record.number).eq(1..6), "I1 of the log");
+    db.listen(false);
+    assert!(db.remove(&Key::new(b"k")) && db.take_records().is_empty());
 }
 
-fn name(effect: &Effect) -> String {
-    format!("{effect:?}").chars().take_while(char::is_ascii_alphabetic).collect()
+/// The names of what was done, the changes of one edit joined.
+fn name(record: &Record) -> String {
+    let first =
+        |debug: String| -> String { debug.chars().take_while(char::is_ascii_alphabetic).collect() };
+    match &record.act {
+        Act::Key(_, Effect::Changes(changes)) => first(format!("{changes:?}")[1..].to_owned()),
+        Act::Key(_, effect) => first(format!("{effect:?}")),
+        act => first(format!("{act:?}")),
+    }
+}
+
+#[test] // What one edit does is one record, or a few where its list would be long.
+fn the_changes_of_an_edit_are_joined() {
+    let mut db = db();
+    db.listen(true);
+    hash(&mut db, "h", numbered(200));
+    hash(&mut db, "h", numbered(2));
+    let counts = |db: &mut Db| {
+        let of = |record: Record| match record.act {
+            Act::Key(key, Effect::Changes(changes)) => {
+                assert_eq!((&*key, changes.kind()), (&b"h"[..], Hash::TYPE));
+                changes.count()
+            }
+            act => panic!("{act:?}"),
+        };
+        db.take_records().into_iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(&mut db), [200, 2]);
+    hash(&mut db, "h", numbered(600));
+    assert_eq!(counts(&mut db), [256, 256, 88]);
 }
 
 #[test] // Deaths that the sweeper finds are effects too: the copy ends as the original does.
 fn deaths_are_effects() {
     let mut db = db();
-    db.journal().listen(true);
+    db.listen(true);
     set(&mut db, "set", numbers(10), Deadline::At(NOW + 1));
     db.set_text(&Key::new(b"text"), Fresh::Bytes(b"v"), Deadline::At(NOW + 1));
     hash(&mut db, "hash", numbered(2));
@@ -462,8 +494,8 @@ fn deaths_are_effects() {
     }
     assert!(rounds >= 3, "ten members, about four at a time: {rounds}");
     let mut copy = Db::default();
-    for effect in db.journal().take() {
-        apply(&mut copy, &effect).unwrap();
+    for record in db.take_records() {
+        apply_to_db(&mut copy, &record.act).unwrap();
     }
     assert!(db.is_empty() && copy.is_empty());
     assert_eq!((*copy.usage(), copy.mortal_len()), (Usage::default(), 0));

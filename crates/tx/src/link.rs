@@ -2,9 +2,9 @@
 
 use crate::CoreId;
 use crate::executor::{self, TaskId, Tasks};
-use crate::locks::{Access, Claim, LockTable, TxId};
+use crate::locks::{self, Access, Claim, LockTable, TxId};
 use darter_base::{Preempt, hash::IdentityMap};
-use darter_keyspace::Shard;
+use darter_keyspace::{Part, Shard};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -33,6 +33,8 @@ pub enum Message {
         from: CoreId,
         /// What to complete there.
         ticket: u64,
+        /// In the name of which transaction, if it records something.
+        part: Option<Part>,
         /// What to run.
         run: Run,
     },
@@ -42,6 +44,8 @@ pub enum Message {
         from: CoreId,
         /// What to complete there.
         ticket: u64,
+        /// In the name of which transaction, if it records something.
+        part: Option<Part>,
         /// What to start.
         start: Start,
     },
@@ -69,6 +73,8 @@ pub enum Message {
     Unlock {
         /// Whose.
         tx: TxId,
+        /// What it has recorded there ends with this.
+        part: Option<Part>,
     },
     /// Give back what this transaction holds, but for one key.
     Narrow {
@@ -93,6 +99,8 @@ struct Link {
     preempt: Rc<dyn Preempt>,
     tasks: RefCell<Tasks>,
     running: Cell<TaskId>,
+    /// The transactions of the tasks that have one: what they change is recorded in its name.
+    parts: RefCell<IdentityMap<Part>>,
     tickets: RefCell<IdentityMap<Ticket>>,
     next_ticket: Cell<u64>,
     next_tx: Cell<u64>,
@@ -115,6 +123,7 @@ impl Tx {
             preempt,
             tasks: RefCell::default(),
             running: Cell::new(0),
+            parts: RefCell::default(),
             tickets: RefCell::default(),
             next_ticket: Cell::new(0),
             next_tx: Cell::new(0),
@@ -238,32 +247,40 @@ impl Tx {
     pub async fn lock(&self, mut claims: Vec<(CoreId, Claim)>) -> Locked {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
-        let tx = self.next_tx();
-        let mut locked = Locked { tx: self.clone(), id: tx, cores: Vec::new() };
+        let mut locked = Locked::new(self, &claims);
         if claims.len() > 1 && self.try_all(&mut locked, &claims).await {
+            locked.begin();
             return locked;
         }
         for (core, claim) in claims {
-            self.acquire(tx, core, claim).await;
+            self.acquire(locked.id, core, claim).await;
             locked.cores.push(core);
         }
+        locked.begin();
         locked
     }
 
     /// [`Tx::lock`], unless somebody is against it: then `None`, without waiting for him.
     pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
         assert_one_a_core(&claims);
-        let mut locked = Locked { tx: self.clone(), id: self.next_tx(), cores: Vec::new() };
-        self.try_all(&mut locked, &claims).await.then_some(locked)
+        let mut locked = Locked::new(self, &claims);
+        let granted = self.try_all(&mut locked, &claims).await;
+        granted.then(|| {
+            locked.begin();
+            locked
+        })
     }
 
     /// Locks one key of this core at once, if nobody is against it.
     #[must_use]
     pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
-        let tx = self.next_tx();
-        let claim = Claim::Keys(vec![(key, access)]);
-        let granted = self.0.home.borrow_mut().locks.try_acquire(tx, &claim);
-        granted.then(|| Locked { tx: self.clone(), id: tx, cores: vec![self.0.core] })
+        let claims = [(self.0.core, Claim::Keys(vec![(key, access)]))];
+        let mut locked = Locked::new(self, &claims);
+        let granted = self.0.home.borrow_mut().locks.try_acquire(locked.id, &claims[0].1);
+        granted.then(|| {
+            locked.cores.push(self.0.core);
+            locked
+        })
     }
 
     /// Ends the slice when it is over; goes on at once when it is not. For loops of tasks.
@@ -317,8 +334,16 @@ impl Tx {
         let next = self.0.tasks.borrow_mut().take_ready();
         let Some((id, mut body)) = next else { return false };
         self.0.running.set(id);
+        let part = self.part_of(id);
+        if part.is_some() {
+            self.record_for(part);
+        }
         let done = executor::poll(&mut body);
+        if !self.0.parts.borrow().is_empty() {
+            self.record_for(None);
+        }
         if done {
+            self.0.parts.borrow_mut().remove(&id);
             self.0.tasks.borrow_mut().forget(id);
         } else {
             self.0.tasks.borrow_mut().put_back(id, body);
@@ -352,16 +377,19 @@ impl Tx {
     /// Takes in a message from another core.
     pub fn deliver(&self, message: Message) {
         match message {
-            Message::Call { from, ticket, run } => {
+            Message::Call { from, ticket, part, run } => {
+                self.record_for(part);
                 let value = run(&mut self.0.home.borrow_mut());
+                self.record_for(None);
                 self.post(from, Message::Return { ticket, value });
             }
-            Message::Task { from, ticket, start } => {
+            Message::Task { from, ticket, part, start } => {
                 let tx = self.clone();
-                self.spawn(async move {
+                let task = self.spawn(async move {
                     let value = start(tx.clone()).await;
                     tx.post(from, Message::Return { ticket, value });
                 });
+                self.0.parts.borrow_mut().extend(part.map(|part| (task, part)));
             }
             Message::Return { ticket, value } => self.complete(ticket, value),
             Message::Lock { from, ticket, tx, claim, wait } => {
@@ -375,7 +403,7 @@ impl Tx {
                     self.post(from, Message::Return { ticket, value: Box::new(granted) });
                 }
             }
-            Message::Unlock { tx } => self.release_here(tx),
+            Message::Unlock { tx, part } => self.release_here(tx, part),
             Message::Narrow { tx, key, access } => self.narrow_here(tx, key, access),
         }
     }
@@ -441,7 +469,8 @@ impl Tx {
     ) -> u64 {
         let ticket = self.open_ticket();
         let run: Run = Box::new(move |home| Box::new(run(home)));
-        self.post(core, Message::Call { from: self.0.core, ticket, run });
+        let part = self.part_of(self.0.running.get());
+        self.post(core, Message::Call { from: self.0.core, ticket, part, run });
         ticket
     }
 
@@ -454,7 +483,8 @@ impl Tx {
         let ticket = self.open_ticket();
         let start: Start =
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
-        self.post(core, Message::Task { from: self.0.core, ticket, start });
+        let part = self.part_of(self.0.running.get());
+        self.post(core, Message::Task { from: self.0.core, ticket, part, start });
         ticket
     }
 
@@ -492,8 +522,23 @@ impl Tx {
         number * self.0.cores as u64 + self.0.core as u64
     }
 
-    fn release_here(&self, tx: TxId) {
-        let told = self.0.home.borrow_mut().locks.release(tx);
+    /// The transaction of a task.
+    fn part_of(&self, task: TaskId) -> Option<Part> {
+        self.0.parts.borrow().get(&task).copied()
+    }
+
+    /// What this core records from now on belongs to this transaction, or to none.
+    fn record_for(&self, part: Option<Part>) {
+        self.0.home.borrow_mut().shard.set_part(part);
+    }
+
+    fn release_here(&self, tx: TxId, part: Option<Part>) {
+        let mut home = self.0.home.borrow_mut();
+        if let Some(part) = part {
+            home.shard.end_part(part);
+        }
+        let told = home.locks.release(tx);
+        drop(home);
         self.tell_granted(told);
     }
 
@@ -524,14 +569,44 @@ fn downcast<R: 'static>(value: Value) -> R {
 }
 
 /// Locks that are held until this is dropped.
+///
+/// What the task that holds them changes meanwhile, on whatever core, is recorded as one transaction
+/// if they are of several cores, or of more keys than are changed in one turn.
 #[must_use]
 pub struct Locked {
     tx: Tx,
     id: TxId,
+    task: TaskId,
     cores: Vec<CoreId>,
+    /// Those with a part in the transaction, if it is to be told as one.
+    writers: Vec<CoreId>,
+    has_begun: bool,
 }
 
 impl Locked {
+    fn new(tx: &Tx, claims: &[(CoreId, Claim)]) -> Self {
+        let (id, task, writers) = (tx.next_tx(), tx.0.running.get(), locks::writers(claims));
+        Self { tx: tx.clone(), id, task, cores: Vec::new(), writers, has_begun: false }
+    }
+
+    /// All locks are granted: what the task changes from now on belongs to the transaction.
+    fn begin(&mut self) {
+        self.has_begun = true;
+        if let Some(part) = self.part() {
+            self.tx.0.parts.borrow_mut().insert(self.task, part);
+            self.tx.record_for(Some(part));
+        }
+    }
+
+    fn part(&self) -> Option<Part> {
+        let parts = self.writers.len();
+        (parts > 0 && self.has_begun).then_some(Part { transaction: self.id, parts })
+    }
+
+    fn part_on(&self, core: CoreId) -> Option<Part> {
+        self.part().filter(|_| self.writers.contains(&core))
+    }
+
     /// Gives back all but `key` of `core`, which must be among what is held.
     pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
         assert!(self.cores.contains(&core), "core={core} is not locked");
@@ -539,19 +614,27 @@ impl Locked {
             match (other == core, other == self.tx.core()) {
                 (true, true) => self.tx.narrow_here(self.id, key, access),
                 (true, false) => self.tx.post(core, Message::Narrow { tx: self.id, key, access }),
-                (false, true) => self.tx.release_here(self.id),
-                (false, false) => self.tx.post(other, Message::Unlock { tx: self.id }),
+                (false, true) => self.tx.release_here(self.id, self.part_on(other)),
+                (false, false) => self.unlock(other),
             }
         }
+    }
+
+    fn unlock(&self, core: CoreId) {
+        self.tx.post(core, Message::Unlock { tx: self.id, part: self.part_on(core) });
     }
 
     fn release(&mut self) {
         for core in std::mem::take(&mut self.cores) {
             if core == self.tx.core() {
-                self.tx.release_here(self.id);
+                self.tx.release_here(self.id, self.part_on(core));
             } else {
-                self.tx.post(core, Message::Unlock { tx: self.id });
+                self.unlock(core);
             }
+        }
+        if self.part().is_some() {
+            self.tx.0.parts.borrow_mut().remove(&self.task);
+            self.tx.record_for(None);
         }
     }
 }

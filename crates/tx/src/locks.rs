@@ -22,7 +22,7 @@
 //! - I4: of two held claims, one may be granted beside the other.
 //! - I5: who waits holds nothing here, and waits once.
 
-use crate::KeyList;
+use crate::{CoreId, KeyList};
 use darter_base::hash::IdentityMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -67,6 +67,28 @@ impl Claim {
             Self::All(held) => *held >= access,
         }
     }
+
+    /// True when something is to be changed under it.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        match self {
+            Self::Keys(keys) => keys.iter().any(|(_, access)| *access != Access::Shared),
+            Self::List(_, access) | Self::All(access) => *access != Access::Shared,
+        }
+    }
+
+    /// True when it may take more than one turn to change what it names.
+    fn is_wide(&self) -> bool {
+        !matches!(self, Self::Keys(_))
+    }
+}
+
+/// What is to be recorded under `claims` as one transaction: the cores with a part in it. None, when
+/// there is nothing to be told apart: what one core changes in one turn is whole by itself.
+pub(crate) fn writers(claims: &[(CoreId, Claim)]) -> Vec<CoreId> {
+    let writes = || claims.iter().filter(|(_, claim)| claim.is_write());
+    let spans = writes().count() > 1 || writes().any(|(_, claim)| claim.is_wide());
+    if spans { writes().map(|(core, _)| *core).collect() } else { Vec::new() }
 }
 
 /// One key's holders.

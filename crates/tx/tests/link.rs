@@ -1,8 +1,8 @@
 //! Several cores in one thread: hops, tasks and locks, and how many messages they cost.
 
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::Shard;
-use darter_tx::{Access, Claim, CoreId, Locked, Message, Tx, lock_key};
+use darter_keyspace::{Act, Deadline, Fresh, Key, Shard};
+use darter_tx::{Access, Claim, CoreId, Home, Locked, Message, Tx, lock_key};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -294,4 +294,77 @@ fn pauses_let_others_run() {
     }
     settle(&[tx]);
     assert_eq!(*order.borrow(), [("a", 0), ("b", 0), ("a", 1), ("b", 1)]);
+}
+
+/// Sets `key` on each of `cores`, under locks of them all, and then another key without.
+async fn set_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) {
+    let set = |key: &'static [u8]| {
+        move |_: CoreId| {
+            move |home: &mut Home| {
+                home.shard.db_mut(0).set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear);
+            }
+        }
+    };
+    let claim = |core: &CoreId| (*core, keys(&[(7, Access::Exclusive)]));
+    let locked = tx.lock(cores.iter().map(claim).collect()).await;
+    tx.on_each(cores.clone(), set(key)).await;
+    drop(locked);
+    tx.on_each(cores, set(b"alone")).await;
+}
+
+/// What a core recorded: the key or the end, and how many parts its transaction has.
+fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
+    let told = tx.home().shard.take_records().into_iter().map(|record| {
+        let what = match record.act {
+            Act::Key(key, _) => format!("{key:?}"),
+            act => format!("{act:?}"),
+        };
+        (what, record.part.map(|part| part.parts))
+    });
+    told.collect()
+}
+
+#[test] // What several cores change under their locks is one transaction; each tells the end of its part.
+fn changes_of_several_cores_are_one_transaction() {
+    let all = cores(3);
+    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    let told = |key: &str, parts| (key.to_owned(), parts);
+    finish(&all, 1, |tx| set_on_each(tx, vec![0, 1], b"k"));
+    for core in [0, 1] {
+        let wanted = [told("k", Some(2)), told("EndOfPart", Some(2)), told("alone", None)];
+        assert_eq!(recorded(&all[core]), wanted, "core {core}");
+    }
+    assert!(recorded(&all[2]).is_empty());
+    finish(&all, 1, |tx| set_on_each(tx, vec![2], b"k"));
+    assert_eq!(recorded(&all[2]), [told("k", None), told("alone", None)], "whole by itself");
+}
+
+fn set_here(tx: &Tx, key: &[u8]) {
+    let mut home = tx.home();
+    home.shard.db_mut(0).set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear);
+}
+
+#[test] // Work in slices is one, too, on one core or several, with what its tasks elsewhere do.
+fn work_in_slices_is_one_transaction() {
+    let all = cores(2);
+    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    let work = async |tx: Tx| {
+        let locked = tx.lock(vec![(1, Claim::All(Access::Exclusive))]).await;
+        let set = |_: CoreId| {
+            async move |tx: Tx| {
+                for key in [&b"a"[..], b"b"] {
+                    set_here(&tx, key);
+                    tx.yield_now().await;
+                }
+            }
+        };
+        tx.drive_each([1], set).await;
+        drop(locked);
+    };
+    finish(&all, 0, work);
+    let told = |what: &str| (what.to_owned(), Some(1));
+    assert_eq!(recorded(&all[1]), [told("a"), told("b"), told("EndOfPart")]);
+    let reads = async |tx: Tx| drop(tx.lock(vec![(1, Claim::All(Access::Shared))]).await);
+    finish(&all, 0, reads);
+    assert!(recorded(&all[1]).is_empty(), "who only reads tells nothing");
 }

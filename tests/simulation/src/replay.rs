@@ -8,7 +8,7 @@ use crate::value::{self, Value};
 use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::Command;
-use darter_keyspace::{Db, Found, Hash, Set, Shard, ShardEffect, Typed, apply_to_shard, value_of};
+use darter_keyspace::{Db, Found, Hash, Record, Set, Shard, Typed, apply, value_of};
 use darter_server::engine::Table;
 use std::collections::BTreeMap;
 
@@ -231,7 +231,7 @@ fn content(found: &Found<'_>, now: u64) -> Content {
 }
 
 /// The effects of each core, in order.
-struct Streams(Vec<Vec<ShardEffect>>);
+struct Streams(Vec<Vec<Record>>);
 
 impl Streams {
     fn listen(sim: &Sim) -> Self {
@@ -241,7 +241,7 @@ impl Streams {
 
     fn drink(&mut self, sim: &Sim) {
         for (core, stream) in sim.cores.iter().zip(&mut self.0) {
-            stream.extend(core.tx.home().shard.take_effects());
+            stream.extend(core.tx.home().shard.take_records());
         }
     }
 
@@ -252,9 +252,9 @@ impl Streams {
             let home = core.tx.home();
             let mut copy = Shard::new(DATABASES, 0);
             copy.set_now(home.shard.now() + AHEAD_MS);
-            for effect in stream {
-                apply_to_shard(&mut copy, effect)
-                    .map_err(|_| format!("core {}: {effect:?} does not fit", core.id()))?;
+            for record in stream {
+                apply(&mut copy, record)
+                    .map_err(|_| format!("core {}: {record:?} does not fit", core.id()))?;
             }
             copy.set_now(home.shard.now());
             for at in 0..DATABASES {
