@@ -38,6 +38,8 @@ struct Measured {
     end_ns: u64,
     others: Vec<Sample>,
     during: Summary,
+    /// Without the time after its reply.
+    running: Summary,
     outside: Summary,
     same: Option<Summary>,
     /// The server's own slices, where it tells.
@@ -221,6 +223,7 @@ impl Bench<'_> {
             begin_ns,
             end_ns,
             during: Summary::between(&others.samples, begin_ns, last_ns),
+            running: Summary::between(&others.samples, begin_ns, end_ns),
             outside: Summary::between(&others.samples, 0, begin_ns),
             same: same.as_ref().map(|same| Summary::between(&same.samples, begin_ns, last_ns)),
             slices,
@@ -495,7 +498,8 @@ fn latencies(subjects: &[Subject], entries: &[Entry]) -> Table {
         PERCENTILES.iter().map(move |(percentile, _)| format!("{part}{percentile}"))
     });
     let first = ["experiment", "server"].map(str::to_owned).into_iter();
-    let last = ["same key P99.9", "same key max"].map(str::to_owned);
+    let last = ["until its reply P50", "until its reply P99", "same key P99.9", "same key max"];
+    let last = last.map(str::to_owned);
     let heads: Vec<String> = first.chain(heads).chain(last).collect();
     let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
     for (row, cells) in by_experiment(subjects, entries) {
@@ -511,6 +515,8 @@ fn latencies(subjects: &[Subject], entries: &[Entry]) -> Table {
                     let same = |value: fn(&Summary) -> u64| {
                         measured.same.as_ref().map_or("–".to_owned(), |one| time_text(value(one)))
                     };
+                    let running = [measured.running.p50_ns, measured.running.p99_ns];
+                    line.extend(running.map(time_text));
                     line.extend([same(|one| one.p999_ns), same(|one| one.max_ns)]);
                 }
                 Err(text) => line.push(brief(text)),

@@ -34,6 +34,7 @@ pub(crate) struct Options {
     redis: PathBuf,
     alone: bool,
     darter: PathBuf,
+    io: String,
     floor: PathBuf,
     cores: Vec<usize>,
     /// How large the data is.
@@ -94,6 +95,7 @@ impl Options {
             redis: path("redis").unwrap_or_else(|| "redis-server".into()),
             alone: sub.get_flag("alone"),
             darter: path("darter").unwrap_or_else(|| "target/release/darter".into()),
+            io: sub.get_one::<String>("io").cloned().unwrap_or_default(),
             floor: path("floor").unwrap_or_else(|| "target/release/examples/echo".into()),
             cores: cores.map(|count| *count as usize).collect(),
             scale: Scale {
@@ -118,7 +120,8 @@ impl Options {
             subjects.push(Subject { program: Program::Redis(self.redis.clone()), cores: 1 });
         }
         for cores in self.cores.iter().filter(|cores| **cores <= self.processors.count()) {
-            subjects.push(Subject { program: Program::Darter(self.darter.clone()), cores: *cores });
+            let program = Program::Darter { path: self.darter.clone(), io: self.io.clone() };
+            subjects.push(Subject { program, cores: *cores });
         }
         subjects
     }
@@ -171,6 +174,12 @@ fn command() -> Command {
             .action(ArgAction::SetTrue)
             .help("Without redis-server: while working on Darter"),
         path("darter", "Darter's binary [target/release/darter]"),
+        Arg::new("io")
+            .long("io")
+            .value_name("BACK")
+            .value_parser(["auto", "uring", "epoll"])
+            .default_value("auto")
+            .help("Darter's event loop"),
         path("floor", "The echo server of `throughput` [target/release/examples/echo]"),
         path("results", "Folder for reports [bench/results]"),
     ];
@@ -201,5 +210,6 @@ mod tests {
         assert!(options.wants("HGETALL slow reader") && options.wants("DEL hash"));
         assert!(!options.wants("KEYS *"));
         assert_eq!(options.subjects().len(), 2);
+        assert_eq!(options.subjects()[1].name(), "darter, 1 core");
     }
 }

@@ -29,7 +29,12 @@ pub(crate) enum Program {
     /// `redis-server`, from this path.
     Redis(PathBuf),
     /// Darter, from this path.
-    Darter(PathBuf),
+    Darter {
+        /// The program.
+        path: PathBuf,
+        /// Its event loop, as its setting `io` has it.
+        io: String,
+    },
     /// The echo server on Darter's runtime, from this path: the floor that the kernel sets.
     Floor {
         /// The program.
@@ -42,7 +47,8 @@ pub(crate) enum Program {
 impl Program {
     fn path(&self) -> &Path {
         match self {
-            Program::Redis(path) | Program::Darter(path) | Program::Floor { path, .. } => path,
+            Program::Redis(path) => path,
+            Program::Darter { path, .. } | Program::Floor { path, .. } => path,
         }
     }
 }
@@ -62,8 +68,11 @@ impl Subject {
         match (&self.program, self.cores) {
             (Program::Redis(_), 1) => "redis-server".to_owned(),
             (Program::Redis(_), cores) => format!("redis-server, {cores} cores"),
-            (Program::Darter(_), 1) => "darter, 1 core".to_owned(),
-            (Program::Darter(_), cores) => format!("darter, {cores} cores"),
+            (Program::Darter { io, .. }, cores) => {
+                let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+                let io = if io == "auto" { String::new() } else { format!(", {io}") };
+                format!("darter, {cores}{io}")
+            }
             (Program::Floor { .. }, _) => "floor".to_owned(),
         }
     }
@@ -300,8 +309,9 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
             command.args(["--appendonly", "no", "--enable-debug-command", "yes"]);
             command.args(["--loglevel", "warning"]).args(files);
         }
-        Program::Darter(_) => {
+        Program::Darter { io, .. } => {
             command.args(["--port", &port, "--cores", &subject.cores.to_string()]).args(files);
+            command.args(["--io", io]);
         }
         Program::Floor { reply, .. } => {
             command.args(["serve", &port, reply]);
