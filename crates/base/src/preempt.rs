@@ -5,10 +5,12 @@ use std::cell::Cell;
 /// Says when the running slice is over.
 ///
 /// Work of unbounded length asks after every portion of a few microseconds, and comes back in a
-/// later slice when the answer is yes. The thread answers by its clock; the simulator and debug
-/// builds answer at random, mostly yes, so that every point of preemption is exercised.
+/// later slice when the answer is yes. The thread answers by its clock, and by what has come to it
+/// meanwhile; the simulator answers at random, mostly yes, so that every point of preemption is
+/// exercised.
 pub trait Preempt {
-    /// True when the slice is over. Cost: a read of the cycle counter.
+    /// True when the slice is over. Cost: a read of the clock, and now and then of some words that
+    /// are shared with the kernel and with other cores.
     fn must_yield(&self) -> bool;
 }
 

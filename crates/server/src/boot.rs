@@ -5,10 +5,12 @@
 //! file with the process's number is written, by whoever could listen.
 
 use crate::admin::{self, Empty, Local, Shared};
-use crate::clock::{MachineClock, SliceTimer};
+use crate::arrivals::Arrivals;
+use crate::clock::MachineClock;
 use crate::doors::Doors;
 use crate::engine::{Core, Mail, Table, World};
 use crate::files;
+use crate::knock::{Knocker, SliceTimer};
 use crate::load;
 use crate::machine::System;
 use crate::settings::Settings;
@@ -17,6 +19,7 @@ use crate::supervisor::Supervisor;
 use crate::thread::{Post, Thread};
 use darter_runtime::net::{BackChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -363,7 +366,10 @@ impl Plan {
 
     fn thread(self, net: Net, doors: Doors, mailbox: mailbox::Mailbox<Post>) -> Thread {
         let clock = Rc::new(MachineClock);
-        let slice = Rc::new(SliceTimer::new(Rc::clone(&clock)));
+        let (net, mailbox) = (Rc::new(RefCell::new(net)), Rc::new(RefCell::new(mailbox)));
+        let arrivals = Rc::new(Arrivals::new(&net, &mailbox));
+        let knocker = Rc::clone(&arrivals) as Rc<dyn Knocker>;
+        let slice = Rc::new(SliceTimer::new(Rc::clone(&clock), knocker));
         let core = Core::new(
             self.id,
             self.cores,
@@ -384,6 +390,7 @@ impl Plan {
             net,
             doors,
             mailbox,
+            arrivals,
             stop,
             inbox,
             loaded,

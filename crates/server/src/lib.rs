@@ -11,11 +11,13 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+mod arrivals;
 pub mod boot;
 mod clock;
 mod doors;
 pub mod engine;
 mod files;
+mod knock;
 mod load;
 pub mod log;
 mod machine;

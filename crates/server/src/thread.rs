@@ -4,6 +4,7 @@
 //! then what the sockets brought; then the slice; then messages out, before the sends, so that
 //! other cores work while this one is in the kernel.
 
+use crate::arrivals::Arrivals;
 use crate::doors::Doors;
 use crate::engine::{Action, Core, Mail, Peer, Wait};
 use crate::settings::Settings;
@@ -11,6 +12,7 @@ use crate::spin::Patience;
 use darter_runtime::mailbox::Mailbox;
 use darter_runtime::net::{self, Address, Event, Net, Parcel, SendBuffer, Token};
 use darter_runtime::topology;
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,10 +29,12 @@ pub(crate) enum Post {
 /// One core's thread.
 pub(crate) struct Thread {
     pub(crate) core: Rc<Core>,
-    pub(crate) net: Net,
+    pub(crate) net: Rc<RefCell<Net>>,
     /// What it listens on over TCP: core 0 only.
     pub(crate) doors: Doors,
-    pub(crate) mailbox: Mailbox<Post>,
+    pub(crate) mailbox: Rc<RefCell<Mailbox<Post>>>,
+    /// What comes while the core works, to either of the two.
+    pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
     pub(crate) loaded: Arc<crate::boot::Loaded>,
@@ -56,17 +60,17 @@ impl Thread {
         let mut stopping_since = None;
         loop {
             self.look(wait, &mut next_core)?;
-            let is_loading = self.turn();
+            let is_loading = self.turn()?;
             wait = if is_loading { Wait::Nothing } else { self.core.wait() };
             if self.stop.load(Ordering::Acquire) {
                 let now = self.core.clock.monotonic_ns();
                 let since = *stopping_since.get_or_insert_with(|| {
-                    self.net.stop_listening();
+                    self.net.borrow_mut().stop_listening();
                     now
                 });
                 if self.all_are_quiet() || now - since > LINGER_NS {
                     self.tell_what_is_lost();
-                    return self.net.flush_submissions();
+                    return self.net.borrow_mut().flush_submissions();
                 }
                 wait = match wait {
                     Wait::Nothing => Wait::Nothing,
@@ -86,7 +90,7 @@ impl Thread {
 
     /// True when no core has anything left to do: a quiet one may still owe another its replies.
     fn all_are_quiet(&self) -> bool {
-        let quiet = self.core.is_quiet() && self.mailbox.backlog() == 0;
+        let quiet = self.core.is_quiet() && self.mailbox.borrow().backlog() == 0;
         self.quiet[self.core.id()].store(quiet, Ordering::SeqCst);
         self.quiet.iter().all(|core| core.load(Ordering::SeqCst))
     }
@@ -94,15 +98,16 @@ impl Thread {
     /// Looks at the sockets and the messages, and tells the core.
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
         let wait = if wait != Wait::Nothing && self.look_on()? { Wait::Nothing } else { wait };
+        let may_sleep = || self.mailbox.borrow_mut().before_sleep();
         let sleep = match wait {
-            Wait::Millis(ms) if self.mailbox.before_sleep() => net::Wait::Until(ms * 1_000_000),
-            Wait::Forever if self.mailbox.before_sleep() => net::Wait::Forever,
+            Wait::Millis(ms) if may_sleep() => net::Wait::Until(ms * 1_000_000),
+            Wait::Forever if may_sleep() => net::Wait::Forever,
             _ => net::Wait::Nothing,
         };
         let core = &self.core;
         let mut accepted = Vec::new();
         let (mut begun, mut asked) = (false, false);
-        self.net.poll(sleep, &mut |event| {
+        self.net.borrow_mut().poll(sleep, &mut |event| {
             if !begun {
                 begun = true;
                 core.begin_turn();
@@ -122,19 +127,22 @@ impl Thread {
         if !begun {
             core.begin_turn();
         }
-        self.mailbox.after_sleep();
+        self.mailbox.borrow_mut().after_sleep();
         for (conn, peer) in accepted {
             self.place(conn, &peer, next_core);
         }
-        let (core, net) = (&self.core, &mut self.net);
-        let messages = self.mailbox.drain(|from, post| match post {
+        let (core, net) = (&self.core, &self.net);
+        let messages = self.mailbox.borrow_mut().drain(|from, post| match post {
             Post::Mail(mail) => core.deliver(from, mail),
             Post::Adopt(parcel) => {
                 let peer = peer_of(&parcel.peer);
-                let token = net.adopt(parcel);
+                let token = net.borrow_mut().adopt(parcel);
                 core.accepted(token, peer);
             }
         });
+        if asked {
+            self.arrivals.heard();
+        }
         if asked || messages > 0 {
             self.asked = true;
             self.end_waiting();
@@ -148,7 +156,7 @@ impl Thread {
         let Some(patience) = &self.patience else { return Ok(false) };
         let look_ns = patience.before_sleep();
         if self.asked && look_ns > 0 {
-            self.net.flush_submissions()?;
+            self.net.borrow_mut().flush_submissions()?;
             if self.has_come()? {
                 return Ok(true); // What is sent already, mostly: no news of anybody.
             }
@@ -173,7 +181,7 @@ impl Thread {
     }
 
     fn has_come(&mut self) -> io::Result<bool> {
-        Ok(self.mailbox.has_mail() || self.net.has_news()?)
+        Ok(self.mailbox.borrow().has_mail() || self.net.borrow_mut().has_news()?)
     }
 
     /// Gives a new connection to the next core in turn, so that few connections spread evenly.
@@ -181,34 +189,46 @@ impl Thread {
         let target = *next_core % self.core.tx.cores();
         *next_core += 1;
         if target != self.core.id()
-            && let Some(parcel) = self.net.hand_over(conn)
+            && let Some(parcel) = self.net.borrow_mut().hand_over(conn)
         {
-            self.mailbox.post(target, Post::Adopt(parcel));
+            self.mailbox.borrow_mut().post(target, Post::Adopt(parcel));
             return;
         }
         self.core.accepted(conn, peer_of(peer));
     }
 
     /// A slice, and what it wants done. True while there is more to load at hand.
-    fn turn(&mut self) -> bool {
-        self.core.turn();
+    fn turn(&mut self) -> io::Result<bool> {
+        if self.core.serve_all() {
+            self.do_what_is_wanted();
+            let mut net = self.net.borrow_mut();
+            net.flush_submissions()?;
+            net.note_news(); // That it is sent is nobody's knock.
+        }
+        self.core.work_on();
         let is_loading = self.load_step();
+        self.do_what_is_wanted();
+        Ok(is_loading)
+    }
+
+    /// Messages first, so that nobody hears of what was done before the cores that are to do it.
+    fn do_what_is_wanted(&mut self) {
         let mut outbox = Vec::new();
         self.core.drain_outbox(&mut outbox);
         for (to, mail) in outbox {
-            self.mailbox.post(to, Post::Mail(mail));
+            self.mailbox.borrow_mut().post(to, Post::Mail(mail));
         }
-        self.mailbox.flush();
+        self.mailbox.borrow_mut().flush();
         let mut actions = Vec::new();
         self.core.drain_actions(&mut actions);
         for action in actions {
             self.act(action);
         }
-        is_loading
     }
 
     fn listen(&mut self, settings: &Settings, ticket: u64) {
-        let listens = self.doors.follow(&mut self.net, settings, Net::listen_tcp_at_once);
+        let net = &mut self.net.borrow_mut();
+        let listens = self.doors.follow(net, settings, Net::listen_tcp_at_once);
         if let Err(why) = &listens {
             tracing::warn!("{why}; nothing is changed");
         }
@@ -234,16 +254,20 @@ impl Thread {
     }
 
     fn act(&mut self, action: Action) {
+        let mut net = self.net.borrow_mut();
         let (conn, refused) = match action {
-            Action::SendFlat(conn, bytes) => (conn, self.net.send(conn, SendBuffer::Flat(bytes))),
+            Action::SendFlat(conn, bytes) => (conn, net.send(conn, SendBuffer::Flat(bytes))),
             Action::Send(conn, parts) => {
                 let parts = parts.into_iter().map(part).collect();
-                (conn, self.net.send(conn, SendBuffer::Parts(parts)))
+                (conn, net.send(conn, SendBuffer::Parts(parts)))
             }
-            Action::Pause(conn) => return self.net.pause_receive(conn),
-            Action::Resume(conn) => return self.net.resume_receive(conn),
-            Action::Close(conn) => return self.net.close(conn),
-            Action::Listen(settings, ticket) => return self.listen(&settings, ticket),
+            Action::Pause(conn) => return net.pause_receive(conn),
+            Action::Resume(conn) => return net.resume_receive(conn),
+            Action::Close(conn) => return net.close(conn),
+            Action::Listen(settings, ticket) => {
+                drop(net);
+                return self.listen(&settings, ticket);
+            }
         };
         if let Err(buffer) = refused {
             // The connection is going; `Closed` follows, or has come.

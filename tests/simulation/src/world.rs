@@ -49,22 +49,49 @@ impl Clock for SimClock {
     }
 }
 
-/// Ends slices at random.
+/// Ends slices at random, and lets somebody knock at random.
 struct SimSlice {
     prng: RefCell<Prng>,
     percent: u64,
+    knock_percent: u64,
+    is_listening: Cell<bool>,
+    is_knocked: Cell<bool>,
+}
+
+impl SimSlice {
+    fn new(seed: u64, percent: u64) -> Self {
+        let mut prng = Prng::from_seed(seed);
+        let knock_percent = prng.below(30);
+        let (is_listening, is_knocked) = Default::default();
+        Self { prng: RefCell::new(prng), percent, knock_percent, is_listening, is_knocked }
+    }
 }
 
 impl Preempt for SimSlice {
     fn must_yield(&self) -> bool {
-        self.prng.borrow_mut().chance(self.percent)
+        let mut prng = self.prng.borrow_mut();
+        if self.is_listening.get() && prng.chance(self.knock_percent) {
+            self.is_knocked.set(true); // Until the next turn, where slices else go on as they like.
+        }
+        self.is_knocked.get() || prng.chance(self.percent)
     }
 }
 
 impl SliceClock for SimSlice {
-    fn begin(&self, _now_ns: u64) {}
+    fn begin(&self, _now_ns: u64) {
+        self.is_listening.set(false);
+        self.is_knocked.set(false);
+    }
 
     fn extend(&self, _until_ns: u64) {}
+
+    fn begin_background(&self, _now_ns: u64, _least_ns: u64) {
+        self.is_listening.set(true);
+    }
+
+    fn is_knocked(&self) -> bool {
+        self.is_knocked.get()
+    }
 }
 
 /// One end of a connection: what is on its way to the core, and what came from it.
@@ -142,7 +169,7 @@ impl Sim {
         let shared = Shared::nowhere(cores, EPOCH_MS);
         let percent = 20 + prng.below(75);
         let made = (0..cores).map(|id| {
-            let slice = SimSlice { prng: RefCell::new(Prng::from_seed(prng.next_u64())), percent };
+            let slice = SimSlice::new(prng.next_u64(), percent);
             let world = World {
                 clock: Rc::clone(&clock) as Rc<dyn Clock>,
                 slice: Rc::new(slice),

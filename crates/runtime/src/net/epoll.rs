@@ -104,6 +104,8 @@ pub struct Epoll {
     received: Box<[u8]>,
     /// Bytes handed over by this poll.
     received_bytes: usize,
+    /// See [`super::Net::note_news`].
+    noted: usize,
 }
 
 impl Epoll {
@@ -123,6 +125,7 @@ impl Epoll {
             events: Vec::with_capacity(EVENTS_MAX),
             ready: VecDeque::with_capacity(EVENTS_MAX),
             received_bytes: 0,
+            noted: 0,
             received: vec![0; RECEIVE_BYTES].into_boxed_slice(),
         })
     }
@@ -170,6 +173,7 @@ impl Epoll {
         wait: Wait,
         handler: &mut dyn FnMut(Event<'_>),
     ) -> io::Result<()> {
+        self.noted = 0;
         self.flush()?;
         let had_pending = !self.pending.is_empty();
         self.deliver(handler);
@@ -198,6 +202,17 @@ impl Epoll {
             self.wait(Wait::Nothing)?;
         }
         Ok(!self.ready.is_empty() || !self.pending.is_empty())
+    }
+
+    pub(super) fn note_news(&mut self) {
+        self.noted = self.ready.len() + self.pending.len();
+    }
+
+    pub(super) fn has_newer(&mut self) -> io::Result<bool> {
+        if self.ready.len() + self.pending.len() <= self.noted {
+            self.wait(Wait::Nothing)?;
+        }
+        Ok(self.ready.len() + self.pending.len() > self.noted)
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

@@ -182,6 +182,18 @@ impl Net {
         back!(self, back => back.has_news())
     }
 
+    /// Notes what the next poll will hand over, for [`Net::has_newer`]: what was sent at once, mostly.
+    pub fn note_news(&mut self) {
+        back!(self, back => back.note_news());
+    }
+
+    /// [`Net::has_news`], but for what was noted since the last poll.
+    ///
+    /// Errors: as [`Net::poll`].
+    pub fn has_newer(&mut self) -> io::Result<bool> {
+        back!(self, back => back.has_newer())
+    }
+
     /// Hands what is queued to the kernel without looking for what it brought: before a slice of
     /// work, so that replies do not wait for its end.
     ///

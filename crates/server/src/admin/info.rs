@@ -539,6 +539,7 @@ fn slices(report: &Report<'_>, text: &mut String) {
     let mut all = Slices::default();
     report.facts.iter().for_each(|facts| all.merge(&facts.slices));
     field(text, "slice_count", all.count);
+    field(text, "slices_knocked", all.knocked);
     field(text, "slice_max_us", all.max_ns / 1_000);
     field(text, "slice_p50_us", all.quantile_us(0.5));
     field(text, "slice_p99_us", all.quantile_us(0.99));

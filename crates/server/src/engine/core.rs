@@ -147,8 +147,17 @@ impl Default for Hot {
 pub trait SliceClock: Preempt {
     /// A slice begins at `now_ns`.
     fn begin(&self, now_ns: u64);
-    /// The slice may go on until `until_ns` at least.
+    /// The slice may go on until `until_ns` at least, whoever knocks.
     fn extend(&self, until_ns: u64);
+    /// Background work has the rest of the slice, from `now_ns` on: `least_ns` at least. Beyond those a
+    /// knock may end it.
+    fn begin_background(&self, now_ns: u64, least_ns: u64) {
+        self.extend(now_ns + least_ns);
+    }
+    /// True when a knock has ended the slice.
+    fn is_knocked(&self) -> bool {
+        false
+    }
     /// [`Preempt::must_yield`] for who has just read the clock.
     fn is_over(&self, _now_ns: u64) -> bool {
         self.must_yield()
@@ -200,6 +209,8 @@ pub struct Core {
     pub(super) streaming: RefCell<VecDeque<Token>>,
     /// The round that takes back the memory of silent connections.
     pub(super) release: Cell<super::release::Round>,
+    /// Background work used up the last slice.
+    pub(super) works_on: Cell<bool>,
     /// Whose turn is next in the background.
     pub(super) next_chore: Cell<usize>,
     /// The dead are looked for again at this moment, in Unix milliseconds.
@@ -262,6 +273,7 @@ impl Core {
             ready: RefCell::default(),
             streaming: RefCell::default(),
             release: Cell::default(),
+            works_on: Cell::default(),
             next_chore: Cell::default(),
             reap_at: Cell::default(),
             dirty: RefCell::default(),

@@ -155,6 +155,8 @@ pub struct Slices {
     pub buckets: [u64; BUCKETS],
     /// Slices in all.
     pub count: u64,
+    /// Those that a knock ended.
+    pub knocked: u64,
     /// Their time in all, in nanoseconds.
     pub total_ns: u64,
     /// The longest, in nanoseconds.
@@ -187,6 +189,7 @@ impl Slices {
             *sum += count;
         }
         self.count += other.count;
+        self.knocked += other.knocked;
         self.total_ns += other.total_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
         self.longest.extend(other.longest.iter().copied());

@@ -2,6 +2,7 @@
 //! elsewhere, or hangs on the order of two messages, is exact here.
 
 mod census;
+mod knocks;
 mod lanes;
 mod portions;
 mod requests;
@@ -47,6 +48,7 @@ impl Clock for TestClock {
 }
 
 /// Slices of one portion each, or without an end.
+#[derive(Clone)]
 struct TestSlice {
     short: Rc<Cell<bool>>,
 }
@@ -94,6 +96,13 @@ struct Bench {
 impl Bench {
     /// So many cores, and as many clients, one on each.
     fn new(cores: usize) -> Self {
+        let short = Rc::new(Cell::new(false));
+        let slice = TestSlice { short: Rc::clone(&short) };
+        Self { short, ..Self::with_slices(cores, |_| Rc::new(slice.clone())) }
+    }
+
+    /// The same, with slices of one's own.
+    fn with_slices(cores: usize, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
         let clock = Rc::new(TestClock {
             passed_ms: Cell::new(1),
             set_back_ms: Cell::new(0),
@@ -101,10 +110,10 @@ impl Bench {
             read_ns: Cell::new(0),
             stolen_ns: Cell::new(0),
         });
-        let (short, shared) = (Rc::new(Cell::new(false)), Shared::nowhere(cores, EPOCH_MS));
+        let shared = Shared::nowhere(cores, EPOCH_MS);
         let (table, settings) = (Arc::new(crate::boot::table()), Arc::new(Settings::default()));
         let core = |id| {
-            let slice = Rc::new(TestSlice { short: Rc::clone(&short) });
+            let slice = slice(&clock);
             let world = World { clock: Rc::clone(&clock) as Rc<dyn Clock>, slice, seed: 1 };
             let local = Local::new(Arc::clone(&shared), Arc::clone(&settings));
             Core::new(id, cores, 16, Arc::clone(&table), world, local)
@@ -114,7 +123,7 @@ impl Bench {
         let mut bench = Self {
             cores: made,
             clock,
-            short,
+            short: Rc::default(),
             mail,
             clients: Vec::new(),
             listening: RefCell::default(),

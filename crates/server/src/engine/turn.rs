@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// What connections get of a slice even when other cores' batches have used it up.
 const READY_NS: u64 = SLICE_AIM_NS / 2;
-/// What background work gets of a slice even when connections have used it up.
+/// What background work gets of a slice even when connections have used it up, and whoever knocks.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
@@ -67,14 +67,32 @@ impl Core {
     /// Does a slice of work: messages' batches and connections first, then what takes longer. How long
     /// the core may sleep then is what [`Core::wait`] says, once what it wants done has been done.
     pub fn turn(self: &Rc<Self>) {
+        let _ = self.serve_all(); // Whoever calls this does all at the end.
+        self.work_on();
+    }
+
+    /// The first half: messages' batches and connections. True when background work is going to use
+    /// up the slice, and replies should not wait for it: what the core wants done is to be done before
+    /// the second half, too.
+    #[must_use]
+    pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
         self.run_batches();
         let now = self.clock.monotonic_ns();
         self.blame_mail(now);
         self.slice.extend(now + READY_NS);
         self.run_ready();
-        self.slice.extend(self.clock.monotonic_ns() + BACKGROUND_NS);
-        self.run_background();
+        let sends = self.works_on.get() && !self.dirty.borrow().is_empty();
+        if sends {
+            self.send_dirty();
+        }
+        sends
+    }
+
+    /// The second half: what takes longer.
+    pub fn work_on(self: &Rc<Self>) {
+        self.slice.begin_background(self.clock.monotonic_ns(), BACKGROUND_NS);
+        self.works_on.set(self.run_background());
         self.run_batches_left();
         crate::admin::tick(self);
         self.release_idle();
@@ -123,8 +141,8 @@ impl Core {
     }
 
     /// Chores in rounds, until the slice is over; the next slice goes on where this one ended, so
-    /// that none starves.
-    fn run_background(self: &Rc<Self>) {
+    /// that none starves. True when it is over, and there may be more to do.
+    fn run_background(self: &Rc<Self>) -> bool {
         let mut idle = 0;
         while idle < CHORES.len() {
             let at = self.next_chore.get();
@@ -135,9 +153,10 @@ impl Core {
             }
             idle = 0;
             if self.slice.must_yield() {
-                return;
+                return true;
             }
         }
+        false
     }
 
     /// A portion of a chore. False when there is nothing to do.
@@ -294,6 +313,7 @@ impl Core {
             self.slice_start.set(SliceStart { cpu_ns, read_ns: now, ..start });
         }
         let cause = self.blame.get().cause();
+        self.slices.borrow_mut().knocked += u64::from(self.slice.is_knocked());
         self.record_slice(ns, cause);
     }
 

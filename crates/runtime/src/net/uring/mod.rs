@@ -73,6 +73,8 @@ pub struct Uring {
     completions: VecDeque<(u64, i32, u32)>,
     /// Bytes handed over by this poll.
     received_bytes: usize,
+    /// See [`super::Net::note_news`].
+    noted: usize,
 }
 
 impl Uring {
@@ -103,6 +105,7 @@ impl Uring {
             pending: Vec::new(),
             completions: VecDeque::with_capacity(COMPLETIONS as usize),
             received_bytes: 0,
+            noted: 0,
         })
     }
 
@@ -153,6 +156,7 @@ impl Uring {
         wait: Wait,
         handler: &mut dyn FnMut(Event<'_>),
     ) -> io::Result<()> {
+        self.noted = 0;
         self.queue_operations()?;
         let had_pending = !self.pending.is_empty();
         self.deliver(handler);
@@ -176,6 +180,19 @@ impl Uring {
         let is_waiting = !self.pending.is_empty() || !self.completions.is_empty();
         let has_completions = is_waiting || !self.ring.completion().is_empty();
         Ok(has_completions || self.ring.submission().taskrun())
+    }
+
+    pub(super) fn note_news(&mut self) {
+        self.noted = self.news();
+    }
+
+    pub(super) fn has_newer(&mut self) -> io::Result<bool> {
+        Ok(self.news() > self.noted || self.ring.submission().taskrun())
+    }
+
+    /// How much waits to be handed over.
+    fn news(&mut self) -> usize {
+        self.pending.len() + self.completions.len() + self.ring.completion().len()
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

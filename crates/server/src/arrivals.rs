@@ -1,0 +1,217 @@
+//! What has come to a core while it works: see `knock`.
+//!
+//! On io_uring to ask is to read words that the kernel writes: the end of its queue, and a flag that
+//! more is to be fetched. Messages of other cores are in shared memory too. On epoll it is a system
+//! call, made less often, and only while clients ask for something: a core with a single client, who
+//! waits for its long command, makes none.
+//!
+//! Not here: what is done with what has come. See `thread`.
+
+use crate::knock::Knocker;
+use crate::thread::Post;
+use darter_runtime::mailbox::Mailbox;
+use darter_runtime::net::Net;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Between two questions that are reads of shared memory: jobs ask after every member.
+const READS_EVERY_NS: u64 = 2_000;
+/// Between two questions that are system calls, each of 0.3 to 1 us: about a portion.
+const CALLS_EVERY_NS: u64 = 20_000;
+/// Clients are active for so long after a request.
+const ACTIVE_NS: u64 = 5_000_000;
+
+/// What can come to a core.
+pub(crate) struct Arrivals {
+    net: Rc<RefCell<Net>>,
+    mailbox: Rc<RefCell<Mailbox<Post>>>,
+    /// To ask the net is a system call.
+    calls: bool,
+    /// A client has asked for something since the last question.
+    heard: Cell<bool>,
+    active_until_ns: Cell<u64>,
+}
+
+impl Arrivals {
+    pub(crate) fn new(net: &Rc<RefCell<Net>>, mailbox: &Rc<RefCell<Mailbox<Post>>>) -> Self {
+        let calls = matches!(*net.borrow(), Net::Epoll(_));
+        Self {
+            net: Rc::clone(net),
+            mailbox: Rc::clone(mailbox),
+            calls,
+            heard: Cell::default(),
+            active_until_ns: Cell::default(),
+        }
+    }
+
+    /// A client has asked for something.
+    pub(crate) fn heard(&self) {
+        self.heard.set(true);
+    }
+
+    fn are_clients_active(&self, now_ns: u64) -> bool {
+        if self.heard.take() {
+            self.active_until_ns.set(now_ns + ACTIVE_NS);
+        }
+        now_ns < self.active_until_ns.get()
+    }
+}
+
+impl Knocker for Arrivals {
+    fn every_ns(&self) -> u64 {
+        if self.calls { CALLS_EVERY_NS } else { READS_EVERY_NS }
+    }
+
+    fn has_knocked(&self, now_ns: u64) -> bool {
+        if self.mailbox.borrow().has_mail() {
+            return true;
+        }
+        if self.calls && !self.are_clients_active(now_ns) {
+            return false;
+        }
+        // What is wrong with the back is told by the next poll.
+        self.net.borrow_mut().has_newer().unwrap_or(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::SliceClock;
+    use crate::knock::SliceTimer;
+    use crate::knock::tests::Portions;
+    use darter_base::Preempt;
+    use darter_base::limits::SLICE_AIM_NS;
+    use darter_runtime::mailbox;
+    use darter_runtime::net::{BackChoice, Event, Wait, Waker};
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A core with one client: a unix socket, for there bytes have come when they are sent.
+    struct Bench {
+        net: Rc<RefCell<Net>>,
+        mailbox: Rc<RefCell<Mailbox<Post>>>,
+        /// The core that it hears from.
+        other: Mailbox<Post>,
+        arrivals: Rc<Arrivals>,
+        clock: Rc<Portions>,
+        timer: SliceTimer<Portions>,
+        client: UnixStream,
+    }
+
+    impl Bench {
+        /// `None` where the system lacks the back.
+        fn new(choice: BackChoice) -> Option<Self> {
+            let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
+            let (mut net, _) = match Net::open(choice, &wakers[0]) {
+                Err(error) if choice == BackChoice::Uring => {
+                    eprintln!("no io_uring here: {error}");
+                    return None;
+                }
+                opened => opened.unwrap(),
+            };
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("darter-arrivals-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            net.listen_unix(&path, 1, None).unwrap();
+            let client = UnixStream::connect(&path).unwrap();
+            let net = Rc::new(RefCell::new(net));
+            let mut mailboxes = mailbox::mesh::<Post>(wakers.to_vec(), 4);
+            let other = mailboxes.pop().unwrap();
+            let mailbox = Rc::new(RefCell::new(mailboxes.pop().unwrap()));
+            let arrivals = Rc::new(Arrivals::new(&net, &mailbox));
+            let clock = Rc::new(Portions::default());
+            let knocker = Rc::clone(&arrivals) as Rc<dyn Knocker>;
+            let timer = SliceTimer::new(Rc::clone(&clock), knocker);
+            let bench = Self { net, mailbox, other, arrivals, clock, timer, client };
+            while !bench.look(Wait::Forever).contains(&"accepted") {}
+            Some(bench)
+        }
+
+        /// What a look tells.
+        fn poll(&self, wait: Wait) -> Vec<&'static str> {
+            let mut told = Vec::new();
+            let mut tell = |event: Event<'_>| {
+                told.push(match event {
+                    Event::Accepted { .. } => "accepted",
+                    Event::Received { .. } => "received",
+                    _ => "something else",
+                });
+            };
+            self.net.borrow_mut().poll(wait, &mut tell).unwrap();
+            told
+        }
+
+        /// Looks until nothing more is there: what is new is received from then.
+        fn look(&self, wait: Wait) -> Vec<&'static str> {
+            let mut told = self.poll(wait);
+            loop {
+                let more = self.poll(Wait::Nothing);
+                told.extend(&more);
+                if more.is_empty() && !self.net.borrow_mut().has_news().unwrap() {
+                    break;
+                }
+            }
+            self.mailbox.borrow_mut().drain(|_, _| told.push("mail"));
+            told
+        }
+
+        /// Portions of 10 us until the slice is over, `knock` coming amid the fourth.
+        fn slice(&mut self, knock: impl FnOnce(&mut Self)) -> usize {
+            self.begin();
+            assert!((1..=3).all(|_| !self.timer.must_yield()), "it ends unasked");
+            knock(self);
+            (4..).find(|_| self.timer.must_yield()).unwrap()
+        }
+
+        fn begin(&self) {
+            self.timer.begin(self.clock.now_ns());
+            self.timer.begin_background(self.clock.now_ns(), SLICE_AIM_NS / 4);
+        }
+
+        fn send(&mut self) {
+            self.client.write_all(b"PING\r\n").unwrap();
+        }
+    }
+
+    #[test] // On either back a byte ends the slice with the portion that it comes in, or the next.
+    fn a_byte_ends_the_slice() {
+        for choice in [BackChoice::Uring, BackChoice::Epoll] {
+            let Some(mut bench) = Bench::new(choice) else { continue };
+            for _ in 0..3 {
+                bench.arrivals.heard();
+                assert_eq!(bench.slice(|_| ()), 10, "{choice:?}: nobody knocks");
+                let portions = bench.slice(Bench::send);
+                assert!((4..=5).contains(&portions), "{choice:?}: {portions} portions");
+                assert_eq!(bench.look(Wait::Nothing), ["received"], "{choice:?}");
+            }
+        }
+    }
+
+    #[test] // And so does a message of another core, in either case.
+    fn mail_ends_the_slice() {
+        for choice in [BackChoice::Uring, BackChoice::Epoll] {
+            let Some(mut bench) = Bench::new(choice) else { continue };
+            let post = |bench: &mut Bench| {
+                bench.other.post(0, Post::Mail(crate::engine::Mail::Ask(Box::new(|_| ()))));
+                bench.other.flush();
+            };
+            assert_eq!(bench.slice(|_| ()), 10, "{choice:?}: nobody knocks");
+            let portions = bench.slice(post);
+            assert!((4..=5).contains(&portions), "{choice:?}: {portions} portions");
+            assert_eq!(bench.look(Wait::Nothing), ["mail"], "{choice:?}");
+        }
+    }
+
+    #[test] // Where no client has asked for anything lately, epoll is left alone.
+    fn no_calls_for_those_who_do_not_ask() {
+        let Some(mut bench) = Bench::new(BackChoice::Epoll) else { return };
+        assert_eq!(bench.slice(Bench::send), 10);
+        bench.arrivals.heard();
+        bench.begin();
+        assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(3), "it has come before");
+        assert_eq!(bench.look(Wait::Nothing), ["received"]);
+    }
+}

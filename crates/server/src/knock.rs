@@ -1,0 +1,285 @@
+//! When a slice is over: by the clock, or because somebody knocks.
+//!
+//! A *knock* is whatever comes to a core while background work has its slice: bytes on a socket, a
+//! message of another core. It ends the slice, so a client waits for a portion of others' long
+//! commands and not for a slice of them. Clients' own part of a slice hears no knocks: it serves those
+//! who came before.
+//!
+//! Background work keeps its share, whoever knocks how often:
+//! - What [`SliceClock::begin_background`] promises, a quarter of a slice, is never cut short. So where
+//!   clients use up their slices nothing changes.
+//! - The turn that a knock brings on keeps background work waiting. That is paid for, [`PRICE`] times,
+//!   with what background work has had; while nothing is saved, nobody asks. So all knocks together
+//!   delay it by a tenth at most.
+//!
+//! ```text
+//! look | clients | quarter | portion | portion | knock      | look | clients | quarter | ...
+//!                |<-------- is saved --------->|            |<--- is paid -->|
+//! ```
+//! Not here: what knocks. See `arrivals`. Why, and the figures: docs/design/0013-knock.md.
+
+use crate::engine::{Clock, SliceClock};
+use darter_base::Preempt;
+use darter_base::limits::SLICE_AIM_NS;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Each nanosecond for which a knock keeps background work waiting costs so many that it has had.
+const PRICE: u64 = 10;
+/// What a turn takes beside what clients want of it: a look, the sends' system calls, the measuring.
+const TURN_NS: u64 = 5_000;
+/// The longest wait that is paid for: what takes longer is mostly the machine's doing.
+const WAIT_MAX_NS: u64 = SLICE_AIM_NS;
+/// The most that is saved: some dozen knocks at once.
+const SAVED_MAX_NS: i64 = 1_000_000;
+
+/// Says whether something has come.
+pub(crate) trait Knocker {
+    /// Nanoseconds that are to pass between two questions.
+    fn every_ns(&self) -> u64;
+    /// True when something has come since the core last looked.
+    fn has_knocked(&self, now_ns: u64) -> bool;
+}
+
+/// Ends slices.
+pub(crate) struct SliceTimer<C> {
+    clock: Rc<C>,
+    knocker: Rc<dyn Knocker>,
+    begun_ns: Cell<u64>,
+    end_ns: Cell<u64>,
+    /// Background work has the slice, and a knock may end it.
+    is_listening: Cell<bool>,
+    /// A knock has ended the slice, and is not paid for yet.
+    is_knocked: Cell<bool>,
+    /// Nobody asks before.
+    ask_ns: Cell<u64>,
+    /// Until when what background work has had is saved.
+    saved_until_ns: Cell<u64>,
+    /// What is left of it: below zero after a turn that took long.
+    saved_ns: Cell<i64>,
+}
+
+impl<C: Clock> SliceTimer<C> {
+    pub(crate) fn new(clock: Rc<C>, knocker: Rc<dyn Knocker>) -> Self {
+        Self {
+            clock,
+            knocker,
+            begun_ns: Cell::default(),
+            end_ns: Cell::default(),
+            is_listening: Cell::default(),
+            is_knocked: Cell::default(),
+            ask_ns: Cell::default(),
+            saved_until_ns: Cell::default(),
+            saved_ns: Cell::default(),
+        }
+    }
+
+    /// True when background work is to end, which is then so until the next turn.
+    fn is_background_over(&self, now_ns: u64) -> bool {
+        let had_ns = now_ns.saturating_sub(self.saved_until_ns.replace(now_ns));
+        let saved_ns = self.saved_ns.get().saturating_add_unsigned(had_ns).min(SAVED_MAX_NS);
+        self.saved_ns.set(saved_ns);
+        let is_over = now_ns >= self.end_ns.get();
+        if !is_over && saved_ns > 0 && now_ns >= self.ask_ns.get() {
+            self.ask_ns.set(now_ns + self.knocker.every_ns());
+            self.is_knocked.set(self.knocker.has_knocked(now_ns));
+        }
+        if is_over || self.is_knocked.get() {
+            self.is_listening.set(false);
+            self.end_ns.set(self.end_ns.get().min(now_ns));
+            return true;
+        }
+        false
+    }
+
+    /// Background work has waited for this turn because somebody knocked.
+    fn pay(&self, now_ns: u64) {
+        let waited_ns = TURN_NS + now_ns.saturating_sub(self.begun_ns.get());
+        let price_ns = PRICE * waited_ns.min(WAIT_MAX_NS);
+        self.saved_ns.set(self.saved_ns.get().saturating_sub_unsigned(price_ns));
+    }
+}
+
+impl<C: Clock> Preempt for SliceTimer<C> {
+    fn must_yield(&self) -> bool {
+        self.is_over(self.clock.monotonic_ns())
+    }
+}
+
+impl<C: Clock> SliceClock for SliceTimer<C> {
+    fn begin(&self, now_ns: u64) {
+        self.is_listening.set(false);
+        self.begun_ns.set(now_ns);
+        self.end_ns.set(now_ns + SLICE_AIM_NS);
+    }
+
+    fn extend(&self, until_ns: u64) {
+        self.is_listening.set(false);
+        self.end_ns.set(self.end_ns.get().max(until_ns));
+    }
+
+    fn begin_background(&self, now_ns: u64, least_ns: u64) {
+        let until_ns = now_ns + least_ns;
+        self.extend(until_ns);
+        if self.is_knocked.take() {
+            self.pay(now_ns);
+        }
+        self.saved_until_ns.set(now_ns);
+        self.ask_ns.set(until_ns);
+        self.is_listening.set(true);
+    }
+
+    fn is_knocked(&self) -> bool {
+        self.is_knocked.get()
+    }
+
+    fn is_over(&self, now_ns: u64) -> bool {
+        if self.is_listening.get() {
+            return self.is_background_over(now_ns);
+        }
+        now_ns >= self.end_ns.get()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// What a portion takes.
+    const PORTION_NS: u64 = 10_000;
+    const QUARTER_NS: u64 = SLICE_AIM_NS / 4;
+
+    /// Time that passes by portions: each reading ends one.
+    #[derive(Default)]
+    pub(crate) struct Portions(Cell<u64>);
+
+    impl Portions {
+        pub(crate) fn now_ns(&self) -> u64 {
+            self.0.get()
+        }
+
+        fn pass(&self, ns: u64) {
+            self.0.set(self.0.get() + ns);
+        }
+    }
+
+    impl Clock for Portions {
+        fn monotonic_ns(&self) -> u64 {
+            self.pass(PORTION_NS);
+            self.now_ns()
+        }
+
+        fn unix_ms(&self) -> u64 {
+            self.now_ns() / 1_000_000
+        }
+
+        fn cpu_ns(&self) -> u64 {
+            self.now_ns()
+        }
+    }
+
+    /// Knocks as it is told to, and counts how often it is asked.
+    #[derive(Default)]
+    pub(crate) struct Told {
+        pub(crate) knocks: Cell<bool>,
+        asked: Cell<usize>,
+    }
+
+    impl Knocker for Told {
+        fn every_ns(&self) -> u64 {
+            0
+        }
+
+        fn has_knocked(&self, _now_ns: u64) -> bool {
+            self.asked.set(self.asked.get() + 1);
+            self.knocks.get()
+        }
+    }
+
+    struct Bench {
+        clock: Rc<Portions>,
+        knocker: Rc<Told>,
+        timer: SliceTimer<Portions>,
+    }
+
+    impl Bench {
+        fn new(knocks: bool) -> Self {
+            let (clock, knocker) = (Rc::new(Portions::default()), Rc::new(Told::default()));
+            knocker.knocks.set(knocks);
+            let timer = SliceTimer::new(Rc::clone(&clock), Rc::clone(&knocker) as Rc<dyn Knocker>);
+            Self { clock, knocker, timer }
+        }
+
+        /// A turn in which clients take `clients_ns`. Returns the portions of background work.
+        fn turn(&self, clients_ns: u64) -> u64 {
+            self.clock.pass(TURN_NS);
+            self.timer.begin(self.clock.now_ns());
+            self.clock.pass(clients_ns);
+            self.timer.begin_background(self.clock.now_ns(), QUARTER_NS);
+            let portions = (1..).find(|_| self.timer.must_yield()).unwrap();
+            let now_ns = self.clock.now_ns();
+            assert!(self.timer.must_yield(), "it goes on again");
+            self.clock.0.set(now_ns); // That question was no work.
+            portions
+        }
+
+        /// The percentage of time that background work has over many such turns.
+        fn share(&self, clients_ns: u64) -> u64 {
+            let begun_ns = self.clock.now_ns();
+            let portions: u64 = (0..1_000).map(|_| self.turn(clients_ns)).sum();
+            portions * PORTION_NS * 100 / (self.clock.now_ns() - begun_ns)
+        }
+    }
+
+    #[test] // It has its quarter; the next portion is its last.
+    fn a_knock_ends_the_slice() {
+        let bench = Bench::new(false);
+        assert_eq!(bench.turn(0), 10, "nobody knocks");
+        bench.knocker.knocks.set(true);
+        assert_eq!(bench.turn(0), 3);
+        assert!(bench.timer.is_knocked());
+        bench.knocker.knocks.set(false);
+        assert_eq!(bench.turn(0), 10, "nobody knocks any more");
+        assert!(!bench.timer.is_knocked());
+    }
+
+    #[test] // One branch: neither clients' part of a slice nor the loader's listens.
+    fn only_background_work_listens() {
+        let bench = Bench::new(true);
+        bench.timer.begin(bench.clock.now_ns());
+        assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(10));
+        bench.timer.begin_background(bench.clock.now_ns(), QUARTER_NS);
+        bench.timer.extend(bench.clock.now_ns() + SLICE_AIM_NS);
+        assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(10));
+        assert_eq!(bench.knocker.asked.get(), 0);
+    }
+
+    #[test] // With a knock at every portion background work has nine tenths of what it has without.
+    fn constant_knocks_leave_the_share() {
+        for clients_us in [0, 2, 8, 20, 30, 50, 75, 100, 150] {
+            let [quiet, knocked] =
+                [false, true].map(|knocks| Bench::new(knocks).share(clients_us * 1_000));
+            assert!(knocked * 10 >= quiet * 9, "{clients_us} us: {knocked} % of {quiet} %");
+            assert!(knocked <= quiet, "{clients_us} us: {knocked} % of {quiet} %");
+        }
+    }
+
+    #[test] // However long nobody knocks, and whatever a turn takes: some knocks, and some slices.
+    fn savings_and_debts_are_bounded() {
+        const CLIENTS_NS: u64 = 8_000;
+        let bench = Bench::new(false);
+        bench.share(CLIENTS_NS);
+        bench.knocker.knocks.set(true);
+        let turns_until = |is_knocked: bool| {
+            let turn = |_: &usize| {
+                bench.turn(CLIENTS_NS);
+                bench.timer.is_knocked() == is_knocked
+            };
+            (1..100).find(turn).unwrap()
+        };
+        assert!((5..=20).contains(&turns_until(false)), "savings end");
+        turns_until(true);
+        bench.turn(3_600_000_000_000);
+        assert!((5..=20).contains(&turns_until(true)), "debts end");
+    }
+}
