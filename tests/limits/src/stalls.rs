@@ -1,16 +1,17 @@
 //! Soak: pipelines of mixed sizes over two cores, and a watch on every reply that is late.
 //!
-//! A core that goes to sleep with work to do is woken by whatever happens next; so there are few
-//! clients, and they rest now and then. A reply counts as stalled when its client waited for it longer
-//! than [`STALL`] *beyond* all time in which the server, or the client, ran or was ready to run: a
-//! loaded machine makes replies late, but not idle.
+//! A core that goes to sleep with work to do, or that nobody wakes, is woken by whatever happens next.
+//! So there are few clients, and they send together, then only wait: no request of one hides that a
+//! reply of the other is stuck. A reply counts as stalled when its client waited for it longer than
+//! [`STALL`] *beyond* all time in which the server, or the client, ran or was ready to run: a loaded
+//! machine makes replies late, but not idle.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_base::Prng;
 use darter_testkit::client::encode;
 use darter_testkit::process::{self, Process};
-use darter_testkit::{Server, Shape};
-use std::thread::{scope, sleep};
+use darter_testkit::{Client, Server, Shape};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 #[rustfmt::skip] // A table.
@@ -28,45 +29,60 @@ fn soak(stage: &Stage, clients: u64) -> Result<(), String> {
     let shape = Shape { cores: 2, ..stage.shape };
     let server = Server::subject(shape).map_err(text)?;
     let until = Instant::now() + stage.soak;
-    scope(|scope| {
-        let run = |client| {
-            let server = &server;
-            scope.spawn(move || play(server, client, until))
-        };
-        let threads: Vec<_> = (1..=clients).map(run).collect();
-        threads
-            .into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| "a client panicked".to_owned())?)
-    })
-}
-
-/// One client's pipelines, one after another.
-fn play(server: &Server, seed: u64, until: Instant) -> Result<(), String> {
-    let mut prng = Prng::from_seed(seed);
-    let mut client = server.client().map_err(text)?;
-    let mut number = 0;
+    let mut prng = Prng::from_seed(clients);
+    let players: Result<Vec<_>, _> = (1..=clients).map(|seed| Player::new(&server, seed)).collect();
+    let mut players = players?;
     while Instant::now() < until {
-        let commands: Vec<Vec<String>> = (0..DEPTH).map(|_| draw(&mut prng)).collect();
-        let bytes: Vec<u8> = commands.iter().flat_map(|words| encode(words)).collect();
-        let mut sent = Moment::now(server.process());
-        client.send(&bytes).map_err(text)?;
-        for (at, words) in commands.iter().enumerate() {
-            let name = || format!("client {seed}, pipeline {number}, {at}: {}", words[0]);
-            let reply = client.receive().map_err(|error| format!("{}: {error}", name()))?;
-            let waited = sent.at.elapsed();
-            ensure(!reply.is_error(), || format!("{}: {reply:?}", name()))?;
-            if waited > STALL {
-                let idle = waited.saturating_sub(active(server.process()) - sent.active);
-                ensure(idle < STALL, || format!("{}: {waited:?}, {idle:?} idle", name()))?;
-            }
-            sent = Moment::now(server.process());
-        }
-        number += 1;
+        players.iter_mut().try_for_each(Player::send)?;
+        players.iter_mut().try_for_each(|player| player.receive(server.process()))?;
         if prng.chance(30) {
             sleep(Duration::from_millis(prng.below(20)));
         }
     }
     Ok(())
+}
+
+/// A client that sends pipelines, one after another.
+struct Player {
+    name: String,
+    client: Client,
+    prng: Prng,
+    pipelines: usize,
+    /// The commands whose replies are to come.
+    sent: Vec<Vec<String>>,
+}
+
+impl Player {
+    fn new(server: &Server, seed: u64) -> Result<Self, String> {
+        let (name, prng) = (format!("client {seed}"), Prng::from_seed(seed));
+        let client = server.client().map_err(text)?;
+        Ok(Self { name, client, prng, pipelines: 0, sent: Vec::new() })
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        // At times a single command, behind which nothing else comes.
+        let depth = if self.prng.chance(30) { 1 } else { DEPTH };
+        self.sent = (0..depth).map(|_| draw(&mut self.prng)).collect();
+        self.pipelines += 1;
+        let bytes: Vec<u8> = self.sent.iter().flat_map(|words| encode(words)).collect();
+        self.client.send(&bytes).map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    fn receive(&mut self, server: Process) -> Result<(), String> {
+        let mut since = Moment::now(server);
+        for (at, words) in self.sent.iter().enumerate() {
+            let name = || format!("{}, pipeline {}, {at}: {}", self.name, self.pipelines, words[0]);
+            let reply = self.client.receive().map_err(|error| format!("{}: {error}", name()))?;
+            let waited = since.at.elapsed();
+            ensure(!reply.is_error(), || format!("{}: {reply:?}", name()))?;
+            if waited > STALL {
+                let idle = waited.saturating_sub(active(server) - since.active);
+                ensure(idle < STALL, || format!("{}: {waited:?}, {idle:?} idle", name()))?;
+            }
+            since = Moment::now(server);
+        }
+        Ok(())
+    }
 }
 
 /// When a client began to wait for its next reply, and what had run until then: what runs for one

@@ -23,7 +23,15 @@ pub(crate) struct Bug {
     flaw: Flaw,
 }
 
-const NO_FAULTS: Faults = Faults { leaves: false, pauses: false, timeout_s: 0, output_max: 0 };
+const NO_FAULTS: Faults = Faults {
+    leaves: false,
+    pauses: false,
+    timeout_s: 0,
+    output_max: 0,
+    query_limit: false,
+    all_limit: false,
+    databases: false,
+};
 const LEAVES: Faults = Faults { leaves: true, ..NO_FAULTS };
 const PAUSES: Faults = Faults { pauses: true, ..NO_FAULTS };
 

@@ -17,6 +17,8 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) client: usize,
+    /// The database that its client had selected.
+    pub(crate) db: usize,
     pub(crate) op: Op,
     pub(crate) called: u64,
     /// [`NEVER`], when its client was gone before: it may or may not have taken effect.
@@ -70,7 +72,7 @@ fn search(
             continue; // Another command had returned before this one was called.
         }
         let mut next = model.clone();
-        let fits = next.apply(&event.op) == event.reply || event.returned > until;
+        let fits = next.apply(event.db, &event.op) == event.reply || event.returned > until;
         if fits && search(history, until, done | (1 << at), &next, seen) {
             return true;
         }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     fn event(op: Op, called: u64, returned: u64, reply: Value) -> Event {
-        Event { client: 0, op, called, returned, reply }
+        Event { client: 0, db: 0, op, called, returned, reply }
     }
 
     #[test]
@@ -111,5 +113,9 @@ mod tests {
         assert!(is_linearisable(&[set("a", 0, 1), lost("b"), get("a", 3, 4), get("b", 5, 6)]));
         assert!(is_linearisable(&[set("a", 0, 1), lost("b"), get("a", 3, 4)]), "never happened");
         assert!(!is_linearisable(&[set("a", 0, 1), lost("b"), get("b", 3, 4), get("a", 5, 6)]));
+        let swap = event(Op::Swapdb(0, 1), 2, 3, Value::Simple("OK".into()));
+        let far = Event { db: 1, ..get("a", 4, 5) };
+        assert!(is_linearisable(&[set("a", 0, 1), swap, far.clone()]));
+        assert!(!is_linearisable(&[set("a", 0, 1), far]), "of another database");
     }
 }

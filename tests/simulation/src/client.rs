@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 /// What a client waits for.
 pub(crate) struct Pending {
     pub(crate) op: Op,
+    /// The database that was selected.
+    pub(crate) db: usize,
     /// The step at which it was sent.
     pub(crate) called: u64,
     /// The same, in Unix milliseconds.
@@ -23,6 +25,9 @@ pub(crate) enum Leaves {
     Ends,
     /// It is gone.
     Gone,
+    /// It has sent so much of a request that it is to be closed: since when all of that has come to
+    /// its core, in Unix milliseconds.
+    Hoards(Option<u64>),
 }
 
 /// Between what a client does and what its core sees of it, in milliseconds.
@@ -31,6 +36,8 @@ pub(crate) const JUST_NOW_MS: u64 = 20;
 /// See the module.
 pub(crate) struct Client {
     pub(crate) waiting: VecDeque<Pending>,
+    /// The database that it has selected last.
+    pub(crate) db: usize,
     pub(crate) leaves: Leaves,
     /// Until when it does not read, in Unix milliseconds.
     pub(crate) rests_until_ms: Option<u64>,
@@ -49,6 +56,7 @@ impl Client {
     pub(crate) fn new(now_ms: u64) -> Self {
         Self {
             waiting: VecDeque::new(),
+            db: 0,
             leaves: Leaves::No,
             rests_until_ms: None,
             over_since_ms: None,
@@ -92,9 +100,15 @@ impl Client {
         silent_ms.max(now_ms - self.active_ms)
     }
 
-    /// Something is to come to it by itself: a reply, or its end.
+    /// It has sent more than it may.
+    pub(crate) fn hoards(&self) -> bool {
+        matches!(self.leaves, Leaves::Hoards(_))
+    }
+
+    /// Something is to come to it at once: a reply, or its end.
     pub(crate) fn is_owed(&self) -> bool {
-        let is_awaited = !self.waiting.is_empty() || self.leaves != Leaves::No;
+        let ends = matches!(self.leaves, Leaves::Ends | Leaves::Gone);
+        let is_awaited = !self.waiting.is_empty() || ends;
         is_awaited && self.rests_until_ms.is_none()
     }
 

@@ -4,6 +4,9 @@
 //!   then the connection is closed.
 //! - Clients are gone: what they had sent may have taken effect, and nothing of them stays.
 //! - Clients do not read for a while. Beyond `client-output-buffer-limit` they are closed, in time.
+//! - Clients send more of a request than `client-query-buffer-limit` or `maxmemory-clients` allows:
+//!   they are closed, in time; by the first, nobody else is.
+//! - Clients work in several databases, some of them far ones.
 //! - Clients are silent for longer than `timeout`: they are closed, and nobody else is.
 //! - CLIENT PAUSE: nothing that it holds back is answered before its end, and all of it is then.
 
@@ -21,7 +24,15 @@ pub(crate) struct Faults {
     pub(crate) timeout_s: u64,
     /// The hard limit of output, in bytes; 0 for none. With one, clients do not read at times.
     pub(crate) output_max: usize,
+    /// A request that is not whole is limited; what all clients hold is. Either way some hoard.
+    pub(crate) query_limit: bool,
+    pub(crate) all_limit: bool,
+    /// Clients change databases.
+    pub(crate) databases: bool,
 }
+
+/// Either limit, in bytes: the least that can be set for one client.
+const LIMIT_BYTES: usize = 1 << 20;
 
 impl Faults {
     pub(crate) fn draw(prng: &mut Prng) -> Self {
@@ -30,6 +41,9 @@ impl Faults {
             pauses: prng.chance(25),
             timeout_s: if prng.chance(25) { 1 } else { 0 },
             output_max: if prng.chance(25) { 4_000 } else { 0 },
+            query_limit: prng.chance(10),
+            all_limit: prng.chance(10),
+            databases: prng.chance(30),
         }
     }
 
@@ -39,8 +53,22 @@ impl Faults {
         let timeout = (self.timeout_s > 0).then(|| set("timeout", self.timeout_s.to_string()));
         let class = format!("normal {} 0 0", self.output_max);
         let limit = (self.output_max > 0).then(|| set("client-output-buffer-limit", class));
-        timeout.into_iter().chain(limit).collect()
+        let bytes = || LIMIT_BYTES.to_string();
+        let query = self.query_limit.then(|| set("client-query-buffer-limit", bytes()));
+        let all = self.all_limit.then(|| set("maxmemory-clients", bytes()));
+        timeout.into_iter().chain(limit).chain(query).chain(all).collect()
     }
+
+    /// What clients send of a request is limited.
+    pub(crate) fn limits_input(&self) -> bool {
+        self.query_limit || self.all_limit
+    }
+}
+
+/// A part of a request, which is beyond either limit.
+pub(crate) fn hoard() -> Vec<u8> {
+    let header = format!("*3\r\n$3\r\nSET\r\n$2\r\nk1\r\n${}\r\n", 2 * LIMIT_BYTES);
+    [header.as_bytes(), &vec![b'h'; LIMIT_BYTES + LIMIT_BYTES / 8]].concat()
 }
 
 /// What is known of CLIENT PAUSE: one at a time is asked for, so that it is known well. Of two that

@@ -15,10 +15,14 @@ enum Held {
     Set(BTreeSet<String>),
 }
 
-/// All keys. The check copies it for every command that it tries, so values are shared until they
-/// change.
+/// The databases that hold something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Model(BTreeMap<String, Rc<Held>>);
+pub(crate) struct Model(BTreeMap<usize, Db>);
+
+/// The keys of a database. The check copies it for every command that it tries, so values are shared
+/// until they change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Db(BTreeMap<String, Rc<Held>>);
 
 fn wrong() -> Value {
     Value::Error(WRONG.into())
@@ -40,9 +44,57 @@ fn list(texts: impl IntoIterator<Item = String>) -> Value {
     Value::Array(texts.into_iter().map(Value::Bulk).collect())
 }
 
+fn same() -> Value {
+    Value::Error("ERR source and destination objects are the same".into())
+}
+
 impl Model {
-    /// Runs a command; gives the reply, sorted where the order means nothing.
-    pub(crate) fn apply(&mut self, op: &Op) -> Value {
+    /// Runs a command of a client whose database is `at`; gives the reply, sorted where the order
+    /// means nothing.
+    pub(crate) fn apply(&mut self, at: usize, op: &Op) -> Value {
+        let reply = match op {
+            Op::Flushall => {
+                self.0.clear();
+                ok()
+            }
+            Op::Swapdb(one, other) => {
+                let (first, second) = (self.0.remove(one), self.0.remove(other));
+                self.0.extend(first.map(|db| (*other, db)));
+                self.0.extend(second.map(|db| (*one, db)));
+                ok()
+            }
+            Op::Move(_, to) if *to == at => same(),
+            Op::Move(key, to) => {
+                let moved = self.copy(at, key, *to, key);
+                if moved {
+                    self.db(at).0.remove(key);
+                }
+                int(usize::from(moved))
+            }
+            Op::CopyTo(from, to, db) if from == to && *db == at => same(),
+            Op::CopyTo(from, to, db) => int(usize::from(self.copy(at, from, *db, to))),
+            _ => self.db(at).apply(op),
+        };
+        self.0.retain(|_, db| !db.0.is_empty()); // As one that was never used.
+        reply
+    }
+
+    fn db(&mut self, at: usize) -> &mut Db {
+        self.0.entry(at).or_default()
+    }
+
+    /// False when there is nothing to copy, or something in its way.
+    fn copy(&mut self, at: usize, from: &str, to: usize, name: &str) -> bool {
+        let Some(held) = self.db(at).0.get(from).cloned() else { return false };
+        let there = &mut self.db(to).0;
+        let is_free = !there.contains_key(name);
+        there.entry(name.to_owned()).or_insert(held);
+        is_free
+    }
+}
+
+impl Db {
+    fn apply(&mut self, op: &Op) -> Value {
         match op {
             Op::Get(key) => match self.get(key) {
                 None => Value::Null,
@@ -87,9 +139,7 @@ impl Model {
                     ok()
                 }
             },
-            Op::Copy(from, to) if from == to => {
-                Value::Error("ERR source and destination objects are the same".into())
-            }
+            Op::Copy(from, to) if from == to => same(),
             Op::Copy(from, to) => match self.0.get(from).cloned() {
                 Some(held) if !self.0.contains_key(to) => {
                     self.0.insert(to.clone(), held);
@@ -97,10 +147,10 @@ impl Model {
                 }
                 _ => Value::Int(0),
             },
-            Op::Pause { .. } | Op::Unpause | Op::Config(..) => ok(),
+            Op::Pause { .. } | Op::Unpause | Op::Config(..) | Op::Select(_) => ok(),
             Op::Keys => list(self.0.keys().cloned()),
             Op::Dbsize => int(self.0.len()),
-            Op::Flushall => {
+            Op::Flushdb => {
                 self.0.clear();
                 ok()
             }

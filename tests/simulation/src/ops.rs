@@ -2,6 +2,7 @@
 
 use crate::model::Algebra;
 use crate::value::Value;
+use crate::world::DATABASES_USED;
 use darter_base::Prng;
 
 /// One command.
@@ -20,7 +21,13 @@ pub(crate) enum Op {
     Copy(String, String),
     Keys,
     Dbsize,
+    Flushdb,
     Flushall,
+    Select(usize),
+    Move(String, usize),
+    /// COPY to another database.
+    CopyTo(String, String, usize),
+    Swapdb(usize, usize),
     Hset(String, Vec<(String, String)>),
     Hdel(String, Vec<String>),
     Hget(String, String),
@@ -67,6 +74,10 @@ fn distinct_keys(prng: &mut Prng) -> Vec<String> {
     keys
 }
 
+pub(crate) fn database(prng: &mut Prng) -> usize {
+    DATABASES_USED[usize::try_from(prng.below(DATABASES_USED.len() as u64)).unwrap_or(0)]
+}
+
 fn text(prng: &mut Prng) -> String {
     if prng.chance(30) { prng.below(50).to_string() } else { format!("v{}", prng.below(50)) }
 }
@@ -100,6 +111,17 @@ impl Op {
             1 => Self::Hdel(key, elements),
             2 => Self::Sadd(key, elements),
             _ => Self::Srem(key, elements),
+        }
+    }
+
+    /// Draws a command that is about databases.
+    pub(crate) fn draw_databases(prng: &mut Prng) -> Self {
+        match prng.below(20) {
+            0..8 => Self::Select(database(prng)),
+            8..12 => Self::Move(key(prng), database(prng)),
+            12..16 => Self::CopyTo(key(prng), key(prng), database(prng)),
+            16..19 => Self::Swapdb(database(prng), database(prng)),
+            _ => Self::Flushdb,
         }
     }
 
@@ -155,6 +177,7 @@ impl Op {
                 | Self::Mget(_)
                 | Self::Keys
                 | Self::Dbsize
+                | Self::Select(_)
                 | Self::Hget(..)
                 | Self::Hlen(_)
                 | Self::Hgetall(_)
@@ -201,7 +224,12 @@ impl Op {
             Self::Copy(from, to) => with("COPY", &[from, to]),
             Self::Keys => vec![own("KEYS"), own("*")],
             Self::Dbsize => vec![own("DBSIZE")],
+            Self::Flushdb => vec![own("FLUSHDB")],
             Self::Flushall => vec![own("FLUSHALL")],
+            Self::Select(db) => with("SELECT", &[&db.to_string()]),
+            Self::Move(key, db) => with("MOVE", &[key, &db.to_string()]),
+            Self::CopyTo(from, to, db) => with("COPY", &[from, to, &own("DB"), &db.to_string()]),
+            Self::Swapdb(one, other) => with("SWAPDB", &[&one.to_string(), &other.to_string()]),
             Self::Hset(key, list) => {
                 let mut words = pairs("HSET", list);
                 words.insert(1, key.clone());
@@ -231,9 +259,7 @@ impl Op {
                 vec![own("CLIENT"), own("PAUSE"), ms.to_string(), own(mode)]
             }
             Self::Unpause => vec![own("CLIENT"), own("UNPAUSE")],
-            Self::Config(name, value) => {
-                vec![own("CONFIG"), own("SET"), name.clone(), value.clone()]
-            }
+            Self::Config(name, value) => with("CONFIG", &[&own("SET"), name, value]),
             Self::Broken(key) => with("BROKEN", &[key]),
         }
     }

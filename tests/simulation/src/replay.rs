@@ -4,22 +4,22 @@
 //!
 //! Every row that writes must be among the [`LINES`], so that a new command cannot be forgotten.
 
+use crate::ops;
 use crate::value::{self, Value};
-use crate::world::Sim;
+use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
 use darter_command::Command;
 use darter_keyspace::{Db, Found, Hash, Record, Set, Shard, Typed, apply, value_of};
 use darter_server::engine::Table;
 use std::collections::BTreeMap;
 
-/// Databases of the simulated world.
-const DATABASES: usize = 2;
 /// Commands of one run.
 const COMMANDS: usize = 400;
 
 /// Commands, by what stands for a random word: `K` a key, `F` a field or member, `V` a value, `I` an
 /// integer, `S` seconds, `M` milliseconds, `A` a moment in milliseconds, `B` one in seconds, `FV*`
-/// and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP.
+/// and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP, `N` a
+/// database.
 const LINES: &[&str] = &[
     "SET K V",
     "SET K V PX M",
@@ -90,14 +90,14 @@ const LINES: &[&str] = &[
     "RENAME K K",
     "RENAMENX K K",
     "COPY K K REPLACE",
-    "COPY K K DB 1 REPLACE",
-    "MOVE K 1",
+    "COPY K K DB N REPLACE",
+    "MOVE K N",
     "DUMP K",
     "RESTORE K 0 D REPLACE",
     "RESTORE K M D REPLACE",
     "SELECT 0",
-    "SELECT 1",
-    "SWAPDB 0 1",
+    "SELECT N",
+    "SWAPDB N N",
     "FLUSHDB",
     "FLUSHALL",
 ];
@@ -139,6 +139,7 @@ impl Writer {
             "A" => number(self.now + self.prng.below(400)),
             "B" => number(self.now / 1_000 + 1),
             "D" => vec![self.payload.clone()],
+            "N" => number(ops::database(&mut self.prng) as u64),
             "KV*" => (0..12).flat_map(|_| [self.key(), self.value()]).collect(),
             "F*" | "FV*" => {
                 let first = self.prng.below(300);
@@ -257,8 +258,9 @@ impl Streams {
                     .map_err(|_| format!("core {}: {record:?} does not fit", core.id()))?;
             }
             copy.set_now(home.shard.now());
-            for at in 0..DATABASES {
-                copy.db(at).check_invariants();
+            home.shard.check_invariants();
+            copy.check_invariants();
+            for at in DATABASES_USED {
                 let (wanted, found) = (contents(home.shard.db(at)), contents(copy.db(at)));
                 if wanted != found {
                     let differ = wanted

@@ -10,7 +10,9 @@
 //! Connections end in three ways: the client sends no more and reads on, it is gone, or its core
 //! closes it. Its place is used again by the next connection.
 
+use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
+use darter_keyspace::graveyard;
 use darter_server::admin::{Local, Shared};
 use darter_server::engine::{
     Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, Wait, World,
@@ -25,6 +27,11 @@ use std::sync::Arc;
 pub(crate) struct SimClock {
     now_ns: Cell<u64>,
 }
+
+/// As many databases as Redis allows, but for a few.
+pub(crate) const DATABASES: usize = 2_000_000_000;
+/// Those that are used: two that lie side by side, the first that is far, and the last.
+pub(crate) const DATABASES_USED: [usize; 4] = [0, 1, 64, DATABASES - 1];
 
 /// When the simulation begins, in Unix milliseconds.
 const EPOCH_MS: u64 = 1_700_000_000_000;
@@ -162,6 +169,7 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn new(seed: u64, cores: usize, clients: usize, table: Table) -> Self {
+        while graveyard::dig(&Never) {} // Of another world.
         let mut prng = Prng::from_seed(seed);
         let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });
         let table = Arc::new(table);
@@ -176,7 +184,7 @@ impl Sim {
                 seed: prng.next_u64(),
             };
             let local = Local::new(Arc::clone(&shared), Arc::clone(&settings));
-            Core::new(id, cores, 2, Arc::clone(&table), world, local)
+            Core::new(id, cores, DATABASES, Arc::clone(&table), world, local)
         });
         let cores_made: Vec<Rc<Core>> = made.collect();
         let mail = (0..cores).map(|_| (0..cores).map(|_| VecDeque::new()).collect()).collect();
@@ -437,6 +445,7 @@ impl Sim {
         let has_ended = |wire: &Wire| !matches!(wire.phase, Phase::Open | Phase::Closed);
         assert!(!self.wires.iter().any(has_ended), "a connection that ended is not closed");
         assert!(self.mail.iter().flatten().all(VecDeque::is_empty), "mail is left");
+        assert!(graveyard::is_empty(), "what was let go of is not freed");
     }
 }
 
