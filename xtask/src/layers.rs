@@ -1,7 +1,7 @@
 //! The direction of imports, as a table and a check over `cargo tree`.
 //!
 //! ```text
-//! base <- structs, resp, runtime <- keyspace <- tx <- command <- families, persist <- server <- darter
+//! base <- structs, resp, rdb, runtime <- keyspace <- tx <- command <- families <- persist <- server <- darter
 //! ```
 //! A crate may use those of a lower rank and none of its own. Tests and tools stand outside: they
 //! speak to the server by its socket, and may use `base` and each other, unless listed.
@@ -12,13 +12,14 @@ use std::process::Command;
 #[rustfmt::skip] // A table.
 const RANKS: &[(&str, u8)] = &[
     ("darter-base",     0),
-    ("darter-structs",  1), ("darter-resp", 1), ("darter-runtime", 1),
+    ("darter-structs",  1), ("darter-resp", 1), ("darter-rdb", 1), ("darter-runtime", 1),
     ("darter-keyspace", 2),
     ("darter-tx",       3),
     ("darter-command",  4),
-    ("darter-families", 5), ("darter-persist", 5),
-    ("darter-server",   6),
-    ("darter",          7),
+    ("darter-families", 5),
+    ("darter-persist",  6),
+    ("darter-server",   7),
+    ("darter",          8),
 ];
 
 /// Packages outside the layers that call the crates' functions directly, and why.

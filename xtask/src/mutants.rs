@@ -33,9 +33,13 @@ const PARTS: &[Part] = &[
     Part { name: "tx",       package: "darter-tx",       files: "crates/tx/src/**" },
     Part { name: "command",  package: "darter-command",  files: "crates/command/src/**" },
     Part { name: "families", package: "darter-families", files: "crates/families/src/**" },
+    Part { name: "rdb",      package: "darter-rdb",      files: "crates/rdb/src/**" },
     Part { name: "persist",  package: "darter-persist",  files: "crates/persist/src/**" },
     Part { name: "engine",   package: "darter-server",   files: "crates/server/src/engine/**" },
 ];
+
+/// Parts that are tested by another package too: there are the types that they are about.
+const TESTED_ABOVE: &[(&str, &str)] = &[("rdb", "darter-persist")];
 
 /// Outcomes, in the order of the table, each the name of a file that the tool writes.
 const OUTCOMES: [&str; 4] = ["caught", "missed", "timeout", "unviable"];
@@ -125,6 +129,9 @@ fn tool(root: &Path, part: &Part) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "15", "cargo", "mutants", "--colors", "never"]);
     command.args(["--package", part.package, "--file", part.files]).current_dir(root);
+    for (_, above) in TESTED_ABOVE.iter().filter(|(name, _)| *name == part.name) {
+        command.args(["--test-package", part.package, "--test-package", above]);
+    }
     command
 }
 

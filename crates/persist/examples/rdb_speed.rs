@@ -4,8 +4,8 @@
 //! unless it is there, then reads it in chunks of 1 MiB and prints what that took.
 
 use darter_base::Prng;
-use darter_persist::dump::{Item, Packing};
-use darter_persist::rdb::{Event, Kind, Limits, Reader, Survey, Writer};
+use darter_rdb::dump::{Item, Packing};
+use darter_rdb::{Event, Kind, Limits, Reader, Survey, Writer};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::time::Instant;

@@ -1,7 +1,4 @@
-//! `DUMP` and `RESTORE`: the commands whose bytes are this crate's formats.
-//!
-//! They lie here, not with the other commands on keys, because imports go downwards: families know
-//! no formats.
+//! `DUMP` and `RESTORE`: the commands whose bytes are payloads.
 
 mod dump;
 mod restore;

@@ -4,10 +4,10 @@
 //! chunks change nothing, and offsets lie inside the data. `cargo fuzz` and the seeded test in
 //! `tests/fuzz.rs` both call it.
 
-use crate::crc64::Crc64;
-use crate::dump;
-use crate::lzf::RUN_BYTES_MAX;
-use crate::rdb::{Error, Limits, Reader};
+use darter_rdb::crc64::Crc64;
+use darter_rdb::dump;
+use darter_rdb::lzf::RUN_BYTES_MAX;
+use darter_rdb::{Error, Limits, Reader};
 
 /// What LZF makes of a byte at most; three texts may be unpacked at once, in doubling vectors.
 const MEMORY_FACTOR: usize = RUN_BYTES_MAX / 3 * 2 * 3;

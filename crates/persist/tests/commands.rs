@@ -10,7 +10,7 @@ use darter_base::preempt::Never;
 use darter_command::{Args, Command, Cx, Flags, Flow, Refusal, Run, Step};
 use darter_keyspace::{Deadline, Fresh, Hash, Key, Set, Shard, value_of};
 use darter_persist::commands::TABLE;
-use darter_persist::{crc64, dump};
+use darter_rdb::{crc64, dump};
 use darter_resp::{self as resp, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

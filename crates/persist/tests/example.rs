@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Bytes, Oracle, Record, Value, read};
-use darter_persist::dump::{self, Item, Packing, Source};
-use darter_persist::rdb::{Kind, Survey, Writer};
+use darter_rdb::dump::{self, Item, Packing, Source};
+use darter_rdb::{Kind, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/rdb.md");

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{File, Record, Value, feed, read};
-use darter_persist::rdb::{Crc, Event, Limits, Product, Reader};
-use darter_persist::{crc64, dump};
+use darter_rdb::{Crc, Event, Limits, Product, Reader};
+use darter_rdb::{crc64, dump};
 use std::collections::BTreeMap;
 
 /// A file: the magic, `body`, the end mark and its checksum.

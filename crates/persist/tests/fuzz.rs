@@ -5,10 +5,10 @@ mod common;
 
 use common::{Fields, read};
 use darter_base::Prng;
-use darter_persist::crc64;
-use darter_persist::dump::{self, Source};
 use darter_persist::fuzz::fuzz_rdb;
-use darter_persist::rdb::{Kind, Packing, Survey, Writer};
+use darter_rdb::crc64;
+use darter_rdb::dump::{self, Source};
+use darter_rdb::{Kind, Packing, Survey, Writer};
 
 fn fields(prng: &mut Prng) -> Fields {
     let count = prng.below(12);
@@ -112,7 +112,7 @@ fn damaged_payloads_keep_every_promise() {
         let crc = crc64::of(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         fuzz_rdb(&bytes);
-        let reader = dump::reader(&bytes, darter_persist::rdb::Limits::default()).unwrap();
+        let reader = dump::reader(&bytes, darter_rdb::Limits::default()).unwrap();
         survivors += u32::from(common::feed(reader, &bytes, 50, false).is_ok());
     }
     assert!(survivors > 200, "{survivors}");

@@ -5,8 +5,8 @@ mod common;
 
 use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, read};
 use darter_base::Prng;
-use darter_persist::dump::{self, Dumper, Item, Packing, Source};
-use darter_persist::rdb::{Kind, Limits, Survey, Writer};
+use darter_rdb::dump::{self, Dumper, Item, Packing, Source};
+use darter_rdb::{Kind, Limits, Survey, Writer};
 
 /// A value's items in a given order; a string in chunks of 1000 bytes.
 #[derive(Clone)]

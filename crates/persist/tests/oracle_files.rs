@@ -5,7 +5,7 @@ mod common;
 use common::{INTEGERS, Oracle, Record, Value, read};
 use darter_base::Prng;
 use darter_persist::fuzz::fuzz_rdb;
-use darter_persist::rdb::types;
+use darter_rdb::types;
 
 fn fill_strings(oracle: &mut Oracle, prng: &mut Prng) {
     for text in INTEGERS {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Value, read};
-use darter_persist::crc64;
+use darter_rdb::crc64;
 use std::collections::BTreeMap;
 
 const SET_INTSET: u8 = 11;

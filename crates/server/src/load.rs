@@ -26,7 +26,7 @@ mod tests;
 
 pub(crate) use inbox::Inbox;
 
-use darter_persist::rdb::{Error, Limits, Reader};
+use darter_rdb::{Error, Limits, Reader};
 use darter_runtime::clock;
 use darter_runtime::net::Waker;
 use meter::Meter;

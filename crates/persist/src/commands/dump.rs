@@ -3,12 +3,12 @@
 //! The payload's length stands before its first byte, so the value is read twice, both times from
 //! one cut: sized, then written. Each pass goes in slices when the value is large.
 
-use crate::dump::{Dumper, Item, Packing, Source};
-use crate::rdb::Kind;
 use darter_base::UnixMillis;
 use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Found, Hash, Set, Str, StrPieces, WrongType};
+use darter_rdb::Kind;
+use darter_rdb::dump::{Dumper, Item, Packing, Source};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, Never, OutOfLine, Reader, Scratch, Table, ValueRef};

@@ -3,13 +3,13 @@
 //! The payload is read twice: for its checksum, because a wrong one has an error of its own, then
 //! for its value, which is built aside and installed by the last step.
 
-use crate::crc64::Crc64;
-use crate::dump::{self, TRAILER_BYTES, private};
-use crate::rdb::{Event, Kind, Limits, Reader};
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Collection, Deadline, Fresh, Hash, Key, Object, Set};
+use darter_rdb::crc64::Crc64;
+use darter_rdb::dump::{self, TRAILER_BYTES, private};
+use darter_rdb::{Event, Kind, Limits, Reader};
 use darter_resp as resp;
 use darter_structs::blob::Blob;
 use std::sync::Arc;

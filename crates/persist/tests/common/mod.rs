@@ -1,8 +1,8 @@
 //! A real redis-server to compare with, and a model of what a file holds.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
-use darter_persist::dump::{Item, Source};
-use darter_persist::rdb::{Error, Event, Kind, Limits, Reader};
+use darter_rdb::dump::{Item, Source};
+use darter_rdb::{Error, Event, Kind, Limits, Reader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

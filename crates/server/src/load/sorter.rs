@@ -6,7 +6,7 @@ use darter_base::graveyard;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::Never;
 use darter_base::{UnixMillis, slot};
-use darter_persist::rdb::{Event, Kind, Product};
+use darter_rdb::{Event, Kind, Product};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 

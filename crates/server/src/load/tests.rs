@@ -4,7 +4,7 @@ use super::*;
 use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, slot};
 use darter_keyspace::{Hash, Key, Set, Shard, value_of};
-use darter_persist::rdb::{Item, Kind, Packing, Survey, Writer};
+use darter_rdb::{Item, Kind, Packing, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[path = "../../../persist/tests/common/mod.rs"]

@@ -11,11 +11,23 @@
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
 //! - `value`, `encode`: the way out: survey, plan, and the bytes of each item.
 //! - `types`: the numbers of the format and the names of what is refused.
+//! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
+//! - [`lzf`], [`crc64`]: what both stand on.
+//!
+//! Everything here is sans-IO: bytes come in as slices and go out into vectors. No file, socket,
+//! thread or clock is touched, so the simulator and the fuzzer run the very code of the server.
+//!
+//! Not here: the keyspace, commands, files.
+
+#![forbid(unsafe_code)]
 
 mod blob;
+pub mod crc64;
+pub mod dump;
 mod encode;
 mod error;
 mod event;
+pub mod lzf;
 mod reader;
 pub mod types;
 mod value;

@@ -85,7 +85,7 @@ pub enum Event<'a> {
         key: &'a [u8],
         /// The type of its value.
         kind: Kind,
-        /// The type number in the file, see [`types`](super::types).
+        /// The type number in the file, see [`types`](crate::types).
         encoding: u8,
         /// Its deadline. A past one is the caller's to judge; one before 1970 reads as 0.
         expiry_ms: Option<UnixMillis>,

@@ -12,9 +12,9 @@
 //! Only small collections (intset, listpack) are gathered before they are written: at most
 //! [`Packing`]'s bounds, 64 KiB by default.
 
-use super::encode;
-use super::event::Kind;
-use super::types;
+use crate::encode;
+use crate::event::Kind;
+use crate::types;
 use darter_base::UnixMillis;
 use darter_base::number::parse_i64;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Why bytes are not an RDB file, and where.
 
-use super::types::{VERSION_MAX, VERSION_MIN};
 use crate::lzf::Corrupt;
+use crate::types::{VERSION_MAX, VERSION_MIN};
 use std::fmt;
 
 /// A refusal: the offset in the file or payload, and the reason.

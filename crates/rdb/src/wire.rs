@@ -5,7 +5,7 @@
 //! parses the element again from its start. Nothing is kept between the attempts, and nothing is
 //! allocated by an announced length.
 
-use super::error::Reason;
+use crate::error::Reason;
 use crate::lzf;
 
 /// Why an element was not read.

@@ -1,7 +1,7 @@
 //! Lengths, strings and listpack entries, written as Redis writes them: each with the function
 //! that says its size, because a reply's header needs the sum before the first byte.
 
-use super::blob::back_length;
+use crate::blob::back_length;
 use darter_base::number::parse_i64;
 
 /// Longest text that Redis tries to store as an integer: "-2147483648".
@@ -157,9 +157,9 @@ fn end_entry(out: &mut Vec<u8>, start: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::blob::{Entry, Form};
-    use super::super::wire::{Cursor, Text};
     use super::*;
+    use crate::blob::{Entry, Form};
+    use crate::wire::{Cursor, Text};
     use darter_base::Prng;
 
     const EDGES: &[i64] = &[

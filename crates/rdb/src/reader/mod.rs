@@ -24,13 +24,13 @@
 mod items;
 mod top;
 
-use super::blob::Form;
-use super::error::{Error, Reason};
-use super::event::{Crc, Event, Kind, Product};
-use super::types;
-use super::wire::{Cursor, Head, Stop, Text, size};
+use crate::blob::Form;
 use crate::crc64::Crc64;
+use crate::error::{Error, Reason};
+use crate::event::{Crc, Event, Kind, Product};
 use crate::lzf;
+use crate::types;
+use crate::wire::{Cursor, Head, Stop, Text, size};
 use darter_base::UnixMillis;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number::{I64_TEXT_MAX, i64_text};

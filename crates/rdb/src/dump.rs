@@ -14,9 +14,9 @@
 //! Not here: replies and keys.
 
 use crate::crc64::Crc64;
-use crate::rdb::{Encoder, Kind, Limits, Reader, Survey, types};
+use crate::{Encoder, Kind, Limits, Reader, Survey, types};
 
-pub use crate::rdb::{Item, Packing};
+pub use crate::{Item, Packing};
 
 /// Entries that are looked at in vain before a [`Dumper::fill`] ends: about 10 us.
 const LOOKS_AT_ONCE: usize = 1_024;
@@ -26,7 +26,7 @@ pub const TRAILER_BYTES: usize = 10;
 
 /// The type numbers of sets with member deadlines: private to Darter, and only in payloads.
 pub mod private {
-    use crate::rdb::types;
+    use crate::types;
 
     /// What is added to the type number of the hash that the bytes are otherwise.
     pub const SHIFT: u8 = 200;

@@ -1,7 +1,7 @@
 //! Items: chunks of strings, fields and members, as strings or from packed collections.
 
-use super::super::blob::Entry;
 use super::*;
+use crate::blob::Entry;
 
 impl Reader {
     #[inline]

@@ -1,10 +1,10 @@
 //! The writer of whole files. It appends to vectors that the caller sends on, and keeps only the
-//! running checksum; values pass through [`Survey`](super::Survey) and [`Encoder`].
+//! running checksum; values pass through [`Survey`](crate::Survey) and [`Encoder`].
 
-use super::encode;
-use super::types;
-use super::value::{Encoder, Item, Plan};
 use crate::crc64::Crc64;
+use crate::encode;
+use crate::types;
+use crate::value::{Encoder, Item, Plan};
 use darter_base::UnixMillis;
 
 /// Writes a file of version 10, or of a later one where field deadlines need it.
