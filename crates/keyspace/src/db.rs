@@ -15,6 +15,7 @@ use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
 use crate::effect::{Act, Effect, Record};
+use crate::items;
 use crate::log::{Log, Recorder};
 use crate::named::Touch;
 use crate::object::{self, Collection, Object, Type, Typed, Value};
@@ -22,6 +23,7 @@ use crate::text::{Fresh, Str, StrPieces};
 use crate::{Key, Usage};
 use darter_base::Preempt;
 use darter_base::long::KNOWN_MIN;
+use darter_rdb::Items;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, EntryMut, HeldKey, New, Old, Scratch, Table, ValueRef};
 use std::cell::Cell;
@@ -118,6 +120,18 @@ impl<'a> Found<'a> {
     #[inline]
     pub fn value<V: Typed>(&self) -> Result<&'a V, WrongType> {
         object::as_type(self.object())
+    }
+
+    /// What its value is made of, as of `now`: from a cut.
+    #[must_use]
+    pub fn items(&self, now: u64) -> Items {
+        match self.object() {
+            Some(object) => object.items(now),
+            None => {
+                let text = self.text().map_or_else(|_| Vec::new(), |text| text.to_vec());
+                items::of_text(StrPieces::Bytes(text))
+            }
+        }
     }
 
     /// Seconds since its last access, rounded down.

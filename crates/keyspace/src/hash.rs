@@ -3,16 +3,55 @@
 use crate::db::is_dead;
 use crate::effect::{self, Change};
 use crate::encoding;
+use crate::items::{self, NewItem};
 use crate::log::Recorder;
-use crate::object::{Collection, Named, Type, Typed, Value};
+use crate::object::{Collection, Named, Object, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
 use crate::{Db, Deadline, Key, Name, WrongType};
 use darter_base::hash;
+use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, New, Table, ValueRef};
+use darter_structs::table::{Entry, New, Scratch, Table, ValueRef};
 use std::sync::Arc;
 
-pub(crate) static TYPE: &Type = &Type { name: "hash", number: 4 };
+pub(crate) static TYPE: &Type = &Type {
+    name: "hash",
+    number: 4,
+    rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
+    empty: || Object::new(Hash::new()),
+    is_ordered: false,
+};
+
+// How a hash stands in a file; without deadlines and with.
+const PLAIN: u8 = 4;
+const LISTPACK: u8 = 16;
+const MORTAL: u8 = 24;
+const MORTAL_LISTPACK: u8 = 25;
+
+#[rustfmt::skip] // A table.
+const ENCODINGS: &[Encoding] = &[
+    Encoding::new(PLAIN,    Layout::Pairs),
+    Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 2)),
+    // Before 7.0, and before 2.6.
+    Encoding::new(13, Layout::Block(Form::Ziplist, 2)),
+    Encoding::new(9,  Layout::Block(Form::Zipmap, 2)),
+    // From 7.4 on.
+    Encoding::of(Origin::Redis, MORTAL,          Layout::MortalPairsFromEarliest),
+    Encoding::of(Origin::Redis, MORTAL_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
+    // Release candidates of 7.4.
+    Encoding::of(Origin::Redis, 22, Layout::MortalPairs),
+    Encoding::of(Origin::Redis, 23, Layout::Block(Form::Listpack, 3)),
+    // Valkey 9.
+    Encoding::of(Origin::Valkey, 22, Layout::MortalPairsDeadlineLast),
+];
+
+/// As Redis 7.0 would write it, or 7.4 where fields have deadlines.
+fn plan(survey: &Survey) -> Plan {
+    if survey.is_mortal() {
+        return survey.mortal_listpack(MORTAL_LISTPACK).unwrap_or_else(|| survey.mortal(MORTAL));
+    }
+    survey.listpack(LISTPACK).unwrap_or_else(|| survey.plain(PLAIN))
+}
 
 /// A hash. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -29,6 +68,16 @@ pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
         ValueRef::Text(text) => Str::Inline(text),
         ValueRef::Out(blob) => Str::Blob(blob),
     }
+}
+
+/// Appends the value of a field, or gives it when it is long.
+fn write_value(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) -> Option<Arc<Blob>> {
+    match entry.value() {
+        ValueRef::Text(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
+        ValueRef::Out(blob) if items::is_long(blob.len()) => return Some(Arc::clone(blob)),
+        ValueRef::Out(blob) => Str::Blob(blob).write_to(out),
+    }
+    None
 }
 
 fn blob_bytes(blob: &Blob) -> usize {
@@ -125,6 +174,16 @@ impl Value for Hash {
     /// By Redis's default bounds.
     fn encoding(&self) -> &'static str {
         if self.grown { "hashtable" } else { "listpack" }
+    }
+
+    fn items(&self, now: u64) -> Items {
+        items::of_table(self.fields.clone(), now, Some(write_value))
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let NewItem::Pair { name, value, deadline } = item else { return false };
+        // At the time 0 nothing is dead, and a name that is there already is told from a new one.
+        self.edit_aside(0).set(name, value, Deadline::from(deadline))
     }
 
     fn is_empty(&self) -> bool {

@@ -19,6 +19,7 @@ mod db;
 mod effect;
 pub mod encoding;
 mod hash;
+mod items;
 mod log;
 mod named;
 mod object;
@@ -32,17 +33,20 @@ pub use clocks::{Clock, Name, Pair};
 pub use db::{Db, Deadline, Found, Held, HeldValue, WrongType};
 pub use effect::{Act, Change, Changes, Effect, Part, Record, apply, apply_to_db};
 pub use hash::{Hash, HashChange, HashEdit, value_of};
+pub use items::{NewItem, WriteValue, is_long, of_table};
 pub use log::Recorder;
 pub use named::Touch;
-pub use object::{Collection, Named, Object, Type, Typed, Value, Values, memory_bytes};
+pub use object::{Collection, Named, Object, Type, Typed, Types, Value, Values, memory_bytes};
 pub use set::{Set, SetChange, SetEdit};
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, Str, StrPieces};
 pub use usage::Usage;
 
 /// All types.
-pub static TYPES: &[&Type] = &[text::TYPE, hash::TYPE, set::TYPE];
+pub static TYPES: Types = crate::types![text::TYPE, hash::TYPE, set::TYPE];
 
+/// How values stand in files: a part of a type's row.
+pub use darter_rdb::Kind;
 /// Where large values are freed, in slices.
 pub use darter_structs::graveyard;
 

@@ -5,9 +5,11 @@
 //! what all values can do, and what some can ([`Named`]). Nothing here lists the types.
 
 use crate::clocks::Clock;
+use crate::items::NewItem;
 use crate::log::Recorder;
 use crate::{Touch, WrongType};
 use darter_base::Preempt;
+use darter_rdb::{Items, Kind};
 use darter_structs::shared::{Family, Holds, Shared};
 
 /// A value behind a reference count. Cloning one is a cut. Before the value stands the moment under
@@ -44,6 +46,12 @@ pub struct Type {
     pub name: &'static str,
     /// The number by which Redis knows it, in DEBUG DIGEST among others: below [`Type::NUMBERS`].
     pub number: usize,
+    /// How its values stand in files and payloads.
+    pub rdb: &'static Kind,
+    /// Makes an empty value, to be filled by [`Value::take_in`].
+    pub empty: fn() -> Object,
+    /// Whether the order of the items is part of what a value is: DEBUG DIGEST.
+    pub is_ordered: bool,
 }
 
 impl Type {
@@ -57,6 +65,52 @@ impl PartialEq for Type {
     }
 }
 
+/// The types that a server knows: made by [`types!`](crate::types).
+#[derive(Clone, Copy, Debug)]
+pub struct Types {
+    rows: &'static [&'static Type],
+    kinds: &'static [&'static Kind],
+}
+
+/// A list of types, of their rows.
+#[macro_export]
+macro_rules! types {
+    ($($row:expr),+ $(,)?) => {{
+        static ROWS: &[&$crate::Type] = &[$($row),+];
+        static KINDS: &[&$crate::Kind] = &[$($row.rdb),+];
+        $crate::Types::new(ROWS, KINDS)
+    }};
+}
+
+impl Types {
+    /// For [`types!`](crate::types): the rows, and their kinds in the same order.
+    #[must_use]
+    pub const fn new(rows: &'static [&'static Type], kinds: &'static [&'static Kind]) -> Self {
+        assert!(rows.len() == kinds.len(), "a kind a row");
+        Self { rows, kinds }
+    }
+
+    /// Their rows.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Type> {
+        self.rows.iter().copied()
+    }
+
+    /// What a reader of files and payloads is told of them.
+    #[must_use]
+    pub fn kinds(&self) -> &'static [&'static Kind] {
+        self.kinds
+    }
+
+    /// The type of a value that such a reader has found.
+    ///
+    /// # Panics
+    /// When the kind is none of [`Types::kinds`].
+    #[must_use]
+    pub fn of(&self, kind: &Kind) -> &'static Type {
+        self.iter().find(|row| row.rdb == kind).expect("the reader was told these kinds")
+    }
+}
+
 /// What a value can do, whatever its type.
 pub trait Value: Send + Sync + 'static {
     /// Bytes of memory that it owns, itself not included. Cost: O(1).
@@ -64,6 +118,16 @@ pub trait Value: Send + Sync + 'static {
 
     /// The name that OBJECT ENCODING gives: Redis 7.0's.
     fn encoding(&self) -> &'static str;
+
+    /// What it is made of, as of `now`: from a cut. O(1).
+    fn items(&self, now: u64) -> Items;
+
+    /// Takes in the next item of a value that is built aside. False when it is there already, or is
+    /// no item of this type: then the value is of no use.
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let _ = item;
+        false
+    }
 
     /// True when nothing is left of a collection: then the key goes.
     fn is_empty(&self) -> bool {

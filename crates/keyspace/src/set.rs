@@ -3,13 +3,52 @@
 use crate::db::is_dead;
 use crate::effect::Change;
 use crate::encoding;
+use crate::items::{self, NewItem};
 use crate::log::Recorder;
-use crate::object::{Collection, Named, Type, Typed, Value};
+use crate::object::{Collection, Named, Object, Type, Typed, Value};
 use crate::{Db, Deadline, Key, Name, WrongType};
 use darter_base::{hash, number};
+use darter_rdb::types::PRIVATE;
+use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::table::{Entry, Never, New, Table};
 
-pub(crate) static TYPE: &Type = &Type { name: "set", number: 2 };
+pub(crate) static TYPE: &Type = &Type {
+    name: "set",
+    number: 2,
+    rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
+    empty: || Object::new(Set::new()),
+    is_ordered: false,
+};
+
+// How a set stands in a file.
+const PLAIN: u8 = 2;
+const INTSET: u8 = 11;
+const LISTPACK: u8 = 20;
+/// Redis has no layout of members with deadlines. A set that has some is the hash whose fields are
+/// the members, under a number of Darter's own: others refuse it, instead of keeping members that
+/// should have died.
+const MORTAL: u8 = PRIVATE + 24;
+const MORTAL_LISTPACK: u8 = PRIVATE + 25;
+
+#[rustfmt::skip] // A table.
+const ENCODINGS: &[Encoding] = &[
+    Encoding::new(PLAIN,    Layout::Singles),
+    Encoding::new(INTSET,   Layout::Block(Form::Intset, 1)),
+    Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 1)),
+    Encoding::of(Origin::Payload, MORTAL,          Layout::MortalPairsFromEarliest),
+    Encoding::of(Origin::Payload, MORTAL_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
+    // The same without deadlines: what is left where all mortal members have died.
+    Encoding::of(Origin::Payload, PRIVATE + 4,     Layout::Pairs),
+    Encoding::of(Origin::Payload, PRIVATE + 16,    Layout::Block(Form::Listpack, 2)),
+];
+
+/// As Redis 7.0 would write it.
+fn plan(survey: &Survey) -> Plan {
+    if survey.is_mortal() {
+        return survey.mortal_listpack(MORTAL_LISTPACK).unwrap_or_else(|| survey.mortal(MORTAL));
+    }
+    survey.intset(INTSET).unwrap_or_else(|| survey.plain(PLAIN))
+}
 
 /// A set. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -82,6 +121,16 @@ impl Value for Set {
     /// By Redis's default bounds.
     fn encoding(&self) -> &'static str {
         if self.grown { "hashtable" } else { "intset" }
+    }
+
+    fn items(&self, now: u64) -> Items {
+        items::of_table(self.members.clone(), now, None)
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let (NewItem::Single { name, deadline } | NewItem::Pair { name, deadline, .. }) = item;
+        // At the time 0 nothing is dead, and a name that is there already is told from a new one.
+        self.edit_aside(0).add(name, Deadline::from(deadline))
     }
 
     fn is_empty(&self) -> bool {

@@ -1,7 +1,9 @@
 //! String values: how they come in, and how they are read.
 
-use crate::object::{Type, Typed, Value};
+use crate::items;
+use crate::object::{Object, Type, Typed, Value};
 use darter_base::limits::CHUNK_BYTES;
+use darter_rdb::{Bounds, Encoding, Items, Kind, Layout};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Scratch, Text};
 use std::ops::Range;
@@ -17,7 +19,17 @@ const INT_BYTES_MAX: usize = 20;
 const _: () = assert!(INT_BYTES_MAX <= INLINE_VALUE_MAX && INLINE_VALUE_MAX < CHUNK_BYTES);
 
 /// Strings. The short ones lie in the table's page, and are no objects.
-pub(crate) static TYPE: &Type = &Type { name: "string", number: 0 };
+pub(crate) static TYPE: &Type = &Type {
+    name: "string",
+    number: 0,
+    rdb: &Kind {
+        encodings: &[Encoding::new(0, Layout::Text)],
+        packed: Bounds::DEFAULT,
+        plan: |survey| survey.text(0),
+    },
+    empty: || Object::new(Blob::default()),
+    is_ordered: true,
+};
 
 impl Value for Blob {
     fn content_bytes(&self) -> usize {
@@ -26,6 +38,10 @@ impl Value for Blob {
 
     fn encoding(&self) -> &'static str {
         "raw"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        items::of_text(StrPieces::Blob(self.clone()))
     }
 }
 

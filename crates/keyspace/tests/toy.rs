@@ -1,59 +1,14 @@
 //! A type that the keyspace has never heard of does all that types do: docs/adding-a-type.md, tried.
 //!
-//! The toy is a heap of numbers that sum up. It has deadlines as a whole only, and no entries that are
-//! found by name.
+//! Payloads and digests of the toy are tried in `crates/persist/tests/toy.rs`, files in
+//! `crates/server/src/load/tests.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
-use darter_keyspace::{
-    Collection, Db, Deadline, Fresh, Key, Object, Recorder, Set, Touch, Type, Typed, Value,
-    WrongType, memory_bytes,
-};
+mod heap;
 
-static HEAP: Type = Type { name: "heap", number: 5 };
-
-/// The value.
-#[derive(Clone, Default)]
-struct Heap(Vec<u64>);
-
-impl Value for Heap {
-    fn content_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<u64>()
-    }
-
-    fn encoding(&self) -> &'static str {
-        "vector"
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl Typed for Heap {
-    const TYPE: &'static Type = &HEAP;
-}
-
-impl Collection for Heap {
-    type Edit<'a> = HeapEdit<'a>;
-
-    fn edit<'a>(&'a mut self, _: u64, _: Recorder<'a>) -> HeapEdit<'a> {
-        HeapEdit(self)
-    }
-}
-
-/// What changes one.
-struct HeapEdit<'a>(&'a mut Heap);
-
-impl HeapEdit<'_> {
-    fn push(&mut self, number: u64) {
-        self.0.0.push(number);
-    }
-
-    fn pop(&mut self) -> Option<u64> {
-        self.0.0.pop()
-    }
-}
+use darter_keyspace::{Db, Deadline, Fresh, Key, Object, Set, Touch, WrongType, memory_bytes};
+use heap::{HEAP, Heap};
 
 fn db() -> Db {
     let mut db = Db::default();

@@ -241,7 +241,7 @@ fn accounts_follow_the_values() {
     assert_eq!(db.memory_bytes(), db.keys().memory_bytes() + usage.total_bytes());
     let mut both = usage;
     both.merge(db.usage());
-    for kind in TYPES {
+    for kind in TYPES.iter() {
         assert_eq!(both.keys(kind), 2 * usage.keys(kind));
         assert_eq!(both.bytes(kind), 2 * usage.bytes(kind));
     }

@@ -4,8 +4,8 @@
 //! unless it is there, then reads it in chunks of 1 MiB and prints what that took.
 
 use darter_base::Prng;
-use darter_rdb::dump::{Item, Packing};
-use darter_rdb::{Event, Kind, Limits, Reader, Survey, Writer};
+use darter_keyspace::{Hash, TYPES, Typed};
+use darter_rdb::{Event, Item, Limits, Reader, Survey, Writer};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::time::Instant;
@@ -46,11 +46,11 @@ fn uuid(prng: &mut Prng) -> String {
 
 /// The field of a text, with the same reason as all others.
 fn item(text: &str) -> Item<'_> {
-    Item::Field { field: text.as_bytes(), value: b"a reason: 12", deadline_ms: None }
+    Item::Pair { name: text.as_bytes(), value: b"a reason: 12", deadline_ms: None }
 }
 
 fn write(mut file: File, fields: u64) -> io::Result<()> {
-    let mut survey = Survey::new(Kind::Hash, Packing::default());
+    let mut survey = Survey::new(Hash::TYPE.rdb);
     let mut prng = Prng::from_seed(SEED);
     for _ in 0..fields {
         survey.item(item(&uuid(&mut prng)));
@@ -75,13 +75,13 @@ fn write(mut file: File, fields: u64) -> io::Result<()> {
 
 /// Fields, bytes, and a digest that keeps the work.
 fn read(mut file: File) -> io::Result<(u64, u64, u64)> {
-    let mut reader = Reader::new(Limits::default());
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default());
     let (mut items, mut digest) = (0_u64, 0_u64);
     loop {
         match reader.next().map_err(io::Error::other)? {
-            Some(Event::HashField { field, value, .. }) => {
+            Some(Event::Item(Item::Pair { name, value, .. })) => {
                 items += 1;
-                let byte = u64::from(field.last().copied().unwrap_or(0));
+                let byte = u64::from(name.last().copied().unwrap_or(0));
                 digest = digest.rotate_left(1) ^ byte ^ value.len() as u64;
             }
             Some(Event::Eof { .. }) => break,

@@ -3,7 +3,8 @@
 mod dump;
 mod restore;
 
-pub use dump::{Sizer, sizer};
+pub use dump::{Sizer, dump, sizer};
+pub use restore::restore_as;
 
 use darter_command::{Command, Flags, Group, Run, specs};
 

@@ -4,6 +4,7 @@
 //! chunks change nothing, and offsets lie inside the data. `cargo fuzz` and the seeded test in
 //! `tests/fuzz.rs` both call it.
 
+use darter_keyspace::TYPES;
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump;
 use darter_rdb::lzf::RUN_BYTES_MAX;
@@ -20,13 +21,14 @@ const MEMORY_BASE: usize = 1 << 18;
 /// When a promise of the reader is broken.
 pub fn fuzz_rdb(data: &[u8]) {
     let step = usize::from(data.last().copied().unwrap_or(0)) % 61 + 1;
-    let whole = digest(Reader::new(Limits::default()), data, data.len());
-    let pieces = digest(Reader::new(Limits::default()), data, step);
+    let whole = digest(Reader::new(TYPES.kinds(), Limits::default()), data, data.len());
+    let pieces = digest(Reader::new(TYPES.kinds(), Limits::default()), data, step);
     assert_eq!(whole, pieces, "chunks of {step} changed what a file says");
 
-    if let Ok(mut reader) = dump::reader(data, Limits::default()) {
+    if let Ok(mut reader) = dump::reader(data, TYPES.kinds(), Limits::default()) {
         let whole = digest(reader, data, data.len());
-        reader = dump::reader(data, Limits::default()).expect("it was a payload before");
+        reader =
+            dump::reader(data, TYPES.kinds(), Limits::default()).expect("it was a payload before");
         let pieces = digest(reader, data, step);
         assert_eq!(whole, pieces, "chunks of {step} changed what a payload says");
         if whole.0.is_ok() {

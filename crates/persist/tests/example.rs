@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::{Bytes, Oracle, Record, Value, read};
-use darter_rdb::dump::{self, Item, Packing, Source};
-use darter_rdb::{Kind, Survey, Writer};
+use common::{Bytes, Oracle, Record, Value, kind, read};
+use darter_rdb::{Item, Source, Survey, Writer, dump};
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/rdb.md");
@@ -49,11 +48,12 @@ fn expected() -> BTreeMap<(u32, Bytes), Record> {
 
 /// The example as the writer makes it.
 fn written() -> Bytes {
-    let field = |field, value| Item::Field { field, value, deadline_ms: None };
+    let field = |name, value| Item::Pair { name, value, deadline_ms: None };
+    let member = |name| Item::Single { name, deadline_ms: None };
     let keys = [
-        (&b"s"[..], Some(1_893_456_000_123), Kind::String, vec![Item::Chunk(b"12345")]),
-        (&b"i"[..], None, Kind::Set, vec![Item::Member(b"7"), Item::Member(b"-5")]),
-        (&b"h"[..], None, Kind::Hash, vec![field(b"f", b"v1"), field(b"n", b"7")]),
+        (&b"s"[..], Some(1_893_456_000_123), kind("string"), vec![Item::Chunk(b"12345")]),
+        (&b"i"[..], None, kind("set"), vec![member(b"7"), member(b"-5")]),
+        (&b"h"[..], None, kind("hash"), vec![field(b"f", b"v1"), field(b"n", b"7")]),
     ];
     let (mut writer, mut out) = (Writer::new(), Bytes::new());
     writer.start(10, &mut out);
@@ -61,7 +61,7 @@ fn written() -> Bytes {
     writer.select_db(0, &mut out);
     writer.resize_db(3, 1, &mut out);
     for (key, expiry_ms, kind, items) in keys {
-        let mut survey = Survey::new(kind, Packing::default());
+        let mut survey = Survey::new(kind);
         items.iter().for_each(|item| survey.item(*item));
         writer.key(key, expiry_ms, survey.plan(), &mut out);
         items.iter().for_each(|item| writer.item(*item, &mut out));
@@ -98,7 +98,7 @@ impl Source for Text {
 fn the_payload_of_the_example_is_true() {
     let lines = block("dump");
     let bytes = bytes_of(lines[0]);
-    assert_eq!(dump::write(Text(b"12345", false), Kind::String, Packing::default()), bytes);
+    assert_eq!(dump::write(Text(b"12345", false), kind("string")), bytes);
     let mut oracle = Oracle::start(&[]);
     oracle.must(&[b"SET", b"s", b"12345"]);
     assert_eq!(oracle.must(&[b"DUMP", b"s"]).bulk(), bytes);

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{File, Record, Value, feed, read};
+use darter_keyspace::TYPES;
 use darter_rdb::{Crc, Event, Limits, Product, Reader};
 use darter_rdb::{crc64, dump};
 use std::collections::BTreeMap;
@@ -260,7 +261,7 @@ fn heads_and_ends_are_judged() {
         let (error, _) = *read(bytes, 3, false).unwrap_err();
         assert!(error.to_string().starts_with(text), "{error}");
     }
-    let mut reader = Reader::new(Limits::default());
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default());
     reader.push(b"REDIS0005\xff\0\0\0\0\0\0\0\0");
     let start = Event::Start { product: Product::Redis, version: 5 };
     assert_eq!(reader.next(), Ok(Some(start)));
@@ -282,7 +283,7 @@ fn a_billion_announced_allocates_nothing() {
         b"\xfb\x81\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00",
     ];
     for head in heads {
-        let mut reader = Reader::new(Limits::default());
+        let mut reader = Reader::new(TYPES.kinds(), Limits::default());
         reader.push(&[b"REDIS0010", *head, b"\x01a\x01b"].concat());
         while let Ok(Some(_)) = reader.next() {}
         assert!(reader.memory_bytes() < 1024, "{head:?}: {}", reader.memory_bytes());
@@ -303,7 +304,8 @@ fn payloads_are_judged_by_trailer_and_length() {
     };
     let reads = |bytes: &[u8]| {
         let run = |chunk| {
-            let reader = dump::reader(bytes, Limits::default()).expect("a version that is read");
+            let reader = dump::reader(bytes, TYPES.kinds(), Limits::default())
+                .expect("a version that is read");
             let read = feed(reader, bytes, chunk, true).map_err(|broken| broken.0.to_string());
             read.map(|file| file.keys[&(0, Vec::new())].value.clone())
         };
@@ -332,14 +334,14 @@ fn payloads_are_judged_by_trailer_and_length() {
 fn a_large_field_is_given_back() {
     let len = 20_000_000_u32;
     let large = [&b"\x01f\x80"[..], &len.to_be_bytes(), &vec![7; len as usize]].concat();
-    let mut reader = Reader::new(Limits::default());
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default());
     reader.push(b"REDIS0010\x04\x01k\x81\0\0\0\0\0\x01\0\0");
     let (mut most, mut fields) = (0, 0);
     let mut feed = |bytes: &[u8]| {
         for piece in bytes.chunks(100_000) {
             reader.push(piece);
             while let Some(event) = reader.next().unwrap() {
-                fields += u32::from(matches!(event, Event::HashField { .. }));
+                fields += u32::from(matches!(event, Event::Item(_)));
             }
             most = most.max(reader.memory_bytes());
         }

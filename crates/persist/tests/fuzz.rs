@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::{Fields, read};
+use common::{Fields, kind, read};
 use darter_base::Prng;
+use darter_keyspace::TYPES;
 use darter_persist::fuzz::fuzz_rdb;
 use darter_rdb::crc64;
-use darter_rdb::dump::{self, Source};
-use darter_rdb::{Kind, Packing, Survey, Writer};
+use darter_rdb::dump;
+use darter_rdb::{Limits, Source, Survey, Writer};
 
 fn fields(prng: &mut Prng) -> Fields {
     let count = prng.below(12);
@@ -34,7 +35,7 @@ fn seed_file(prng: &mut Prng) -> Vec<u8> {
     writer.resize_db(4, 1, &mut out);
     for index in 0..4 {
         let mut source = fields(prng);
-        let mut survey = Survey::new(Kind::Hash, Packing::default());
+        let mut survey = Survey::new(kind("hash"));
         while let Some(item) = source.next() {
             survey.item(item);
         }
@@ -104,7 +105,7 @@ fn damaged_payloads_keep_every_promise() {
     let mut survivors = 0;
     for seed in 0..4000 {
         let mut prng = Prng::from_seed(seed);
-        let mut bytes = dump::write(fields(&mut prng), Kind::Hash, Packing::default());
+        let mut bytes = dump::write(fields(&mut prng), kind("hash"));
         fuzz_rdb(&bytes);
         bytes.truncate(bytes.len() - dump::TRAILER_BYTES);
         damage(&mut bytes, &mut prng);
@@ -112,7 +113,7 @@ fn damaged_payloads_keep_every_promise() {
         let crc = crc64::of(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
         fuzz_rdb(&bytes);
-        let reader = dump::reader(&bytes, darter_rdb::Limits::default()).unwrap();
+        let reader = dump::reader(&bytes, TYPES.kinds(), Limits::default()).unwrap();
         survivors += u32::from(common::feed(reader, &bytes, 50, false).is_ok());
     }
     assert!(survivors > 200, "{survivors}");

@@ -3,15 +3,16 @@
 
 mod common;
 
-use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, read};
+use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, kind, read};
 use darter_base::Prng;
-use darter_rdb::dump::{self, Dumper, Item, Packing, Source};
-use darter_rdb::{Kind, Limits, Survey, Writer};
+use darter_keyspace::TYPES;
+use darter_rdb::dump::{self, Dumper};
+use darter_rdb::{Item, Kind, Limits, Source, Survey, Writer};
 
 /// A value's items in a given order; a string in chunks of 1000 bytes.
 #[derive(Clone)]
 struct Items {
-    kind: Kind,
+    kind: &'static Kind,
     items: Vec<(Bytes, Bytes)>,
     next: usize,
 }
@@ -19,17 +20,17 @@ struct Items {
 impl Items {
     fn string(text: &[u8]) -> Self {
         let items = text.chunks(1000).map(|chunk| (chunk.to_vec(), Bytes::new())).collect();
-        Self { kind: Kind::String, items, next: 0 }
+        Self { kind: kind("string"), items, next: 0 }
     }
 
     fn hash(pairs: &[Bytes]) -> Self {
         let items = pairs.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        Self { kind: Kind::Hash, items, next: 0 }
+        Self { kind: kind("hash"), items, next: 0 }
     }
 
     fn set(members: Vec<Bytes>) -> Self {
         let items = members.into_iter().map(|member| (member, Bytes::new())).collect();
-        Self { kind: Kind::Set, items, next: 0 }
+        Self { kind: kind("set"), items, next: 0 }
     }
 
     /// The value at `key`, in the order in which the oracle itself tells it.
@@ -46,7 +47,7 @@ impl Items {
     }
 
     fn payload(&self) -> Bytes {
-        dump::write(self.clone(), self.kind, Packing::default())
+        dump::write(self.clone(), self.kind)
     }
 }
 
@@ -54,10 +55,12 @@ impl Source for Items {
     fn next(&mut self) -> Option<Item<'_>> {
         let (first, second) = self.items.get(self.next)?;
         self.next += 1;
-        Some(match self.kind {
-            Kind::String => Item::Chunk(first),
-            Kind::Set => Item::Member(first),
-            Kind::Hash => Item::Field { field: first, value: second, deadline_ms: None },
+        Some(if self.kind.is_text() {
+            Item::Chunk(first)
+        } else if self.kind == kind("set") {
+            Item::Single { name: first, deadline_ms: None }
+        } else {
+            Item::Pair { name: first, value: second, deadline_ms: None }
         })
     }
 
@@ -139,7 +142,7 @@ fn values_travel_to_the_oracle_and_back() {
         let name = String::from_utf8_lossy(key).into_owned();
         assert_eq!(dump::verify(&theirs), Ok(10), "{name}");
         for chunk in [7, 4096, theirs.len()] {
-            let reader = dump::reader(&theirs, Limits::default()).unwrap();
+            let reader = dump::reader(&theirs, TYPES.kinds(), Limits::default()).unwrap();
             let file = feed(reader, &theirs, chunk, false);
             let file = file.unwrap_or_else(|broken| panic!("{name}: {}", broken.0));
             assert!(file.keys[&(0, Bytes::new())] == record, "{name}");
@@ -168,7 +171,7 @@ fn slices_of_any_size_make_the_same_payload() {
     for value in values {
         let whole = value.payload();
         for slice in [1, 100, 5000] {
-            let mut dumper = Dumper::new(value.clone(), value.kind, Packing::default());
+            let mut dumper = Dumper::new(value.clone(), value.kind);
             let len = loop {
                 if let Some(len) = dumper.survey(slice) {
                     break len;
@@ -203,10 +206,10 @@ fn field_deadlines_read_back() {
             .collect();
         let model = short.iter().map(|(name, value, at)| (name.clone(), (value.clone(), *at)));
         let model = Value::Hash(model.collect());
-        let payload = dump::write(Fields(short, 0), Kind::Hash, Packing::default());
+        let payload = dump::write(Fields(short, 0), kind("hash"));
         assert_eq!(payload[0], encoding);
         assert_eq!(dump::verify(&payload), Ok(12));
-        let reader = dump::reader(&payload, Limits::default()).unwrap();
+        let reader = dump::reader(&payload, TYPES.kinds(), Limits::default()).unwrap();
         let file =
             feed(reader, &payload, 100, true).unwrap_or_else(|broken| panic!("{}", broken.0));
         assert!(file.keys[&(0, Bytes::new())].value == model, "{count} {span}");
@@ -215,8 +218,8 @@ fn field_deadlines_read_back() {
             let ends: Vec<bool> = file
                 .log
                 .iter()
-                .filter(|l| l.starts_with("HashField"))
-                .map(|l| l.ends_with("None }"))
+                .filter(|l| l.starts_with("Item(Pair"))
+                .map(|l| l.ends_with("None })"))
                 .collect();
             assert!(ends.is_sorted(), "{:?}", file.log);
         }
@@ -236,7 +239,7 @@ fn whole_files_load_in_the_oracle() {
         writer.resize_db(keys.len() as u64, 1, &mut out);
         for (index, key) in keys.iter().enumerate() {
             let mut items = Items::of(&mut source, key);
-            let mut survey = Survey::new(items.kind, Packing::default());
+            let mut survey = Survey::new(items.kind);
             while let Some(item) = items.next() {
                 survey.item(item);
             }

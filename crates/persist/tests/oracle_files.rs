@@ -5,7 +5,6 @@ mod common;
 use common::{INTEGERS, Oracle, Record, Value, read};
 use darter_base::Prng;
 use darter_persist::fuzz::fuzz_rdb;
-use darter_rdb::types;
 
 fn fill_strings(oracle: &mut Oracle, prng: &mut Prng) {
     for text in INTEGERS {
@@ -101,7 +100,7 @@ fn files_in_every_encoding_read_back() {
             (idle, frequency) = (idle + file.idle, frequency + file.frequency);
         }
     }
-    let all = [types::STRING, types::SET, types::HASH, types::SET_INTSET, types::HASH_LISTPACK];
+    let all = [0, 2, 4, 11, 16];
     assert_eq!(encodings.into_iter().collect::<Vec<_>>(), all);
     assert!(idle > 0 && frequency > 0, "{idle} {frequency}");
 }
@@ -202,6 +201,6 @@ fn a_large_value_needs_little_memory() {
     let expected = Record { value: Value::String(packed), expiry_ms: None };
     assert!(file.keys[&packed_key] == expected);
     assert!(file.keys == oracle.records(1));
-    let longest = file.log.iter().filter(|line| line.starts_with("StringChunk")).count();
+    let longest = file.log.iter().filter(|line| line.starts_with("Item(Chunk")).count();
     assert!(longest > 150, "{longest} chunks"); // 11 MB in pieces of 64 KiB.
 }

@@ -16,7 +16,7 @@ use darter_base::number;
 
 /// A packed form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     /// Sorted integers.
     Intset,
     /// Entries that end in their own length.

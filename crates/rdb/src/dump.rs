@@ -7,59 +7,16 @@
 //! piece by piece; a payload is read by [`Reader::of_payload`], which takes it in chunks and sums
 //! the checksum on the way, so that a value is built aside and installed after `Eof`.
 //!
-//! A set's member deadlines have no type in Redis. Such a set is written as the hash with field
-//! deadlines that has its members as fields and empty values, under a type number of Darter's own
-//! ([`private`]): others refuse it, instead of keeping members that should have died.
-//!
 //! Not here: replies and keys.
 
 use crate::crc64::Crc64;
-use crate::{Encoder, Kind, Limits, Reader, Survey, types};
-
-pub use crate::{Item, Packing};
+use crate::{Encoder, Kind, Limits, Reader, Source, Survey, types};
 
 /// Entries that are looked at in vain before a [`Dumper::fill`] ends: about 10 us.
 const LOOKS_AT_ONCE: usize = 1_024;
 
 /// Bytes behind the value: version and checksum.
 pub const TRAILER_BYTES: usize = 10;
-
-/// The type numbers of sets with member deadlines: private to Darter, and only in payloads.
-pub mod private {
-    use crate::types;
-
-    /// What is added to the type number of the hash that the bytes are otherwise.
-    pub const SHIFT: u8 = 200;
-
-    /// The type number of the hash that a payload of type `number` is otherwise, when it is a set
-    /// with member deadlines.
-    #[must_use]
-    pub fn hash_of(number: u8) -> Option<u8> {
-        let hash = number.checked_sub(SHIFT)?;
-        let written =
-            [types::HASH, types::HASH_LISTPACK, types::HASH_METADATA, types::HASH_LISTPACK_EX];
-        written.contains(&hash).then_some(hash)
-    }
-
-    const _: () =
-        assert!(types::HASH_LISTPACK_EX + SHIFT < types::OP_SLOT_INFO, "no opcode is taken");
-}
-
-/// Where the items of a value come from, twice the same: a cut.
-pub trait Source {
-    /// Looks for the next item; takes what it looks at in vain off `looks`. False when those are
-    /// used up before one was found, or the end: [`next`](Self::next) would look further at once.
-    fn find(&mut self, looks: &mut usize) -> bool {
-        let _ = looks;
-        true
-    }
-
-    /// The next item, or `None` behind the last.
-    fn next(&mut self) -> Option<Item<'_>>;
-
-    /// Begins again at the first item.
-    fn rewind(&mut self);
-}
 
 /// Writes a payload in pieces: [`survey`](Self::survey) until it tells the length, then
 /// [`fill`](Self::fill) until it is done.
@@ -68,13 +25,13 @@ pub struct Dumper<S> {
     stage: Stage,
     crc: Crc64,
     version: u16,
-    /// The items are a set's members with deadlines, as fields of a hash.
-    mortal_set: bool,
+    kind: &'static Kind,
+    items: u64,
 }
 
 enum Stage {
     Survey(Survey),
-    Head(Encoder, u8),
+    Head(Encoder),
     Items(Encoder),
     Done,
 }
@@ -82,23 +39,16 @@ enum Stage {
 impl<S: Source> Dumper<S> {
     /// A dumper of the value of type `kind` that `source` gives.
     #[must_use]
-    pub fn new(source: S, kind: Kind, packing: Packing) -> Self {
-        let stage = Stage::Survey(Survey::new(kind, packing));
+    pub fn new(source: S, kind: &'static Kind) -> Self {
+        let stage = Stage::Survey(Survey::new(kind));
         let version = types::VERSION_WRITTEN;
-        Self { source, stage, crc: Crc64::new(), version, mortal_set: false }
+        Self { source, stage, crc: Crc64::new(), version, kind, items: 0 }
     }
 
-    /// A dumper of a set with member deadlines, which `source` gives as fields with empty values;
-    /// see [`private`].
+    /// True when the survey saw no items, and it is no string: the collection is gone.
     #[must_use]
-    pub fn of_mortal_set(source: S, packing: Packing) -> Self {
-        Self { mortal_set: true, ..Self::new(source, Kind::Hash, packing) }
-    }
-
-    /// Where the items come from.
-    #[must_use]
-    pub fn source(&self) -> &S {
-        &self.source
+    pub fn is_hollow(&self) -> bool {
+        self.items == 0 && !self.kind.is_text()
     }
 
     /// Surveys at most `items_max` items; tells the payload's length in bytes when all are seen.
@@ -113,12 +63,9 @@ impl<S: Source> Dumper<S> {
             looks = looks.saturating_sub(1);
             let Some(item) = self.source.next() else {
                 let plan = survey.plan();
-                let (mut encoding, bytes) = (plan.encoding, plan.body_bytes);
-                if self.mortal_set {
-                    encoding += private::SHIFT;
-                }
-                self.version = plan.version();
-                self.stage = Stage::Head(Encoder::new(plan), encoding);
+                let bytes = plan.body_bytes;
+                (self.version, self.items) = (plan.version(), plan.items());
+                self.stage = Stage::Head(Encoder::new(plan));
                 self.source.rewind();
                 return Some(1 + bytes + TRAILER_BYTES as u64);
             };
@@ -131,7 +78,7 @@ impl<S: Source> Dumper<S> {
     /// where most of what the source looks at is no item; true when the payload is complete.
     ///
     /// Cost: O(`bytes_max`), for packed collections O(n log n) of their few entries. Small items
-    /// are gathered without output; their number is bounded by [`Packing`].
+    /// are gathered without output; their number is bounded by [`Bounds`](crate::Bounds).
     ///
     /// Panics before the survey is done, and where the items differ from those surveyed.
     pub fn fill(&mut self, out: &mut Vec<u8>, bytes_max: usize) -> bool {
@@ -140,8 +87,8 @@ impl<S: Source> Dumper<S> {
             match &mut self.stage {
                 Stage::Survey(_) => unreachable!("the length is told before the bytes"),
                 Stage::Done => return true,
-                Stage::Head(encoder, encoding) => {
-                    out.push(*encoding);
+                Stage::Head(encoder) => {
+                    out.push(encoder.plan().encoding);
                     encoder.head(out);
                     self.stage = Stage::Items(encoder.clone());
                 }
@@ -174,8 +121,8 @@ impl<S: Source> Dumper<S> {
 
 /// The whole payload of a value at once: for small ones.
 #[must_use]
-pub fn write<S: Source>(source: S, kind: Kind, packing: Packing) -> Vec<u8> {
-    let mut dumper = Dumper::new(source, kind, packing);
+pub fn write<S: Source>(source: S, kind: &'static Kind) -> Vec<u8> {
+    let mut dumper = Dumper::new(source, kind);
     let len = dumper.survey(usize::MAX).unwrap_or(0);
     let mut out = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
     let done = dumper.fill(&mut out, usize::MAX);
@@ -264,6 +211,11 @@ impl Verifier {
 /// # Errors
 /// [`Invalid::Short`] and [`Invalid::Version`]; a wrong checksum is found at the end, or before
 /// with a [`Verifier`].
-pub fn reader(payload: &[u8], limits: Limits) -> Result<Reader, Invalid> {
-    version(payload).map(|version| Reader::of_payload(payload.len() as u64, version, limits))
+pub fn reader(
+    payload: &[u8],
+    kinds: &'static [&'static Kind],
+    limits: Limits,
+) -> Result<Reader, Invalid> {
+    let version = version(payload)?;
+    Ok(Reader::of_payload(kinds, payload.len() as u64, version, limits))
 }

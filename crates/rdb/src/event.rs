@@ -1,5 +1,7 @@
 //! What a reader finds, one piece at a time.
 
+use crate::items::Item;
+use crate::kind::Kind;
 use darter_base::UnixMillis;
 
 /// Who wrote the file.
@@ -9,17 +11,6 @@ pub enum Product {
     Redis,
     /// Valkey 9 or later.
     Valkey,
-}
-
-/// The type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A string: comes as [`Event::StringChunk`]s.
-    String,
-    /// A hash: comes as [`Event::HashField`]s.
-    Hash,
-    /// A set: comes as [`Event::SetMember`]s.
-    Set,
 }
 
 /// What the checksum at the end said. A wrong one is an error, not an event.
@@ -84,8 +75,8 @@ pub enum Event<'a> {
         /// The key; empty in a payload of `DUMP`.
         key: &'a [u8],
         /// The type of its value.
-        kind: Kind,
-        /// The type number in the file, see [`types`](crate::types).
+        kind: &'static Kind,
+        /// The type number in the file.
         encoding: u8,
         /// Its deadline. A past one is the caller's to judge; one before 1970 reads as 0.
         expiry_ms: Option<UnixMillis>,
@@ -93,28 +84,15 @@ pub enum Event<'a> {
         idle_s: Option<u64>,
         /// How often it was used, as Redis's logarithm.
         frequency: Option<u8>,
-        /// Bytes of a string, fields or members otherwise, where known before they come. Not to
+        /// Bytes of a string, items otherwise, where known before they come. Not to
         /// be trusted: allocate by it no more than you would for an empty value. Redis never
         /// keeps an empty collection: 0 items mean that the key is to be skipped.
         len_hint: Option<u64>,
     },
-    /// The next bytes of a string; all but the last have
-    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES). An empty string has none.
-    StringChunk(&'a [u8]),
-    /// A field of a hash. A field that comes twice is the caller's to find: the file is damaged.
-    HashField {
-        /// Its name.
-        field: &'a [u8],
-        /// Its value.
-        value: &'a [u8],
-        /// Its deadline.
-        deadline_ms: Option<UnixMillis>,
-    },
-    /// A member of a set. One that comes twice is the caller's to find: the file is damaged.
-    SetMember {
-        /// The member.
-        member: &'a [u8],
-    },
+    /// The next piece of the value, whole. Chunks of a string have
+    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES), but for the last; an empty string has none.
+    /// A name that comes twice is the caller's to find: the file is damaged.
+    Item(Item<'a>),
     /// The value is complete.
     EndOfKey,
     /// The file or payload is complete.

@@ -9,6 +9,8 @@
 //!
 //! - `wire`: lengths, strings and numbers, parsed from bytes that may not all be there yet.
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
+//! - `kind`: what a type's row says of the format: under which numbers its values stand in a file.
+//! - `items`: what every value is made of.
 //! - `value`, `encode`: the way out: survey, plan, and the bytes of each item.
 //! - `types`: the numbers of the format and the names of what is refused.
 //! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
@@ -27,6 +29,8 @@ pub mod dump;
 mod encode;
 mod error;
 mod event;
+mod items;
+mod kind;
 pub mod lzf;
 mod reader;
 pub mod types;
@@ -34,8 +38,11 @@ mod value;
 mod wire;
 mod writer;
 
+pub use blob::Form;
 pub use error::{Error, Reason};
-pub use event::{Crc, Event, Kind, Product};
+pub use event::{Crc, Event, Product};
+pub use items::{Item, Items, Source};
+pub use kind::{Bounds, Encoding, Kind, Layout, Origin};
 pub use reader::{Limits, Reader};
-pub use value::{Encoder, Item, Packing, Plan, Survey};
+pub use value::{Encoder, Plan, Survey};
 pub use writer::Writer;

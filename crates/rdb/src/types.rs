@@ -1,34 +1,7 @@
-//! The numbers of the format, and the names of the value types that are refused for now.
+//! The numbers of the format that are no type's own, and the names of the value types that are
+//! refused for now.
 //!
 //! Source: `rdb.h` of Redis 7.0 to 8.0 and of Valkey 9, the documentation of each release.
-
-/// A string.
-pub const STRING: u8 = 0;
-/// A set: a count, then members as strings.
-pub const SET: u8 = 2;
-/// A hash: a count, then fields and values as strings.
-pub const HASH: u8 = 4;
-/// A hash as a zipmap (before Redis 2.6).
-pub const HASH_ZIPMAP: u8 = 9;
-/// A set of integers, sorted, in one blob.
-pub const SET_INTSET: u8 = 11;
-/// A hash as a ziplist (2.6 to 6.2).
-pub const HASH_ZIPLIST: u8 = 13;
-/// A hash as a listpack (7.0).
-pub const HASH_LISTPACK: u8 = 16;
-/// A set as a listpack (7.2).
-pub const SET_LISTPACK: u8 = 20;
-/// A hash with absolute field deadlines: release candidates of Redis 7.4. In Valkey's files the
-/// same number is [`HASH_VALKEY`].
-pub const HASH_METADATA_PRE_GA: u8 = 22;
-/// A hash with a deadline behind each value: Valkey 9.
-pub const HASH_VALKEY: u8 = 22;
-/// A hash as a listpack of triples: release candidates of Redis 7.4.
-pub const HASH_LISTPACK_EX_PRE_GA: u8 = 23;
-/// A hash with field deadlines relative to the earliest (7.4).
-pub const HASH_METADATA: u8 = 24;
-/// A hash as a listpack of triples, with the earliest deadline before it (7.4).
-pub const HASH_LISTPACK_EX: u8 = 25;
 
 /// Sizes of one slot (7.4, cluster mode).
 pub const OP_SLOT_INFO: u8 = 244;
@@ -65,6 +38,26 @@ pub const VALKEY_VERSION_MIN: u16 = 80;
 pub const VALKEY_VERSION_MAX: u16 = 81;
 /// What Redis 7.0 writes, and the newest that it loads.
 pub const VERSION_WRITTEN: u16 = 10;
+
+/// What is added to the type number of a layout that has been given to another type: such numbers are
+/// Darter's own.
+pub const PRIVATE: u8 = 200;
+
+const _: () = assert!(PRIVATE + LAST_OF_VERSION_12 < OP_SLOT_INFO, "no opcode is taken");
+
+/// The last type number that a version knows.
+const LAST_OF_VERSION_10: u8 = 19;
+const LAST_OF_VERSION_11: u8 = 21;
+const LAST_OF_VERSION_12: u8 = 26;
+
+/// The version of the format that knows a type number.
+pub(crate) fn version_of(number: u8) -> u16 {
+    match number % PRIVATE {
+        number if number <= LAST_OF_VERSION_10 => VERSION_WRITTEN,
+        number if number <= LAST_OF_VERSION_11 => 11,
+        _ => 12,
+    }
+}
 
 /// Latest field deadline that Redis admits: 2^48 - 2 ms.
 pub const DEADLINE_MAX_MS: u64 = (1 << 48) - 2;

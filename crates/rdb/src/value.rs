@@ -1,108 +1,45 @@
 //! A value on its way out: surveyed first, then written item by item.
 //!
 //! The length of a `DUMP` stands in the reply's header, before its first byte, and a value of ten
-//! million fields must not be held twice. So the items pass twice: [`Survey`] sums sizes and
-//! chooses the encoding that Redis 7.0 would have chosen for the same items, [`Encoder`] writes.
+//! million fields must not be held twice. So the items pass twice: [`Survey`] sums sizes, and the
+//! type chooses the encoding that Redis 7.0 would have chosen for the same items; [`Encoder`] writes.
 //! Both take one item at a time, so the caller cuts slices where it likes. A cut of the value
 //! guarantees that the items are the same both times; the encoder asserts it.
 //!
 //! ```text
-//! items -> Survey -> Plan (type, size) -> Encoder <- items again
+//! items -> Survey -> Plan (number, size) -> Encoder <- items again
 //! ```
 //! Only small collections (intset, listpack) are gathered before they are written: at most
-//! [`Packing`]'s bounds, 64 KiB by default.
+//! [`Bounds`](crate::Bounds), 64 KiB by default.
+//!
+//! Redis has no layout of singles with deadlines. They are written as pairs with empty values.
 
 use crate::encode;
-use crate::event::Kind;
+use crate::items::Item;
+use crate::kind::Kind;
 use crate::types;
 use darter_base::UnixMillis;
 use darter_base::number::parse_i64;
 use std::ops::Range;
 
-/// A piece of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Item<'a> {
-    /// The next bytes of a string, at least one.
-    Chunk(&'a [u8]),
-    /// A field of a hash.
-    Field {
-        /// Its name.
-        field: &'a [u8],
-        /// Its value.
-        value: &'a [u8],
-        /// Its deadline, below 2^48 - 1.
-        deadline_ms: Option<UnixMillis>,
-    },
-    /// A field of a hash whose value is too long for a listpack, and follows in [`Item::Part`]s.
-    Long {
-        /// Its name.
-        field: &'a [u8],
-        /// Bytes of its value.
-        value_len: u64,
-        /// Its deadline, below 2^48 - 1.
-        deadline_ms: Option<UnixMillis>,
-    },
-    /// A field of a hash that is too long for a listpack itself, and follows in [`Item::Part`]s;
-    /// behind them comes its [`Item::Value`] or [`Item::LongValue`].
-    LongField {
-        /// Bytes of its name.
-        field_len: u64,
-        /// Its deadline, below 2^48 - 1.
-        deadline_ms: Option<UnixMillis>,
-    },
-    /// The value of such a field.
-    Value(&'a [u8]),
-    /// Its bytes, when it is long too, and follows in [`Item::Part`]s.
-    LongValue(u64),
-    /// A member of a set, too long to be an integer, that follows in [`Item::Part`]s: its bytes.
-    LongMember(u64),
-    /// The next bytes of what is long.
-    Part(&'a [u8]),
-    /// A member of a set.
-    Member(&'a [u8]),
-}
-
-/// Up to where collections are packed: Redis's settings and their defaults.
-#[derive(Clone, Copy, Debug)]
-pub struct Packing {
-    /// `hash-max-listpack-entries`.
-    pub hash_fields_max: u64,
-    /// `hash-max-listpack-value`, in bytes of a field or value.
-    pub hash_item_bytes_max: usize,
-    /// `set-max-intset-entries`.
-    pub set_integers_max: u64,
-}
-
-impl Item<'_> {
-    /// True when it goes on with the field or member before it.
-    fn is_continued(&self) -> bool {
-        matches!(self, Item::Part(_) | Item::Value(_) | Item::LongValue(_))
-    }
-}
-
-impl Default for Packing {
-    fn default() -> Self {
-        Self { hash_fields_max: 512, hash_item_bytes_max: 64, set_integers_max: 512 }
-    }
-}
-
 /// The first pass over a value's items.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    kind: Kind,
-    packing: Packing,
+    kind: &'static Kind,
     count: u64,
+    /// Items that are names alone.
+    singles: u64,
     /// Bytes of a string.
     string_bytes: u64,
     /// Its first bytes: enough to tell an integer.
     head: Vec<u8>,
-    /// Bytes of all fields, values or members as strings.
+    /// Bytes of all names and values as strings.
     plain_bytes: u64,
     /// Bytes of all entries in a listpack, deadlines apart.
     packed_bytes: u64,
     /// Nothing is too long for a listpack.
     short: bool,
-    /// All members are integers, the smallest and the largest of them, 0 among them.
+    /// All singles are integers, the smallest and the largest of them, 0 among them.
     integers: Option<(i64, i64)>,
     deadlines: u64,
     deadline_bytes: u64,
@@ -112,7 +49,7 @@ pub struct Survey {
 /// How a value will be written, and how long that will be.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The type number, see [`types`].
+    /// The type number.
     pub encoding: u8,
     /// Bytes behind the type number.
     pub body_bytes: u64,
@@ -139,11 +76,11 @@ enum Form {
 impl Survey {
     /// A survey of a value of type `kind` without items.
     #[must_use]
-    pub fn new(kind: Kind, packing: Packing) -> Self {
+    pub fn new(kind: &'static Kind) -> Self {
         Self {
             kind,
-            packing,
             count: 0,
+            singles: 0,
             string_bytes: 0,
             head: Vec::new(),
             plain_bytes: 0,
@@ -167,51 +104,53 @@ impl Survey {
                 }
                 self.string_bytes += bytes.len() as u64;
             }
-            Item::Member(member) => {
-                self.plain_bytes += encode::text_size(member);
-                self.integers = match (self.integers, parse_i64(member)) {
-                    (Some((low, high)), Some(value)) => Some((low.min(value), high.max(value))),
-                    _ => None,
-                };
+            Item::Single { name, deadline_ms } => {
+                self.singles += 1;
+                self.integers = self.integers.and_then(|(low, high)| {
+                    parse_i64(name).map(|value| (low.min(value), high.max(value)))
+                });
+                self.add_text(name);
+                self.add_deadline(deadline_ms);
             }
-            Item::Field { field, value, deadline_ms } => {
-                self.text(field);
-                self.text(value);
-                self.deadline(deadline_ms);
+            Item::Pair { name, value, deadline_ms } => {
+                self.add_text(name);
+                self.add_text(value);
+                self.add_deadline(deadline_ms);
             }
-            Item::Long { field, value_len, deadline_ms } => {
-                self.short = false;
-                self.text(field);
-                self.long(value_len);
-                self.deadline(deadline_ms);
+            Item::LongValued { name, value_len, deadline_ms } => {
+                self.add_text(name);
+                self.add_long(value_len);
+                self.add_deadline(deadline_ms);
             }
-            Item::LongField { field_len, deadline_ms } => {
-                self.short = false;
-                self.long(field_len);
-                self.deadline(deadline_ms);
+            Item::LongNamed { name_len, deadline_ms } => {
+                self.add_long(name_len);
+                self.add_deadline(deadline_ms);
             }
-            Item::Value(value) => self.text(value),
-            Item::LongValue(len) => self.long(len),
-            Item::LongMember(len) => {
+            Item::Value(value) => self.add_text(value),
+            Item::LongValue(len) => self.add_long(len),
+            Item::LongSingle { len, deadline_ms } => {
+                self.singles += 1;
                 self.integers = None;
-                self.long(len);
+                self.add_long(len);
+                self.add_deadline(deadline_ms);
             }
         }
     }
 
-    fn long(&mut self, len: u64) {
+    fn add_long(&mut self, len: u64) {
+        self.short = false;
         self.plain_bytes += encode::length_size(len) + len;
     }
 
-    fn text(&mut self, bytes: &[u8]) {
+    fn add_text(&mut self, bytes: &[u8]) {
         self.plain_bytes += encode::text_size(bytes);
-        self.short &= bytes.len() <= self.packing.hash_item_bytes_max;
-        if self.short && self.count <= self.packing.hash_fields_max {
+        self.short &= bytes.len() <= self.kind.packed.item_bytes_max;
+        if self.short && self.is_few() {
             self.packed_bytes += encode::listpack_text_size(bytes);
         }
     }
 
-    fn deadline(&mut self, deadline_ms: Option<UnixMillis>) {
+    fn add_deadline(&mut self, deadline_ms: Option<UnixMillis>) {
         let shown = deadline_ms.map_or(0, deadline_number);
         self.deadline_bytes += encode::listpack_integer_size(shown);
         if let Some(at) = deadline_ms.map(clamp) {
@@ -221,70 +160,105 @@ impl Survey {
         }
     }
 
-    /// The plan for all items so far.
+    fn is_few(&self) -> bool {
+        self.count <= self.kind.packed.items_max
+    }
+
+    /// The plan for all items so far: the type's choice among the layouts below.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        let (encoding, form, body_bytes) = match self.kind {
-            Kind::String => self.plan_string(),
-            Kind::Hash => self.plan_hash(),
-            Kind::Set => self.plan_set(),
-        };
-        Plan { encoding, body_bytes, count: self.count, form }
+        (self.kind.plan)(self)
     }
 
-    fn plan_string(&self) -> (u8, Form, u64) {
+    /// True when some item has a deadline.
+    #[must_use]
+    pub fn is_mortal(&self) -> bool {
+        self.deadlines > 0
+    }
+
+    /// As a string; as an integer where it is one.
+    #[must_use]
+    pub fn text(&self, encoding: u8) -> Plan {
         let len = self.string_bytes;
         if len == self.head.len() as u64 && encode::short_integer(&self.head).is_some() {
-            return (types::STRING, Form::Integer, encode::text_size(&self.head));
+            return self.with(encoding, Form::Integer, encode::text_size(&self.head));
         }
-        (types::STRING, Form::Raw(len), encode::length_size(len) + len)
+        self.with(encoding, Form::Raw(len), encode::length_size(len) + len)
     }
 
-    fn plan_set(&self) -> (u8, Form, u64) {
-        let bounds = self.integers.filter(|_| self.count <= self.packing.set_integers_max);
-        let Some((low, high)) = bounds else {
-            let bytes = encode::length_size(self.count) + self.plain_bytes;
-            return (types::SET, Form::Plain, bytes);
-        };
+    /// As a count and items, without deadlines.
+    #[must_use]
+    pub fn plain(&self, encoding: u8) -> Plan {
+        let bytes = encode::length_size(self.count) + self.plain_bytes;
+        self.with(encoding, Form::Plain, bytes)
+    }
+
+    /// As pairs whose deadlines are counted from the earliest; there is one.
+    #[must_use]
+    pub fn mortal(&self, encoding: u8) -> Plan {
+        let (low, high) = self.deadline_span.unwrap_or_default();
+        let wide = high - low >= u64::from(u32::MAX);
+        let each = if wide { 9 } else { 5 };
+        let deadlines = self.deadlines * each + (self.count - self.deadlines);
+        let values = self.singles * encode::text_size(b"");
+        let bytes = 8 + encode::length_size(self.count) + self.plain_bytes + values + deadlines;
+        self.with(encoding, Form::Deadlines { origin_ms: low, wide }, bytes)
+    }
+
+    /// As a sorted block of integers, where all items are such, and few.
+    #[must_use]
+    pub fn intset(&self, encoding: u8) -> Option<Plan> {
+        let (low, high) = self.integers.filter(|_| self.is_few())?;
         let width = match (i32::try_from(low), i32::try_from(high)) {
             (Ok(-32_768..), Ok(..=32_767)) => 2,
             (Ok(_), Ok(_)) => 4,
             _ => 8,
         };
         let bytes = 8 + self.count * width as u64;
-        (types::SET_INTSET, Form::Intset { width }, encode::length_size(bytes) + bytes)
+        let size = encode::length_size(bytes) + bytes;
+        Some(self.with(encoding, Form::Intset { width }, size))
     }
 
-    fn plan_hash(&self) -> (u8, Form, u64) {
-        let origin_ms = self.deadline_span.map(|(low, _)| low);
-        if self.short && self.count <= self.packing.hash_fields_max {
-            let mut bytes = encode::LISTPACK_FRAME_BYTES + self.packed_bytes;
-            if origin_ms.is_some() {
-                bytes += self.deadline_bytes;
-            }
-            let form = Form::Listpack { bytes, deadlines: origin_ms };
-            let size = encode::length_size(bytes) + bytes;
-            return match origin_ms {
-                None => (types::HASH_LISTPACK, form, size),
-                Some(_) => (types::HASH_LISTPACK_EX, form, 8 + size),
-            };
-        }
-        let bytes = encode::length_size(self.count) + self.plain_bytes;
-        let Some((low, high)) = self.deadline_span else {
-            return (types::HASH, Form::Plain, bytes);
-        };
-        let wide = high - low >= u64::from(u32::MAX);
-        let each = if wide { 9 } else { 5 };
-        let bytes = 8 + bytes + self.deadlines * each + (self.count - self.deadlines);
-        (types::HASH_METADATA, Form::Deadlines { origin_ms: low, wide }, bytes)
+    /// As a listpack without deadlines, where the items are few and short.
+    #[must_use]
+    pub fn listpack(&self, encoding: u8) -> Option<Plan> {
+        let bytes = self.listpack_bytes()?;
+        let size = encode::length_size(bytes) + bytes;
+        Some(self.with(encoding, Form::Listpack { bytes, deadlines: None }, size))
+    }
+
+    /// As a listpack of pairs with deadlines behind the earliest one, where the items are few and
+    /// short.
+    #[must_use]
+    pub fn mortal_listpack(&self, encoding: u8) -> Option<Plan> {
+        let values = self.singles * encode::listpack_text_size(b"");
+        let bytes = self.listpack_bytes()? + values + self.deadline_bytes;
+        let deadlines = Some(self.deadline_span.unwrap_or_default().0);
+        let size = 8 + encode::length_size(bytes) + bytes;
+        Some(self.with(encoding, Form::Listpack { bytes, deadlines }, size))
+    }
+
+    fn listpack_bytes(&self) -> Option<u64> {
+        let fits = self.short && self.is_few();
+        fits.then_some(encode::LISTPACK_FRAME_BYTES + self.packed_bytes)
+    }
+
+    fn with(&self, encoding: u8, form: Form, body_bytes: u64) -> Plan {
+        Plan { encoding, body_bytes, count: self.count, form }
     }
 }
 
 impl Plan {
-    /// The RDB version that knows the encoding: 10, what Redis 7.0 writes, or 12 with deadlines.
+    /// The RDB version that knows the encoding: 10, what Redis 7.0 writes, or a later one.
     #[must_use]
     pub fn version(&self) -> u16 {
-        if self.encoding > types::HASH_LISTPACK { 12 } else { types::VERSION_WRITTEN }
+        types::version_of(self.encoding)
+    }
+
+    /// How many items there are; a string has one, or none when it is empty.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.count
     }
 }
 
@@ -296,19 +270,36 @@ pub struct Encoder {
     count: u64,
     /// Bytes appended.
     written: u64,
+    /// A single with a deadline was long: its empty value comes behind its parts.
+    owes_value: bool,
     integers: Vec<i64>,
-    /// Entries of a listpack.
+    /// Entries of a listpack, and how many.
     entries: Vec<u8>,
-    /// Triples of a listpack: deadline (the latest of all for none) and entries.
-    triples: Vec<(UnixMillis, Range<usize>)>,
+    entries_len: usize,
+    /// Items of a listpack: deadline (the latest of all for none) and entries.
+    packed: Vec<(UnixMillis, Range<usize>)>,
 }
 
 impl Encoder {
     /// An encoder that follows `plan`.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
-        let (integers, entries, triples) = (Vec::new(), Vec::new(), Vec::new());
-        Self { plan, count: 0, written: 0, integers, entries, triples }
+        Self {
+            plan,
+            count: 0,
+            written: 0,
+            owes_value: false,
+            integers: Vec::new(),
+            entries: Vec::new(),
+            entries_len: 0,
+            packed: Vec::new(),
+        }
+    }
+
+    /// What it follows.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// Appends what stands before the items.
@@ -331,65 +322,66 @@ impl Encoder {
 
     /// Appends an item, or gathers it where the collection is packed.
     ///
-    /// Panics when the item is of another type than the survey's.
+    /// Panics when the item does not fit the survey's.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         let start = out.len();
-        self.count += u64::from(!item.is_continued());
-        match (&self.plan.form, item) {
-            (Form::Raw(_), Item::Chunk(bytes)) | (_, Item::Part(bytes)) => {
-                out.extend_from_slice(bytes)
+        if !item.is_continued() {
+            self.count += 1;
+            self.pay_value(out);
+        }
+        match self.plan.form {
+            Form::Raw(_) => write_text(item, out),
+            Form::Plain => write_plain(item, out),
+            Form::Deadlines { origin_ms, wide } => {
+                if !item.is_continued() {
+                    write_deadline(out, item.deadline_ms(), origin_ms, wide);
+                }
+                self.owes_value |= matches!(item, Item::Single { .. } | Item::LongSingle { .. });
+                write_plain(item, out);
             }
-            (Form::Integer, Item::Chunk(bytes)) => self.entries.extend_from_slice(bytes),
-            (Form::Plain, Item::Member(member)) => encode::text(out, member),
-            (Form::Intset { .. }, Item::Member(member)) => {
-                self.integers.push(parse_i64(member).expect("the survey saw integers only"));
-            }
-            (Form::Plain, Item::Field { field, value, .. }) => {
-                encode::text(out, field);
-                encode::text(out, value);
-            }
-            (Form::Plain, Item::Long { field, value_len, .. }) => {
-                encode::text(out, field);
-                encode::length(out, value_len);
-            }
-            (&Form::Deadlines { origin_ms, wide }, Item::Field { field, value, deadline_ms }) => {
-                write_deadline(out, deadline_ms, origin_ms, wide);
-                encode::text(out, field);
-                encode::text(out, value);
-            }
-            (
-                &Form::Deadlines { origin_ms, wide },
-                Item::Long { field, value_len, deadline_ms },
-            ) => {
-                write_deadline(out, deadline_ms, origin_ms, wide);
-                encode::text(out, field);
-                encode::length(out, value_len);
-            }
-            (Form::Plain, Item::LongField { field_len, .. }) => encode::length(out, field_len),
-            (&Form::Deadlines { origin_ms, wide }, Item::LongField { field_len, deadline_ms }) => {
-                write_deadline(out, deadline_ms, origin_ms, wide);
-                encode::length(out, field_len);
-            }
-            (Form::Plain | Form::Deadlines { .. }, Item::Value(value)) => encode::text(out, value),
-            (Form::Plain | Form::Deadlines { .. }, Item::LongValue(len))
-            | (Form::Plain, Item::LongMember(len)) => encode::length(out, len),
-            (Form::Listpack { .. }, Item::Field { field, value, deadline_ms }) => {
-                self.gather(field, value, deadline_ms);
-            }
-            (form, item) => unreachable!("{item:?} in {form:?}"),
+            Form::Integer | Form::Intset { .. } | Form::Listpack { .. } => self.gather(item),
         }
         self.written += (out.len() - start) as u64;
     }
 
-    fn gather(&mut self, field: &[u8], value: &[u8], deadline_ms: Option<UnixMillis>) {
+    /// Appends the value of a single that had to become a pair.
+    fn pay_value(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.owes_value) {
+            encode::text(out, b"");
+        }
+    }
+
+    fn gather(&mut self, item: Item<'_>) {
+        match (&self.plan.form, item) {
+            (Form::Integer, Item::Chunk(bytes)) => self.entries.extend_from_slice(bytes),
+            (Form::Intset { .. }, Item::Single { name, .. }) => {
+                self.integers.push(parse_i64(name).expect("the survey saw integers only"));
+            }
+            (Form::Listpack { .. }, Item::Single { name, deadline_ms }) => {
+                self.pack(name, None, deadline_ms);
+            }
+            (Form::Listpack { .. }, Item::Pair { name, value, deadline_ms }) => {
+                self.pack(name, Some(value), deadline_ms);
+            }
+            (form, item) => unreachable!("{item:?} in {form:?}"),
+        }
+    }
+
+    fn pack(&mut self, name: &[u8], value: Option<&[u8]>, deadline_ms: Option<UnixMillis>) {
+        let is_mortal = matches!(self.plan.form, Form::Listpack { deadlines: Some(_), .. });
         let start = self.entries.len();
-        encode::listpack_text(&mut self.entries, field);
-        encode::listpack_text(&mut self.entries, value);
-        if let Form::Listpack { deadlines: Some(_), .. } = self.plan.form {
+        encode::listpack_text(&mut self.entries, name);
+        self.entries_len += 1;
+        if let Some(value) = value.or(is_mortal.then_some(&b""[..])) {
+            encode::listpack_text(&mut self.entries, value);
+            self.entries_len += 1;
+        }
+        if is_mortal {
             encode::listpack_integer(&mut self.entries, deadline_ms.map_or(0, deadline_number));
+            self.entries_len += 1;
         }
         let order = deadline_ms.map_or(UnixMillis::MAX, clamp);
-        self.triples.push((order, start..self.entries.len()));
+        self.packed.push((order, start..self.entries.len()));
     }
 
     /// Appends what was gathered.
@@ -401,7 +393,7 @@ impl Encoder {
             Form::Integer => encode::text(out, &self.entries),
             Form::Intset { width } => self.intset(width, out),
             Form::Listpack { bytes, .. } => self.listpack(bytes, out),
-            Form::Raw(_) | Form::Plain | Form::Deadlines { .. } => {}
+            Form::Raw(_) | Form::Plain | Form::Deadlines { .. } => self.pay_value(out),
         }
         self.written += (out.len() - start) as u64;
         assert_eq!(self.count, self.plan.count, "the value changed under its encoder");
@@ -419,23 +411,48 @@ impl Encoder {
     }
 
     fn listpack(&mut self, bytes: u64, out: &mut Vec<u8>) {
-        let per_field = if self.plan.encoding == types::HASH_LISTPACK_EX { 3 } else { 2 };
-        let entries = self.triples.len() * per_field;
         encode::length(out, bytes);
         out.extend_from_slice(&(bytes as u32).to_le_bytes());
         // Too many for 16 bits: Redis's mark for "count them yourself".
-        out.extend_from_slice(&u16::try_from(entries).unwrap_or(u16::MAX).to_le_bytes());
-        // Redis finds the next field to expire at the head, so triples are sorted; stable, so
-        // that a hash without deadlines keeps its order.
-        self.triples.sort_by_key(|triple| triple.0);
-        for (_, range) in &self.triples {
+        out.extend_from_slice(&u16::try_from(self.entries_len).unwrap_or(u16::MAX).to_le_bytes());
+        // Redis finds the next field to expire at the head, so items are sorted; stable, so that
+        // a collection without deadlines keeps its order.
+        self.packed.sort_by_key(|item| item.0);
+        for (_, range) in &self.packed {
             out.extend_from_slice(&self.entries[range.clone()]);
         }
         out.push(0xff);
     }
 }
 
-/// Appends the deadline of a field, counted from `origin_ms`: 0 means "none".
+/// Appends a piece of a string.
+fn write_text(item: Item<'_>, out: &mut Vec<u8>) {
+    let Item::Chunk(bytes) = item else { unreachable!("{item:?} in a string") };
+    out.extend_from_slice(bytes);
+}
+
+/// Appends an item of a collection as strings, its deadline apart.
+fn write_plain(item: Item<'_>, out: &mut Vec<u8>) {
+    match item {
+        Item::Single { name, .. } => encode::text(out, name),
+        Item::Pair { name, value, .. } => {
+            encode::text(out, name);
+            encode::text(out, value);
+        }
+        Item::LongValued { name, value_len, .. } => {
+            encode::text(out, name);
+            encode::length(out, value_len);
+        }
+        Item::LongNamed { name_len: len, .. }
+        | Item::LongSingle { len, .. }
+        | Item::LongValue(len) => encode::length(out, len),
+        Item::Value(value) => encode::text(out, value),
+        Item::Part(bytes) => out.extend_from_slice(bytes),
+        Item::Chunk(_) => unreachable!("{item:?} in a collection"),
+    }
+}
+
+/// Appends the deadline of an item, counted from `origin_ms`: 0 means "none".
 fn write_deadline(
     out: &mut Vec<u8>,
     deadline_ms: Option<UnixMillis>,

@@ -3,8 +3,9 @@
 
 use crate::crc64::Crc64;
 use crate::encode;
+use crate::items::Item;
 use crate::types;
-use crate::value::{Encoder, Item, Plan};
+use crate::value::{Encoder, Plan};
 use darter_base::UnixMillis;
 
 /// Writes a file of version 10, or of a later one where field deadlines need it.

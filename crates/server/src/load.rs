@@ -26,6 +26,7 @@ mod tests;
 
 pub(crate) use inbox::Inbox;
 
+use darter_keyspace::{TYPES, Types};
 use darter_rdb::{Error, Limits, Reader};
 use darter_runtime::clock;
 use darter_runtime::net::Waker;
@@ -209,10 +210,10 @@ pub(crate) fn open(
     assert_eq!(wakers.len(), cores, "a waker a core");
     let file = File::open(path)?;
     progress[TOTAL].store(file.metadata()?.len(), Ordering::Relaxed);
-    let (inboxes, lanes) = lanes(wakers);
+    let (inboxes, lanes) = lanes(TYPES, wakers);
     let loader = Loader {
         file,
-        reader: Reader::new(Limits::default()),
+        reader: Reader::new(TYPES.kinds(), Limits::default()),
         sorter: Sorter::new(cores, databases, clock::unix_millis()),
         lanes,
         progress,
@@ -231,13 +232,13 @@ struct Lanes {
     spares: Receiver<Portion>,
 }
 
-fn lanes(wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
+fn lanes(types: Types, wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
     let (told, outcomes) = channel();
     let (give_back, spares) = channel();
     let (mut inboxes, mut cores) = (Vec::new(), Vec::new());
     for waker in wakers {
         let (sender, portions) = sync_channel(PORTIONS_MAX);
-        inboxes.push(Inbox::new(portions, told.clone(), give_back.clone()));
+        inboxes.push(Inbox::new(types, portions, told.clone(), give_back.clone()));
         cores.push((sender, waker));
     }
     (inboxes, Lanes { cores, outcomes, spares })

@@ -36,7 +36,7 @@ impl Plan {
         let options = Options::parse(args, |args| {
             let takes = args.left() > 1 && args.option("TYPE");
             if takes && let Some(name) = args.next() {
-                kind = Some(TYPES.iter().copied().find(|kind| word::is(name, kind.name)));
+                kind = Some(TYPES.iter().find(|kind| word::is(name, kind.name)));
             }
             takes
         })?;

@@ -6,10 +6,10 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Collection, Deadline, Fresh, Hash, Key, Object, Set};
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Types};
 use darter_rdb::crc64::Crc64;
-use darter_rdb::dump::{self, TRAILER_BYTES, private};
-use darter_rdb::{Event, Kind, Limits, Reader};
+use darter_rdb::dump::{self, TRAILER_BYTES};
+use darter_rdb::{Event, Item, Limits, Reader};
 use darter_resp as resp;
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -32,7 +32,12 @@ const PAYLOAD: usize = 3;
 /// Reply: OK. Refusals: `Syntax`, `NotAnInteger`, BUSYKEY, an invalid ttl, a payload whose trailer
 /// or value is wrong, in this order; then nothing changes.
 /// Cost: O(bytes), in slices. Source: <https://redis.io/commands/restore> (2.6.0).
-pub(super) fn restore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+pub(super) fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    restore_as(TYPES, cx, args)
+}
+
+/// `RESTORE` of a value that may be of any of `types`.
+pub fn restore_as(types: Types, cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let ttl = args.bytes()?;
     let payload = Payload::of(args.all());
@@ -43,7 +48,7 @@ pub(super) fn restore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     }
     let deadline = deadline(ttl, options.absolute, cx.now)?;
 
-    let mut work = Restoring::new(payload, deadline, options.idle)?;
+    let mut work = Restoring::new(types, payload, deadline, options.idle)?;
     if work.step(payload, cx.now)? {
         work.install(cx, &key);
         return Ok(Flow::Done);
@@ -156,6 +161,7 @@ impl Job for Rest {
 
 /// What is built, and how far.
 struct Restoring {
+    types: Types,
     deadline: Option<UnixMillis>,
     idle: Option<u64>,
     /// Bytes that the stage has seen.
@@ -168,25 +174,18 @@ struct Restoring {
 
 enum Stage {
     Summing(Crc64),
-    Reading(Box<Reading>),
-}
-
-/// The reader, and what it is told instead of a private type's number and checksum.
-struct Reading {
-    reader: Reader,
-    hash_number: Option<u8>,
-    crc: Crc64,
+    Reading(Box<Reader>),
 }
 
 enum Value {
     None,
     Text(Blob),
-    Hash(Hash),
-    Set(Set),
+    Object(Object),
 }
 
 impl Restoring {
     fn new(
+        types: Types,
         payload: Payload<'_>,
         deadline: Option<UnixMillis>,
         idle: Option<u64>,
@@ -194,7 +193,7 @@ impl Restoring {
         let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
         dump::version(&trailer).map_err(|_| wrong_trailer())?;
         let stage = Stage::Summing(Crc64::new());
-        Ok(Self { deadline, idle, at: 0, stage, value: Value::None, any: false })
+        Ok(Self { types, deadline, idle, at: 0, stage, value: Value::None, any: false })
     }
 
     /// Does the next portion; true when the value is whole.
@@ -208,7 +207,8 @@ impl Restoring {
                 if self.at < end {
                     return Ok(false);
                 }
-                self.stage = Stage::Reading(Box::new(Reading::new(payload, crc.value())?));
+                let reader = reader(self.types, payload, crc.value())?;
+                self.stage = Stage::Reading(Box::new(reader));
                 self.at = 0;
                 // A small payload goes on in the same step.
                 if end > PUSHED_AT_ONCE { Ok(false) } else { self.step(payload, now) }
@@ -218,23 +218,22 @@ impl Restoring {
     }
 
     fn read(&mut self, payload: Payload<'_>, now: UnixMillis) -> Result<bool, Refusal> {
-        let Self { at, stage: Stage::Reading(reading), value, any, .. } = self else {
+        let Self { types, at, stage: Stage::Reading(reader), value, any, .. } = self else {
             unreachable!("called while reading");
         };
         let (mut items, mut pushed) = (0, 0);
         while items < ITEMS_AT_ONCE {
-            match reading.reader.next().map_err(|_| bad_format())? {
+            match reader.next().map_err(|_| bad_format())? {
                 Some(Event::Eof { .. }) => {
                     let empty = !*any && !matches!(value, Value::Text(_));
                     return if empty { Err(bad_format()) } else { Ok(true) };
                 }
                 Some(event) => {
-                    let mortal_set = reading.hash_number.is_some();
-                    *any |= value.take_in(event, mortal_set, now)?;
+                    *any |= value.take_in(event, *types, now)?;
                     items += 1;
                 }
                 None if pushed >= SUMMED_AT_ONCE => return Ok(false),
-                None => pushed += reading.push(payload, at),
+                None => pushed += push(reader, payload, at),
             }
         }
         Ok(false)
@@ -249,8 +248,7 @@ impl Restoring {
             }
             Value::None => unreachable!("a payload begins with its type"),
             Value::Text(blob) => cx.db.set_text(key, Fresh::Blob(&blob), deadline),
-            Value::Hash(hash) => cx.db.install(key, Object::new(hash), deadline),
-            Value::Set(set) => cx.db.install(key, Object::new(set), deadline),
+            Value::Object(object) => cx.db.install(key, object, deadline),
         }
         if let Some(seconds) = self.idle {
             cx.db.set_idle(key, seconds);
@@ -259,44 +257,27 @@ impl Restoring {
     }
 }
 
-impl Reading {
-    fn new(payload: Payload<'_>, computed: u64) -> Result<Self, Refusal> {
-        let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
-        let version = dump::version(&trailer).map_err(|_| wrong_trailer())?;
-        if !trailer.ends_with(&computed.to_le_bytes()) {
-            return Err(wrong_trailer());
-        }
-        let len = payload.0.len();
-        let hash_number = payload.piece(0, len - TRAILER_BYTES, 1).first();
-        let hash_number = hash_number.and_then(|number| private::hash_of(*number));
-        let reader = Reader::of_payload(len as u64, version, Limits::default());
-        Ok(Self { reader, hash_number, crc: Crc64::new() })
+/// A reader of the payload, whose bytes but for the last eight sum up to `computed`.
+fn reader(types: Types, payload: Payload<'_>, computed: u64) -> Result<Reader, Refusal> {
+    let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
+    let version = dump::version(&trailer).map_err(|_| wrong_trailer())?;
+    if !trailer.ends_with(&computed.to_le_bytes()) {
+        return Err(wrong_trailer());
     }
+    let len = payload.0.len() as u64;
+    Ok(Reader::of_payload(types.kinds(), len, version, Limits::default()))
+}
 
-    /// Gives the reader the next bytes; returns how many of the payload they are.
-    fn push(&mut self, payload: Payload<'_>, at: &mut usize) -> usize {
-        let len = payload.0.len();
-        let Some(number) = self.hash_number else {
-            let piece = payload.piece(*at, len, PUSHED_AT_ONCE);
-            self.reader.push(piece);
-            *at += piece.len();
-            if *at == len {
-                self.reader.finish();
-            }
-            return piece.len();
-        };
-        let end = len - 8;
-        let number = [number];
-        let piece = if *at == 0 { &number } else { payload.piece(*at, end, PUSHED_AT_ONCE) };
-        self.reader.push(piece);
-        self.crc.update(piece);
-        *at += piece.len();
-        if *at == end {
-            self.reader.push(&self.crc.value().to_le_bytes());
-            self.reader.finish();
-        }
-        piece.len()
+/// Gives the reader the next bytes; returns how many they are.
+fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
+    let len = payload.0.len();
+    let piece = payload.piece(*at, len, PUSHED_AT_ONCE);
+    reader.push(piece);
+    *at += piece.len();
+    if *at == len {
+        reader.finish();
     }
+    piece.len()
 }
 
 impl Value {
@@ -304,42 +285,33 @@ impl Value {
     fn take_in(
         &mut self,
         event: Event<'_>,
-        mortal_set: bool,
+        types: Types,
         now: UnixMillis,
     ) -> Result<bool, Refusal> {
-        let is_dead = |at: Option<UnixMillis>| at.is_some_and(|at| at <= now);
-        let fresh = match (&mut *self, event) {
-            (Self::None, Event::Key { kind, .. }) => {
-                *self = Self::of(kind, mortal_set);
+        let item = match event {
+            Event::Key { kind, .. } => {
+                *self = if kind.is_text() {
+                    Self::Text(Blob::default())
+                } else {
+                    Self::Object((types.of(kind).empty)())
+                };
                 return Ok(false);
             }
-            (Self::Text(blob), Event::StringChunk(bytes)) => {
+            Event::Item(item) => item,
+            _ => return Ok(false),
+        };
+        let fresh = match (self, item) {
+            (Self::Text(blob), Item::Chunk(bytes)) => {
                 blob.append(bytes);
                 return Ok(false);
             }
-            (_, Event::EndOfKey) => return Ok(false),
-            (_, Event::HashField { deadline_ms, .. }) if is_dead(deadline_ms) => true,
-            (Self::Hash(hash), Event::HashField { field, value, deadline_ms }) => {
-                let mut edit = hash.edit_aside(0);
-                edit.set(field, Fresh::Bytes(value), Deadline::from(deadline_ms))
-            }
-            (Self::Set(set), Event::HashField { field, deadline_ms, .. }) => {
-                set.edit_aside(0).add(field, Deadline::from(deadline_ms))
-            }
-            (Self::Set(set), Event::SetMember { member }) => {
-                set.edit_aside(0).add(member, Deadline::Clear)
+            (Self::Object(object), item) => {
+                item.deadline_ms().is_some_and(|at| at <= now)
+                    || NewItem::of(item).is_some_and(|item| object.face_mut().take_in(item))
             }
             _ => false,
         };
         // What comes twice damages the count that the payload announced.
         if fresh { Ok(true) } else { Err(bad_format()) }
-    }
-
-    fn of(kind: Kind, mortal_set: bool) -> Self {
-        match kind {
-            Kind::String => Self::Text(Blob::default()),
-            Kind::Hash if !mortal_set => Self::Hash(Hash::new()),
-            Kind::Hash | Kind::Set => Self::Set(Set::new()),
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! A real redis-server to compare with, and a model of what a file holds.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
-use darter_rdb::dump::{Item, Source};
-use darter_rdb::{Error, Event, Kind, Limits, Reader};
+use darter_keyspace::TYPES;
+use darter_rdb::{Error, Event, Item, Kind, Limits, Reader, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -49,14 +49,19 @@ pub const INTEGERS: &[&str] = &[
     "1.5",
 ];
 
+/// How values of the type of this name stand in a file.
+pub fn kind(name: &str) -> &'static Kind {
+    TYPES.iter().find(|row| row.name == name).expect("a type").rdb
+}
+
 /// The fields of a hash, each with its value and its deadline, as they are written.
 pub struct Fields(pub Vec<(Bytes, Bytes, Option<u64>)>, pub usize);
 
 impl Source for Fields {
     fn next(&mut self) -> Option<Item<'_>> {
-        let (field, value, deadline_ms) = self.0.get(self.1)?;
+        let (name, value, deadline_ms) = self.0.get(self.1)?;
         self.1 += 1;
-        Some(Item::Field { field, value, deadline_ms: *deadline_ms })
+        Some(Item::Pair { name, value, deadline_ms: *deadline_ms })
     }
 
     fn rewind(&mut self) {
@@ -119,10 +124,11 @@ impl Collector {
                 self.file.encodings.insert(encoding);
                 self.file.idle += usize::from(idle_s.is_some());
                 self.file.frequency += usize::from(frequency.is_some());
-                let value = match kind {
-                    Kind::String => Value::String(Bytes::new()),
-                    Kind::Hash => Value::Hash(BTreeMap::new()),
-                    Kind::Set => Value::Set(BTreeSet::new()),
+                let types = TYPES.iter().find(|row| row.rdb == kind);
+                let value = match types.expect("a kind that was told").name {
+                    "string" => Value::String(Bytes::new()),
+                    "hash" => Value::Hash(BTreeMap::new()),
+                    _ => Value::Set(BTreeSet::new()),
                 };
                 self.open = Some((key.into(), Record { value, expiry_ms }));
             }
@@ -131,9 +137,7 @@ impl Collector {
                 self.file.keys.insert((self.database, key), record);
             }
             Event::Eof { .. } => self.file.done = true,
-            Event::StringChunk(..) | Event::HashField { .. } | Event::SetMember { .. } => {
-                self.item(event);
-            }
+            Event::Item(item) => self.item(item),
             Event::Start { .. }
             | Event::ResizeDb { .. }
             | Event::SlotInfo { .. }
@@ -141,24 +145,24 @@ impl Collector {
         }
     }
 
-    fn item(&mut self, event: Event<'_>) {
+    fn item(&mut self, item: Item<'_>) {
         let value = &mut self.open.as_mut().expect("items belong to a key").1.value;
-        match (value, event) {
-            (Value::String(text), Event::StringChunk(chunk)) => text.extend_from_slice(chunk),
-            (Value::Hash(fields), Event::HashField { field, value, deadline_ms }) => {
-                fields.insert(field.into(), (value.into(), deadline_ms));
+        match (value, item) {
+            (Value::String(text), Item::Chunk(chunk)) => text.extend_from_slice(chunk),
+            (Value::Hash(fields), Item::Pair { name, value, deadline_ms }) => {
+                fields.insert(name.into(), (value.into(), deadline_ms));
             }
-            (Value::Set(members), Event::SetMember { member }) => {
-                members.insert(member.into());
+            (Value::Set(members), Item::Single { name, .. } | Item::Pair { name, .. }) => {
+                members.insert(name.into());
             }
-            (value, event) => panic!("{event:?} in {value:?}"),
+            (value, item) => panic!("{item:?} in {value:?}"),
         }
     }
 }
 
 /// Reads `bytes` in chunks of `chunk` bytes.
 pub fn read(bytes: &[u8], chunk: usize, keep_log: bool) -> Result<File, Broken> {
-    feed(Reader::new(Limits::default()), bytes, chunk, keep_log)
+    feed(Reader::new(TYPES.kinds(), Limits::default()), bytes, chunk, keep_log)
 }
 
 /// Feeds `bytes` in chunks of `chunk` bytes to `reader`.

@@ -1,4 +1,4 @@
-//! Items: chunks of strings, fields and members, as strings or from packed collections.
+//! Items: chunks of strings, singles and pairs, as strings or from packed collections.
 
 use super::*;
 use crate::blob::Entry;
@@ -14,7 +14,7 @@ impl Reader {
         if let Shape::DeadlineFirst { origin } = shape {
             deadline_ms = deadline_first(cursor.count()?, origin)?;
         }
-        if !matches!(shape, Shape::Members) {
+        if !matches!(shape, Shape::Singles) {
             first = Some(cursor.text()?);
         }
         let last = cursor.text()?;
@@ -23,10 +23,10 @@ impl Reader {
         }
         let used = cursor.at;
         let step = match first {
-            None => Step::Member(self.place(last, FIRST)?),
-            Some(field) => {
-                let (field, value) = (self.place(field, FIRST)?, self.place(last, SECOND)?);
-                Step::Field(field, value, deadline_ms)
+            None => Step::Single(self.place(last, FIRST)?),
+            Some(name) => {
+                let (name, value) = (self.place(name, FIRST)?, self.place(last, SECOND)?);
+                Step::Pair(name, value, deadline_ms)
             }
         };
         self.consume(used);
@@ -103,9 +103,9 @@ impl Reader {
             return self.end_of_block(block);
         };
         if block.arity == 1 {
-            let member = self.place_entry(first, &block, FIRST);
+            let name = self.place_entry(first, &block, FIRST);
             self.state = State::Body(Body::Block(block));
-            return Ok(Some(Step::Member(member)));
+            return Ok(Some(Step::Single(name)));
         }
         let Some(second) = self.block_entry(&mut block)? else {
             return Err(block_fault(&block, "a field without a value"));
@@ -123,10 +123,10 @@ impl Reader {
                 _ => return Err(block_fault(&block, "a deadline out of range")),
             };
         }
-        let field = self.place_entry(first, &block, FIRST);
+        let name = self.place_entry(first, &block, FIRST);
         let value = self.place_entry(second, &block, SECOND);
         self.state = State::Body(Body::Block(block));
-        Ok(Some(Step::Field(field, value, deadline_ms)))
+        Ok(Some(Step::Pair(name, value, deadline_ms)))
     }
 
     fn block_entry(&self, block: &mut Block) -> Result<Option<Entry>, Stop> {

@@ -27,7 +27,9 @@ mod top;
 use crate::blob::Form;
 use crate::crc64::Crc64;
 use crate::error::{Error, Reason};
-use crate::event::{Crc, Event, Kind, Product};
+use crate::event::{Crc, Event, Product};
+use crate::items::Item;
+use crate::kind::{Kind, Layout, Origin};
 use crate::lzf;
 use crate::types;
 use crate::wire::{Cursor, Head, Stop, Text, size};
@@ -68,6 +70,7 @@ pub struct Reader {
     product: Product,
     version: u16,
     limits: Limits,
+    kinds: &'static [&'static Kind],
     /// What opcodes said about the next key.
     pending: Pending,
     /// The length of a payload of `DUMP`, which has no key, and a trailer with the version.
@@ -111,21 +114,21 @@ enum Body {
 
 #[derive(Clone, Copy, Debug)]
 enum Shape {
-    Members,
+    Singles,
     Pairs,
-    /// Deadline, field, value; not 0: that many ms behind `origin - 1`, or absolute with none.
+    /// Deadline, name, value; not 0: that many ms behind `origin - 1`, or absolute with none.
     DeadlineFirst {
         origin: Option<u64>,
     },
-    /// Field, value, deadline as `i64`, -1 for none.
+    /// Name, value, deadline as `i64`, -1 for none.
     DeadlineLast,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
     form: Form,
-    /// Entries that make one item: 1 a member, 2 field and value, 3 with a deadline.
-    arity: u64,
+    /// Entries that make one item: 1 a single, 2 name and value, 3 with a deadline.
+    arity: u8,
     /// Where the block is: in the buffer from `Reader::at` on, or in `texts[2]`.
     packed: bool,
     len: usize,
@@ -145,7 +148,6 @@ struct Pending {
 
 /// The head of a value: what it is, and how many bytes from `Reader::at` on are used with it.
 struct Opened {
-    kind: Kind,
     len_hint: Option<u64>,
     body: Body,
     used: usize,
@@ -167,10 +169,10 @@ enum Step {
     SlotInfo(u64, u64, u64),
     Function(Span),
     ModuleSkipped([u8; 9]),
-    Key { key: Span, kind: Kind, encoding: u8, pending: Pending, len_hint: Option<u64> },
+    Key { key: Span, kind: &'static Kind, encoding: u8, pending: Pending, len_hint: Option<u64> },
     Chunk(Span),
-    Field(Span, Span, Option<UnixMillis>),
-    Member(Span),
+    Pair(Span, Span, Option<UnixMillis>),
+    Single(Span),
     EndOfKey,
     Eof(Crc),
 }
@@ -189,9 +191,9 @@ const SECOND: usize = 1;
 const WHOLE: usize = 2;
 
 impl Reader {
-    /// A reader of a file.
+    /// A reader of a file that may hold values of these kinds.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(kinds: &'static [&'static Kind], limits: Limits) -> Self {
         Self {
             buffer: Vec::new(),
             hashed: 0,
@@ -205,6 +207,7 @@ impl Reader {
             product: Product::Redis,
             version: types::VERSION_MAX,
             limits,
+            kinds,
             pending: Pending::default(),
             payload: None,
             texts: [Vec::new(), Vec::new(), Vec::new()],
@@ -215,10 +218,16 @@ impl Reader {
     /// ([`dump::version`](crate::dump::version)): the type numbers from 22 on mean different
     /// things to Redis and Valkey, and the payload has no other mark.
     #[must_use]
-    pub fn of_payload(len: u64, version: u16, limits: Limits) -> Self {
+    pub fn of_payload(
+        kinds: &'static [&'static Kind],
+        len: u64,
+        version: u16,
+        limits: Limits,
+    ) -> Self {
         let product =
             if version >= types::VALKEY_VERSION_MIN { Product::Valkey } else { Product::Redis };
-        Self { state: State::Value, payload: Some(len), product, version, ..Self::new(limits) }
+        let reader = Self::new(kinds, limits);
+        Self { state: State::Value, payload: Some(len), product, version, ..reader }
     }
 
     /// Takes a copy of `bytes`, the next ones of the file.
@@ -398,11 +407,15 @@ impl Reader {
     #[inline]
     fn event(&self, step: Step) -> Event<'_> {
         match step {
-            Step::Field(field, value, deadline_ms) => {
-                Event::HashField { field: self.bytes(field), value: self.bytes(value), deadline_ms }
+            Step::Pair(name, value, deadline_ms) => Event::Item(Item::Pair {
+                name: self.bytes(name),
+                value: self.bytes(value),
+                deadline_ms,
+            }),
+            Step::Single(name) => {
+                Event::Item(Item::Single { name: self.bytes(name), deadline_ms: None })
             }
-            Step::Member(member) => Event::SetMember { member: self.bytes(member) },
-            Step::Chunk(chunk) => Event::StringChunk(self.bytes(chunk)),
+            Step::Chunk(chunk) => Event::Item(Item::Chunk(self.bytes(chunk))),
             Step::EndOfKey => Event::EndOfKey,
             Step::Key { key, kind, encoding, pending, len_hint } => Event::Key {
                 key: self.bytes(key),

@@ -179,9 +179,9 @@ impl Reader {
     fn key(&mut self, encoding: u8) -> Attempt {
         let mut cursor = self.cursor();
         cursor.byte()?;
-        self.check_type(encoding)?;
+        let (kind, layout) = self.encoding(encoding)?;
         let (key, used) = (cursor.text()?, cursor.at);
-        let Opened { kind, len_hint, body, used } = self.open(encoding, used)?;
+        let Opened { len_hint, body, used } = self.open(layout, used)?;
         let key = self.place(key, FIRST)?;
         self.consume(used);
         self.state = State::Body(body);
@@ -191,55 +191,67 @@ impl Reader {
 
     pub(super) fn value(&mut self) -> Attempt {
         let encoding = self.cursor().byte()?;
-        self.check_type(encoding)?;
-        let Opened { kind, len_hint, body, used } = self.open(encoding, 1)?;
+        let (kind, layout) = self.encoding(encoding)?;
+        let Opened { len_hint, body, used } = self.open(layout, 1)?;
         self.consume(used);
         self.state = State::Body(body);
         let (key, pending) = (Span::Text(FIRST, 0..0), Pending::default());
         Ok(Some(Step::Key { key, kind, encoding, pending, len_hint }))
     }
 
-    fn check_type(&self, encoding: u8) -> Result<(), Stop> {
-        let known = match encoding {
-            types::STRING | types::SET | types::HASH | types::HASH_ZIPMAP => true,
-            types::SET_INTSET | types::HASH_ZIPLIST | types::HASH_LISTPACK => true,
-            types::SET_LISTPACK | types::HASH_METADATA_PRE_GA => true,
-            types::HASH_LISTPACK_EX_PRE_GA..=types::HASH_LISTPACK_EX => {
-                self.product == Product::Redis
+    /// Of what type a value with this number is, and how it is laid out.
+    fn encoding(&self, number: u8) -> Result<(&'static Kind, Layout), Stop> {
+        for kind in self.kinds {
+            let mut encodings = kind.encodings.iter();
+            let known = encodings.find(|known| known.number == number && self.is_of(known.origin));
+            if let Some(known) = known {
+                return Ok((kind, known.layout));
             }
-            _ => false,
-        };
-        if known {
-            return Ok(());
         }
         Err(Stop::Bad(
             0,
-            match types::refused(encoding) {
-                Some((name, kind)) if self.product == Product::Redis || encoding < 22 => {
-                    Reason::UnsupportedType { name, encoding: kind, number: encoding }
+            match types::refused(number) {
+                Some((name, encoding)) if self.product == Product::Redis || number < 22 => {
+                    Reason::UnsupportedType { name, encoding, number }
                 }
-                _ => Reason::Opcode(encoding),
+                _ => Reason::Opcode(number),
             },
         ))
     }
 
+    /// True when these bytes are of `origin`.
+    fn is_of(&self, origin: Origin) -> bool {
+        match origin {
+            Origin::Any => true,
+            Origin::Redis => self.product == Product::Redis,
+            Origin::Valkey => self.product == Product::Valkey,
+            Origin::Payload => self.payload.is_some(),
+        }
+    }
+
     /// Reads the head of a value that begins `skip` bytes behind `at`.
-    fn open(&mut self, encoding: u8, skip: usize) -> Result<Opened, Stop> {
+    fn open(&mut self, layout: Layout, skip: usize) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
-        let shape = match encoding {
-            types::STRING => return self.open_string(skip),
-            types::SET => Shape::Members,
-            types::HASH => Shape::Pairs,
-            types::HASH_METADATA => Shape::DeadlineFirst { origin: Some(cursor.u64_le()?) },
-            types::HASH_VALKEY if self.product == Product::Valkey => Shape::DeadlineLast,
-            types::HASH_METADATA_PRE_GA => Shape::DeadlineFirst { origin: None },
-            _ => return self.open_block(encoding, skip),
+        let shape = match layout {
+            Layout::Text => return self.open_string(skip),
+            Layout::Block(form, arity) => return self.open_block(form, arity, skip),
+            Layout::BlockFromEarliest(form, arity) => {
+                cursor.u64_le()?; // Each item has its own deadline anyway.
+                let skip = cursor.at;
+                return self.open_block(form, arity, skip);
+            }
+            Layout::Singles => Shape::Singles,
+            Layout::Pairs => Shape::Pairs,
+            Layout::MortalPairs => Shape::DeadlineFirst { origin: None },
+            Layout::MortalPairsFromEarliest => {
+                Shape::DeadlineFirst { origin: Some(cursor.u64_le()?) }
+            }
+            Layout::MortalPairsDeadlineLast => Shape::DeadlineLast,
         };
         let left = cursor.count()?;
-        let kind = if matches!(shape, Shape::Members) { Kind::Set } else { Kind::Hash };
         let (len_hint, body) = (Some(left), Body::Items { shape, left });
-        Ok(Opened { kind, len_hint, body, used: cursor.at })
+        Ok(Opened { len_hint, body, used: cursor.at })
     }
 
     fn open_string(&mut self, skip: usize) -> Result<Opened, Stop> {
@@ -257,24 +269,13 @@ impl Reader {
                 (len, Body::Packed { packed, left: len, sent: 0 })
             }
         };
-        Ok(Opened { kind: Kind::String, len_hint: Some(len), body, used })
+        Ok(Opened { len_hint: Some(len), body, used })
     }
 
     /// A packed collection: waited for as a whole, then opened.
-    fn open_block(&mut self, encoding: u8, skip: usize) -> Result<Opened, Stop> {
-        let (kind, form, arity) = match encoding {
-            types::SET_INTSET => (Kind::Set, Form::Intset, 1),
-            types::SET_LISTPACK => (Kind::Set, Form::Listpack, 1),
-            types::HASH_ZIPMAP => (Kind::Hash, Form::Zipmap, 2),
-            types::HASH_ZIPLIST => (Kind::Hash, Form::Ziplist, 2),
-            types::HASH_LISTPACK => (Kind::Hash, Form::Listpack, 2),
-            _ => (Kind::Hash, Form::Listpack, 3),
-        };
+    fn open_block(&mut self, form: Form, arity: u8, skip: usize) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
-        if encoding == types::HASH_LISTPACK_EX {
-            cursor.u64_le()?; // The earliest deadline: each triple has its own anyway.
-        }
         let head_at = cursor.at;
         let (text, end) = (cursor.text()?, cursor.at);
         let (packed, start) = match text {
@@ -295,8 +296,8 @@ impl Reader {
         let block = Block { form, arity, packed, len: bytes.len(), at, taken: 0, announced };
         // A block in the buffer stays unconsumed until its last entry was told.
         let used = if packed { end } else { start };
-        let len_hint = announced.map(|entries| entries / arity);
-        Ok(Opened { kind, len_hint, body: Body::Block(block), used })
+        let len_hint = announced.map(|entries| entries / u64::from(arity));
+        Ok(Opened { len_hint, body: Body::Block(block), used })
     }
 }
 

@@ -335,7 +335,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
     field(text, "used_memory_pinned", memory.pinned);
     field(text, "used_memory_freeing", memory.freeing);
     field(text, "used_memory_other", memory.other);
-    for kind in TYPES {
+    for kind in TYPES.iter() {
         let bytes: usize = report.sum(|facts| facts.usage.bytes(kind));
         field(text, &format!("used_memory_{}", kind.name), bytes);
     }

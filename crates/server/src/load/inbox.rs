@@ -3,7 +3,7 @@
 use super::portion::{Head, Place, Portion, Record};
 use super::{Cause, Outcome};
 use darter_base::{Preempt, hash};
-use darter_keyspace::{Collection, Deadline, Fresh, Hash, Key, Object, Set, Shard};
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Shard, Types};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 /// Records whose memory is asked for together, so that their misses overlap.
@@ -15,6 +15,7 @@ const RECORDS_AT_ONCE: usize = 4;
 
 /// Where a core receives its part of the file.
 pub(crate) struct Inbox {
+    types: Types,
     state: State,
     told: Sender<Outcome>,
     give_back: Sender<Portion>,
@@ -32,28 +33,24 @@ enum State {
     Failed,
 }
 
-/// A collection, aside until it is whole.
+/// A value of items, aside until it is whole.
 struct Building {
     database: usize,
     deadline: Option<u64>,
     idle: Option<u32>,
     offset: u64,
-    value: Value,
-}
-
-enum Value {
-    Hash(Hash),
-    Set(Set),
+    value: Object,
 }
 
 impl Inbox {
     pub(super) fn new(
+        types: Types,
         portions: Receiver<Portion>,
         told: Sender<Outcome>,
         give_back: Sender<Portion>,
     ) -> Self {
         let state = State::Open(portions);
-        Self { state, told, give_back, current: None, building: None, key: Vec::new() }
+        Self { types, state, told, give_back, current: None, building: None, key: Vec::new() }
     }
 
     /// True when the whole file was good, and this core's part of it is in its shard.
@@ -138,16 +135,12 @@ impl Inbox {
 
     /// Asks the memory for what the next records will touch.
     fn prefetch(&self, portion: &Portion, mut place: Place, shard: &Shard) {
+        let named = self.building.as_ref().and_then(|building| building.value.named());
         for _ in 0..PREFETCHED {
             let Some(record) = portion.next(&mut place) else { return };
-            match (record, self.building.as_ref().map(|building| &building.value)) {
-                (Record::Field { field, .. }, Some(Value::Hash(hash))) => {
-                    hash.fields().prefetch(hash::of(field));
-                }
-                (Record::Member(member), Some(Value::Set(set))) => {
-                    set.members().prefetch(hash::of(member));
-                }
-                (Record::Text(head, _) | Record::Hash(head) | Record::Set(head), None) => {
+            match (record, named) {
+                (Record::Item(item), Some(named)) => named.prefetch(hash::of(item.name())),
+                (Record::Text(head, _) | Record::Begin(head, _), None) => {
                     shard.db(head.database as usize).keys().prefetch(hash::of(head.key));
                 }
                 _ => {}
@@ -158,50 +151,32 @@ impl Inbox {
     #[inline]
     fn take_in(&mut self, record: Record<'_>, shard: &mut Shard) -> Result<(), Cause> {
         match record {
-            Record::Field { field, value, deadline } => {
-                self.field(field, Fresh::Bytes(value), deadline)
-            }
-            Record::Wide { field, value, deadline } => {
-                self.field(field, Fresh::Blob(value), deadline)
-            }
-            Record::Member(member) => self.member(member),
+            Record::Item(item) => self.item(item),
             Record::Text(head, text) => string(head, Fresh::Bytes(text), shard),
             Record::Long(head, blob) => string(head, Fresh::Blob(blob), shard),
-            Record::Hash(head) => self.begin(head, Value::Hash(Hash::new())),
-            Record::Set(head) => self.begin(head, Value::Set(Set::new())),
+            Record::Begin(head, kind) => {
+                self.begin(head, kind);
+                Ok(())
+            }
             Record::End => self.install(shard),
         }
     }
 
-    fn begin(&mut self, head: Head<'_>, value: Value) -> Result<(), Cause> {
+    fn begin(&mut self, head: Head<'_>, kind: u8) {
+        let mut types = self.types.iter();
+        let row = types.find(|row| row.rdb.number() == kind).expect("the reader knew its kind");
+        let value = (row.empty)();
         let Head { database, deadline, idle, offset, key } = head;
         self.key.clear();
         self.key.extend_from_slice(key);
         let database = database as usize;
         self.building = Some(Building { database, deadline, idle, offset, value });
-        Ok(())
     }
 
     #[inline]
-    fn field(&mut self, field: &[u8], value: Fresh<'_>, at: Option<u64>) -> Result<(), Cause> {
-        let is_new = match &mut self.building {
-            // At the time 0 nothing is dead, and a name that is there already is told from a new.
-            Some(Building { value: Value::Hash(hash), .. }) => {
-                hash.edit_aside(0).set(field, value, Deadline::from(at))
-            }
-            _ => unreachable!("a field outside of a hash"),
-        };
-        if is_new { Ok(()) } else { Err(self.duplicate_item()) }
-    }
-
-    #[inline]
-    fn member(&mut self, member: &[u8]) -> Result<(), Cause> {
-        let is_new = match &mut self.building {
-            Some(Building { value: Value::Set(set), .. }) => {
-                set.edit_aside(0).add(member, Deadline::Clear)
-            }
-            _ => unreachable!("a member outside of a set"),
-        };
+    fn item(&mut self, item: NewItem<'_>) -> Result<(), Cause> {
+        let building = self.building.as_mut().expect("an item belongs to a value");
+        let is_new = building.value.face_mut().take_in(item);
         if is_new { Ok(()) } else { Err(self.duplicate_item()) }
     }
 
@@ -214,17 +189,13 @@ impl Inbox {
     fn install(&mut self, shard: &mut Shard) -> Result<(), Cause> {
         let building = self.building.take().expect("an end belongs to a beginning");
         let Building { database, deadline, idle, offset, value } = building;
-        let object = match value {
-            Value::Hash(hash) => Object::new(hash),
-            Value::Set(set) => Object::new(set),
-        };
-        if object.is_empty() {
+        if value.is_empty() {
             return Ok(());
         }
         let db = shard.db_mut(database);
         let before = db.len();
         let key = Key::new(&self.key);
-        db.install(&key, object, Deadline::from(deadline));
+        db.install(&key, value, Deadline::from(deadline));
         idle.iter().for_each(|idle| db.set_idle(&key, u64::from(*idle)));
         if db.len() == before {
             return Err(Cause::DuplicateKey { key: self.key.clone(), database, offset });

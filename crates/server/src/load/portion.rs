@@ -7,16 +7,16 @@
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
 //! Long    2 | head | key                                  offset u64, length of the key u32
-//! Hash    3 | head | key          Set  4 | head | key
-//! Field   5 | length of field u32, of value u32 | field | value
-//! Mortal  6 | deadline u64 | as 5
-//! Wide    7 | deadline u64 | length of field u32 | field         its value is the next long one
-//! Member  8 | length u32 | member                  End  9
+//! Begin   3 | head | key | number of its kind u8
+//! Pair    4 | length of name u32, of value u32 | name | value          5 | deadline u64 | as 4
+//! Wide    6 | deadline u64 | length of name u32 | name         its value is the next long one
+//! Single  7 | length u32 | name                                 8 | deadline u64 | as 7
+//! End     9
 //! ```
 //! Numbers are little-endian; the deadline `u64::MAX` is none, and so is `u32::MAX` seconds of
-//! idleness. Nothing is checked on the way out:
-//! both ends are here.
+//! idleness. Nothing is checked on the way out: both ends are here.
 
+use darter_keyspace::{Fresh, NewItem};
 use darter_structs::blob::Blob;
 
 /// No deadline.
@@ -48,11 +48,9 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Record<'a> {
     Text(Head<'a>, &'a [u8]),
     Long(Head<'a>, &'a Blob),
-    Hash(Head<'a>),
-    Set(Head<'a>),
-    Field { field: &'a [u8], value: &'a [u8], deadline: Option<u64> },
-    Wide { field: &'a [u8], value: &'a Blob, deadline: Option<u64> },
-    Member(&'a [u8]),
+    /// What is built of items: of the kind with this number.
+    Begin(Head<'a>, u8),
+    Item(NewItem<'a>),
     End,
 }
 
@@ -94,34 +92,38 @@ impl Portion {
                 self.pieces(head.key, &[]);
                 self.blobs.push(blob.clone());
             }
-            Record::Hash(head) => {
+            Record::Begin(head, kind) => {
                 self.head(3, head);
-                self.pieces(head.key, &[]);
+                self.pieces(head.key, &[kind]);
             }
-            Record::Set(head) => {
-                self.head(4, head);
-                self.pieces(head.key, &[]);
-            }
-            Record::Field { field, value, deadline } => {
-                self.bytes.push(if deadline.is_some() { 6 } else { 5 });
-                deadline.iter().for_each(|at| self.number(*at));
-                self.length(field);
-                self.length(value);
-                self.pieces(field, value);
-            }
-            Record::Wide { field, value, deadline } => {
-                self.bytes.push(7);
-                self.number(deadline.unwrap_or(NONE));
-                self.length(field);
-                self.pieces(field, &[]);
-                self.blobs.push(value.clone());
-            }
-            Record::Member(member) => {
-                self.bytes.push(8);
-                self.length(member);
-                self.pieces(member, &[]);
-            }
+            Record::Item(item) => self.item(item),
             Record::End => self.bytes.push(9),
+        }
+    }
+
+    #[inline]
+    fn item(&mut self, item: NewItem<'_>) {
+        match item {
+            NewItem::Pair { name, value: Fresh::Bytes(value), deadline } => {
+                self.bytes.push(if deadline.is_some() { 5 } else { 4 });
+                deadline.iter().for_each(|at| self.number(*at));
+                self.length(name);
+                self.length(value);
+                self.pieces(name, value);
+            }
+            NewItem::Pair { name, value, deadline } => {
+                self.bytes.push(6);
+                self.number(deadline.unwrap_or(NONE));
+                self.length(name);
+                self.pieces(name, &[]);
+                self.blobs.push(value.to_blob());
+            }
+            NewItem::Single { name, deadline } => {
+                self.bytes.push(if deadline.is_some() { 8 } else { 7 });
+                deadline.iter().for_each(|at| self.number(*at));
+                self.length(name);
+                self.pieces(name, &[]);
+            }
         }
     }
 
@@ -161,29 +163,30 @@ impl Portion {
                 let head = Head { key: cursor.take(key_len), ..head };
                 Record::Text(head, cursor.take(len))
             }
-            2..=4 => {
+            2 | 3 => {
                 let (head, key_len) = cursor.head();
                 let head = Head { key: cursor.take(key_len), ..head };
                 match tag {
                     2 => Record::Long(head, self.blob(place)),
-                    3 => Record::Hash(head),
-                    _ => Record::Set(head),
+                    _ => Record::Begin(head, cursor.array::<1>()[0]),
                 }
             }
-            5 | 6 => {
-                let deadline = (tag == 6).then(|| cursor.number());
-                let (field, value) = (cursor.length(), cursor.length());
-                let (field, value) = (cursor.take(field), cursor.take(value));
-                Record::Field { field, value, deadline }
+            4 | 5 => {
+                let deadline = (tag == 5).then(|| cursor.number());
+                let (name, value) = (cursor.length(), cursor.length());
+                let (name, value) = (cursor.take(name), Fresh::Bytes(cursor.take(value)));
+                Record::Item(NewItem::Pair { name, value, deadline })
             }
-            7 => {
+            6 => {
                 let deadline = some(cursor.number());
                 let len = cursor.length();
-                Record::Wide { field: cursor.take(len), value: self.blob(place), deadline }
+                let (name, value) = (cursor.take(len), Fresh::Blob(self.blob(place)));
+                Record::Item(NewItem::Pair { name, value, deadline })
             }
-            8 => {
+            7 | 8 => {
+                let deadline = (tag == 8).then(|| cursor.number());
                 let len = cursor.length();
-                Record::Member(cursor.take(len))
+                Record::Item(NewItem::Single { name: cursor.take(len), deadline })
             }
             _ => Record::End,
         };

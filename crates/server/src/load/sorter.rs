@@ -6,7 +6,8 @@ use darter_base::graveyard;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::Never;
 use darter_base::{UnixMillis, slot};
-use darter_rdb::{Event, Kind, Product};
+use darter_keyspace::{Fresh, NewItem};
+use darter_rdb::{Event, Item, Kind, Product};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
@@ -27,13 +28,14 @@ pub(crate) struct Sorter {
 /// The key at hand.
 struct Current {
     key: Vec<u8>,
-    kind: Kind,
+    /// What is built of its items; none for a string.
+    kind: Option<&'static Kind>,
     deadline: Option<UnixMillis>,
     idle: Option<u32>,
     offset: u64,
     core: usize,
     is_skipped: bool,
-    /// Living fields or members so far.
+    /// Living items so far.
     entries: u64,
     text: Vec<u8>,
     chunks: Vec<Arc<[u8]>>,
@@ -49,7 +51,7 @@ impl Sorter {
     pub(crate) fn new(cores: usize, databases: usize, now: UnixMillis) -> Self {
         let current = Current {
             key: Vec::new(),
-            kind: Kind::String,
+            kind: None,
             deadline: None,
             idle: None,
             offset: 0,
@@ -76,16 +78,12 @@ impl Sorter {
         send: &mut Send<'_>,
     ) -> Result<(), Cause> {
         match event {
-            Event::HashField { .. } | Event::SetMember { .. } => self.item(event, send),
+            Event::Item(item) => self.item(item, send),
             Event::Key { key, kind, expiry_ms, idle_s, .. } => {
                 self.key(key, kind, expiry_ms, offset);
                 self.current.idle = idle_s
                     .map(|idle| u32::try_from(idle).map_or(IDLE_MAX, |idle| idle.min(IDLE_MAX)));
                 self.begin_key();
-                Ok(())
-            }
-            Event::StringChunk(chunk) => {
-                self.current.chunk(chunk);
                 Ok(())
             }
             Event::EndOfKey => self.end_of_key(send),
@@ -114,13 +112,14 @@ impl Sorter {
         Ok(())
     }
 
-    fn key(&mut self, key: &[u8], kind: Kind, deadline: Option<UnixMillis>, offset: u64) {
+    fn key(&mut self, key: &[u8], kind: &'static Kind, deadline: Option<UnixMillis>, offset: u64) {
         let current = &mut self.current;
         current.key.clear();
         current.key.extend_from_slice(key);
         current.core = slot::core_of(slot::of(key), self.open.len());
         current.is_skipped = deadline.is_some_and(|at| at < self.now);
-        (current.kind, current.deadline, current.offset) = (kind, deadline, offset);
+        current.kind = (!kind.is_text()).then_some(kind);
+        (current.deadline, current.offset) = (deadline, offset);
         (current.entries, current.text, current.chunks) =
             (0, std::mem::take(&mut current.text), Vec::new());
         current.text.clear();
@@ -130,33 +129,32 @@ impl Sorter {
     /// What is collected piece by piece begins with its head.
     fn begin_key(&mut self) {
         let current = &self.current;
-        if !current.is_skipped && current.kind != Kind::String {
+        if let Some(kind) = current.kind.filter(|_| !current.is_skipped) {
             let head = current.head(self.database);
-            let record =
-                if current.kind == Kind::Hash { Record::Hash(head) } else { Record::Set(head) };
-            self.open[current.core].push(record);
+            self.open[current.core].push(Record::Begin(head, kind.number()));
         }
     }
 
     #[inline]
-    fn item(&mut self, event: Event<'_>, send: &mut Send<'_>) -> Result<(), Cause> {
-        if self.current.is_skipped {
+    fn item(&mut self, item: Item<'_>, send: &mut Send<'_>) -> Result<(), Cause> {
+        if self.current.is_skipped || item.deadline_ms().is_some_and(|at| at <= self.now) {
             return Ok(());
         }
         let portion = &mut self.open[self.current.core];
-        match event {
-            Event::HashField { deadline_ms: Some(at), .. } if at <= self.now => return Ok(()),
-            Event::HashField { field, value, deadline_ms: deadline } => {
-                if value.len() > CHUNK_BYTES {
-                    // The core is spared the copy.
-                    let value = &Blob::from(value);
-                    portion.push(Record::Wide { field, value, deadline });
-                } else {
-                    portion.push(Record::Field { field, value, deadline });
-                }
+        match item {
+            Item::Chunk(chunk) => {
+                self.current.chunk(chunk);
+                return Ok(());
             }
-            Event::SetMember { member } => portion.push(Record::Member(member)),
-            _ => unreachable!("an item of a collection"),
+            Item::Pair { name, value, deadline_ms: deadline } if value.len() > CHUNK_BYTES => {
+                // The core is spared the copy.
+                let value = Fresh::Blob(&Blob::from(value));
+                portion.push(Record::Item(NewItem::Pair { name, value, deadline }));
+            }
+            item => {
+                let item = NewItem::of(item).expect("a reader gives items whole");
+                portion.push(Record::Item(item));
+            }
         }
         self.current.entries += 1;
         self.summary.entries += 1;
@@ -169,7 +167,7 @@ impl Sorter {
             return Ok(());
         }
         let portion = &mut self.open[current.core];
-        if current.kind != Kind::String {
+        if current.kind.is_some() {
             portion.push(Record::End);
             self.summary.keys += u64::from(current.entries > 0);
             self.summary.empty += u64::from(current.entries == 0);
@@ -214,8 +212,7 @@ impl Current {
 
     /// All chunks of a string but the last are full.
     fn chunk(&mut self, chunk: &[u8]) {
-        if self.is_skipped {
-        } else if self.chunks.is_empty() && chunk.len() < CHUNK_BYTES {
+        if self.chunks.is_empty() && chunk.len() < CHUNK_BYTES {
             self.text.extend_from_slice(chunk);
         } else {
             self.chunks.push(Arc::from(chunk));

@@ -4,13 +4,13 @@ use super::*;
 use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, slot};
 use darter_keyspace::{Hash, Key, Set, Shard, value_of};
-use darter_rdb::{Item, Kind, Packing, Survey, Writer};
+use darter_rdb::{Item, Kind, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[path = "../../../persist/tests/common/mod.rs"]
 mod oracle;
 
-use oracle::{Bytes, Oracle, Record, Value};
+use oracle::{Bytes, Oracle, Record, Value, kind};
 
 type Records = BTreeMap<(u32, Bytes), Record>;
 
@@ -32,23 +32,26 @@ fn file(records: &Records) -> Vec<u8> {
 
 fn put(writer: &mut Writer, key: &[u8], record: &Record, out: &mut Vec<u8>) {
     let (kind, items) = items(&record.value);
-    let mut survey = Survey::new(kind, Packing::default());
+    let mut survey = Survey::new(kind);
     items.iter().for_each(|item| survey.item(*item));
     writer.key(key, record.expiry_ms, survey.plan(), out);
     items.iter().for_each(|item| writer.item(*item, out));
     writer.end_of_key(out);
 }
 
-fn items(value: &Value) -> (Kind, Vec<Item<'_>>) {
+fn items(value: &Value) -> (&'static Kind, Vec<Item<'_>>) {
     match value {
-        Value::String(text) => (Kind::String, text.chunks(50_000).map(Item::Chunk).collect()),
-        Value::Set(members) => (Kind::Set, members.iter().map(|m| Item::Member(m)).collect()),
+        Value::String(text) => (kind("string"), text.chunks(50_000).map(Item::Chunk).collect()),
+        Value::Set(members) => {
+            let members = members.iter().map(|name| Item::Single { name, deadline_ms: None });
+            (kind("set"), members.collect())
+        }
         Value::Hash(fields) => {
             let fields = fields.iter().map(|pair| {
-                let (field, value, deadline_ms): (&Bytes, _, _) = (pair.0, &pair.1.0, pair.1.1);
-                Item::Field { field, value, deadline_ms }
+                let (name, value, deadline_ms): (&Bytes, _, _) = (pair.0, &pair.1.0, pair.1.1);
+                Item::Pair { name, value, deadline_ms }
             });
-            (Kind::Hash, fields.collect())
+            (kind("hash"), fields.collect())
         }
     }
 }
@@ -70,11 +73,11 @@ fn set(members: &[&[u8]]) -> Record {
 /// slices of random length.
 fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summary), Cause> {
     let wakers = (0..cores).map(|_| Waker::new().unwrap()).collect();
-    let (mut inboxes, lanes) = lanes(wakers);
+    let (mut inboxes, lanes) = lanes(TYPES, wakers);
     let mut shards: Vec<_> = (0..cores).map(|core| Shard::new(DATABASES, core as u64)).collect();
     shards.iter_mut().for_each(|shard| shard.set_now(NOW));
     let (mut reader, mut sorter) =
-        (Reader::new(Limits::default()), Sorter::new(cores, DATABASES, NOW));
+        (Reader::new(TYPES.kinds(), Limits::default()), Sorter::new(cores, DATABASES, NOW));
     let mut questions = prng.clone();
     let mut send = |core: usize, portion| {
         let spare = lanes.send(core, portion)?;
@@ -301,15 +304,39 @@ fn what_redis_refuses_is_refused() {
     assert!(text.contains("99 at offset 9"), "{text}");
 }
 
+#[path = "../../../keyspace/tests/heap/mod.rs"]
+mod heap;
+
+static TOYS: Types = darter_keyspace::types![&heap::HEAP];
+
+#[test] // The toy type of docs/adding-a-type.md: nothing here has heard of it.
+fn a_type_without_a_line_is_loaded() {
+    let file = b"REDIS0010\xca\x04heap\x03\x0217\xc0\x05\x0217\xff\0\0\0\0\0\0\0\0";
+    let (mut inboxes, lanes) = lanes(TOYS, vec![Waker::new().unwrap()]);
+    let mut sorter = Sorter::new(1, 1, NOW);
+    let mut send = |core, portion| lanes.send(core, portion);
+    let mut reader = Reader::new(TOYS.kinds(), Limits::default());
+    reader.push(file);
+    while let Some(event) = reader.next().unwrap() {
+        sorter.take_in(event, 0, &mut send).unwrap();
+    }
+    sorter.finish(&mut send).unwrap();
+    let mut shard = Shard::new(1, 0);
+    while inboxes[0].step(&mut shard, &Never) {}
+    let heap = shard.db(0).value::<heap::Heap>(&Key::new(b"heap")).unwrap().unwrap();
+    assert_eq!(heap.0, [17, 5, 17]);
+    shard.db(0).check_invariants();
+}
+
 #[test]
 fn a_large_hash_is_built_aside_in_small_steps() {
     let fields: Vec<Bytes> = (0..5_000).map(|at| format!("field:{at}").into_bytes()).collect();
     let pairs: Vec<(&[u8], &[u8], _)> = fields.iter().map(|f| (&f[..], &b"v"[..], None)).collect();
     let bytes = file(&Records::from([((0, b"big".to_vec()), hash(&pairs))]));
-    let (mut inboxes, lanes) = lanes(vec![Waker::new().unwrap()]);
+    let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
     let mut sorter = Sorter::new(1, 1, NOW);
     let mut send = |core, portion| lanes.send(core, portion);
-    let mut reader = Reader::new(Limits::default());
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default());
     reader.push(&bytes);
     while let Some(event) = reader.next().unwrap() {
         sorter.take_in(event, 0, &mut send).unwrap();

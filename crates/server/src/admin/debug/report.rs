@@ -5,11 +5,11 @@ use super::super::long_text::LongText;
 use crate::engine::ServerCall;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Refusal};
-use darter_keyspace::{Found, Hash, Key, Object, Set, Type, value_of};
-use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, Filling, OutOfLine, Reader, Scratch, Table};
+use darter_keyspace::{Found, Key, Object, Type};
+use darter_persist::digest::{self, Digester, Sum};
+use darter_rdb::Items;
+use darter_structs::table::{Filling, Reader, Scratch, Table};
 use darter_tx::{Home, Tx};
-use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ pub(super) async fn object(call: &ServerCall, mut args: Args<'_>) -> Result<Answ
     let (core, db) = (call.core.tx.core_of(&key), call.session.db);
     let line = call.core.tx.on(core, move |home| {
         let found = home.shard.db(db).get(&Key::new(&key))?;
-        let sizer = darter_persist::commands::sizer(&found, home.shard.db(db).now()).ok()?;
+        let sizer = darter_persist::commands::sizer(&found, home.shard.db(db).now());
         let at = found.object().map_or(std::ptr::null(), Object::address);
         let refs = found.object().map_or(1, Object::count);
         let (encoding, idle) = (found.encoding(), found.idle_seconds(home.shard.now()));
@@ -115,22 +115,6 @@ async fn check_clocks(tx: &Tx, db: usize) {
     }
 }
 
-type Sum = [u8; 20];
-
-/// Redis's digest, found by experiment: order counts in a mix, not in an xor.
-fn xor(sum: &mut Sum, bytes: &[u8]) {
-    xor_sum(sum, &Sha1::digest(bytes).into());
-}
-
-fn xor_sum(sum: &mut Sum, other: &Sum) {
-    sum.iter_mut().zip(other).for_each(|(byte, other)| *byte ^= other);
-}
-
-fn mix(sum: &mut Sum, bytes: &[u8]) {
-    xor(sum, bytes);
-    *sum = Sha1::digest(*sum).into();
-}
-
 fn hex(sum: &Sum) -> String {
     sum.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -144,11 +128,11 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
     while let Some(sums) = portions.on_each_core(sums_of_databases).await {
         let mut by_db: BTreeMap<usize, Sum> = BTreeMap::new();
         for (db, sum) in sums.into_iter().flatten() {
-            xor_sum(by_db.entry(db).or_default(), &sum);
+            digest::xor_sum(by_db.entry(db).or_default(), &sum);
         }
         for (db, sum) in by_db {
-            mix(&mut total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
-            xor_sum(&mut total, &sum);
+            digest::mix(&mut total, &u32::try_from(db).unwrap_or(u32::MAX).to_be_bytes());
+            digest::xor_sum(&mut total, &sum);
         }
     }
     Ok(call.answer(|reply| reply.simple(&hex(&total))))
@@ -172,15 +156,14 @@ async fn sum_of_keys(tx: &Tx, cut: Table<Object>, now: u64) -> Sum {
     let (mut total, mut reader) = (Sum::default(), Reader::new(cut));
     let (mut more, mut held) = (true, Vec::new());
     while more {
-        more = reader.next_slice(ENTRIES_HASHED_AT_ONCE, &mut |entry| {
+        more = reader.next_slice(KEYS_HASHED_AT_ONCE, &mut |entry| {
             let Some(found) = Found::alive(entry, now) else { return };
             let mut sum = Sum::default();
-            mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
-            held.push((sum, Value::of(&found)));
+            digest::mix(&mut sum, entry.key().bytes(&mut Scratch::default()));
+            held.push((sum, Value::of(&found, now)));
         });
-        for (mut sum, value) in held.drain(..) {
-            value.add_to(&mut sum, tx, now).await;
-            xor(&mut total, &sum);
+        for (sum, value) in held.drain(..) {
+            digest::xor(&mut total, &value.add_to(sum, tx).await);
         }
         tx.pause().await;
     }
@@ -194,14 +177,12 @@ pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Resul
         let (owner, db, key) = (call.core.tx.core_of(key), call.session.db, key.to_vec());
         let value = call.core.tx.on(owner, move |home| {
             let db = home.shard.db(db);
-            (db.get(&Key::new(&key)).map(|found| Value::of(&found)), db.now())
+            db.get(&Key::new(&key)).map(|found| Value::of(&found, db.now()))
         });
-        let (value, now) = value.await;
-        let mut sum = Sum::default();
-        if let Some(value) = value {
-            value.add_to(&mut sum, &call.core.tx, now).await;
-        }
-        sums.push(sum);
+        sums.push(match value.await {
+            Some(value) => value.add_to(Sum::default(), &call.core.tx).await,
+            None => Sum::default(),
+        });
     }
     Ok(call.answer(|reply| {
         reply.array(sums.len());
@@ -209,86 +190,33 @@ pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Resul
     }))
 }
 
-/// Entries and bytes that are hashed between two looks at the clock: about 20 us.
-const ENTRIES_HASHED_AT_ONCE: usize = 16;
-const BYTES_HASHED_AT_ONCE: usize = 16 * 1024;
+/// Keys that are taken up between two looks at the clock: about 20 us.
+const KEYS_HASHED_AT_ONCE: usize = 16;
 
-/// A value that is to be hashed: its own, or a cut.
+/// A value that is to be hashed, of its own or of a cut.
 struct Value {
     kind: &'static Type,
-    content: Content,
+    items: Items,
     is_mortal: bool,
 }
 
-enum Content {
-    Text(Vec<u8>),
-    Object(Object),
-}
-
 impl Value {
-    fn of(found: &Found<'_>) -> Self {
-        let content = match found.object() {
-            Some(object) => Content::Object(object.clone()),
-            None => Content::Text(found.text().map_or_else(|_| Vec::new(), |text| text.to_vec())),
-        };
-        Self { kind: found.kind(), content, is_mortal: found.deadline().is_some() }
+    fn of(found: &Found<'_>, now: u64) -> Self {
+        let is_mortal = found.deadline().is_some();
+        Self { kind: found.kind(), items: found.items(now), is_mortal }
     }
 
-    async fn add_to(&self, sum: &mut Sum, tx: &Tx, now: u64) {
-        mix(sum, &u32::try_from(self.kind.number).unwrap_or(u32::MAX).to_be_bytes());
-        match &self.content {
-            Content::Text(text) => mix(sum, text),
-            Content::Object(object) => {
-                if let Some(blob) = object.get::<Blob>() {
-                    mix_blob(sum, blob, tx).await;
-                } else if let Some(hash) = object.get::<Hash>() {
-                    xor_entries(sum, hash.fields(), now, tx, |entry| {
-                        let mut pair = Sum::default();
-                        mix(&mut pair, entry.key().bytes(&mut Scratch::default()));
-                        mix(&mut pair, &value_of(entry).to_vec());
-                        Sha1::digest(pair).into()
-                    })
-                    .await;
-                } else if let Some(set) = object.get::<Set>() {
-                    xor_entries(sum, set.members(), now, tx, |entry| {
-                        Sha1::digest(entry.key().bytes(&mut Scratch::default())).into()
-                    })
-                    .await;
-                }
+    async fn add_to(self, sum: Sum, tx: &Tx) -> Sum {
+        let mut digester = Digester::new(sum, self.kind, self.items);
+        let mut sum = loop {
+            match digester.step() {
+                Some(sum) => break sum,
+                None => tx.pause().await,
             }
-        }
+        };
         if self.is_mortal {
-            xor(sum, b"!!expire!!");
+            digest::xor(&mut sum, b"!!expire!!");
         }
-    }
-}
-
-/// [`mix`] of a long string.
-async fn mix_blob(sum: &mut Sum, blob: &Blob, tx: &Tx) {
-    let mut hasher = Sha1::new();
-    for from in (0..blob.len()).step_by(BYTES_HASHED_AT_ONCE) {
-        let to = blob.len().min(from + BYTES_HASHED_AT_ONCE);
-        blob.slices(from..to).for_each(|piece| hasher.update(piece));
-        tx.pause().await;
-    }
-    xor_sum(sum, &hasher.finalize().into());
-    *sum = Sha1::digest(*sum).into();
-}
-
-/// The sums of all living entries of a table, in whatever order.
-async fn xor_entries<X: OutOfLine>(
-    sum: &mut Sum,
-    table: &Table<X>,
-    now: u64,
-    tx: &Tx,
-    sum_of: impl Fn(&Entry<'_, X>) -> Sum,
-) {
-    let mut reader = Reader::new(table.clone());
-    while reader.next_slice(ENTRIES_HASHED_AT_ONCE, &mut |entry| {
-        if entry.deadline().is_none_or(|at| at > now) {
-            xor_sum(sum, &sum_of(&entry));
-        }
-    }) {
-        tx.pause().await;
+        sum
     }
 }

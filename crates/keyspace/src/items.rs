@@ -1,0 +1,265 @@
+//! The items of values: out of a cut, and into a value that is built.
+//!
+//! What walks through the items of any value (DUMP, digests, files) and what builds values from them
+//! (RESTORE, the loader) does so through these, and knows no type.
+
+use crate::db::is_dead;
+use crate::text::{Fresh, StrPieces};
+use darter_base::limits::CHUNK_BYTES;
+use darter_rdb::{Item, Items, Source};
+use darter_structs::blob::Blob;
+use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table};
+use std::sync::Arc;
+
+/// Bytes of a part of what is long: whoever sums them up does so in some 20 us.
+const PART_BYTES: usize = CHUNK_BYTES / 4;
+/// Entries copied out of the table at a time, and about how many bytes.
+const BATCH: usize = 32;
+const BATCH_BYTES: usize = 32 * 1024;
+/// Names and values of so many bytes are not copied.
+const LONG_BYTES: usize = 4 * 1024;
+
+/// An item on its way into a value that is built.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum NewItem<'a> {
+    /// A name alone.
+    Single { name: &'a [u8], deadline: Option<u64> },
+    /// A name and its value. A type without values takes the name.
+    Pair { name: &'a [u8], value: Fresh<'a>, deadline: Option<u64> },
+}
+
+impl<'a> NewItem<'a> {
+    /// An item that was read; `None` for a piece of a string.
+    #[inline]
+    #[must_use]
+    pub fn of(item: Item<'a>) -> Option<Self> {
+        match item {
+            Item::Single { name, deadline_ms } => {
+                Some(Self::Single { name, deadline: deadline_ms })
+            }
+            Item::Pair { name, value, deadline_ms } => {
+                Some(Self::Pair { name, value: Fresh::Bytes(value), deadline: deadline_ms })
+            }
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    #[inline]
+    #[must_use]
+    pub fn name(&self) -> &'a [u8] {
+        match self {
+            Self::Single { name, .. } | Self::Pair { name, .. } => name,
+        }
+    }
+}
+
+/// The pieces of a string.
+pub(crate) fn of_text(text: StrPieces) -> Items {
+    Box::new(Pieces { text, next: 0 })
+}
+
+/// A string, piece by piece.
+struct Pieces {
+    text: StrPieces,
+    next: usize,
+}
+
+impl Source for Pieces {
+    fn next(&mut self) -> Option<Item<'_>> {
+        let piece = match &self.text {
+            StrPieces::Bytes(bytes) => (self.next == 0 && !bytes.is_empty()).then_some(&bytes[..]),
+            StrPieces::Blob(blob) => {
+                let from = self.next * PART_BYTES;
+                blob.slices(from..from + PART_BYTES).next()
+            }
+        }?;
+        self.next += 1;
+        Some(Item::Chunk(piece))
+    }
+
+    fn rewind(&mut self) {
+        self.next = 0;
+    }
+}
+
+/// Appends the value of an entry, or gives it when it is long: at least [`LONG_BYTES`].
+pub type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>) -> Option<Arc<Blob>>;
+
+/// The entries of a table that are alive at `now`: pairs of their names and what `value` makes of
+/// them, or names alone.
+#[must_use]
+pub fn of_table<X: OutOfLine>(cut: Table<X>, now: u64, value: Option<WriteValue<X>>) -> Items {
+    Box::new(Entries {
+        reader: Reader::new(cut.clone()),
+        cut: Some(cut),
+        now,
+        value,
+        bytes: Vec::new(),
+        copied: Vec::new(),
+        next: 0,
+        long: None,
+    })
+}
+
+/// True when a value of so many bytes is given in parts.
+#[must_use]
+pub fn is_long(bytes: usize) -> bool {
+    bytes >= LONG_BYTES
+}
+
+/// The living entries of a cut: copied out of the table in small batches, but for long names and
+/// values, which are given in parts.
+struct Entries<X: OutOfLine> {
+    /// For the second pass, which lets go of what it has read.
+    cut: Option<Table<X>>,
+    reader: Reader<X>,
+    now: u64,
+    /// None: there are no values.
+    value: Option<WriteValue<X>>,
+    bytes: Vec<u8>,
+    /// Read up to `next`.
+    copied: Vec<Copied>,
+    next: usize,
+    /// The long name or value that is being given, and how much of it was.
+    long: Option<(Long, usize)>,
+}
+
+/// A living entry that was copied out of the table.
+struct Copied {
+    /// Where its name and its value end in the bytes.
+    name_end: usize,
+    end: usize,
+    deadline_ms: Option<u64>,
+    /// Its name, when that is long: then none was copied.
+    long_name: Option<HeldKey>,
+    /// Its value, when that is long.
+    long: Option<Arc<Blob>>,
+}
+
+/// What is given in parts.
+enum Long {
+    /// A name; its value comes next, if there are values.
+    Name(HeldKey),
+    Value(Arc<Blob>),
+}
+
+impl Long {
+    fn len(&self) -> usize {
+        match self {
+            Self::Name(name) => name.bytes().len(),
+            Self::Value(blob) => blob.len(),
+        }
+    }
+
+    /// The bytes from `from` on, some of them.
+    fn part(&self, from: usize) -> &[u8] {
+        let to = self.len().min(from + PART_BYTES);
+        match self {
+            Self::Name(name) => &name.bytes()[from..to],
+            Self::Value(blob) => blob.slices(from..to).next().unwrap_or_default(),
+        }
+    }
+}
+
+impl<X: OutOfLine> Entries<X> {
+    /// Copies the next living entries, unless there are none.
+    fn refill(&mut self, looks: &mut usize) {
+        let Self { reader, now, value, bytes, copied, .. } = self;
+        bytes.clear();
+        copied.clear();
+        while reader.left() > 0 && *looks > 0 && copied.len() < BATCH && bytes.len() < BATCH_BYTES {
+            reader.next_slice(1, &mut |entry| {
+                if is_dead(entry.deadline(), *now) {
+                    *looks -= 1;
+                    return;
+                }
+                let is_long = is_long(entry.key().len());
+                let long_name = is_long.then(|| entry.hold_key()).flatten();
+                if long_name.is_none() {
+                    bytes.extend_from_slice(entry.key().bytes(&mut Scratch::default()));
+                }
+                let name_end = bytes.len();
+                let long = value.and_then(|value| value(&entry, bytes));
+                let (end, deadline_ms) = (bytes.len(), entry.deadline());
+                copied.push(Copied { name_end, end, deadline_ms, long_name, long });
+            });
+        }
+        self.next = 0;
+    }
+
+    /// The next part of what is long.
+    fn part(&mut self) -> Option<Item<'_>> {
+        let (long, given) = self.long.as_mut()?;
+        let part = long.part(*given);
+        *given += part.len();
+        Some(Item::Part(part))
+    }
+
+    /// What comes behind a long name, all of which was given.
+    fn value_of_long_name(&mut self) -> Option<Item<'_>> {
+        let &mut Copied { name_end, end, ref mut long, .. } = &mut self.copied[self.next - 1];
+        let blob = long.take();
+        let len = blob.as_ref().map(|blob| blob.len() as u64);
+        self.long = blob.map(|blob| (Long::Value(blob), 0));
+        Some(len.map_or(Item::Value(&self.bytes[name_end..end]), Item::LongValue))
+    }
+
+    /// The next entry: whole, or what comes before its parts.
+    fn entry(&mut self) -> Option<Item<'_>> {
+        let start = self.next.checked_sub(1).map_or(0, |before| self.copied[before].end);
+        let is_single = self.value.is_none();
+        let &mut Copied { name_end, end, deadline_ms, ref mut long_name, ref mut long } =
+            self.copied.get_mut(self.next)?;
+        self.next += 1;
+        if let Some(name) = long_name.take() {
+            let len = name.bytes().len() as u64;
+            self.long = Some((Long::Name(name), 0));
+            return Some(if is_single {
+                Item::LongSingle { len, deadline_ms }
+            } else {
+                Item::LongNamed { name_len: len, deadline_ms }
+            });
+        }
+        let name = &self.bytes[start..name_end];
+        if is_single {
+            return Some(Item::Single { name, deadline_ms });
+        }
+        if let Some(blob) = long.take() {
+            let value_len = blob.len() as u64;
+            self.long = Some((Long::Value(blob), 0));
+            return Some(Item::LongValued { name, value_len, deadline_ms });
+        }
+        Some(Item::Pair { name, value: &self.bytes[name_end..end], deadline_ms })
+    }
+}
+
+impl<X: OutOfLine> Source for Entries<X> {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        let is_single = self.value.is_none();
+        self.long.take_if(|(long, given)| {
+            *given == long.len() && (is_single || matches!(long, Long::Value(_)))
+        });
+        if self.long.is_none() && self.next == self.copied.len() {
+            self.refill(looks);
+        }
+        self.long.is_some() || self.next < self.copied.len() || self.reader.left() == 0
+    }
+
+    fn next(&mut self) -> Option<Item<'_>> {
+        self.find(&mut { usize::MAX });
+        match &self.long {
+            Some((long, given)) if *given < long.len() => self.part(),
+            Some(_) => self.value_of_long_name(),
+            None => self.entry(),
+        }
+    }
+
+    fn rewind(&mut self) {
+        let cut = self.cut.take().expect("the second pass is the last");
+        self.reader = Reader::new(cut);
+        self.copied.clear();
+        self.next = 0;
+    }
+}

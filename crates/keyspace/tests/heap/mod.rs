@@ -1,0 +1,102 @@
+//! A type that no crate has heard of, whole: the toy of docs/adding-a-type.md.
+//!
+//! A heap of numbers that sum up. It has deadlines as a whole only, and no entries that are found by
+//! name.
+#![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
+
+use darter_keyspace::{Collection, Kind, NewItem, Object, Recorder, Type, Typed, Value};
+use darter_rdb::types::PRIVATE;
+use darter_rdb::{Bounds, Encoding, Item, Items, Layout, Origin, Source};
+
+/// How a heap stands in a payload.
+const NUMBERS: u8 = PRIVATE + 1;
+
+/// The row.
+pub static HEAP: Type = Type {
+    name: "heap",
+    number: 5,
+    rdb: &Kind {
+        encodings: &[
+            Encoding::of(Origin::Payload, NUMBERS, Layout::Singles),
+            // Files of others have none; this one is for the loader.
+            Encoding::new(NUMBERS + 1, Layout::Singles),
+        ],
+        packed: Bounds::DEFAULT,
+        plan: |survey| survey.plain(NUMBERS),
+    },
+    empty: || Object::new(Heap::default()),
+    is_ordered: true,
+};
+
+/// The value.
+#[derive(Clone, Default)]
+pub struct Heap(pub Vec<u64>);
+
+impl Value for Heap {
+    fn content_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<u64>()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "vector"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        Box::new(Numbers { numbers: self.0.clone(), next: 0, text: Vec::new() })
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let number: Option<u64> =
+            std::str::from_utf8(item.name()).ok().and_then(|text| text.parse().ok());
+        self.0.extend(number);
+        number.is_some()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The numbers, as texts.
+struct Numbers {
+    numbers: Vec<u64>,
+    next: usize,
+    text: Vec<u8>,
+}
+
+impl Source for Numbers {
+    fn next(&mut self) -> Option<Item<'_>> {
+        self.text = self.numbers.get(self.next)?.to_string().into();
+        self.next += 1;
+        Some(Item::Single { name: &self.text, deadline_ms: None })
+    }
+
+    fn rewind(&mut self) {
+        self.next = 0;
+    }
+}
+
+impl Typed for Heap {
+    const TYPE: &'static Type = &HEAP;
+}
+
+impl Collection for Heap {
+    type Edit<'a> = HeapEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, _: Recorder<'a>) -> HeapEdit<'a> {
+        HeapEdit(self)
+    }
+}
+
+/// What changes one.
+pub struct HeapEdit<'a>(&'a mut Heap);
+
+impl HeapEdit<'_> {
+    pub fn push(&mut self, number: u64) {
+        self.0.0.push(number);
+    }
+
+    pub fn pop(&mut self) -> Option<u64> {
+        self.0.0.pop()
+    }
+}

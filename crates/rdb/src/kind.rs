@@ -1,0 +1,121 @@
+//! How the values of a type stand in a file: the part of a type's row that is about the format.
+//!
+//! The format knows layouts, not types. Which layouts a type has been written in, by whom and under
+//! which numbers, its row says; and the row chooses the one in which a value is written now, from
+//! what a [`Survey`] saw of its items.
+
+use crate::blob::Form;
+use crate::value::{Plan, Survey};
+use std::fmt;
+
+/// See the module. A kind is known by the number of its first encoding.
+pub struct Kind {
+    /// The encodings that are read; at least one.
+    pub encodings: &'static [Encoding],
+    /// Up to where a collection is packed.
+    pub packed: Bounds,
+    /// Chooses the encoding that is written.
+    pub plan: fn(&Survey) -> Plan,
+}
+
+/// A layout under a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoding {
+    /// The number that stands before such a value.
+    pub number: u8,
+    /// What follows.
+    pub layout: Layout,
+    /// In whose bytes the number means that.
+    pub origin: Origin,
+}
+
+/// In whose bytes a number has a meaning: from 22 on, Redis and Valkey differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Whoever wrote them.
+    Any,
+    /// Redis, or a Valkey before 9.
+    Redis,
+    /// Valkey 9 or later.
+    Valkey,
+    /// Darter, and in payloads of `DUMP` only.
+    Payload,
+}
+
+/// What the bytes of a value are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// A string.
+    Text,
+    /// A count, then strings.
+    Singles,
+    /// A count, then names and values.
+    Pairs,
+    /// A count, then deadlines (absolute), names and values.
+    MortalPairs,
+    /// The earliest deadline, a count, then deadlines (counted from that one), names and values.
+    MortalPairsFromEarliest,
+    /// A count, then names, values and deadlines (absolute).
+    MortalPairsDeadlineLast,
+    /// A block of so many entries an item: 1 a single, 2 a pair, 3 a pair and its deadline.
+    Block(Form, u8),
+    /// The same behind the earliest deadline.
+    BlockFromEarliest(Form, u8),
+}
+
+/// Up to where a collection is packed, by Redis's default settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Items.
+    pub items_max: u64,
+    /// Bytes of a name or value.
+    pub item_bytes_max: usize,
+}
+
+impl Kind {
+    /// The number by which it is known.
+    #[must_use]
+    pub fn number(&self) -> u8 {
+        self.encodings[0].number
+    }
+
+    /// True for strings: one text, not items. They are the only values that may be empty.
+    #[inline]
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.encodings[0].layout == Layout::Text
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.number() == other.number()
+    }
+}
+
+impl Eq for Kind {}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Kind({})", self.number())
+    }
+}
+
+impl Encoding {
+    /// An encoding that means the same in everybody's bytes.
+    #[must_use]
+    pub const fn new(number: u8, layout: Layout) -> Self {
+        Self { number, layout, origin: Origin::Any }
+    }
+
+    /// One that has this meaning in some bytes only.
+    #[must_use]
+    pub const fn of(origin: Origin, number: u8, layout: Layout) -> Self {
+        Self { number, layout, origin }
+    }
+}
+
+impl Bounds {
+    /// 512 items of 64 bytes.
+    pub const DEFAULT: Self = Self { items_max: 512, item_bytes_max: 64 };
+}
