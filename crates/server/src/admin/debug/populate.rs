@@ -1,25 +1,17 @@
-//! `DEBUG POPULATE count [prefix] [size] [RAND] [TYPE string|hash|set] [ELEMENTS n]`: many keys,
+//! `DEBUG POPULATE count [prefix] [size] [RAND] [TYPE type] [ELEMENTS n]`: many keys,
 //! for tests and benchmarks. Every core makes the keys that it owns, in slices.
 
 use crate::engine::{Core, ServerCall};
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{Prng, number};
 use darter_command::{Answer, Args, Refusal};
-use darter_keyspace::{Deadline, Fresh, Hash, Key, Set};
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Type, Typed};
 use darter_structs::blob::Blob;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Elements made between two looks at the clock: a segment may split at each.
 const PORTION: usize = 4;
-
-/// The types that can be made.
-#[derive(Clone, Copy)]
-enum Type {
-    Text,
-    Hash,
-    Set,
-}
 
 /// What is to be made.
 struct Plan {
@@ -28,7 +20,7 @@ struct Plan {
     /// Bytes of a value; 0: as long as its text.
     size: usize,
     random: bool,
-    kind: Type,
+    kind: &'static Type,
     elements: u64,
     db: usize,
 }
@@ -70,8 +62,8 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
     };
     let count = positive(args.bytes()?)?;
     let prefix = args.next().unwrap_or(b"key").to_vec();
-    let mut plan =
-        Plan { count, prefix, size: 0, random: false, kind: Type::Text, elements: 1, db };
+    let kind = Blob::TYPE;
+    let mut plan = Plan { count, prefix, size: 0, random: false, kind, elements: 1, db };
     let is_option = |word: &[u8]| OPTIONS.iter().any(|name| word.eq_ignore_ascii_case(name));
     if args.peek().is_some_and(|next| !is_option(next)) {
         plan.size = usize::try_from(positive(args.bytes()?)?).map_err(|_| Refusal::Syntax)?;
@@ -80,12 +72,10 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
         if args.option("RAND") {
             plan.random = true;
         } else if args.option("TYPE") {
-            plan.kind = match args.bytes()?.to_ascii_lowercase().as_slice() {
-                b"string" => Type::Text,
-                b"hash" => Type::Hash,
-                b"set" => Type::Set,
-                _ => return Err(Refusal::Syntax),
-            };
+            let name = args.bytes()?;
+            let mut types = TYPES.iter();
+            let known = types.find(|kind| name.eq_ignore_ascii_case(kind.name.as_bytes()));
+            plan.kind = known.ok_or(Refusal::Syntax)?;
         } else if args.option("ELEMENTS") {
             plan.elements = positive(args.bytes()?)?.max(1);
         } else {
@@ -156,42 +146,40 @@ impl Value {
     }
 }
 
-/// Makes one key, a portion of its elements at a time.
+/// Makes one key, unless it is there: then it stays as it is.
 async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) {
     let key = Key::new(name);
     if core.tx.home().shard.db(plan.db).exists(&key) {
-        return; // It stays as it is.
+        return;
     }
-    if matches!(plan.kind, Type::Text) {
+    if plan.kind.rdb.is_text() {
         let value = make_value(core, plan, number).await;
         let mut home = core.tx.home();
         home.shard.db_mut(plan.db).set_text(&key, value.fresh(), Deadline::Clear);
         return;
     }
+    let object = make_object(core, plan).await;
+    let mut home = core.tx.home();
+    let db = home.shard.db_mut(plan.db);
+    if !db.exists(&key) {
+        db.install(&key, object, Deadline::Clear);
+    }
+}
+
+/// Builds a value of elements aside, a portion at a time.
+async fn make_object(core: &Rc<Core>, plan: &Plan) -> Object {
     let portion = (BYTES_AT_ONCE / plan.size.max(1)).clamp(1, PORTION);
+    let mut object = (plan.kind.empty)();
     for element in 0..plan.elements {
+        let name = format!("element:{element}");
         let value = make_value(core, plan, element).await;
-        if !add_element(core, plan, &key, element, value.fresh()) {
-            return;
-        }
+        let (name, value) = (name.as_bytes(), value.fresh());
+        object.face_mut().take_in(NewItem::Pair { name, value, deadline: None });
         if element % portion as u64 == 0 {
             core.tx.pause().await;
         }
     }
-}
-
-/// Adds an element to a key. False when another client has put another type there meanwhile.
-fn add_element(core: &Core, plan: &Plan, key: &Key<'_>, element: u64, value: Fresh<'_>) -> bool {
-    let mut home = core.tx.home();
-    let db = home.shard.db_mut(plan.db);
-    let text = format!("element:{element}");
-    let made = match plan.kind {
-        Type::Hash => {
-            db.edit::<Hash, _>(key, true, |edit| edit.set(text.as_bytes(), value, Deadline::Clear))
-        }
-        _ => db.edit::<Set, _>(key, true, |edit| edit.add(text.as_bytes(), Deadline::Clear)),
-    };
-    made.is_ok()
+    object
 }
 
 /// `value:<number>`, cut or filled up with zero bytes to the wanted size, or random bytes. A long
