@@ -8,9 +8,11 @@ use darter_resp as resp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the groups' own")]
 pub enum Group {
-    String,
-    Hash,
-    Set,
+    /// The commands of a type, which names it, and the category of ACL of its own.
+    Type {
+        name: &'static str,
+        category: &'static str,
+    },
     Generic,
     Connection,
     Server,
@@ -22,13 +24,23 @@ impl Group {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::String => "string",
-            Self::Hash => "hash",
-            Self::Set => "set",
+            Self::Type { name, .. } => name,
             Self::Generic => "generic",
             Self::Connection => "connection",
             Self::Server => "server",
             Self::Transactions => "transactions",
+        }
+    }
+
+    /// The category of ACL of its commands, with its `@`; empty for none.
+    #[must_use]
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::Type { category, .. } => category,
+            Self::Generic => "@keyspace",
+            Self::Connection => "@connection",
+            Self::Server => "",
+            Self::Transactions => "@transaction",
         }
     }
 }

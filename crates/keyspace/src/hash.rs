@@ -2,7 +2,7 @@
 
 use crate::db::is_dead;
 use crate::effect::{self, Change};
-use crate::encoding;
+use crate::encoding::Bound;
 use crate::items::{self, NewItem};
 use crate::log::Recorder;
 use crate::object::{Collection, Named, Object, Type, Typed, Value};
@@ -19,8 +19,14 @@ pub(crate) static TYPE: &Type = &Type {
     number: 4,
     rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
     empty: || Object::new(Hash::new()),
+    bounds: &[&FIELDS_MAX, &ITEM_BYTES_MAX],
     is_ordered: false,
 };
+
+static FIELDS_MAX: Bound =
+    Bound::new("hash-max-listpack-entries", "512").formerly("hash-max-ziplist-entries");
+static ITEM_BYTES_MAX: Bound =
+    Bound::new("hash-max-listpack-value", "64").of_bytes().formerly("hash-max-ziplist-value");
 
 // How a hash stands in a file; without deadlines and with.
 const PLAIN: u8 = 4;
@@ -142,8 +148,8 @@ impl Hash {
     fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Option<u64>) -> bool {
         // Not looked up again once grown: this is the hot path of large hashes.
         self.grown = self.grown
-            || self.fields.len() >= encoding::hash_entries() && !self.contains(field)
-            || field.bytes.len().max(value.len()) > encoding::hash_item();
+            || self.fields.len() >= FIELDS_MAX.get() && !self.contains(field)
+            || field.bytes.len().max(value.len()) > ITEM_BYTES_MAX.get();
         let new = match value.inline() {
             Some(bytes) => New::Bytes(bytes),
             None => {

@@ -5,6 +5,7 @@
 //! what all values can do, and what some can ([`Named`]). Nothing here lists the types.
 
 use crate::clocks::Clock;
+use crate::encoding::Bound;
 use crate::items::NewItem;
 use crate::log::Recorder;
 use crate::{Touch, WrongType};
@@ -50,6 +51,8 @@ pub struct Type {
     pub rdb: &'static Kind,
     /// Makes an empty value, to be filled by [`Value::take_in`].
     pub empty: fn() -> Object,
+    /// The settings by which its encodings are named.
+    pub bounds: &'static [&'static Bound],
     /// Whether the order of the items is part of what a value is: DEBUG DIGEST.
     pub is_ordered: bool,
 }

@@ -2,7 +2,7 @@
 
 use crate::db::is_dead;
 use crate::effect::Change;
-use crate::encoding;
+use crate::encoding::Bound;
 use crate::items::{self, NewItem};
 use crate::log::Recorder;
 use crate::object::{Collection, Named, Object, Type, Typed, Value};
@@ -17,8 +17,11 @@ pub(crate) static TYPE: &Type = &Type {
     number: 2,
     rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
     empty: || Object::new(Set::new()),
+    bounds: &[&INTEGERS_MAX],
     is_ordered: false,
 };
+
+static INTEGERS_MAX: Bound = Bound::new("set-max-intset-entries", "512");
 
 // How a set stands in a file.
 const PLAIN: u8 = 2;
@@ -215,7 +218,7 @@ impl SetEdit<'_> {
         }
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
         self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
-        self.set.grown |= self.set.members.len() > encoding::set_entries() || deadline.is_some();
+        self.set.grown |= self.set.members.len() > INTEGERS_MAX.get() || deadline.is_some();
         self.recorder.record(|| SetChange::Add { member: Name::from(member), deadline });
         !was_alive
     }

@@ -28,6 +28,7 @@ pub(crate) static TYPE: &Type = &Type {
         plan: |survey| survey.text(0),
     },
     empty: || Object::new(Blob::default()),
+    bounds: &[],
     is_ordered: true,
 };
 

@@ -42,12 +42,12 @@ const fn flawed(name: &'static str, faults: Faults, flaw: Flaw) -> Bug {
 
 const fn broken(run: fn(Call) -> MultiFuture) -> Command {
     let run = Run::Multi { here: None, anywhere: run };
-    Command::new("broken", "0.0.0", 2, Flags::READONLY, specs::ONE_RO_ACCESS, Group::Hash, run)
+    Command::new("broken", "0.0.0", 2, Flags::READONLY, specs::ONE_RO_ACCESS, Group::Generic, run)
 }
 
 const fn unlocked(run: fn(Call) -> MultiFuture) -> Command {
     let run = Run::Multi { here: None, anywhere: run };
-    Command::new("broken", "0.0.0", 2, Flags::WRITE, specs::ONE_RW_UPDATE, Group::Hash, run)
+    Command::new("broken", "0.0.0", 2, Flags::WRITE, specs::ONE_RW_UPDATE, Group::Generic, run)
 }
 
 /// All of them.

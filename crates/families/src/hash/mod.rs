@@ -32,6 +32,8 @@ mod whole;
 use crate::rows::{GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST};
 use darter_command::{Command, Flags, Group, Keys, PointFn, Run, specs};
 
+const GROUP: Group = Group::Type { name: "hash", category: "@hash" };
+
 const fn row(
     name: &'static str,
     since: &'static str,
@@ -40,7 +42,7 @@ const fn row(
     keys: Keys,
     run: PointFn,
 ) -> Command {
-    Command::new(name, since, arity, flags, keys, Group::Hash, Run::Point(run))
+    Command::new(name, since, arity, flags, keys, GROUP, Run::Point(run))
 }
 
 const O_ALL: &str = "O(N) where N is the size of the hash.";

@@ -46,6 +46,8 @@ const COUNTED: Keys = Keys(&[KeySpec::new(Place::Counted { count: 1 }, KeyFlags:
 
 const READ_COUNTED: Flags = Flags::READONLY.and(Flags::MOVABLEKEYS);
 
+const GROUP: Group = Group::Type { name: "set", category: "@set" };
+
 const fn row(
     name: &'static str,
     since: &'static str,
@@ -54,7 +56,7 @@ const fn row(
     keys: Keys,
     run: Run,
 ) -> Command {
-    Command::new(name, since, arity, flags, keys, Group::Set, run)
+    Command::new(name, since, arity, flags, keys, GROUP, run)
 }
 
 const O_ADD: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.";

@@ -48,6 +48,8 @@ const ONE_GETEX: Keys = Keys(&[
 /// DELEX: likewise.
 const ONE_DELEX: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "delete", "variable_flags"]))]);
 
+const GROUP: Group = Group::Type { name: "string", category: "@string" };
+
 const fn row(
     name: &'static str,
     since: &'static str,
@@ -56,7 +58,7 @@ const fn row(
     keys: Keys,
     run: Run,
 ) -> Command {
-    Command::new(name, since, arity, flags, keys, Group::String, run)
+    Command::new(name, since, arity, flags, keys, GROUP, run)
 }
 
 const O_RANGE: &str = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.";

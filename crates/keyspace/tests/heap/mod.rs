@@ -25,6 +25,7 @@ pub static HEAP: Type = Type {
         plan: |survey| survey.plain(NUMBERS),
     },
     empty: || Object::new(Heap::default()),
+    bounds: &[],
     is_ordered: true,
 };
 

@@ -149,17 +149,8 @@ fn categories(row: &Command, container: bool) -> Vec<&'static str> {
     ];
     own.extend(of_flags.iter().filter(|(flag, _)| row.flags.has(*flag)).map(|(_, name)| *name));
     own.push(if row.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
-    let of_group = match row.group {
-        Group::String => "@string",
-        Group::Hash => "@hash",
-        Group::Set => "@set",
-        Group::Generic => "@keyspace",
-        Group::Connection => "@connection",
-        Group::Transactions => "@transaction",
-        Group::Server => "",
-    };
     if !container {
-        own.push(of_group);
+        own.push(row.group.category());
     }
     CATEGORIES.iter().copied().filter(|name| own.contains(name)).collect()
 }

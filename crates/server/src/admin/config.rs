@@ -7,6 +7,7 @@ use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal, Secret};
+use darter_keyspace::TYPES;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -228,11 +229,8 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.slow_ns = u64::try_from(settings.int("slowlog-log-slower-than"))
         .ok()
         .map(|us| us.saturating_mul(1_000));
-    darter_keyspace::encoding::set_bounds(
-        settings.size("hash-max-listpack-entries"),
-        settings.size("hash-max-listpack-value"),
-        settings.size("set-max-intset-entries"),
-    );
+    let bounds = TYPES.iter().flat_map(|row| row.bounds);
+    bounds.for_each(|bound| bound.set(settings.size(bound.name)));
     hot.maxmemory = settings.size("maxmemory");
     hot.timeout_ms = settings.size("timeout") as u64 * 1_000;
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());

@@ -123,7 +123,7 @@ fn help() -> String {
          \x20 -h, --help       this text\n\
          \x20 -v, --version    the version\n\nSettings:\n",
     );
-    for row in ROWS {
+    for row in ROWS.iter() {
         let default = if row.default.is_empty() { "\"\"" } else { row.default };
         let change = match row.when {
             When::Running | When::Guarded => "changeable at run time",

@@ -172,7 +172,7 @@ fn place(name: &str) -> Option<(usize, &'static str)> {
     if let Some(at) = ROWS.iter().position(|row| is_called(row.name)) {
         return Some((at, ROWS[at].name));
     }
-    let (old, new) = *rows::ALIASES.iter().find(|(old, _)| is_called(old))?;
+    let (old, new) = rows::older_names().find(|(old, _)| is_called(old))?;
     Some((ROWS.iter().position(|row| row.name == new)?, old))
 }
 
@@ -227,7 +227,7 @@ impl Settings {
     /// All names with their values, the older names too; and whether patterns show them.
     pub fn names(&self) -> impl Iterator<Item = (&'static str, &str, bool)> {
         let rows = self.iter().map(|(row, value)| (row.name, value));
-        let old = rows::ALIASES.iter().map(|(old, new)| (*old, self.text(new)));
+        let old = rows::older_names().map(|(old, new)| (old, self.text(new)));
         rows.chain(old).map(|(name, value)| (name, value, !rows::HIDDEN.contains(&name)))
     }
 
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn defaults_are_canonical_and_names_unique() {
         let mut names = std::collections::HashSet::new();
-        for row in ROWS {
+        for row in ROWS.iter() {
             assert_eq!(
                 value::canonical(row.kind, row.default).as_deref(),
                 Ok(row.default),

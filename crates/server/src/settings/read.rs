@@ -324,8 +324,7 @@ pub fn suggestion(name: &str) -> Option<&'static str> {
         return None;
     }
     let known = ROWS.iter().map(|row| row.name);
-    let known =
-        known.chain(rows::ALIASES.iter().map(|(old, _)| *old)).chain(SPECIAL.iter().copied());
+    let known = known.chain(rows::older_names().map(|(old, _)| old)).chain(SPECIAL.iter().copied());
     let far = |known: &&'static str| distance(name.as_bytes(), known.as_bytes());
     let near = known.min_by_key(far)?;
     let letters = far(&near);

@@ -7,6 +7,8 @@ use super::Kind::{
 };
 use super::Setting;
 use super::When::{Accepted, Guarded, Inert, Running, Start};
+use darter_keyspace::TYPES;
+use std::sync::LazyLock;
 
 const I64_MAX: i64 = i64::MAX;
 const I32_MAX: i64 = i32::MAX as i64;
@@ -42,13 +44,11 @@ const NO_DEFRAG: &str = "Active defragmentation cannot be enabled: it requires a
 const GUARD: &[&str] = &["no", "yes", "local"];
 const SHUTDOWNS: &[&str] = &["default", "save", "nosave", "now", "force"];
 
-/// Older names of settings, each with the name of its row.
+/// Those of the settings below.
 #[rustfmt::skip] // A table.
-pub(super) const ALIASES: &[(&str, &str)] = &[
+const OLDER_NAMES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover",     "cluster-replica-no-failover"),
     ("cluster-slave-validity-factor", "cluster-replica-validity-factor"),
-    ("hash-max-ziplist-entries",      "hash-max-listpack-entries"),
-    ("hash-max-ziplist-value",        "hash-max-listpack-value"),
     ("list-max-ziplist-size",         "list-max-listpack-size"),
     ("lua-time-limit",                "busy-reply-threshold"),
     ("min-slaves-max-lag",            "min-replicas-max-lag"),
@@ -75,9 +75,27 @@ pub(super) const HIDDEN: &[&str] = &[
     "watchdog-period",
 ];
 
-/// All settings.
+/// All settings: the server's own, and those that types bring.
+pub static ROWS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    let bounds = TYPES.iter().flat_map(|row| row.bounds).map(|bound| {
+        let (kind, unit) =
+            if bound.is_bytes { (Size(0, LONG_MAX), "bytes") } else { (Count(0, LONG_MAX), "") };
+        row(bound.name, bound.default, kind, unit, Running, OF_BOUNDS)
+    });
+    OWN.iter().copied().chain(bounds).collect()
+});
+
+const OF_BOUNDS: &str = "Bound of a name that OBJECT ENCODING gives; what is kept does not change.";
+
+/// Older names of settings, each with the name of its row.
+pub(super) fn older_names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let bounds = TYPES.iter().flat_map(|row| row.bounds);
+    let of_bounds = bounds.filter_map(|bound| Some((bound.older_name?, bound.name)));
+    OLDER_NAMES.iter().copied().chain(of_bounds)
+}
+
 #[rustfmt::skip] // A table.
-pub const ROWS: &[Setting] = &[
+const OWN: &[Setting] = &[
     //   name                        default        kind                       unit      when      help
     row("bind",                     "127.0.0.1",   Words,                      "",       Running,  "Addresses to listen on; a leading '-' tolerates one that is not there."),
     row("port",                     "6379",        Int(0, 65_535),             "",       Running,  "TCP port; 0 listens on none."),
@@ -128,9 +146,6 @@ pub const ROWS: &[Setting] = &[
     row("maxmemory-samples",        "5",           Int(1, I32_MAX),                 "",       Accepted, "Nothing is sampled."),
     row("lfu-log-factor",           "10",          Int(0, I32_MAX),            "",       Accepted, "Access frequencies are not kept."),
     row("lfu-decay-time",           "1",           Int(0, I32_MAX),            "",       Accepted, "Access frequencies are not kept."),
-    row("hash-max-listpack-entries","512",         Count(0, LONG_MAX),         "",       Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
-    row("hash-max-listpack-value",  "64",          Size(0, LONG_MAX),          "bytes",  Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
-    row("set-max-intset-entries",   "512",         Count(0, LONG_MAX),         "",       Running,  "Bound of a name that OBJECT ENCODING gives; what is kept does not change."),
     row("list-max-listpack-size",   "-2",          Int(I32_MIN, I32_MAX),           "",       Accepted, "Lists are not here yet."),
     row("list-compress-depth",      "0",           Int(0, I32_MAX),            "",       Accepted, "Lists are not here yet."),
     row("zset-max-listpack-entries","128",         Count(0, LONG_MAX),         "",       Accepted, "Sorted sets are not here yet."),
