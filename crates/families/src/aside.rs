@@ -1,7 +1,7 @@
-//! The shape *Edit* for sets: changes of so many members that they take more than a slice.
+//! The shape *Edit*: changes of so many entries of a collection that they take more than a slice.
 //!
-//! A cut of the set is edited aside in portions, and installed at the end. Writers of the key wait;
-//! readers are answered from the set before it. Hashes have their own (`hash::edit`), as what they
+//! A cut of it is edited aside in portions, and installed at the end. Writers of the key wait;
+//! readers are answered from what it was before. Hashes have their own (`hash::edit`), as what they
 //! reply may be the old values.
 //!
 //! Not here: changes of so few that they are made at once. See `ahead`.
@@ -11,7 +11,7 @@ use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Collection, Deadline, Key, Object, Set, SetEdit};
+use darter_keyspace::{Collection, Deadline, Key, Object, Value};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
@@ -37,36 +37,47 @@ pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool
     })
 }
 
-/// A change of members, and what is known of it so far.
-pub(crate) trait Change: Send + 'static {
-    /// Changes one member.
-    fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], now: UnixMillis);
+/// What changes a `V`.
+pub(crate) type Edit<'a, V> = <V as Collection>::Edit<'a>;
 
-    /// True when the set may not be what it was.
+/// A change of entries, and what is known of it so far.
+pub(crate) trait Change: Send + 'static {
+    /// The collection.
+    type Value: Collection;
+
+    /// Changes one entry.
+    fn apply(&mut self, edit: &mut Edit<'_, Self::Value>, name: &[u8], now: UnixMillis);
+
+    /// True when the collection may not be what it was.
     fn has_changed(&self) -> bool;
 
-    /// Replies, when all members are done.
+    /// Replies, when all entries are done.
     fn reply(&mut self, cx: &mut Cx<'_>) -> Flow;
 }
 
 /// A change on its way.
-pub(crate) struct Aside<C> {
+pub(crate) struct Aside<C: Change> {
     request: Arc<Request>,
-    /// Index of the next member.
+    /// Index of the next entry.
     next: usize,
-    /// The set as it will be.
-    set: Set,
+    /// The collection as it will be.
+    value: C::Value,
     /// The key's.
     deadline: Option<UnixMillis>,
     change: C,
 }
 
 impl<C: Change> Aside<C> {
-    /// Changes all members that are left among the arguments, of `set`, whose key dies at
+    /// Changes all entries that are left among the arguments, of `value`, whose key dies at
     /// `deadline`.
-    pub(crate) fn start(args: Args<'_>, set: Set, deadline: Option<UnixMillis>, change: C) -> Flow {
+    pub(crate) fn start(
+        args: Args<'_>,
+        value: C::Value,
+        deadline: Option<UnixMillis>,
+        change: C,
+    ) -> Flow {
         let (request, next) = (args.all().to_request(), args.position());
-        Flow::Job(Box::new(Self { request, next, set, deadline, change }))
+        Flow::Job(Box::new(Self { request, next, value, deadline, change }))
     }
 }
 
@@ -74,11 +85,12 @@ impl<C: Change> Job for Aside<C> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let mut args = Args::new(all, self.next);
-        let mut edit = self.set.edit_aside(cx.now);
         for done in 0..PORTION {
-            prefetch(done, edit.set().members(), args, 1);
-            let Some(member) = args.next() else { break };
-            self.change.apply(&mut edit, member, cx.now);
+            if let Some(named) = self.value.named() {
+                prefetch(done, named, args, 1);
+            }
+            let Some(name) = args.next() else { break };
+            self.change.apply(&mut self.value.edit_aside(cx.now), name, cx.now);
             // Each may have copied a segment.
             if cx.preempt.must_yield() {
                 break;
@@ -89,7 +101,7 @@ impl<C: Change> Job for Aside<C> {
             return Ok(Step::More);
         }
         if self.change.has_changed() {
-            let object = Object::new(std::mem::take(&mut self.set));
+            let object = Object::new(std::mem::take(&mut self.value));
             // If the key has died meanwhile, so has what is installed: the change came before.
             cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
         }

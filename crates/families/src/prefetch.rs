@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_command::Args;
-use darter_structs::table::{OutOfLine, Table};
+use darter_keyspace::Named;
 
 /// Entries that are asked for together. More lines in flight than a core has buffers for gain
 /// nothing.
@@ -17,13 +17,13 @@ const ENTRIES_MIN: usize = 4_096;
 /// To be called before the entry of each `index` is looked up: with the first of a batch, asks for
 /// all of it. Each entry takes `width` arguments, of which the first is its name; `args` stands at
 /// the entry of `index`.
-pub(crate) fn prefetch<X: OutOfLine>(
+pub(crate) fn prefetch<N: Named + ?Sized>(
     index: usize,
-    table: &Table<X>,
+    named: &N,
     mut args: Args<'_>,
     width: usize,
 ) {
-    if !index.is_multiple_of(BATCH) || table.len() < ENTRIES_MIN || args.left() < 2 * width {
+    if !index.is_multiple_of(BATCH) || named.entries() < ENTRIES_MIN || args.left() < 2 * width {
         return;
     }
     let mut hashes = ArrayVec::<u64, BATCH>::new();
@@ -31,6 +31,6 @@ pub(crate) fn prefetch<X: OutOfLine>(
         hashes.extend(args.next().map(hash::of));
         args.seek(args.position() + width - 1);
     }
-    hashes.iter().for_each(|hash| table.prefetch(*hash));
-    hashes.iter().for_each(|hash| table.prefetch_entry(*hash));
+    hashes.iter().for_each(|hash| named.prefetch(*hash));
+    hashes.iter().for_each(|hash| named.prefetch_entry(*hash));
 }

@@ -6,6 +6,10 @@ use darter_base::{Preempt, hash};
 use darter_structs::table::{OutOfLine, Table};
 
 impl<X: OutOfLine> Named for Table<X> {
+    fn entries(&self) -> usize {
+        self.len()
+    }
+
     fn prefetch(&self, hash: u64) {
         self.prefetch(hash);
     }

@@ -94,7 +94,7 @@ impl Types {
     }
 
     /// Their rows.
-    pub fn iter(&self) -> impl Iterator<Item = &'static Type> {
+    pub fn iter(&self) -> impl Iterator<Item = &'static Type> + use<> {
         self.rows.iter().copied()
     }
 
@@ -168,6 +168,9 @@ pub trait Value: Send + Sync + 'static {
 
 /// Entries that are found by the hash of their names: fields, members.
 pub trait Named {
+    /// How many there are, the dead included.
+    fn entries(&self) -> usize;
+
     /// Asks the memory for the index line of the entry with this hash.
     fn prefetch(&self, hash: u64);
 

@@ -95,6 +95,8 @@ struct Coded {
 }
 
 impl aside::Change for Coded {
+    type Value = Set;
+
     fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], _: UnixMillis) {
         self.codes.push(expire(edit, member, self.at));
     }

@@ -144,6 +144,8 @@ struct Counted {
 }
 
 impl aside::Change for Counted {
+    type Value = Set;
+
     fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], now: UnixMillis) {
         self.changed += usize::from(self.what.apply(edit, member, now));
     }
