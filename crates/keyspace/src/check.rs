@@ -5,7 +5,7 @@
 //! moment, so a few are looked at a time, in the database as it is.
 
 use crate::clocks::{Clocks, Pair};
-use crate::{Object, Usage};
+use crate::{Object, Usage, packed};
 use darter_structs::table::{self, Scratch, Table, ValueRef};
 
 /// Groups of entries whose clocks are looked for at a time, unless so many clocks are found before:
@@ -37,10 +37,16 @@ impl Checker {
             *len += 1;
             *mortal += usize::from(entry.deadline().is_some());
             match entry.value() {
-                ValueRef::Text(_) => usage.add(None),
+                ValueRef::Text(_) => usage.add(None, None),
+                ValueRef::Packed(pack) => {
+                    if cfg!(debug_assertions) {
+                        packed::check(pack); // Some microseconds each: too long for a slice.
+                    }
+                    usage.add(None, Some(pack.note));
+                }
                 ValueRef::Out(object) => {
                     assert!(!object.is_empty(), "I2: an empty collection");
-                    usage.add(Some(object));
+                    usage.add(Some(object), None);
                     let clock = object.mark();
                     assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
                 }

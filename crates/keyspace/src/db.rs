@@ -15,17 +15,19 @@ use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
 use crate::effect::{Act, Effect, Record};
-use crate::items;
+use crate::found::Found;
 use crate::log::{Log, Recorder};
 use crate::named::Touch;
-use crate::object::{self, Collection, Object, Type, Typed, Value};
+use crate::object::{Collection, Object, Type, Typed, Value};
+use crate::packed::{self, Lent};
 use crate::text::{Fresh, Str, StrPieces};
 use crate::{Key, Usage};
 use darter_base::Preempt;
 use darter_base::long::KNOWN_MIN;
-use darter_rdb::Items;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, EntryMut, HeldKey, New, Old, Scratch, Table, ValueRef};
+use darter_structs::table::{
+    EntryMut, HeldKey, New, Old, PackRef, PackedValue, Scratch, Table, ValueRef,
+};
 use std::cell::Cell;
 
 /// Set in an entry's bits when its string was edited in place: OBJECT ENCODING says `raw`.
@@ -35,7 +37,7 @@ pub(crate) const BIT_RAW: u8 = 1;
 const BIT_FLOAT: u8 = 2;
 
 /// Both: a copy of an integer, which in Redis is nobody else's: OBJECT REFCOUNT says so.
-const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
+pub(crate) const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
 
 /// The key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,137 +70,6 @@ impl Deadline {
     }
 }
 
-/// A living key's entry.
-#[derive(Clone, Copy)]
-pub struct Found<'a>(Entry<'a, Object>);
-
-impl<'a> Found<'a> {
-    /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
-    #[inline]
-    #[must_use]
-    pub fn alive(entry: Entry<'a, Object>, now: u64) -> Option<Self> {
-        let found = Self(entry);
-        (!is_dead(entry.deadline(), now) && !found.is_hollow(now)).then_some(found)
-    }
-
-    /// True for a collection whose entries are all dead: it is gone, though the sweeper has yet to
-    /// come.
-    #[inline]
-    fn is_hollow(&self, now: u64) -> bool {
-        self.object()
-            .is_some_and(|object| is_dead(object.mark().at(), now) && is_hollow(object, now))
-    }
-
-    /// The entry itself.
-    #[must_use]
-    pub fn entry(&self) -> Entry<'a, Object> {
-        self.0
-    }
-
-    /// Its type.
-    #[must_use]
-    pub fn kind(&self) -> &'static Type {
-        kind(self.object())
-    }
-
-    /// Its value when that lies out of line.
-    #[must_use]
-    pub fn object(&self) -> Option<&'a Object> {
-        self.0.out()
-    }
-
-    /// Its string.
-    #[inline]
-    pub fn text(&self) -> Result<Str<'a>, WrongType> {
-        match self.0.value() {
-            ValueRef::Text(text) => Ok(Str::Inline(text)),
-            ValueRef::Out(object) => object.get().map(Str::Blob).ok_or(WrongType),
-        }
-    }
-
-    /// Its value, which is to be a `V`.
-    #[inline]
-    pub fn value<V: Typed>(&self) -> Result<&'a V, WrongType> {
-        object::as_type(self.object())
-    }
-
-    /// What its value is made of, as of `now`: from a cut.
-    #[must_use]
-    pub fn items(&self, now: u64) -> Items {
-        match self.object() {
-            Some(object) => object.items(now),
-            None => {
-                let text = self.text().map_or_else(|_| Vec::new(), |text| text.to_vec());
-                items::of_text(StrPieces::Bytes(text))
-            }
-        }
-    }
-
-    /// Seconds since its last access, rounded down.
-    #[must_use]
-    pub fn idle_seconds(&self, now: u64) -> u64 {
-        access::idle_seconds(self.0.stamp(), now)
-    }
-
-    /// When it dies, in Unix milliseconds.
-    #[must_use]
-    pub fn deadline(&self) -> Option<u64> {
-        self.0.deadline()
-    }
-
-    /// True when its string was edited in place.
-    #[must_use]
-    pub fn is_raw(&self) -> bool {
-        self.0.bits() == BIT_RAW
-    }
-
-    /// True when Redis would keep its string as an integer.
-    #[must_use]
-    pub fn is_int(&self) -> bool {
-        matches!(self.0.bits(), 0 | COPIED_INT)
-            && self.text().is_ok_and(|text| text.as_int().is_some())
-    }
-
-    /// True when its string is an integer that COPY made.
-    #[must_use]
-    pub fn is_copied_int(&self) -> bool {
-        self.0.bits() == COPIED_INT
-    }
-
-    /// The name that OBJECT ENCODING gives: Redis 7.0's.
-    #[must_use]
-    pub fn encoding(&self) -> &'static str {
-        /// Redis keeps strings up to this length beside their header.
-        const EMBEDDED_MAX: usize = 44;
-        match (self.object(), self.text()) {
-            (Some(object), _) => object.encoding(),
-            (None, Ok(_)) if self.is_int() => "int",
-            (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
-            _ => "raw",
-        }
-    }
-
-    /// The value with its deadline, for a second key: shared, never copied when long.
-    #[must_use]
-    pub fn hold_copy(&self) -> Held {
-        let mut held = self.hold();
-        if self.is_int() {
-            held.bits = COPIED_INT;
-        }
-        held
-    }
-
-    /// The value with its deadline, to be put elsewhere: shared, never copied when long.
-    #[must_use]
-    pub fn hold(&self) -> Held {
-        let value = match self.object() {
-            Some(object) => HeldValue::Object(object.clone()),
-            None => HeldValue::Text(self.text().map(|text| text.to_vec()).unwrap_or_default()),
-        };
-        Held { value, deadline: self.deadline(), bits: self.0.bits(), stamp: None }
-    }
-}
-
 /// A value on its way from one key to another, perhaps on another core. Holding it is a cut.
 #[derive(Clone)]
 pub struct Held {
@@ -206,9 +77,9 @@ pub struct Held {
     pub value: HeldValue,
     /// When it dies.
     pub deadline: Option<u64>,
-    bits: u8,
+    pub(crate) bits: u8,
     /// Of a value that was taken, not copied: its time of access goes with it.
-    stamp: Option<u32>,
+    pub(crate) stamp: Option<u32>,
 }
 
 /// See [`Held`].
@@ -378,11 +249,16 @@ impl Db {
         keys.iter().for_each(|key| self.keys.prefetch_entry(key.hash));
     }
 
-    /// What lies out of line at `key`, dead or alive: for asking the memory for its entries.
+    /// What lies out of line at `key`, dead or alive: for asking the memory for its entries. It is asked
+    /// here for those of a pack in the entry.
     #[must_use]
     pub fn object(&self, key: &Key<'_>) -> Option<&Object> {
         match self.keys.get(key.hash, key.bytes)?.value() {
             ValueRef::Text(_) => None,
+            ValueRef::Packed(packed) => {
+                PackRef::new(packed.bytes).prefetch();
+                None
+            }
             ValueRef::Out(object) => Some(object),
         }
     }
@@ -426,7 +302,10 @@ impl Db {
     }
 
     /// The value at `key`, which is to be a `V`, for a command that uses it.
-    pub fn read_value<V: Typed>(&mut self, key: &Key<'_>) -> Result<Option<&V>, WrongType> {
+    pub fn read_value<V: Typed>(
+        &mut self,
+        key: &Key<'_>,
+    ) -> Result<Option<Lent<'_, V>>, WrongType> {
         self.read(key).map(|found| found.value()).transpose()
     }
 
@@ -436,7 +315,7 @@ impl Db {
     }
 
     /// The value at `key`, which is to be a `V`.
-    pub fn value<V: Typed>(&self, key: &Key<'_>) -> Result<Option<&V>, WrongType> {
+    pub fn value<V: Typed>(&self, key: &Key<'_>) -> Result<Option<Lent<'_, V>>, WrongType> {
         self.get(key).map(|found| found.value()).transpose()
     }
 
@@ -548,6 +427,16 @@ impl Db {
         let now = self.now.get();
         let stamp = self.access();
         if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
+            if let Some(packed) = packed::in_entry(&entry.entry()) {
+                let (mut value, note) = (packed::value::<V>(packed).ok_or(WrongType)?, packed.note);
+                let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
+                let result = edit(&mut value.edit(now, recorder));
+                match packed::put_back(entry, note, value, &mut self.usage) {
+                    Some(after) => self.set_clock(key, Clock::default(), after),
+                    None => self.remove_hollow(key),
+                }
+                return Ok(Some(result));
+            }
             let object = entry.out_mut().ok_or(WrongType)?;
             // One whose entries are all dead counts as absent, and begins anew below.
             if !(is_dead(object.mark().at(), now) && is_hollow(object, now)) {
@@ -560,6 +449,11 @@ impl Db {
                 let is_empty = value.is_empty();
                 let after = clock.settled(value.earliest_deadline());
                 let before = std::mem::replace(clock, after);
+                if let Some((note, bytes)) = packed::shrunk(value) {
+                    self.usage.remove(Some(object), None);
+                    self.usage.add(None, Some(note));
+                    entry.set_value(New::Packed(PackedValue { note, bytes: &bytes }));
+                }
                 self.set_clock(key, before, after);
                 if is_empty {
                     self.remove_hollow(key);
@@ -578,7 +472,10 @@ impl Db {
         let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
         let result = edit(&mut value.edit(now, recorder));
         if !value.is_empty() {
-            self.insert(key, New::Out(Object::new(value)), None, 0);
+            match packed::fitting(&value) {
+                Some(packed) => self.insert(key, New::Packed(packed), None, 0),
+                None => self.insert(key, New::Out(Object::new(value)), None, 0),
+            }
         }
         Ok(Some(result))
     }
@@ -614,7 +511,10 @@ impl Db {
             return;
         }
         let told = self.log.is_some().then(|| object.clone());
-        self.insert(key, New::Out(object), deadline, 0);
+        match packed::fitting(&*object) {
+            Some(packed) => self.insert(key, New::Packed(packed), deadline, 0),
+            None => self.insert(key, New::Out(object), deadline, 0),
+        }
         self.changes += 1;
         if let Some(object) = told {
             self.tell(key.bytes, || Effect::Install { object, deadline });
@@ -748,7 +648,7 @@ impl Db {
         let (clocks, now) = (&mut self.clocks, self.now.get());
         let reaped = self.keys.reap(now, most, &mut |key, old| {
             assert!(is_dead(old.deadline, now), "{:?} is not over at {now}", old.deadline);
-            usage.remove(old.out.as_ref());
+            usage.remove(old.out.as_ref(), old.note);
             *mortal -= 1;
             if clock(&old) != Clock::default() {
                 clocks.change(key.bytes(&mut Scratch::new()), clock(&old), Clock::default());
@@ -829,9 +729,10 @@ impl Db {
                 if object.mark() != clock {
                     object.set_mark(clock);
                 }
-                self.usage.add(Some(object));
+                self.usage.add(Some(object), None);
             }
-            _ => self.usage.add(None),
+            New::Packed(packed) => self.usage.add(None, Some(packed.note)),
+            _ => self.usage.add(None, None),
         }
         let is_empty = matches!(&value, New::Out(object) if object.is_empty());
         debug_assert!(!is_empty, "I2: an empty collection");
@@ -858,14 +759,15 @@ impl Db {
     }
 
     fn forget(&mut self, key: &Key<'_>, old: &Old<Object>) {
-        self.usage.remove(old.out.as_ref());
+        self.usage.remove(old.out.as_ref(), old.note);
         self.mortal -= usize::from(old.deadline.is_some());
         self.clocks.change(key.bytes, clock(old), Clock::default());
     }
 
     fn remove_hollow(&mut self, key: &Key<'_>) {
         if let Some(old) = self.keys.remove(key.hash, key.bytes) {
-            let is_empty = old.out.as_ref().is_some_and(|object| object.is_empty());
+            // A pack is emptied in a copy: see `packed::put_back`.
+            let is_empty = old.out.as_ref().map_or(old.note.is_some(), |object| object.is_empty());
             assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
             self.tell(key.bytes, || Effect::Delete); // What emptied it was counted, or nobody did it.
@@ -927,7 +829,7 @@ fn was_alive(old: &Old<Object>, now: u64) -> bool {
 /// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
 /// only: where nothing lives in these, what lies behind them counts as alive. So a huge one all of
 /// whose entries die at once is there until the sweeper has been through it (docs/compat.md).
-fn is_hollow(object: &Object, now: u64) -> bool {
+pub(crate) fn is_hollow(object: &Object, now: u64) -> bool {
     const SEGMENTS: usize = 4;
     !object.has_living(now, SEGMENTS)
 }

@@ -7,11 +7,11 @@ use crate::items::{self, NewItem};
 use crate::log::Recorder;
 use crate::object::{Collection, Named, Object, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
-use crate::{Db, Deadline, Key, Name, WrongType};
+use crate::{Db, Deadline, Found, Key, Name, WrongType, packed};
 use darter_base::hash;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::blob::Blob;
-use darter_structs::table::{Entry, New, Scratch, Table, ValueRef};
+use darter_structs::table::{Entry, New, PackedValue, Scratch, Table, ValueRef};
 use std::sync::Arc;
 
 pub(crate) static TYPE: &Type = &Type {
@@ -72,6 +72,7 @@ pub struct Hash {
 pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
     match entry.value() {
         ValueRef::Text(text) => Str::Inline(text),
+        ValueRef::Packed(_) => unreachable!("a field holds no collection"),
         ValueRef::Out(blob) => Str::Blob(blob),
     }
 }
@@ -80,6 +81,7 @@ pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
 fn write_value(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) -> Option<Arc<Blob>> {
     match entry.value() {
         ValueRef::Text(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
+        ValueRef::Packed(_) => unreachable!("a field holds no collection"),
         ValueRef::Out(blob) if items::is_long(blob.len()) => return Some(Arc::clone(blob)),
         ValueRef::Out(blob) => Str::Blob(blob).write_to(out),
     }
@@ -125,6 +127,15 @@ impl Hash {
     #[must_use]
     pub fn find(&self, field: &Key<'_>, now: u64) -> Option<Entry<'_, Arc<Blob>>> {
         self.fields.get(field.hash, field.bytes).filter(|entry| !is_dead(entry.deadline(), now))
+    }
+
+    /// [`Hash::find`] in the hash that a key holds, wherever it lies: nothing is copied.
+    pub fn look<'a>(
+        found: &Found<'a>,
+        field: &Key<'_>,
+        now: u64,
+    ) -> Result<Option<Entry<'a, Arc<Blob>>>, WrongType> {
+        found.look::<Self, _>(field, |hash| hash.find(field, now))
     }
 
     /// Bytes of memory held, long values included.
@@ -194,6 +205,16 @@ impl Value for Hash {
 
     fn is_empty(&self) -> bool {
         self.fields.is_empty()
+    }
+
+    fn packed(&self) -> Option<PackedValue<'_>> {
+        self.fields.packed().map(|bytes| packed::pack(TYPE, self.grown, bytes))
+    }
+
+    fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
+        let Some((bytes, grown)) = packed::of(TYPE, packed) else { return false };
+        *self = Self { fields: Table::of_packed(bytes), blob_bytes: 0, grown };
+        true
     }
 
     fn earliest_deadline(&self) -> Option<u64> {

@@ -12,6 +12,7 @@ use crate::{Touch, WrongType};
 use darter_base::Preempt;
 use darter_rdb::{Items, Kind};
 use darter_structs::shared::{Family, Holds, Shared};
+use darter_structs::table::PackedValue;
 
 /// A value behind a reference count. Cloning one is a cut. Before the value stands the moment under
 /// which the database has it in order.
@@ -137,6 +138,17 @@ pub trait Value: Send + Sync + 'static {
         false
     }
 
+    /// Its bytes, if it is nothing but a pack of its type: then it may lie in its key's entry.
+    fn packed(&self) -> Option<PackedValue<'_>> {
+        None
+    }
+
+    /// Becomes the value that had these bytes. False, and nothing changed, if it was of another type.
+    fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
+        let _ = packed;
+        false
+    }
+
     /// The earliest deadline of an entry, or a bound below it.
     fn earliest_deadline(&self) -> Option<u64> {
         None
@@ -185,13 +197,13 @@ pub trait Named {
 }
 
 /// A type of value.
-pub trait Typed: Value + Clone {
+pub trait Typed: Value + Clone + Default {
     /// Its row.
     const TYPE: &'static Type;
 }
 
 /// A type whose values begin empty, and are changed entry by entry.
-pub trait Collection: Typed + Default {
+pub trait Collection: Typed {
     /// What changes one, and records what it does.
     type Edit<'a>;
 

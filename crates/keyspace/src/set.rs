@@ -6,11 +6,11 @@ use crate::encoding::Bound;
 use crate::items::{self, NewItem};
 use crate::log::Recorder;
 use crate::object::{Collection, Named, Object, Type, Typed, Value};
-use crate::{Db, Deadline, Key, Name, WrongType};
+use crate::{Db, Deadline, Found, Key, Name, WrongType, packed};
 use darter_base::{hash, number};
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
-use darter_structs::table::{Entry, Never, New, Table};
+use darter_structs::table::{Entry, Never, New, PackedValue, Table};
 
 pub(crate) static TYPE: &Type = &Type {
     name: "set",
@@ -97,6 +97,12 @@ impl Set {
         self.get(member, now).is_some()
     }
 
+    /// [`Set::contains`] of the set that a key holds, wherever it lies: nothing is copied.
+    pub fn has(found: &Found<'_>, member: &[u8], now: u64) -> Result<bool, WrongType> {
+        let entry = found.look::<Self, _>(&Key::new(member), |set| set.get(member, now))?;
+        Ok(entry.is_some())
+    }
+
     /// Bytes of memory held.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -138,6 +144,16 @@ impl Value for Set {
 
     fn is_empty(&self) -> bool {
         self.members.is_empty()
+    }
+
+    fn packed(&self) -> Option<PackedValue<'_>> {
+        self.members.packed().map(|bytes| packed::pack(TYPE, self.grown, bytes))
+    }
+
+    fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
+        let Some((bytes, grown)) = packed::of(TYPE, packed) else { return false };
+        *self = Self { members: Table::of_packed(bytes), grown };
+        true
     }
 
     fn earliest_deadline(&self) -> Option<u64> {

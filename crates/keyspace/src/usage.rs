@@ -2,12 +2,13 @@
 
 use crate::db;
 use crate::object::{self, Object, Type};
+use crate::packed;
 
 /// Places for types.
 const TYPES: usize = Type::NUMBERS;
 
-/// What the values of one database take, by type. The table of keys, where short strings lie, is
-/// accounted by the table itself.
+/// What the values of one database take, by type. The table of keys, where short strings and small
+/// collections lie, is accounted by the table itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     keys: [usize; TYPES],
@@ -49,16 +50,16 @@ impl Usage {
         }
     }
 
-    /// A key was added: `object` is its value when that lies out of line.
-    pub(crate) fn add(&mut self, object: Option<&Object>) {
-        let (kind, bytes) = measure(object);
+    /// A key was added: `object` is its value when that lies out of line, `note` that of its pack.
+    pub(crate) fn add(&mut self, object: Option<&Object>, note: Option<u8>) {
+        let (kind, bytes) = measure(object, note);
         self.keys[kind.number] += 1;
         self.bytes[kind.number] += bytes;
     }
 
     /// A key was removed.
-    pub(crate) fn remove(&mut self, object: Option<&Object>) {
-        let (kind, bytes) = measure(object);
+    pub(crate) fn remove(&mut self, object: Option<&Object>, note: Option<u8>) {
+        let (kind, bytes) = measure(object, note);
         self.keys[kind.number] -= 1;
         self.bytes[kind.number] -= bytes;
     }
@@ -70,6 +71,9 @@ impl Usage {
     }
 }
 
-fn measure(object: Option<&Object>) -> (&'static Type, usize) {
-    (db::kind(object), object.map_or(0, object::memory_bytes))
+fn measure(object: Option<&Object>, note: Option<u8>) -> (&'static Type, usize) {
+    match (object, note) {
+        (None, Some(note)) => (packed::kind(note), 0),
+        _ => (db::kind(object), object.map_or(0, object::memory_bytes)),
+    }
 }

@@ -19,7 +19,7 @@
 //! - I1: `vtable` is that of the type with which the cell was made; it never changes.
 //! - I2: `count` is the number of `Shared` that lead here; the last one frees.
 
-use crate::table::OutOfLine;
+use crate::table::{OutOfLine, Unpacked};
 use std::any::TypeId;
 use std::fmt;
 use std::ops::Deref;
@@ -314,6 +314,7 @@ unsafe impl<F: Family> Sync for Shared<F> {}
 // SAFETY: it is one pointer.
 unsafe impl<F: Family> OutOfLine for Shared<F> {
     const STAMPED: bool = F::STAMPED;
+    type Packed<'a> = Unpacked;
 }
 
 #[cfg(test)]

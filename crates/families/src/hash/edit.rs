@@ -14,7 +14,7 @@ use crate::prefetch::{BATCH, prefetch};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{
-    Collection, Deadline, Hash, HashEdit, Key, Object, Touch, Type, Typed, value_of,
+    Collection, Deadline, Hash, HashEdit, Key, Lent, Object, Touch, Type, Typed, value_of,
 };
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
@@ -284,7 +284,7 @@ impl Plan {
     fn aside(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let found = cx.db.read(key);
         let deadline = found.and_then(|found| found.deadline());
-        let hash = found.map(|found| found.value::<Hash>().cloned()).transpose()?;
+        let hash = found.map(|found| found.value::<Hash>().map(Lent::into_cut)).transpose()?;
         let fields = args.left() / self.change.width();
         if hash.is_none() && !self.change.creates() {
             return Ok(self.answer.nothing(&mut cx.reply, fields));

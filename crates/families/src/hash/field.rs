@@ -5,7 +5,7 @@ use crate::living::reply_count;
 use crate::lookup;
 use crate::prefetch::prefetch;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
-use darter_keyspace::{Db, Hash, Key, ShardStats, value_of};
+use darter_keyspace::{Db, Hash, Key, Lent, ShardStats, value_of};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) fn find<'a>(
     db: &'a mut Db,
     stats: &mut ShardStats,
     key: &Key<'_>,
-) -> Result<Option<&'a Hash>, Refusal> {
+) -> Result<Option<Lent<'a, Hash>>, Refusal> {
     Ok(lookup::find(db, stats, key).map(|found| found.value::<Hash>()).transpose()?)
 }
 
@@ -27,8 +27,8 @@ pub(super) fn find<'a>(
 /// Source: <https://redis.io/commands/hget> (2.0.0).
 pub(super) fn hget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, field) = (args.key()?, args.key()?);
-    let hash = find(cx.db, cx.stats, &key)?;
-    match hash.and_then(|hash| hash.find(&field, cx.now)) {
+    let found = lookup::find(cx.db, cx.stats, &key);
+    match found.map(|found| Hash::look(&found, &field, cx.now)).transpose()?.flatten() {
         Some(entry) => Ok(reply_str(&mut cx.reply, &value_of(&entry))),
         None => {
             cx.reply.null();
@@ -42,10 +42,10 @@ pub(super) fn hget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 /// Reply: 1 or 0. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/hexists> (2.0.0).
 pub(super) fn hexists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, field) = (args.key()?, args.bytes()?);
-    let hash = find(cx.db, cx.stats, &key)?;
-    let found = hash.is_some_and(|hash| hash.get(field, cx.now).is_some());
-    cx.reply.int(i64::from(found));
+    let (key, field) = (args.key()?, args.key()?);
+    let found = lookup::find(cx.db, cx.stats, &key);
+    let entry = found.map(|found| Hash::look(&found, &field, cx.now)).transpose()?.flatten();
+    cx.reply.int(i64::from(entry.is_some()));
     Ok(Flow::Done)
 }
 
@@ -54,9 +54,9 @@ pub(super) fn hexists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// Reply: integer, 0 when the field is absent. Refusals: `WrongType`. Cost: O(1).
 /// Source: <https://redis.io/commands/hstrlen> (3.2.0).
 pub(super) fn hstrlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, field) = (args.key()?, args.bytes()?);
-    let hash = find(cx.db, cx.stats, &key)?;
-    let entry = hash.and_then(|hash| hash.get(field, cx.now));
+    let (key, field) = (args.key()?, args.key()?);
+    let found = lookup::find(cx.db, cx.stats, &key);
+    let entry = found.map(|found| Hash::look(&found, &field, cx.now)).transpose()?.flatten();
     cx.reply.count(entry.map_or(0, |entry| value_of(&entry).len()));
     Ok(Flow::Done)
 }
@@ -83,7 +83,7 @@ pub(super) fn hmget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     let key = args.key()?;
     let hash = find(cx.db, cx.stats, &key)?;
     cx.reply.array(args.left());
-    Ok(values(&mut cx.reply, hash, args, cx.now))
+    Ok(values(&mut cx.reply, hash.as_deref(), args, cx.now))
 }
 
 /// Replies with the values of the fields that are left among the arguments; the header is written.

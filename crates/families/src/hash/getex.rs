@@ -29,7 +29,7 @@ pub(super) fn hgetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     }
     let hash = cx.db.read_value::<Hash>(&key)?;
     cx.reply.array(args.left());
-    Ok(values(&mut cx.reply, hash, args, cx.now))
+    Ok(values(&mut cx.reply, hash.as_deref(), args, cx.now))
 }
 
 /// `HGETDEL key FIELDS count field [field ...]`: the values of fields, which are removed.

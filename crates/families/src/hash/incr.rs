@@ -38,7 +38,8 @@ pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
         return Err(Refusal::line("ERR value is NaN or Infinity"));
     }
     let hash = cx.db.read_value::<Hash>(&key)?;
-    let old = hash.and_then(|hash| hash.get(field, cx.now)).map(|entry| number(&value_of(&entry)));
+    let old = hash.as_deref().and_then(|hash| hash.get(field, cx.now));
+    let old = old.map(|entry| number(&value_of(&entry)));
     let old = old.transpose()?.unwrap_or(extended::Extended::ZERO);
     let sum = extended::add(old, increment)
         .ok_or(Refusal::line("ERR increment would produce NaN or Infinity"))?;

@@ -20,8 +20,7 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
         cx.reply.int(NO_KEY);
         return Ok(Flow::Done);
     };
-    let named = found.object().and_then(|object| object.named()).ok_or(Refusal::WrongType)?;
-    let deadline = named.deadline_of(field, now);
+    let deadline = found.deadline_of(field, now)?;
     let left = |at: UnixMillis| i64::try_from((at - now).div_ceil(1_000)).unwrap_or(i64::MAX);
     cx.reply.int(match deadline {
         None => NO_FIELD,
@@ -84,7 +83,7 @@ fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
 
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Result<Flow, Refusal> {
     let Some(found) = cx.db.read(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
-    let (set, codes) = (found.value::<Set>()?.clone(), Vec::with_capacity(args.left()));
+    let (set, codes) = (found.value::<Set>()?.into_cut(), Vec::with_capacity(args.left()));
     Ok(Aside::start(args, set, found.deadline(), Coded { at, codes }))
 }
 

@@ -8,7 +8,7 @@ use crate::living::is_alive;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Collection, Deadline, Fresh, Hash, Str, value_of};
+use darter_keyspace::{Collection, Deadline, Fresh, Hash, Lent, Str, value_of};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, Scratch};
@@ -25,14 +25,13 @@ use std::sync::Arc;
 pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let wish = wish(args)?;
-    let empty = Hash::new();
-    let hash = find(cx.db, cx.stats, &key)?.unwrap_or(&empty);
+    let hash = find(cx.db, cx.stats, &key)?.unwrap_or(Lent::Copied(Hash::new()));
     if !is_alive(hash.fields().earliest_deadline(), cx.now) {
         let urn = Living { hash: Hash::new(), wish, text: Vec::new() };
         let cut = (hash.fields().clone(), hash.memory_bytes());
         return Ok(flow(&mut cx.reply, Purge::new(cut, urn, cx.prng, cx.now)));
     }
-    Ok(draw(&mut cx.reply, hash, wish, cx.prng))
+    Ok(draw(&mut cx.reply, &hash, wish, cx.prng))
 }
 
 /// What is asked for, and what of it is shown.

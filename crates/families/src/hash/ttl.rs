@@ -7,7 +7,7 @@ use super::outbox::flow;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::Hash;
+use darter_keyspace::{Hash, Lent};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
@@ -69,10 +69,9 @@ fn tell(cx: &mut Cx<'_>, mut args: Args<'_>, clock: Clock) -> Result<Flow, Refus
     let hash = find(cx.db, cx.stats, &key)?;
     fields(&mut args, COUNT_REFUSED)?;
     cx.reply.array(args.left());
-    let empty = Hash::new();
-    let hash = hash.unwrap_or(&empty);
+    let hash = hash.unwrap_or(Lent::Copied(Hash::new()));
     if args.left() <= PORTION {
-        portion(&mut cx.reply, hash, args, clock, cx.now);
+        portion(&mut cx.reply, &hash, args, clock, cx.now);
         return Ok(Flow::Done);
     }
     let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());

@@ -9,6 +9,8 @@ const ENTRY_BYTES: usize = 1 + 3;
 /// What a deadline takes: Unix milliseconds of this century as a varint.
 const DEADLINE_BYTES: usize = 6;
 const POINTER_BYTES: usize = 8;
+/// What stands before a small collection in an entry: its length, its note, its slack.
+const PACK_BYTES: usize = 4;
 
 /// `MEMORY USAGE key [SAMPLES count]`: bytes that the entry and its value take.
 ///
@@ -35,6 +37,7 @@ fn bytes_of(found: &Found<'_>) -> usize {
     let deadline = entry.deadline().map_or(0, |_| DEADLINE_BYTES);
     let value = match entry.value() {
         ValueRef::Text(text) => packed_bytes(text),
+        ValueRef::Packed(packed) => PACK_BYTES + packed.bytes.len(),
         ValueRef::Out(object) => POINTER_BYTES + memory_bytes(object),
     };
     ENTRY_BYTES + packed_bytes(entry.key()) + deadline + value

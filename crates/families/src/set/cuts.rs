@@ -40,7 +40,7 @@ fn cut(
     hold: Hold,
 ) -> Result<Option<Set>, WrongType> {
     let found = find(db, stats, &Key::new(key));
-    found.map(|found| found.value::<Set>().map(hold)).transpose()
+    found.map(|found| found.value::<Set>().map(|set| hold(&set))).transpose()
 }
 
 /// The sets at the keys at `keys`, wherever they live, for who reads them.

@@ -22,7 +22,7 @@ pub(super) fn sismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     let (key, member) = (args.key()?, args.bytes()?);
     let now = cx.now;
     let found = match cx.find(&key) {
-        Some(found) => found.value::<Set>()?.contains(member, now),
+        Some(found) => Set::has(&found, member, now)?,
         None => false,
     };
     cx.reply.int(i64::from(found));
@@ -36,7 +36,7 @@ pub(super) fn sismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
 pub(super) fn smismember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let set = match cx.find(&key) {
-        Some(found) => found.value::<Set>()?.clone(),
+        Some(found) => found.value::<Set>()?.into_cut(),
         None => Set::new(),
     };
     cx.reply.array(args.left());

@@ -17,7 +17,7 @@ use crate::random::DRAWN_PART;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Collection, Deadline, Key, Object, Set, Touch, Type, Typed};
+use darter_keyspace::{Collection, Deadline, Key, Lent, Object, Set, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table, Text};
 use darter_tx::KeySet;
@@ -79,11 +79,11 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         Wish::One if is_clean => draw(cx, &key, 1),
         _ => {
             let can_draw = wish.count() <= AT_ONCE && set.members().earliest_deadline().is_none();
-            if can_draw && let Some(drawn) = drawn(&key, set, wish.count(), cx.prng) {
+            if can_draw && let Some(drawn) = drawn(&key, &set, wish.count(), cx.prng) {
                 return ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
             }
             let deadline = cx.db.get(&key).and_then(|found| found.deadline());
-            let set = cx.db.read_value::<Set>(&key)?.cloned().unwrap_or_default();
+            let set = cx.db.read_value::<Set>(&key)?.map(Lent::into_cut).unwrap_or_default();
             let seed = cx.prng.next_u64();
             Ok(Flow::Job(Box::new(Pop::new(key.bytes, set, deadline, wish, seed, now))))
         }

@@ -22,7 +22,7 @@ pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     let wish = wish(args)?;
     let now = cx.now;
     let set = match cx.find(&key) {
-        Some(found) => found.value::<Set>()?.clone(),
+        Some(found) => found.value::<Set>()?.into_cut(),
         None => Set::new(),
     };
     if !is_alive(set.members().earliest_deadline(), now) {

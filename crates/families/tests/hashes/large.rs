@@ -3,7 +3,7 @@
 use crate::common::engine::Engine;
 use crate::common::value::Value;
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{Deadline, Hash, Key, Set, SetEdit, value_of};
+use darter_keyspace::{Deadline, Hash, Key, Lent, Set, SetEdit, value_of};
 use std::collections::BTreeSet;
 
 const FIELDS: usize = 40_000;
@@ -192,8 +192,8 @@ fn keys_may_die_while_copies_are_made() {
         };
         engine.db.edit::<Set, _>(&set, true, add).unwrap();
         let cuts = (
-            engine.db.value::<Set>(&set).unwrap().cloned(),
-            engine.db.value::<Hash>(&Key::new(b"h")).unwrap().cloned(),
+            engine.db.value::<Set>(&set).unwrap().map(Lent::into_cut),
+            engine.db.value::<Hash>(&Key::new(b"h")).unwrap().map(Lent::into_cut),
         );
         for key in [b"s", b"h"] {
             engine.db.set_deadline(&Key::new(key), Some(engine.now + 5));

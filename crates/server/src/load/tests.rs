@@ -113,9 +113,9 @@ fn contents(shards: &[Shard]) -> Records {
                 let value = if let Ok(text) = found.text() {
                     Value::String(text.to_vec())
                 } else if let Ok(hash) = found.value::<Hash>() {
-                    Value::Hash(fields(hash))
+                    Value::Hash(fields(&hash))
                 } else {
-                    Value::Set(members(found.value::<Set>().unwrap()))
+                    Value::Set(members(&found.value::<Set>().unwrap()))
                 };
                 let record = Record { value, expiry_ms: found.deadline() };
                 assert!(records.insert((database as u32, key), record).is_none());

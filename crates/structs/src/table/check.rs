@@ -1,9 +1,10 @@
 //! How full a table is, and whether it is sound.
 
 use super::directory::{NEVER, Path};
-use super::entry::{Entry, OutOfLine, Raw};
+use super::entry::{Entry, Raw};
 use super::segment::{PagePos, Seg};
 use super::stream::Reader;
+use super::value::OutOfLine;
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 
@@ -133,6 +134,11 @@ impl<X: OutOfLine> Checker<X> {
         let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
         match &self.cut.0.0 {
             Root::Empty | Root::Ruin(_) => false,
+            Root::Pack(pack) => {
+                pack.view().check();
+                pack.for_each(f);
+                false
+            }
             Root::Small(small) => {
                 assert!(small.len() > 0, "T3: empty, but small");
                 small.check();

@@ -22,8 +22,8 @@
 //!
 //! Not here: when to split and merge. See `rebuild`.
 
-use super::entry::OutOfLine;
 use super::segment::Seg;
+use super::value::OutOfLine;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr;

@@ -8,9 +8,11 @@
 //! Not here: how room is made, see `rebuild`; reaping, see `expire`.
 
 use super::directory::{Path, get_mut};
-use super::entry::{self, Buf, Entry, Needle, New, Old, OutOfLine, Raw};
+use super::entry::{self, Buf, Entry, Needle, Raw};
+use super::pack::Spot;
 use super::segment::{Full, Loc};
 use super::small::Small;
+use super::value::{New, Old, OutOfLine};
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 /// Where an entry is.
 #[derive(Clone, Copy)]
 pub(super) enum At {
+    Packed(Spot),
     Small(usize),
     Big(Path, Loc),
 }
@@ -27,7 +30,7 @@ pub struct EntryMut<'a, X: OutOfLine> {
     table: &'a mut Table<X>,
     hash: u64,
     at: At,
-    /// The bytes at `at`.
+    /// The bytes at `at`; of nothing in a pack.
     raw: Raw<X>,
 }
 
@@ -61,6 +64,9 @@ impl<X: OutOfLine> Table<X> {
     ) -> Option<Old<X>> {
         debug_assert_eq!(hash, darter_base::hash::of(key), "the hash of another key");
         debug_assert!(bits < 4, "bits={bits}");
+        if let Some(old) = self.put_packed(hash, key, &value, deadline, bits) {
+            return old;
+        }
         let needle = Needle::of(hash, key);
         if let Some((at, raw)) = self.locate_mut(hash, &needle) {
             return Some(self.overwrite(hash, (at, raw), value, deadline, bits, stamp).0);
@@ -74,6 +80,10 @@ impl<X: OutOfLine> Table<X> {
     /// The entry of `key`, to change it. Its segment is copied first if a cut holds it.
     #[inline]
     pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_, X>> {
+        if let Root::Pack(pack) = &self.0 {
+            let at = At::Packed(pack.view().find(hash, key)?);
+            return Some(EntryMut { table: self, hash, at, raw: Raw::nowhere() });
+        }
         let (at, raw) = self.locate_mut(hash, &Needle::of(hash, key))?;
         Some(EntryMut { table: self, hash, at, raw })
     }
@@ -88,6 +98,9 @@ impl<X: OutOfLine> Table<X> {
     /// that winning the gaps of a segment back each time that an eighth of it has gone would be most
     /// of the work. To be followed by [`Table::settle`].
     pub fn remove_loosely(&mut self, hash: u64, key: &[u8]) -> Option<Old<X>> {
+        if matches!(self.0, Root::Pack(_)) {
+            return self.remove(hash, key);
+        }
         let (at, _) = self.locate_mut(hash, &Needle::of(hash, key))?;
         let old = self.take_out(hash, at);
         self.shrink();
@@ -114,7 +127,7 @@ impl<X: OutOfLine> Table<X> {
     /// 8 us mostly, 50 us the first time after a cut.
     pub fn unshare(&mut self, hash: u64) -> bool {
         match &mut self.0 {
-            Root::Empty | Root::Ruin(_) => false,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
             Root::Small(small) => {
                 let was_shared = !small.is_unique();
                 unshare(small);
@@ -135,8 +148,11 @@ impl<X: OutOfLine> Table<X> {
     /// nothing is copied for a stamp. Does nothing more than `get` where entries have none.
     #[inline]
     pub fn touch(&mut self, hash: u64, key: &[u8], stamp: u32) -> Option<Entry<'_, X>> {
+        if !X::STAMPED {
+            return self.get(hash, key);
+        }
         let raw = self.find(hash, &Needle::of(hash, key))?;
-        if X::STAMPED && raw.stamp() != stamp && self.is_own(hash) {
+        if raw.stamp() != stamp && self.is_own(hash) {
             // SAFETY: the entry is this table's alone, and that is mutably borrowed.
             unsafe { raw.set_stamp(stamp) };
         }
@@ -147,7 +163,7 @@ impl<X: OutOfLine> Table<X> {
     /// True when no cut holds the place of a key.
     fn is_own(&mut self, hash: u64) -> bool {
         match &mut self.0 {
-            Root::Empty | Root::Ruin(_) => false,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
             Root::Small(small) => small.is_unique(),
             Root::Big(big) => get_mut(big).is_some_and(|big| {
                 let path = big.directory.path(hash);
@@ -160,7 +176,7 @@ impl<X: OutOfLine> Table<X> {
     #[inline]
     fn locate_mut(&mut self, hash: u64, needle: &Needle<'_>) -> Option<(At, Raw<X>)> {
         match &mut self.0 {
-            Root::Empty | Root::Ruin(_) => None,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => None,
             Root::Small(small) => {
                 let offset = small.find(needle)?;
                 unshare(small);
@@ -190,6 +206,7 @@ impl<X: OutOfLine> Table<X> {
         if matches!(self.0, Root::Empty | Root::Ruin(_)) {
             self.0 = Root::Small(Small::with_room(len));
         }
+        debug_assert!(!matches!(self.0, Root::Pack(_)), "unpacked before");
         if let Root::Small(small) = &mut self.0 {
             unshare(small);
             if let Some(offset) = small.push(raw, len) {
@@ -213,12 +230,12 @@ impl<X: OutOfLine> Table<X> {
         bits: u8,
         stamp: u32,
     ) -> (Old<X>, At) {
-        let was = raw.bits();
+        let (was, note) = (raw.bits(), raw.note());
         // SAFETY: `at` is where the path is unshared, and the table is mutably borrowed.
         if deadline.is_none() && unsafe { raw.replace(&value, bits) } {
             // SAFETY: as above.
             unsafe { raw.set_stamp(stamp) };
-            return (Old { out: None, deadline: None, bits: was }, at);
+            return (Old { out: None, note, deadline: None, bits: was }, at);
         }
         let mut buf = Buf::new();
         // SAFETY: an entry of this table; its value is taken next, its key goes to the buffer.
@@ -252,6 +269,9 @@ impl<X: OutOfLine> Table<X> {
 
     /// Removes the entry at `at`, and lets the table shrink.
     fn remove_at(&mut self, hash: u64, at: At) -> Old<X> {
+        if let At::Packed(spot) = at {
+            return self.remove_packed(spot);
+        }
         let old = self.take_out(hash, at);
         if let (Root::Big(big), At::Big(path, _)) = (&mut self.0, at) {
             let big = big_mut(big);
@@ -392,6 +412,9 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     /// The entry as it is now.
     #[must_use]
     pub fn entry(&self) -> Entry<'_, X> {
+        if let At::Packed(spot) = self.at {
+            return self.table.packed_entry(spot);
+        }
         // SAFETY: the table is borrowed by `self`, and so as long as the result.
         unsafe { Entry::new(self.raw) }
     }
@@ -400,7 +423,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     #[must_use]
     pub fn out_mut(&mut self) -> Option<&mut X> {
         let raw = self.raw;
-        if !raw.has_out() {
+        if self.is_packed() || !raw.has_out() {
             return None;
         }
         // SAFETY: the value is out of line.
@@ -412,6 +435,12 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     /// Gives the entry another value; returns the old one, if it was out of line. Deadline, bits
     /// and stamp stay.
     pub fn set_value(&mut self, value: New<'_, X>) -> Option<X> {
+        if let At::Packed(spot) = self.at {
+            if self.table.set_packed(spot, &value) {
+                return None;
+            }
+            self.unpack(spot);
+        }
         let raw = self.raw;
         // SAFETY: the segment is not shared, and the table is mutably borrowed.
         if unsafe { raw.replace(&value, raw.bits()) } {
@@ -426,6 +455,12 @@ impl<X: OutOfLine> EntryMut<'_, X> {
 
     /// Sets or clears the deadline.
     pub fn set_deadline(&mut self, deadline: Option<UnixMillis>) {
+        if let At::Packed(spot) = self.at {
+            if deadline.is_none() {
+                return;
+            }
+            self.unpack(spot);
+        }
         let raw = self.raw;
         if raw.deadline() == deadline {
             return;
@@ -437,6 +472,18 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         self.move_to(at);
     }
 
+    fn is_packed(&self) -> bool {
+        matches!(self.at, At::Packed(_))
+    }
+
+    /// Makes the pack a table of entries, for what a pack cannot hold.
+    fn unpack(&mut self, spot: Spot) {
+        let key = self.table.packed_entry(spot).key().to_vec();
+        self.table.unpack();
+        let found = self.table.locate_mut(self.hash, &Needle::of(self.hash, &key));
+        (self.at, self.raw) = found.expect("what was in the pack is in the table");
+    }
+
     fn move_to(&mut self, at: At) {
         self.at = at;
         self.raw = self.table.raw(at);
@@ -445,6 +492,12 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     /// Sets the two bits that the entry keeps for the caller.
     pub fn set_bits(&mut self, bits: u8) {
         debug_assert!(bits < 4, "bits={bits}");
+        if let At::Packed(spot) = self.at {
+            if bits == 0 {
+                return;
+            }
+            self.unpack(spot);
+        }
         // SAFETY: the segment is not shared, and the table is mutably borrowed.
         unsafe { self.raw.set_bits(bits) };
     }
@@ -452,6 +505,9 @@ impl<X: OutOfLine> EntryMut<'_, X> {
     /// Sets the stamp, where entries have one.
     #[inline]
     pub fn set_stamp(&mut self, stamp: u32) {
+        if self.is_packed() {
+            return; // Packs have none.
+        }
         // SAFETY: the segment is not shared, and the table is mutably borrowed.
         unsafe { self.raw.set_stamp(stamp) };
     }

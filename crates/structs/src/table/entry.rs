@@ -3,7 +3,7 @@
 //! ```text
 //! | flags | stamp: 3 | key: packed text, or 8-byte pointer | deadline: varint | value |
 //! flags   bits 0-1  how the key is kept: raw, integer, UUID, or out of line (long)
-//!         bits 2-4  how the value is kept: none, raw, integer, UUID, out of line; 7: no entry
+//!         bits 2-4  how the value is kept: none, raw, integer, UUID, out of line, a pack; 7: no entry
 //!         bit  5    a deadline follows the key
 //!         bits 6-7  the caller's
 //! stamp   a number of the caller's, only in tables of a stamped type; what it means is not known here
@@ -16,6 +16,10 @@
 //! one begins where its last eight bytes fall on a multiple of eight, and whoever places it fills
 //! the gap before it with [`PAD`].
 //!
+//! A pack is a small collection (`pack`) in place of a pointer to one: a length, two bytes (the
+//! caller's note, and how much of the end is slack), and its bytes. The slack lets most changes of a
+//! pack stay where they are.
+//!
 //! Where no entry is, memory says so, so that pages can be read front to back without the index:
 //! [`PAD`] stands for one byte, [`END`] for the rest of the page, [`DEAD`] and a varint for the
 //! bytes of an entry that was removed.
@@ -23,42 +27,14 @@
 //! Not here: where entries lie. See `segment` and `small`.
 
 use super::long::HeldKey;
+use super::pack::Item;
 use super::text::{self, Form, Packed, Text, UUID_BYTES, VARINT_MAX};
+use super::value::{AnyItem, New, Old, OutOfLine, PackedValue, ValueRef};
 use darter_base::UnixMillis;
 use darter_base::long::{self, Long};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-
-/// What an entry can hold out of line: a pointer that owns its target.
-///
-/// # Safety
-/// The type is one pointer wide and aligned as one, or has no values at all; and it may be moved
-/// by copying its bytes (as all Rust values may).
-pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {
-    /// True when each entry of such a table has a stamp: a number below [`STAMP_END`] that costs
-    /// three bytes, and that [`super::Table::touch`] changes in place.
-    const STAMPED: bool = false;
-}
-
-/// What an `Arc` in a table leads to.
-pub trait Target: Send + Sync + 'static {
-    /// See [`OutOfLine::STAMPED`].
-    const STAMPED: bool = false;
-}
-
-// SAFETY: an `Arc` of a sized type is one pointer.
-unsafe impl<T: Target> OutOfLine for Arc<T> {
-    const STAMPED: bool = T::STAMPED;
-}
-
-/// No value: for sets, whose entries are keys alone.
-#[derive(Clone, Debug)]
-pub enum Never {}
-
-// SAFETY: there are no values.
-unsafe impl OutOfLine for Never {}
 
 /// Longest value that is kept inside of the table; longer ones are the caller's to put out of
 /// line. (Long keys are not: the table sees to them itself.)
@@ -66,6 +42,12 @@ pub const INLINE_MAX: usize = 512;
 /// Longest key that is kept inside of an entry. Whether a key is long must depend on the key
 /// alone: lookups do not know the value.
 pub(super) const KEY_INLINE_MAX: usize = 240;
+/// Largest pack that an entry holds: larger ones lie better in a block of their own.
+pub const PACKED_MAX: usize = INLINE_MAX - PACK_HEAD;
+/// What stands before the bytes of a pack: the note, and the slack.
+const PACK_HEAD: usize = 2;
+/// A pack gets room in steps of so many bytes.
+const PACK_STEP: usize = 8;
 /// Stamps are below this number.
 pub const STAMP_END: u32 = 1 << (8 * STAMP);
 /// Bytes of a stamp.
@@ -89,6 +71,7 @@ const VALUE_RAW: u8 = 1 << 2;
 const VALUE_INT: u8 = 2 << 2;
 const VALUE_UUID: u8 = 3 << 2;
 const VALUE_OUT: u8 = 4 << 2;
+const VALUE_PACK: u8 = 5 << 2;
 const VALUE_GONE: u8 = 7 << 2;
 const VALUE_MASK: u8 = 7 << 2;
 const TIMED: u8 = 1 << 5;
@@ -159,88 +142,96 @@ impl Buf {
     }
 }
 
-/// A value on its way into a table.
-#[derive(Clone, Debug)]
-pub enum New<'a, X> {
-    /// At most [`INLINE_MAX`] bytes. None at all cost nothing, not even a length.
-    Bytes(&'a [u8]),
-    /// The decimal text of an integer, without writing it first.
-    Int(i64),
-    /// Out of line.
-    Out(X),
-}
-
-/// What an entry was before it was removed or overwritten.
-#[derive(Clone, Debug)]
-pub struct Old<X> {
-    /// The value, if it was out of line.
-    pub out: Option<X>,
-    /// The deadline, if there was one.
-    pub deadline: Option<UnixMillis>,
-    /// The caller's two bits.
-    pub bits: u8,
-}
-
-/// A value inside of a table.
-#[derive(Debug)]
-pub enum ValueRef<'a, X> {
-    /// Kept inside.
-    Text(Text<'a>),
-    /// Kept out of line.
-    Out(&'a X),
-}
-
 /// An entry of a table, read in place.
-pub struct Entry<'a, X>(Raw<X>, PhantomData<&'a X>);
+pub struct Entry<'a, X: OutOfLine>(Place<'a, X>);
 
-impl<X> Clone for Entry<'_, X> {
+enum Place<'a, X: OutOfLine> {
+    Raw(Raw<X>, PhantomData<&'a X>),
+    Packed(X::Packed<'a>),
+}
+
+impl<X: OutOfLine> Clone for Place<'_, X> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<X> Copy for Entry<'_, X> {}
+impl<X: OutOfLine> Copy for Place<'_, X> {}
+
+impl<X: OutOfLine> Clone for Entry<'_, X> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<X: OutOfLine> Copy for Entry<'_, X> {}
 
 impl<'a, X: OutOfLine> Entry<'a, X> {
     /// # Safety
     /// `raw` is an entry of a table of `X`, and neither moves nor changes during `'a`.
+    #[inline]
     pub(super) unsafe fn new(raw: Raw<X>) -> Self {
-        Self(raw, PhantomData)
+        Self(Place::Raw(raw, PhantomData))
+    }
+
+    /// One of a pack.
+    #[inline]
+    pub(super) fn packed(item: Item<'a>) -> Self {
+        Self(Place::Packed(X::Packed::of(item)))
+    }
+
+    /// Where it stands, if it is not one of a pack.
+    #[inline]
+    fn raw(&self) -> Option<Raw<X>> {
+        match self.0 {
+            Place::Raw(raw, _) => Some(raw),
+            Place::Packed(_) => None,
+        }
     }
 
     /// The key.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Text<'a> {
-        // SAFETY: the entry stays during 'a, by the promise to `new`.
-        unsafe { self.0.key() }
+        match self.0 {
+            // SAFETY: the entry stays during 'a, by the promise to `new`.
+            Place::Raw(raw, _) => unsafe { raw.key() },
+            Place::Packed(packed) => packed.item().key(),
+        }
     }
 
     /// The key to be held on to, if it stands outside of the table: one of more than a few hundred
     /// bytes.
     #[must_use]
     pub fn hold_key(&self) -> Option<HeldKey> {
+        let raw = self.raw().filter(|raw| raw.flags() & KEY_MASK == KEY_LONG)?;
         // SAFETY: the entry stays during 'a, and owns the key that it points to.
-        (self.0.flags() & KEY_MASK == KEY_LONG).then(|| unsafe { HeldKey::new(self.0.long()) })
+        Some(unsafe { HeldKey::new(raw.long()) })
     }
 
     /// The value.
     #[inline(always)]
     #[must_use]
     pub fn value(&self) -> ValueRef<'a, X> {
-        let at = self.0.value_at();
-        let form = match self.0.flags() & VALUE_MASK {
+        let raw = match self.0 {
+            Place::Raw(raw, _) => raw,
+            Place::Packed(packed) => return ValueRef::Text(packed.item().value()),
+        };
+        let at = raw.value_at();
+        let form = match raw.flags() & VALUE_MASK {
             VALUE_NONE => Form::Raw(&[]),
             VALUE_RAW => {
                 // SAFETY: the entry stays during 'a, and a raw value stands at `at`.
-                Form::Raw(unsafe { self.0.raw_at(at) })
+                Form::Raw(unsafe { raw.raw_at(at) })
             }
-            VALUE_INT => Form::Int(text::unzigzag(self.0.varint_at(at).0)),
+            VALUE_INT => Form::Int(text::unzigzag(raw.varint_at(at).0)),
             // SAFETY: the entry stays during 'a, and 16 bytes of a UUID stand at `at`.
-            VALUE_UUID => Form::Uuid(unsafe { self.0.uuid_at(at) }),
+            VALUE_UUID => Form::Uuid(unsafe { raw.uuid_at(at) }),
+            // SAFETY: the entry stays during 'a, and has a pack.
+            VALUE_PACK => return ValueRef::Packed(unsafe { raw.pack_at(at) }),
             _ => {
                 // SAFETY: the entry has an out-of-line value: the last kind left.
-                let out = unsafe { self.0.out_ptr() };
+                let out = unsafe { raw.out_ptr() };
                 // SAFETY: it was written as an `X`, aligned, and stays during 'a.
                 return ValueRef::Out(unsafe { &*out });
             }
@@ -252,11 +243,9 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     #[inline]
     #[must_use]
     pub fn out(&self) -> Option<&'a X> {
-        if !self.0.has_out() {
-            return None;
-        }
+        let raw = self.raw().filter(|raw| raw.has_out())?;
         // SAFETY: the entry has an out-of-line value.
-        let out = unsafe { self.0.out_ptr() };
+        let out = unsafe { raw.out_ptr() };
         // SAFETY: it was written as an `X`, aligned, and stays during 'a.
         Some(unsafe { &*out })
     }
@@ -265,21 +254,21 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<UnixMillis> {
-        self.0.deadline()
+        self.raw()?.deadline()
     }
 
     /// The caller's two bits.
     #[inline]
     #[must_use]
     pub fn bits(&self) -> u8 {
-        self.0.bits()
+        self.raw().map_or(0, Raw::bits)
     }
 
     /// The stamp; 0 in a table without.
     #[inline]
     #[must_use]
     pub fn stamp(&self) -> u32 {
-        self.0.stamp()
+        self.raw().map_or(0, Raw::stamp)
     }
 }
 
@@ -445,6 +434,15 @@ fn push_value<X: OutOfLine>(out: &mut Buf, value: New<'_, X>) {
                 VALUE_RAW
             }
         },
+        New::Packed(PackedValue { note, bytes }) => {
+            assert!(bytes.len() <= PACKED_MAX, "{} bytes packed", bytes.len());
+            let slack = bytes.len().next_multiple_of(PACK_STEP).min(PACKED_MAX) - bytes.len();
+            push_varint(out, (PACK_HEAD + bytes.len() + slack) as u64);
+            out.extend_from_slice(&[note, slack as u8]);
+            out.extend_from_slice(bytes);
+            out.extend_from_slice(&[0; PACK_STEP][..slack]);
+            VALUE_PACK
+        }
         New::Out(out_of_line) => {
             const { assert!(align_of::<X>() <= POINTER) };
             push_pointer(out, out_of_line);
@@ -480,6 +478,11 @@ impl<X> Copy for Raw<X> {}
 impl<X: OutOfLine> Raw<X> {
     /// Offset of the key.
     const KEY: usize = 1 + if X::STAMPED { STAMP } else { 0 };
+
+    /// For who holds a place that is none: it must not be used.
+    pub(super) fn nowhere() -> Self {
+        Self { at: NonNull::dangling(), holds: PhantomData }
+    }
 
     /// # Safety
     /// An entry of a table of `X`, whole, stands at `at`, for as long as the result is used.
@@ -576,6 +579,53 @@ impl<X: OutOfLine> Raw<X> {
         unsafe { from.cast::<[u8; UUID_BYTES]>().as_ref() }
     }
 
+    /// # Safety
+    /// A pack stands at `at`, and stays during `'a`.
+    #[inline]
+    unsafe fn pack_at<'a>(self, at: usize) -> PackedValue<'a> {
+        // SAFETY: a pack is kept as raw bytes are.
+        let whole = unsafe { self.raw_at::<'a>(at) };
+        let (&[note, slack], room) = whole.split_first_chunk().expect("a head");
+        PackedValue { note, bytes: &room[..room.len() - usize::from(slack)] }
+    }
+
+    /// What is noted of the value, if it is a pack.
+    #[inline]
+    pub(super) fn note(self) -> Option<u8> {
+        if self.flags() & VALUE_MASK != VALUE_PACK {
+            return None;
+        }
+        let at = self.value_at();
+        let (_, head) = self.varint_at(at);
+        Some(self.byte(at + head))
+    }
+
+    /// Writes a pack over the present one, if it fits its room and leaves little of that.
+    ///
+    /// # Safety
+    /// As for [`Raw::replace`].
+    unsafe fn replace_pack(self, pack: PackedValue<'_>) -> bool {
+        if self.flags() & (VALUE_MASK | TIMED) != VALUE_PACK {
+            return false;
+        }
+        let at = self.key_end();
+        let (len, head) = self.varint_at(at);
+        let room = len as usize - PACK_HEAD;
+        let slack = room.checked_sub(pack.bytes.len());
+        let Some(slack) = slack.filter(|slack| *slack <= PACK_STEP + room / 8) else {
+            return false;
+        };
+        // SAFETY: the pack's head stands behind its length, inside of the entry.
+        let to = unsafe { self.at.add(at + head) };
+        // SAFETY: two bytes; nobody else reads the entry, by the caller's promise.
+        unsafe { to.cast::<[u8; PACK_HEAD]>().write([pack.note, slack as u8]) };
+        // SAFETY: behind the head, inside of the entry.
+        let to = unsafe { to.add(PACK_HEAD) };
+        // SAFETY: there is room for as many; the new bytes are not part of the entry.
+        unsafe { ptr::copy_nonoverlapping(pack.bytes.as_ptr(), to.as_ptr(), pack.bytes.len()) };
+        true
+    }
+
     /// The long key's pointer; owned by the entry.
     fn long(self) -> NonNull<u8> {
         debug_assert_eq!(self.flags() & KEY_MASK, KEY_LONG);
@@ -608,6 +658,15 @@ impl<X: OutOfLine> Raw<X> {
     #[inline]
     pub(super) unsafe fn replace(self, value: &New<'_, X>, bits: u8) -> bool {
         let flags = self.flags();
+        if let New::Packed(pack) = value {
+            // SAFETY: the promise of this function.
+            let replaced = unsafe { self.replace_pack(*pack) };
+            if replaced {
+                // SAFETY: as above.
+                unsafe { self.set_bits(bits) };
+            }
+            return replaced;
+        }
         let int = match value {
             New::Int(value) => Some(*value),
             New::Bytes(bytes) => match Packed::of(bytes) {
@@ -615,7 +674,7 @@ impl<X: OutOfLine> Raw<X> {
                 Packed::Uuid(_) => return false,
                 Packed::Raw(_) => None,
             },
-            New::Out(_) => return false,
+            New::Packed(_) | New::Out(_) => return false,
         };
         let at = self.key_end();
         let mut scratch = [0; VARINT_MAX];
@@ -718,7 +777,7 @@ impl<X: OutOfLine> Raw<X> {
         let at = self.value_at();
         at + match self.flags() & VALUE_MASK {
             VALUE_NONE => 0,
-            VALUE_RAW => {
+            VALUE_RAW | VALUE_PACK => {
                 let (len, head) = self.varint_at(at);
                 head + len as usize
             }
@@ -850,7 +909,7 @@ impl<X: OutOfLine> Raw<X> {
             // SAFETY: written as an `X`; the bytes are not used again.
             unsafe { out.read() }
         });
-        Old { out, deadline: self.deadline(), bits: self.bits() }
+        Old { out, note: self.note(), deadline: self.deadline(), bits: self.bits() }
     }
 }
 

@@ -17,10 +17,11 @@ mod tests;
 
 use super::directory::Path;
 use super::edit::{big_mut, unshare};
-use super::entry::{Buf, Old, OutOfLine, Raw};
+use super::entry::{Buf, Raw};
 use super::segment::Seg;
 use super::small::Small;
 use super::text::Text;
+use super::value::{Old, OutOfLine};
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 
@@ -74,7 +75,7 @@ impl<X: OutOfLine> Table<X> {
     #[must_use]
     pub fn earliest_deadline(&self) -> Option<UnixMillis> {
         match &self.0 {
-            Root::Empty | Root::Ruin(_) => None,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => None,
             Root::Small(small) => earliest_of(small),
             Root::Big(big) => big.earliest(),
         }
@@ -89,7 +90,7 @@ impl<X: OutOfLine> Table<X> {
             return Some(self.len());
         }
         match &self.0 {
-            Root::Empty | Root::Ruin(_) => Some(0),
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => Some(self.len()),
             Root::Small(small) => {
                 let mut at = 0;
                 let raws = std::iter::from_fn(|| small.next(&mut at));
@@ -108,7 +109,7 @@ impl<X: OutOfLine> Table<X> {
             return !self.is_empty();
         }
         match &self.0 {
-            Root::Empty | Root::Ruin(_) => false,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => !self.is_empty(),
             Root::Small(small) => {
                 let mut at = 0;
                 let mut raws = std::iter::from_fn(|| small.next(&mut at));
@@ -133,7 +134,7 @@ impl<X: OutOfLine> Table<X> {
             return Reaped::default();
         }
         let removed = match &mut self.0 {
-            Root::Empty | Root::Ruin(_) => 0,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => 0,
             Root::Small(_) => self.reap_small(now, max_entries, dead),
             Root::Big(big) => big_mut(big).reap(now, max_entries, dead),
         };

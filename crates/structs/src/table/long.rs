@@ -30,7 +30,8 @@ impl HeldKey {
 #[cfg(test)]
 mod tests {
     use super::super::Table;
-    use super::super::entry::{Buf, Needle, Never, New, encode};
+    use super::super::entry::{Buf, Needle, encode};
+    use super::super::value::{Never, New};
     use darter_base::hash;
     use darter_base::long::{Draft, KNOWN_MIN};
 

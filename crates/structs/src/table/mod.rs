@@ -10,6 +10,7 @@
 //!
 //! ```text
 //! Table --+-- Empty                                    nothing allocated
+//!         +-- Pack    one run of bytes, up to 4 KiB    plain names and values only
 //!         +-- Small   one block of up to 96 entries    32 bytes to 2 KiB, searched linearly
 //!         +-- Big     directory: two levels, by the first bits of the hash
 //!                       +-> segment: index block (groups of 21 fingerprints and offsets)
@@ -20,8 +21,10 @@
 //! | file        | holds                                                        |
 //! |-------------|--------------------------------------------------------------|
 //! | `text`      | packing of integers and UUIDs, varints                       |
+//! | `value`     | what callers put into entries and get out of them            |
 //! | `entry`     | the bytes of one entry; `long`: keys too long for a page     |
-//! | `small`     | the small form                                               |
+//! | `pack`      | small collections as bytes; `packed`: tables that are one     |
+//! | `small`     | the small form of what cannot be a pack                      |
 //! | `group`     | one cache line of the index, SIMD                            |
 //! | `segment`   | index and pages, insertion and removal inside of a segment   |
 //! | `directory` | the two levels from hash to segment                          |
@@ -51,6 +54,8 @@ mod entry;
 mod expire;
 mod group;
 mod long;
+mod pack;
+mod packed;
 mod rebuild;
 mod remains;
 mod scan;
@@ -60,19 +65,26 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod text;
+mod value;
 
 pub use check::{Checker, Fill, Filling};
 pub use edit::EntryMut;
-pub use entry::{Entry, INLINE_MAX, Never, New, Old, OutOfLine, STAMP_END, Target, ValueRef};
+pub use entry::{Entry, INLINE_MAX, PACKED_MAX, STAMP_END};
 pub use expire::Reaped;
 pub use long::HeldKey;
+pub use pack::Item;
+pub use packed::PackRef;
 pub use stream::{LiveCount, Reader};
 pub use text::{Scratch, Text};
+pub use value::{
+    AnyItem, Never, New, Old, OutOfLine, PackedValue, Packing, Target, Unpacked, ValueRef,
+};
 
 use crate::owner::{Owner, Watch};
 use darter_base::UnixMillis;
 use directory::{Directory, NEVER};
 use entry::{Needle, Raw};
+use pack::Pack;
 use small::Small;
 use std::fmt;
 use std::sync::Arc;
@@ -88,6 +100,7 @@ pub struct Table<X: OutOfLine>(Root<X>);
 #[derive(Clone)]
 enum Root<X: OutOfLine> {
     Empty,
+    Pack(Pack),
     Small(Small<X>),
     Big(Arc<Big<X>>),
     /// Being freed by [`Table::dismantle`]; empty for everybody else.
@@ -103,7 +116,7 @@ impl<X: OutOfLine> Clone for Ruined<X> {
     }
 }
 
-const _: () = assert!(size_of::<Table<Never>>() == 16);
+const _: () = assert!(size_of::<Table<Never>>() == 24);
 
 /// A table of segments.
 #[derive(Clone)]
@@ -129,7 +142,7 @@ struct Big<X: OutOfLine> {
 }
 
 impl<X: OutOfLine> Clone for Table<X> {
-    /// A cut: O(1).
+    /// A cut: O(1); a pack is copied.
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
@@ -171,11 +184,11 @@ impl<X: OutOfLine> Table<X> {
 
     /// True when a [`Table::reader`] holds what nobody else has any more, but for other readers; never
     /// while the table is there, however it has changed since. Of a small one only the last reader
-    /// holds anything.
+    /// holds anything; of a pack each has a copy, too small to be told.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         match &self.0 {
-            Root::Empty | Root::Ruin(_) => false,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
             Root::Small(small) => small.is_unique(),
             Root::Big(big) => big.owner.is_gone(),
         }
@@ -186,7 +199,7 @@ impl<X: OutOfLine> Table<X> {
     pub fn watch(&self) -> Watch {
         match &self.0 {
             Root::Big(big) => Watch::new(&big.owner, self.memory_bytes()),
-            Root::Empty | Root::Small(_) | Root::Ruin(_) => Watch::default(),
+            Root::Empty | Root::Pack(_) | Root::Small(_) | Root::Ruin(_) => Watch::default(),
         }
     }
 
@@ -196,6 +209,7 @@ impl<X: OutOfLine> Table<X> {
     pub fn len(&self) -> usize {
         match &self.0 {
             Root::Empty | Root::Ruin(_) => 0,
+            Root::Pack(pack) => pack.view().len(),
             Root::Small(small) => small.len(),
             Root::Big(big) => big.len,
         }
@@ -214,6 +228,7 @@ impl<X: OutOfLine> Table<X> {
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
             Root::Empty => 0,
+            Root::Pack(pack) => pack.memory_bytes(),
             Root::Small(small) => small.bytes() + small.outside_bytes(),
             Root::Big(big) => big.memory_bytes(),
             Root::Ruin(ruin) => ruin.0.as_ref().map_or(0, |ruin| ruin.bytes()),
@@ -227,6 +242,9 @@ impl<X: OutOfLine> Table<X> {
     #[inline]
     #[must_use]
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Entry<'_, X>> {
+        if let Root::Pack(pack) = &self.0 {
+            return pack.find(hash, key);
+        }
         let raw = self.find(hash, &Needle::of(hash, key))?;
         // SAFETY: the entry is in this table, which is borrowed as long as the result.
         Some(unsafe { Entry::new(raw) })
@@ -236,13 +254,13 @@ impl<X: OutOfLine> Table<X> {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: u64, key: &[u8]) -> bool {
-        self.find(hash, &Needle::of(hash, key)).is_some()
+        self.get(hash, key).is_some()
     }
 
     #[inline(always)] // Handing a needle on costs as much as a comparison.
     fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw<X>> {
         match &self.0 {
-            Root::Empty | Root::Ruin(_) => None,
+            Root::Empty | Root::Pack(_) | Root::Ruin(_) => None,
             Root::Small(small) => small.find(needle).map(|offset| small.entry(offset)),
             Root::Big(big) => big.directory.segment(hash).find(hash, needle).map(|(_, raw)| raw),
         }
@@ -251,16 +269,20 @@ impl<X: OutOfLine> Table<X> {
     /// Asks the memory for the index line of a key: for batches, a few keys ahead.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        if let Root::Big(big) = &self.0 {
-            big.directory.segment(hash).prefetch(hash);
+        match &self.0 {
+            Root::Big(big) => big.directory.segment(hash).prefetch(hash),
+            Root::Pack(pack) => pack.view().prefetch(),
+            _ => {}
         }
     }
 
     /// Asks the memory for the entry of a key, whose index line was asked for before.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
-        if let Root::Big(big) = &self.0 {
-            big.directory.segment(hash).prefetch_entry(hash);
+        match &self.0 {
+            Root::Big(big) => big.directory.segment(hash).prefetch_entry(hash),
+            Root::Pack(pack) => pack.view().prefetch_entry(hash),
+            _ => {}
         }
     }
 }

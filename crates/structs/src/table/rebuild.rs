@@ -14,7 +14,7 @@
 //! | split  | the largest index is full, or 64 KiB of pages are       | 1    | 2  | fresh |
 //! | merge  | two siblings together fill less than half of one        | 2    | 1  | fresh |
 //! | shrink | the only segment is nearly empty: a smaller class       | 1    | 1  | stay  |
-//! |        | or a small table                                        | 1    | 1  |       |
+//! |        | or a small table, or a pack                             | 1    | 1  |       |
 //!
 //! Segments grow in step, as hashing is fair: all would split within the same percent of the table's
 //! growth, and the latency of that phase would show. So the number of entries that a segment should
@@ -31,9 +31,10 @@ pub(super) mod tests;
 
 use super::directory::{DEPTH_MAX, Directory, NEVER, Path};
 use super::edit::{big_mut, unshare};
-use super::entry::{OutOfLine, Raw};
+use super::entry::Raw;
 use super::segment::{CLASS_MAX, CLASSES, Full, Limits, PAGE, PagePos, Seg};
 use super::small::Small;
+use super::value::OutOfLine;
 use super::{Big, Root, Table};
 use crate::owner::Owner;
 use std::sync::Arc;
@@ -343,7 +344,7 @@ impl<X: OutOfLine> Big<X> {
     }
 
     /// The only segment, if there is only one.
-    fn only(&self) -> Option<Path> {
+    pub(super) fn only(&self) -> Option<Path> {
         let path = Path { top: 0, leaf: 0 };
         let top = &self.directory.top;
         (top.len() == 1 && top.get(0).fan.len() == 1).then_some(path)
@@ -371,6 +372,9 @@ impl<X: OutOfLine> Table<X> {
     pub(super) fn shrink_now(&mut self) {
         if self.is_empty() {
             self.0 = Root::Empty;
+            return;
+        }
+        if self.become_pack() {
             return;
         }
         let Root::Big(big) = &mut self.0 else { return };

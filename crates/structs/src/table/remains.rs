@@ -4,7 +4,7 @@
 //! allocator up to 10 us to give back: freeing a segment with all it owns would take 10 ms. So
 //! whoever frees a block takes those out of it, 10 ns each, and the graveyard frees them in portions.
 
-use super::entry::{Old, OutOfLine};
+use super::value::{Old, OutOfLine};
 use darter_base::graveyard::{self, Dismantle};
 use darter_base::long::Long;
 

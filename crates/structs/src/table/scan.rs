@@ -13,12 +13,13 @@
 //! entries twice. If it has merged, only the entries of the old prefix are returned, and the rest
 //! of the merged segment is read afterwards as if it were still apart: none is missed.
 //!
-//! Small tables are returned whole by one call. If a table has become small, that covers whatever
-//! the cursor had yet to see.
+//! Small tables, and packs, are returned whole by one call. If a table has become one, that covers
+//! whatever the cursor had yet to see.
 
 use super::directory::{LEAF_BITS, Path};
-use super::entry::{Entry, OutOfLine, Raw};
+use super::entry::{Entry, Raw};
 use super::segment::{CLASSES, PagePos, position};
+use super::value::OutOfLine;
 use super::{Big, Root, Table};
 
 /// Draws before [`Table::random`] settles for an entry that is near: never reached in practice.
@@ -58,17 +59,21 @@ impl<X: OutOfLine> Table<X> {
     /// - Cost: one group of a segment, 0 to 40 entries, about 1 us; a small table, whole.
     pub fn scan(&self, cursor: u64, f: &mut dyn FnMut(Entry<'_, X>)) -> u64 {
         // SAFETY: entries of this table, which is borrowed during the call.
-        let mut f = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
+        let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
         match &self.0 {
             Root::Empty | Root::Ruin(_) => 0,
+            Root::Pack(pack) => {
+                pack.for_each(f);
+                0
+            }
             Root::Small(small) => {
                 let mut at = 0;
                 while let Some((_, raw)) = small.next(&mut at) {
-                    f(raw);
+                    tell(raw);
                 }
                 0
             }
-            Root::Big(big) => big.scan(cursor, &mut f),
+            Root::Big(big) => big.scan(cursor, &mut tell),
         }
     }
 
@@ -95,6 +100,10 @@ impl<X: OutOfLine> Table<X> {
     pub fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Entry<'_, X>> {
         let raw = match &self.0 {
             Root::Empty | Root::Ruin(_) => return None,
+            Root::Pack(pack) => {
+                let view = pack.view();
+                return Some(Entry::packed(view.nth(below(next(), view.len()))));
+            }
             Root::Small(small) => {
                 let (mut at, nth) = (0, below(next(), small.len()));
                 (0..=nth).fold(None, |_, _| small.next(&mut at)).map(|(_, raw)| raw)?

@@ -36,9 +36,10 @@ mod next;
 mod pages;
 
 use super::directory::NEVER;
-use super::entry::{self, Needle, OutOfLine, Raw, pad_before};
+use super::entry::{self, Needle, Raw, pad_before};
 use super::group::{Group, SLOTS, fingerprint, ones};
 use super::remains::Remains;
+use super::value::OutOfLine;
 use gaps::NO_GAP;
 use next::NEXT_MAX;
 use std::alloc::{self, Layout};

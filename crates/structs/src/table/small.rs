@@ -13,8 +13,9 @@
 //!
 //! Not here: what happens beyond [`LEN_MAX`] and [`BYTES_MAX`]. See `Table::grow_big`.
 
-use super::entry::{self, Needle, OutOfLine, PAD, Raw, Stands, pad_before};
+use super::entry::{self, Needle, PAD, Raw, Stands, pad_before};
 use super::remains::Remains;
+use super::value::OutOfLine;
 use std::alloc::{self, Layout};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};

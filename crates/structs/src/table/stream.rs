@@ -8,9 +8,10 @@
 //! The same stream frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
 
 use super::directory::{Leaf, get_mut};
-use super::entry::{Entry, OutOfLine};
+use super::entry::Entry;
 use super::expire::{COUNTS_PER_LOOK, count_cost};
 use super::segment::{PagePos, Seg};
+use super::value::OutOfLine;
 use super::{Big, Root, Ruined, Table};
 use crate::owner::Owner;
 use darter_base::UnixMillis;
@@ -156,7 +157,7 @@ impl<X: OutOfLine> Reader<X> {
         let (left, bytes) = (cut.len(), cut.memory_bytes());
         let (stream, small) = match cut.0 {
             Root::Big(big) => (Stream::of(big), None),
-            Root::Small(_) => (Stream::empty(), Some(cut)),
+            Root::Pack(_) | Root::Small(_) => (Stream::empty(), Some(cut)),
             Root::Empty | Root::Ruin(_) => (Stream::empty(), None),
         };
         Self { stream, current: None, small, small_at: 0, left, len: left, bytes }
@@ -217,6 +218,14 @@ impl<X: OutOfLine> Reader<X> {
     }
 
     fn small_slice(&mut self, budget: &mut usize, f: &mut dyn FnMut(Entry<'_, X>)) {
+        if let Some(Table(Root::Pack(pack))) = &self.small {
+            while *budget > 0
+                && let Some(item) = pack.view().next(&mut self.small_at)
+            {
+                f(Entry::packed(item));
+                (*budget, self.left) = (*budget - 1, self.left - 1);
+            }
+        }
         let Some(Table(Root::Small(small))) = &self.small else { return };
         while *budget > 0
             && let Some((_, raw)) = small.next(&mut self.small_at)

@@ -66,6 +66,7 @@ type Subject = Table<Arc<u64>>;
 fn kept<N: Number>(entry: &Entry<'_, Arc<N>>) -> Kept {
     let value = match entry.value() {
         ValueRef::Text(text) => Value::Text(text.to_vec()),
+        ValueRef::Packed(_) => unreachable!("none is put there"),
         ValueRef::Out(out) => Value::Out(out.get()),
     };
     Kept { value, deadline: entry.deadline(), bits: entry.bits(), stamp: entry.stamp() }

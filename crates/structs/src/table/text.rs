@@ -17,18 +17,40 @@
 //!
 //! Not here: where the forms stand inside of an entry. See `entry`.
 
+use super::entry::KEY_INLINE_MAX;
+use super::pack::Lead;
 use darter_base::number;
 use std::fmt;
+use std::mem::MaybeUninit;
 
-/// Room to unpack a [`Text`] into: the longest packed text is a UUID of 36 characters.
-#[derive(Clone, Debug)]
-pub struct Scratch([u8; 40]);
+/// Room to unpack a [`Text`] into: the longest that is not kept in one piece is a name in a pack.
+#[derive(Clone)]
+pub struct Scratch([MaybeUninit<u8>; KEY_INLINE_MAX]);
 
 impl Scratch {
     /// Room for one text.
+    #[inline]
     #[must_use]
     pub fn new() -> Self {
-        Self([0; 40])
+        Self([MaybeUninit::uninit(); KEY_INLINE_MAX])
+    }
+
+    /// Copies two texts into it, one behind the other.
+    #[inline]
+    fn join(&mut self, first: &[u8], rest: &[u8]) -> &[u8] {
+        let len = first.len() + rest.len();
+        let room = &mut self.0[..len];
+        let (left, right) = room.split_at_mut(first.len());
+        left.iter_mut().zip(first).for_each(|(to, byte)| _ = to.write(*byte));
+        right.iter_mut().zip(rest).for_each(|(to, byte)| _ = to.write(*byte));
+        // SAFETY: as many have just been written.
+        unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), len) }
+    }
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("room for a text")
     }
 }
 
@@ -48,7 +70,11 @@ pub(super) enum Form<'a> {
     Raw(&'a [u8]),
     Int(i64),
     Uuid(&'a [u8; UUID_BYTES]),
+    /// Two texts that make one; never one that is an integer or a UUID.
+    Joined(Lead<'a>, Lead<'a>),
 }
+
+const _: () = assert!(size_of::<Text<'_>>() <= 24);
 
 /// Bytes of a packed UUID.
 pub(super) const UUID_BYTES: usize = 16;
@@ -71,6 +97,7 @@ impl<'a> Text<'a> {
             Form::Raw(bytes) => bytes.len(),
             Form::Uuid(_) => UUID_CHARS,
             Form::Int(value) => int_chars(value),
+            Form::Joined(first, rest) => first.bytes().len() + rest.bytes().len(),
         }
     }
 
@@ -86,6 +113,10 @@ impl<'a> Text<'a> {
             Form::Raw(bytes) => out.extend_from_slice(bytes),
             Form::Int(value) => number::write_i64(out, value),
             Form::Uuid(packed) => out.extend_from_slice(&uuid_text(packed)),
+            Form::Joined(first, rest) => {
+                out.extend_from_slice(first.bytes());
+                out.extend_from_slice(rest.bytes());
+            }
         }
     }
 
@@ -104,7 +135,7 @@ impl<'a> Text<'a> {
         match self.0 {
             Form::Int(value) => Some(value),
             Form::Raw(bytes) => parse_int(bytes),
-            Form::Uuid(_) => None,
+            Form::Uuid(_) | Form::Joined(..) => None,
         }
     }
 
@@ -114,14 +145,12 @@ impl<'a> Text<'a> {
     pub fn bytes<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         match self.0 {
             Form::Raw(bytes) => bytes,
-            Form::Uuid(packed) => {
-                scratch.0[..UUID_CHARS].copy_from_slice(&uuid_text(packed));
-                &scratch.0[..UUID_CHARS]
-            }
+            Form::Uuid(packed) => scratch.join(&uuid_text(packed), &[]),
             Form::Int(value) => {
-                let room = scratch.0.first_chunk_mut::<{ number::I64_TEXT_MAX }>();
-                number::i64_text(room.expect("the scratch is longer than an integer"), value)
+                let mut text = [0; number::I64_TEXT_MAX];
+                scratch.join(number::i64_text(&mut text, value), &[])
             }
+            Form::Joined(first, rest) => scratch.join(first.bytes(), rest.bytes()),
         }
     }
 
@@ -145,6 +174,10 @@ impl<'a> Text<'a> {
             Form::Int(value) => {
                 let mut text = [0; number::I64_TEXT_MAX];
                 darter_base::hash::of(number::i64_text(&mut text, value))
+            }
+            Form::Joined(first, rest) => {
+                let mut scratch = Scratch::new();
+                darter_base::hash::of(scratch.join(first.bytes(), rest.bytes()))
             }
         }
     }

@@ -16,7 +16,8 @@
 //! Not here: placing behind the last entry, repacking. See `pages`.
 
 use super::{PAGE, Seg};
-use crate::table::entry::{self, OutOfLine, Raw, Stands, mark_dead, pad_before};
+use crate::table::entry::{self, Raw, Stands, mark_dead, pad_before};
+use crate::table::value::OutOfLine;
 use std::collections::BTreeSet;
 use std::ptr::{self, NonNull};
 

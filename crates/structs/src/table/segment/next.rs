@@ -17,8 +17,9 @@
 
 use super::{LINE, Loc, PagePos, Seg, prefetch};
 use crate::table::directory::NEVER;
-use crate::table::entry::{OutOfLine, Raw};
+use crate::table::entry::Raw;
 use crate::table::group::ones;
+use crate::table::value::OutOfLine;
 use darter_base::UnixMillis;
 
 /// Entries that are listed: as many as fit in the line of the head.

@@ -10,8 +10,9 @@
 
 use super::gaps::NO_GAP;
 use super::{DEAD_MIN, Loc, PAGE, PAGE_FIRST, PagePos, Seg, allocate, free};
-use crate::table::entry::{self, END, OutOfLine, PAD, Raw, Stands, pad_before};
+use crate::table::entry::{self, END, PAD, Raw, Stands, pad_before};
 use crate::table::group::ones;
+use crate::table::value::OutOfLine;
 use std::ptr::{self, NonNull};
 
 impl<X: OutOfLine> Seg<X> {

@@ -1,0 +1,189 @@
+//! A key that is there: what is read of its value, wherever that lies.
+
+use crate::Key;
+use crate::access;
+use crate::db::{BIT_RAW, COPIED_INT, Held, HeldValue, WrongType, is_dead, is_hollow, kind};
+use crate::items;
+use crate::object::{self, Object, Type, Typed};
+use crate::packed::{self, Lent};
+use crate::text::{Str, StrPieces};
+use darter_base::hash;
+use darter_rdb::Items;
+use darter_structs::table::{Entry, OutOfLine, PackRef, PackedValue, ValueRef};
+
+/// A living key's entry.
+#[derive(Clone, Copy)]
+pub struct Found<'a>(pub(crate) Entry<'a, Object>);
+
+const _: () = assert!(size_of::<Found<'_>>() == size_of::<usize>());
+
+impl<'a> Found<'a> {
+    /// Wraps an entry read from a cut of the keyspace; `None` when it is dead at `now`.
+    #[inline]
+    #[must_use]
+    pub fn alive(entry: Entry<'a, Object>, now: u64) -> Option<Self> {
+        let found = Self(entry);
+        (!is_dead(entry.deadline(), now) && !found.is_hollow(now)).then_some(found)
+    }
+
+    /// True for a collection whose entries are all dead: it is gone, though the sweeper has yet to
+    /// come.
+    #[inline]
+    pub(crate) fn is_hollow(&self, now: u64) -> bool {
+        self.object()
+            .is_some_and(|object| is_dead(object.mark().at(), now) && is_hollow(object, now))
+    }
+
+    /// The entry itself.
+    #[must_use]
+    pub fn entry(&self) -> Entry<'a, Object> {
+        self.0
+    }
+
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> &'static Type {
+        self.packed().map_or_else(|| kind(self.object()), |packed| packed::kind(packed.note))
+    }
+
+    /// Its value when that is a small collection in the entry.
+    #[inline]
+    fn packed(&self) -> Option<PackedValue<'a>> {
+        packed::in_entry(&self.0)
+    }
+
+    /// Its value when that is no string in the entry; a small collection is copied.
+    #[must_use]
+    pub fn to_object(&self) -> Option<Object> {
+        self.packed().map(packed::object).or_else(|| self.object().cloned())
+    }
+
+    /// Its value when that lies out of line.
+    #[must_use]
+    pub fn object(&self) -> Option<&'a Object> {
+        self.0.out()
+    }
+
+    /// Its string.
+    #[inline]
+    pub fn text(&self) -> Result<Str<'a>, WrongType> {
+        match self.0.value() {
+            ValueRef::Text(text) => Ok(Str::Inline(text)),
+            ValueRef::Packed(_) => Err(WrongType),
+            ValueRef::Out(object) => object.get().map(Str::Blob).ok_or(WrongType),
+        }
+    }
+
+    /// Its value, which is to be a `V`.
+    #[inline]
+    pub fn value<V: Typed>(&self) -> Result<Lent<'a, V>, WrongType> {
+        match self.packed() {
+            Some(packed) => packed::value(packed).map(Lent::Copied).ok_or(WrongType),
+            None => object::as_type(self.object()).map(Lent::There),
+        }
+    }
+
+    /// The entry of `name` in its value, which is to be a `V`: found by `find`, or in its pack.
+    #[inline]
+    pub fn look<V: Typed, X: OutOfLine>(
+        &self,
+        name: &Key<'_>,
+        find: impl FnOnce(&'a V) -> Option<Entry<'a, X>>,
+    ) -> Result<Option<Entry<'a, X>>, WrongType> {
+        match self.packed() {
+            Some(packed) => {
+                let (bytes, _) = packed::of(V::TYPE, packed).ok_or(WrongType)?;
+                Ok(PackRef::new(bytes).get(name.hash, name.bytes))
+            }
+            None => object::as_type(self.object()).map(find),
+        }
+    }
+
+    /// The deadline of what has this name in its value, if it is there: of a collection whose entries
+    /// are found by name.
+    pub fn deadline_of(&self, name: &[u8], now: u64) -> Result<Option<Option<u64>>, WrongType> {
+        if let Some(packed) = self.packed() {
+            let is_there = PackRef::new(packed.bytes).contains(hash::of(name), name);
+            return Ok(is_there.then_some(None));
+        }
+        let named = self.object().and_then(|object| object.named()).ok_or(WrongType)?;
+        Ok(named.deadline_of(name, now))
+    }
+
+    /// What its value is made of, as of `now`: from a cut.
+    #[must_use]
+    pub fn items(&self, now: u64) -> Items {
+        match self.to_object() {
+            Some(object) => object.items(now),
+            None => {
+                let text = self.text().map_or_else(|_| Vec::new(), |text| text.to_vec());
+                items::of_text(StrPieces::Bytes(text))
+            }
+        }
+    }
+
+    /// Seconds since its last access, rounded down.
+    #[must_use]
+    pub fn idle_seconds(&self, now: u64) -> u64 {
+        access::idle_seconds(self.0.stamp(), now)
+    }
+
+    /// When it dies, in Unix milliseconds.
+    #[must_use]
+    pub fn deadline(&self) -> Option<u64> {
+        self.0.deadline()
+    }
+
+    /// True when its string was edited in place.
+    #[must_use]
+    pub fn is_raw(&self) -> bool {
+        self.0.bits() == BIT_RAW
+    }
+
+    /// True when Redis would keep its string as an integer.
+    #[must_use]
+    pub fn is_int(&self) -> bool {
+        matches!(self.0.bits(), 0 | COPIED_INT)
+            && self.text().is_ok_and(|text| text.as_int().is_some())
+    }
+
+    /// True when its string is an integer that COPY made.
+    #[must_use]
+    pub fn is_copied_int(&self) -> bool {
+        self.0.bits() == COPIED_INT
+    }
+
+    /// The name that OBJECT ENCODING gives: Redis 7.0's.
+    #[must_use]
+    pub fn encoding(&self) -> &'static str {
+        /// Redis keeps strings up to this length beside their header.
+        const EMBEDDED_MAX: usize = 44;
+        match (self.object(), self.text()) {
+            (Some(object), _) => object.encoding(),
+            (None, Err(_)) => self.to_object().map_or("", |object| object.encoding()),
+            (None, Ok(_)) if self.is_int() => "int",
+            (None, Ok(text)) if !self.is_raw() && text.len() <= EMBEDDED_MAX => "embstr",
+            _ => "raw",
+        }
+    }
+
+    /// The value with its deadline, for a second key: shared, never copied when long.
+    #[must_use]
+    pub fn hold_copy(&self) -> Held {
+        let mut held = self.hold();
+        if self.is_int() {
+            held.bits = COPIED_INT;
+        }
+        held
+    }
+
+    /// The value with its deadline, to be put elsewhere: shared, never copied when long.
+    #[must_use]
+    pub fn hold(&self) -> Held {
+        let value = match self.to_object() {
+            Some(object) => HeldValue::Object(object),
+            None => HeldValue::Text(self.text().map(|text| text.to_vec()).unwrap_or_default()),
+        };
+        Held { value, deadline: self.deadline(), bits: self.0.bits(), stamp: None }
+    }
+}

@@ -1,0 +1,143 @@
+//! Small collections in their keys' entries.
+//!
+//! Most collections are small, and a pointer to one, with its count, its type and its own block, is
+//! more than some of them hold. So a value that is nothing but a pack ([`Table::packed`]) lies in the
+//! entry itself while it fits, as a short string does: who reads one asks a [`PackRef`] in place or
+//! gets a copy ([`Lent`]), and who changes one takes a copy, changes that, and puts it back (`Db::edit`).
+//! docs/design/0012-small-collections.md.
+//!
+//! ```text
+//! note | bits 0-2: the type's number | bit 3: the encoding's name is the larger one |
+//! ```
+//! What lies there is accounted with the table of keys, as short strings are, and has no deadlines: so
+//! it has no place among the clocks, and is never hollow.
+//!
+//! Not here: the bytes. See `pack` in `darter_structs::table`.
+//!
+//! [`Table::packed`]: darter_structs::table::Table::packed
+
+use crate::object::{Object, Type, Typed, Value};
+use crate::{Clock, TYPES, Usage};
+use darter_structs::table::{Entry, EntryMut, New, PACKED_MAX, PackRef, PackedValue, ValueRef};
+use std::ops::Deref;
+
+/// The bits of a type's number.
+const NUMBER: u8 = 7;
+/// The larger name of two.
+const GROWN: u8 = 8;
+
+const _: () = assert!(Type::NUMBERS <= NUMBER as usize + 1);
+
+/// A value out of line goes back to the entry when its pack is so much smaller than what would have
+/// to leave again.
+const BACK_MAX: usize = PACKED_MAX * 3 / 4;
+
+/// A value that is read: where it lies, or a copy of what lies in the entry.
+pub enum Lent<'a, V> {
+    /// Out of line.
+    There(&'a V),
+    /// Of a pack in the entry: some hundred bytes.
+    Copied(V),
+}
+
+impl<V> Deref for Lent<'_, V> {
+    type Target = V;
+
+    fn deref(&self) -> &V {
+        match self {
+            Self::There(value) => value,
+            Self::Copied(value) => value,
+        }
+    }
+}
+
+impl<V: Clone> Lent<'_, V> {
+    /// A cut of it.
+    #[must_use]
+    pub fn into_cut(self) -> V {
+        match self {
+            Self::There(value) => value.clone(),
+            Self::Copied(value) => value,
+        }
+    }
+}
+
+/// A pack of a value of this type.
+pub(crate) fn pack<'a>(kind: &Type, is_grown: bool, bytes: &'a [u8]) -> PackedValue<'a> {
+    PackedValue { note: kind.number as u8 | if is_grown { GROWN } else { 0 }, bytes }
+}
+
+/// The pack, if it is one of this type, and whether its encoding has the larger name.
+pub(crate) fn of<'a>(kind: &Type, packed: PackedValue<'a>) -> Option<(&'a [u8], bool)> {
+    let is_of_kind = usize::from(packed.note & NUMBER) == kind.number;
+    is_of_kind.then_some((packed.bytes, packed.note & GROWN != 0))
+}
+
+/// The type of a pack.
+pub(crate) fn kind(note: u8) -> &'static Type {
+    let number = usize::from(note & NUMBER);
+    TYPES.iter().find(|kind| kind.number == number).expect("packs are of types that are listed")
+}
+
+/// The value of a pack, out of line.
+pub(crate) fn object(packed: PackedValue<'_>) -> Object {
+    let mut object = (kind(packed.note).empty)();
+    let taken = object.face_mut().take_packed(packed);
+    assert!(taken, "a pack is of its type");
+    object
+}
+
+/// The value of a pack, if that is of a `V`.
+#[inline]
+pub(crate) fn value<V: Typed>(packed: PackedValue<'_>) -> Option<V> {
+    let mut value = V::default();
+    value.take_packed(packed).then_some(value)
+}
+
+/// The value as a pack that an entry can hold.
+pub(crate) fn fitting<V: Value + ?Sized>(value: &V) -> Option<PackedValue<'_>> {
+    value.packed().filter(|packed| packed.bytes.len() <= PACKED_MAX)
+}
+
+/// A copy of the pack of a value that lies out of line, and has become small enough for the entry.
+pub(crate) fn shrunk<V: Value>(value: &V) -> Option<(u8, Vec<u8>)> {
+    let packed = value.packed().filter(|packed| packed.bytes.len() <= BACK_MAX)?;
+    (!value.is_empty()).then(|| (packed.note, packed.bytes.to_vec()))
+}
+
+/// The pack in an entry, if that is what it holds.
+pub(crate) fn in_entry<'a>(entry: &Entry<'a, Object>) -> Option<PackedValue<'a>> {
+    if let ValueRef::Packed(packed) = entry.value() { Some(packed) } else { None }
+}
+
+/// Panics when a pack is not sound.
+pub(crate) fn check(packed: PackedValue<'_>) {
+    PackRef::new(packed.bytes).check_invariants();
+    assert!(object(packed).packed().is_some_and(|again| again == packed), "a pack of its type");
+}
+
+/// Puts a value back that lay in the entry under that note, and was changed: there, or out of line.
+/// The moment under which it is to stand; `None`, and nothing done, if it is empty.
+pub(crate) fn put_back<V: Typed>(
+    mut entry: EntryMut<'_, Object>,
+    note: u8,
+    value: V,
+    usage: &mut Usage,
+) -> Option<Clock> {
+    if value.is_empty() {
+        return None;
+    }
+    if let Some(packed) = fitting(&value) {
+        entry.set_value(New::Packed(packed));
+        return Some(Clock::default());
+    }
+    let mut object = Object::new(value);
+    let clock = Clock::default().settled(object.earliest_deadline());
+    if clock != Clock::default() {
+        object.set_mark(clock);
+    }
+    usage.remove(None, Some(note));
+    usage.add(Some(&object), None);
+    entry.set_value(New::Out(object));
+    Some(clock)
+}

@@ -1,0 +1,397 @@
+//! A pack: a small collection as one run of bytes.
+//!
+//! Most collections are small, and most of what they took was not theirs: an allocation with its
+//! count, a flag and a length for each text, an index. A pack has none of it. It holds what is plain
+//! (names, and values that are kept inline): no deadline, no pointer, so it is copied as bytes, freed
+//! without a look, and can lie anywhere. What is not plain, or too much, makes it a table of entries.
+//! Numbers, and what was tried: docs/design/0012-small-collections.md.
+//!
+//! | kind  | holds                                                | file      |
+//! |-------|------------------------------------------------------|-----------|
+//! | ints  | a set of integers: a base, and offsets of one width  | `ints`    |
+//! | keys  | a set of any texts                                   | `records` |
+//! | pairs | a hash                                               | `records` |
+//!
+//! Nothing in it is aligned, and nothing refers to where it lies.
+//!
+//! Not here: when a table is a pack, and when not any more. See `super::packed`.
+
+mod ints;
+mod item;
+mod records;
+#[cfg(test)]
+mod tests;
+
+pub(super) use item::Lead;
+
+use super::entry::KEY_INLINE_MAX;
+use super::segment::prefetch;
+use super::text::{Form, Packed, Text};
+use item::Tagged;
+use records::{Records, Spot as RecordSpot};
+
+/// Bytes of the largest pack: beyond that, moving what lies behind a change costs more than an index
+/// does.
+pub(super) const BYTES_MAX: usize = 4096;
+/// Integers that a pack holds at most: a table is made of so many in 60 us.
+const INTS_MAX: usize = 512;
+
+/// Bytes that come from memory at once.
+const LINE: usize = 64;
+/// Lines that the longest index takes, and most packs in an entry.
+const INDEX_LINES: usize = 5;
+
+/// Room for an entry, in the copy of a pack that is about to be changed.
+const GROWTH: usize = 32;
+
+const INTS: u8 = 0;
+const KEYS: u8 = 1;
+const PAIRS: u8 = 2;
+
+/// A name, and a value where there are some.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    prefix: Lead<'a>,
+    bytes: &'a [u8],
+    has_value: bool,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    fn new(prefix: Lead<'a>, bytes: &'a [u8], has_value: bool) -> Self {
+        Self { prefix, bytes, has_value }
+    }
+
+    #[inline]
+    fn key(self) -> Text<'a> {
+        match item::text(self.bytes).0 {
+            Form::Raw(rest) if self.prefix.bytes().is_empty() => Text(Form::Raw(rest)),
+            Form::Raw(_) => Text(Form::Joined(self.prefix, Lead::of(self.bytes))),
+            form => Text(form),
+        }
+    }
+
+    #[inline]
+    fn value(self) -> Text<'a> {
+        if !self.has_value {
+            return Text(Form::Raw(&[]));
+        }
+        item::text(&self.bytes[item::len(self.bytes)..])
+    }
+}
+
+/// One entry of a pack.
+#[derive(Clone, Copy)]
+pub struct Item<'a>(Kept<'a>);
+
+#[derive(Clone, Copy)]
+enum Kept<'a> {
+    Int(i64),
+    Record(Record<'a>),
+}
+
+impl<'a> Item<'a> {
+    #[inline]
+    pub(super) fn key(self) -> Text<'a> {
+        match self.0 {
+            Kept::Int(value) => Text(Form::Int(value)),
+            Kept::Record(record) => record.key(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn value(self) -> Text<'a> {
+        match self.0 {
+            Kept::Int(_) => Text(Form::Raw(&[])),
+            Kept::Record(record) => record.value(),
+        }
+    }
+}
+
+/// Where an entry is, until the pack changes.
+#[derive(Clone, Copy)]
+pub(super) enum Spot {
+    Int(usize),
+    Record(RecordSpot),
+}
+
+/// A value that a pack can hold.
+#[derive(Clone, Copy)]
+pub(super) enum Plain<'a> {
+    Bytes(&'a [u8]),
+    Int(i64),
+}
+
+impl<'a> Plain<'a> {
+    fn is_empty(self) -> bool {
+        matches!(self, Self::Bytes([]))
+    }
+
+    fn tagged(self) -> Tagged<'a> {
+        match self {
+            Self::Bytes(bytes) => Tagged::of(Packed::of(bytes)),
+            Self::Int(value) => Tagged::int(value),
+        }
+    }
+}
+
+/// A pack, read where it lies.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a>(&'a [u8]);
+
+impl<'a> View<'a> {
+    /// `bytes` are those of a [`Pack`].
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    fn is_ints(self) -> bool {
+        self.0[0] == INTS
+    }
+
+    pub(super) fn len(self) -> usize {
+        if self.is_ints() { ints::Ints::of(self.0).count() } else { Records::of(self.0).count() }
+    }
+
+    #[inline]
+    pub(super) fn find(self, hash: u64, key: &[u8]) -> Option<Spot> {
+        if self.is_ints() {
+            let Packed::Int(value) = Packed::of(key) else { return None };
+            return ints::Ints::of(self.0).find(value).ok().map(Spot::Int);
+        }
+        Records::of(self.0).find(hash, key).map(Spot::Record)
+    }
+
+    #[inline]
+    pub(super) fn item(self, spot: Spot) -> Item<'a> {
+        match spot {
+            Spot::Int(index) => Item(Kept::Int(ints::Ints::of(self.0).get(index))),
+            Spot::Record(spot) => Item(Kept::Record(Records::of(self.0).record(spot.at))),
+        }
+    }
+
+    /// The next entry, `at` being 0 at first.
+    pub(super) fn next(self, at: &mut usize) -> Option<Item<'a>> {
+        if !self.is_ints() {
+            return Records::of(self.0).next(at).map(|record| Item(Kept::Record(record)));
+        }
+        let ints = ints::Ints::of(self.0);
+        (*at < ints.count()).then(|| {
+            *at += 1;
+            Item(Kept::Int(ints.get(*at - 1)))
+        })
+    }
+
+    pub(super) fn items(self) -> impl Iterator<Item = Item<'a>> {
+        let mut at = 0;
+        std::iter::from_fn(move || self.next(&mut at))
+    }
+
+    /// The entry with this index, in the order of [`View::next`].
+    pub(super) fn nth(self, index: usize) -> Item<'a> {
+        if self.is_ints() {
+            return self.item(Spot::Int(index));
+        }
+        self.item(Spot::Record(Records::of(self.0).nth(index)))
+    }
+
+    /// Asks the memory for where a search begins: the head, and the fingerprints; of integers, for all
+    /// that an entry can hold.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        self.0.chunks(LINE).take(INDEX_LINES).for_each(|line| prefetch(line.as_ptr()));
+    }
+
+    /// Asks the memory for the records among which the entry of a name with this hash is, once the
+    /// fingerprints were asked for.
+    #[inline]
+    pub(super) fn prefetch_entry(self, hash: u64) {
+        if !self.is_ints()
+            && let Some(records) = Records::of(self.0).likely(hash)
+        {
+            self.0[records].chunks(LINE).for_each(|line| prefetch(line.as_ptr()));
+        }
+    }
+
+    /// Panics when an invariant does not hold.
+    pub(super) fn check(self) {
+        assert!(self.len() > 0, "an empty pack");
+        match self.0[0] {
+            INTS => ints::Ints::of(self.0).check(),
+            kind => {
+                assert!(kind == KEYS || kind == PAIRS, "kind={kind}");
+                Records::of(self.0).check();
+            }
+        }
+    }
+}
+
+/// What became of an entry that was put into a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    Added,
+    Replaced,
+    /// It does not fit; the entries are as before.
+    Refused,
+}
+
+/// A pack in memory of its own.
+#[derive(Clone)]
+pub(super) struct Pack(Vec<u8>);
+
+impl Pack {
+    /// A pack with one entry, of pairs or of names alone. `None` if it is none that a pack can hold.
+    pub(super) fn of(hash: u64, key: &[u8], value: Plain<'_>, are_pairs: bool) -> Option<Self> {
+        let mut pack = Self(Vec::new());
+        if !are_pairs && !value.is_empty() {
+            return None;
+        }
+        if !are_pairs && let Packed::Int(value) = Packed::of(key) {
+            pack.0.reserve_exact(class(ints::HEAD));
+            ints::write(&mut pack.0, value, 0, &[value]);
+            return Some(pack);
+        }
+        if !fits(key) {
+            return None;
+        }
+        records::begin(&mut pack.0, if are_pairs { PAIRS } else { KEYS }, key);
+        (pack.put(hash, key, value) == Put::Added).then_some(pack)
+    }
+
+    /// Its bytes; nothing is left.
+    pub(super) fn take(&mut self) -> Self {
+        Self(std::mem::take(&mut self.0))
+    }
+
+    /// A copy of the bytes of one, with room for another entry.
+    pub(super) fn copy(bytes: &[u8]) -> Self {
+        let mut copy = Vec::with_capacity(class(bytes.len() + GROWTH));
+        copy.extend_from_slice(bytes);
+        Self(copy)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[inline]
+    pub(super) fn view(&self) -> View<'_> {
+        View(&self.0)
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Adds an entry, or gives the one of that name another value.
+    pub(super) fn put(&mut self, hash: u64, key: &[u8], value: Plain<'_>) -> Put {
+        match self.view().find(hash, key) {
+            Some(spot) if self.set_value(spot, value) => Put::Replaced,
+            Some(_) => Put::Refused,
+            None if self.add(hash, key, value) => Put::Added,
+            None => Put::Refused,
+        }
+    }
+
+    fn add(&mut self, hash: u64, key: &[u8], value: Plain<'_>) -> bool {
+        if self.view().is_ints() {
+            if !value.is_empty() {
+                return false;
+            }
+            let Packed::Int(value) = Packed::of(key) else {
+                return self.become_records(key) && self.add(hash, key, value);
+            };
+            return self.add_int(value);
+        }
+        let has_values = self.0[0] == PAIRS;
+        if !fits(key) || (!has_values && !value.is_empty()) {
+            return false;
+        }
+        let value = has_values.then(|| value.tagged());
+        records::push(&mut self.0, hash, key, value.as_ref())
+    }
+
+    fn add_int(&mut self, value: i64) -> bool {
+        let ints = ints::Ints::of(&self.0);
+        let Err(index) = ints.find(value) else { unreachable!("it is not there") };
+        let bytes = ints::bytes_with(&self.0, value);
+        if ints.count() == INTS_MAX || bytes > BYTES_MAX {
+            return false;
+        }
+        let more = bytes.saturating_sub(self.0.len());
+        reserve(&mut self.0, more);
+        ints::insert(&mut self.0, index, value);
+        true
+    }
+
+    /// From integers to texts, of which `key` is to be one. False, and nothing changed, if they are
+    /// too many.
+    fn become_records(&mut self, key: &[u8]) -> bool {
+        let ints = ints::Ints::of(&self.0);
+        let mut pack = Self(Vec::new());
+        records::begin(&mut pack.0, KEYS, key);
+        for value in ints.iter() {
+            let text = Text(Form::Int(value));
+            let (hash, mut scratch) = (text.hash(), super::Scratch::new());
+            if !records::push(&mut pack.0, hash, text.bytes(&mut scratch), None) {
+                return false;
+            }
+        }
+        *self = pack;
+        true
+    }
+
+    /// Gives the entry at `spot` another value. False, and nothing changed, if that does not fit.
+    pub(super) fn set_value(&mut self, spot: Spot, value: Plain<'_>) -> bool {
+        match spot {
+            Spot::Record(spot) if self.0[0] == PAIRS => {
+                records::set_value(&mut self.0, spot, &value.tagged()) && {
+                    self.fit();
+                    true
+                }
+            }
+            _ => value.is_empty(),
+        }
+    }
+
+    /// Removes the entry at `spot`.
+    pub(super) fn remove(&mut self, spot: Spot) {
+        match spot {
+            Spot::Int(index) => ints::remove(&mut self.0, index),
+            Spot::Record(spot) => records::remove(&mut self.0, spot),
+        }
+        self.fit();
+    }
+
+    /// Gives memory back, when that is worth it: not before it is two classes too large. Into a new
+    /// block: the allocator leaves what shrinks to a half where it is.
+    fn fit(&mut self) {
+        let class = class(self.0.len());
+        if self::class(class + 1) < self.0.capacity() {
+            let mut fitting = Vec::with_capacity(class);
+            fitting.extend_from_slice(&self.0);
+            self.0 = fitting;
+        }
+    }
+}
+
+/// True for a name that a pack can hold.
+fn fits(key: &[u8]) -> bool {
+    key.len() <= KEY_INLINE_MAX
+}
+
+/// Makes room for so many more bytes.
+fn reserve(bytes: &mut Vec<u8>, more: usize) {
+    let len = bytes.len() + more;
+    if len > bytes.capacity() {
+        bytes.reserve_exact(class(len) - bytes.len());
+    }
+}
+
+/// Bytes of the block that holds so many: the allocator's size classes, four a doubling.
+pub(super) fn class(bytes: usize) -> usize {
+    let bytes = bytes.max(16);
+    let step = (bytes.next_power_of_two() / 8).max(16);
+    bytes.next_multiple_of(step)
+}
