@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Below this, copying a shared piece is cheaper than a part of its own.
 const SHARE_MIN_BYTES: usize = 16 * 1024;
 
+/// From this on, copied bytes are a part of their own: appending behind them would double their buffer.
+const ALONE_MIN_BYTES: usize = 64 * 1024;
+
 /// A piece of what is to be sent.
 #[derive(Debug)]
 pub enum Part {
@@ -58,6 +61,17 @@ impl Output {
     /// The open tail. Only appended to.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.tail
+    }
+
+    /// Appends a copy of `bytes`. Long ones take the memory of their length, and no more.
+    pub fn copy(&mut self, bytes: &[u8]) {
+        if bytes.len() < ALONE_MIN_BYTES {
+            self.tail.extend_from_slice(bytes);
+            return;
+        }
+        self.close_tail();
+        self.parts_bytes += bytes.len();
+        self.parts.push(Part::Bytes(bytes.to_vec()));
     }
 
     /// Appends a piece of a value: shared when it is large, copied when it is small.
@@ -201,6 +215,28 @@ mod tests {
             out.share(&piece, 0..len);
             let shared = Arc::strong_count(&piece) == 2;
             assert_eq!((shared, out.take().len()), (parts == 2, parts), "{len}");
+        }
+    }
+
+    #[test] // What stands behind long bytes does not double the memory that they take.
+    fn long_copies_take_their_length() {
+        for len in [9, ALONE_MIN_BYTES - 1, ALONE_MIN_BYTES, 3 * ALONE_MIN_BYTES] {
+            let (bytes, mut out) = (vec![b'x'; len], Output::default());
+            for _ in 0..3 {
+                out.tail().extend_from_slice(b"$9\r\n");
+                out.copy(&bytes);
+                out.tail().extend_from_slice(b"\r\n");
+            }
+            let taken =
+                |part: &Part| if let Part::Bytes(bytes) = part { bytes.capacity() } else { 0 };
+            let (whole, parts) = (out.len(), out.take());
+            assert_eq!(whole, 3 * (len + 6), "{len}");
+            if len >= ALONE_MIN_BYTES {
+                let taken: usize = parts.iter().map(taken).sum();
+                assert!(taken < whole + 100, "{taken} for {whole}");
+            }
+            let wanted = [b"$9\r\n", &*bytes, b"\r\n"].concat().repeat(3);
+            assert!(joined(parts) == wanted, "{len}");
         }
     }
 

@@ -55,9 +55,8 @@ impl<'a> Reply<'a> {
     /// A bulk string.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.bulk_header(bytes.len());
-        let tail = self.out.tail();
-        tail.extend_from_slice(bytes);
-        tail.extend_from_slice(b"\r\n");
+        self.out.copy(bytes);
+        self.crlf();
     }
 
     /// The decimal text of `value` as a bulk string.

@@ -24,6 +24,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("requests that are arriving are told",                 Asks::More,    arriving),
     ("an idle writer keeps nothing of its argument",        Asks::AsRedis, idle_writers),
     ("a long reply leaves no buffer behind",                Asks::AsRedis, reply_buffers),
+    ("a long reply is told as what it takes",               Asks::More,    long_replies),
     ("copies are counted once",                             Asks::More,    copies),
     ("maxmemory counts what arrives and what is pinned",    Asks::More,    maxmemory),
     ("client-query-buffer-limit closes",                    Asks::AsRedis, query_limit),
@@ -369,6 +370,30 @@ fn reply_buffers(stage: &Stage) -> Result<(), String> {
         }
     }
     watched.must_fall("replies that were read")
+}
+
+/// Names and words are copied into replies, behind which others stand.
+fn long_replies(stage: &Stage) -> Result<(), String> {
+    let long = "m".repeat(usize::try_from(24 * MIB).map_err(text)?);
+    for command in ["ECHO", "PING", "HGETALL", "SMEMBERS"] {
+        let mut watched = Watched::start(stage)?;
+        let mut reader = watched.server.client().map_err(text)?;
+        let stored = match command {
+            "HGETALL" => watched.client.command(&["HSET", "key", &long, "v"]),
+            "SMEMBERS" => watched.client.command(&["SADD", "key", &long]),
+            _ => watched.client.words("PING"),
+        };
+        stored.map_err(text)?;
+        let word = if command.len() > 4 { "key" } else { &long };
+        reader.send(&encode(&[command, word])).map_err(text)?;
+        let first = reader.socket().read(&mut [0]).map_err(text)?;
+        ensure(first == 1, || format!("no reply to {command}"))?;
+        watched.must_tell(24 * MIB, command)?;
+        drop(reader);
+        watched.client.words("DEL key").map_err(text)?;
+        watched.must_fall(command)?;
+    }
+    Ok(())
 }
 
 fn copies(stage: &Stage) -> Result<(), String> {

@@ -4,6 +4,7 @@ use super::{history, now, secret, syntax, tips};
 use crate::engine::{ReplyMode, Runner, SessionCx};
 use darter_base::number;
 use darter_command::{Args, Command, Flags, Group, Refusal, Secret};
+use darter_resp::{Arg, Reply};
 use std::hint::black_box;
 
 const FAST: Flags = Flags::FAST;
@@ -26,21 +27,30 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
 ];
 
 /// `PING [message]`.
-fn ping(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
-    if args.left() > 1 {
-        return Err(Refusal::Arity("ping".into()));
-    }
-    match args.next() {
-        Some(message) => cx.reply.bulk(message),
-        None => cx.reply.simple("PONG"),
+fn ping(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    match args.left() {
+        0 => cx.reply.simple("PONG"),
+        1 => send_back(&mut cx.reply, args),
+        _ => return Err(Refusal::Arity("ping".into())),
     }
     Ok(())
 }
 
 /// `ECHO message`.
-fn echo(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
-    cx.reply.bulk(args.bytes()?);
+fn echo(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    send_back(&mut cx.reply, args);
     Ok(())
+}
+
+/// The next argument as the reply: a large one is shared with the request, not copied.
+fn send_back(reply: &mut Reply<'_>, args: Args<'_>) {
+    let message = args.all().arg(args.position());
+    let Arg::Chunks { chunks, .. } = message else { return reply.bulk(message.bytes()) };
+    reply.bulk_header(message.len());
+    for chunk in chunks {
+        reply.out.share(chunk, 0..chunk.len());
+    }
+    reply.crlf();
 }
 
 /// `SELECT index`.
