@@ -11,7 +11,7 @@ use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Collection, Deadline, Key, Object, Value};
+use darter_keyspace::{Collection, Draft, Key, Value};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
@@ -61,23 +61,15 @@ pub(crate) struct Aside<C: Change> {
     /// Index of the next entry.
     next: usize,
     /// The collection as it will be.
-    value: C::Value,
-    /// The key's.
-    deadline: Option<UnixMillis>,
+    draft: Draft<C::Value>,
     change: C,
 }
 
 impl<C: Change> Aside<C> {
-    /// Changes all entries that are left among the arguments, of `value`, whose key dies at
-    /// `deadline`.
-    pub(crate) fn start(
-        args: Args<'_>,
-        value: C::Value,
-        deadline: Option<UnixMillis>,
-        change: C,
-    ) -> Flow {
+    /// Changes all entries that are left among the arguments.
+    pub(crate) fn start(args: Args<'_>, draft: Draft<C::Value>, change: C) -> Flow {
         let (request, next) = (args.all().to_request(), args.position());
-        Flow::Job(Box::new(Self { request, next, value, deadline, change }))
+        Flow::Job(Box::new(Self { request, next, draft, change }))
     }
 }
 
@@ -86,11 +78,11 @@ impl<C: Change> Job for Aside<C> {
         let all = resp::Args::owned(&self.request);
         let mut args = Args::new(all, self.next);
         for done in 0..PORTION {
-            if let Some(named) = self.value.named() {
+            if let Some(named) = self.draft.value().named() {
                 prefetch(done, named, args, 1);
             }
             let Some(name) = args.next() else { break };
-            self.change.apply(&mut self.value.edit_aside(cx.now), name, cx.now);
+            self.change.apply(&mut self.draft.edit(cx.now), name, cx.now);
             // Each may have copied a segment.
             if cx.preempt.must_yield() {
                 break;
@@ -101,9 +93,7 @@ impl<C: Change> Job for Aside<C> {
             return Ok(Step::More);
         }
         if self.change.has_changed() {
-            let object = Object::new(std::mem::take(&mut self.value));
-            // If the key has died meanwhile, so has what is installed: the change came before.
-            cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
+            cx.db.install_draft(&Key::new(all.get(KEY)), std::mem::take(&mut self.draft));
         }
         Ok(Step::Done(self.change.reply(cx)))
     }

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+mod effects;
+mod events;
 mod hashes;
 mod keys;
 mod sets;

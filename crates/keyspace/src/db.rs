@@ -14,14 +14,16 @@
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
-use crate::effect::{Act, Effect, Record};
+use crate::effect::{self, Act, Effect, Record};
+use crate::event::{DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, SET, Tells};
 use crate::found::Found;
-use crate::log::{Log, Recorder};
+use crate::held::{Held, HeldValue};
+use crate::log::{Lists, Log, Recorder};
 use crate::named::Touch;
 use crate::object::{Collection, Object, Type, Typed, Value};
 use crate::packed::{self, Lent};
-use crate::text::{Fresh, Str, StrPieces};
-use crate::{Key, Usage};
+use crate::text::{Fresh, Str, StrPieces, TextChange};
+use crate::{Event, Key, Usage};
 use darter_base::Preempt;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::blob::Blob;
@@ -66,54 +68,6 @@ impl Deadline {
             Self::Clear => None,
             Self::Keep => old,
             Self::At(at) => Some(at),
-        }
-    }
-}
-
-/// A value on its way from one key to another, perhaps on another core. Holding it is a cut.
-#[derive(Clone)]
-pub struct Held {
-    /// The value.
-    pub value: HeldValue,
-    /// When it dies.
-    pub deadline: Option<u64>,
-    pub(crate) bits: u8,
-    /// Of a value that was taken, not copied: its time of access goes with it.
-    pub(crate) stamp: Option<u32>,
-}
-
-/// See [`Held`].
-#[derive(Clone)]
-pub enum HeldValue {
-    /// A short string.
-    Text(Vec<u8>),
-    /// Anything out of line.
-    Object(Object),
-}
-
-impl Held {
-    /// Its type.
-    #[must_use]
-    pub fn kind(&self) -> &'static Type {
-        kind(self.object())
-    }
-
-    /// The value, if it is a `V`.
-    #[must_use]
-    pub fn get<V: Typed>(&self) -> Option<&V> {
-        self.object()?.get()
-    }
-
-    fn object(&self) -> Option<&Object> {
-        if let HeldValue::Object(object) = &self.value { Some(object) } else { None }
-    }
-
-    /// Its string, if it is one.
-    #[must_use]
-    pub fn as_text(&self) -> Option<StrPieces> {
-        match &self.value {
-            HeldValue::Text(bytes) => Some(StrPieces::Bytes(bytes.clone())),
-            HeldValue::Object(object) => object.get().cloned().map(StrPieces::Blob),
         }
     }
 }
@@ -323,39 +277,58 @@ impl Db {
 
     /// Sets `key` to a string, whatever it held.
     pub fn set_text(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
-        self.set_text_bits(key, value, deadline, 0);
+        let tells: Tells<'_> = if let Deadline::At(_) = deadline { &[SET, EXPIRE] } else { &[SET] };
+        self.set_text_told(key, (value, 0), deadline, tells);
     }
 
-    /// [`Db::set_text`] for a string that was edited in place: its encoding is `raw`.
-    pub fn set_text_raw(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
-        self.set_text_bits(key, value, deadline, BIT_RAW);
-    }
-
-    /// [`Db::set_text`] for the result of float arithmetic: its encoding is not `int`.
-    pub fn set_text_float(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
-        self.set_text_bits(key, value, deadline, BIT_FLOAT);
-    }
-
-    pub(crate) fn set_text_bits(
+    /// [`Db::set_text`] by a command that calls it something else.
+    pub fn set_text_as(
         &mut self,
         key: &Key<'_>,
         value: Fresh<'_>,
         deadline: Deadline,
-        bits: u8,
+        tells: Tells<'_>,
+    ) {
+        self.set_text_told(key, (value, 0), deadline, tells);
+    }
+
+    /// [`Db::set_text`] for a string that was edited in place: its encoding is `raw`.
+    pub fn set_text_raw(
+        &mut self,
+        key: &Key<'_>,
+        value: Fresh<'_>,
+        deadline: Deadline,
+        event: &'static Event,
+    ) {
+        self.set_text_told(key, (value, BIT_RAW), deadline, &[event]);
+    }
+
+    /// [`Db::set_text`] for the result of float arithmetic: its encoding is not `int`.
+    pub fn set_text_float(&mut self, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
+        self.set_text_told(key, (value, BIT_FLOAT), deadline, &[INCRBYFLOAT]);
+    }
+
+    pub(crate) fn set_text_told(
+        &mut self,
+        key: &Key<'_>,
+        (value, bits): (Fresh<'_>, u8),
+        deadline: Deadline,
+        tells: Tells<'_>,
     ) {
         let deadline = self.resolve(key, deadline);
-        let told = if let Some(bytes) = value.inline() {
-            self.insert(key, New::Bytes(bytes), deadline, bits);
-            self.log.is_some().then(|| StrPieces::Bytes(bytes.to_vec()))
+        let (told, was_dead);
+        if let Some(bytes) = value.inline() {
+            was_dead = self.insert(key, New::Bytes(bytes), deadline, bits);
+            told = self.log.is_some().then(|| StrPieces::Bytes(bytes.to_vec()));
         } else {
             let blob = value.to_blob();
-            let told = self.log.is_some().then(|| StrPieces::Blob(blob.clone()));
-            self.insert(key, New::Out(Object::new(blob)), deadline, bits);
-            told
-        };
+            told = self.log.is_some().then(|| StrPieces::Blob(blob.clone()));
+            was_dead = self.insert(key, New::Out(Object::new(blob)), deadline, bits);
+        }
         self.changes += 1;
         if let Some(value) = told {
-            self.tell(key.bytes, || Effect::Text { value, deadline, bits });
+            let effect = Effect::Text { value, deadline, bits };
+            self.tell(key.bytes, || (Events::after(was_dead, tells), effect));
         }
     }
 
@@ -379,7 +352,8 @@ impl Db {
         let is_long = matches!(text, Str::Blob(_));
         let value = update(text)?;
         if is_long {
-            self.set_text(key, Fresh::Bytes(value.to_string().as_bytes()), Deadline::Keep);
+            let text = value.to_string();
+            self.set_text_as(key, Fresh::Bytes(text.as_bytes()), Deadline::Keep, &[INCRBY]);
             return Ok(Some(value));
         }
         entry.set_value(New::Int(value));
@@ -387,32 +361,35 @@ impl Db {
             entry.set_bits(0);
         }
         self.changes += 1;
-        self.tell(key.bytes, || Effect::Text {
-            value: StrPieces::Bytes(value.to_string().into_bytes()),
-            deadline,
-            bits: 0,
+        self.tell(key.bytes, || {
+            let value = StrPieces::Bytes(value.to_string().into_bytes());
+            (Events::from(&[INCRBY][..]), Effect::Text { value, deadline, bits: 0 })
         });
         Ok(Some(value))
     }
 
-    /// Changes the long string at `key` in place. `None` when the key holds no long string.
-    pub fn edit_blob<R>(&mut self, key: &Key<'_>, edit: impl FnOnce(&mut Blob) -> R) -> Option<R> {
+    /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with zeros.
+    /// Gives its length; `None` when the key holds no long string. Cost: O(bytes).
+    pub fn write_text(
+        &mut self,
+        key: &Key<'_>,
+        offset: usize,
+        bytes: Fresh<'_>,
+        event: &'static Event,
+    ) -> Option<usize> {
         let stamp = self.access();
         let mut entry = used(&mut self.keys, key, self.now.get(), stamp)?;
-        entry.set_bits(BIT_RAW);
-        let deadline = entry.entry().deadline();
         let object = entry.out_mut()?;
         // Measured before a shared one is copied: the copy may hold less in reserve.
         let before = object.get::<Blob>()?.content_bytes();
         let (blob, _) = object.make_mut::<Blob>()?;
-        let result = edit(blob);
-        self.usage.resize(Blob::TYPE, before, blob.content_bytes());
-        self.changes += 1;
-        if let Some(log) = &mut self.log {
-            let value = StrPieces::Blob(blob.clone());
-            log.push_key(key.bytes, Effect::Text { value, deadline, bits: BIT_RAW });
-        }
-        Some(result)
+        bytes.write_to(blob, offset);
+        let (len, after) = (blob.len(), blob.content_bytes());
+        entry.set_bits(BIT_RAW);
+        self.usage.resize(Blob::TYPE, before, after);
+        let mut recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
+        recorder.record(&[event], || TextChange::Write { offset, bytes: effect::copy(&bytes) });
+        Some(len)
     }
 
     /// Changes the collection at `key`, which is to be a `V`; with `create`, one that is not there
@@ -475,7 +452,7 @@ impl Db {
             match packed::fitting(&value) {
                 Some(packed) => self.insert(key, New::Packed(packed), None, 0),
                 None => self.insert(key, New::Out(Object::new(value)), None, 0),
-            }
+            };
         }
         Ok(Some(result))
     }
@@ -504,31 +481,66 @@ impl Db {
 
     /// Puts a value that was built aside, or came from elsewhere, at `key`, over whatever it held.
     /// An empty one removes the key. Cost: O(1).
-    pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline) {
+    pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline, tells: Tells<'_>) {
         let deadline = self.resolve(key, deadline);
+        let told = if object.is_empty() { Events::default() } else { Events::from(tells) };
+        self.install_told(key, (object, deadline, 0), None, told);
+    }
+
+    /// [`Db::install`] of what `changes` made of the value at the key, if it is known.
+    pub(crate) fn install_told(
+        &mut self,
+        key: &Key<'_>,
+        (object, deadline, bits): (Object, Option<u64>, u8),
+        changes: Option<Lists>,
+        told: Events,
+    ) {
         if object.is_empty() {
-            self.remove(key);
+            self.remove_emptied(key, told);
             return;
         }
-        let told = self.log.is_some().then(|| object.clone());
-        match packed::fitting(&*object) {
-            Some(packed) => self.insert(key, New::Packed(packed), deadline, 0),
-            None => self.insert(key, New::Out(object), deadline, 0),
-        }
+        let effect = self.log.is_some().then(|| match changes {
+            None => Some(Effect::Install { object: object.clone(), deadline, bits }),
+            Some(changes) if changes.count() == 0 => None,
+            Some(changes) => Some(Effect::Changes(Box::new(changes))),
+        });
+        let had_expired = match packed::fitting(&*object) {
+            Some(packed) => self.insert(key, New::Packed(packed), deadline, bits),
+            None => self.insert(key, New::Out(object), deadline, bits),
+        };
         self.changes += 1;
-        if let Some(object) = told {
-            self.tell(key.bytes, || Effect::Install { object, deadline });
+        if let Some(effect) = effect.flatten() {
+            self.tell(key.bytes, || (told.behind_expired(had_expired), effect));
         }
     }
 
+    /// True when the key still holds this value, untouched, until then.
+    pub(crate) fn is_at(
+        &self,
+        key: &Key<'_>,
+        object: Option<&Object>,
+        deadline: Option<u64>,
+    ) -> bool {
+        let entry = self.keys.get(key.hash, key.bytes);
+        entry.is_some_and(|entry| {
+            let is_same = match packed::in_entry(&entry) {
+                Some(packed) => object.and_then(|object| object.packed()) == Some(packed),
+                None => entry.out().map(Object::address) == object.map(Object::address),
+            };
+            is_same && entry.deadline() == deadline
+        })
+    }
+
     /// Puts a held value at `key`, over whatever that held, with the deadline it brings. O(1).
-    pub fn put(&mut self, key: &Key<'_>, held: Held) {
+    pub fn put(&mut self, key: &Key<'_>, held: Held, tells: Tells<'_>) {
         let stamp = held.stamp.unwrap_or(self.stamp.get());
         match held.value {
-            HeldValue::Object(object) => self.install(key, object, Deadline::from(held.deadline)),
+            HeldValue::Object(object) => {
+                self.install(key, object, Deadline::from(held.deadline), tells);
+            }
             HeldValue::Text(bytes) => {
                 let deadline = Deadline::from(held.deadline);
-                self.set_text_bits(key, Fresh::Bytes(&bytes), deadline, held.bits);
+                self.set_text_told(key, (Fresh::Bytes(&bytes), held.bits), deadline, tells);
             }
         }
         if stamp != self.stamp.get() {
@@ -542,10 +554,11 @@ impl Db {
     }
 
     /// Removes `key`, and hands over its value: an access. O(1).
-    pub fn take(&mut self, key: &Key<'_>) -> Option<Held> {
+    pub fn take(&mut self, key: &Key<'_>, tells: Tells<'_>) -> Option<Held> {
         let found = self.read(key)?;
         let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
-        let was_there = self.remove(key);
+        let old = self.keys.remove(key.hash, key.bytes);
+        let was_there = self.note_removed(key, old, tells);
         debug_assert!(was_there, "what was found was not removed");
         Some(held)
     }
@@ -554,14 +567,14 @@ impl Db {
     /// later, in slices.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         let old = self.keys.remove(key.hash, key.bytes);
-        self.note_removed(key, old)
+        self.note_removed(key, old, &[DEL])
     }
 
     /// [`Db::remove`], which leaves it to [`Db::settle`] to win back the memory of the table: for a
     /// large part of all keys, that is a third of the work.
     pub fn remove_loosely(&mut self, key: &Key<'_>) -> bool {
         let old = self.keys.remove_loosely(key.hash, key.bytes);
-        self.note_removed(key, old)
+        self.note_removed(key, old, &[DEL])
     }
 
     /// Wins back the memory of the table, place by place: see [`Table::settle`].
@@ -569,13 +582,25 @@ impl Db {
         self.keys.settle(hash)
     }
 
-    fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Object>>) -> bool {
+    /// Removes `key`, as nothing is left for it; `told` is what led to that.
+    fn remove_emptied(&mut self, key: &Key<'_>, mut told: Events) {
+        let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };
+        self.changes += u64::from(was_alive(&old, self.now.get()));
+        self.forget(key, &old);
+        told.add(DEL);
+        self.tell(key.bytes, || (told, Effect::Delete));
+    }
+
+    fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Object>>, tells: Tells<'_>) -> bool {
         let Some(old) = old else { return false };
+        let has_expired = is_dead(old.deadline, self.now.get());
         let was_alive = was_alive(&old, self.now.get());
         self.forget(key, &old);
         self.expired += u64::from(!was_alive);
         self.changes += u64::from(was_alive);
-        self.tell(key.bytes, || Effect::Delete);
+        self.tell(key.bytes, || {
+            (Events::from(if has_expired { &[EXPIRED] } else { tells }), Effect::Delete)
+        });
         was_alive
     }
 
@@ -594,7 +619,12 @@ impl Db {
         self.mortal -= usize::from(old.is_some());
         debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
         self.changes += 1;
-        self.tell(key.bytes, || Effect::Deadline(deadline));
+        let tells: Tells<'_> = match deadline {
+            Some(_) => &[EXPIRE],
+            None if old.is_some() => &[PERSIST],
+            None => &[],
+        };
+        self.tell(key.bytes, || (Events::from(tells), Effect::Deadline(deadline)));
         true
     }
 
@@ -602,7 +632,7 @@ impl Db {
     pub fn flush(&mut self) {
         self.clear();
         if let Some(log) = &mut self.log {
-            log.push(Act::Flush);
+            log.push(Act::Flush, Events::default());
         }
     }
 
@@ -654,7 +684,8 @@ impl Db {
                 clocks.change(key.bytes(&mut Scratch::new()), clock(&old), Clock::default());
             }
             if let Some(log) = log.as_mut() {
-                log.push_key(key.bytes(&mut Scratch::new()), Effect::Delete);
+                let told = Events::from(&[EXPIRED][..]);
+                log.push_key(key.bytes(&mut Scratch::new()), Effect::Delete, told);
             }
         });
         self.expired += reaped.removed as u64;
@@ -676,7 +707,8 @@ impl Db {
         assert_eq!(clock.at(), self.clocks.next(), "I3: it would be looked at for ever");
         let bytes = object.content_bytes();
         let value = object.face_mut();
-        value.reap(now, most);
+        let mut recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), &key);
+        value.reap(now, most, &mut recorder);
         self.usage.resize(kind, bytes, value.content_bytes());
         object.set_mark(Clock::default().settled(object.earliest_deadline()));
         self.clocks.change(&name, clock, object.mark());
@@ -688,11 +720,12 @@ impl Db {
 
     // ---- helpers ----
 
-    /// Records what became of a key, if somebody listens.
+    /// Records what happened to a key and what became of it, if somebody listens.
     #[inline]
-    fn tell(&mut self, key: &[u8], effect: impl FnOnce() -> Effect) {
+    fn tell(&mut self, key: &[u8], what: impl FnOnce() -> (Events, Effect)) {
         if let Some(log) = &mut self.log {
-            log.push_key(key, effect());
+            let (told, effect) = what();
+            log.push_key(key, effect, told);
         }
     }
 
@@ -715,13 +748,14 @@ impl Db {
         deadline.resolve(old)
     }
 
+    /// Returns true when what it replaced had expired.
     fn insert(
         &mut self,
         key: &Key<'_>,
         mut value: New<'_, Object>,
         deadline: Option<u64>,
         bits: u8,
-    ) {
+    ) -> bool {
         let mut clock = Clock::default();
         match &mut value {
             New::Out(object) => {
@@ -739,11 +773,14 @@ impl Db {
         self.mortal += usize::from(deadline.is_some());
         let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
+        let mut had_expired = false;
         if let Some(old) = old {
+            had_expired = is_dead(old.deadline, self.now.get());
             self.forget(key, &old);
         }
         self.set_clock(key, Clock::default(), clock);
         debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
+        had_expired
     }
 
     /// The value that is at `key` was under one moment, and is under another now.
@@ -770,7 +807,12 @@ impl Db {
             let is_empty = old.out.as_ref().map_or(old.note.is_some(), |object| object.is_empty());
             assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
-            self.tell(key.bytes, || Effect::Delete); // What emptied it was counted, or nobody did it.
+            // What emptied it was counted, or nobody did it.
+            let has_expired = is_dead(old.deadline, self.now.get());
+            self.tell(key.bytes, || {
+                let event = if has_expired { EXPIRED } else { DEL };
+                (Events::from(&[event][..]), Effect::Delete)
+            });
         }
     }
 

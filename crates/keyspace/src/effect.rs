@@ -7,8 +7,9 @@
 //!
 //! docs/design/0014-effects.md has the reasons, and what was tried.
 
+use crate::event::Events;
 use crate::text::{Fresh, StrPieces};
-use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType};
+use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType, event};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -23,6 +24,8 @@ pub struct Record {
     pub part: Option<Part>,
     /// What was done.
     pub act: Act,
+    /// What happened, as Redis names it; told with the first of the records of one change.
+    pub events: Events,
 }
 
 /// What one shard contributes to a transaction. A transaction is all that is recorded in its name on
@@ -57,7 +60,7 @@ pub enum Effect {
     /// It holds this string now.
     Text { value: StrPieces, deadline: Option<u64>, bits: u8 },
     /// It holds this value now, whole: restored, renamed, copied or built. Shared, not copied.
-    Install { object: Object, deadline: Option<u64> },
+    Install { object: Object, deadline: Option<u64>, bits: u8 },
     /// Its value was changed from within.
     Changes(Box<dyn Changes>),
     /// Its deadline changed.
@@ -147,10 +150,10 @@ pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
 fn apply_to_key(db: &mut Db, key: &Key<'_>, effect: &Effect) -> Result<(), WrongType> {
     match effect {
         Effect::Text { value, deadline, bits } => {
-            db.set_text_bits(key, value.fresh(), Deadline::from(*deadline), *bits);
+            db.set_text_told(key, (value.fresh(), *bits), Deadline::from(*deadline), &[event::SET]);
         }
-        Effect::Install { object, deadline } => {
-            db.install(key, object.clone(), Deadline::from(*deadline));
+        Effect::Install { object, deadline, bits } => {
+            db.install_told(key, (object.clone(), *deadline, *bits), None, Events::default());
         }
         Effect::Changes(changes) => changes.apply(db, key)?,
         Effect::Deadline(deadline) => {

@@ -2,7 +2,8 @@
 
 use crate::Key;
 use crate::access;
-use crate::db::{BIT_RAW, COPIED_INT, Held, HeldValue, WrongType, is_dead, is_hollow, kind};
+use crate::db::{BIT_RAW, COPIED_INT, WrongType, is_dead, is_hollow, kind};
+use crate::held::{Held, HeldValue};
 use crate::items;
 use crate::object::{self, Object, Type, Typed};
 use crate::packed::{self, Lent};

@@ -3,11 +3,12 @@
 use crate::db::is_dead;
 use crate::effect::{self, Change};
 use crate::encoding::Bound;
+use crate::event::Tells;
 use crate::items::{self, NewItem};
 use crate::log::Recorder;
 use crate::object::{Collection, Named, Object, Type, Typed, Value};
 use crate::text::{Fresh, Str, StrPieces};
-use crate::{Db, Deadline, Found, Key, Name, WrongType, packed};
+use crate::{Db, Deadline, Event, Found, Key, Name, WrongType, packed};
 use darter_base::hash;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::blob::Blob;
@@ -58,6 +59,14 @@ fn plan(survey: &Survey) -> Plan {
     }
     survey.listpack(LISTPACK).unwrap_or_else(|| survey.plain(PLAIN))
 }
+
+const HSET: &Event = &Event::new("hset", b'h');
+const HDEL: &Event = &Event::new("hdel", b'h');
+/// A field was counted up or down.
+pub const HINCRBY: &Event = &Event::new("hincrby", b'h');
+const HEXPIRE: &Event = &Event::new("hexpire", b'h');
+const HPERSIST: &Event = &Event::new("hpersist", b'h');
+const HEXPIRED: &Event = &Event::new("hexpired", b'h');
 
 /// A hash. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -221,10 +230,14 @@ impl Value for Hash {
         self.fields.earliest_deadline()
     }
 
-    fn reap(&mut self, now: u64, most: usize) -> bool {
+    fn reap(&mut self, now: u64, most: usize, recorder: &mut Recorder<'_>) -> bool {
         let blobs = &mut self.blob_bytes;
-        let reaped = self.fields.reap(now, most, &mut |_, old| {
+        let reaped = self.fields.reap(now, most, &mut |field, old| {
             *blobs -= old.out.as_deref().map_or(0, blob_bytes);
+            recorder.record_death(&[HEXPIRED], || {
+                let field = Name::from(field.bytes(&mut Scratch::new()));
+                HashChange::Remove { field }
+            });
         });
         reaped.more
     }
@@ -283,6 +296,11 @@ pub struct HashEdit<'a> {
 }
 
 impl HashEdit<'_> {
+    /// What follows is told as `event`.
+    pub fn tell_as(&mut self, event: &'static Event) {
+        self.recorder.tell_as(event);
+    }
+
     /// The hash as it is now.
     #[must_use]
     pub fn hash(&self) -> &Hash {
@@ -300,12 +318,14 @@ impl HashEdit<'_> {
             Deadline::Keep => self.hash.find(field, self.now).and_then(|entry| entry.deadline()),
             _ => None,
         };
+        let tells: Tells<'_> =
+            if let Deadline::At(_) = deadline { &[HSET, HEXPIRE] } else { &[HSET] };
         let deadline = deadline.resolve(old);
         let was_dead = self.hash.fields.earliest_deadline().is_some_and(|at| at <= self.now)
             && self.hash.contains(field)
             && self.hash.find(field, self.now).is_none();
         let new = self.hash.put(field, value, deadline) || was_dead;
-        self.recorder.record(|| HashChange::Put {
+        self.recorder.record(tells, || HashChange::Put {
             field: Name::from(field.bytes),
             value: effect::copy(&value),
             deadline,
@@ -330,7 +350,7 @@ impl HashEdit<'_> {
         let value = update(value_of(&entry.entry()))?;
         let old = entry.set_value(New::Int(value));
         self.hash.forget(old.as_ref());
-        self.recorder.record(|| HashChange::Put {
+        self.recorder.record(&[HINCRBY], || HashChange::Put {
             field: Name::from(field),
             value: StrPieces::Bytes(value.to_string().into_bytes()),
             deadline,
@@ -342,7 +362,7 @@ impl HashEdit<'_> {
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let Some(old) = self.hash.fields.remove(hash::of(field), field) else { return false };
         self.hash.forget(old.out.as_ref());
-        self.recorder.record(|| HashChange::Remove { field: Name::from(field) });
+        self.recorder.record(&[HDEL], || HashChange::Remove { field: Name::from(field) });
         !is_dead(old.deadline, self.now)
     }
 
@@ -354,7 +374,9 @@ impl HashEdit<'_> {
             return false;
         };
         entry.set_deadline(deadline);
-        self.recorder.record(|| HashChange::Deadline { field: Name::from(field), deadline });
+        let tells: Tells<'_> = if deadline.is_some() { &[HEXPIRE] } else { &[HPERSIST] };
+        let field = || Name::from(field);
+        self.recorder.record(tells, || HashChange::Deadline { field: field(), deadline });
         true
     }
 
@@ -374,6 +396,6 @@ impl HashEdit<'_> {
 
     /// Removes fields that are dead, at most `most`.
     pub fn reap(&mut self, most: usize) {
-        self.hash.reap(self.now, most);
+        self.hash.reap(self.now, most, &mut self.recorder);
     }
 }

@@ -16,10 +16,13 @@ mod check;
 mod clocks;
 mod databases;
 mod db;
+mod draft;
 mod effect;
 mod encoding;
+pub mod event;
 mod found;
 mod hash;
+mod held;
 mod items;
 mod log;
 mod named;
@@ -32,11 +35,14 @@ mod usage;
 
 pub use check::Checker;
 pub use clocks::{Clock, Name, Pair};
-pub use db::{Db, Deadline, Held, HeldValue, WrongType};
+pub use db::{Db, Deadline, WrongType};
+pub use draft::Draft;
 pub use effect::{Act, Change, Changes, Effect, Part, Record, apply, apply_to_db};
 pub use encoding::Bound;
+pub use event::{Event, Events, Tells};
 pub use found::Found;
-pub use hash::{Hash, HashChange, HashEdit, value_of};
+pub use hash::{HINCRBY, Hash, HashChange, HashEdit, value_of};
+pub use held::{Held, HeldValue};
 pub use items::{NewItem, WriteValue, is_long, of_table};
 pub use log::Recorder;
 pub use named::Touch;
@@ -44,7 +50,7 @@ pub use object::{Collection, Named, Object, Type, Typed, Types, Value, Values, m
 pub use packed::Lent;
 pub use set::{Set, SetChange, SetEdit};
 pub use shard::{Shard, ShardStats};
-pub use text::{Fresh, Str, StrPieces};
+pub use text::{Fresh, Str, StrPieces, TextChange};
 pub use usage::Usage;
 
 /// All types.

@@ -13,8 +13,10 @@
 //! - I1: numbers follow each other, without a gap, from 1 on.
 //! - I2: the changes of one record are of one edit of one value.
 
-use crate::effect::{Act, Change, Effect, Part, Record};
-use crate::{Key, Name};
+use crate::effect::{Act, Change, Changes, Effect, Part, Record};
+use crate::event::{Events, Tells};
+use crate::graveyard::{self, Dismantle};
+use crate::{Db, Event, Key, Name, Type, WrongType};
 use std::any::Any;
 
 /// Changes in one record, at most: the list grows, and is freed, in about 10 us.
@@ -30,6 +32,10 @@ pub(crate) struct Log {
     database: usize,
     /// and belongs to this transaction.
     part: Option<Part>,
+    /// The last record is of the edit that is running.
+    is_open: bool,
+    /// What that edit has told.
+    told: Events,
 }
 
 impl Log {
@@ -46,35 +52,45 @@ impl Log {
     /// Records that this shard's part of a transaction has ended.
     pub(crate) fn end_part(&mut self, part: Part) {
         let before = self.part.replace(part);
-        self.push(Act::EndOfPart);
+        self.push(Act::EndOfPart, Events::default());
         self.part = before;
     }
 
-    /// Records what was done.
-    pub(crate) fn push(&mut self, act: Act) {
+    /// Records what was done, and what happened.
+    pub(crate) fn push(&mut self, act: Act, events: Events) {
         self.count += 1;
         let (number, database, part) = (self.count, self.database, self.part);
-        self.records.push(Record { number, database, part, act });
+        self.records.push(Record { number, database, part, act, events });
     }
 
     /// Records what became of a key.
-    pub(crate) fn push_key(&mut self, key: &[u8], effect: Effect) {
-        self.push(Act::Key(Name::from(key), effect));
+    pub(crate) fn push_key(&mut self, key: &[u8], effect: Effect, events: Events) {
+        self.push(Act::Key(Name::from(key), effect), events);
     }
 
-    /// Records a change within the value at `key`: beside those of the same edit, if `is_open` says
-    /// that the last record is theirs.
-    fn push_change<C: Change>(&mut self, key: &[u8], is_open: &mut bool, change: C) {
-        let last = if *is_open { self.records.last_mut() } else { None };
-        if let Some(Record { act: Act::Key(_, Effect::Changes(changes)), .. }) = last
-            && let Some(list) = (&mut **changes as &mut dyn Any).downcast_mut::<Vec<C>>()
-            && list.len() < CHANGES_MAX
-        {
-            list.push(change);
-            return;
+    /// An edit of the value at one key begins.
+    fn begin_edit(&mut self) {
+        (self.is_open, self.told) = (false, Events::default());
+    }
+
+    /// Records a change within the value at `key`: beside those of the same edit.
+    fn push_change<C: Change>(&mut self, key: &[u8], tells: &[&'static Event], change: C) {
+        let last = if self.is_open { self.records.last_mut() } else { None };
+        let last = match last {
+            Some(Record { act: Act::Key(_, Effect::Changes(changes)), .. }) => Some(changes),
+            _ => None,
+        };
+        if let Some(changes) = join(last, change) {
+            self.push_key(key, Effect::Changes(changes), Events::default());
+            self.is_open = true;
         }
-        *is_open = true;
-        self.push_key(key, Effect::Changes(Box::new(vec![change])));
+        for event in tells {
+            if self.told.add(event)
+                && let Some(last) = self.records.last_mut()
+            {
+                last.events.add(event);
+            }
+        }
     }
 
     /// Takes what was recorded.
@@ -83,45 +99,155 @@ impl Log {
     }
 }
 
-/// Where an edit of the value at one key tells what it does; nowhere, when the value belongs to no
-/// key yet.
-pub struct Recorder<'a>(Option<Target<'a>>);
+/// Adds a change to the last list, if it takes one more of this type; else makes a new one of it.
+fn join<C: Change>(last: Option<&mut Box<dyn Changes>>, change: C) -> Option<Box<dyn Changes>> {
+    if let Some(last) = last
+        && let Some(list) = (&mut **last as &mut dyn Any).downcast_mut::<Vec<C>>()
+        && list.len() < CHANGES_MAX
+    {
+        list.push(change);
+        return None;
+    }
+    Some(Box::new(vec![change]))
+}
 
-struct Target<'a> {
-    /// Changes to the database so far.
-    count: &'a mut u64,
-    log: Option<&'a mut Log>,
-    key: &'a Key<'a>,
-    /// The last record of the log is of this edit.
-    is_open: bool,
+/// Changes to a value that is changed aside: they may be very many.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    lists: Vec<Box<dyn Changes>>,
+    count: usize,
+}
+
+/// What an edit aside has done: the changes while they are worth recording, and what it told.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) changes: Option<Lists>,
+    pub(crate) told: Events,
+}
+
+impl Lists {
+    /// How many changes there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn push<C: Change>(&mut self, change: C) {
+        self.count += 1;
+        let new = join(self.lists.last_mut(), change);
+        self.lists.extend(new);
+    }
+}
+
+impl Changes for Lists {
+    fn kind(&self) -> &'static Type {
+        self.lists.first().expect("it is recorded when something was changed").kind()
+    }
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        self.lists.iter().try_for_each(|list| list.apply(db, key))
+    }
+}
+
+impl Drop for Lists {
+    fn drop(&mut self) {
+        if self.lists.len() > 1 {
+            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.lists))));
+        }
+    }
+}
+
+/// Lists that nobody reads any more.
+struct Remains(Vec<Box<dyn Changes>>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        self.0.pop();
+        !self.0.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        /// An entry's name and value, short ones, with what stands around them.
+        const CHANGE_BYTES: usize = 128;
+        self.0.len() * CHANGES_MAX * CHANGE_BYTES
+    }
+}
+
+/// Where an edit of a value tells what it does; nowhere, when the value belongs to no key yet.
+pub struct Recorder<'a> {
+    target: Target<'a>,
+    /// What happens is told as this, whatever the editor calls it.
+    told_as: Option<&'static Event>,
+}
+
+enum Target<'a> {
+    Nowhere,
+    /// The value at a key.
+    Key {
+        /// Changes to the database so far.
+        count: &'a mut u64,
+        log: Option<&'a mut Log>,
+        key: &'a Key<'a>,
+    },
+    /// A value that is changed aside.
+    Aside(&'a mut Done),
 }
 
 impl<'a> Recorder<'a> {
     /// Of a value that belongs to no key yet.
-    pub(crate) fn none() -> Self {
-        Self(None)
+    #[must_use]
+    pub fn none() -> Self {
+        Self { target: Target::Nowhere, told_as: None }
+    }
+
+    /// Of a value that is changed aside.
+    pub(crate) fn aside(done: &'a mut Done) -> Self {
+        Self { target: Target::Aside(done), told_as: None }
     }
 
     /// Of the value at `key`.
     #[inline]
-    pub(crate) fn new(count: &'a mut u64, log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
-        Self(Some(Target { count, log, key, is_open: false }))
+    pub(crate) fn new(count: &'a mut u64, mut log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
+        if let Some(log) = &mut log {
+            log.begin_edit();
+        }
+        Self { target: Target::Key { count, log, key }, told_as: None }
     }
 
-    /// Counts one change, and records what `change` makes, if somebody listens.
+    /// What happens from now on is told as `event`, whatever the editor calls it.
     #[inline]
-    pub fn record<C: Change>(&mut self, change: impl FnOnce() -> C) {
-        if let Some(target) = &mut self.0 {
-            *target.count += 1;
+    pub fn tell_as(&mut self, event: &'static Event) {
+        self.told_as = Some(event);
+    }
+
+    /// Counts one change, and records what `change` makes, if somebody listens; `tells` is what
+    /// happened to the key.
+    #[inline]
+    pub fn record<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
+        if let Target::Key { count, .. } = &mut self.target {
+            **count += 1;
         }
-        self.record_death(change);
+        self.record_death(tells, change);
     }
 
     /// [`Recorder::record`] of what time removed: nobody changed it.
     #[inline]
-    pub fn record_death<C: Change>(&mut self, change: impl FnOnce() -> C) {
-        if let Some(Target { log: Some(log), key, is_open, .. }) = &mut self.0 {
-            log.push_change(key.bytes, is_open, change());
+    pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
+        let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);
+        match &mut self.target {
+            Target::Key { log: Some(log), key, .. } => {
+                log.push_change(key.bytes, tells, change());
+            }
+            Target::Aside(done) => {
+                if let Some(changes) = &mut done.changes {
+                    changes.push(change());
+                }
+                tells.iter().for_each(|event| _ = done.told.add(event));
+            }
+            Target::Key { log: None, .. } | Target::Nowhere => {}
         }
     }
 }

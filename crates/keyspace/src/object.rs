@@ -154,9 +154,10 @@ pub trait Value: Send + Sync + 'static {
         None
     }
 
-    /// Removes entries that are dead at `now`, at most `most`. True while more are left.
-    fn reap(&mut self, now: u64, most: usize) -> bool {
-        let _ = (now, most);
+    /// Removes entries that are dead at `now`, at most `most`, and records each. True while more are
+    /// left.
+    fn reap(&mut self, now: u64, most: usize, recorder: &mut Recorder<'_>) -> bool {
+        let _ = (now, most, recorder);
         false
     }
 

@@ -3,14 +3,15 @@
 use crate::db::is_dead;
 use crate::effect::Change;
 use crate::encoding::Bound;
+use crate::event::Tells;
 use crate::items::{self, NewItem};
 use crate::log::Recorder;
 use crate::object::{Collection, Named, Object, Type, Typed, Value};
-use crate::{Db, Deadline, Found, Key, Name, WrongType, packed};
+use crate::{Db, Deadline, Event, Found, Key, Name, WrongType, packed};
 use darter_base::{hash, number};
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
-use darter_structs::table::{Entry, Never, New, PackedValue, Table};
+use darter_structs::table::{Entry, Never, New, PackedValue, Scratch, Table};
 
 pub(crate) static TYPE: &Type = &Type {
     name: "set",
@@ -52,6 +53,9 @@ fn plan(survey: &Survey) -> Plan {
     }
     survey.intset(INTSET).unwrap_or_else(|| survey.plain(PLAIN))
 }
+
+const SADD: &Event = &Event::new("sadd", b's');
+const SREM: &Event = &Event::new("srem", b's');
 
 /// A set. Cloning it is a cut.
 #[derive(Clone, Default)]
@@ -160,8 +164,14 @@ impl Value for Set {
         self.members.earliest_deadline()
     }
 
-    fn reap(&mut self, now: u64, most: usize) -> bool {
-        self.members.reap(now, most, &mut |_, _| {}).more
+    fn reap(&mut self, now: u64, most: usize, recorder: &mut Recorder<'_>) -> bool {
+        let reaped = self.members.reap(now, most, &mut |member, _| {
+            recorder.record_death(&[], || {
+                let member = Name::from(member.bytes(&mut Scratch::new()));
+                SetChange::Remove { member }
+            });
+        });
+        reaped.more
     }
 
     fn has_living(&self, now: u64, segments: usize) -> bool {
@@ -216,6 +226,11 @@ pub struct SetEdit<'a> {
 }
 
 impl SetEdit<'_> {
+    /// What follows is told as `event`.
+    pub fn tell_as(&mut self, event: &'static Event) {
+        self.recorder.tell_as(event);
+    }
+
     /// The set as it is now.
     #[must_use]
     pub fn set(&self) -> &Set {
@@ -225,6 +240,10 @@ impl SetEdit<'_> {
     /// Adds `member`; `deadline` also changes that of a member already there. Returns true when
     /// the member is new (or its old self was dead).
     pub fn add(&mut self, member: &[u8], deadline: Deadline) -> bool {
+        self.put(member, deadline, &[SADD])
+    }
+
+    fn put(&mut self, member: &[u8], deadline: Deadline, tells: Tells<'_>) -> bool {
         let hash = hash::of(member);
         let old = self.set.members.get(hash, member).map(|entry| entry.deadline());
         let was_alive = old.is_some_and(|old| !is_dead(old, self.now));
@@ -235,21 +254,21 @@ impl SetEdit<'_> {
         self.set.grown |= !self.set.grown && number::parse_i64(member).is_none();
         self.set.members.insert(hash, member, New::Bytes(&[]), deadline, 0);
         self.set.grown |= self.set.members.len() > INTEGERS_MAX.get() || deadline.is_some();
-        self.recorder.record(|| SetChange::Add { member: Name::from(member), deadline });
+        self.recorder.record(tells, || SetChange::Add { member: Name::from(member), deadline });
         !was_alive
     }
 
     /// Removes `member`. Returns true when it was there, alive.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let Some(old) = self.set.members.remove(hash::of(member), member) else { return false };
-        self.recorder.record(|| SetChange::Remove { member: Name::from(member) });
+        self.recorder.record(&[SREM], || SetChange::Remove { member: Name::from(member) });
         !is_dead(old.deadline, self.now)
     }
 
     /// Changes the deadline of `member`. Returns false when it is not there, alive.
     pub fn set_deadline(&mut self, member: &[u8], deadline: Option<u64>) -> bool {
         self.set.contains(member, self.now) && {
-            self.add(member, Deadline::from(deadline));
+            self.put(member, Deadline::from(deadline), &[]); // Redis has no such event.
             true
         }
     }
@@ -267,6 +286,6 @@ impl SetEdit<'_> {
 
     /// Removes members that are dead, at most `most`.
     pub fn reap(&mut self, most: usize) {
-        self.set.reap(self.now, most);
+        self.set.reap(self.now, most, &mut self.recorder);
     }
 }

@@ -1,6 +1,7 @@
 //! What one core owns: its part of every database.
 
 use crate::databases::Databases;
+use crate::event::Events;
 use crate::{Act, Db, Part, Record, Usage};
 use darter_base::Prng;
 
@@ -128,7 +129,7 @@ impl Shard {
         self.databases.clear();
         debug_assert_eq!(self.keys(), 0, "keys are left");
         if let Some(log) = self.databases.log() {
-            log.push(Act::FlushAll);
+            log.push(Act::FlushAll, Events::default());
         }
     }
 
@@ -146,7 +147,7 @@ impl Shard {
         self.databases.give_log(log);
         assert_eq!(self.keys(), keys, "databases {one} and {other} hold what they held");
         if let Some(log) = self.databases.log() {
-            log.push(Act::Swap(other));
+            log.push(Act::Swap(other), Events::default());
         }
     }
 

@@ -1,7 +1,9 @@
 //! String values: how they come in, and how they are read.
 
+use crate::effect::Change;
 use crate::items;
 use crate::object::{Object, Type, Typed, Value};
+use crate::{Db, Key, WrongType, event};
 use darter_base::limits::CHUNK_BYTES;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout};
 use darter_structs::blob::Blob;
@@ -50,6 +52,25 @@ impl Typed for Blob {
     const TYPE: &'static Type = TYPE;
 }
 
+/// What is recorded of a change to a long string.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum TextChange {
+    /// From `offset` on it holds these bytes; a gap before them is filled with zeros.
+    Write { offset: usize, bytes: StrPieces },
+}
+
+impl Change for TextChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        changes.iter().try_for_each(|Self::Write { offset, bytes }| {
+            let written = db.write_text(key, *offset, bytes.fresh(), event::SETRANGE);
+            written.map(|_| ()).ok_or(WrongType)
+        })
+    }
+}
+
 /// A value on its way into the store.
 #[derive(Clone, Copy, Debug)]
 pub enum Fresh<'a> {
@@ -87,6 +108,19 @@ impl Fresh<'_> {
             Fresh::Blob(blob) => blob.as_slice(),
         }
         .filter(|bytes| bytes.len() <= INLINE_VALUE_MAX)
+    }
+
+    /// Writes the bytes into `blob`, from `offset` on.
+    pub(crate) fn write_to(self, blob: &mut Blob, mut offset: usize) {
+        let write = |bytes: &[u8]| {
+            blob.write_at(offset, bytes);
+            offset += bytes.len();
+        };
+        match self {
+            Fresh::Bytes(bytes) => std::iter::once(bytes).for_each(write),
+            Fresh::Chunks(chunks) => chunks.iter().map(|chunk| &chunk[..]).for_each(write),
+            Fresh::Blob(from) => from.slices(0..from.len()).for_each(write),
+        }
     }
 
     /// The same value out of line.

@@ -121,9 +121,9 @@ impl Run {
     /// A use of the source, whose time goes with it.
     fn rename(&mut self, from: &[u8]) {
         let (to, stamp) = (self.key(), self.stamp(from));
-        let Some(held) = self.db.take(&Key::new(from)) else { return };
+        let Some(held) = self.db.take(&Key::new(from), &[]) else { return };
         let before = self.used.remove(from).unwrap();
-        self.db.put(&Key::new(&to), held);
+        self.db.put(&Key::new(&to), held, &[]);
         let was_used = !self.no_touch && (self.cut.is_none() || self.stamp(&to) != stamp);
         self.used.insert(to.clone(), if was_used { self.now } else { before });
         assert!(self.agrees(&to, self.used[&to]));
@@ -133,7 +133,7 @@ impl Run {
     fn copy(&mut self, from: &[u8]) {
         let to = self.key();
         let Some(held) = self.db.get(&Key::new(from)).map(|found| found.hold()) else { return };
-        self.db.put(&Key::new(&to), held);
+        self.db.put(&Key::new(&to), held, &[]);
         self.used.insert(to, self.now);
     }
 

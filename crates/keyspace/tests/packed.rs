@@ -110,10 +110,10 @@ fn a_packed_value_is_as_any_other() {
         Some((3, false))
     );
 
-    db.put(&other, cut);
-    let held = db.take(&key).unwrap();
+    db.put(&other, cut, &[]);
+    let held = db.take(&key, &[]).unwrap();
     assert_eq!((held.kind().name, db.exists(&key)), ("set", false));
-    db.put(&other, held);
+    db.put(&other, held, &[]);
     assert!(is_in_entry(&db, b"other"));
     assert_eq!(db.value::<Set>(&other).unwrap().map(|set| set.len()), Some(4));
     db.check_invariants();

@@ -60,10 +60,10 @@ fn it_is_cut_moved_and_removed() {
     let cut = db.get(&key).unwrap().hold();
     assert_eq!(db.edit::<Heap, _>(&key, false, |edit| edit.pop()), Ok(Some(Some(100))));
     assert_eq!(cut.get::<Heap>().map(|heap| heap.0.len()), Some(100));
-    let held = db.take(&key).unwrap();
-    db.put(&other, held);
+    let held = db.take(&key, &[]).unwrap();
+    db.put(&other, held, &[]);
     assert_eq!((sum(&db, b"heap"), sum(&db, b"other")), (Ok(None), Ok(Some(4_950))));
-    db.install(&key, Object::new(Heap(vec![7])), Deadline::At(2_000));
+    db.install(&key, Object::new(Heap(vec![7])), Deadline::At(2_000), &[]);
     db.check_invariants();
     assert_eq!(sum(&db, b"heap"), Ok(Some(7)));
     db.set_now(2_000);

@@ -5,8 +5,9 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{
-    Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, Key, Object, Record, Set, StrPieces,
-    TYPES, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, graveyard, memory_bytes,
+    Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, Key, Object, Record, Recorder, Set,
+    StrPieces, TYPES, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, graveyard,
+    memory_bytes,
 };
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -58,6 +59,10 @@ fn one_of_each() -> Db {
     db
 }
 
+fn set_raw(db: &mut Db, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
+    db.set_text_raw(key, value, deadline, event::SETRANGE);
+}
+
 #[test] // Strings, by their length, their text and how they came to be.
 fn encodings_of_strings() {
     type Set = fn(&mut Db, &Key<'_>, Fresh<'_>, Deadline);
@@ -71,8 +76,8 @@ fn encodings_of_strings() {
         (Db::set_text,       &[b'x'; 45],    "raw"),
         (Db::set_text,       &[b'x'; 512],   "raw"),
         (Db::set_text,       &[b'x'; 513],   "raw"),
-        (Db::set_text_raw,   b"12",          "raw"),
-        (Db::set_text_raw,   b"abc",         "raw"),
+        (set_raw,            b"12",          "raw"),
+        (set_raw,            b"abc",         "raw"),
         (Db::set_text_float, b"12",          "embstr"),
         (Db::set_text_float, b"1.5",         "embstr"),
     ];
@@ -82,12 +87,12 @@ fn encodings_of_strings() {
         let found = db.get(&key).unwrap();
         assert_eq!(found.encoding(), *encoding, "{text:?}");
         assert_eq!(found.is_int(), *encoding == "int", "{text:?}");
-        assert_eq!(found.is_raw(), *set as usize == Db::set_text_raw as Set as usize, "{text:?}");
+        assert_eq!(found.is_raw(), *set as usize == set_raw as Set as usize, "{text:?}");
         let is_long = text.len() > 512;
         assert_eq!((found.object().is_some(), found.kind()), (is_long, Blob::TYPE));
         // Where it is copied to, it is of the same kind.
         let held = found.hold();
-        db.put(&Key::new(b"copy"), held);
+        db.put(&Key::new(b"copy"), held, &[]);
         assert_eq!(db.get(&Key::new(b"copy")).unwrap().encoding(), *encoding, "a copy of {text:?}");
     }
 }
@@ -344,11 +349,11 @@ fn values_built_aside_are_reaped() {
     assert_eq!((fields.len(), members.len()), (5, 5));
     let mut object = Object::new(fields);
     assert_eq!(object.earliest_deadline(), Some(NOW + 5));
-    assert!(!object.face_mut().reap(NOW + 6, 100) && !object.is_empty());
+    assert!(!object.face_mut().reap(NOW + 6, 100, &mut Recorder::none()) && !object.is_empty());
     assert_eq!(object.get::<Hash>().map(|hash| (hash.len(), hash.is_empty())), Some((3, false)));
-    assert!(!object.face_mut().reap(NOW + 9, 100) && object.is_empty());
+    assert!(!object.face_mut().reap(NOW + 9, 100, &mut Recorder::none()) && object.is_empty());
     let mut object = Object::new(members);
-    assert!(!object.face_mut().reap(NOW + 9, 100) && object.is_empty());
+    assert!(!object.face_mut().reap(NOW + 9, 100, &mut Recorder::none()) && object.is_empty());
     assert_eq!((object.get::<Set>().map(|set| set.len()), object.row()), (Some(0), Set::TYPE));
 }
 
@@ -494,10 +499,14 @@ fn deaths_are_effects() {
         rounds += 1;
     }
     assert!(rounds >= 3, "ten members, about four at a time: {rounds}");
-    let mut copy = Db::default();
+    let (mut copy, mut gone) = (Db::default(), 0);
     for record in db.take_records() {
+        if let Act::Key(_, Effect::Changes(changes)) = &record.act {
+            gone += changes.count() * usize::from(format!("{changes:?}").starts_with("[Remove"));
+        }
         apply_to_db(&mut copy, &record.act).unwrap();
     }
+    assert_eq!(gone, 12, "each member and field that time removed");
     assert!(db.is_empty() && copy.is_empty());
     assert_eq!((*copy.usage(), copy.mortal_len()), (Usage::default(), 0));
 }
@@ -564,10 +573,9 @@ fn long_strings_are_edited_in_place() {
     let mut db = one_of_each();
     db.set_text(&Key::new(b"mortal"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::At(NOW + 5));
     let append = |db: &mut Db, name: &str, more: usize| {
-        db.edit_blob(&Key::new(name.as_bytes()), |blob| {
-            blob.write_at(blob.len(), &vec![b'y'; more]);
-            blob.len()
-        })
+        let key = Key::new(name.as_bytes());
+        let len = db.text(&key).ok().flatten().map_or(0, |text| text.len());
+        db.write_text(&key, len, Fresh::Bytes(&vec![b'y'; more]), event::APPEND)
     };
     for name in ["short", "hash", "set", "absent"] {
         assert_eq!(append(&mut db, name, 10), None, "{name}");

@@ -1,6 +1,9 @@
 //! Do effects tell the whole truth? Random writes of all families run on some cores, in slices that
-//! end at random, while keys, fields and members die; the effects that the shards recorded are
-//! applied to empty shards, which must then hold the same, deadlines included.
+//! end at random, while keys, fields and members die. What each shard records is applied to an empty
+//! one as it comes. That one must hold the same at any moment: the dead that are not yet removed
+//! included, deadlines and the names of encodings too. At a glance (keys, their kinds, deadlines and
+//! numbers of entries) they are compared after every step of the world, a key's whole content after
+//! every command, all of it now and then.
 //!
 //! Every row that writes must be among the [`LINES`], so that a new command cannot be forgotten.
 
@@ -9,9 +12,10 @@ use crate::value::{self, Value};
 use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
 use darter_command::Command;
-use darter_keyspace::{Db, Found, Hash, Record, Set, Shard, Typed, apply, value_of};
+use darter_keyspace::{Db, Found, Hash, Set, Shard, Type, Typed, apply, value_of};
 use darter_server::engine::Table;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 /// Commands of one run.
 const COMMANDS: usize = 400;
@@ -196,84 +200,134 @@ enum Content {
     Set(Entries),
 }
 
-/// All that is alive, with its deadlines.
-fn contents(db: &Db) -> BTreeMap<Vec<u8>, (Content, Option<u64>)> {
+/// What is seen of a key at a glance: kind, encoding, deadline, entries.
+type Glance = (&'static Type, &'static str, Option<u64>, usize);
+
+/// What `look` sees of each key of a database, dead or alive.
+fn each<R>(db: &Db, look: fn(&Found<'_>) -> R) -> BTreeMap<Vec<u8>, R> {
     let mut all = BTreeMap::new();
     db.keys().for_each(&mut |entry| {
-        if let Some(found) = Found::alive(entry, db.now()) {
-            all.insert(entry.key().to_vec(), (content(&found, db.now()), found.deadline()));
-        }
+        let found = Found::alive(entry, NOTHING_IS_DEAD).expect("nothing is dead");
+        all.insert(entry.key().to_vec(), look(&found));
     });
     all
 }
 
-fn content(found: &Found<'_>, now: u64) -> Content {
-    let is_alive = |deadline: Option<u64>| deadline.is_none_or(|at| at > now);
+/// Before every deadline.
+const NOTHING_IS_DEAD: u64 = 0;
+
+fn glance(found: &Found<'_>) -> Glance {
+    let fields = found.value::<Hash>().map(|hash| hash.len());
+    let entries = fields.or_else(|_| found.value::<Set>().map(|set| set.len())).unwrap_or(0);
+    (found.kind(), found.encoding(), found.deadline(), entries)
+}
+
+/// All that a key holds, the dead included.
+fn content(found: &Found<'_>) -> Content {
     let mut entries = Entries::new();
     if let Ok(text) = found.text() {
         return Content::Text(text.to_vec());
     }
     if let Ok(hash) = found.value::<Hash>() {
         hash.fields().for_each(&mut |entry| {
-            if is_alive(entry.deadline()) {
-                let value = value_of(&entry).to_vec();
-                entries.insert(entry.key().to_vec(), (value, entry.deadline()));
-            }
+            let value = value_of(&entry).to_vec();
+            entries.insert(entry.key().to_vec(), (value, entry.deadline()));
         });
     }
     if let Ok(set) = found.value::<Set>() {
         set.members().for_each(&mut |entry| {
-            if is_alive(entry.deadline()) {
-                entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
-            }
+            entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
         });
     }
     if found.kind() == Hash::TYPE { Content::Hash(entries) } else { Content::Set(entries) }
 }
 
-/// The effects of each core, in order.
-struct Streams(Vec<Vec<Record>>);
+/// One shard of another core, made of what that one records.
+struct Copy {
+    shard: Shard,
+    records: u64,
+}
 
-impl Streams {
+/// A copy of each core's shard.
+struct Copies(Vec<Copy>);
+
+impl Copies {
     fn listen(sim: &Sim) -> Self {
         sim.cores.iter().for_each(|core| core.tx.home().shard.listen(true));
-        Self(sim.cores.iter().map(|_| Vec::new()).collect())
+        let copy = |_| Copy { shard: Shard::new(DATABASES, 0), records: 0 };
+        Self(sim.cores.iter().map(copy).collect())
     }
 
-    fn drink(&mut self, sim: &Sim) {
-        for (core, stream) in sim.cores.iter().zip(&mut self.0) {
-            stream.extend(core.tx.home().shard.take_records());
-        }
-    }
-
-    /// Applies all to empty shards, whose clock is far ahead, and compares.
-    fn compare(&self, sim: &Sim) -> Result<(), String> {
+    /// Applies what was recorded. The clocks of the copies are far ahead: only what is told dies.
+    fn follow(&mut self, sim: &Sim) -> Result<(), String> {
         const AHEAD_MS: u64 = 1_000_000_000;
-        for (core, stream) in sim.cores.iter().zip(&self.0) {
-            let home = core.tx.home();
-            let mut copy = Shard::new(DATABASES, 0);
-            copy.set_now(home.shard.now() + AHEAD_MS);
-            for record in stream {
-                apply(&mut copy, record)
+        for (core, copy) in sim.cores.iter().zip(&mut self.0) {
+            let mut home = core.tx.home();
+            copy.shard.set_now(home.shard.now() + AHEAD_MS);
+            for record in home.shard.take_records() {
+                copy.records += 1;
+                if record.number != copy.records {
+                    return Err(format!("core {}: a gap before {record:?}", core.id()));
+                }
+                apply(&mut copy.shard, &record)
                     .map_err(|_| format!("core {}: {record:?} does not fit", core.id()))?;
             }
-            copy.set_now(home.shard.now());
-            home.shard.check_invariants();
-            copy.check_invariants();
+        }
+        self.compare(sim, glance)
+    }
+
+    /// Compares what `look` sees of all keys.
+    fn compare<R: PartialEq + Debug>(
+        &self,
+        sim: &Sim,
+        look: fn(&Found<'_>) -> R,
+    ) -> Result<(), String> {
+        for (core, copy) in sim.cores.iter().zip(&self.0) {
+            let home = core.tx.home();
             for at in DATABASES_USED {
-                let (wanted, found) = (contents(home.shard.db(at)), contents(copy.db(at)));
-                if wanted != found {
-                    let differ = wanted
-                        .keys()
-                        .chain(found.keys())
-                        .find(|key| wanted.get(*key) != found.get(*key));
-                    let name = differ.map(|key| String::from_utf8_lossy(key).into_owned());
+                let (wanted, found) =
+                    (each(home.shard.db(at), look), each(copy.shard.db(at), look));
+                let mut names = wanted.keys().chain(found.keys());
+                if let Some(name) = names.find(|name| wanted.get(*name) != found.get(*name)) {
+                    let shown = |seen: Option<&R>| shorten(&format!("{seen:?}"));
+                    return Err(format!(
+                        "core {}, database {at}, {:?}: {} and its copy {}",
+                        core.id(),
+                        String::from_utf8_lossy(name),
+                        shown(wanted.get(name)),
+                        shown(found.get(name))
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the content of one key.
+    fn compare_key(&self, sim: &Sim, key: &[u8]) -> Result<(), String> {
+        for (core, copy) in sim.cores.iter().zip(&self.0) {
+            let home = core.tx.home();
+            for at in DATABASES_USED {
+                let seen = |shard: &Shard| {
+                    let entry = shard.db(at).keys().get(darter_base::hash::of(key), key)?;
+                    Found::alive(entry, NOTHING_IS_DEAD).map(|found| content(&found))
+                };
+                if seen(&home.shard) != seen(&copy.shard) {
+                    let name = String::from_utf8_lossy(key);
                     return Err(format!("core {}, database {at}: {name:?} differs", core.id()));
                 }
             }
         }
         Ok(())
     }
+
+    fn check_invariants(&self) {
+        self.0.iter().for_each(|copy| copy.shard.check_invariants());
+    }
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 fn families() -> Vec<&'static [Command]> {
@@ -286,10 +340,12 @@ fn families() -> Vec<&'static [Command]> {
 pub(crate) fn replay(seed: u64) -> Result<(), String> {
     /// Steps after which a command hangs.
     const PATIENCE: usize = 200_000;
+    /// Commands from one look at all content to the next.
+    const LOOK_EACH: usize = 20;
     let mut prng = Prng::from_seed(seed ^ 0x00ef_fec7);
     let cores = usize::try_from(1 + prng.below(3)).unwrap_or(1);
     let mut sim = Sim::new(seed, cores, 1, Table::new(&families(), darter_server::admin::TABLES));
-    let mut streams = Streams::listen(&sim);
+    let mut copies = Copies::listen(&sim);
     let mut writer = Writer { prng, payload: Vec::new(), now: 0 };
     for at in 0..COMMANDS {
         writer.now = sim.cores[0].clock.unix_ms();
@@ -298,7 +354,9 @@ pub(crate) fn replay(seed: u64) -> Result<(), String> {
         let mut steps = 0;
         let (raw, reply) = loop {
             sim.step();
-            streams.drink(&sim);
+            copies
+                .follow(&sim)
+                .map_err(|fault| format!("command {at}, {:?}: {fault}", words[0]))?;
             let raw = sim.inbox(0).clone();
             if let Some(reply) = value::take(sim.inbox(0)) {
                 break (raw, reply);
@@ -318,15 +376,20 @@ pub(crate) fn replay(seed: u64) -> Result<(), String> {
         if words[0] == b"DUMP" {
             writer.payload = bulk_body(&raw).unwrap_or_default();
         }
+        copies.compare_key(&sim, &writer.key())?;
+        if at % LOOK_EACH == 0 {
+            copies.compare(&sim, content)?;
+        }
         if writer.prng.chance(15) {
             sim.pass_ms(writer.prng.below(300));
         }
     }
     for _ in 0..200 {
         sim.step();
+        copies.follow(&sim)?;
     }
-    streams.drink(&sim);
-    streams.compare(&sim)
+    copies.check_invariants();
+    copies.compare(&sim, content)
 }
 
 #[cfg(test)]

@@ -13,9 +13,7 @@ use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{
-    Collection, Deadline, Hash, HashEdit, Key, Lent, Object, Touch, Type, Typed, value_of,
-};
+use darter_keyspace::{Deadline, Draft, Hash, HashEdit, Key, Touch, Type, Typed, value_of};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
@@ -282,15 +280,12 @@ impl Plan {
     }
 
     fn aside(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
-        let found = cx.db.read(key);
-        let deadline = found.and_then(|found| found.deadline());
-        let hash = found.map(|found| found.value::<Hash>().map(Lent::into_cut)).transpose()?;
+        let draft = cx.db.draft::<Hash>(key)?;
         let fields = args.left() / self.change.width();
-        if hash.is_none() && !self.change.creates() {
+        if draft.is_new() && !self.change.creates() {
             return Ok(self.answer.nothing(&mut cx.reply, fields));
         }
-        let hash = hash.unwrap_or_default();
-        let before = (self.answer == Answer::Values).then(|| hash.clone());
+        let before = (self.answer == Answer::Values).then(|| draft.value().clone());
         let codes = matches!(self.answer, Answer::Codes | Answer::Values);
         Ok(Flow::Job(Box::new(Aside {
             plan: self,
@@ -299,9 +294,8 @@ impl Plan {
             next: args.position(),
             checked: self.guard.is_none(),
             now: cx.now,
-            hash,
+            draft,
             before,
-            deadline,
             done: 0,
             changed: false,
             codes: codes.then(|| Vec::with_capacity(fields)),
@@ -346,11 +340,9 @@ struct Aside {
     /// The moment as of which fields live or not: that at which the command began.
     now: UnixMillis,
     /// The hash as it will be.
-    hash: Hash,
+    draft: Draft<Hash>,
     /// The hash as it was, if its values are replied.
     before: Option<Hash>,
-    /// The key's.
-    deadline: Option<UnixMillis>,
     done: usize,
     changed: bool,
     codes: Option<Vec<i8>>,
@@ -374,7 +366,8 @@ impl Aside {
         let count = self.portion(all, CHECKED);
         let args = Args::new(all, self.next);
         let guard = self.plan.guard;
-        let holds = guard.is_none_or(|guard| guard.holds(&self.hash, args, count, self.now));
+        let hash = self.draft.value();
+        let holds = guard.is_none_or(|guard| guard.holds(hash, args, count, self.now));
         self.next += count * self.plan.change.width();
         if self.next >= all.len() {
             (self.checked, self.next) = (true, self.first);
@@ -386,7 +379,7 @@ impl Aside {
     fn change(&mut self, all: resp::Args<'_>, preempt: &dyn Preempt) {
         let (count, change) = (self.portion(all, BATCH), self.plan.change);
         let mut args = Args::new(all, self.next);
-        let mut edit = self.hash.edit_aside(self.now);
+        let mut edit = self.draft.edit(self.now);
         for index in 0..count {
             prefetch(index, edit.hash().fields(), args, change.width());
             let code = change.apply(&mut edit, &mut args, self.now);
@@ -405,9 +398,7 @@ impl Aside {
     /// Installs the hash, and replies.
     fn finish(&mut self, cx: &mut Cx<'_>, all: resp::Args<'_>) -> Flow {
         if self.changed {
-            let object = Object::new(std::mem::take(&mut self.hash));
-            // If the key has died meanwhile, so has what is installed: the change came before.
-            cx.db.install(&Key::new(all.get(KEY)), object, Deadline::from(self.deadline));
+            cx.db.install_draft(&Key::new(all.get(KEY)), std::mem::take(&mut self.draft));
         }
         self.plan.conclude(&mut cx.reply, self.done);
         let Some(codes) = self.codes.take() else { return Flow::Done };

@@ -2,7 +2,9 @@
 
 use darter_base::{extended, number};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Fresh, Hash, Str, value_of};
+use darter_keyspace::{Deadline, Event, Fresh, HINCRBY, Hash, Str, value_of};
+
+const HINCRBYFLOAT: &Event = &Event::new("hincrbyfloat", b'h');
 
 /// `HINCRBY key field increment`: adds to the integer in a field; an absent one counts as 0.
 ///
@@ -16,6 +18,7 @@ pub(super) fn hincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
             old.checked_add(increment).ok_or(Refusal::Overflow)
         })?;
         Ok::<_, Refusal>(sum.unwrap_or_else(|| {
+            edit.tell_as(HINCRBY);
             let mut text = [0; number::I64_TEXT_MAX];
             edit.set(field, Fresh::Bytes(number::i64_text(&mut text, increment)), Deadline::Clear);
             increment
@@ -45,6 +48,7 @@ pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
         .ok_or(Refusal::line("ERR increment would produce NaN or Infinity"))?;
     let text = extended::format(sum);
     cx.db.edit::<Hash, _>(&key, true, |edit| {
+        edit.tell_as(HINCRBYFLOAT);
         edit.set(field, Fresh::Bytes(text.as_bytes()), Deadline::Keep)
     })?;
     cx.reply.bulk(text.as_bytes());

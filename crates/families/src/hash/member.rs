@@ -82,9 +82,12 @@ fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
 }
 
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Result<Flow, Refusal> {
-    let Some(found) = cx.db.read(key) else { return Ok(reply_absent(&mut cx.reply, args.left())) };
-    let (set, codes) = (found.value::<Set>()?.into_cut(), Vec::with_capacity(args.left()));
-    Ok(Aside::start(args, set, found.deadline(), Coded { at, codes }))
+    let draft = cx.db.draft::<Set>(key)?;
+    if draft.is_new() {
+        return Ok(reply_absent(&mut cx.reply, args.left()));
+    }
+    let codes = Vec::with_capacity(args.left());
+    Ok(Aside::start(args, draft, Coded { at, codes }))
 }
 
 /// A new deadline for many members of a set, and what became of each.

@@ -4,10 +4,14 @@
 use darter_base::long::same;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
-use darter_keyspace::Key;
+use darter_keyspace::{Event, Key};
 use darter_resp as resp;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
+
+const COPY_TO: &Event = &Event::new("copy_to", b'g');
+const MOVE_FROM: &Event = &Event::new("move_from", b'g');
+const MOVE_TO: &Event = &Event::new("move_to", b'g');
 
 fn same_object() -> Refusal {
     Refusal::line("ERR source and destination objects are the same")
@@ -70,7 +74,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
             let key = Key::new(resp::Args::owned(&request).get(to));
             let free = db.read(&key).is_none() || replace;
             if free {
-                db.put(&key, held);
+                db.put(&key, held, &[COPY_TO]);
             }
             free
         };
@@ -103,8 +107,8 @@ pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
         if home.shard.db_for(to_db, no_touch).read(&key).is_some() {
             return false;
         }
-        let held = home.shard.db_for(from_db, no_touch).take(&key);
-        held.map(|held| home.shard.db_mut(to_db).put(&key, held)).is_some()
+        let held = home.shard.db_for(from_db, no_touch).take(&key, &[MOVE_FROM]);
+        held.map(|held| home.shard.db_mut(to_db).put(&key, held, &[MOVE_TO])).is_some()
     };
     let done = call.tx.on(call.tx.core_of(key), relocate).await;
     drop(locked);

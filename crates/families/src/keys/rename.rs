@@ -3,10 +3,13 @@
 
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_keyspace::Key;
+use darter_keyspace::{Event, Key};
 use darter_resp::{self as resp, Reply};
 use darter_tx::{Access, CoreId, Home};
 use std::sync::Arc;
+
+const RENAME_FROM: &Event = &Event::new("rename_from", b'g');
+const RENAME_TO: &Event = &Event::new("rename_to", b'g');
 
 /// Which of the commands is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +64,8 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     }
     let done = !same(from.bytes, to.bytes) && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
-        let held = cx.db.take(&from).expect("it is there: see above");
-        cx.db.put(&to, held);
+        let held = cx.db.take(&from, &[RENAME_FROM]).expect("it is there: see above");
+        cx.db.put(&to, held, &[RENAME_TO]);
     }
     form.reply(&mut cx.reply, done);
     Ok(Flow::Done)
@@ -83,13 +86,15 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     }
     let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
     let take = move |home: &mut Home| {
-        home.shard.db_for(db, no_touch).take(&Key::new(resp::Args::owned(&request).get(from)))
+        let key = Key::new(resp::Args::owned(&request).get(from));
+        home.shard.db_for(db, no_touch).take(&key, &[RENAME_FROM])
     };
     // Its time may have come meanwhile.
     let held = call.tx.on(source, take).await.ok_or(Refusal::NoSuchKey)?;
     let request = Arc::clone(&call.request);
     let put = move |home: &mut Home| {
-        home.shard.db_mut(db).put(&Key::new(resp::Args::owned(&request).get(to)), held);
+        let key = Key::new(resp::Args::owned(&request).get(to));
+        home.shard.db_mut(db).put(&key, held, &[RENAME_TO]);
     };
     call.tx.on(target, put).await;
     drop(locked);

@@ -9,7 +9,7 @@ use crate::expiry::seconds;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Key, Lent, Set, SetEdit, Touch, Type, Typed};
+use darter_keyspace::{Deadline, Key, Set, SetEdit, Touch, Type, Typed};
 
 /// Bytes of members beyond which the work is done aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
@@ -127,14 +127,12 @@ impl ahead::Edit for Change {
 }
 
 fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Result<Flow, Refusal> {
-    let found = cx.db.read(key);
-    let deadline = found.and_then(|found| found.deadline());
-    let set = found.map(|found| found.value::<Set>().map(Lent::into_cut)).transpose()?;
-    if set.is_none() && what == Change::Remove {
+    let draft = cx.db.draft::<Set>(key)?;
+    if draft.is_new() && what == Change::Remove {
         cx.reply.int(0);
         return Ok(Flow::Done);
     }
-    Ok(Aside::start(args, set.unwrap_or_default(), deadline, Counted { what, changed: 0 }))
+    Ok(Aside::start(args, draft, Counted { what, changed: 0 }))
 }
 
 /// A change of many members, and how many of them count.

@@ -17,12 +17,15 @@ use crate::random::DRAWN_PART;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Collection, Deadline, Key, Lent, Object, Set, Touch, Type, Typed};
+use darter_keyspace::event::DEL;
+use darter_keyspace::{Deadline, Draft, Event, Key, Set, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table, Text};
 use darter_tx::KeySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+const SPOP: &Event = &Event::new("spop", b's');
 
 /// So many members are simply drawn and removed, though each removal may copy a segment.
 const FEW: usize = 4;
@@ -82,10 +85,9 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
             if can_draw && let Some(drawn) = drawn(&key, &set, wish.count(), cx.prng) {
                 return ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
             }
-            let deadline = cx.db.get(&key).and_then(|found| found.deadline());
-            let set = cx.db.read_value::<Set>(&key)?.map(Lent::into_cut).unwrap_or_default();
+            let draft = cx.db.draft::<Set>(&key)?;
             let seed = cx.prng.next_u64();
-            Ok(Flow::Job(Box::new(Pop::new(key.bytes, set, deadline, wish, seed, now))))
+            Ok(Flow::Job(Box::new(Pop::new(key.bytes, draft, wish, seed, now))))
         }
     }
 }
@@ -124,7 +126,7 @@ impl Wish {
 
 /// Removes the key, and replies with all living members.
 fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
-    let cut = cx.db.take(key);
+    let cut = cx.db.take(key, &[SPOP, DEL]);
     let cut = cut.as_ref().and_then(|held| held.get::<Set>()).map(|set| set.members().clone());
     let cut = cut.unwrap_or_default();
     let small = is_small(cut.len());
@@ -181,6 +183,7 @@ impl ahead::Edit for Drawn {
         members().for_each(|member| cx.reply.bulk(member));
         // If the key has died meanwhile, nothing is left to be removed: the pop came before.
         cx.db.edit::<Set, _>(key, false, |edit| {
+            edit.tell_as(SPOP);
             members().for_each(|member| _ = edit.remove(member))
         })?;
         Ok(Flow::Done)
@@ -191,6 +194,7 @@ impl ahead::Edit for Drawn {
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
     cx.db.edit::<Set, _>(key, false, |edit| {
+        edit.tell_as(SPOP);
         let mut member = Vec::new();
         for _ in 0..count {
             let members = edit.set().members();
@@ -207,13 +211,12 @@ fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
 /// A pop of many members, or of some of a set in which many are dead.
 struct Pop {
     key: Vec<u8>,
-    deadline: Option<UnixMillis>,
     wish: Wish,
     seed: u64,
     /// The set before.
     cut: Table<Never>,
     /// The set as it will be.
-    left: Set,
+    left: Draft<Set>,
     now: UnixMillis,
     way: Way,
 }
@@ -238,17 +241,10 @@ struct Choosing {
 }
 
 impl Pop {
-    fn new(
-        key: &[u8],
-        set: Set,
-        deadline: Option<UnixMillis>,
-        wish: Wish,
-        seed: u64,
-        now: UnixMillis,
-    ) -> Self {
-        let cut = set.members().clone();
+    fn new(key: &[u8], left: Draft<Set>, wish: Wish, seed: u64, now: UnixMillis) -> Self {
+        let cut = left.value().members().clone();
         let way = Way::Counting(LiveCount::new(cut.clone(), now));
-        Self { key: key.to_vec(), deadline, wish, seed, cut, left: set, now, way }
+        Self { key: key.to_vec(), wish, seed, cut, left, now, way }
     }
 
     /// Decides on the way, once the number of the living is known.
@@ -261,7 +257,7 @@ impl Pop {
         }
         let anew = count > living / 2;
         if anew {
-            self.left = Set::new();
+            self.left.clear();
         }
         self.way = Way::Choosing(Box::new(Choosing {
             reader: Reader::new(self.cut.clone()),
@@ -286,12 +282,14 @@ impl Pop {
             Way::Drawing(gathered, count) => {
                 let mut member = Vec::new();
                 for _ in 0..DRAWS.min(*count) {
-                    let members = self.left.members();
+                    let members = self.left.value().members();
                     let Some(entry) = members.random(&mut || cx.prng.next_u64()) else { break };
                     member.clear();
                     entry.key().write_to(&mut member);
                     gathered.push(Text::raw(&member));
-                    self.left.edit_aside(self.now).remove(&member);
+                    let mut edit = self.left.edit(self.now);
+                    edit.tell_as(SPOP);
+                    edit.remove(&member);
                     *count -= 1;
                     if cx.preempt.must_yield() {
                         break;
@@ -310,7 +308,7 @@ impl Pop {
         let way = std::mem::replace(&mut self.way, Way::Drawing(Gathered::default(), 0));
         let before = self.cut.len();
         let (count, stream): (usize, Box<dyn Stream>) = match way {
-            Way::Drawing(gathered, _) => (before - left.len(), Box::new(gathered)),
+            Way::Drawing(gathered, _) => (before - left.value().len(), Box::new(gathered)),
             Way::Choosing(choosing) => {
                 let Choosing { bits, count, .. } = *choosing;
                 let cuts = VecDeque::from([std::mem::take(&mut self.cut)]);
@@ -318,7 +316,7 @@ impl Pop {
             }
             Way::Counting(_) => unreachable!("the way is decided on first"),
         };
-        cx.db.install(&key, Object::new(left), Deadline::from(self.deadline));
+        cx.db.install_draft(&key, left);
         if count == 0 {
             self.wish.nothing(&mut cx.reply);
             return Flow::Done;
@@ -330,10 +328,11 @@ impl Pop {
 
 impl Choosing {
     /// Walks by. True while there is more to do.
-    fn portion(&mut self, left: &mut Set, now: UnixMillis, preempt: &dyn Preempt) -> bool {
+    fn portion(&mut self, left: &mut Draft<Set>, now: UnixMillis, preempt: &dyn Preempt) -> bool {
         let Self { reader, choice, bits, anew, .. } = self;
         let mut walked = 0;
-        let mut edit = left.edit_aside(now);
+        let mut edit = left.edit(now);
+        edit.tell_as(SPOP);
         while walked == 0 || (walked < WALKED && !preempt.must_yield()) {
             walked += WALKED_AT_ONCE;
             let more = reader.next_slice(WALKED_AT_ONCE, &mut |entry| {

@@ -9,7 +9,7 @@ use super::build::Build;
 use super::cuts;
 use super::plan::{Act, Inputs};
 use darter_command::{Answer, Call, Refusal};
-use darter_keyspace::{Deadline, Key, Object};
+use darter_keyspace::{Deadline, Event, Key, Object};
 use darter_tx::Home;
 use std::sync::Arc;
 
@@ -29,12 +29,24 @@ pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     }
     let set = build.into_set();
     let count = set.len();
-    let (request, db) = (Arc::clone(&call.request), call.db);
+    let (request, db, event) = (Arc::clone(&call.request), call.db, event_of(act));
     let install = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
-        home.shard.db_mut(db).install(&key, Object::new(set), Deadline::Clear);
+        home.shard.db_mut(db).install(&key, Object::new(set), Deadline::Clear, &[event]);
     };
     call.tx.on(call.tx.core_of(call.arg(target)), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(count)))
+}
+
+/// What the command is called.
+fn event_of(act: Act) -> &'static Event {
+    const SINTERSTORE: &Event = &Event::new("sinterstore", b's');
+    const SUNIONSTORE: &Event = &Event::new("sunionstore", b's');
+    const SDIFFSTORE: &Event = &Event::new("sdiffstore", b's');
+    match act {
+        Act::Inter => SINTERSTORE,
+        Act::Union => SUNIONSTORE,
+        Act::Diff => SDIFFSTORE,
+    }
 }

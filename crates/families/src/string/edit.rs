@@ -10,7 +10,8 @@ use crate::word;
 use darter_base::limits::string_max_bytes;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Fresh, Key, Object, Str, WrongType};
+use darter_keyspace::event::{APPEND, SETRANGE};
+use darter_keyspace::{Deadline, Draft, Event, Fresh, Key, WrongType};
 use darter_resp::{self as resp, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -30,13 +31,13 @@ pub(super) fn append(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     let value = args.value()?;
     let len = match cx.db.read_text(&key)? {
         None => {
-            cx.db.set_text(&key, value, Deadline::Clear);
+            cx.db.set_text_as(&key, value, Deadline::Clear, &[APPEND]);
             cx.reply.count(value.len());
             return Ok(Flow::Done);
         }
         Some(text) => text.len(),
     };
-    write(cx, &key, Write { args, key: first, value: at, offset: len })
+    write(cx, &key, Write { args, key: first, value: at, offset: len, event: APPEND })
 }
 
 /// `SETRANGE key offset value`: overwrites the string at `key` from `offset` on; what lies between
@@ -59,7 +60,7 @@ pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
         cx.reply.count(len);
         return Ok(Flow::Done);
     }
-    write(cx, &key, Write { args, key: first, value: at, offset })
+    write(cx, &key, Write { args, key: first, value: at, offset, event: SETRANGE })
 }
 
 /// What is to be written.
@@ -71,6 +72,8 @@ struct Write<'a> {
     value: usize,
     /// Where its first byte goes.
     offset: usize,
+    /// What that is called.
+    event: &'static Event,
 }
 
 impl<'a> Write<'a> {
@@ -91,15 +94,12 @@ fn write(cx: &mut Cx<'_>, key: &Key<'_>, write: Write<'_>) -> Result<Flow, Refus
         return Err(Refusal::line("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
     }
     if value.len() > BYTES_AT_ONCE {
-        return Ok(Flow::Job(Box::new(Edit::new(cx, key, &write)?)));
+        let draft = cx.db.draft_text(key)?;
+        return Ok(Flow::Job(Box::new(Edit::new(draft, &write))));
     }
-    let edited = cx.db.edit_blob(key, |blob| {
-        write_pieces(blob, write.offset, value);
-        blob.len()
-    });
-    let len = match edited {
+    let len = match cx.db.write_text(key, write.offset, value, write.event) {
         Some(len) => len,
-        None => write_short(cx, key, write.offset, value)?,
+        None => write_short(cx, key, &write)?,
     };
     cx.reply.count(len);
     Ok(Flow::Done)
@@ -113,18 +113,14 @@ fn write_pieces(blob: &mut Blob, mut offset: usize, value: Fresh<'_>) {
 }
 
 /// Edits a string that lies beside its key, or an absent one. Returns the length.
-fn write_short(
-    cx: &mut Cx<'_>,
-    key: &Key<'_>,
-    offset: usize,
-    value: Fresh<'_>,
-) -> Result<usize, WrongType> {
+fn write_short(cx: &mut Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<usize, WrongType> {
+    let (offset, value) = (write.offset, write.bytes());
     let old = cx.db.read_text(key)?;
     let end = offset + value.len();
     if end > COPIED_MAX_BYTES {
         let mut blob = old.as_ref().map_or_else(Blob::default, to_blob);
         write_pieces(&mut blob, offset, value);
-        cx.db.set_text_raw(key, Fresh::Blob(&blob), Deadline::Keep);
+        cx.db.set_text_raw(key, Fresh::Blob(&blob), Deadline::Keep, write.event);
         return Ok(blob.len());
     }
     let mut bytes = old.map_or_else(Vec::new, |text| text.to_vec());
@@ -133,7 +129,7 @@ fn write_short(
         bytes[at..at + piece.len()].copy_from_slice(piece);
         at + piece.len()
     });
-    cx.db.set_text_raw(key, Fresh::Bytes(&bytes), Deadline::Keep);
+    cx.db.set_text_raw(key, Fresh::Bytes(&bytes), Deadline::Keep, write.event);
     Ok(bytes.len())
 }
 
@@ -143,25 +139,16 @@ struct Edit {
     key: usize,
     value: usize,
     /// The string as it will be, a copy that shares what it can.
-    blob: Blob,
+    draft: Draft<Blob>,
     offset: usize,
     next: usize,
-    deadline: Deadline,
+    event: &'static Event,
 }
 
 impl Edit {
-    fn new(cx: &mut Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<Self, WrongType> {
-        let found = cx.db.read(key);
-        let old: Option<Str<'_>> = found.map(|found| found.text()).transpose()?;
-        Ok(Self {
-            request: write.args.all().to_request(),
-            key: write.key,
-            value: write.value,
-            blob: old.as_ref().map_or_else(Blob::default, to_blob),
-            offset: write.offset,
-            next: 0,
-            deadline: Deadline::from(found.and_then(|found| found.deadline())),
-        })
+    fn new(draft: Draft<Blob>, write: &Write<'_>) -> Self {
+        let Write { key, value, offset, event, .. } = *write;
+        Self { request: write.args.all().to_request(), key, value, draft, offset, next: 0, event }
     }
 }
 
@@ -170,16 +157,15 @@ impl Job for Edit {
         let args = Args::new(resp::Args::owned(&self.request), 0);
         let value = value_at(args, self.value);
         if let Some(piece) = piece(value, self.next) {
-            self.blob.write_at(self.offset, piece);
+            self.draft.write_piece(self.offset, piece);
             self.offset += piece.len();
             self.next += 1;
             return Ok(Step::More);
         }
-        let len = self.blob.len();
-        let object = Object::new(std::mem::take(&mut self.blob));
+        self.draft.end_write(self.offset - value.len(), value, self.event);
+        cx.reply.count(self.draft.value().len());
         let key = Key::new(args.all().get(self.key));
-        cx.db.install(&key, object, self.deadline);
-        cx.reply.count(len);
+        cx.db.install_draft(&key, std::mem::take(&mut self.draft));
         Ok(Step::Done(Flow::Done))
     }
 }

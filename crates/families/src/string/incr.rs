@@ -3,6 +3,7 @@
 use crate::word;
 use darter_base::{extended, number};
 use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::event::INCRBY;
 use darter_keyspace::{Deadline, Fresh, Str};
 
 /// `INCR key`: adds one to the integer at `key`; an absent key counts as 0.
@@ -48,7 +49,7 @@ fn add(cx: &mut Cx<'_>, mut args: Args<'_>, increment: i64) -> Result<Flow, Refu
     let sum = sum.unwrap_or_else(|| {
         let mut text = [0; number::I64_TEXT_MAX];
         let text = number::i64_text(&mut text, increment);
-        cx.db.set_text(&key, Fresh::Bytes(text), Deadline::Clear);
+        cx.db.set_text_as(&key, Fresh::Bytes(text), Deadline::Clear, &[INCRBY]);
         increment
     });
     cx.reply.int(sum);

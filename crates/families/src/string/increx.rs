@@ -6,6 +6,7 @@ use crate::word;
 use darter_base::extended::{self, Extended};
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::event::{EXPIRE, INCRBY, INCRBYFLOAT};
 use darter_keyspace::{Deadline, Fresh, Key};
 use std::cmp::Ordering;
 
@@ -116,6 +117,10 @@ impl<'a> Words<'a> {
         Ok((increment, lower, upper))
     }
 
+    fn is_float(&self) -> bool {
+        matches!(self.increment, Some((Mode::Float, _)))
+    }
+
     /// The time that was given, absolute.
     fn deadline(&self, now: u64) -> Result<Option<u64>, Refusal> {
         let read = |(unit, text)| positive_deadline(unit, text, now, "increx");
@@ -212,7 +217,10 @@ fn store(cx: &mut Cx<'_>, key: &Key<'_>, text: &[u8], words: &Words<'_>, time: O
         }
         Some(at) => Deadline::At(at),
     };
-    cx.db.set_text(key, Fresh::Bytes(text), deadline);
+    let event = if words.is_float() { INCRBYFLOAT } else { INCRBY };
+    let both = [event, EXPIRE];
+    let tells = if let Deadline::At(_) = deadline { &both[..] } else { &both[..1] };
+    cx.db.set_text_as(key, Fresh::Bytes(text), deadline, tells);
 }
 
 fn reply_ints(cx: &mut Cx<'_>, value: i64, applied: i64) {

@@ -6,7 +6,7 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Types};
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Types, event};
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump::{self, TRAILER_BYTES};
 use darter_rdb::{Event, Item, Limits, Reader};
@@ -241,14 +241,15 @@ impl Restoring {
 
     /// Puts the value at `key`, and replies.
     fn install(&mut self, cx: &mut Cx<'_>, key: &Key<'_>) {
-        let deadline = Deadline::from(self.deadline);
+        const RESTORE: &event::Event = &event::Event::new("restore", b'g');
+        let (deadline, told) = (Deadline::from(self.deadline), &[RESTORE]);
         match std::mem::replace(&mut self.value, Value::None) {
             _ if self.deadline.is_some_and(|at| at <= cx.now) => {
                 cx.db.remove(key);
             }
             Value::None => unreachable!("a payload begins with its type"),
-            Value::Text(blob) => cx.db.set_text(key, Fresh::Blob(&blob), deadline),
-            Value::Object(object) => cx.db.install(key, object, deadline),
+            Value::Text(blob) => cx.db.set_text_as(key, Fresh::Blob(&blob), deadline, told),
+            Value::Object(object) => cx.db.install(key, object, deadline, told),
         }
         if let Some(seconds) = self.idle {
             cx.db.set_idle(key, seconds);

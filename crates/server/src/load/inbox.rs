@@ -195,7 +195,7 @@ impl Inbox {
         let db = shard.db_mut(database);
         let before = db.len();
         let key = Key::new(&self.key);
-        db.install(&key, value, Deadline::from(deadline));
+        db.install(&key, value, Deadline::from(deadline), &[]);
         idle.iter().for_each(|idle| db.set_idle(&key, u64::from(*idle)));
         if db.len() == before {
             return Err(Cause::DuplicateKey { key: self.key.clone(), database, offset });
@@ -209,7 +209,7 @@ fn string(head: Head<'_>, value: Fresh<'_>, shard: &mut Shard) -> Result<(), Cau
     let db = shard.db_mut(database);
     let before = db.len();
     let key = Key::new(head.key);
-    db.set_text(&key, value, Deadline::from(head.deadline));
+    db.set_text_as(&key, value, Deadline::from(head.deadline), &[]);
     head.idle.iter().for_each(|idle| db.set_idle(&key, u64::from(*idle)));
     if db.len() == before {
         let (key, offset) = (head.key.to_vec(), head.offset);

@@ -155,14 +155,15 @@ async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) {
     if plan.kind.rdb.is_text() {
         let value = make_value(core, plan, number).await;
         let mut home = core.tx.home();
-        home.shard.db_mut(plan.db).set_text(&key, value.fresh(), Deadline::Clear);
+        let db = home.shard.db_mut(plan.db);
+        db.set_text_as(&key, value.fresh(), Deadline::Clear, &[]); // Redis tells of none either.
         return;
     }
     let object = make_object(core, plan).await;
     let mut home = core.tx.home();
     let db = home.shard.db_mut(plan.db);
     if !db.exists(&key) {
-        db.install(&key, object, Deadline::Clear);
+        db.install(&key, object, Deadline::Clear, &[]);
     }
 }
 

@@ -1,0 +1,249 @@
+//! What commands record: what they did, not the value to which they did it; and of what is built, the
+//! whole, shared. Whatever it is, it makes the same of a copy.
+
+use crate::common::engine::Engine;
+use crate::common::unix_millis;
+use crate::common::world::World;
+use darter_base::Prng;
+use darter_keyspace::{
+    Act, Db, Effect, Found, Hash, Key, Record, Set, Shard, Typed, apply, apply_to_db, value_of,
+};
+use std::collections::BTreeMap;
+
+/// A database, and a copy that follows it by what is recorded.
+struct Pair {
+    engine: Engine,
+    copy: Db,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let mut engine = Engine::new(unix_millis(), 3);
+        engine.db.listen(true);
+        Self { engine, copy: Db::default() }
+    }
+
+    /// Runs a command; gives what was recorded, and checks what the copy makes of it.
+    fn run(&mut self, words: &[&[u8]]) -> Vec<String> {
+        let reply = self.engine.run(words);
+        assert!(!reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
+        let records = self.engine.db.take_records();
+        records.iter().for_each(|record| apply_to_db(&mut self.copy, &record.act).unwrap());
+        assert!(contents(&self.copy) == contents(&self.engine.db), "{:?}", shown(words[0]));
+        records.iter().map(told).collect()
+    }
+
+    /// [`Pair::run`] of a command with as many arguments made of numbers behind its first words.
+    fn many(&mut self, line: &str, from: usize, count: usize) -> Vec<String> {
+        let names: Vec<String> = (from..from + count).map(|at| format!("name-{at}")).collect();
+        let words = line.split(' ').map(str::as_bytes);
+        self.run(&words.chain(names.iter().map(String::as_bytes)).collect::<Vec<_>>())
+    }
+}
+
+fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+/// A record in a word: of changes the type and how many.
+fn told(record: &Record) -> String {
+    match &record.act {
+        Act::Key(_, Effect::Changes(changes)) => {
+            format!("{} {}", changes.kind().name, changes.count())
+        }
+        Act::Key(_, Effect::Text { value, .. }) => format!("text {}", value.fresh().len()),
+        Act::Key(_, effect) => {
+            format!("{effect:?}").chars().take_while(char::is_ascii_alphabetic).collect()
+        }
+        act => format!("{act:?}"),
+    }
+}
+
+/// A key's encoding and deadline, and its entries.
+type Seen = (&'static str, Option<u64>, Vec<(Vec<u8>, Vec<u8>, Option<u64>)>);
+
+/// All there is, dead or alive.
+fn contents(db: &Db) -> BTreeMap<Vec<u8>, Seen> {
+    let mut all = BTreeMap::new();
+    db.keys().for_each(&mut |entry| {
+        let found = Found::alive(entry, 0).unwrap();
+        let mut entries = Vec::new();
+        if let Ok(text) = found.text() {
+            entries.push((Vec::new(), text.to_vec(), None));
+        } else if found.kind() == Hash::TYPE {
+            found.value::<Hash>().unwrap().fields().for_each(&mut |entry| {
+                entries.push((entry.key().to_vec(), value_of(&entry).to_vec(), entry.deadline()));
+            });
+        } else {
+            found.value::<Set>().unwrap().members().for_each(&mut |entry| {
+                entries.push((entry.key().to_vec(), Vec::new(), entry.deadline()));
+            });
+        }
+        entries.sort();
+        all.insert(entry.key().to_vec(), (found.encoding(), found.deadline(), entries));
+    });
+    all
+}
+
+#[test] // Of a long string, the range that was written.
+fn writes_record_ranges() {
+    let mut pair = Pair::new();
+    let (long, longer) = (vec![b'x'; 2_000_000], vec![b'y'; 300_000]);
+    assert_eq!(pair.run(&[b"SET", b"k", &long]), ["text 2000000"]);
+    assert_eq!(pair.run(&[b"APPEND", b"k", b"12345"]), ["string 1"]);
+    assert_eq!(pair.run(&[b"APPEND", b"k", b""]), ["string 1"]);
+    assert_eq!(pair.run(&[b"SETRANGE", b"k", b"70000", b"abc"]), ["string 1"]);
+    assert_eq!(pair.run(&[b"SETRANGE", b"k", b"3000000", b"behind a gap"]), ["string 1"]);
+    assert_eq!(pair.run(&[b"APPEND", b"k", &longer]), ["string 1"], "aside");
+    assert_eq!(pair.run(&[b"SETRANGE", b"k", b"5", &longer]), ["string 1"], "aside");
+    assert_eq!(pair.run(&[b"EXPIRE", b"k", b"100"]), ["Deadline"]);
+    assert_eq!(pair.run(&[b"APPEND", b"k", &longer]), ["string 1"]);
+    assert_eq!(pair.run(&[b"SETRANGE", b"k", b"5", &long]), ["Install"], "most of it");
+    assert_eq!(pair.run(&[b"APPEND", b"short", b"text"]), ["text 4"]);
+    assert_eq!(pair.run(&[b"APPEND", b"short", b"text"]), ["text 8"]);
+    assert_eq!(pair.run(&[b"APPEND", b"short", &longer]), ["Install"], "it was short");
+    assert_eq!(pair.run(&[b"SETRANGE", b"gap", b"9000", b"x"]), ["text 9001"]);
+    let bytes = |record: Record| match record.act {
+        Act::Key(_, Effect::Changes(changes)) => format!("{changes:?}").len(),
+        act => panic!("{act:?}"),
+    };
+    pair.engine.run(&[b"APPEND", b"k", b"12345"]);
+    let record = pair.engine.db.take_records().pop().unwrap();
+    assert!(bytes(record) < 100, "five bytes are recorded");
+}
+
+#[test] // Of a hash or a set, the entries that were changed, aside or not.
+fn changes_record_entries() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.many("HSET h", 0, 10_000), ["Install"], "all of it is new");
+    assert_eq!(pair.many("HSET h", 0, 200), ["hash 100"]);
+    assert_eq!(pair.many("HSET h", 0, 514), ["hash 257"], "aside");
+    assert_eq!(pair.many("HDEL h", 0, 400), ["hash 200"], "every other is a field");
+    assert_eq!(pair.many("HPEXPIRE h 100000 FIELDS 400", 2_000, 400), ["hash 200"]);
+    assert_eq!(pair.many("HSET h", 0, 9_000), ["Install"], "most of it");
+    assert_eq!(pair.many("SADD s", 0, 10_000), ["Install"]);
+    assert_eq!(pair.many("SADD s", 9_900, 300), ["set 200"]);
+    assert_eq!(pair.many("SREM s", 0, 500), ["set 500"]);
+    assert_eq!(pair.many("SADDEX s 100", 5_000, 300), ["set 300"]);
+    assert_eq!(pair.many("FIELDEXPIRE s 50", 5_000, 300), ["set 300"]);
+    assert_eq!(pair.run(&[b"SPOP", b"s", b"300"]), ["set 300"]);
+    assert_eq!(pair.run(&[b"SPOP", b"s", b"8000"]), ["Install"], "the rest is built anew");
+    assert_eq!(pair.run(&[b"SPOP", b"s", b"9000"]), ["Delete"]);
+    pair.many("SADD t", 0, 5_000);
+    assert_eq!(pair.run(&[b"SPOP", b"t"]), ["set 1"]);
+    assert_eq!(pair.many("SREM t", 0, 5_000), ["Delete"], "nothing is left");
+}
+
+#[test] // The same of a collection so small that it lies in its key's entry.
+fn small_ones_record_entries() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.many("HSET h", 0, 20), ["hash 10"]);
+    assert_eq!(pair.many("HSET h", 0, 4), ["hash 2"]);
+    assert_eq!(pair.run(&[b"HDEL", b"h", b"name-18", b"no"]), ["hash 1"]);
+    assert_eq!(pair.many("HDEL h", 100, 500), [""; 0], "aside, and none was there");
+    assert_eq!(pair.many("HDEL h", 16, 500), ["hash 1"], "aside");
+    assert_eq!(pair.many("HDEL h", 2, 500), ["Install"], "aside, most of it");
+    assert_eq!(pair.many("HDEL h", 0, 500), ["Delete"], "aside, all of it");
+    assert_eq!(pair.run(&[b"HSET", b"h", b"f", b"v"]), ["hash 1"]);
+    assert_eq!(pair.run(&[b"HDEL", b"h", b"f"]), ["hash 1", "Delete"]);
+    assert_eq!(pair.run(&[b"SADD", b"s", b"1", b"2", b"3"]), ["set 3"]);
+    assert_eq!(pair.run(&[b"SREM", b"s", b"2"]), ["set 1"]);
+    assert_eq!(pair.many("SREM s", 0, 500), [""; 0], "aside, and none was there");
+    assert_eq!(pair.run(&[b"SPOP", b"s"]), ["set 1"]);
+    assert_eq!(pair.run(&[b"SREM", b"s", b"1", b"3"]), ["set 1", "Delete"]);
+}
+
+#[test] // A field that is to die takes its hash out of the entry, and back when it has.
+fn what_dies_of_small_ones_is_removed() {
+    let mut pair = Pair::new();
+    pair.many("HSET h", 0, 20);
+    assert_eq!(pair.run(&[b"HPEXPIRE", b"h", b"10", b"FIELDS", b"1", b"name-4"]), ["hash 1"]);
+    pair.engine.tick(10);
+    while pair.engine.db.reap(16) {}
+    let records = pair.engine.db.take_records();
+    assert_eq!(records.iter().map(told).collect::<Vec<_>>(), ["hash 1"]);
+    records.iter().for_each(|record| apply_to_db(&mut pair.copy, &record.act).unwrap());
+    assert!(contents(&pair.copy) == contents(&pair.engine.db));
+    assert_eq!(pair.run(&[b"HDEL", b"h", b"name-2"]), ["hash 1"]);
+    assert_eq!(pair.run(&[b"HSET", b"h", b"name-2", b"v"]), ["hash 1"]);
+}
+
+#[test] // What dies while a change is made aside is recorded before it; then the whole value is.
+fn what_dies_meanwhile_is_not_lost() {
+    let mut pair = Pair::new();
+    pair.many("HSET h", 0, 10_000);
+    pair.many("HPEXPIRE h 10 FIELDS 200", 4_000, 200);
+    let draft = pair.engine.db.draft::<Hash>(&Key::new(b"h")).unwrap();
+    let mut draft = draft;
+    draft.edit(pair.engine.now).remove(b"name-0");
+    pair.engine.tick(10);
+    while pair.engine.db.reap(16) {}
+    pair.engine.db.install_draft(&Key::new(b"h"), draft);
+    let records = pair.engine.db.take_records();
+    assert_eq!(records.last().map(told).as_deref(), Some("Install"));
+    records.iter().for_each(|record| apply_to_db(&mut pair.copy, &record.act).unwrap());
+    assert!(contents(&pair.copy) == contents(&pair.engine.db));
+    assert_eq!(pair.run(&[b"HDEL", b"h", b"name-2"]), ["hash 1"]);
+}
+
+/// What each core recorded, command by command.
+type Blocks = Vec<Vec<Vec<Record>>>;
+
+/// Runs MSETs of six keys each on three cores.
+fn blocks_of_msets(world: &mut World, count: usize) -> Blocks {
+    world.cores.iter().for_each(|tx| tx.home().shard.listen(true));
+    let mut blocks: Blocks = world.cores.iter().map(|_| Vec::new()).collect();
+    for number in 0..count {
+        let keys: Vec<String> = (0..6).map(|at| format!("{number}:{at}")).collect();
+        let pairs = keys.iter().flat_map(|key| [key.as_bytes(), &b"v"[..]]);
+        world.run(&std::iter::once(&b"MSET"[..]).chain(pairs).collect::<Vec<_>>());
+        for (tx, blocks) in world.cores.iter().zip(&mut blocks) {
+            blocks.push(tx.home().shard.take_records());
+        }
+    }
+    blocks
+}
+
+/// What is left of logs that end there, to whoever takes whole transactions only.
+fn applied(blocks: &Blocks, ends: &[usize]) -> Vec<Shard> {
+    let kept = || blocks.iter().zip(ends).map(|(blocks, end)| blocks[..*end].iter().flatten());
+    let mut ended: BTreeMap<u64, usize> = BTreeMap::new();
+    for record in kept().flatten().filter(|record| matches!(record.act, Act::EndOfPart)) {
+        *ended.entry(record.part.unwrap().transaction).or_default() += 1;
+    }
+    let copies = kept().map(|records| {
+        let mut shard = Shard::new(16, 1);
+        for record in records {
+            let ended = |transaction: u64| ended.get(&transaction).copied().unwrap_or(0);
+            if record.part.is_none_or(|part| ended(part.transaction) == part.parts) {
+                apply(&mut shard, record).unwrap();
+            }
+        }
+        shard
+    });
+    copies.collect()
+}
+
+#[test] // Wherever the logs of the cores end: all of a command, or nothing of it.
+fn transactions_are_whole_or_not_at_all() {
+    const MSETS: usize = 60;
+    let mut world = World::new(3, unix_millis(), 5);
+    let blocks = blocks_of_msets(&mut world, MSETS);
+    let mut prng = Prng::from_seed(9);
+    let mut torn = 0;
+    for _ in 0..100 {
+        let mut end = || usize::try_from(prng.below(MSETS as u64 + 1)).unwrap();
+        let ends = [end(), end(), end()];
+        let copies = applied(&blocks, &ends);
+        for number in 0..MSETS {
+            let there = (0..6).filter(|at| {
+                let key = format!("{number}:{at}");
+                copies.iter().any(|shard| shard.db(0).exists(&Key::new(key.as_bytes())))
+            });
+            let count = there.count();
+            assert!(count == 0 || count == 6, "{count} keys of {number}, ends {ends:?}");
+            torn += usize::from(count == 0 && ends.iter().any(|end| *end > number));
+        }
+    }
+    assert!(torn > 100, "some transactions are cut: {torn}");
+}

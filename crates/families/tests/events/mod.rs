@@ -1,0 +1,386 @@
+//! What happened, as the log tells it, beside what redis-server 7.0.15 publishes: `notify-keyspace-events
+//! KEA`, line by line and at random, on one core and several. What is newer than that server stands
+//! in a table.
+
+use crate::common::oracle::{Oracle, Published};
+use crate::common::unix_millis;
+use crate::common::world::World;
+use darter_base::Prng;
+use darter_command::Flags;
+use darter_families::TABLES;
+use darter_keyspace::Act;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long those live that are to die.
+const DIES_MS: u64 = 20;
+
+/// Commands with what they need, in order. `WAIT` lets die what dies in [`DIES_MS`]; `DB` selects.
+const LINES: &[&str] = &[
+    "SET k v",
+    "SET k v EX 100",
+    "SET k w KEEPTTL",
+    "SET k v XX",
+    "SET k v NX",
+    "SET k v GET",
+    "SET gone v NX PX 100000",
+    "SETNX nx v",
+    "SETNX nx w",
+    "GETSET k w",
+    "SETEX k 100 v",
+    "PSETEX k 100000 v",
+    "MSET a 1 b 2 a 3",
+    "MSETNX a 1 z 2",
+    "MSETNX y 1 z 2 x 3",
+    "APPEND k more",
+    "APPEND k ",
+    "APPEND fresh text",
+    "SETRANGE k 2 xx",
+    "SETRANGE k 2 ",
+    "SETRANGE new 3 x",
+    "SETRANGE none 3 ",
+    "SETRANGE long 20000 x",
+    "APPEND long xyz",
+    "SETRANGE long 5 abc",
+    "INCR n",
+    "INCR n",
+    "INCRBY n 0",
+    "DECR n",
+    "DECRBY n 5",
+    "INCRBYFLOAT n 0.5",
+    "INCRBYFLOAT f 0.25",
+    "GETDEL f",
+    "GETDEL f",
+    "GETEX n EX 100",
+    "GETEX n PERSIST",
+    "GETEX n PERSIST",
+    "GETEX n",
+    "GETEX n PXAT 1",
+    "GET n",
+    "HSET h f v g w",
+    "HSET h f v",
+    "HMSET h f x",
+    "HSETNX h f y",
+    "HSETNX h i y",
+    "HINCRBY h n 1",
+    "HINCRBY h n 0",
+    "HINCRBYFLOAT h n 0.5",
+    "HINCRBYFLOAT h m 1.5",
+    "HINCRBY fresh-h n 1",
+    "HINCRBYFLOAT fresher-h n 1",
+    "HDEL h none",
+    "HDEL h f none",
+    "HDEL h g i n m",
+    "HDEL h g",
+    "SADD s 1 2 3",
+    "SADD s 1 2",
+    "SADD s x 4 5 6 7",
+    "SREM s none",
+    "SREM s 1 none",
+    "SADD t 2 9",
+    "SMOVE s t 3",
+    "SMOVE s t 2",
+    "SMOVE s t none",
+    "SMOVE t t 9",
+    "SMOVE s fresh-s x",
+    "SINTERSTORE d s t",
+    "SUNIONSTORE d s t",
+    "SDIFFSTORE d t s",
+    "SINTERSTORE d s none",
+    "SINTERSTORE d s none",
+    "SUNIONSTORE k s",
+    "SADD one x",
+    "SMOVE one s x",
+    "SADD one x",
+    "SREM one x",
+    "SPOP s 100",
+    "SPOP s 100",
+    "SADD s x",
+    "SPOP s",
+    "SPOP s",
+    "SADD s a b",
+    "SPOP s 0",
+    "EXPIRE s 100",
+    "EXPIRE s 100 NX",
+    "PEXPIRE s 100000",
+    "EXPIREAT s 99999999999",
+    "PEXPIREAT s 99999999999999",
+    "PERSIST s",
+    "PERSIST s",
+    "EXPIRE none 100",
+    "EXPIRE s -1",
+    "SADD s a b",
+    "RENAME s s",
+    "RENAME s r",
+    "SET o v",
+    "RENAME r o",
+    "RENAMENX o o",
+    "SET p v",
+    "RENAMENX o p",
+    "RENAMENX o q",
+    "COPY q qq",
+    "COPY q qq",
+    "COPY q qq REPLACE",
+    "COPY q qq DB 1",
+    "MOVE q 1",
+    "SET q v",
+    "MOVE q 1",
+    "DB 1",
+    "SET q v",
+    "MOVE q 0",
+    "DB 0",
+    "DEL q none qq p",
+    "UNLINK a b none",
+    "DEL a",
+    "SET m v PX 20",
+    "SADD ms 1",
+    "PEXPIRE ms 20",
+    "WAIT",
+    "EXISTS m ms",
+    "SET m v PX 20",
+    "WAIT",
+    "SET m w",
+    "SADD ms 1",
+    "PEXPIRE ms 20",
+    "WAIT",
+    "SADD ms 2",
+    "SET m v PX 20",
+    "WAIT",
+    "DEL m",
+    "SWAPDB 0 1",
+    "FLUSHDB",
+    "SET k v",
+    "FLUSHALL",
+];
+
+/// What redis-server 7.0 does not have, with the events of Redis 8 or Dragonfly.
+const NEWER: &[(&str, &[&str])] = &[
+    ("SET k 5", &["set"]),
+    ("INCREX k BYINT 2", &["incrby"]),
+    ("INCREX k BYFLOAT 0.5 EX 100", &["incrbyfloat", "expire"]),
+    ("DELEX k IFEQ other", &[]),
+    ("DELEX k", &["del"]),
+    ("MSETEX 2 a 1 b 2 EX 100", &["set", "expire", "set", "expire"]),
+    ("HSETEX h EX 100 FIELDS 1 f v", &["hset", "hexpire"]),
+    ("HSETEX h FIELDS 1 g v", &["hset"]),
+    ("HEXPIRE h 100 FIELDS 2 f g", &["hexpire"]),
+    ("HPEXPIRE h 100000 FIELDS 1 f", &["hexpire"]),
+    ("HEXPIREAT h 9999999999 FIELDS 1 f", &["hexpire"]),
+    ("HPEXPIREAT h 99999999999 FIELDS 1 none", &[]),
+    ("HPEXPIREAT h 9999999999999 FIELDS 1 f", &["hexpire"]),
+    ("HPERSIST h FIELDS 1 f", &["hpersist"]),
+    ("HGETEX h EX 100 FIELDS 1 f", &["hexpire"]),
+    ("HGETEX h FIELDS 1 f", &[]),
+    ("HGETEX h PERSIST FIELDS 1 f", &["hpersist"]),
+    ("HEXPIRE h 0 FIELDS 1 f", &["hdel"]),
+    ("HGETDEL h FIELDS 1 none", &[]),
+    ("HGETDEL h FIELDS 1 g", &["hdel", "del"]),
+    ("SADDEX s 100 a b", &["sadd"]),
+    ("FIELDEXPIRE s 50 a", &[]),
+    ("HSET h f v", &["hset"]),
+    ("FIELDEXPIRE h 50 f", &["hexpire"]),
+];
+
+/// Our side: cores whose logs are read.
+struct Ours {
+    world: World,
+    now: u64,
+}
+
+impl Ours {
+    fn new(cores: usize, seed: u64) -> Self {
+        let now = unix_millis();
+        let world = World::new(cores, now, seed);
+        world.cores.iter().for_each(|tx| tx.home().shard.listen(true));
+        Self { world, now }
+    }
+
+    /// Runs a command; gives what happened: database, event, key.
+    fn run(&mut self, words: &[&[u8]]) -> Vec<Published> {
+        self.world.run(words);
+        self.told()
+    }
+
+    fn wait(&mut self) -> Vec<Published> {
+        self.now += DIES_MS;
+        self.world.set_now(self.now);
+        self.world.cores.iter().for_each(|tx| while tx.home().shard.reap(64) {});
+        self.told()
+    }
+
+    fn told(&self) -> Vec<Published> {
+        let mut told = Vec::new();
+        for tx in &self.world.cores {
+            for record in tx.home().shard.take_records() {
+                let Act::Key(key, _) = &record.act else { continue };
+                let of = |name: &str| (record.database, name.to_owned(), key.to_vec());
+                told.extend(record.events.iter().map(|event| of(event.name)));
+            }
+        }
+        told
+    }
+}
+
+/// Both sides, and what they are to be compared by.
+struct Both {
+    ours: Ours,
+    oracle: Oracle,
+    cores: usize,
+}
+
+impl Both {
+    fn new(name: &str, cores: usize) -> Self {
+        let mut oracle = Oracle::start(name);
+        oracle.run(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEA"]);
+        oracle.subscribe();
+        Self { ours: Ours::new(cores, 7), oracle, cores }
+    }
+
+    fn line(&mut self, line: &str) {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let (found, wanted) = match words[0] {
+            b"WAIT" => {
+                std::thread::sleep(Duration::from_millis(2 * DIES_MS));
+                (self.ours.wait(), Vec::new())
+            }
+            b"DB" => {
+                self.ours.world.db = line[3..].parse().unwrap();
+                self.oracle.run(&[b"SELECT", words[1]]);
+                return;
+            }
+            _ => {
+                let found = self.ours.run(&words);
+                self.oracle.run(&words);
+                (found, self.oracle.published())
+            }
+        };
+        self.compare(line, found, wanted);
+    }
+
+    /// Of several cores only those of one key are in order, and SMOVE between two adds first. What dies
+    /// while we wait is told at once, by the oracle when it looks at it, or before.
+    fn compare(&mut self, line: &str, mut found: Vec<Published>, mut wanted: Vec<Published>) {
+        let is_death = |told: &Published| told.1 == "expired";
+        found.retain(|told| !is_death(told));
+        wanted.retain(|told| !is_death(told));
+        if self.cores > 1 || line.starts_with("SMOVE") {
+            found.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
+            wanted.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
+        }
+        assert_eq!(found, wanted, "{line} on {} cores", self.cores);
+    }
+}
+
+#[test] // The same events, of the same keys, in the same order.
+fn events_are_those_of_redis() {
+    for cores in [1, 3] {
+        let mut both = Both::new(&format!("events-{cores}"), cores);
+        LINES.iter().for_each(|line| both.line(line));
+    }
+}
+
+#[test] // Each death is told once, by the sweeper or by whoever writes over what has died.
+fn deaths_are_told_once() {
+    let deaths = |told: &[Published]| told.iter().filter(|told| told.1 == "expired").count();
+    let words = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+    for over in
+        ["SET k w", "SADD k m", "DEL k", "RENAME other k", "SUNIONSTORE k set", "APPEND k x"]
+    {
+        let mut ours = Ours::new(1, 3);
+        ours.run(&words("SET other v"));
+        ours.run(&words("SADD set m"));
+        ours.run(&words("SET k v PX 20"));
+        ours.now += DIES_MS;
+        ours.world.set_now(ours.now);
+        let told = ours.run(&words(over));
+        let first = told.iter().find(|told| told.2 == b"k").map(|told| told.1.as_str());
+        assert_eq!((deaths(&told), first), (1, Some("expired")), "{over}: {told:?}");
+        assert_eq!(deaths(&ours.wait()), 0, "{over}");
+        ours.run(&words("SET k v PX 20"));
+        assert_eq!(deaths(&ours.wait()), 1, "swept");
+    }
+}
+
+#[test]
+fn events_of_newer_commands() {
+    let mut ours = Ours::new(1, 5);
+    for (line, wanted) in NEWER {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let told: Vec<String> = ours.run(&words).into_iter().map(|(_, event, _)| event).collect();
+        assert_eq!(told, *wanted, "{line}");
+    }
+}
+
+#[test] // Fields that die are told as in Redis 7.4; the key goes with the last.
+fn events_of_fields_that_die() {
+    let mut ours = Ours::new(1, 5);
+    ours.run(&[b"HSET", b"h", b"f", b"v", b"g", b"w"]);
+    ours.run(&[b"HPEXPIRE", b"h", b"20", b"FIELDS", b"1", b"f"]);
+    let events = |told: Vec<Published>| told.into_iter().map(|told| told.1).collect::<Vec<_>>();
+    assert_eq!(events(ours.wait()), ["hexpired"]);
+    ours.run(&[b"HPEXPIRE", b"h", b"20", b"FIELDS", b"1", b"g"]);
+    assert_eq!(events(ours.wait()), ["hexpired", "del"]);
+}
+
+#[test] // Large ones, too, which are made aside, in slices.
+fn events_of_large_commands() {
+    let mut both = Both::new("events-large", 1);
+    let names = |from: usize, count: usize, width: usize| -> String {
+        let name = |at: usize| format!(" name-{at}").repeat(width);
+        (from..from + count).map(name).collect()
+    };
+    let text = "x".repeat(300_000);
+    for line in [
+        format!("HSET h{}", names(0, 2_000, 2)),
+        format!("HSET h{}", names(1_000, 300, 2)),
+        format!("HDEL h{}", names(100, 400, 1)),
+        format!("HDEL h{}", names(5_000, 400, 1)),
+        format!("HDEL h{}", names(0, 2_000, 1)),
+        format!("SADD s{}", names(0, 2_000, 1)),
+        format!("SADD s{}", names(1_000, 700, 1)),
+        format!("SREM s{}", names(100, 400, 1)),
+        format!("SREM s{}", names(5_000, 400, 1)),
+        format!("APPEND k {text}"),
+        format!("APPEND k {text}"),
+        format!("SETRANGE k 1000000 {text}"),
+        format!("MSET{}", names(0, 400, 2)),
+        format!("DEL{}", names(0, 400, 1)),
+        "SUNIONSTORE d s".to_owned(),
+        format!("SREM s{}", names(0, 2_000, 1)),
+    ] {
+        both.line(&line);
+    }
+    both.line(&format!("SADD p{}", names(0, 3_000, 1)));
+    for count in [3, 50, 100, 1_900, 2_000] {
+        both.line(&format!("SPOP p {count}"));
+    }
+}
+
+#[test] // Lines in any order.
+fn events_at_random_are_those_of_redis() {
+    let lasting = |line: &&&str| {
+        let word = line.split(' ').next().unwrap();
+        // What is drawn by chance, or dies, would make the two differ.
+        !["SPOP", "WAIT", "DB", "SWAPDB"].contains(&word) && !line.contains(" 20")
+    };
+    let lines: Vec<&str> = LINES.iter().filter(lasting).copied().collect();
+    let mut prng = Prng::from_seed(12);
+    let mut both = Both::new("events-random", 1);
+    for _ in 0..4_000 {
+        let line = lines[usize::try_from(prng.below(lines.len() as u64)).unwrap()];
+        if !line.starts_with("FLUSH") || prng.chance(10) {
+            both.line(line);
+        }
+    }
+}
+
+#[test] // A new command that writes must be in one of the tables.
+fn no_write_is_forgotten() {
+    let lines = LINES.iter().copied().chain(NEWER.iter().map(|(line, _)| *line));
+    let told: BTreeSet<String> =
+        lines.filter_map(|line| line.split(' ').next()).map(str::to_lowercase).collect();
+    let rows = TABLES.iter().copied().flatten().filter(|row| row.flags.has(Flags::WRITE));
+    let forgotten: Vec<&str> =
+        rows.map(|row| row.name).filter(|name| !told.contains(*name)).collect();
+    assert_eq!(forgotten, Vec::<&str>::new());
+}

@@ -1,0 +1,141 @@
+//! A value that is changed aside, in portions, and installed in one step; with what was done to it.
+//!
+//! Meanwhile readers are answered from the value at the key, and writers of the key wait. What is
+//! recorded in the end is what was done, where that is certainly smaller than the value, and the
+//! value at the key is still the one that was found (the sweeper may have been there). Else the whole
+//! value is, by a shared pointer: whoever reads the log encodes it, in portions of his own.
+//!
+//! Not here: who waits for whom. See `tx`.
+
+use crate::db::BIT_RAW;
+use crate::event::Events;
+use crate::log::{Done, Lists, Recorder};
+use crate::object::{Collection, Object, Typed};
+use crate::text::{Fresh, Str, TextChange};
+use crate::{Db, Event, Key, WrongType, effect};
+use darter_structs::blob::Blob;
+use darter_structs::table::Scratch;
+
+/// What a change takes in a log, about.
+const CHANGE_BYTES: usize = 32;
+/// Longer writes are not recorded by themselves: sharing their chunks would take 30 us.
+const WRITTEN_MAX_BYTES: usize = 32 << 20;
+
+/// See the module.
+#[derive(Default)]
+pub struct Draft<V> {
+    value: V,
+    /// The value as it was found. As long as it is held, nobody changes it in place, but for a pack
+    /// in the entry, of which it is a copy.
+    base: Option<Object>,
+    deadline: Option<u64>,
+    /// What was done since, if somebody listens.
+    done: Option<Done>,
+}
+
+impl<V> Draft<V> {
+    /// The value as it is now.
+    #[must_use]
+    pub fn value(&self) -> &V {
+        &self.value
+    }
+
+    /// True when nothing was found at the key.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.base.is_none()
+    }
+
+    fn changes(&mut self) -> Option<&mut Lists> {
+        self.done.as_mut()?.changes.as_mut()
+    }
+
+    /// The whole value is to be recorded.
+    fn forget_changes(&mut self) {
+        if let Some(done) = &mut self.done {
+            done.changes = None;
+        }
+    }
+
+    /// True when what was done is recorded, not the whole value, unless that takes more.
+    fn is_worth(&self, change_bytes: usize) -> bool {
+        let bytes = self.base.as_ref().map_or(0, |base| base.content_bytes());
+        2 * change_bytes <= bytes
+    }
+}
+
+impl<V: Collection> Draft<V> {
+    /// Changes the value, at `now`.
+    pub fn edit(&mut self, now: u64) -> V::Edit<'_> {
+        let count = self.changes().map_or(0, |changes| changes.count());
+        if !self.is_worth(count * CHANGE_BYTES) {
+            self.forget_changes();
+        }
+        let recorder = self.done.as_mut().map_or_else(Recorder::none, Recorder::aside);
+        self.value.edit(now, recorder)
+    }
+
+    /// Begins anew, empty: for what is built of the old value.
+    pub fn clear(&mut self) {
+        self.value = V::default();
+        self.forget_changes();
+    }
+}
+
+impl Draft<Blob> {
+    /// Writes a piece from `offset` on. What all pieces made is told by [`Draft::end_write`].
+    pub fn write_piece(&mut self, offset: usize, bytes: &[u8]) {
+        self.value.write_at(offset, bytes);
+    }
+
+    /// All pieces of `bytes` stand at `offset`; that is told as `event`.
+    pub fn end_write(&mut self, offset: usize, bytes: Fresh<'_>, event: &'static Event) {
+        if bytes.len() > WRITTEN_MAX_BYTES || !self.is_worth(bytes.len()) {
+            self.forget_changes();
+        }
+        if let Some(changes) = self.changes() {
+            changes.push(TextChange::Write { offset, bytes: effect::copy(&bytes) });
+        }
+        if let Some(done) = &mut self.done {
+            done.told.add(event);
+        }
+    }
+}
+
+impl Db {
+    /// Begins to change the value at `key` aside; one that is not there begins empty. An access.
+    pub fn draft<V: Collection>(&mut self, key: &Key<'_>) -> Result<Draft<V>, WrongType> {
+        let done = self.begin_done();
+        let Some(found) = self.read(key) else { return Ok(Draft { done, ..Draft::default() }) };
+        let value = found.value::<V>()?.into_cut();
+        Ok(Draft { value, base: found.to_object(), deadline: found.deadline(), done })
+    }
+
+    /// [`Db::draft`] for a string.
+    pub fn draft_text(&mut self, key: &Key<'_>) -> Result<Draft<Blob>, WrongType> {
+        let done = self.begin_done();
+        let Some(found) = self.read(key) else { return Ok(Draft { done, ..Draft::default() }) };
+        let value = match found.text()? {
+            Str::Inline(text) => Blob::from(text.bytes(&mut Scratch::default())),
+            Str::Blob(blob) => blob.clone(),
+        };
+        Ok(Draft { value, base: found.object().cloned(), deadline: found.deadline(), done })
+    }
+
+    /// Puts a value that was changed aside back at `key`, with the deadline that it had there. An
+    /// empty one removes the key. If the key has died meanwhile, so has what is installed: the change
+    /// came before. Cost: O(1).
+    pub fn install_draft<V: Typed>(&mut self, key: &Key<'_>, draft: Draft<V>) {
+        let Draft { value, base, deadline, done } = draft;
+        let is_as_found = self.is_at(key, base.as_ref(), deadline);
+        let bits = if V::TYPE == Blob::TYPE { BIT_RAW } else { 0 };
+        let Done { changes, told } = done.unwrap_or_default();
+        let changes = changes.filter(|_| is_as_found);
+        self.install_told(key, (Object::new(value), deadline, bits), changes, told);
+    }
+
+    fn begin_done(&self) -> Option<Done> {
+        let done = || Done { changes: Some(Lists::default()), told: Events::default() };
+        self.is_listening().then(done)
+    }
+}

@@ -1,0 +1,104 @@
+//! What happened to a key, as Redis names it in keyspace notifications.
+//!
+//! An event is told beside the effect, once per key and command, at the place where the change is
+//! made. So a method of the database or of a type's editor has its usual event, and a command whose
+//! name for it is another hands that over. What belongs to one type stands with the type.
+//!
+//! Not here: who listens, and channels.
+
+use std::fmt;
+
+/// See the module.
+#[derive(PartialEq, Eq)]
+pub struct Event {
+    /// As it is published.
+    pub name: &'static str,
+    /// The letter of its class in `notify-keyspace-events`.
+    pub class: u8,
+}
+
+impl Event {
+    /// An event of a class.
+    #[must_use]
+    pub const fn new(name: &'static str, class: u8) -> Self {
+        Self { name, class }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)
+    }
+}
+
+/// Events in order.
+pub type Tells<'a> = &'a [&'static Event];
+
+#[rustfmt::skip] // A table.
+#[expect(missing_docs, reason = "the names are Redis's own, in capitals")]
+mod names {
+    use super::Event;
+
+    pub const DEL: &Event         = &Event::new("del", b'g');
+    pub const EXPIRE: &Event      = &Event::new("expire", b'g');
+    pub const PERSIST: &Event     = &Event::new("persist", b'g');
+    pub const EXPIRED: &Event     = &Event::new("expired", b'x');
+    pub const SET: &Event         = &Event::new("set", b'$');
+    pub const APPEND: &Event      = &Event::new("append", b'$');
+    pub const SETRANGE: &Event    = &Event::new("setrange", b'$');
+    pub const INCRBY: &Event      = &Event::new("incrby", b'$');
+    pub const INCRBYFLOAT: &Event = &Event::new("incrbyfloat", b'$');
+}
+
+pub use names::*;
+
+/// What one change of one key told: each event once, in order.
+#[derive(Clone, Copy, Default)]
+pub struct Events([Option<&'static Event>; Events::MAX]);
+
+impl Events {
+    /// The most that one change tells: what it replaced had expired, it happened, it has a deadline.
+    const MAX: usize = 3;
+
+    /// Adds one at the end. False if it is there already.
+    pub(crate) fn add(&mut self, event: &'static Event) -> bool {
+        if self.iter().any(|other| other == event) {
+            return false;
+        }
+        let free = self.0.iter_mut().find(|place| place.is_none());
+        *free.expect("no change tells more") = Some(event);
+        true
+    }
+
+    /// These; first, if what was there had expired, that.
+    pub(crate) fn behind_expired(self, had_expired: bool) -> Self {
+        let first: Tells<'_> = if had_expired { &[EXPIRED] } else { &[] };
+        let mut all = Self::default();
+        first.iter().copied().chain(self.iter()).for_each(|event| _ = all.add(event));
+        all
+    }
+
+    /// [`Events::behind_expired`] of `tells`.
+    pub(crate) fn after(had_expired: bool, tells: Tells<'_>) -> Self {
+        Self::from(tells).behind_expired(had_expired)
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Event> {
+        self.0.into_iter().flatten()
+    }
+}
+
+impl From<Tells<'_>> for Events {
+    fn from(events: Tells<'_>) -> Self {
+        let mut all = Self::default();
+        events.iter().for_each(|event| _ = all.add(event));
+        all
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,53 @@
+//! A value that was taken from its key, or copied, and is to be put at another.
+
+use crate::db::kind;
+use crate::object::{Object, Type, Typed};
+use crate::text::StrPieces;
+
+/// A value on its way from one key to another, perhaps on another core. Holding it is a cut.
+#[derive(Clone)]
+pub struct Held {
+    /// The value.
+    pub value: HeldValue,
+    /// When it dies.
+    pub deadline: Option<u64>,
+    pub(crate) bits: u8,
+    /// Of a value that was taken, not copied: its time of access goes with it.
+    pub(crate) stamp: Option<u32>,
+}
+
+/// See [`Held`].
+#[derive(Clone)]
+pub enum HeldValue {
+    /// A short string.
+    Text(Vec<u8>),
+    /// Anything out of line.
+    Object(Object),
+}
+
+impl Held {
+    /// Its type.
+    #[must_use]
+    pub fn kind(&self) -> &'static Type {
+        kind(self.object())
+    }
+
+    /// The value, if it is a `V`.
+    #[must_use]
+    pub fn get<V: Typed>(&self) -> Option<&V> {
+        self.object()?.get()
+    }
+
+    fn object(&self) -> Option<&Object> {
+        if let HeldValue::Object(object) = &self.value { Some(object) } else { None }
+    }
+
+    /// Its string, if it is one.
+    #[must_use]
+    pub fn as_text(&self) -> Option<StrPieces> {
+        match &self.value {
+            HeldValue::Text(bytes) => Some(StrPieces::Bytes(bytes.clone())),
+            HeldValue::Object(object) => object.get().cloned().map(StrPieces::Blob),
+        }
+    }
+}
