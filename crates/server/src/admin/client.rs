@@ -1,7 +1,7 @@
 //! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
 //! UNPAUSE, GETREDIR, HELP.
 
-use super::client_list::{Filter, Line, Wanted, line};
+use super::client_list::{self, Filter, Line, Wanted, line};
 use super::long_text::LongText;
 use super::{container, history, now, syntax, task, tips};
 use crate::engine::{Core, ReplyMode, Runner, ServerCall, SessionCx};
@@ -131,7 +131,8 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
 }
 
-/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: in the order of their ids.
+/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: in the order of their ids; and those that are asked for by
+/// their ids in the order asked, as often as asked.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let wanted = Wanted::read(&call).await?;
     let gathered = call.core.run_on_all(|| {
@@ -144,9 +145,21 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         call.core.tx.pause().await;
     }
     let mut text = LongText::default();
+    if wanted.has_ids() {
+        let mut ids = call.args();
+        ids.next(); // The word ID.
+        while let Some(id) = ids.next() {
+            let line = client_list::id(id).and_then(|id| by_id.get(&id));
+            text.tail.push_str(line.map_or("", String::as_str));
+            text.settle();
+            call.core.tx.pause().await;
+        }
+    }
     while let Some((_, line)) = by_id.pop_first() {
-        text.tail.push_str(&line);
-        text.settle();
+        if !wanted.has_ids() {
+            text.tail.push_str(&line);
+            text.settle();
+        }
         call.core.tx.pause().await;
     }
     Ok(text.into_answer(&call))

@@ -110,9 +110,8 @@ impl Wanted {
             wanted.kind = Some(ClientKind::parse(args.word()?)?);
         } else if args.left() > 1 && args.option("ID") {
             let mut ids = KeySet::with_capacity(args.left());
-            while let Some(id) = args.next() {
-                let id = number::parse_i64(id).ok_or(Refusal::line("ERR Invalid client ID"))?;
-                ids.insert(u64::try_from(id).unwrap_or(0)); // Nobody's is 0 or below.
+            while let Some(word) = args.next() {
+                ids.insert(id(word).ok_or(Refusal::line("ERR Invalid client ID"))?);
                 call.core.tx.pause().await;
             }
             wanted.ids = Some(Arc::new(ids));
@@ -121,10 +120,20 @@ impl Wanted {
         Ok(wanted)
     }
 
+    /// True when it names clients by their ids.
+    pub(super) fn has_ids(&self) -> bool {
+        self.ids.is_some()
+    }
+
     pub(super) fn fits(&self, session: &Session) -> bool {
         self.ids.as_ref().is_none_or(|ids| ids.contains(session.id))
             && self.kind.is_none_or(|kind| kind == ClientKind::Normal)
     }
+}
+
+/// The id that a word of CLIENT LIST is; none of what is no number.
+pub(super) fn id(word: &[u8]) -> Option<u64> {
+    number::parse_i64(word).map(|id| u64::try_from(id).unwrap_or(0)) // Nobody's is 0 or below.
 }
 
 /// What CLIENT KILL asks for: every part that is set must fit.

@@ -69,3 +69,17 @@ fn many_clients_are_gone_through_in_portions() {
         assert_eq!(closed, CLIENTS - 1, "all but who asked");
     }
 }
+
+#[test] // As often, and in the order, as their ids are named.
+fn clients_are_listed_as_they_are_asked_for() {
+    let mut bench = Bench::new(2);
+    let clients = [0, 1, 0].map(|core| bench.connect(core));
+    let [a, b, c] = clients.map(|client| {
+        let id = bench.ask(client, "CLIENT ID");
+        id.trim().trim_start_matches(':').to_owned()
+    });
+    let list = bench.ask(0, &format!("CLIENT LIST ID {c} {a} 0 {a} -1 99999 {b}"));
+    let ids: Vec<&str> =
+        list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()).collect();
+    assert_eq!(ids, [&c, &a, &a, &b]);
+}
