@@ -5,7 +5,7 @@
 //! What happens to a key as a whole stands here; what happens inside a value is brought by its type
 //! ([`Change`]). How effects are recorded and numbered: see `log`.
 //!
-//! docs/design/0014-effects.md has the reasons, and what was tried.
+//! docs/design/0014-effects.md has the reasons.
 
 use crate::event::Events;
 use crate::text::{Fresh, StrPieces};

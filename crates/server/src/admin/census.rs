@@ -118,12 +118,16 @@ impl Census {
         let shared = &core.admin.shared;
         let told = &shared.told[core.id()];
         let others = || largest(shared, |id| id != core.id());
-        let may_close = |next: &PeekMut<'_, (usize, u64)>| limit > 0 && next.0 >= others();
         let mut more = false;
-        while !more
-            && sum(shared) >= limit
-            && let Some(next) = self.evictable.peek_mut().filter(may_close)
-        {
+        loop {
+            // Before the sum, too: whose largest has left meanwhile tells that before its sum.
+            let before = others();
+            let is_over = limit > 0 && sum(shared) >= limit;
+            let may_close = |next: &PeekMut<'_, (usize, u64)>| next.0 >= before.max(others());
+            if more || !is_over {
+                break;
+            }
+            let Some(next) = self.evictable.peek_mut().filter(may_close) else { break };
             let (bytes, id) = PeekMut::pop(next);
             close(core, id);
             self.bytes -= bytes;

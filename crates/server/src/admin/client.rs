@@ -221,9 +221,7 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
 /// stay, as in Redis. ALL holds CLIENT UNPAUSE too.
 async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
-    let timeout = number::parse_i64(args.bytes()?)
-        .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
-    let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
+    let timeout = args.bytes()?;
     if args.left() > 1 {
         return Err(super::wrong_subcommand(args));
     }
@@ -232,8 +230,14 @@ async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
         Some(b"write") => false,
         Some(_) => return Err(Refusal::line("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let until = call.core.now_ms() + timeout;
-    set_pause(&call.core, Some((until, reads))).await;
+    let timeout = number::parse_i64(timeout)
+        .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
+    let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
+    let until = call.core.now_ms().saturating_add(timeout);
+    // In Redis an end beyond its numbers lies in the past: nothing is paused.
+    if i64::try_from(until).is_ok() {
+        set_pause(&call.core, Some((until, reads))).await;
+    }
     Ok(call.answer(|reply| reply.ok()))
 }
 
