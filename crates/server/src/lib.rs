@@ -22,6 +22,7 @@ mod load;
 pub mod log;
 mod machine;
 pub mod settings;
+mod spent;
 mod spin;
 pub mod supervisor;
 mod thread;

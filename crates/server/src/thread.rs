@@ -8,6 +8,7 @@ use crate::arrivals::Arrivals;
 use crate::doors::Doors;
 use crate::engine::{Action, Core, Mail, Peer, Wait};
 use crate::settings::Settings;
+use crate::spent;
 use crate::spin::Patience;
 use darter_runtime::mailbox::Mailbox;
 use darter_runtime::net::{self, Address, Event, Net, Parcel, SendBuffer, Token};
@@ -119,7 +120,7 @@ impl Thread {
                     core.received(conn, bytes);
                 }
                 Event::Eof { conn } => core.ended(conn),
-                Event::Sent { conn, buffer, .. } => core.sent(conn, Some(buffer.into_spare())),
+                Event::Sent { conn, buffer, .. } => core.sent(conn, Some(spent::take_back(buffer))),
                 Event::Closed { conn, .. } => core.closed(conn),
                 Event::Woken => {}
             }
@@ -271,7 +272,7 @@ impl Thread {
         };
         if let Err(buffer) = refused {
             // The connection is going; `Closed` follows, or has come.
-            self.core.sent(conn, Some(buffer.into_spare()));
+            self.core.sent(conn, Some(spent::take_back(buffer)));
         }
     }
 }

@@ -1,0 +1,75 @@
+//! What was sent, on its way back: one buffer is used again, and the rest is let go in portions.
+//!
+//! A long reply is many parts, of up to 512 KiB each, and giving the pages of one back to the system
+//! takes some 40 us: a hundred megabytes at once were a slice of 9 ms.
+
+use darter_base::graveyard::{self, Dismantle};
+use darter_runtime::net::{Part, SendBuffer};
+use std::sync::Arc;
+
+/// So many parts are let go at once.
+const FEW: usize = 4;
+
+/// The buffer worth using again, emptied. Cost: O(parts), besides letting go of a few.
+pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
+    match buffer {
+        SendBuffer::Parts(mut parts) if parts.len() > FEW => {
+            let spare = SendBuffer::Parts(parts.pop().into_iter().collect());
+            let bytes = parts.iter().map(bytes_of).sum();
+            graveyard::bury(Box::new(Rest { parts, bytes }));
+            spare.into_spare()
+        }
+        buffer => buffer.into_spare(),
+    }
+}
+
+/// Parts that nobody sends any more.
+struct Rest {
+    parts: Vec<Part>,
+    bytes: usize,
+}
+
+impl Dismantle for Rest {
+    fn dismantle(&mut self) -> bool {
+        let freed = self.parts.pop().as_ref().map_or(0, bytes_of);
+        self.bytes = self.bytes.saturating_sub(freed);
+        !self.parts.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// What letting go of a part gives back: nothing, while others read the value.
+fn bytes_of(part: &Part) -> usize {
+    match part {
+        Part::Bytes(bytes) => bytes.capacity(),
+        Part::Shared(value, _) if Arc::strong_count(value) == 1 => value.len(),
+        Part::Shared(..) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Countdown;
+
+    #[test] // Few parts are gone at once, many one by one; what somebody else has does not count.
+    fn many_parts_go_one_by_one() {
+        let value: Arc<[u8]> = vec![b'x'; 1_000].into();
+        let parts = |count: usize| {
+            let shared = (1..count).map(|_| Part::Shared(Arc::clone(&value), 0..9));
+            SendBuffer::Parts(shared.chain([Part::Bytes(Vec::with_capacity(500))]).collect())
+        };
+        assert_eq!(take_back(parts(FEW)).capacity(), 500);
+        assert!(graveyard::is_empty());
+        assert_eq!(take_back(parts(100)).capacity(), 500);
+        assert_eq!(graveyard::waiting(), (1, 0));
+        for left in (0..99).rev() {
+            assert_eq!(graveyard::dig(&Countdown::new(0)), left > 0, "{left}");
+            assert_eq!(Arc::strong_count(&value), 1 + left);
+        }
+        assert!(graveyard::is_empty());
+    }
+}
