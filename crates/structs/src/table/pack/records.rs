@@ -15,6 +15,7 @@
 //!
 //! Invariants: fingerprints and offsets are those of the records, and no name is twice there.
 
+use super::super::entry::KEY_INLINE_MAX;
 use super::super::group::fingerprint;
 use super::super::text::Packed;
 use super::item::{self, Lead, Tagged};
@@ -204,6 +205,7 @@ impl<'a> Records<'a> {
     #[inline]
     fn wanted<'n>(self, name: &'n [u8]) -> Option<Tagged<'n>> {
         match Packed::of(name) {
+            Packed::Raw(name) if name.len() > KEY_INLINE_MAX => None,
             Packed::Raw(name) => Some(Tagged::raw(name.strip_prefix(self.prefix())?)),
             packed => Some(Tagged::of(packed)),
         }

@@ -92,8 +92,13 @@ fn matches_a_map<X: OutOfLine>(
 
 /// What is read of a table in other ways than one by one.
 fn look<X: OutOfLine>(prng: &mut Prng, table: &Table<X>, model: &Model, range: u64) {
-    let absent = format!("absent:{}", prng.below(range)).into_bytes();
+    let mut absent = format!("absent:{}", prng.below(range)).into_bytes();
     assert!(!table.contains(hash::of(&absent), &absent));
+    if prng.chance(10) {
+        let len = *prng.weighted(&[(1, 241), (1, 1_008), (1, 1_009), (1, 6_000), (1, 173_000)]);
+        absent.resize(len, b'x'); // Longer than a pack's names, and than their lengths can say.
+        assert!(!table.contains(hash::of(&absent), &absent));
+    }
     assert_eq!((table.len(), table.earliest_deadline()), (model.len(), None));
     let random = table.random(&mut || prng.next_u64()).map(|entry| entry.key().to_vec());
     assert_eq!(random.is_some(), !model.is_empty());
