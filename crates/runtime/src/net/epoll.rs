@@ -209,7 +209,8 @@ impl Epoll {
     }
 
     pub(super) fn has_newer(&mut self) -> io::Result<bool> {
-        if self.ready.len() + self.pending.len() <= self.noted {
+        // What is ready and not handled yet would be told again, and a wake be taken twice.
+        if self.ready.is_empty() && self.pending.len() <= self.noted {
             self.wait(Wait::Nothing)?;
         }
         Ok(self.ready.len() + self.pending.len() > self.noted)

@@ -1,0 +1,27 @@
+//! Asking what has come, between two polls: nothing is told twice.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use darter_runtime::net::{BackChoice, Event, Net, Wait, Waker};
+
+#[test] // A wake that is known, and not handled yet, is no newer one, and is taken once.
+fn a_wake_is_news_once() {
+    for choice in [BackChoice::Epoll, BackChoice::Auto] {
+        let waker = Waker::new().unwrap();
+        let (mut net, _) = Net::open(choice, &waker).unwrap();
+        net.poll(Wait::Nothing, &mut |_| ()).unwrap();
+        waker.wake();
+        while !net.has_news().unwrap() {}
+        net.note_news();
+        for _ in 0..3 {
+            // io_uring may fetch it only now.
+            assert!(!net.has_newer().unwrap() || choice != BackChoice::Epoll, "noted before");
+        }
+        let mut woken = 0;
+        for _ in 0..3 {
+            let count = &mut |event: Event<'_>| woken += usize::from(matches!(event, Event::Woken));
+            net.poll(Wait::Nothing, count).unwrap();
+        }
+        assert_eq!(woken, 1, "{choice:?}");
+    }
+}
