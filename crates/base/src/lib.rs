@@ -6,8 +6,8 @@
 pub mod digest;
 pub mod extended;
 pub mod glob;
-pub mod graveyard;
 pub mod hash;
+pub mod lazyfree;
 pub mod limits;
 pub mod long;
 pub mod number;

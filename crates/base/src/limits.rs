@@ -9,8 +9,8 @@ pub const DATABASES_DEFAULT: usize = 16;
 /// of it a chunk fills a block of the allocator; 64 KiB of bytes would take one of 80, of which 68
 /// to 72 are touched.
 pub const CHUNK_BYTES: usize = 64 * 1024 - 2 * size_of::<usize>();
-/// Bytes of a reply that may stand ready ahead of its socket, per client (DESIGN.md, P4).
-pub const REPLY_AHEAD_BYTES: usize = 1024 * 1024;
+/// Reply bytes that may be buffered for one client (DESIGN.md, P4).
+pub const REPLY_BUFFER_BYTES: usize = 1024 * 1024;
 /// Capacity of a buffer that is kept for the next reply, at most; longer ones are given back.
 pub const SPARE_BYTES: usize = 128 * 1024;
 /// What a slice aims at, in nanoseconds of the core's time (P1).

@@ -4,7 +4,7 @@
 //! comparing 13, freeing 10. So whoever receives a long name puts it together in portions
 //! ([`Draft`]), which find out its hash, its [digest](crate::digest) and its slot on the way. From then
 //! on the block is shared by count: the table's entry is another owner of it. It is freed in portions
-//! (`graveyard`).
+//! (`lazyfree`).
 //!
 //! ```text
 //! | count: 8 | length: 8 | hash: 8 | bytes ... |
@@ -20,7 +20,7 @@
 //! arguments to the table, for the one request in a million that has such a name.
 
 use crate::digest::Digest;
-use crate::graveyard::{self, Dismantle};
+use crate::lazyfree::{self, Dismantle};
 use crate::limits::CHUNK_BYTES;
 use crate::{hash, slot};
 use std::alloc::{self, Layout};
@@ -413,7 +413,7 @@ impl Memory {
 
     fn let_go(self) {
         if self.size > 2 * FREED_AT_ONCE {
-            graveyard::bury(Box::new(self));
+            lazyfree::defer(Box::new(self));
         }
     }
 }
@@ -528,16 +528,16 @@ mod tests {
         draft.push(&vec![1; len]);
         drop(draft.finish());
         for portion in 1..6 {
-            assert!(graveyard::dig(&Countdown::new(0)), "more is left after {portion}");
-            let left = graveyard::waiting().1;
+            assert!(lazyfree::run(&Countdown::new(0)), "more is left after {portion}");
+            let left = lazyfree::waiting().1;
             assert!(left <= len - (portion - 1) * FREED_AT_ONCE, "{left} after {portion}");
         }
-        graveyard::dig(&Never);
-        assert_eq!(graveyard::waiting(), (0, 0));
+        lazyfree::run(&Never);
+        assert_eq!(lazyfree::waiting(), (0, 0));
         Draft::new(len).let_go();
-        assert_eq!(graveyard::waiting(), (1, Long::bytes_for(len)));
-        graveyard::dig(&Never);
+        assert_eq!(lazyfree::waiting(), (1, Long::bytes_for(len)));
+        lazyfree::run(&Never);
         drop(drafted(&name(4)));
-        assert_eq!(graveyard::waiting(), (0, 0), "a shorter one is freed at once");
+        assert_eq!(lazyfree::waiting(), (0, 0), "a shorter one is freed at once");
     }
 }

@@ -4,10 +4,10 @@
 //! readers are answered from what it was before. Hashes have their own (`hash::edit`), as what they
 //! reply may be the old values.
 //!
-//! Not here: changes of so few that they are made at once. See `ahead`.
+//! Not here: changes of so few that they are made at once. See `unshare`.
 
-use crate::ahead::{KEY, MANY};
 use crate::prefetch::prefetch;
+use crate::unshare::{KEY, MANY};
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};

@@ -6,7 +6,7 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
 use darter_command::{Answer, Stream};
-use darter_keyspace::graveyard::{self, Dismantle};
+use darter_keyspace::lazyfree::{self, Dismantle};
 use darter_resp::{Output, Reply};
 use darter_structs::table::Text;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ struct Chunks(VecDeque<Vec<u8>>);
 impl Drop for Chunks {
     fn drop(&mut self) {
         if self.0.len() > CHUNKS_FREED_AT_ONCE {
-            graveyard::bury(Box::new(Rest(std::mem::take(&mut self.0))));
+            lazyfree::defer(Box::new(Rest(std::mem::take(&mut self.0))));
         }
     }
 }
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn what_nobody_reads_is_freed_in_portions() {
         drop(gather(100_000));
-        assert!(!graveyard::is_empty());
-        while graveyard::dig(&Never) {}
+        assert!(!lazyfree::is_empty());
+        while lazyfree::run(&Never) {}
         drop(gather(10));
-        assert!(graveyard::is_empty());
+        assert!(lazyfree::is_empty());
     }
 }

@@ -12,13 +12,12 @@
 //! | `word`, `expiry`, `cursor`     | arguments: options, expire times, cursors                   |
 //! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
 //! | `random`, `choice`             | entries at random                                           |
-//! | `ahead`, `aside`               | changes of several entries; of more than a slice can change |
+//! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
 //! | `spread`, `cut`                | very many keys, over several cores                          |
 //! | `rows`                         | what the tables of rows say in the same words               |
 
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod aside;
 mod choice;
 mod cursor;
@@ -37,6 +36,7 @@ pub mod set;
 mod spread;
 pub mod string;
 mod tally;
+mod unshare;
 mod word;
 
 use darter_command::Command;

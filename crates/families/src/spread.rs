@@ -6,7 +6,7 @@
 //! when the message comes, on more as a task, in slices. What must be brought together as it is
 //! found (MGET) goes in rounds instead, in each of which every core gets the next of its keys.
 
-use darter_base::graveyard::{self, Dismantle};
+use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Call;
 use darter_keyspace::{Db, Key};
 use darter_resp::{self as resp, Request};
@@ -58,7 +58,7 @@ const CHUNKS_FREED_AT_ONCE: usize = 4;
 impl Drop for Positions {
     fn drop(&mut self) {
         if self.chunks.len() > CHUNKS_FREED_AT_ONCE {
-            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.chunks))));
+            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.chunks))));
         }
     }
 }
@@ -284,8 +284,8 @@ mod tests {
             assert_eq!(positions.len(), count);
             assert!((0..count).all(|index| positions.get(index) == index * 3));
             drop(positions);
-            assert_eq!(graveyard::is_empty(), count < 200_000, "{count}");
-            while graveyard::dig(&Never) {}
+            assert_eq!(lazyfree::is_empty(), count < 200_000, "{count}");
+            while lazyfree::run(&Never) {}
         }
     }
 }

@@ -15,14 +15,14 @@ use darter_structs::table::STAMP_END;
 
 const MASK: u64 = STAMP_END as u64 - 1;
 /// Seconds by which a stamp may be ahead of the clock.
-const AHEAD_MAX: u64 = 1 << 20;
+const SKEW_MAX: u64 = 1 << 20;
 /// Longest idle time, in seconds.
-pub(crate) const IDLE_MAX: u64 = MASK - AHEAD_MAX;
+pub(crate) const IDLE_MAX: u64 = MASK - SKEW_MAX;
 /// Longest idle time that can be given: it has as long again to be told.
 pub(crate) const GIVEN_MAX: u64 = IDLE_MAX / 2;
 
 const _: () = assert!(STAMP_END.is_power_of_two());
-const _: () = assert!(AHEAD_MAX + IDLE_MAX == MASK && AHEAD_MAX < IDLE_MAX);
+const _: () = assert!(SKEW_MAX + IDLE_MAX == MASK && SKEW_MAX < IDLE_MAX);
 const _: () = assert!(GIVEN_MAX + GIVEN_MAX <= IDLE_MAX);
 
 /// The stamp of an access at `now`.
@@ -74,7 +74,7 @@ mod tests {
 
     #[test] // A clock that is set back makes nobody old.
     fn a_stamp_ahead_of_the_clock_is_no_age() {
-        for back in [1_000, 60_000, 86_400_000, (AHEAD_MAX - 2) * 1_000] {
+        for back in [1_000, 60_000, 86_400_000, (SKEW_MAX - 2) * 1_000] {
             assert_eq!(idle_seconds(stamp(NOW), NOW - back), 0, "{back}");
         }
     }

@@ -18,24 +18,24 @@ pub struct Checker {
     keys: table::Checker<Object>,
     len: usize,
     usage: Usage,
-    mortal: usize,
+    expires: usize,
     /// As found so far.
     found: (Usage, usize, usize),
 }
 
 impl Checker {
-    pub(crate) fn new(keys: Table<Object>, usage: Usage, mortal: usize) -> Self {
+    pub(crate) fn new(keys: Table<Object>, usage: Usage, expires: usize) -> Self {
         let (len, found) = (keys.len(), (Usage::default(), 0, 0));
-        Self { keys: table::Checker::new(keys), len, usage, mortal, found }
+        Self { keys: table::Checker::new(keys), len, usage, expires, found }
     }
 
     /// Checks the next segment of the table. Returns true while some are left. Panics when an
     /// invariant does not hold; that the sums fit is checked with the last.
     pub fn next_slice(&mut self) -> bool {
-        let (usage, mortal, len) = &mut self.found;
+        let (usage, expires, len) = &mut self.found;
         let more = self.keys.next_slice(&mut |entry| {
             *len += 1;
-            *mortal += usize::from(entry.deadline().is_some());
+            *expires += usize::from(entry.deadline().is_some());
             match entry.value() {
                 ValueRef::Text(_) => usage.add(None, None),
                 ValueRef::Packed(pack) => {
@@ -53,7 +53,7 @@ impl Checker {
             }
         });
         if !more {
-            assert_eq!(self.found, (self.usage, self.mortal, self.len), "I1");
+            assert_eq!(self.found, (self.usage, self.expires, self.len), "I1");
         }
         more
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "I1")]
     fn accounts_that_do_not_fit_are_found() {
-        let mut checker = super::Checker { mortal: 1, ..db().checker() };
+        let mut checker = super::Checker { expires: 1, ..db().checker() };
         while checker.next_slice() {}
     }
 

@@ -1,21 +1,23 @@
 //! When the next field or member of each value dies: in whose table the sweeper has to look.
 //!
-//! Keys with mortal fields stand in a tree, in the order in which they are to be looked at. A tree, as
-//! it grows without ever moving as a whole. Each key has one pair at most, and its value knows under
-//! which moment ([`Clock`]): whoever removes the value removes its pair. So the tree is never longer
-//! than the keyspace, however often keys come and go.
+//! Keys with deadlines on fields stand in a tree, in the order in which they are to be looked at. A
+//! tree, as it grows without ever moving as a whole. Each key has one pair at most, and its value
+//! knows under which moment ([`Clock`]): whoever removes the value removes its pair. So the tree is
+//! never longer than the keyspace, however often keys come and go.
 //!
 //! A pair goes to an earlier moment at once, to a later one when its own has come: sessions whose
-//! fields are given more time again and again would take 1 us each time, which is as much as all else.
+//! fields are given more time again and again would take 1 us each time, which is as much as all
+//! else.
 //!
-//! A long key is held once: the pair shares the block of the key's entry, so it counts nothing here.
+//! A long key is held once: the pair shares the block of the key's entry, so it counts nothing
+//! here.
 //!
-//! Invariant: `name_bytes` is the sum over all short names. That the pairs are those of the values, see
-//! I3 in `db`.
+//! Invariant: `name_bytes` is the sum over all short names. That the pairs are those of the values,
+//! see I3 in `db`.
 //!
 //! Not here: what a key holds, and when to sweep. See `db`.
 
-use crate::graveyard::{self, Dismantle};
+use crate::lazyfree::{self, Dismantle};
 use darter_base::hash;
 use darter_base::long::{KNOWN_MIN, Long};
 use std::collections::BTreeSet;
@@ -149,7 +151,7 @@ impl Clocks {
     /// Forgets all. O(1): memory comes back in slices.
     pub(crate) fn clear(&mut self) {
         if !self.pairs.is_empty() {
-            graveyard::bury(Box::new(std::mem::take(self)));
+            lazyfree::defer(Box::new(std::mem::take(self)));
         }
     }
 
@@ -188,6 +190,6 @@ impl Dismantle for Clocks {
     }
 
     fn bytes(&self) -> usize {
-        self.pairs.len() * PAIR_BYTES // Names are short, or have graves of their own.
+        self.pairs.len() * PAIR_BYTES // Names are short, or deferred on their own.
     }
 }

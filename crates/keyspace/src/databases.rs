@@ -9,7 +9,7 @@
 //! ```text
 //! near:   | 0 | 1 | 2 | ...    at most [`NEAR`], made at once: at one addition's distance
 //! far:    1_000 -> database    the current one, and those that hold something
-//! sums:   what all of them hold      deaths: (moment, index) of each that has mortals
+//! sums:   what all of them hold      deaths: (moment, index) of each that has deadlines
 //! ```
 //! Invariants (`check_invariants`):
 //! - D1: `sums` is the sum of what was noted of each database, but for what those counted that have
@@ -18,7 +18,7 @@
 //! - D3: `deaths` has the moments that were noted, and nothing else.
 //! - D4: the log, while somebody listens, lies with the current one, and knows its index.
 
-use crate::graveyard::{self, Dismantle};
+use crate::lazyfree::{self, Dismantle};
 use crate::log::Log;
 use crate::{Db, Usage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -279,10 +279,10 @@ impl Databases {
     /// A database with dead: one with dead fields or members before one with dead keys.
     pub(crate) fn first_with_dead(&mut self, now: u64) -> Option<usize> {
         self.settle();
-        let due = |moments: &Moments| {
+        let next = |moments: &Moments| {
             moments.first().filter(|(moment, _)| *moment <= now).map(|(_, at)| *at)
         };
-        let at = due(&self.deaths.fields).or_else(|| due(&self.deaths.keys));
+        let at = next(&self.deaths.fields).or_else(|| next(&self.deaths.keys));
         debug_assert!(at.is_none_or(|at| self.slot(at).is_some()), "D3: {at:?} has gone");
         at
     }
@@ -309,7 +309,7 @@ impl Databases {
         self.sums = Sums { memory_bytes: near_bytes, ..counted };
         debug_assert!(self.near.iter().all(|slot| slot.sums.keys == 0), "keys are left");
         if !gone.dbs.is_empty() {
-            graveyard::bury(Box::new(gone));
+            lazyfree::defer(Box::new(gone));
         }
     }
 

@@ -1,15 +1,16 @@
 //! One database of one shard: keys to values.
 //!
 //! Reads filter the dead by their deadline; removing them is the sweeper's work (`reap`), so a read
-//! never writes: but for the time of access, in place, and only where no cut would have to be copied
-//! for it (`read`; `get` looks without a trace). Every change goes through a method here, which keeps
-//! the accounts, records the effect, and drops a collection's key when its last entry goes.
+//! never writes: but for the time of access, in place, and only where no cut would have to be
+//! copied for it (`read`; `get` looks without a trace). Every change goes through a method here,
+//! which keeps the accounts, records the effect, and drops a collection's key when its last entry
+//! goes.
 //!
 //! Invariants (`check_invariants`):
 //! - I1: `usage` is the sum over all entries.
 //! - I2: no key holds an empty collection, except while a change is running.
-//! - I3: `clocks` has every value with mortal fields or members, under the moment that it says itself
-//!   (its mark), at most its earliest deadline; and nothing else.
+//! - I3: `clocks` has every value with deadlines on fields or members, under the moment that it
+//!   says itself (its mark), at most its earliest deadline; and nothing else.
 
 use crate::access;
 use crate::check::{self, Checker};
@@ -77,13 +78,13 @@ impl Deadline {
 pub struct Db {
     keys: Table<Object>,
     usage: Usage,
-    mortal: usize,
+    expires: usize,
     /// Where changes are recorded while somebody listens, and this database is the one of its shard
     /// that was handed out.
     log: Option<Box<Log>>,
     /// Changes since the database began, whether or not somebody listens: what a snapshot lacks.
     changes: u64,
-    /// Values with mortal fields or members.
+    /// Values with deadlines on fields or members.
     clocks: Clocks,
     /// The time of this turn: a shard tells it with each look, so that it need not tell all.
     now: Cell<u64>,
@@ -139,8 +140,8 @@ impl Db {
 
     /// Keys with a deadline.
     #[must_use]
-    pub fn mortal_len(&self) -> usize {
-        self.mortal
+    pub fn expires_len(&self) -> usize {
+        self.expires
     }
 
     /// Keys that died of their deadline since the database began.
@@ -196,15 +197,15 @@ impl Db {
         &self.keys
     }
 
-    /// Asks the memory for the entries of `keys`, all at once: first for their index lines, then for
-    /// what these lead to.
+    /// Asks the memory for the entries of `keys`, all at once: first for their index lines, then
+    /// for what these lead to.
     pub fn prefetch(&self, keys: &[Key<'_>]) {
         keys.iter().for_each(|key| self.keys.prefetch(key.hash));
         keys.iter().for_each(|key| self.keys.prefetch_entry(key.hash));
     }
 
-    /// What lies out of line at `key`, dead or alive: for asking the memory for its entries. It is asked
-    /// here for those of a pack in the entry.
+    /// What lies out of line at `key`, dead or alive: for asking the memory for its entries. It is
+    /// asked here for those of a pack in the entry.
     #[must_use]
     pub fn object(&self, key: &Key<'_>) -> Option<&Object> {
         match self.keys.get(key.hash, key.bytes)?.value() {
@@ -332,8 +333,8 @@ impl Db {
         }
     }
 
-    /// Replaces the string at `key` by an integer that `update` makes of it, and keeps its deadline:
-    /// one lookup for INCR. `Ok(None)`: the key is not there.
+    /// Replaces the string at `key` by an integer that `update` makes of it, and keeps its
+    /// deadline: one lookup for INCR. `Ok(None)`: the key is not there.
     pub fn update_int<E: From<WrongType>>(
         &mut self,
         key: &Key<'_>,
@@ -368,8 +369,8 @@ impl Db {
         Ok(Some(value))
     }
 
-    /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with zeros.
-    /// Gives its length; `None` when the key holds no long string. Cost: O(bytes).
+    /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with
+    /// zeros. Gives its length; `None` when the key holds no long string. Cost: O(bytes).
     pub fn write_text(
         &mut self,
         key: &Key<'_>,
@@ -393,7 +394,8 @@ impl Db {
     }
 
     /// Changes the collection at `key`, which is to be a `V`; with `create`, one that is not there
-    /// begins empty. One left empty goes with its key. `Ok(None)`: not there, and not to be created.
+    /// begins empty. One left empty goes with its key. `Ok(None)`: not there, and not to be
+    /// created.
     #[inline]
     pub fn edit<V: Collection, R>(
         &mut self,
@@ -615,9 +617,9 @@ impl Db {
         }
         let old = entry.entry().deadline();
         entry.set_deadline(deadline);
-        self.mortal += usize::from(deadline.is_some());
-        self.mortal -= usize::from(old.is_some());
-        debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
+        self.expires += usize::from(deadline.is_some());
+        self.expires -= usize::from(old.is_some());
+        debug_assert!(self.expires <= self.keys.len(), "{} of {}", self.expires, self.keys.len());
         self.changes += 1;
         let tells: Tells<'_> = match deadline {
             Some(_) => &[EXPIRE],
@@ -641,7 +643,7 @@ impl Db {
         self.changes += self.keys.len() as u64;
         self.keys = Table::new();
         self.usage = Usage::default();
-        self.mortal = 0;
+        self.expires = 0;
         self.clocks.clear();
         debug_assert!(self.is_empty() && self.next_death().is_none(), "somebody is left to die");
     }
@@ -666,20 +668,20 @@ impl Db {
         self.clocks.next()
     }
 
-    /// Removes the dead: fields and members first, as [`Db::len`] counts a collection until its last
-    /// is removed, then keys; about `most` of them. Returns true while more are left. Cost: O(most),
-    /// however many are dead.
+    /// Removes the dead: fields and members first, as [`Db::len`] counts a collection until its
+    /// last is removed, then keys; about `most` of them. Returns true while more are left. Cost:
+    /// O(most), however many are dead.
     pub fn reap(&mut self, most: usize) -> bool {
         self.reap_fields(most) || self.reap_keys(most)
     }
 
     fn reap_keys(&mut self, most: usize) -> bool {
-        let (usage, mortal, log) = (&mut self.usage, &mut self.mortal, &mut self.log);
+        let (usage, expires, log) = (&mut self.usage, &mut self.expires, &mut self.log);
         let (clocks, now) = (&mut self.clocks, self.now.get());
         let reaped = self.keys.reap(now, most, &mut |key, old| {
             assert!(is_dead(old.deadline, now), "{:?} is not over at {now}", old.deadline);
             usage.remove(old.out.as_ref(), old.note);
-            *mortal -= 1;
+            *expires -= 1;
             if clock(&old) != Clock::default() {
                 clocks.change(key.bytes(&mut Scratch::new()), clock(&old), Clock::default());
             }
@@ -770,7 +772,7 @@ impl Db {
         }
         let is_empty = matches!(&value, New::Out(object) if object.is_empty());
         debug_assert!(!is_empty, "I2: an empty collection");
-        self.mortal += usize::from(deadline.is_some());
+        self.expires += usize::from(deadline.is_some());
         let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
         let mut had_expired = false;
@@ -779,7 +781,7 @@ impl Db {
             self.forget(key, &old);
         }
         self.set_clock(key, Clock::default(), clock);
-        debug_assert!(self.mortal <= self.keys.len(), "{} of {}", self.mortal, self.keys.len());
+        debug_assert!(self.expires <= self.keys.len(), "{} of {}", self.expires, self.keys.len());
         had_expired
     }
 
@@ -797,7 +799,7 @@ impl Db {
 
     fn forget(&mut self, key: &Key<'_>, old: &Old<Object>) {
         self.usage.remove(old.out.as_ref(), old.note);
-        self.mortal -= usize::from(old.deadline.is_some());
+        self.expires -= usize::from(old.deadline.is_some());
         self.clocks.change(key.bytes, clock(old), Clock::default());
     }
 
@@ -818,7 +820,7 @@ impl Db {
 
     /// Checks I1 and I2 as of now, in slices.
     pub fn checker(&self) -> Checker {
-        Checker::new(self.keys.clone(), self.usage, self.mortal)
+        Checker::new(self.keys.clone(), self.usage, self.expires)
     }
 
     /// Asserts I3 of a few values behind `cursor`: see [`check::values`].

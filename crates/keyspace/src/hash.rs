@@ -32,8 +32,8 @@ static ITEM_BYTES_MAX: Bound =
 // How a hash stands in a file; without deadlines and with.
 const PLAIN: u8 = 4;
 const LISTPACK: u8 = 16;
-const MORTAL: u8 = 24;
-const MORTAL_LISTPACK: u8 = 25;
+const DEADLINES: u8 = 24;
+const DEADLINES_LISTPACK: u8 = 25;
 
 #[rustfmt::skip] // A table.
 const ENCODINGS: &[Encoding] = &[
@@ -43,19 +43,21 @@ const ENCODINGS: &[Encoding] = &[
     Encoding::new(13, Layout::Block(Form::Ziplist, 2)),
     Encoding::new(9,  Layout::Block(Form::Zipmap, 2)),
     // From 7.4 on.
-    Encoding::of(Origin::Redis, MORTAL,          Layout::MortalPairsFromEarliest),
-    Encoding::of(Origin::Redis, MORTAL_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
+    Encoding::of(Origin::Redis, DEADLINES,          Layout::PairsFromEarliest),
+    Encoding::of(Origin::Redis, DEADLINES_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
     // Release candidates of 7.4.
-    Encoding::of(Origin::Redis, 22, Layout::MortalPairs),
+    Encoding::of(Origin::Redis, 22, Layout::PairsDeadlineFirst),
     Encoding::of(Origin::Redis, 23, Layout::Block(Form::Listpack, 3)),
     // Valkey 9.
-    Encoding::of(Origin::Valkey, 22, Layout::MortalPairsDeadlineLast),
+    Encoding::of(Origin::Valkey, 22, Layout::PairsDeadlineLast),
 ];
 
 /// As Redis 7.0 would write it, or 7.4 where fields have deadlines.
 fn plan(survey: &Survey) -> Plan {
-    if survey.is_mortal() {
-        return survey.mortal_listpack(MORTAL_LISTPACK).unwrap_or_else(|| survey.mortal(MORTAL));
+    if survey.has_deadlines() {
+        return survey
+            .listpack_with_deadlines(DEADLINES_LISTPACK)
+            .unwrap_or_else(|| survey.with_deadlines(DEADLINES));
     }
     survey.listpack(LISTPACK).unwrap_or_else(|| survey.plain(PLAIN))
 }

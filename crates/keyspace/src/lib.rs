@@ -59,7 +59,7 @@ pub static TYPES: Types = crate::types![text::TYPE, hash::TYPE, set::TYPE];
 /// How values stand in files: a part of a type's row.
 pub use darter_rdb::Kind;
 /// Where large values are freed, in slices.
-pub use darter_structs::graveyard;
+pub use darter_structs::lazyfree;
 
 /// A key with its hash, computed once for the lock table and the keyspace.
 #[derive(Clone, Copy, Debug)]

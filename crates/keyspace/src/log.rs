@@ -15,7 +15,7 @@
 
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
 use crate::event::{Events, Tells};
-use crate::graveyard::{self, Dismantle};
+use crate::lazyfree::{self, Dismantle};
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use std::any::Any;
 
@@ -155,7 +155,7 @@ impl Changes for Lists {
 impl Drop for Lists {
     fn drop(&mut self) {
         if self.lists.len() > 1 {
-            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.lists))));
+            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.lists))));
         }
     }
 }

@@ -31,25 +31,27 @@ const LISTPACK: u8 = 20;
 /// Redis has no layout of members with deadlines. A set that has some is the hash whose fields are
 /// the members, under a number of Darter's own: others refuse it, instead of keeping members that
 /// should have died.
-const MORTAL: u8 = PRIVATE + 24;
-const MORTAL_LISTPACK: u8 = PRIVATE + 25;
+const DEADLINES: u8 = PRIVATE + 24;
+const DEADLINES_LISTPACK: u8 = PRIVATE + 25;
 
 #[rustfmt::skip] // A table.
 const ENCODINGS: &[Encoding] = &[
     Encoding::new(PLAIN,    Layout::Singles),
     Encoding::new(INTSET,   Layout::Block(Form::Intset, 1)),
     Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 1)),
-    Encoding::of(Origin::Payload, MORTAL,          Layout::MortalPairsFromEarliest),
-    Encoding::of(Origin::Payload, MORTAL_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
-    // The same without deadlines: what is left where all mortal members have died.
+    Encoding::of(Origin::Payload, DEADLINES,          Layout::PairsFromEarliest),
+    Encoding::of(Origin::Payload, DEADLINES_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
+    // The same without deadlines: what is left where all members with a deadline have died.
     Encoding::of(Origin::Payload, PRIVATE + 4,     Layout::Pairs),
     Encoding::of(Origin::Payload, PRIVATE + 16,    Layout::Block(Form::Listpack, 2)),
 ];
 
 /// As Redis 7.0 would write it.
 fn plan(survey: &Survey) -> Plan {
-    if survey.is_mortal() {
-        return survey.mortal_listpack(MORTAL_LISTPACK).unwrap_or_else(|| survey.mortal(MORTAL));
+    if survey.has_deadlines() {
+        return survey
+            .listpack_with_deadlines(DEADLINES_LISTPACK)
+            .unwrap_or_else(|| survey.with_deadlines(DEADLINES));
     }
     survey.intset(INTSET).unwrap_or_else(|| survey.plain(PLAIN))
 }

@@ -5,9 +5,7 @@
 
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{
-    Db, Deadline, Fresh, Key, Set, Shard, TYPES, Typed, Usage, apply, graveyard,
-};
+use darter_keyspace::{Db, Deadline, Fresh, Key, Set, Shard, TYPES, Typed, Usage, apply, lazyfree};
 use darter_structs::blob::Blob;
 use std::collections::BTreeMap;
 
@@ -195,7 +193,7 @@ fn sums_are_those_of_a_walk() {
         }
         run.take_records();
         run.shard.flush();
-        graveyard::dig(&Never);
+        lazyfree::run(&Never);
         assert_eq!(run.shard.usage(), Usage::default());
     }
 }
@@ -218,17 +216,17 @@ fn many_databases_are_freed_in_portions() {
     assert_eq!((shard.keys(), shard.changes()), (0, changes + MANY as u64 + 30_000));
     assert_eq!((shard.next_key_death(), shard.next_field_death()), (None, None));
     assert_eq!((shard.usage().keys(Blob::TYPE), shard.iter().count()), (0, 64));
-    let waiting = graveyard::waiting().1;
+    let waiting = lazyfree::waiting().1;
     assert!(waiting > used * 3 / 4 && waiting < used * 5 / 4, "{waiting} of {used}");
     let (mut portions, mut last) = (0, waiting);
-    while graveyard::dig(&Countdown::new(0)) {
+    while lazyfree::run(&Countdown::new(0)) {
         portions += 1;
-        let left = graveyard::waiting().1;
+        let left = lazyfree::waiting().1;
         assert!(left + 128 * 1024 > last, "{} at once", last - left);
         last = left;
     }
     assert!(portions > MANY / 50, "{portions}");
-    assert_eq!(graveyard::waiting(), (0, 0));
+    assert_eq!(lazyfree::waiting(), (0, 0));
     shard.check_invariants();
 }
 

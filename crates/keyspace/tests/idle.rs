@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
-use darter_base::{Prng, graveyard, preempt};
+use darter_base::{Prng, lazyfree, preempt};
 use darter_keyspace::{Db, Deadline, Fresh, Hash, Key, Object};
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Run {
             }
             12 => {
                 self.cut = self.prng.chance(30).then(|| self.db.keys().clone());
-                while graveyard::dig(&preempt::Never) {}
+                while lazyfree::run(&preempt::Never) {}
             }
             _ => {
                 let shift = self.prng.below(20);

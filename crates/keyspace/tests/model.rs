@@ -7,7 +7,7 @@ use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_keyspace::{
     Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, HashEdit, Held, HeldValue, Key,
-    Name, Object, Set, SetChange, Typed, Usage, WrongType, apply_to_db, event, graveyard, value_of,
+    Name, Object, Set, SetChange, Typed, Usage, WrongType, apply_to_db, event, lazyfree, value_of,
 };
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
@@ -56,11 +56,11 @@ fn is_dead(deadline: Option<u64>, now: u64) -> bool {
 impl Model {
     fn set_now(&mut self, now: u64) {
         self.now = now;
-        self.bury();
+        self.reap();
     }
 
     /// Takes out what is dead or empty.
-    fn bury(&mut self) {
+    fn reap(&mut self) {
         let now = self.now;
         self.data.retain(|_, (value, deadline)| {
             if let Some(entries) = value.entries() {
@@ -263,7 +263,7 @@ impl Run {
                 self.db.reap(most);
             }
         }
-        self.model.bury();
+        self.model.reap();
     }
 
     fn set_text(&mut self, key: &[u8]) {
@@ -488,18 +488,18 @@ impl Run {
         assert_eq!(read(self.copy.keys(), NOTHING_IS_DEAD), read(self.db.keys(), NOTHING_IS_DEAD));
     }
 
-    /// Without keys there are no bytes, and the graves are dug out.
+    /// Without keys there are no bytes, and nothing is left to free.
     fn check_end(mut self) {
         for at in 0..6 {
             self.db.remove(&Key::new(format!("key:{at}").as_bytes()));
         }
         assert_eq!(*self.db.usage(), Usage::default());
-        assert_eq!((self.db.len(), self.db.mortal_len()), (0, 0));
+        assert_eq!((self.db.len(), self.db.expires_len()), (0, 0));
         self.db.flush();
         assert_eq!(self.db.memory_bytes(), Db::default().memory_bytes());
         drop(self);
-        while !graveyard::is_empty() {
-            graveyard::dig(&Never);
+        while !lazyfree::is_empty() {
+            lazyfree::run(&Never);
         }
     }
 }
@@ -551,7 +551,7 @@ fn the_dead_are_reaped_to_the_last() {
     }
     db.set_now(EPOCH + 50);
     while db.reap(64) {}
-    assert_eq!((db.len(), db.mortal_len(), db.next_death()), (0, 0, None));
+    assert_eq!((db.len(), db.expires_len(), db.next_death()), (0, 0, None));
     assert_eq!(*db.usage(), Usage::default());
     assert_eq!(db.expired_count(), 3_000);
     db.check_invariants();
@@ -595,7 +595,7 @@ fn a_stream_of_deaths_is_counted_and_swept() {
 fn clocks_do_not_outlive_their_keys() {
     let mut db = Db::default();
     db.set_now(EPOCH);
-    let mortal = |db: &mut Db, key: &[u8], field: &[u8], at: u64| {
+    let with_deadline = |db: &mut Db, key: &[u8], field: &[u8], at: u64| {
         let at = Deadline::At(EPOCH + at);
         db.edit::<Hash, _>(&Key::new(key), true, |edit| edit.set(field, Fresh::Bytes(b"v"), at))
             .unwrap();
@@ -603,12 +603,12 @@ fn clocks_do_not_outlive_their_keys() {
     for round in 0..200_u64 {
         let (key, other) = (format!("s:{round}"), format!("t:{round}"));
         let (key, other) = (Key::new(key.as_bytes()), Key::new(other.as_bytes()));
-        mortal(&mut db, key.bytes, b"f", 3_600_000 - round);
-        mortal(&mut db, key.bytes, b"g", 1_000 - round); // Earlier.
+        with_deadline(&mut db, key.bytes, b"f", 3_600_000 - round);
+        with_deadline(&mut db, key.bytes, b"g", 1_000 - round); // Earlier.
         let held = db.get(&key).unwrap().hold();
         db.put(&other, held, &[]); // COPY, and a change to both.
-        mortal(&mut db, key.bytes, b"g", 2_000_000);
-        mortal(&mut db, other.bytes, b"g", 3_000_000);
+        with_deadline(&mut db, key.bytes, b"g", 2_000_000);
+        with_deadline(&mut db, other.bytes, b"g", 3_000_000);
         db.check_invariants();
         let held = db.take(&key, &[]).unwrap();
         db.put(&other, held, &[]); // RENAME, over another.
@@ -631,7 +631,7 @@ fn clocks_do_not_outlive_their_keys() {
     assert_eq!((db.next_death(), db.len()), (None, 50));
     assert!(with > db.memory_bytes());
     let bare = db.memory_bytes();
-    mortal(&mut db, b"s", b"f", 10);
+    with_deadline(&mut db, b"s", b"f", 10);
     assert!(db.memory_bytes() > bare + db.usage().bytes(Hash::TYPE), "a clock is counted");
     db.check_invariants();
 }

@@ -64,7 +64,7 @@ fn what_is_not_plain_leaves_the_entry() {
     let mut db = db();
     let long = vec![b'v'; 70_000];
     for (key, value, deadline) in [
-        (&b"mortal"[..], &b"value"[..], Deadline::At(NOW + 50)),
+        (&b"timed"[..], &b"value"[..], Deadline::At(NOW + 50)),
         (&b"lengthy"[..], &long[..], Deadline::Clear),
     ] {
         set_field(&mut db, key, "a", b"1", Deadline::Clear);
@@ -79,7 +79,7 @@ fn what_is_not_plain_leaves_the_entry() {
     db.set_now(NOW + 50);
     while db.reap(10) {}
     db.check_invariants();
-    let found = db.get(&Key::new(b"mortal")).unwrap();
+    let found = db.get(&Key::new(b"timed")).unwrap();
     assert_eq!(found.value::<Hash>().unwrap().len(), 1);
 }
 

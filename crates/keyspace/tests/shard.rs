@@ -53,11 +53,11 @@ fn changes_are_counted() {
     let mut shard = shard();
     for db in USED {
         text(&mut shard, db, "text", Deadline::Clear);
-        text(&mut shard, db, "mortal", Deadline::At(NOW + 5));
+        text(&mut shard, db, "timed", Deadline::At(NOW + 5));
     }
     assert_eq!(shard.changes(), 8);
     shard.set_now(NOW + 6);
-    assert!(!shard.db_mut(3).remove(&Key::new(b"mortal")), "it was dead");
+    assert!(!shard.db_mut(3).remove(&Key::new(b"timed")), "it was dead");
     assert_eq!(shard.changes(), 8, "a death");
     assert!(shard.db_mut(3).remove(&Key::new(b"text")) && shard.db(3).is_empty());
     assert_eq!(shard.changes(), 9);

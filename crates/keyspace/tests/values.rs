@@ -6,7 +6,7 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::{Countdown, Never};
 use darter_keyspace::{
     Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, Key, Object, Record, Recorder, Set,
-    StrPieces, TYPES, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, graveyard,
+    StrPieces, TYPES, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, lazyfree,
     memory_bytes,
 };
 use darter_structs::blob::Blob;
@@ -129,7 +129,7 @@ fn encodings_of_collections() {
         ("one more",                numbers(513).collect(),              Deadline::Clear,         "hashtable"),
         ("a word",                  word().into(),                       Deadline::Clear,         "hashtable"),
         ("a word among numbers",    numbers(3).chain(word()).collect(),  Deadline::Clear,         "hashtable"),
-        ("a mortal one",            numbers(1).collect(),                Deadline::At(NOW + 9),   "hashtable"),
+        ("a timed one",             numbers(1).collect(),                Deadline::At(NOW + 9),   "hashtable"),
     ];
     for (what, members, deadline, encoding) in sets {
         let mut db = db();
@@ -379,14 +379,14 @@ fn waiting_clocks_are_counted() {
     }
     let held = db.memory_bytes();
     portions(|| ());
-    let before = graveyard::waiting().1;
+    let before = lazyfree::waiting().1;
     db.flush();
-    let waiting = graveyard::waiting().1 - before;
+    let waiting = lazyfree::waiting().1 - before;
     assert!(waiting > CLOCKS * 40 && waiting <= held, "{waiting} of {held}");
-    while !graveyard::is_empty() {
-        let before = graveyard::waiting().1;
-        graveyard::dig(&Countdown::new(0));
-        let freed = before.saturating_sub(graveyard::waiting().1);
+    while !lazyfree::is_empty() {
+        let before = lazyfree::waiting().1;
+        lazyfree::run(&Countdown::new(0));
+        let freed = before.saturating_sub(lazyfree::waiting().1);
         assert!(freed < waiting / 4, "{freed} of {waiting} at once");
     }
 }
@@ -416,13 +416,13 @@ fn loose_removal_is_settled() {
 
 /// In how many portions what `act` lets go of is freed.
 fn portions(act: impl FnOnce()) -> usize {
-    while !graveyard::is_empty() {
-        graveyard::dig(&Never);
+    while !lazyfree::is_empty() {
+        lazyfree::run(&Never);
     }
     act();
     let mut portions = 0;
-    while !graveyard::is_empty() {
-        graveyard::dig(&Countdown::new(0));
+    while !lazyfree::is_empty() {
+        lazyfree::run(&Countdown::new(0));
         portions += 1;
     }
     portions
@@ -508,7 +508,7 @@ fn deaths_are_effects() {
     }
     assert_eq!(gone, 12, "each member and field that time removed");
     assert!(db.is_empty() && copy.is_empty());
-    assert_eq!((*copy.usage(), copy.mortal_len()), (Usage::default(), 0));
+    assert_eq!((*copy.usage(), copy.expires_len()), (Usage::default(), 0));
 }
 
 #[test] // Places that a cut holds are copied ahead, those that the change will touch, in portions.
@@ -571,7 +571,7 @@ fn unsharing_goes_on_behind_the_last_copy() {
 #[test] // Only what is a long string, and alive, is edited in place; it keeps its deadline.
 fn long_strings_are_edited_in_place() {
     let mut db = one_of_each();
-    db.set_text(&Key::new(b"mortal"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::At(NOW + 5));
+    db.set_text(&Key::new(b"timed"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::At(NOW + 5));
     let append = |db: &mut Db, name: &str, more: usize| {
         let key = Key::new(name.as_bytes());
         let len = db.text(&key).ok().flatten().map_or(0, |text| text.len());
@@ -582,17 +582,17 @@ fn long_strings_are_edited_in_place() {
     }
     let held = db.get(&Key::new(b"long")).unwrap().hold();
     assert_eq!(append(&mut db, "long", 100_000), Some(105_000));
-    assert_eq!(append(&mut db, "mortal", 10), Some(5_010));
+    assert_eq!(append(&mut db, "timed", 10), Some(5_010));
     let long = db.get(&Key::new(b"long")).unwrap();
     let text = long.text().unwrap().to_vec();
     assert!(text[..5_000].iter().all(|byte| *byte == b'x') && text[5_000..].contains(&b'y'));
     assert_eq!((text.len(), long.encoding(), long.is_raw()), (105_000, "raw", true));
     assert_eq!(held.as_text().map(|text| text.fresh().len()), Some(5_000), "a cut is spared");
-    assert_eq!(db.get(&Key::new(b"mortal")).unwrap().deadline(), Some(NOW + 5));
+    assert_eq!(db.get(&Key::new(b"timed")).unwrap().deadline(), Some(NOW + 5));
     assert!(db.usage().bytes(Blob::TYPE) >= 110_000, "{}", db.usage().bytes(Blob::TYPE));
     db.check_invariants();
     db.set_now(NOW + 5);
-    assert_eq!(append(&mut db, "mortal", 10), None);
+    assert_eq!(append(&mut db, "timed", 10), None);
 }
 
 #[test] // A cut of the keys is read at its own instant.

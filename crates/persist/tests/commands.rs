@@ -201,8 +201,8 @@ fn large_values_go_in_portions() {
 fn a_huge_field_goes_in_portions() {
     let mut engine = Engine::new();
     let huge = (b"huge".to_vec(), (vec![b'v'; 3_000_000], None));
-    let mortal = (b"mortal".to_vec(), (vec![b'w'; 70_001], Some(NOW + 100_000)));
-    for fields in [vec![huge.clone()], vec![huge, mortal]] {
+    let timed = (b"timed".to_vec(), (vec![b'w'; 70_001], Some(NOW + 100_000)));
+    for fields in [vec![huge.clone()], vec![huge, timed]] {
         engine.put(b"hash", &Value::Hash(fields.into_iter().collect()));
         let payload = engine.dump(b"hash");
         assert!(engine.portions > 3_000_000 / 40_000, "{}", engine.portions);
@@ -329,12 +329,12 @@ fn deadlines_of_fields_and_members_survive() {
     let mut oracle = Oracle::start(&[]);
     engine.now = NOW;
     engine.shard.set_now(NOW);
-    let set = Key::new(b"mortal");
+    let set = Key::new(b"timed");
     let db = engine.shard.db_mut(0);
     db.edit::<Set, _>(&set, true, |edit| edit.add(b"m", Deadline::At(NOW + 9))).unwrap();
-    let payload = engine.dump(b"mortal");
+    let payload = engine.dump(b"timed");
     let refused = oracle.call(&[b"RESTORE", b"k", b"0", &payload]);
-    assert!(matches!(refused, Reply::Error(_)), "Redis must not keep mortal members for ever");
+    assert!(matches!(refused, Reply::Error(_)), "Redis must not keep members past their deadlines");
 }
 
 /// A payload with a good trailer.

@@ -52,11 +52,11 @@ pub enum Layout {
     /// A count, then names and values.
     Pairs,
     /// A count, then deadlines (absolute), names and values.
-    MortalPairs,
+    PairsDeadlineFirst,
     /// The earliest deadline, a count, then deadlines (counted from that one), names and values.
-    MortalPairsFromEarliest,
+    PairsFromEarliest,
     /// A count, then names, values and deadlines (absolute).
-    MortalPairsDeadlineLast,
+    PairsDeadlineLast,
     /// A block of so many entries an item: 1 a single, 2 a pair, 3 a pair and its deadline.
     Block(Form, u8),
     /// The same behind the earliest deadline.

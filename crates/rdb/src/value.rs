@@ -172,7 +172,7 @@ impl Survey {
 
     /// True when some item has a deadline.
     #[must_use]
-    pub fn is_mortal(&self) -> bool {
+    pub fn has_deadlines(&self) -> bool {
         self.deadlines > 0
     }
 
@@ -195,7 +195,7 @@ impl Survey {
 
     /// As pairs whose deadlines are counted from the earliest; there is one.
     #[must_use]
-    pub fn mortal(&self, encoding: u8) -> Plan {
+    pub fn with_deadlines(&self, encoding: u8) -> Plan {
         let (low, high) = self.deadline_span.unwrap_or_default();
         let wide = high - low >= u64::from(u32::MAX);
         let each = if wide { 9 } else { 5 };
@@ -230,7 +230,7 @@ impl Survey {
     /// As a listpack of pairs with deadlines behind the earliest one, where the items are few and
     /// short.
     #[must_use]
-    pub fn mortal_listpack(&self, encoding: u8) -> Option<Plan> {
+    pub fn listpack_with_deadlines(&self, encoding: u8) -> Option<Plan> {
         let values = self.singles * encode::listpack_text_size(b"");
         let bytes = self.listpack_bytes()? + values + self.deadline_bytes;
         let deadlines = Some(self.deadline_span.unwrap_or_default().0);
@@ -368,15 +368,15 @@ impl Encoder {
     }
 
     fn pack(&mut self, name: &[u8], value: Option<&[u8]>, deadline_ms: Option<UnixMillis>) {
-        let is_mortal = matches!(self.plan.form, Form::Listpack { deadlines: Some(_), .. });
+        let has_deadlines = matches!(self.plan.form, Form::Listpack { deadlines: Some(_), .. });
         let start = self.entries.len();
         encode::listpack_text(&mut self.entries, name);
         self.entries_len += 1;
-        if let Some(value) = value.or(is_mortal.then_some(&b""[..])) {
+        if let Some(value) = value.or(has_deadlines.then_some(&b""[..])) {
             encode::listpack_text(&mut self.entries, value);
             self.entries_len += 1;
         }
-        if is_mortal {
+        if has_deadlines {
             encode::listpack_integer(&mut self.entries, deadline_ms.map_or(0, deadline_number));
             self.entries_len += 1;
         }

@@ -5,8 +5,8 @@
 //! arrived, so that nothing was ever copied as a whole; it is shared by reference count.
 
 use crate::whole::{Sought, Whole};
-use darter_base::graveyard::{self, Dismantle};
 use darter_base::hash;
+use darter_base::lazyfree::{self, Dismantle};
 use darter_base::limits::CHUNK_BYTES;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl Drop for Request {
         let large = |block: &Block| matches!(block, Block::Big { .. });
         if self.blocks.len() > DROP_AT_ONCE || self.blocks.iter().any(large) {
             let bytes = self.bytes();
-            graveyard::bury(Box::new(Remains { blocks: std::mem::take(&mut self.blocks), bytes }));
+            lazyfree::defer(Box::new(Remains { blocks: std::mem::take(&mut self.blocks), bytes }));
         }
     }
 }
@@ -187,7 +187,7 @@ impl Dismantle for Remains {
         const CHUNKS: usize = 16;
         match self.blocks.last_mut() {
             Some(Block::Big { chunks, whole, .. }) if !chunks.is_empty() => {
-                let whole = std::mem::take(whole); // If long, it has a grave of its own.
+                let whole = std::mem::take(whole); // If long, it is deferred on its own.
                 self.bytes = self.bytes.saturating_sub(whole.memory_bytes());
                 let gone = chunks.drain(chunks.len().saturating_sub(CHUNKS)..);
                 let bytes: usize = gone.filter(is_own).map(|chunk| chunk.len()).sum();
@@ -543,15 +543,15 @@ mod tests {
         assert_eq!(args.held_bytes(), small + big, "its chunks are the request's");
 
         drop(request);
-        let mut told = vec![graveyard::waiting().1];
-        while graveyard::dig(&Countdown::new(0)) {
-            told.push(graveyard::waiting().1);
+        let mut told = vec![lazyfree::waiting().1];
+        while lazyfree::run(&Countdown::new(0)) {
+            told.push(lazyfree::waiting().1);
         }
         let with_big = |chunks: usize| small + chunks * CHUNK_BYTES;
         assert_eq!(told, [with_big(20), with_big(4), small, small, small, small, small]);
         assert!(value.iter().all(is_own) && name.len() == big);
         drop(name);
-        while graveyard::dig(&Countdown::new(0)) {}
+        while lazyfree::run(&Countdown::new(0)) {}
     }
 
     #[test] // Only what takes long to free is freed later, in portions.
@@ -570,8 +570,8 @@ mod tests {
         for (blocks, expected) in cases {
             drop(request(blocks));
             let mut portions = 0;
-            while !graveyard::is_empty() {
-                graveyard::dig(&Countdown::new(0));
+            while !lazyfree::is_empty() {
+                lazyfree::run(&Countdown::new(0));
                 portions += 1;
             }
             assert_eq!(portions, *expected, "{} blocks", blocks.len());

@@ -10,16 +10,16 @@
 
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod args;
 mod inline;
+mod lookahead;
 mod output;
 mod parser;
 mod reply;
 mod whole;
 
-pub use ahead::AHEAD_MAX;
 pub use args::{Arg, Args, Block, Note, Request, Span};
+pub use lookahead::LOOKAHEAD_MAX;
 pub use output::{Output, Part};
 pub use parser::{Parsed, Parser, ProtocolError};
 pub use reply::Reply;

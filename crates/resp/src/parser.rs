@@ -5,21 +5,21 @@
 //!                 ^ base   (spans count from here)            ^ cursor
 //! ```
 //! A request that is whole in the buffer is borrowed from it; plain ones are cut several at a time,
-//! ahead of their turn ([`Parser::cut_ahead`], `ahead`). One that is not whole, and has grown past
-//! a chunk, is moved into blocks as it arrives, so the buffer stays small, no byte is looked at
-//! twice, and no copy is longer than a chunk. What a header announces allocates nothing.
+//! ahead of their turn ([`Parser::parse_ahead`], `lookahead`). One that is not whole, and has grown
+//! past a chunk, is moved into blocks as it arrives, so the buffer stays small, no byte is looked
+//! at twice, and no copy is longer than a chunk. What a header announces allocates nothing.
 //!
 //! Invariants:
 //! - I1: `base <= cursor <= buffer.len()`; spans lie in `base..cursor`.
-//! - I2: requests cut ahead lie one behind the other from `base` on; while there are any, `state` is
-//!   `Start` and nothing is spilled.
+//! - I2: requests cut ahead lie one behind the other from `base` on; while there are any, `state`
+//!   is `Start` and nothing is spilled.
 //! - I3: after an error nothing more is parsed: the connection is to be closed.
 //!
 //! Source of limits and texts: Redis's protocol handling, byte for byte (conformance: protocol).
 
-use crate::ahead::{self, Cut};
 use crate::args::{Args, Request, Span, span};
 use crate::inline;
+use crate::lookahead::{self, Cut};
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
 use std::sync::Arc;
@@ -147,8 +147,8 @@ impl Parser {
         }
     }
 
-    /// Lifts the limits for unauthenticated clients, or brings them back: what was cut ahead is then
-    /// looked at anew.
+    /// Lifts the limits for unauthenticated clients, or brings them back: what was cut ahead is
+    /// then looked at anew.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         if !authenticated {
             self.cuts.truncate(self.next_cut);
@@ -196,8 +196,8 @@ impl Parser {
         self.buffer.capacity() - self.buffer.len()
     }
 
-    /// Bytes of whole arguments and of where they lie: of a request that is arriving, and of one that
-    /// was handed out and not let go. Cost: O(its blocks).
+    /// Bytes of whole arguments and of where they lie: of a request that is arriving, and of one
+    /// that was handed out and not let go. Cost: O(its blocks).
     #[must_use]
     pub fn argument_bytes(&self) -> usize {
         self.spilled.bytes() + self.owned.as_ref().map_or(0, |request| request.bytes())
@@ -211,8 +211,8 @@ impl Parser {
         self.buffer.capacity() + lists + self.arriving_bytes() + self.argument_bytes()
     }
 
-    /// The request handed out last is done: lets go of it, if it owns its bytes. What others share of
-    /// it, a value or a task, is theirs from now on.
+    /// The request handed out last is done: lets go of it, if it owns its bytes. What others share
+    /// of it, a value or a task, is theirs from now on.
     #[inline]
     pub fn let_go(&mut self) {
         self.owned = None;
@@ -269,7 +269,7 @@ impl Parser {
     /// Returns how many it has cut; `next_portion` hands them out.
     ///
     /// Cost: at most 16 requests and about 64 arguments, 2 us; or one request of up to 1 024.
-    pub fn cut_ahead(&mut self) -> usize {
+    pub fn parse_ahead(&mut self) -> usize {
         let idle = self.next_cut == self.cuts.len() && matches!(self.state, State::Start);
         // Before a client has told its password, each of its requests may change what is allowed.
         if !idle || !self.limits.authenticated {
@@ -279,12 +279,12 @@ impl Parser {
         self.cuts.clear();
         self.next_cut = 0;
         let bulk_max = usize::try_from(self.limits.bulk_max).unwrap_or(0);
-        ahead::cut(&self.buffer, self.base, bulk_max, &mut self.spans, &mut self.cuts);
+        lookahead::cut(&self.buffer, self.base, bulk_max, &mut self.spans, &mut self.cuts);
         self.cuts.len()
     }
 
     /// The requests that were cut and wait for their turn.
-    pub fn ahead(&self) -> impl Iterator<Item = Args<'_>> {
+    pub fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
         self.cuts[self.next_cut..].iter().map(|cut| self.args_of(cut))
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::args::Note;
 use darter_base::preempt::Never;
-use darter_base::{Prng, graveyard};
+use darter_base::{Prng, lazyfree};
 
 /// What was read: requests, and the error that ended them.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
@@ -27,12 +27,12 @@ fn parse_ahead(input: &[u8], piece: usize, is_ahead: fn(usize) -> bool) -> Read 
         loop {
             step += 1;
             // Bytes arrive while requests wait for their turn.
-            if step % 7 == 0 && parser.ahead().count() > 0 && parts.peek().is_some() {
+            if step % 7 == 0 && parser.lookahead().count() > 0 && parts.peek().is_some() {
                 break;
             }
             if is_ahead(step) {
-                let cut = parser.cut_ahead();
-                assert!(cut == 0 || cut == parser.ahead().count());
+                let cut = parser.parse_ahead();
+                assert!(cut == 0 || cut == parser.lookahead().count());
             }
             match parser.next_portion(1 + piece % 5) {
                 Ok(Parsed::Request(args)) => {
@@ -226,38 +226,38 @@ fn limits_change_between_requests() {
 
     let mut parser = Parser::new(512, true);
     parser.feed(&ten);
-    assert_eq!((parser.cut_ahead(), outcome(&mut parser, b"")), (2, "request"));
+    assert_eq!((parser.parse_ahead(), outcome(&mut parser, b"")), (2, "request"));
     parser.set_authenticated(false);
-    assert_eq!(parser.ahead().count(), 0);
+    assert_eq!(parser.lookahead().count(), 0);
     assert_eq!(outcome(&mut parser, b""), "unauthenticated multibulk length");
 
     let mut parser = Parser::new(512, false);
     parser.feed(&ten);
-    assert_eq!(parser.cut_ahead(), 0, "each request may change what is allowed");
+    assert_eq!(parser.parse_ahead(), 0, "each request may change what is allowed");
     assert_eq!(outcome(&mut parser, b""), "request");
     parser.set_authenticated(true);
-    assert_eq!((parser.cut_ahead(), outcome(&mut parser, b"")), (1, "request"));
+    assert_eq!((parser.parse_ahead(), outcome(&mut parser, b"")), (1, "request"));
 }
 
 #[test] // Nothing is cut anew while requests wait, or amid one.
 fn requests_are_cut_ahead_once() {
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(&encode(&vec![vec![b"PING".to_vec()]; 20]));
-    assert_eq!(parser.cut_ahead(), 16);
+    assert_eq!(parser.parse_ahead(), 16);
     for left in (0..16).rev() {
-        assert_eq!(parser.cut_ahead(), 0);
+        assert_eq!(parser.parse_ahead(), 0);
         assert_eq!(outcome(&mut parser, b""), "request");
-        assert_eq!(parser.ahead().count(), left);
+        assert_eq!(parser.lookahead().count(), left);
     }
-    assert_eq!(parser.cut_ahead(), 4);
+    assert_eq!(parser.parse_ahead(), 4);
     for _ in 0..4 {
         assert_eq!(outcome(&mut parser, b""), "request");
     }
     assert_eq!(outcome(&mut parser, b"*2\r\n$4\r\nECHO\r\n"), "wanting");
     parser.feed(b"$1\r\nx\r\n*1\r\n$4\r\nPING\r\n");
-    assert_eq!(parser.cut_ahead(), 0, "amid a request");
+    assert_eq!(parser.parse_ahead(), 0, "amid a request");
     assert_eq!(outcome(&mut parser, b""), "request");
-    assert_eq!(parser.cut_ahead(), 1);
+    assert_eq!(parser.parse_ahead(), 1);
 }
 
 #[test] // What is pending, whether a request has begun, and what may be given back.
@@ -306,11 +306,11 @@ fn many_short_arguments_are_counted_with_their_spans() {
 #[test] // So do requests that were cut ahead.
 fn requests_ahead_are_counted_with_their_places() {
     const ARGS: usize = 4;
-    let requests = vec![vec![b"GET".to_vec(); ARGS]; ahead::AHEAD_MAX];
+    let requests = vec![vec![b"GET".to_vec(); ARGS]; lookahead::LOOKAHEAD_MAX];
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(&encode(&requests));
     let before = parser.memory_bytes();
-    assert_eq!(parser.cut_ahead(), requests.len());
+    assert_eq!(parser.parse_ahead(), requests.len());
     let places = requests.len() * (size_of::<Cut>() + ARGS * size_of::<Span>());
     let grown = parser.memory_bytes() - before;
     assert!((places..2 * places).contains(&grown), "{grown} for {places}");
@@ -323,7 +323,7 @@ fn requests_ahead_move_with_the_buffer() {
     let requests: Vec<Vec<Vec<u8>>> = (0..16).map(request).collect();
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(&encode(&requests[..FIRST]));
-    assert_eq!(parser.cut_ahead(), FIRST);
+    assert_eq!(parser.parse_ahead(), FIRST);
     let (mut later, mut moved_with) = (encode(&requests[FIRST..]), 0);
     for (at, request) in requests.iter().enumerate() {
         let args = parser.next_request().unwrap().unwrap();
@@ -332,7 +332,7 @@ fn requests_ahead_move_with_the_buffer() {
         let before = parser.base;
         parser.feed(&std::mem::replace(&mut later, rest));
         if parser.base < before {
-            moved_with = moved_with.max(parser.ahead().count());
+            moved_with = moved_with.max(parser.lookahead().count());
         }
     }
     assert!(moved_with > 1, "{moved_with} waited when the buffer moved");
@@ -358,10 +358,10 @@ fn what_has_arrived_is_freed_in_portions() {
         let held = parser.arriving_bytes() + parser.argument_bytes();
         assert!(held + 2 * CHUNK_BYTES > times * rest.len(), "{held}");
         drop(parser);
-        let (_, waiting) = graveyard::waiting();
+        let (_, waiting) = lazyfree::waiting();
         assert_eq!(waiting, held, "{times} of {}", rest.len());
-        while graveyard::dig(&Never) {}
-        assert_eq!(graveyard::waiting(), (0, 0));
+        while lazyfree::run(&Never) {}
+        assert_eq!(lazyfree::waiting(), (0, 0));
     }
 }
 
@@ -430,8 +430,8 @@ fn notes_wait_with_their_requests() {
         .collect();
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(&encode(&requests[..4]));
-    assert_eq!(parser.cut_ahead(), 4);
-    for (command, args) in parser.ahead().enumerate().skip(1) {
+    assert_eq!(parser.parse_ahead(), 4);
+    for (command, args) in parser.lookahead().enumerate().skip(1) {
         args.keep(Note { command, hashes: [Some(7 + command as u64), None] });
     }
     for (at, request) in requests.iter().enumerate() {

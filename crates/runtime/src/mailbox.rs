@@ -5,10 +5,10 @@
 //! not take stays in the sender's own queue, in order, and goes first next time.
 //!
 //! ```text
-//! core 0 --outbox--> ring 0→1 --> core 1        each: Producer with an outbox, Consumer,
-//! core 1 --outbox--> ring 1→0 --> core 0        and a flag "sleeping" with its waker
+//! core 0 --queue--> ring 0→1 --> core 1        each: Producer with a queue, Consumer,
+//! core 1 --queue--> ring 1→0 --> core 0        and a flag "sleeping" with its waker
 //! ```
-//! Bound: an outbox is as long as what the turn posts and the receiver does not take. The sender
+//! Bound: a queue is as long as what the turn posts and the receiver does not take. The sender
 //! bounds it by the hops it keeps open (one message a connection and target); [`Mailbox::backlog`]
 //! tells when to take no more input.
 //!
@@ -31,7 +31,7 @@ struct Bells {
 }
 
 struct Lane<T> {
-    outbox: VecDeque<T>,
+    queue: VecDeque<T>,
     outgoing: Producer<T>,
     incoming: Consumer<T>,
     /// This flush had something for it.
@@ -76,7 +76,7 @@ pub fn mesh<T: Send>(wakers: Vec<Waker>, capacity: usize) -> Vec<Mailbox<T>> {
 
 impl<T> Lane<T> {
     fn new(outgoing: Producer<T>, incoming: Consumer<T>) -> Self {
-        Self { outbox: VecDeque::new(), outgoing, incoming, told: false }
+        Self { queue: VecDeque::new(), outgoing, incoming, told: false }
     }
 }
 
@@ -97,16 +97,16 @@ impl<T: Send> Mailbox<T> {
     /// `to` is this core or none.
     pub fn post(&mut self, to: usize, message: T) {
         let lane = self.lanes[to].as_mut().expect("a core does not write to itself");
-        lane.outbox.push_back(message);
+        lane.queue.push_back(message);
     }
 
     /// Sends what was posted, and wakes those who sleep. Once a turn, before the network's sends.
     pub fn flush(&mut self) {
         let mut sent = false;
         for lane in self.lanes.iter_mut().flatten() {
-            lane.told = !lane.outbox.is_empty();
+            lane.told = !lane.queue.is_empty();
             if lane.told {
-                lane.outgoing.push_all(&mut lane.outbox);
+                lane.outgoing.push_all(&mut lane.queue);
                 sent = true;
             }
         }
@@ -135,11 +135,11 @@ impl<T: Send> Mailbox<T> {
     /// Messages that full rings have not taken.
     #[must_use]
     pub fn backlog(&self) -> usize {
-        self.lanes.iter().flatten().map(|lane| lane.outbox.len()).sum()
+        self.lanes.iter().flatten().map(|lane| lane.queue.len()).sum()
     }
 
     /// Announces sleep, and says whether it is safe: false when messages wait, here or in an
-    /// outbox. After true, sleep at once, then call [`Mailbox::after_sleep`].
+    /// queue. After true, sleep at once, then call [`Mailbox::after_sleep`].
     pub fn before_sleep(&mut self) -> bool {
         if self.backlog() > 0 {
             return false;

@@ -3,7 +3,7 @@
 //! A long reply is many parts, of up to 512 KiB each, and giving the pages of one back to the system
 //! takes some 40 us: a hundred megabytes at once were a slice of 9 ms.
 
-use darter_base::graveyard::{self, Dismantle};
+use darter_base::lazyfree::{self, Dismantle};
 use darter_runtime::net::{Part, SendBuffer};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
         SendBuffer::Parts(mut parts) if parts.len() > FEW => {
             let spare = SendBuffer::Parts(parts.pop().into_iter().collect());
             let bytes = parts.iter().map(bytes_of).sum();
-            graveyard::bury(Box::new(Rest { parts, bytes }));
+            lazyfree::defer(Box::new(Rest { parts, bytes }));
             spare.into_spare()
         }
         buffer => buffer.into_spare(),
@@ -63,13 +63,13 @@ mod tests {
             SendBuffer::Parts(shared.chain([Part::Bytes(Vec::with_capacity(500))]).collect())
         };
         assert_eq!(take_back(parts(FEW)).capacity(), 500);
-        assert!(graveyard::is_empty());
+        assert!(lazyfree::is_empty());
         assert_eq!(take_back(parts(100)).capacity(), 500);
-        assert_eq!(graveyard::waiting(), (1, 0));
+        assert_eq!(lazyfree::waiting(), (1, 0));
         for left in (0..99).rev() {
-            assert_eq!(graveyard::dig(&Countdown::new(0)), left > 0, "{left}");
+            assert_eq!(lazyfree::run(&Countdown::new(0)), left > 0, "{left}");
             assert_eq!(Arc::strong_count(&value), 1 + left);
         }
-        assert!(graveyard::is_empty());
+        assert!(lazyfree::is_empty());
     }
 }

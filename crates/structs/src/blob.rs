@@ -19,9 +19,9 @@
 //!   groups but the last are full. Bytes beyond `len` are zeros.
 //!
 //! Cloning is a cut: O(groups), a few microseconds for 512 MiB. Dropping one above
-//! [`BURIED_BYTES_MIN`] buries it.
+//! [`DEFERRED_BYTES_MIN`] defers it.
 
-use crate::graveyard::{self, Dismantle};
+use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 use crate::table::Target;
 use darter_base::limits::CHUNK_BYTES;
@@ -36,7 +36,7 @@ const GROUP_CHUNKS: usize = 64;
 /// takes 2 to 40 us.
 const CHUNKS_FREED_AT_ONCE: usize = 4;
 /// Shorter strings are freed where they are dropped.
-const BURIED_BYTES_MIN: usize = 16 * 1024;
+const DEFERRED_BYTES_MIN: usize = 16 * 1024;
 
 /// Up to [`GROUP_CHUNKS`] chunks.
 type Group = Vec<Arc<[u8]>>;
@@ -70,14 +70,14 @@ impl Drop for Blob {
     fn drop(&mut self) {
         match &mut self.0 {
             Repr::One(bytes)
-                if bytes.len() >= BURIED_BYTES_MIN && Arc::strong_count(bytes) == 1 =>
+                if bytes.len() >= DEFERRED_BYTES_MIN && Arc::strong_count(bytes) == 1 =>
             {
-                graveyard::bury(Box::new(Chunk(Arc::clone(bytes))));
+                lazyfree::defer(Box::new(Chunk(Arc::clone(bytes))));
             }
             Repr::One(_) => {}
             Repr::Many(chunks) => {
                 let groups = std::mem::take(&mut chunks.groups);
-                graveyard::bury(Box::new(Groups { groups, owner: chunks.owner.retire() }));
+                lazyfree::defer(Box::new(Groups { groups, owner: chunks.owner.retire() }));
             }
         }
     }
@@ -426,8 +426,8 @@ mod tests {
         assert_eq!(blob.pieces(), blob.len().div_ceil(CHUNK_BYTES));
         drop(blob);
         drop(cut);
-        assert!(!graveyard::is_empty(), "long blobs are freed in portions");
-        while graveyard::dig(&darter_base::preempt::Never) {}
+        assert!(!lazyfree::is_empty(), "long blobs are freed in portions");
+        while lazyfree::run(&darter_base::preempt::Never) {}
     }
 
     #[test]
@@ -459,11 +459,11 @@ mod tests {
         let value = Blob::from(&vec![7; 10 * CHUNK_BYTES][..]);
         let (reader, bytes) = (value.reader(), value.memory_bytes());
         drop(value);
-        assert_eq!(graveyard::waiting(), (1, 0), "the reader has all of it");
-        while graveyard::dig(&darter_base::preempt::Never) {}
+        assert_eq!(lazyfree::waiting(), (1, 0), "the reader has all of it");
+        while lazyfree::run(&darter_base::preempt::Never) {}
         drop(reader);
-        assert_eq!(graveyard::waiting(), (1, bytes));
-        while graveyard::dig(&darter_base::preempt::Never) {}
-        assert_eq!(graveyard::waiting(), (0, 0));
+        assert_eq!(lazyfree::waiting(), (1, bytes));
+        while lazyfree::run(&darter_base::preempt::Never) {}
+        assert_eq!(lazyfree::waiting(), (0, 0));
     }
 }

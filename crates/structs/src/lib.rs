@@ -7,7 +7,7 @@
 //! Not here: types, expiry policy, replies. See `keyspace`.
 
 pub mod blob;
-pub use darter_base::graveyard;
+pub use darter_base::lazyfree;
 mod owner;
 pub use owner::Watch;
 pub mod shared;

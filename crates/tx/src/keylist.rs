@@ -10,7 +10,7 @@
 //! - I2: a lock is in the part that its bits name; or, if that was full when it came, in `crowd`.
 
 use crate::KeySet;
-use darter_base::graveyard::{self, Dismantle};
+use darter_base::lazyfree::{self, Dismantle};
 
 /// Locks that a part is expected to hold: 2 KiB, looked through in 50 ns.
 const LOCKS_PER_PART: usize = 256;
@@ -74,7 +74,7 @@ impl KeyList {
 impl Drop for KeyList {
     fn drop(&mut self) {
         if self.parts.len() > PARTS_FREED_AT_ONCE {
-            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.parts))));
+            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
         }
     }
 }
@@ -131,11 +131,11 @@ mod tests {
     fn a_long_one_is_freed_in_portions() {
         const LOCKS: usize = 100_000;
         drop(list(LOCKS, 0..LOCKS));
-        let (_, told) = graveyard::waiting();
+        let (_, told) = lazyfree::waiting();
         let least = LOCKS * size_of::<u64>();
         assert!((least..3 * least).contains(&told), "{told} bytes for {least}");
-        while graveyard::dig(&Never) {}
+        while lazyfree::run(&Never) {}
         drop(list(1_000, 0..1_000));
-        assert!(graveyard::is_empty());
+        assert!(lazyfree::is_empty());
     }
 }

@@ -8,7 +8,7 @@
 //! - I1: the number of parts is a power of two, and never changes.
 //! - I2: a key lies in the part that a mix of its bits names.
 
-use darter_base::graveyard::{self, Dismantle};
+use darter_base::lazyfree::{self, Dismantle};
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
@@ -90,7 +90,7 @@ impl KeySet {
 impl Drop for KeySet {
     fn drop(&mut self) {
         if self.parts.len() > PARTS_FREED_AT_ONCE {
-            graveyard::bury(Box::new(Remains(std::mem::take(&mut self.parts))));
+            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.parts))));
         }
     }
 }
@@ -141,12 +141,12 @@ mod tests {
             let mut set = KeySet::with_capacity(guess);
             assert!((0..guess.max(1) as u64).all(|key| set.insert(key)));
             drop(set);
-            let (_, told) = graveyard::waiting();
+            let (_, told) = lazyfree::waiting();
             let least = if expected == 0 { 0 } else { guess * size_of::<u64>() / 2 };
             assert!((least..=8 * least).contains(&told), "{told} bytes for {guess} keys");
             let mut portions = 0;
-            while !graveyard::is_empty() {
-                graveyard::dig(&Countdown::new(0));
+            while !lazyfree::is_empty() {
+                lazyfree::run(&Countdown::new(0));
                 portions += 1;
             }
             assert_eq!(portions, expected, "{guess}");

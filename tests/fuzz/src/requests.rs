@@ -35,7 +35,7 @@ fn parse(data: &[u8], piece: usize, authenticated: bool, every: usize) -> Outcom
             assert!(memory <= MEMORY_BASE + 32 * data.len(), "{memory} bytes for {}", data.len());
             step += 1;
             if every > 0 && step % every == 0 {
-                parser.cut_ahead();
+                parser.parse_ahead();
             }
             match parser.next_request() {
                 Ok(Some(args)) => requests.push(args.iter().map(<[u8]>::to_vec).collect()),

@@ -12,7 +12,7 @@ use darter_testkit::{Client, Reply};
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("names of 64 MB are worked on in slices",     Asks::More, slices),
-    ("a long key with mortal fields is held once", Asks::More, mortal_fields),
+    ("a long key of fields with deadlines is held once", Asks::More, fields_with_deadlines),
 ];
 
 const BYTES: usize = 64 << 20;
@@ -77,7 +77,7 @@ fn names() -> [String; 4] {
 }
 
 /// The order of deaths shares the block of the key's entry, whichever request's key it hears of first.
-fn mortal_fields(stage: &Stage) -> Result<(), String> {
+fn fields_with_deadlines(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
     let names = names();

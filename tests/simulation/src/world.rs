@@ -12,7 +12,7 @@
 
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
-use darter_keyspace::graveyard;
+use darter_keyspace::lazyfree;
 use darter_server::admin::{Local, Shared};
 use darter_server::engine::{
     Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, Wait, World,
@@ -169,7 +169,7 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn new(seed: u64, cores: usize, clients: usize, table: Table) -> Self {
-        while graveyard::dig(&Never) {} // Of another world.
+        while lazyfree::run(&Never) {} // Of another world.
         let mut prng = Prng::from_seed(seed);
         let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });
         let table = Arc::new(table);
@@ -445,7 +445,7 @@ impl Sim {
         let has_ended = |wire: &Wire| !matches!(wire.phase, Phase::Open | Phase::Closed);
         assert!(!self.wires.iter().any(has_ended), "a connection that ended is not closed");
         assert!(self.mail.iter().flatten().all(VecDeque::is_empty), "mail is left");
-        assert!(graveyard::is_empty(), "what was let go of is not freed");
+        assert!(lazyfree::is_empty(), "what was let go of is not freed");
     }
 }
 

@@ -6,11 +6,11 @@
 //! readers are answered from the hash before it.
 
 use super::field::Values;
-use super::outbox::{Outbox, PORTION_BYTES, flow};
-use crate::ahead::{self, KEY};
+use super::unsent::{PORTION_BYTES, Unsent, flow};
 use crate::aside::{args_at_once, is_long};
 use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
+use crate::unshare::{self, KEY};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::{Deadline, Draft, Hash, HashEdit, Key, Touch, Type, Typed, value_of};
@@ -29,7 +29,7 @@ const BYTES_AT_ONCE: usize = 128 * 1024;
 /// There is no such field.
 pub(super) const ABSENT: i8 = -2;
 /// The field has no deadline.
-pub(super) const IMMORTAL: i8 = -1;
+pub(super) const NO_DEADLINE: i8 = -1;
 /// The condition was not met: nothing has changed.
 pub(super) const UNCHANGED: i8 = 0;
 /// Done; of a field that is set: it is new.
@@ -91,7 +91,7 @@ impl Change {
             Self::Expire(at, conditions) => expire(edit, field, now, at, conditions),
             Self::Persist => match edit.hash().get(field, now).map(|entry| entry.deadline()) {
                 None => ABSENT,
-                Some(None) => IMMORTAL,
+                Some(None) => NO_DEADLINE,
                 Some(Some(_)) => {
                     edit.set_deadline(field, None);
                     DONE
@@ -234,7 +234,7 @@ impl Plan {
         if is_long(args, args_at_once(self.change.gives_deadlines()), BYTES_AT_ONCE) {
             self.aside(cx, key, args)
         } else {
-            ahead::run(cx, key, args, self)
+            unshare::run(cx, key, args, self)
         }
     }
 
@@ -245,7 +245,7 @@ impl Plan {
         mut args: Args<'_>,
         now: UnixMillis,
     ) -> Flow {
-        let (mut outbox, width) = (Outbox::default(), self.change.width());
+        let (mut unsent, width) = (Unsent::default(), self.change.width());
         if matches!(self.answer, Answer::Codes | Answer::Values) {
             reply.array(args.left() / width);
         }
@@ -254,8 +254,8 @@ impl Plan {
             prefetch(index, edit.hash().fields(), args, width);
             if self.answer == Answer::Values {
                 match args.peek().and_then(|field| edit.hash().get(field, now)) {
-                    Some(entry) => _ = outbox.value(reply, &value_of(&entry)),
-                    None => outbox.null(reply),
+                    Some(entry) => _ = unsent.value(reply, &value_of(&entry)),
+                    None => unsent.null(reply),
                 }
             }
             let code = self.change.apply(edit, &mut args, now);
@@ -266,7 +266,7 @@ impl Plan {
             index += 1;
         }
         self.conclude(reply, done);
-        outbox.into_flow()
+        unsent.into_flow()
     }
 
     /// The replies that are one line.
@@ -303,7 +303,7 @@ impl Plan {
     }
 }
 
-impl ahead::Edit for Plan {
+impl unshare::Edit for Plan {
     fn width(self) -> usize {
         self.change.width()
     }

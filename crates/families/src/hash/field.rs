@@ -1,6 +1,6 @@
 //! Fields one by one: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
 
-use super::outbox::{Outbox, PORTION_BYTES, flow};
+use super::unsent::{PORTION_BYTES, Unsent, flow};
 use crate::living::reply_count;
 use crate::lookup;
 use crate::prefetch::prefetch;
@@ -91,19 +91,19 @@ pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>,
     let empty = Hash::new();
     let hash = hash.unwrap_or(&empty);
     if args.left() <= ASKED_AT_ONCE {
-        let mut outbox = Outbox::default();
-        let asked = ask(reply, &mut outbox, hash, args, now, &mut |_| true);
+        let mut unsent = Unsent::default();
+        let asked = ask(reply, &mut unsent, hash, args, now, &mut |_| true);
         if asked == args.left() {
-            return outbox.into_flow();
+            return unsent.into_flow();
         }
-        return asking(outbox, hash, args, asked, now);
+        return asking(unsent, hash, args, asked, now);
     }
     flow(reply, Values::new(hash, args, now, None))
 }
 
-fn asking(outbox: Outbox, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
+fn asking(unsent: Unsent, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -> Flow {
     let mut values = Values::new(hash, args, now, None);
-    values.outbox = outbox;
+    values.unsent = unsent;
     values.next += asked;
     Flow::Stream(Box::new(values))
 }
@@ -112,20 +112,20 @@ fn asking(outbox: Outbox, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -
 /// those that `shown` refuses are null. Returns how many were asked.
 fn ask(
     reply: &mut Reply<'_>,
-    outbox: &mut Outbox,
+    unsent: &mut Unsent,
     hash: &Hash,
     mut args: Args<'_>,
     now: u64,
     shown: &mut dyn FnMut(usize) -> bool,
 ) -> usize {
     let (mut asked, mut bytes) = (0, 0);
-    while asked < ASKED_AT_ONCE && bytes < PORTION_BYTES && outbox.is_empty() {
+    while asked < ASKED_AT_ONCE && bytes < PORTION_BYTES && unsent.is_empty() {
         prefetch(asked, hash.fields(), args, 1);
         let Some(field) = args.next() else { break };
         let entry = if shown(asked) { hash.get(field, now) } else { None };
         match entry {
-            Some(entry) => bytes += outbox.value(reply, &value_of(&entry)),
-            None => outbox.null(reply),
+            Some(entry) => bytes += unsent.value(reply, &value_of(&entry)),
+            None => unsent.null(reply),
         }
         asked += 1;
     }
@@ -141,33 +141,33 @@ pub(super) struct Values {
     now: u64,
     /// What a change said of each field: the values of those that were absent are not shown.
     codes: Option<Vec<i8>>,
-    outbox: Outbox,
+    unsent: Unsent,
 }
 
 impl Values {
     /// The values in `hash`, as of `now`, of the fields that are left among the arguments.
     pub(super) fn new(hash: &Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
         let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());
-        Self { request, first: next, next, hash, now, codes, outbox: Outbox::default() }
+        Self { request, first: next, next, hash, now, codes, unsent: Unsent::default() }
     }
 }
 
 impl Stream for Values {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { request, next, hash, now, codes, outbox, first } = self;
-        if outbox.is_empty() {
+        let Self { request, next, hash, now, codes, unsent, first } = self;
+        if unsent.is_empty() {
             let done = *next - *first;
             let args = Args::new(resp::Args::owned(request), *next);
-            *next += ask(reply, outbox, hash, args, *now, &mut |index| {
+            *next += ask(reply, unsent, hash, args, *now, &mut |index| {
                 codes.as_ref().is_none_or(|codes| codes[done + index] != super::edit::ABSENT)
             });
         } else {
-            outbox.pump(reply);
+            unsent.pump(reply);
         }
-        !outbox.is_empty() || *next < request.len()
+        !unsent.is_empty() || *next < request.len()
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.hash.pinned_bytes() + self.outbox.pinned_bytes()
+        self.hash.pinned_bytes() + self.unsent.pinned_bytes()
     }
 }

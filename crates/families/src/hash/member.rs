@@ -1,9 +1,9 @@
 //! Deadlines of whatever a collection holds, fields and members alike: FIELDTTL, FIELDEXPIRE.
 
-use super::edit::{ABSENT, Answer, Change, DONE, IMMORTAL, Plan, reply_absent, reply_codes};
-use crate::ahead;
+use super::edit::{ABSENT, Answer, Change, DONE, NO_DEADLINE, Plan, reply_absent, reply_codes};
 use crate::aside::{self, Aside, args_at_once};
 use crate::expiry::{Conditions, seconds};
+use crate::unshare;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Hash, Key, Set, SetEdit, Touch, Type, Typed};
@@ -24,7 +24,7 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     let left = |at: UnixMillis| i64::try_from((at - now).div_ceil(1_000)).unwrap_or(i64::MAX);
     cx.reply.int(match deadline {
         None => NO_FIELD,
-        Some(deadline) => deadline.map_or(i64::from(IMMORTAL), left),
+        Some(deadline) => deadline.map_or(i64::from(NO_DEADLINE), left),
     });
     Ok(Flow::Done)
 }
@@ -47,7 +47,7 @@ pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     } else if args.left() > args_at_once(true) {
         aside(cx, &key, args, at)
     } else {
-        ahead::run(cx, &key, args, Expire(at))
+        unshare::run(cx, &key, args, Expire(at))
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
 #[derive(Clone, Copy)]
 struct Expire(UnixMillis);
 
-impl ahead::Edit for Expire {
+impl unshare::Edit for Expire {
     fn width(self) -> usize {
         1
     }

@@ -13,7 +13,7 @@
 //! | `deadline` | HEXPIRE and its like, HPERSIST; `ttl`: HTTL and its like             |
 //! | `getex`    | HGETEX, HGETDEL; `setex`: HSETEX in two dialects                     |
 //! | `member`   | FIELDTTL, FIELDEXPIRE: of sets, too                                  |
-//! | `edit`     | how all of them change fields; `outbox`: how long values are sent    |
+//! | `edit`     | how all of them change fields; `unsent`: how long values are sent    |
 
 mod deadline;
 mod edit;
@@ -21,12 +21,12 @@ mod field;
 mod getex;
 mod incr;
 mod member;
-mod outbox;
 mod random;
 mod scan;
 mod set;
 mod setex;
 mod ttl;
+mod unsent;
 mod whole;
 
 use crate::rows::{GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST};

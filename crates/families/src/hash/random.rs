@@ -1,7 +1,7 @@
 //! HRANDFIELD: fields at random. How they are drawn: `random`.
 
 use super::field::find;
-use super::outbox::{Outbox, PORTION_BYTES, flow};
+use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::whole::{All, Part, Walk};
 use crate::choice::Choice;
 use crate::living::is_alive;
@@ -78,38 +78,38 @@ struct Draws {
     seen: Option<KeySet>,
     part: Part,
     prng: Prng,
-    outbox: Outbox,
+    unsent: Unsent,
 }
 
 impl Draws {
     fn new(hash: Hash, left: usize, seen: Option<KeySet>, part: Part, prng: &mut Prng) -> Self {
-        Self { hash, left, seen, part, prng: fork(prng), outbox: Outbox::default() }
+        Self { hash, left, seen, part, prng: fork(prng), unsent: Unsent::default() }
     }
 }
 
 impl Stream for Draws {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let Self { hash, left, seen, part, prng, outbox } = self;
-        if !outbox.is_empty() {
-            return outbox.pump(reply) || *left > 0;
+        let Self { hash, left, seen, part, prng, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || *left > 0;
         }
         let mut bytes = 0;
         for _ in 0..DRAWS {
-            if *left == 0 || bytes >= PORTION_BYTES || !outbox.is_empty() {
+            if *left == 0 || bytes >= PORTION_BYTES || !unsent.is_empty() {
                 break;
             }
             let entry = hash.fields().random(&mut || prng.next_u64());
             let Some(entry) = entry else { return false };
             if seen.as_mut().is_none_or(|seen| seen.insert(entry.key().hash())) {
-                bytes += part.encode(reply, outbox, &entry);
+                bytes += part.encode(reply, unsent, &entry);
                 *left -= 1;
             }
         }
-        *left > 0 || !outbox.is_empty()
+        *left > 0 || !unsent.is_empty()
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.hash.pinned_bytes() + self.outbox.pinned_bytes()
+        self.hash.pinned_bytes() + self.unsent.pinned_bytes()
     }
 }
 
@@ -123,8 +123,8 @@ struct Chosen {
 impl Stream for Chosen {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let Self { walk, choice, part } = self;
-        let more = walk.portion(reply, &mut |reply, outbox, entry| {
-            if choice.next() { part.encode(reply, outbox, entry) } else { 0 }
+        let more = walk.portion(reply, &mut |reply, unsent, entry| {
+            if choice.next() { part.encode(reply, unsent, entry) } else { 0 }
         });
         if choice.is_done() { walk.finish() } else { more }
     }

@@ -1,7 +1,7 @@
 //! HSCAN: a hash, a few fields a call, with cursors that survive its growth.
 
 use super::field::find;
-use super::outbox::{Outbox, flow};
+use super::unsent::{Unsent, flow};
 use super::whole::Part;
 use crate::cursor;
 use crate::scan::{Options, PORTION, Walk};
@@ -38,7 +38,7 @@ pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     options.count = if is_whole { usize::MAX } else { options.count };
     let first = if is_whole { 0 } else { cursor };
     let walk = Walk::new(hash.fields().clone(), options, first, cx.now);
-    let scan = Scan { part, walk, matches: 0, phase: Phase::Counting, outbox: Outbox::default() };
+    let scan = Scan { part, walk, matches: 0, phase: Phase::Counting, unsent: Unsent::default() };
     Ok(flow(&mut cx.reply, scan))
 }
 
@@ -63,7 +63,7 @@ struct Scan {
     walk: Walk<Arc<Blob>>,
     matches: usize,
     phase: Phase,
-    outbox: Outbox,
+    unsent: Unsent,
 }
 
 impl Scan {
@@ -79,11 +79,11 @@ impl Scan {
     }
 
     fn send(&mut self, reply: &mut Reply<'_>) {
-        let (part, mut outbox) = (self.part, std::mem::take(&mut self.outbox));
+        let (part, mut unsent) = (self.part, std::mem::take(&mut self.unsent));
         let more = self.walk.place(&mut |entry| {
-            part.encode(reply, &mut outbox, entry);
+            part.encode(reply, &mut unsent, entry);
         });
-        self.outbox = outbox;
+        self.unsent = unsent;
         if !more {
             self.phase = Phase::Sent;
         }
@@ -92,16 +92,16 @@ impl Scan {
 
 impl Stream for Scan {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        if !self.outbox.is_empty() {
-            return self.outbox.pump(reply) || self.phase != Phase::Sent;
+        if !self.unsent.is_empty() {
+            return self.unsent.pump(reply) || self.phase != Phase::Sent;
         }
         for _ in 0..PORTION {
             match self.phase {
                 Phase::Counting => self.count(reply),
-                Phase::Sending if self.outbox.is_empty() => self.send(reply),
+                Phase::Sending if self.unsent.is_empty() => self.send(reply),
                 Phase::Sending | Phase::Sent => break,
             }
         }
-        self.phase != Phase::Sent || !self.outbox.is_empty()
+        self.phase != Phase::Sent || !self.unsent.is_empty()
     }
 }

@@ -1,9 +1,9 @@
 //! How long fields live: HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME.
 
 use super::deadline::{COUNT_REFUSED, fields};
-use super::edit::{ABSENT, IMMORTAL};
+use super::edit::{ABSENT, NO_DEADLINE};
 use super::field::find;
-use super::outbox::flow;
+use super::unsent::flow;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
@@ -85,7 +85,7 @@ fn portion(reply: &mut Reply<'_>, hash: &Hash, mut args: Args<'_>, clock: Clock,
         let entry = args.next().and_then(|field| hash.get(field, now));
         reply.int(match entry.map(|entry| entry.deadline()) {
             None => i64::from(ABSENT),
-            Some(None) => i64::from(IMMORTAL),
+            Some(None) => i64::from(NO_DEADLINE),
             Some(Some(deadline)) => clock.tell(deadline),
         });
     }

@@ -5,7 +5,7 @@
 //! what follows is the same instant.
 
 use super::field::find;
-use super::outbox::{Outbox, PORTION_BYTES, flow};
+use super::unsent::{PORTION_BYTES, Unsent, flow};
 use crate::living::{Living, is_alive};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::value_of;
@@ -52,16 +52,16 @@ impl Part {
     pub(super) fn encode(
         self,
         reply: &mut Reply<'_>,
-        outbox: &mut Outbox,
+        unsent: &mut Unsent,
         entry: &Entry<'_, Arc<Blob>>,
     ) -> usize {
         if self == Self::Pairs && reply.is_resp3() {
-            outbox.array(reply, 2);
+            unsent.array(reply, 2);
         }
-        let field = if self == Self::Value { 0 } else { outbox.text(reply, &entry.key()) };
+        let field = if self == Self::Value { 0 } else { unsent.text(reply, &entry.key()) };
         match self {
             Self::Field => field,
-            _ => field + outbox.value(reply, &value_of(entry)),
+            _ => field + unsent.value(reply, &value_of(entry)),
         }
     }
 }
@@ -126,8 +126,8 @@ impl Stream for All {
             self.walk = Walk::new(cut, self.bytes);
         }
         let (part, now) = (self.part, self.now);
-        self.walk.portion(reply, &mut |reply, outbox, entry| {
-            if is_alive(entry.deadline(), now) { part.encode(reply, outbox, entry) } else { 0 }
+        self.walk.portion(reply, &mut |reply, unsent, entry| {
+            if is_alive(entry.deadline(), now) { part.encode(reply, unsent, entry) } else { 0 }
         })
     }
 
@@ -142,43 +142,43 @@ impl Stream for All {
 /// Goes through a cut, and lets go of what it has read.
 pub(super) struct Walk {
     reader: Reader<Arc<Blob>>,
-    outbox: Outbox,
+    unsent: Unsent,
 }
 
 /// Encodes an entry, or not; returns the bytes that the portion has to bear.
 pub(super) type Encode<'a> =
-    dyn FnMut(&mut Reply<'_>, &mut Outbox, &Entry<'_, Arc<Blob>>) -> usize + 'a;
+    dyn FnMut(&mut Reply<'_>, &mut Unsent, &Entry<'_, Arc<Blob>>) -> usize + 'a;
 
 impl Walk {
     /// Takes over the cut of a hash that takes so many bytes.
     pub(super) fn new(cut: Fields, bytes: usize) -> Self {
-        Self { reader: Reader::of_value(cut, bytes), outbox: Outbox::default() }
+        Self { reader: Reader::of_value(cut, bytes), unsent: Unsent::default() }
     }
 
     /// Bytes that only readers hold.
     pub(super) fn pinned_bytes(&self) -> usize {
-        self.reader.pinned_bytes() + self.outbox.pinned_bytes()
+        self.reader.pinned_bytes() + self.unsent.pinned_bytes()
     }
 
     /// Reads a portion, and sends what waits. True while more is left.
     pub(super) fn portion(&mut self, reply: &mut Reply<'_>, encode: &mut Encode<'_>) -> bool {
-        let Self { reader, outbox } = self;
-        if !outbox.is_empty() {
-            return outbox.pump(reply) || reader.left() > 0;
+        let Self { reader, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || reader.left() > 0;
         }
         let (mut entries, mut bytes) = (0, 0);
-        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && outbox.is_empty() {
+        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && unsent.is_empty() {
             entries += ENTRIES;
-            if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(reply, outbox, &entry)) {
+            if !reader.next_slice(ENTRIES, &mut |entry| bytes += encode(reply, unsent, &entry)) {
                 break;
             }
         }
-        !outbox.is_empty() || reader.left() > 0
+        !unsent.is_empty() || reader.left() > 0
     }
 
     /// Lets go of the rest of the cut; true while something waits to be sent.
     pub(super) fn finish(&mut self) -> bool {
         self.reader = Reader::new(Table::new());
-        !self.outbox.is_empty()
+        !self.unsent.is_empty()
     }
 }

@@ -3,7 +3,7 @@
 use darter_command::{Args, Cx, Flow, Refusal};
 
 /// Replies of the readers for a key that has no deadline, and for one that is not there.
-const IMMORTAL: i64 = -1;
+const NO_DEADLINE: i64 = -1;
 const ABSENT: i64 = -2;
 
 /// `TTL key`: the seconds that `key` has left, rounded.
@@ -40,11 +40,11 @@ pub(super) fn persist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
     let key = args.key()?;
     args.end()?;
 
-    let mortal = cx.db.read(&key).is_some_and(|found| found.deadline().is_some());
-    if mortal {
+    let has_deadline = cx.db.read(&key).is_some_and(|found| found.deadline().is_some());
+    if has_deadline {
         cx.db.set_deadline(&key, None);
     }
-    cx.reply.int(i64::from(mortal));
+    cx.reply.int(i64::from(has_deadline));
     Ok(Flow::Done)
 }
 
@@ -59,7 +59,7 @@ fn read(
     let now = cx.now;
     let value = match cx.peek(&key).map(|found| found.deadline()) {
         None => ABSENT,
-        Some(None) => IMMORTAL,
+        Some(None) => NO_DEADLINE,
         Some(Some(deadline)) => i64::try_from(show(deadline, now)).unwrap_or(i64::MAX),
     };
     cx.reply.int(value);

@@ -44,9 +44,9 @@ impl Build {
     pub(super) fn new(mut inputs: Inputs, now: u64) -> Self {
         let removed = inputs.others();
         let shares = inputs.sets.front().is_some_and(|first| {
-            let mortal = first.members().earliest_deadline().is_some();
+            let has_deadline = first.members().earliest_deadline().is_some();
             first.len() > NEW_MAX
-                && !mortal
+                && !has_deadline
                 && match inputs.act {
                     Act::Inter => false,
                     Act::Union => true,

@@ -1,12 +1,12 @@
 //! Adding and removing members: SADD, SADDEX, SREM.
 //!
-//! A few are changed at once, what cuts share with them copied ahead (`ahead`). More than a slice
+//! A few are changed at once, what cuts share with them copied ahead (`unshare`). More than a slice
 //! can change are changed aside (`aside`).
 
-use crate::ahead;
 use crate::aside::{self, Aside, args_at_once, is_long};
 use crate::expiry::seconds;
 use crate::prefetch::prefetch;
+use crate::unshare;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Deadline, Key, Set, SetEdit, Touch, Type, Typed};
@@ -99,11 +99,11 @@ fn change(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, what: Change) -> Resul
     if is_long(args, args_at_once(what.gives_deadlines()), BYTES_AT_ONCE) {
         aside(cx, key, args, what)
     } else {
-        ahead::run(cx, key, args, what)
+        unshare::run(cx, key, args, what)
     }
 }
 
-impl ahead::Edit for Change {
+impl unshare::Edit for Change {
     fn width(self) -> usize {
         1
     }

@@ -2,18 +2,18 @@
 //!
 //! - The whole set goes by detaching it: the reply is streamed from what was detached.
 //! - A few members are drawn and removed at once; so are some dozens of those that cannot die, once
-//!   their places are copied where a cut holds them too (see `ahead`).
+//!   their places are copied where a cut holds them too (see `unshare`).
 //! - More are the shape *Edit*: chosen and removed aside, in portions, then installed in one step.
 //!   The reply is streamed afterwards, from the members gathered while they are a small part of the
 //!   set; else from the cut, with one bit a member that says which were taken (1.25 MB for ten
 //!   million). When most of the set is taken, the rest is built anew instead.
 
 use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
-use crate::ahead;
 use crate::choice::Choice;
 use crate::gathered::Gathered;
 use crate::living::{SEGMENTS_AT_ONCE, is_alive};
 use crate::random::DRAWN_PART;
+use crate::unshare;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
@@ -64,7 +64,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.set(0);
         return Ok(Flow::Done);
     }
-    if set.members().earliest_deadline().is_some_and(|due| due <= now) {
+    if set.members().earliest_deadline().is_some_and(|earliest| earliest <= now) {
         // Mostly only a few have died since the sweeper last came.
         cx.db.edit::<Set, _>(&key, false, |edit| edit.reap(ENTRIES_AT_ONCE))?;
     }
@@ -72,7 +72,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         wish.nothing(&mut cx.reply);
         return Ok(Flow::Done);
     };
-    let is_clean = set.members().earliest_deadline().is_none_or(|due| due > now);
+    let is_clean = set.members().earliest_deadline().is_none_or(|earliest| earliest > now);
     match wish {
         Wish::Many(count) if count >= set.len() => Ok(take_all(cx, &key)),
         Wish::Many(count) if is_clean && count <= FEW => {
@@ -83,7 +83,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         _ => {
             let can_draw = wish.count() <= AT_ONCE && set.members().earliest_deadline().is_none();
             if can_draw && let Some(drawn) = drawn(&key, &set, wish.count(), cx.prng) {
-                return ahead::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
+                return unshare::run(cx, &key, Args::new(resp::Args::owned(&drawn), FIRST), Drawn);
             }
             let draft = cx.db.draft::<Set>(&key)?;
             let seed = cx.prng.next_u64();
@@ -168,7 +168,7 @@ fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<
 #[derive(Clone, Copy)]
 struct Drawn;
 
-impl ahead::Edit for Drawn {
+impl unshare::Edit for Drawn {
     fn width(self) -> usize {
         1
     }
@@ -272,7 +272,8 @@ impl Pop {
     fn portion(&mut self, cx: &mut Cx<'_>) -> bool {
         match &mut self.way {
             Way::Counting(count) => {
-                let is_clean = self.cut.earliest_deadline().is_none_or(|due| due > self.now);
+                let is_clean =
+                    self.cut.earliest_deadline().is_none_or(|earliest| earliest > self.now);
                 if is_clean || !count.next_slice(SEGMENTS_AT_ONCE) {
                     let living = if is_clean { self.cut.len() } else { count.count() };
                     self.choose(living);

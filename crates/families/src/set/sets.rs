@@ -1,11 +1,11 @@
 //! Sets in a row, as many as a request names keys: freed in portions, and walked through in turn.
 //!
 //! Letting go of a hundred thousand sets takes milliseconds, so dropping a long row leaves it to the
-//! graveyard. A walk is larger than a small set: there is one at a time.
+//! `lazyfree`. A walk is larger than a small set: there is one at a time.
 
 use super::walk::{Walk, Wanted};
 use darter_keyspace::Set;
-use darter_keyspace::graveyard::{self, Dismantle};
+use darter_keyspace::lazyfree::{self, Dismantle};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
@@ -39,7 +39,7 @@ impl FromIterator<Set> for Sets {
 impl Drop for Sets {
     fn drop(&mut self) {
         if self.0.len() > FREED_AT_ONCE {
-            graveyard::bury(Box::new(Rest(std::mem::take(&mut self.0))));
+            lazyfree::defer(Box::new(Rest(std::mem::take(&mut self.0))));
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(read, 1);
         drop(turns);
         let mut portions = 1;
-        while graveyard::dig(&Countdown::new(0)) {
+        while lazyfree::run(&Countdown::new(0)) {
             portions += 1;
         }
         assert_eq!(portions, 10);

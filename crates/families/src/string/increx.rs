@@ -206,11 +206,11 @@ fn applied_overflow() -> Refusal {
 }
 
 fn store(cx: &mut Cx<'_>, key: &Key<'_>, text: &[u8], words: &Words<'_>, time: Option<u64>) {
-    let mortal = || cx.db.get(key).is_some_and(|found| found.deadline().is_some());
+    let has_deadline = || cx.db.get(key).is_some_and(|found| found.deadline().is_some());
     let deadline = match time {
         None if words.persist => Deadline::Clear,
         None => Deadline::Keep,
-        Some(_) if words.only_without && mortal() => Deadline::Keep,
+        Some(_) if words.only_without && has_deadline() => Deadline::Keep,
         Some(at) if at <= cx.now => {
             cx.db.remove(key);
             return;

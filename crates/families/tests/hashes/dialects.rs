@@ -95,18 +95,18 @@ fn fields_expire() {
 fn conditions_hold() {
     #[rustfmt::skip] // A table.
     check(&[
-        ("HSET h mortal 1 other 2", ":2"),
-        ("HEXPIRE h 100 XX FIELDS 1 mortal", "(:0)"),
-        ("HEXPIRE h 100 GT FIELDS 1 mortal", "(:0)"),
-        ("HEXPIRE h 100 NX FIELDS 1 mortal", "(:1)"),
-        ("HEXPIRE h 200 nx FIELDS 1 mortal", "(:0)"),
-        ("HEXPIRE h 100 GT FIELDS 1 mortal", "(:0)"),
-        ("HEXPIRE h 100 LT FIELDS 1 mortal", "(:0)"),
-        ("HEXPIRE h 101 GT FIELDS 1 mortal", "(:1)"),
-        ("HEXPIRE h 50 LT FIELDS 2 mortal other", "(:1 :1)"),
-        ("HEXPIRE h 60 XX FIELDS 3 mortal other nothing", "(:1 :1 :-2)"),
-        ("HEXPIRE h 0 GT FIELDS 1 mortal", "(:0)"),
-        ("HEXPIRE h 0 LT FIELDS 1 mortal", "(:2)"),
+        ("HSET h timed 1 other 2", ":2"),
+        ("HEXPIRE h 100 XX FIELDS 1 timed", "(:0)"),
+        ("HEXPIRE h 100 GT FIELDS 1 timed", "(:0)"),
+        ("HEXPIRE h 100 NX FIELDS 1 timed", "(:1)"),
+        ("HEXPIRE h 200 nx FIELDS 1 timed", "(:0)"),
+        ("HEXPIRE h 100 GT FIELDS 1 timed", "(:0)"),
+        ("HEXPIRE h 100 LT FIELDS 1 timed", "(:0)"),
+        ("HEXPIRE h 101 GT FIELDS 1 timed", "(:1)"),
+        ("HEXPIRE h 50 LT FIELDS 2 timed other", "(:1 :1)"),
+        ("HEXPIRE h 60 XX FIELDS 3 timed other nothing", "(:1 :1 :-2)"),
+        ("HEXPIRE h 0 GT FIELDS 1 timed", "(:0)"),
+        ("HEXPIRE h 0 LT FIELDS 1 timed", "(:2)"),
     ]);
 }
 

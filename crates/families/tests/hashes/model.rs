@@ -86,7 +86,7 @@ impl Test {
             3 => self.remove(),
             4 | 5 => self.expire(),
             6 => self.persist(),
-            7 => self.set_mortal(),
+            7 => self.set_with_deadline(),
             8 => self.get_and_change(),
             9 => self.get(),
             10 => self.whole(),
@@ -182,7 +182,7 @@ impl Test {
         self.put(&key, model);
     }
 
-    fn set_mortal(&mut self) {
+    fn set_with_deadline(&mut self) {
         let (key, fields) = (self.key(), self.fields());
         let mut model = self.living(&key);
         let pairs: Vec<_> = fields.into_iter().map(|field| (field, self.value())).collect();

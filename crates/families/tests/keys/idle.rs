@@ -173,7 +173,7 @@ fn keys_under_a_cut_keep_their_time() {
     assert_eq!(run(&mut world, "GET key:7"), b"$1\r\nv\r\n");
     assert!(is_near(idle(&mut world, "key:7"), IDLE_MS));
     drop(cut);
-    while darter_base::graveyard::dig(&darter_base::preempt::Never) {}
+    while darter_base::lazyfree::run(&darter_base::preempt::Never) {}
     run(&mut world, "GET key:7");
     assert_eq!(idle(&mut world, "key:7"), Some(0));
 }

@@ -2,7 +2,7 @@
 
 use crate::common::engine::Engine;
 use darter_base::preempt::Never;
-use darter_keyspace::graveyard;
+use darter_keyspace::lazyfree;
 use darter_resp::{Output, Reply};
 
 /// What a database is filled with: whole values of several segments or chunks, a few KB each in all.
@@ -53,7 +53,7 @@ fn many(word: &str, count: usize) -> String {
 }
 
 fn free_all() {
-    while graveyard::dig(&Never) {}
+    while lazyfree::run(&Never) {}
 }
 
 #[test] // Nothing while they are there; then all, for each reader, and never more.

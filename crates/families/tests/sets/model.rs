@@ -89,7 +89,7 @@ impl Test {
     fn step(&mut self) {
         match self.prng.below(14) {
             0..=2 => self.add(),
-            3 => self.add_mortal(),
+            3 => self.add_with_deadline(),
             4 => self.remove(),
             5 => self.ask(),
             6 | 7 => self.combine(),
@@ -117,7 +117,7 @@ impl Test {
         set.extend(new.into_iter().map(|member| (member, None)));
     }
 
-    fn add_mortal(&mut self) {
+    fn add_with_deadline(&mut self) {
         let (key, members, keep) = (self.key(), self.members(), self.prng.chance(50));
         let seconds = 1 + self.prng.below(3);
         let before = self.model.living(&key);

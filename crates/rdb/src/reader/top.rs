@@ -243,11 +243,9 @@ impl Reader {
             }
             Layout::Singles => Shape::Singles,
             Layout::Pairs => Shape::Pairs,
-            Layout::MortalPairs => Shape::DeadlineFirst { origin: None },
-            Layout::MortalPairsFromEarliest => {
-                Shape::DeadlineFirst { origin: Some(cursor.u64_le()?) }
-            }
-            Layout::MortalPairsDeadlineLast => Shape::DeadlineLast,
+            Layout::PairsDeadlineFirst => Shape::DeadlineFirst { origin: None },
+            Layout::PairsFromEarliest => Shape::DeadlineFirst { origin: Some(cursor.u64_le()?) },
+            Layout::PairsDeadlineLast => Shape::DeadlineLast,
         };
         let left = cursor.count()?;
         let (len_hint, body) = (Some(left), Body::Items { shape, left });

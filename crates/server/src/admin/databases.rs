@@ -17,7 +17,7 @@ const DATABASES_AT_ONCE: usize = 128;
 pub(super) struct Size {
     pub(super) keys: usize,
     /// Those with a deadline.
-    pub(super) mortal: usize,
+    pub(super) expires: usize,
 }
 
 /// What one core tells: those with keys among a few, and where it goes on.
@@ -30,7 +30,7 @@ impl Told {
     fn from(first: usize, shard: &Shard) -> Self {
         let mut rest = shard.iter_from(first);
         let few = rest.by_ref().take(DATABASES_AT_ONCE).filter(|(_, db)| !db.is_empty());
-        let sizes = few.map(|(at, db)| (at, Size { keys: db.len(), mortal: db.mortal_len() }));
+        let sizes = few.map(|(at, db)| (at, Size { keys: db.len(), expires: db.expires_len() }));
         let sizes = sizes.collect();
         Self { sizes, next: rest.next().map(|(at, _)| at) }
     }
@@ -51,7 +51,7 @@ pub(super) async fn in_use_from(
     for (at, size) in told.into_iter().flat_map(|told| told.sizes) {
         if next.is_none_or(|next| at < next) {
             let sum = sizes.entry(at).or_default();
-            *sum = Size { keys: sum.keys + size.keys, mortal: sum.mortal + size.mortal };
+            *sum = Size { keys: sum.keys + size.keys, expires: sum.expires + size.expires };
         }
     }
     core.tx.pause().await;

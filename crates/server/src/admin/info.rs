@@ -6,7 +6,7 @@ use super::{Shared, categories, history, syntax, task, tips};
 use crate::admin;
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use darter_command::{Answer, Command, Flags, Group, Refusal};
-use darter_keyspace::{ShardStats, TYPES, Usage, graveyard};
+use darter_keyspace::{ShardStats, TYPES, Usage, lazyfree};
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -162,7 +162,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
         held,
-        freeing: graveyard::waiting(),
+        freeing: lazyfree::waiting(),
         ops_per_s: core.admin.pace.borrow_mut().per_second(&core),
     }
 }
@@ -493,8 +493,8 @@ async fn keyspace(core: &Rc<Core>, text: &mut LongText) {
     let mut first = Some(0);
     while let Some(from) = first {
         let (sizes, next) = databases::in_use_from(core, from).await;
-        for (index, Size { keys, mortal }) in sizes {
-            let value = format!("keys={keys},expires={mortal},avg_ttl=0");
+        for (index, Size { keys, expires }) in sizes {
+            let value = format!("keys={keys},expires={expires},avg_ttl=0");
             field(&mut text.tail, &format!("db{index}"), value);
         }
         text.settle();

@@ -31,7 +31,7 @@ use crate::machine::Nowhere;
 use crate::settings::Settings;
 use darter_base::limits::SPARE_BYTES;
 use darter_command::{Args, Command, Flags, Group, Keys, Refusal, Run, Secret};
-use darter_keyspace::graveyard;
+use darter_keyspace::lazyfree;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -211,7 +211,7 @@ pub fn tick(core: &Core) {
     let shared = &core.admin.shared;
     let told = &shared.told[core.id()];
     told.data.store(core.tx.home().shard.memory_bytes(), Ordering::Relaxed);
-    told.freeing.store(graveyard::waiting().1, Ordering::Relaxed);
+    told.freeing.store(lazyfree::waiting().1, Ordering::Relaxed);
     let used = used_memory(shared);
     if used > shared.used_peak.load(Ordering::Relaxed) {
         shared.used_peak.fetch_max(used, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use super::owed::Owed;
 use crate::admin::Caller;
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
-use darter_resp::{AHEAD_MAX, Args, Output, Reply, Request, Span};
+use darter_resp::{Args, LOOKAHEAD_MAX, Output, Reply, Request, Span};
 use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -44,7 +44,7 @@ pub struct Batch {
 }
 
 /// Replies that are held for a batch, in bytes.
-const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_AHEAD_BYTES / 4;
+const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_BUFFER_BYTES / 4;
 
 struct Item {
     entry: usize,
@@ -121,8 +121,8 @@ impl Batch {
     }
 
     /// The next commands, of one database.
-    fn ahead(&self) -> impl Iterator<Item = Args<'_>> {
-        let items = self.items[self.next..].iter().take(AHEAD_MAX);
+    fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
+        let items = self.items[self.next..].iter().take(LOOKAHEAD_MAX);
         let db = self.items[self.next].view.db;
         items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
@@ -226,9 +226,9 @@ impl Core {
     /// Runs a batch until it is done, the slice is over, or a command must wait.
     pub(super) fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
         while batch.next < batch.items.len() {
-            if batch.next.is_multiple_of(AHEAD_MAX) {
+            if batch.next.is_multiple_of(LOOKAHEAD_MAX) {
                 let db = batch.items[batch.next].view.db;
-                self.warm(batch.ahead().map(|request| (request, db)));
+                self.prefetch(batch.lookahead().map(|request| (request, db)));
             }
             let item = &batch.items[batch.next];
             let entry = &self.table.entries()[item.entry];

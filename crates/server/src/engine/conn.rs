@@ -360,7 +360,7 @@ impl Lane {
     /// double, where it was used up, so that one short reply says nothing about a pipeline.
     pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
         let each = (bytes / replies.max(1)).max(1);
-        let fitting = darter_base::limits::REPLY_AHEAD_BYTES / 2 / each;
+        let fitting = darter_base::limits::REPLY_BUFFER_BYTES / 2 / each;
         let used_up = replies * self.batches.len() * 2 >= self.owed_max;
         let grown = if used_up { self.owed_max * 2 } else { self.owed_max };
         self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
@@ -381,7 +381,8 @@ impl Lane {
             && self.held.is_none()
             && self.owed.len() < self.owed_max
             && self.away_bytes < AWAY_BYTES_MAX
-            && self.output_bytes() + self.waiting.bytes < darter_base::limits::REPLY_AHEAD_BYTES / 4
+            && self.output_bytes() + self.waiting.bytes
+                < darter_base::limits::REPLY_BUFFER_BYTES / 4
             && !self.session.close_after_reply
             && !self.session.killed
     }

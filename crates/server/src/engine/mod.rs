@@ -14,6 +14,7 @@ mod core;
 mod entry;
 pub(crate) mod monitor;
 mod owed;
+mod prefetch;
 mod release;
 mod serve;
 mod sleep;
@@ -22,7 +23,6 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod turn;
-mod warm;
 
 pub use batch::Batch;
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};

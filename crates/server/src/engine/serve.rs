@@ -76,9 +76,9 @@ impl Core {
                 self.mark_ready(lane);
                 return;
             }
-            if parser.cut_ahead() > 1 {
+            if parser.parse_ahead() > 1 {
                 let db = lane.session.db;
-                self.warm(parser.ahead().map(|request| (request, db)));
+                self.prefetch(parser.lookahead().map(|request| (request, db)));
             }
             match parser.next_portion(PARSED_AT_ONCE) {
                 Ok(Parsed::Request(args)) => {
@@ -650,7 +650,7 @@ impl Core {
     #[inline(always)]
     fn account(&self, entry: &Entry, begun: Begun, refusal: Option<&Refusal>) -> Option<u64> {
         /// Quick commands between two readings: a few microseconds, mostly.
-        const UNTIMED_MAX: u32 = resp::AHEAD_MAX as u32 - 1;
+        const UNTIMED_MAX: u32 = resp::LOOKAHEAD_MAX as u32 - 1;
         /// Below this limit SLOWLOG wants to know each by itself.
         const SLOW_MIN_NS: u64 = 500_000;
         let mut stats = self.stats.borrow_mut();

@@ -13,7 +13,7 @@
 use super::batch::wanted;
 use super::conn::{Conn, Lane};
 use super::core::Core;
-use super::turn::AHEAD_BYTES;
+use super::turn::STREAM_BUFFER_BYTES;
 
 /// When the core wants its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Core {
             ("output",             &|| !self.dirty.borrow().is_empty()),
             ("mail",               &|| !self.outbox.borrow().is_empty() || self.tx.has_mail()),
             ("an action",          &|| !self.actions.borrow().is_empty()),
-            ("a grave",            &|| !darter_keyspace::graveyard::is_empty()),
+            ("a deferred free",    &|| !darter_keyspace::lazyfree::is_empty()),
             ("the dead",           &|| is_over(self.next_reap())),
             ("the end of a pause", &|| is_over(self.pause_ends())),
         ];
@@ -99,7 +99,7 @@ fn lost(conn: &Conn) -> Option<&'static str> {
         (lane.session.killed, "one that was killed"),
         (lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.wanting, "a request"),
         (lane.held.is_some() && is_next && !lane.awaits_pause, "a held request"),
-        (lane.stream.is_some() && lane.output_bytes() < AHEAD_BYTES, "a stream"),
+        (lane.stream.is_some() && lane.output_bytes() < STREAM_BUFFER_BYTES, "a stream"),
         (!lane.out.is_empty() && !lane.sending, "output"),
         (lane.eof && lane.is_settled() && lane.may_parse(), "its end"),
         (is_answered(lane) && lane.session.close_after_reply, "one to be closed"),

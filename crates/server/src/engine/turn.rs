@@ -13,8 +13,8 @@ const READY_NS: u64 = SLICE_AIM_NS / 2;
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
-/// Bytes of a long reply that are encoded ahead of its socket.
-pub(super) const AHEAD_BYTES: usize = 256 * 1024;
+/// Bytes of a streamed reply that are encoded before its socket drains.
+pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
 /// Dead entries removed between two looks at the clock: 20 to 50 us, and 160 us where each of them was
 /// the last to hold a string of some kilobytes. Fewer would not do: they are removed side by side.
 const REAP_PORTION: usize = 64;
@@ -32,11 +32,11 @@ enum Chore {
     /// Removing what has expired.
     Dead,
     /// Freeing what was let go.
-    Graves,
+    Frees,
 }
 
 /// A round.
-const CHORES: [Chore; 4] = [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Graves];
+const CHORES: [Chore; 4] = [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees];
 
 impl Core {
     /// A slice begins: to be called when the sockets have been looked at, before the events are
@@ -125,12 +125,12 @@ impl Core {
     fn run_ready(self: &Rc<Self>) {
         // Those that become ready meanwhile wait for the next look at the sockets.
         let count = self.ready.borrow().len();
-        let mut warmed = 0;
+        let mut prefetched = 0;
         for left in (1..=count).rev() {
-            if warmed == 0 && left > 1 {
-                warmed = self.warm_ready();
+            if prefetched == 0 && left > 1 {
+                prefetched = self.prefetch_ready();
             }
-            warmed = warmed.saturating_sub(1);
+            prefetched = prefetched.saturating_sub(1);
             let next = self.ready.borrow_mut().pop_front();
             let Some(token) = next else { return };
             self.serve(token);
@@ -177,19 +177,19 @@ impl Core {
                     self.tx.home().shard.reap(REAP_PORTION);
                 });
             }
-            Chore::Graves if !darter_keyspace::graveyard::is_empty() => {
-                self.timed(Cause::Free, || self.dig());
+            Chore::Frees if !darter_keyspace::lazyfree::is_empty() => {
+                self.timed(Cause::Free, || self.free_deferred());
             }
-            Chore::Tasks | Chore::Dead | Chore::Graves => return false,
+            Chore::Tasks | Chore::Dead | Chore::Frees => return false,
         }
         true
     }
 
     /// Frees what was let go, for its share of the slice: jobs that copy segments let go of as many,
     /// and faster than one by one.
-    fn dig(&self) {
+    fn free_deferred(&self) {
         let share = Share { until_ns: self.clock.monotonic_ns() + FREEING_NS, core: self };
-        darter_keyspace::graveyard::dig(&share);
+        darter_keyspace::lazyfree::run(&share);
     }
 
     fn timed(&self, cause: Cause, work: impl FnOnce()) {
@@ -238,7 +238,7 @@ impl Core {
                 lane.session.active_ms = self.now_ms(); // It has waited for us.
             }
             let mut more = true;
-            while more && lane.output_bytes() < AHEAD_BYTES {
+            while more && lane.output_bytes() < STREAM_BUFFER_BYTES {
                 more = stream.pump(&mut Reply::new(&mut lane.out, resp3));
                 if self.slice.must_yield() {
                     break;
@@ -247,7 +247,7 @@ impl Core {
             self.mark_dirty(lane);
             if more {
                 lane.stream = Some(stream);
-                if lane.output_bytes() < AHEAD_BYTES {
+                if lane.output_bytes() < STREAM_BUFFER_BYTES {
                     self.mark_streaming(lane); // Otherwise `sent` does, when the socket has drained.
                 }
             } else {

@@ -2,7 +2,7 @@
 
 use super::portion::{Head, Portion, Record};
 use super::{Cause, Summary};
-use darter_base::graveyard;
+use darter_base::lazyfree;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::Never;
 use darter_base::{UnixMillis, slot};
@@ -108,7 +108,7 @@ impl Sorter {
             portion.is_last = true;
             send(core, portion)?;
         }
-        dig();
+        free_deferred();
         Ok(())
     }
 
@@ -193,15 +193,15 @@ impl Sorter {
         }
         let full = std::mem::take(portion);
         *portion = send(self.current.core, full)?;
-        dig();
+        free_deferred();
         Ok(())
     }
 }
 
 /// Frees what this thread let go of: there is no core here that would do it between its slices, and
 /// long strings would be held until the thread ends.
-fn dig() {
-    while graveyard::dig(&Never) {}
+fn free_deferred() {
+    while lazyfree::run(&Never) {}
 }
 
 impl Current {

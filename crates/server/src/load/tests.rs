@@ -178,7 +178,7 @@ fn our_files_land_whole_in_the_shards_that_own_the_keys() {
     }
 }
 
-#[test] // The loader has no slices between which somebody else would dig.
+#[test] // The loader has no slices between which deferred values would be freed.
 fn long_strings_are_let_go_of_while_the_file_is_read() {
     let long = vec![b'v'; 300_000];
     let mut records = Records::new();
@@ -187,7 +187,7 @@ fn long_strings_are_let_go_of_while_the_file_is_read() {
         records.insert((0, format!("key:{at}").into_bytes()), record);
     }
     let (shards, _) = load(&file(&records), 1, &mut Prng::from_seed(3)).unwrap();
-    assert!(darter_base::graveyard::is_empty());
+    assert!(darter_base::lazyfree::is_empty());
     assert!(contents(&shards) == records);
 }
 

@@ -166,12 +166,12 @@ struct Sums {
     bytes: usize,
     outside_bytes: usize,
     leaf_bytes: usize,
-    due: UnixMillis,
+    earliest: UnixMillis,
 }
 
 impl Default for Sums {
     fn default() -> Self {
-        Self { len: 0, bytes: 0, outside_bytes: 0, leaf_bytes: 0, due: NEVER }
+        Self { len: 0, bytes: 0, outside_bytes: 0, leaf_bytes: 0, earliest: NEVER }
     }
 }
 
@@ -197,8 +197,8 @@ impl<X: OutOfLine> Big<X> {
             let differ = raw.hash() ^ prefix;
             assert!(depth == 0 || differ >> (64 - depth) == 0, "T1: in the wrong segment");
             let deadline = raw.deadline().unwrap_or(NEVER);
-            assert!(self.directory.due(path) <= deadline, "D2: due of a segment");
-            sums.due = sums.due.min(deadline);
+            assert!(self.directory.earliest(path) <= deadline, "D2: earliest of a segment");
+            sums.earliest = sums.earliest.min(deadline);
             tell(raw);
         }
         self.directory.path_after(path)
@@ -207,7 +207,7 @@ impl<X: OutOfLine> Big<X> {
     fn check_sums(&self, sums: &Sums) {
         assert!(self.len > 0, "T3: empty, but big");
         self.directory.check_top(sums.leaf_bytes);
-        assert!(self.due <= sums.due, "due of the table");
+        assert!(self.earliest <= sums.earliest, "earliest of the table");
         let counted = (self.len, self.segment_bytes, self.outside_bytes);
         assert_eq!((sums.len, sums.bytes, sums.outside_bytes), counted, "T2: counts");
     }

@@ -16,8 +16,8 @@
 //!
 //! Invariants (`check`):
 //! - D1: runs are aligned, and only the first slot of a run owns its handle.
-//! - D2: the `due` of a segment's run is at most its earliest deadline; that of a leaf's run is
-//!   the least `due` in the leaf.
+//! - D2: the `earliest` of a segment's run is at most its earliest deadline; that of a leaf's run is
+//!   the least `earliest` in the leaf.
 //! - D3: a leaf's `skip` is its depth in the top; no leaf has more than [`LEAF_BITS`] bits.
 //!
 //! Not here: when to split and merge. See `rebuild`.
@@ -36,13 +36,13 @@ pub(super) const LEAF_BITS: u8 = 7;
 const LEAF_BITS_MERGE: u8 = LEAF_BITS - 2;
 /// Deepest segment, in bits of the hash: what a scan's cursor can say.
 pub(super) const DEPTH_MAX: u8 = 31;
-/// `due` of what has no deadline.
+/// `earliest` of what has no deadline.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// A slot of a fan.
 struct Slot<P> {
     handle: ManuallyDrop<P>,
-    due: u64,
+    earliest: u64,
     depth: u8,
 }
 
@@ -58,7 +58,7 @@ impl<P: Clone> Clone for Fan<P> {
         for first in self.firsts() {
             let slot = &self.slots[first];
             let handle = P::clone(&slot.handle);
-            copy.push_run(handle, slot.due, slot.depth);
+            copy.push_run(handle, slot.earliest, slot.depth);
         }
         copy
     }
@@ -72,8 +72,8 @@ impl<P> Drop for Fan<P> {
 
 impl<P> Fan<P> {
     /// A fan of one child.
-    pub(super) fn one(handle: P, due: u64) -> Self {
-        let slot = Slot { handle: ManuallyDrop::new(handle), due, depth: 0 };
+    pub(super) fn one(handle: P, earliest: u64) -> Self {
+        let slot = Slot { handle: ManuallyDrop::new(handle), earliest, depth: 0 };
         Self { bits: 0, slots: vec![slot] }
     }
 
@@ -131,32 +131,32 @@ impl<P> Fan<P> {
         })
     }
 
-    /// The due of the child in `index`.
-    pub(super) fn due(&self, index: usize) -> u64 {
-        self.slots[self.run(index).start].due
+    /// The earliest deadline of the child in `index`, or a bound before it.
+    pub(super) fn earliest(&self, index: usize) -> u64 {
+        self.slots[self.run(index).start].earliest
     }
 
-    pub(super) fn set_due(&mut self, index: usize, due: u64) {
+    pub(super) fn set_earliest(&mut self, index: usize, earliest: u64) {
         let first = self.run(index).start;
-        self.slots[first].due = due;
+        self.slots[first].earliest = earliest;
     }
 
     #[inline]
-    pub(super) fn lower_due(&mut self, index: usize, due: u64) {
+    pub(super) fn lower_earliest(&mut self, index: usize, earliest: u64) {
         let first = self.run(index).start;
-        self.slots[first].due = self.slots[first].due.min(due);
+        self.slots[first].earliest = self.slots[first].earliest.min(earliest);
     }
 
-    /// The earliest due of all children.
-    pub(super) fn due_min(&self) -> u64 {
-        self.firsts().map(|first| self.slots[first].due).min().unwrap_or(NEVER)
+    /// The least `earliest` of all children.
+    pub(super) fn earliest_of_all(&self) -> u64 {
+        self.firsts().map(|first| self.slots[first].earliest).min().unwrap_or(NEVER)
     }
 
-    /// The first child from slot `from` on whose due is not after `now`.
-    pub(super) fn next_due(&self, from: usize, now: u64) -> Option<usize> {
+    /// The first child from slot `from` on whose `earliest` is not after `now`.
+    pub(super) fn next_expired(&self, from: usize, now: u64) -> Option<usize> {
         let mut at = from;
         while at < self.slots.len() {
-            if self.slots[at].due <= now {
+            if self.slots[at].earliest <= now {
                 return Some(at);
             }
             at = self.run(at).end;
@@ -164,16 +164,16 @@ impl<P> Fan<P> {
         None
     }
 
-    fn push_run(&mut self, handle: P, due: u64, depth: u8) {
+    fn push_run(&mut self, handle: P, earliest: u64, depth: u8) {
         let handle = ManuallyDrop::new(handle);
         for _ in 0..1_usize << (self.bits - depth) {
             // SAFETY: a copy that is never dropped: only the first slot of a run is (D1).
             let handle = unsafe { ptr::read(&raw const handle) };
-            self.slots.push(Slot { handle, due, depth });
+            self.slots.push(Slot { handle, earliest, depth });
         }
     }
 
-    fn set_run(&mut self, run: Range<usize>, handle: P, due: u64) {
+    fn set_run(&mut self, run: Range<usize>, handle: P, earliest: u64) {
         debug_assert!(
             run.len().is_power_of_two() && run.start.is_multiple_of(run.len()),
             "{run:?}"
@@ -183,7 +183,7 @@ impl<P> Fan<P> {
         for slot in &mut self.slots[run] {
             // SAFETY: a copy that is never dropped: only the first slot of a run is (D1).
             let handle = unsafe { ptr::read(&raw const handle) };
-            *slot = Slot { handle, due, depth };
+            *slot = Slot { handle, earliest, depth };
         }
     }
 
@@ -195,9 +195,9 @@ impl<P> Fan<P> {
 
     /// Puts another child in the place of one; returns the old.
     pub(super) fn replace(&mut self, index: usize, handle: P) -> P {
-        let (run, due) = (self.run(index), self.due(index));
+        let (run, earliest) = (self.run(index), self.earliest(index));
         let old = self.take(index);
-        self.set_run(run, handle, due);
+        self.set_run(run, handle, earliest);
         old
     }
 
@@ -227,12 +227,12 @@ impl<P> Fan<P> {
     }
 
     /// Puts one child in the place of two siblings; returns them, the one in `index` first.
-    pub(super) fn merge(&mut self, index: usize, handle: P, due: u64) -> (P, P) {
+    pub(super) fn merge(&mut self, index: usize, handle: P, earliest: u64) -> (P, P) {
         let run = self.run(index);
         let sibling = run.start ^ run.len();
         let old = (self.take(index), self.take(sibling));
         let first = run.start.min(sibling);
-        self.set_run(first..first + run.len() * 2, handle, due);
+        self.set_run(first..first + run.len() * 2, handle, earliest);
         self.halve();
         old
     }
@@ -240,11 +240,11 @@ impl<P> Fan<P> {
     fn double(&mut self) {
         let old = std::mem::take(&mut self.slots);
         self.slots.reserve_exact(old.len() * 2);
-        for Slot { handle, due, depth } in old {
+        for Slot { handle, earliest, depth } in old {
             // SAFETY: a copy that is never dropped: it is not the first of its run (D1).
             let copy = unsafe { ptr::read(&raw const handle) };
-            self.slots.push(Slot { handle, due, depth });
-            self.slots.push(Slot { handle: copy, due, depth });
+            self.slots.push(Slot { handle, earliest, depth });
+            self.slots.push(Slot { handle: copy, earliest, depth });
         }
         self.bits += 1;
     }
@@ -369,10 +369,10 @@ impl<X: OutOfLine> Leaf<X> {
 
 impl<X: OutOfLine> Directory<X> {
     /// A directory of one segment.
-    pub(super) fn one(segment: Seg<X>, due: u64) -> Self {
-        let leaf = Leaf { skip: 0, fan: Fan::one(segment, due) };
+    pub(super) fn one(segment: Seg<X>, earliest: u64) -> Self {
+        let leaf = Leaf { skip: 0, fan: Fan::one(segment, earliest) };
         let leaf_bytes = leaf.bytes();
-        Self { top: Fan::one(Arc::new(leaf), due), leaf_bytes }
+        Self { top: Fan::one(Arc::new(leaf), earliest), leaf_bytes }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -429,21 +429,21 @@ impl<X: OutOfLine> Directory<X> {
         fan.get_mut(path.leaf)
     }
 
-    pub(super) fn due(&self, path: Path) -> u64 {
-        self.top.get(path.top).fan.due(path.leaf)
+    pub(super) fn earliest(&self, path: Path) -> u64 {
+        self.top.get(path.top).fan.earliest(path.leaf)
     }
 
     /// Notes a deadline below `path`.
     #[inline]
-    pub(super) fn lower_due(&mut self, path: Path, due: u64) {
-        self.leaf_mut(path.top).fan.lower_due(path.leaf, due);
-        self.top.lower_due(path.top, due);
+    pub(super) fn lower_earliest(&mut self, path: Path, earliest: u64) {
+        self.leaf_mut(path.top).fan.lower_earliest(path.leaf, earliest);
+        self.top.lower_earliest(path.top, earliest);
     }
 
-    /// Sets the due of a leaf after that of its segments was raised.
-    pub(super) fn settle_due(&mut self, top: usize) {
-        let due = self.top.get(top).fan.due_min();
-        self.top.set_due(top, due);
+    /// Updates the `earliest` of a leaf after that of a segment was raised.
+    pub(super) fn settle_earliest(&mut self, top: usize) {
+        let earliest = self.top.get(top).fan.earliest_of_all();
+        self.top.set_earliest(top, earliest);
     }
 
     /// The first bits, left-aligned, of the hashes in the segment at `path`, and how many.
@@ -476,9 +476,9 @@ impl<X: OutOfLine> Directory<X> {
         let leaf = self.leaf_mut(path.top);
         let before = leaf.bytes();
         let old = leaf.fan.split(path.leaf, left, right);
-        let (after, due) = (leaf.bytes(), leaf.fan.due_min());
+        let (after, earliest) = (leaf.bytes(), leaf.fan.earliest_of_all());
         self.leaf_bytes = self.leaf_bytes + after - before;
-        self.top.set_due(path.top, due);
+        self.top.set_earliest(path.top, earliest);
         old
     }
 
@@ -486,24 +486,24 @@ impl<X: OutOfLine> Directory<X> {
         let leaf = Leaf::clone(self.leaf_mut(top));
         let skip = leaf.skip + 1;
         let (left, right) = leaf.fan.halves();
-        let with_due = |fan: Fan<Seg<X>>| {
-            let due = fan.due_min();
-            (Arc::new(Leaf { skip, fan }), due)
+        let with_earliest = |fan: Fan<Seg<X>>| {
+            let earliest = fan.earliest_of_all();
+            (Arc::new(Leaf { skip, fan }), earliest)
         };
-        let (left, right) = (with_due(left), with_due(right));
+        let (left, right) = (with_earliest(left), with_earliest(right));
         let added = left.0.bytes() + right.0.bytes();
         let old = self.top.split(top, left, right);
         self.leaf_bytes = self.leaf_bytes + added - old.bytes();
     }
 
     /// Replaces a segment and its sibling by one; returns both.
-    pub(super) fn merge(&mut self, path: Path, new: Seg<X>, due: u64) -> (Seg<X>, Seg<X>) {
+    pub(super) fn merge(&mut self, path: Path, new: Seg<X>, earliest: u64) -> (Seg<X>, Seg<X>) {
         let leaf = self.leaf_mut(path.top);
         let before = leaf.bytes();
-        let old = leaf.fan.merge(path.leaf, new, due);
-        let (after, due) = (leaf.bytes(), leaf.fan.due_min());
+        let old = leaf.fan.merge(path.leaf, new, earliest);
+        let (after, earliest) = (leaf.bytes(), leaf.fan.earliest_of_all());
         self.leaf_bytes = self.leaf_bytes + after - before;
-        self.top.set_due(path.top, due);
+        self.top.set_earliest(path.top, earliest);
         self.merge_leaves(path.top);
         old
     }
@@ -521,10 +521,10 @@ impl<X: OutOfLine> Directory<X> {
             let gone = left.bytes() + right.bytes();
             let fan = Fan::joined(left.fan.clone(), right.fan.clone());
             let leaf = Leaf { skip: left.skip - 1, fan };
-            let due = leaf.fan.due_min();
+            let earliest = leaf.fan.earliest_of_all();
             self.leaf_bytes = self.leaf_bytes + leaf.bytes() - gone;
             let hash = (first as u64) << 1 << (63 - self.top.bits());
-            self.top.merge(first, Arc::new(leaf), due);
+            self.top.merge(first, Arc::new(leaf), earliest);
             top = self.top.index(hash);
         }
     }
@@ -552,7 +552,7 @@ impl<X: OutOfLine> Directory<X> {
         leaf.fan.check();
         assert_eq!(leaf.skip, self.top.depth(top), "D3: skip");
         assert!(leaf.fan.bits() <= LEAF_BITS, "D3: bits");
-        assert_eq!(self.top.due(top), leaf.fan.due_min(), "D2: due of a leaf");
+        assert_eq!(self.top.earliest(top), leaf.fan.earliest_of_all(), "D2: earliest of a leaf");
         leaf.bytes()
     }
 

@@ -354,8 +354,8 @@ impl<X: OutOfLine> Big<X> {
     #[inline]
     fn note_deadline(&mut self, path: Path, raw: Raw<X>) {
         if let Some(deadline) = raw.deadline() {
-            self.directory.lower_due(path, deadline);
-            self.due = self.due.min(deadline);
+            self.directory.lower_earliest(path, deadline);
+            self.earliest = self.earliest.min(deadline);
         }
     }
 

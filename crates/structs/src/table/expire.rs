@@ -1,14 +1,14 @@
 //! Deadlines: finding the dead without sampling.
 //!
-//! Every segment, leaf and table keeps a due: the earliest deadline below it, or a bound before it
+//! Every segment, leaf and table keeps the earliest deadline below it, or a bound before it
 //! (removing the entry that set it does not raise it). Whoever asks for the dead walks down the
-//! dues that have come, so a table in which nobody dies costs one comparison.
+//! bounds that have passed, so a table in which nobody dies costs one comparison.
 //!
 //! Where one entry dies here and one there, as under constant SETs with a TTL, looking a segment
 //! through for each would cost 5 to 10 us. So a segment lists those of its entries that die next
 //! (`segment/next.rs`): they are removed, and counted, without a look, and a look comes with every
-//! fifteenth. Segments whose dues have come are reaped side by side, so that their cache misses are.
-//! docs/design/0005-next-deaths.md has the figures.
+//! fifteenth. Segments whose bounds have passed are reaped side by side, so that their cache misses
+//! are. docs/design/0005-next-deaths.md has the figures.
 //!
 //! Not here: when to reap and whom to tell. See `keyspace`.
 
@@ -28,8 +28,8 @@ use darter_base::UnixMillis;
 /// Entries whose deadline can be read in the time that removing one takes.
 const LOOKS_PER_REMOVAL: usize = 8;
 
-/// Removals that count as much as copying a segment and its leaf for a cut, merging it, or writing it
-/// anew. That takes up to 330 us where values are long and memory is fresh, ten times as long as
+/// Removals that count as much as copying a segment and its leaf for a cut, merging it, or writing
+/// it anew. That takes up to 330 us where values are long and memory is fresh, ten times as long as
 /// removing so many: a portion is over with the first.
 const REMOVALS_PER_COPY: usize = 64;
 
@@ -86,7 +86,7 @@ impl<X: OutOfLine> Table<X> {
     /// [`super::LiveCount`].
     #[must_use]
     pub fn live_len(&self, now: UnixMillis, max_segments: usize) -> Option<usize> {
-        if self.earliest_deadline().is_none_or(|due| due > now) {
+        if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
             return Some(self.len());
         }
         match &self.0 {
@@ -101,11 +101,11 @@ impl<X: OutOfLine> Table<X> {
     }
 
     /// False when nothing in the table is alive at `now`. Stops at the first segment that holds
-    /// something alive, and when `max_segments` have been looked through (2 to 5 us each): then what
-    /// comes behind them counts as alive.
+    /// something alive, and when `max_segments` have been looked through (2 to 5 us each): then
+    /// what comes behind them counts as alive.
     #[must_use]
     pub fn has_living(&self, now: UnixMillis, max_segments: usize) -> bool {
-        if self.earliest_deadline().is_none_or(|due| due > now) {
+        if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
             return !self.is_empty();
         }
         match &self.0 {
@@ -130,7 +130,7 @@ impl<X: OutOfLine> Table<X> {
         max_entries: usize,
         dead: &mut dyn FnMut(Text<'_>, Old<X>),
     ) -> Reaped {
-        if self.earliest_deadline().is_none_or(|due| due > now) {
+        if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
             return Reaped::default();
         }
         let removed = match &mut self.0 {
@@ -139,7 +139,7 @@ impl<X: OutOfLine> Table<X> {
             Root::Big(big) => big_mut(big).reap(now, max_entries, dead),
         };
         self.shrink_now();
-        Reaped { removed, more: self.earliest_deadline().is_some_and(|due| due <= now) }
+        Reaped { removed, more: self.earliest_deadline().is_some_and(|earliest| earliest <= now) }
     }
 
     fn reap_small(&mut self, now: UnixMillis, max_entries: usize, dead: &mut Tell<'_, X>) -> usize {
@@ -150,7 +150,7 @@ impl<X: OutOfLine> Table<X> {
             && let Some((offset, raw)) = small.next(&mut at)
         {
             if is_dead(raw, now) {
-                bury(raw, |_| small.detach(offset), dead);
+                reap_entry(raw, |_| small.detach(offset), dead);
                 (at, removed) = (offset, removed + 1);
             }
         }
@@ -160,7 +160,7 @@ impl<X: OutOfLine> Table<X> {
 
 /// Takes the entry's possessions, has it detached, and only then tells: whatever `dead` does, the
 /// table is sound.
-fn bury<X: OutOfLine>(raw: Raw<X>, detach: impl FnOnce(Raw<X>), dead: &mut Tell<'_, X>) {
+fn reap_entry<X: OutOfLine>(raw: Raw<X>, detach: impl FnOnce(Raw<X>), dead: &mut Tell<'_, X>) {
     let mut buf = Buf::new();
     buf.copy_key_from(raw);
     // SAFETY: the value is read where it is aligned; the key is the buffer's.
@@ -176,9 +176,9 @@ impl<X: OutOfLine> Big<X> {
     fn live_len(&self, now: UnixMillis, max_segments: usize) -> Option<usize> {
         let (mut dead, mut budget) = (0, max_segments.saturating_mul(COUNTS_PER_LOOK));
         let top = &self.directory.top;
-        for leaf in top.firsts().filter(|&leaf| top.due(leaf) <= now) {
+        for leaf in top.firsts().filter(|&leaf| top.earliest(leaf) <= now) {
             let fan = &top.get(leaf).fan;
-            for segment in fan.firsts().filter(|&segment| fan.due(segment) <= now) {
+            for segment in fan.firsts().filter(|&segment| fan.earliest(segment) <= now) {
                 let segment = fan.get(segment);
                 budget = budget.checked_sub(count_cost(segment, now))?;
                 dead += segment.dead_len(now);
@@ -199,13 +199,13 @@ impl<X: OutOfLine> Big<X> {
     fn reap(&mut self, now: UnixMillis, max_entries: usize, dead: &mut Tell<'_, X>) -> usize {
         let (before, mut budget) = (self.len, max_entries.max(1));
         while budget > 0 {
-            let due = self.due_paths(now, budget.min(BATCH));
-            if due.is_empty() {
+            let expired = self.expired_paths(now, budget.min(BATCH));
+            if expired.is_empty() {
                 break;
             }
-            self.prefetch_dead(&due);
+            self.prefetch_dead(&expired);
             let mut sparse = Vec::new();
-            for &path in &due {
+            for &path in &expired {
                 let len = self.directory.segment_at(path).len();
                 let is_own = self.directory.is_own(path);
                 let mut cost = self.reap_segment(path, now, budget, dead);
@@ -221,8 +221,9 @@ impl<X: OutOfLine> Big<X> {
                     break;
                 }
             }
-            due.chunk_by(|one, other| one.top == other.top)
-                .for_each(|leaf| self.directory.settle_due(leaf[0].top));
+            expired
+                .chunk_by(|one, other| one.top == other.top)
+                .for_each(|leaf| self.directory.settle_earliest(leaf[0].top));
             // Not before: merges move what comes behind.
             for (hash, is_own) in sparse {
                 let path = self.directory.path(hash);
@@ -233,32 +234,32 @@ impl<X: OutOfLine> Big<X> {
                 }
             }
         }
-        self.due = self.directory.top.due_min();
+        self.earliest = self.directory.top.earliest_of_all();
         before - self.len
     }
 
-    /// Up to `most` segments whose dues have come.
-    fn due_paths(&self, now: UnixMillis, most: usize) -> Vec<Path> {
-        let (mut due, mut from) = (Vec::with_capacity(most), 0);
+    /// Up to `most` segments whose earliest deadlines have passed.
+    fn expired_paths(&self, now: UnixMillis, most: usize) -> Vec<Path> {
+        let (mut expired, mut from) = (Vec::with_capacity(most), 0);
         let tops = &self.directory.top;
-        while let Some(top) = tops.next_due(from, now) {
+        while let Some(top) = tops.next_expired(from, now) {
             from = tops.run(top).end;
             let (fan, mut at) = (&tops.get(top).fan, 0);
-            while let Some(leaf) = fan.next_due(at, now) {
-                if due.len() == most {
-                    return due;
+            while let Some(leaf) = fan.next_expired(at, now) {
+                if expired.len() == most {
+                    return expired;
                 }
                 at = fan.run(leaf).end;
-                due.push(Path { top, leaf });
+                expired.push(Path { top, leaf });
             }
         }
-        due
+        expired
     }
 
-    /// Asks the memory for what removing the next dead will touch, segment beside segment: one after
-    /// the other these would be five cache misses each.
-    fn prefetch_dead(&self, due: &[Path]) {
-        let segments = || due.iter().map(|&path| self.directory.segment_at(path));
+    /// Asks the memory for what removing the next dead will touch, segment beside segment: one
+    /// after the other these would be five cache misses each.
+    fn prefetch_dead(&self, expired: &[Path]) {
+        let segments = || expired.iter().map(|&path| self.directory.segment_at(path));
         segments().for_each(Seg::prefetch_head);
         segments().for_each(Seg::prefetch_next_groups);
         segments().for_each(Seg::prefetch_next_entries);
@@ -273,35 +274,35 @@ impl<X: OutOfLine> Big<X> {
         dead: &mut Tell<'_, X>,
     ) -> usize {
         let mut cost = 1;
-        if self.directory.segment_at(path).due() <= now {
+        if self.directory.segment_at(path).earliest() <= now {
             let segment = self.directory.segment_mut(path);
             let before = segment.bytes();
             let (len, outside_bytes) = (&mut self.len, &mut self.outside_bytes);
-            let mut bury = |segment: &mut Seg<X>, loc| {
+            let mut reap_entry = |segment: &mut Seg<X>, loc| {
                 let raw = segment.entry(loc);
                 *outside_bytes -= raw.outside_bytes();
                 *len -= 1;
-                bury(raw, |raw| segment.detach(raw.hash(), loc), dead);
+                reap_entry(raw, |raw| segment.detach(raw.hash(), loc), dead);
             };
             while cost <= most
                 && let Some(loc) = segment.next_dead(now)
             {
-                bury(segment, loc);
+                reap_entry(segment, loc);
                 cost += 1;
             }
             if cost <= most && segment.needs_look(now) {
                 let looked = segment.len() / LOOKS_PER_REMOVAL;
                 let found = segment.look(now, most + 1 - cost);
                 cost += found.len().max(looked);
-                found.into_iter().for_each(|loc| bury(segment, loc));
+                found.into_iter().for_each(|loc| reap_entry(segment, loc));
             }
             if segment.len() == 0 {
                 segment.clear();
             }
             self.segment_bytes = self.segment_bytes + segment.bytes() - before;
         }
-        let due = self.directory.segment_at(path).due();
-        self.directory.leaf_mut(path.top).fan.set_due(path.leaf, due);
+        let earliest = self.directory.segment_at(path).earliest();
+        self.directory.leaf_mut(path.top).fan.set_earliest(path.leaf, earliest);
         cost
     }
 }

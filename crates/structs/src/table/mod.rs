@@ -128,7 +128,7 @@ struct Big<X: OutOfLine> {
     /// Memory of long keys.
     outside_bytes: usize,
     /// At most the earliest deadline.
-    due: UnixMillis,
+    earliest: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,
     /// The table's, or a reader's: see [`Table::reader`].
@@ -299,6 +299,6 @@ impl<X: OutOfLine> Big<X> {
     }
 
     fn earliest(&self) -> Option<UnixMillis> {
-        (self.due != NEVER).then_some(self.due)
+        (self.earliest != NEVER).then_some(self.earliest)
     }
 }

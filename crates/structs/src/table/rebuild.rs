@@ -59,12 +59,12 @@ const SMALL_AGAIN_BYTES: usize = 768;
 /// A segment being filled.
 struct Draft<X: OutOfLine> {
     segment: Seg<X>,
-    due: u64,
+    earliest: u64,
 }
 
 impl<X: OutOfLine> Draft<X> {
     fn new(class: u8, prefix: u64, depth: u8) -> Self {
-        Self { segment: Seg::new(class, limits(class, prefix, depth)), due: NEVER }
+        Self { segment: Seg::new(class, limits(class, prefix, depth)), earliest: NEVER }
     }
 
     #[inline]
@@ -76,7 +76,7 @@ impl<X: OutOfLine> Draft<X> {
             return false;
         }
         if let Some(deadline) = raw.deadline() {
-            self.due = self.due.min(deadline);
+            self.earliest = self.earliest.min(deadline);
         }
         true
     }
@@ -154,13 +154,13 @@ impl<X: OutOfLine> Big<X> {
         let outside_bytes = small.outside_bytes();
         small.discard();
         let segment_bytes = draft.segment.bytes();
-        let directory = Directory::one(draft.segment, draft.due);
+        let directory = Directory::one(draft.segment, draft.earliest);
         Self {
             directory,
             len,
             segment_bytes,
             outside_bytes,
-            due: draft.due,
+            earliest: draft.earliest,
             class_max: 0,
             owner: Owner::new(),
             pause: 0,
@@ -220,7 +220,7 @@ impl<X: OutOfLine> Big<X> {
         };
         self.class_max = self.class_max.max(class);
         self.segment_bytes += left.segment.bytes() + right.segment.bytes();
-        let (left, right) = ((left.segment, left.due), (right.segment, right.due));
+        let (left, right) = ((left.segment, left.earliest), (right.segment, right.earliest));
         let old = self.directory.split(path, left, right);
         self.retire(old);
     }
@@ -230,9 +230,9 @@ impl<X: OutOfLine> Big<X> {
     /// split ten times in a row in this way.
     fn give_sibling(&mut self, path: Path, side: usize, empty: Draft<X>) {
         let full = self.directory.segment_at(path).clone();
-        let full = (full, self.directory.due(path));
+        let full = (full, self.directory.earliest(path));
         self.segment_bytes += empty.segment.bytes();
-        let empty = (empty.segment, empty.due);
+        let empty = (empty.segment, empty.earliest);
         let (left, right) = if side == 0 { (full, empty) } else { (empty, full) };
         drop(self.directory.split(path, left, right)); // Its entries are the new handle's, too.
     }
@@ -321,13 +321,13 @@ impl<X: OutOfLine> Big<X> {
         let poured = [path, sibling]
             .iter()
             .all(|&path| pour(self.directory.segment_at(path), depth - 1, &mut drafts));
-        let [Draft { segment, due }] = drafts;
+        let [Draft { segment, earliest }] = drafts;
         if !poured {
             segment.discard();
             return false;
         }
         self.segment_bytes += segment.bytes();
-        let (one, other) = self.directory.merge(path, segment, due);
+        let (one, other) = self.directory.merge(path, segment, earliest);
         self.retire(one);
         self.retire(other);
         true
@@ -337,8 +337,9 @@ impl<X: OutOfLine> Big<X> {
     /// in the order of a scan merges a few entries with nothing ten times in a row.
     fn absorb(&mut self, path: Path, sibling: Path) {
         let kept = if self.directory.segment_at(path).len() == 0 { sibling } else { path };
-        let (segment, due) = (self.directory.segment_at(kept).clone(), self.directory.due(kept));
-        let (one, other) = self.directory.merge(path, segment, due);
+        let (segment, earliest) =
+            (self.directory.segment_at(kept).clone(), self.directory.earliest(kept));
+        let (one, other) = self.directory.merge(path, segment, earliest);
         let empty = if one.len() == 0 { one } else { other };
         self.segment_bytes -= empty.bytes(); // The other handle leads to what was kept.
     }

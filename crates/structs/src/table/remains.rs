@@ -2,10 +2,10 @@
 //!
 //! A segment holds a thousand entries, and each may own a key or a value of 64 KiB, which takes the
 //! allocator up to 10 us to give back: freeing a segment with all it owns would take 10 ms. So
-//! whoever frees a block takes those out of it, 10 ns each, and the graveyard frees them in portions.
+//! whoever frees a block takes those out of it, 10 ns each, and `lazyfree` frees them in portions.
 
 use super::value::{Old, OutOfLine};
-use darter_base::graveyard::{self, Dismantle};
+use darter_base::lazyfree::{self, Dismantle};
 use darter_base::long::Long;
 
 /// Keys or values that are freed at once.
@@ -29,10 +29,10 @@ impl<X: OutOfLine> Remains<X> {
         self.values.extend(old.out);
     }
 
-    /// Frees it all, the more the later.
-    pub(super) fn bury(self) {
+    /// Frees all of it: a little at once, more in slices.
+    pub(super) fn free(self) {
         if self.keys.len() + self.values.len() > FREED_AT_ONCE {
-            graveyard::bury(Box::new(self));
+            lazyfree::defer(Box::new(self));
         }
     }
 }

@@ -204,7 +204,7 @@ impl<X: OutOfLine> Drop for Seg<X> {
                     remains.add(key, unsafe { raw.take_value() });
                 }
             }
-            remains.bury();
+            remains.free();
         }
         self.free_shell();
     }

@@ -70,7 +70,7 @@ impl<X: OutOfLine> Drop for Small<X> {
             // SAFETY: as above; the value does not need the key.
             remains.add(key, unsafe { raw.take_value() });
         }
-        remains.bury();
+        remains.free();
         free(self.0, self.bytes());
     }
 }

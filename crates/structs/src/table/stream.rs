@@ -15,13 +15,13 @@ use super::value::OutOfLine;
 use super::{Big, Root, Ruined, Table};
 use crate::owner::Owner;
 use darter_base::UnixMillis;
-use darter_base::graveyard::{self, Dismantle};
+use darter_base::lazyfree::{self, Dismantle};
 use std::sync::Arc;
 
 /// Leaves, then segments, each given away once. Both are stacks whose top is next.
 struct Rest<X: OutOfLine> {
     leaves: Vec<Arc<Leaf<X>>>,
-    /// With their due.
+    /// Each with its `earliest`.
     segments: Vec<(Seg<X>, UnixMillis)>,
     /// Memory of what is left, shared or not.
     bytes: usize,
@@ -29,17 +29,17 @@ struct Rest<X: OutOfLine> {
     owner: Owner,
 }
 
-/// A rest that buries what nobody has read when it is dropped.
+/// The unread rest of a stream, which is freed in slices when it is dropped.
 struct Stream<X: OutOfLine>(Rest<X>);
 
 /// Leaves with fewer slots are freed where they are dropped: about 10 us.
-const BURIED_SLOTS_MIN: usize = 8;
+const DEFERRED_SLOTS_MIN: usize = 8;
 
 impl<X: OutOfLine> Drop for Stream<X> {
     fn drop(&mut self) {
         let rest = &mut self.0;
         let is_large = rest.leaves.len() + rest.segments.len() > 1
-            || rest.leaves.iter().any(|leaf| leaf.fan.len() >= BURIED_SLOTS_MIN);
+            || rest.leaves.iter().any(|leaf| leaf.fan.len() >= DEFERRED_SLOTS_MIN);
         if is_large {
             let rest = Rest {
                 leaves: std::mem::take(&mut rest.leaves),
@@ -47,7 +47,7 @@ impl<X: OutOfLine> Drop for Stream<X> {
                 bytes: rest.bytes,
                 owner: rest.owner.retire(),
             };
-            graveyard::bury(Box::new(rest));
+            lazyfree::defer(Box::new(rest));
         }
     }
 }
@@ -123,7 +123,8 @@ impl<X: OutOfLine> Rest<X> {
         while self.segments.is_empty() {
             let leaf = self.leaves.pop()?;
             let fan = &leaf.fan;
-            self.segments = fan.firsts().map(|at| (fan.get(at).clone(), fan.due(at))).collect();
+            self.segments =
+                fan.firsts().map(|at| (fan.get(at).clone(), fan.earliest(at))).collect();
             self.segments.reverse();
         }
         let next = self.segments.pop();
@@ -262,9 +263,9 @@ impl<X: OutOfLine> LiveCount<X> {
     pub fn next_slice(&mut self, max_segments: usize) -> bool {
         let mut budget = max_segments * COUNTS_PER_LOOK;
         while budget > 0 {
-            let Some((segment, due)) = self.stream.next() else { return false };
+            let Some((segment, earliest)) = self.stream.next() else { return false };
             let (mut dead, mut cost) = (0, 1);
-            if due <= self.now {
+            if earliest <= self.now {
                 (dead, cost) = (segment.dead_len(self.now), count_cost(&segment, self.now));
             }
             self.count += segment.len() - dead;

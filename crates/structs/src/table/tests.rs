@@ -558,7 +558,7 @@ fn reap_removes_the_dead() {
             assert_eq!(content(&cut), model, "the cut keeps the dead");
             model.retain(|_, kept| !is_dead(kept));
             assert_eq!(content(&table), model, "seed {seed}, now {now}");
-            assert!(table.earliest_deadline().is_none_or(|due| due > now));
+            assert!(table.earliest_deadline().is_none_or(|earliest| earliest > now));
         }
         assert_eq!(table.earliest_deadline(), None, "all deadlines have come");
     }
@@ -887,9 +887,9 @@ fn dismantling_frees_as_it_goes() {
     assert_eq!(Arc::strong_count(&alive), 1);
 }
 
-#[test] // A block that goes, small or large, leaves its values to the graveyard, which frees a few at once.
+#[test] // A freed block, small or large, defers its values, of which a few are freed at once.
 fn values_of_a_block_are_freed_in_portions() {
-    use darter_base::{graveyard, preempt::Countdown};
+    use darter_base::{lazyfree, preempt::Countdown};
     for count in [40, 1_000] {
         let alive = Arc::new(());
         let mut table = Table::<Arc<Arc<()>>>::new();
@@ -901,7 +901,7 @@ fn values_of_a_block_are_freed_in_portions() {
         drop(table);
         let mut left = Arc::strong_count(&alive);
         assert!(left > count / 2, "the values wait: {left} of {count}");
-        while graveyard::dig(&Countdown::new(0)) {
+        while lazyfree::run(&Countdown::new(0)) {
             let now = Arc::strong_count(&alive);
             assert!(left - now <= 8, "{left}, then {now}");
             left = now;
@@ -911,7 +911,7 @@ fn values_of_a_block_are_freed_in_portions() {
 }
 
 fn free_all() {
-    while darter_base::graveyard::dig(&darter_base::preempt::Never) {}
+    while darter_base::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
 #[test] // What does not fit where it was, nor in any page of its segment, is counted once.
@@ -982,7 +982,7 @@ fn a_repack_that_fails_is_put_off() {
     assert!(failed > 5, "{failed}");
 }
 
-#[test] // A due that comes with nobody dead, beside a cut: looked for, and nothing is copied.
+#[test] // A bound passes while nobody is dead, beside a cut: the look copies nothing.
 fn reaping_nobody_copies_no_segment() {
     let mut table = Subject::new();
     for number in 0..150_u64 {

@@ -197,13 +197,13 @@ const KEYS_HASHED_AT_ONCE: usize = 16;
 struct Value {
     kind: &'static Type,
     items: Items,
-    is_mortal: bool,
+    has_deadline: bool,
 }
 
 impl Value {
     fn of(found: &Found<'_>, now: u64) -> Self {
-        let is_mortal = found.deadline().is_some();
-        Self { kind: found.kind(), items: found.items(now), is_mortal }
+        let has_deadline = found.deadline().is_some();
+        Self { kind: found.kind(), items: found.items(now), has_deadline }
     }
 
     async fn add_to(self, sum: Sum, tx: &Tx) -> Sum {
@@ -214,7 +214,7 @@ impl Value {
                 None => tx.pause().await,
             }
         };
-        if self.is_mortal {
+        if self.has_deadline {
             digest::xor(&mut sum, b"!!expire!!");
         }
         sum

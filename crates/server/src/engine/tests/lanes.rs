@@ -3,7 +3,7 @@
 use crate::engine::conn::{Conn, Lane};
 use crate::engine::owed::Owed;
 use crate::engine::{Session, Token};
-use darter_base::limits::REPLY_AHEAD_BYTES;
+use darter_base::limits::REPLY_BUFFER_BYTES;
 use darter_command::Stream;
 use darter_resp::{Output, Reply, Request};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn what_may_be_owed_follows_the_replies() {
         (2_048, 2_048,                2_048, 2_048),
         (1_500,  700,                   700, 2_048),
         (  128,   10,               100_000,    52),
-        (  128,    1, 2 * REPLY_AHEAD_BYTES,    16),
+        (  128,    1, 2 * REPLY_BUFFER_BYTES,    16),
         (   16,   16,                   160,    32),
     ];
     for (before, replies, bytes, after) in cases {
@@ -89,14 +89,14 @@ fn a_request_is_parsed_when_nothing_is_against_it() {
         ),
         ("little away", |lane| lane.away_bytes = (1 << 20) - 1, true),
         ("much away", |lane| lane.away_bytes = 1 << 20, false),
-        ("little output", |lane| lane.out = text(REPLY_AHEAD_BYTES / 4 - 1), true),
-        ("much output", |lane| lane.out = text(REPLY_AHEAD_BYTES / 4), false),
+        ("little output", |lane| lane.out = text(REPLY_BUFFER_BYTES / 4 - 1), true),
+        ("much output", |lane| lane.out = text(REPLY_BUFFER_BYTES / 4), false),
         (
             "much in all",
             |lane| {
-                lane.out = text(REPLY_AHEAD_BYTES / 12);
-                lane.in_flight = REPLY_AHEAD_BYTES / 12;
-                lane.waiting.bytes = REPLY_AHEAD_BYTES / 12 + 3;
+                lane.out = text(REPLY_BUFFER_BYTES / 12);
+                lane.in_flight = REPLY_BUFFER_BYTES / 12;
+                lane.waiting.bytes = REPLY_BUFFER_BYTES / 12 + 3;
             },
             false,
         ),

@@ -89,7 +89,7 @@ impl Run {
         {}
         assert_eq!(self.table.len(), self.model.len());
         assert_eq!(self.living(), self.model.len(), "a dead one stays");
-        assert!(self.table.earliest_deadline().is_none_or(|due| due > now));
+        assert!(self.table.earliest_deadline().is_none_or(|earliest| earliest > now));
     }
 }
 

@@ -83,7 +83,7 @@ impl<X: OutOfLine> Seg<X> {
 
     /// The earliest deadline, exact while an entry is listed; otherwise a bound before it.
     #[inline]
-    pub(in super::super) fn due(&self) -> UnixMillis {
+    pub(in super::super) fn earliest(&self) -> UnixMillis {
         self.listed().first().map_or(self.head().horizon, |&loc| self.deadline_at(loc))
     }
 
@@ -148,14 +148,14 @@ impl<X: OutOfLine> Seg<X> {
 
     /// [`Seg::for_each_loc`], two groups after the memory was asked for their entries.
     fn for_each_loc_soon(&self, mut f: impl FnMut(Loc, Raw<X>)) {
-        const AHEAD: usize = 2;
+        const DISTANCE: usize = 2;
         let groups = self.groups();
-        for at in 0..groups.len() + AHEAD {
+        for at in 0..groups.len() + DISTANCE {
             if let Some(group) = groups.get(at) {
                 ones(group.used())
                     .for_each(|slot| prefetch(self.entry_at(group.offset(slot)).ptr().as_ptr()));
             }
-            let Some(at) = at.checked_sub(AHEAD) else { continue };
+            let Some(at) = at.checked_sub(DISTANCE) else { continue };
             for slot in ones(groups[at].used()) {
                 f(Loc::new(at, slot), self.entry_at(groups[at].offset(slot)));
             }

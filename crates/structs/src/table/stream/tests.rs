@@ -1,7 +1,7 @@
 //! What readers of a table hold, and what its freeing gives back.
 
 use crate::table::{Never, New, Reader, Table};
-use darter_base::{graveyard, hash, preempt};
+use darter_base::{hash, lazyfree, preempt};
 
 /// Enough for several segments.
 const MANY: u64 = if cfg!(miri) { 250 } else { 20_000 };
@@ -18,7 +18,7 @@ fn set_of(members: u64) -> Table<Never> {
 }
 
 fn free_all() {
-    while graveyard::dig(&preempt::Never) {}
+    while lazyfree::run(&preempt::Never) {}
 }
 
 #[test] // Nothing while the table or a copy is there; then all that is left, whoever else reads it.
@@ -66,19 +66,19 @@ fn a_table_that_changes_is_there() {
 #[test] // What readers have does not come back before they go: only the last tells its bytes.
 fn what_is_shared_is_not_about_to_be_freed() {
     drop(set_of(MANY));
-    assert!(graveyard::waiting().1 > 0, "nobody else has it");
+    assert!(lazyfree::waiting().1 > 0, "nobody else has it");
     free_all();
     let table = set_of(MANY);
     let (cut, reader) = (table.reader(), Reader::new(table.clone()));
     drop(table);
-    assert_eq!(graveyard::waiting(), (1, 0), "two readers have all of it");
+    assert_eq!(lazyfree::waiting(), (1, 0), "two readers have all of it");
     drop(cut);
-    assert_eq!(graveyard::waiting().1, 0, "one reader has");
+    assert_eq!(lazyfree::waiting().1, 0, "one reader has");
     free_all();
     let bytes = reader.pinned_bytes();
     drop(reader);
-    let (graves, waiting) = graveyard::waiting();
-    assert!(graves == 1 && waiting > bytes / 2 && waiting <= bytes, "{waiting} of {bytes}");
+    let (values, waiting) = lazyfree::waiting();
+    assert!(values == 1 && waiting > bytes / 2 && waiting <= bytes, "{waiting} of {bytes}");
     free_all();
-    assert_eq!(graveyard::waiting(), (0, 0));
+    assert_eq!(lazyfree::waiting(), (0, 0));
 }

@@ -13,7 +13,7 @@ use darter_keyspace::{Db, Key, Named};
 use darter_resp::{self as resp, Args, Note};
 
 /// Keys asked for at once; what is more is not asked for.
-type List<T> = ArrayVec<T, { resp::AHEAD_MAX }>;
+type List<T> = ArrayVec<T, { resp::LOOKAHEAD_MAX }>;
 
 /// A key that a request names.
 #[derive(Clone, Copy)]
@@ -41,35 +41,33 @@ impl Core {
     /// Asks for what the next ready connections want, as far as they have sent little: one request
     /// mostly. A pipeline is asked for when its turn has come. Returns for how many connections that
     /// is done.
-    pub(super) fn warm_ready(&self) -> usize {
+    pub(super) fn prefetch_ready(&self) -> usize {
         const LITTLE_BYTES: usize = 256;
         let mut conns = self.conns.borrow_mut();
         let (mut next, mut requests) = (List::<usize>::new(), 0);
-        for token in self.ready.borrow().iter().take(resp::AHEAD_MAX) {
+        for token in self.ready.borrow().iter().take(resp::LOOKAHEAD_MAX) {
             let index = token.index as usize;
             next.push(index);
             if let Some(Some(conn)) = conns.get_mut(index)
                 && conn.parser.pending_bytes() <= LITTLE_BYTES
                 && conn.lane.may_parse()
             {
-                requests += conn.parser.cut_ahead();
+                requests += conn.parser.parse_ahead();
             }
-            if requests >= resp::AHEAD_MAX {
+            if requests >= resp::LOOKAHEAD_MAX {
                 break;
             }
         }
         let conns = next.iter().filter_map(|index| conns.get(*index)?.as_ref());
-        self.warm(
-            conns.flat_map(|conn| {
-                conn.parser.ahead().map(|request| (request, conn.lane.session.db))
-            }),
-        );
+        self.prefetch(conns.flat_map(|conn| {
+            conn.parser.lookahead().map(|request| (request, conn.lane.session.db))
+        }));
         next.len()
     }
 
     /// Asks for the keys of requests, each in its database of this shard, and for the first field or
     /// member that each of them names.
-    pub(super) fn warm<'a>(&self, requests: impl Iterator<Item = (Args<'a>, usize)>) {
+    pub(super) fn prefetch<'a>(&self, requests: impl Iterator<Item = (Args<'a>, usize)>) {
         let home = self.tx.home();
         let mut likely = self.last_entry.get();
         let (mut keys, mut elements) = (List::<Wanted<'_>>::new(), List::<Element<'_>>::new());
@@ -96,18 +94,18 @@ impl Core {
             if entry.one_key && args.len() > 1 {
                 want(1);
             } else {
-                entry.row.keys.positions(args).take(resp::AHEAD_MAX).for_each(want);
+                entry.row.keys.positions(args).take(resp::LOOKAHEAD_MAX).for_each(want);
             }
             args.keep(note);
         }
         // In loops of their own: the closer they stand, the more of them are under way at once.
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch_entry(wanted.key.hash));
-        warm_elements(elements);
+        prefetch_elements(elements);
     }
 }
 
-fn warm_elements(elements: List<Element<'_>>) {
+fn prefetch_elements(elements: List<Element<'_>>) {
     let mut last: Option<(Element<'_>, Option<&dyn Named>)> = None;
     let mut found = List::<(&dyn Named, u64)>::new();
     for element in elements {

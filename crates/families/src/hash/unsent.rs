@@ -17,7 +17,7 @@ pub(super) const PORTION_BYTES: usize = 32 * 1024;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(super) struct Unsent {
     waiting: VecDeque<Piece>,
 }
 
@@ -29,7 +29,7 @@ enum Piece {
     Blob { blob: Blob, next: usize },
 }
 
-impl Outbox {
+impl Unsent {
     /// True when nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
@@ -116,7 +116,7 @@ fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-impl Stream for Outbox {
+impl Stream for Unsent {
     /// Sends one chunk, or one run of encoded bytes.
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         match self.waiting.front_mut() {

@@ -55,7 +55,7 @@ pub(crate) fn run<E: Edit>(
         None => edit.run(cx, key, args),
         Some(next) => {
             let request = all.to_request();
-            Ok(Flow::Job(Box::new(Ahead { edit, request, first, next, again: 0 })))
+            Ok(Flow::Job(Box::new(Unsharing { edit, request, first, next, again: 0 })))
         }
     }
 }
@@ -77,7 +77,7 @@ fn copy<E: Edit>(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, edit: E) -> Opt
 }
 
 /// An edit that waits for its copies.
-struct Ahead<E> {
+struct Unsharing<E> {
     edit: E,
     request: Arc<Request>,
     /// Index of the first entry.
@@ -88,7 +88,7 @@ struct Ahead<E> {
     again: usize,
 }
 
-impl<E: Edit> Job for Ahead<E> {
+impl<E: Edit> Job for Unsharing<E> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let key = Key::new(all.get(KEY));

@@ -7,8 +7,8 @@
 
 use crate::args::{NotePlace, Span};
 
-/// Requests cut ahead of their turn: about as many cache misses as a processor has under way.
-pub const AHEAD_MAX: usize = 16;
+/// Requests parsed ahead of their turn: about as many cache misses as a processor has under way.
+pub const LOOKAHEAD_MAX: usize = 16;
 /// Arguments after which no further request is cut: about 2 us of cutting.
 const ARGS_ENOUGH: usize = 64;
 /// Arguments of one request.
@@ -44,7 +44,7 @@ pub(crate) fn cut(
 ) {
     let mut start = start;
     let bulk_max = bulk_max.min(ARG_BYTES_MAX);
-    while cuts.len() < AHEAD_MAX && spans.len() < ARGS_ENOUGH {
+    while cuts.len() < LOOKAHEAD_MAX && spans.len() < ARGS_ENOUGH {
         let first = spans.len();
         let Some(len) = plain(&bytes[start..], bulk_max, spans) else {
             spans.truncate(first);
@@ -127,8 +127,8 @@ mod tests {
     fn cuts(bytes: &[u8], bulk_max: usize) -> usize {
         let mut parser = Parser::new(bulk_max, true);
         parser.feed(bytes);
-        let count = parser.cut_ahead();
-        assert_eq!(parser.ahead().count(), count);
+        let count = parser.parse_ahead();
+        assert_eq!(parser.lookahead().count(), count);
         count
     }
 

@@ -1,0 +1,163 @@
+//! Deferred freeing: large values are reclaimed in slices after their last reference is dropped.
+//!
+//! Freeing ten million entries takes milliseconds to seconds, and the last reference may be dropped
+//! anywhere: by DEL, by the end of a reader's cut, inside a segment of another table. So dropping
+//! a large value never frees it: `Drop` defers it to this queue in O(1), and the core frees what
+//! is pending portion by portion, in slices.
+//!
+//! The queue belongs to the thread that dropped the value: no lock, and memory returns to the
+//! allocator's arena that it came from. It is hidden state (there is one other, in `long`), because
+//! a parameter could not reach into `Drop`.
+//!
+//! It is a stack. What a value drops while it is dismantled is pushed above it and freed before it
+//! continues, so the stack is as deep as values nest, not as long as there are values.
+
+use crate::Preempt;
+use std::cell::{Cell, RefCell};
+
+/// A value that can be freed in portions.
+pub trait Dismantle {
+    /// Frees about 10 us worth of the value. Returns true while some of it is left.
+    fn dismantle(&mut self) -> bool;
+
+    /// An upper bound of the bytes that freeing the rest gives back: shared parts stay, and parts of
+    /// it may be deferred in turn. Cost: O(1).
+    fn bytes(&self) -> usize;
+}
+
+/// A value waiting to be freed, and its share of [`BYTES`].
+struct Pending {
+    value: Box<dyn Dismantle>,
+    bytes: usize,
+}
+
+impl Pending {
+    fn new(value: Box<dyn Dismantle>) -> Self {
+        let mut pending = Self { value, bytes: 0 };
+        pending.count(pending.value.bytes());
+        pending
+    }
+
+    /// Updates the sum: the value now holds `bytes`.
+    fn count(&mut self, bytes: usize) {
+        let all = BYTES.get() + bytes - self.bytes;
+        BYTES.set(all);
+        self.bytes = bytes;
+    }
+
+    /// True while something is left.
+    fn dismantle(&mut self) -> bool {
+        let more = self.value.dismantle();
+        self.count(if more { self.value.bytes() } else { 0 });
+        more
+    }
+}
+
+thread_local! {
+    static PENDING: RefCell<Vec<Pending>> = const { RefCell::new(Vec::new()) };
+    /// The sum over everything pending.
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Takes over a value whose last reference was dropped, to free it later. Cost: O(1).
+pub fn defer(value: Box<dyn Dismantle>) {
+    // After the thread's locals are gone (process exit) the value is simply dropped.
+    let _ = PENDING.try_with(|all| match all.try_borrow_mut() {
+        Ok(mut all) => all.push(Pending::new(value)),
+        Err(_) => drop(value),
+    });
+}
+
+/// True when nothing is pending on this thread.
+#[must_use]
+pub fn is_empty() -> bool {
+    PENDING.with(|all| all.borrow().is_empty())
+}
+
+/// The values pending on this thread, and an upper bound of the bytes they will give back.
+#[must_use]
+pub fn waiting() -> (usize, usize) {
+    (PENDING.with(|all| all.borrow().len()), BYTES.get())
+}
+
+/// Frees until the slice is over or nothing is left. Returns true while something is left.
+pub fn run(preempt: &dyn Preempt) -> bool {
+    loop {
+        // Taken out while it is dismantled: what it holds may be deferred in turn.
+        let Some(mut pending) = PENDING.with(|all| all.borrow_mut().pop()) else {
+            return false;
+        };
+        let below = PENDING.with(|all| all.borrow().len());
+        if pending.dismantle() {
+            PENDING.with(|all| all.borrow_mut().insert(below, pending));
+        }
+        if preempt.must_yield() {
+            return !is_empty();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preempt::{Countdown, Never};
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    struct Heap(usize, Rc<Cell<usize>>);
+
+    impl Dismantle for Heap {
+        fn dismantle(&mut self) -> bool {
+            self.0 -= 1;
+            self.1.set(self.1.get() + 1);
+            self.0 > 0
+        }
+
+        fn bytes(&self) -> usize {
+            self.0 * 10
+        }
+    }
+
+    /// Drops a heap with each portion.
+    struct Nest(usize, Rc<Cell<usize>>);
+
+    impl Dismantle for Nest {
+        fn dismantle(&mut self) -> bool {
+            self.0 -= 1;
+            defer(Box::new(Heap(2, Rc::clone(&self.1))));
+            self.0 > 0
+        }
+
+        fn bytes(&self) -> usize {
+            self.0 * 7
+        }
+    }
+
+    #[test] // However many values a large one drops, few are pending at once.
+    fn what_a_value_drops_is_freed_before_it() {
+        let freed = Rc::new(Cell::new(0));
+        defer(Box::new(Nest(100, Rc::clone(&freed))));
+        assert_eq!(waiting(), (1, 700));
+        let mut portions = 0;
+        while run(&Countdown::new(0)) {
+            portions += 1;
+            let waiting = PENDING.with(|all| all.borrow().len());
+            assert!(waiting <= 2, "{waiting} after {portions} portions");
+        }
+        assert_eq!((portions, freed.get()), (299, 200));
+        assert_eq!(waiting(), (0, 0));
+    }
+
+    #[test]
+    fn pending_values_are_freed_in_slices() {
+        let freed = Rc::new(Cell::new(0));
+        defer(Box::new(Heap(5, Rc::clone(&freed))));
+        defer(Box::new(Heap(2, Rc::clone(&freed))));
+        assert!(run(&Countdown::new(2)), "more is left after three portions");
+        assert_eq!(freed.get(), 3);
+        assert_eq!(waiting(), (1, 40), "one of the five is freed, and both of the two");
+        assert!(!run(&Never));
+        assert_eq!(freed.get(), 7);
+        assert!(is_empty());
+    }
+}
