@@ -8,7 +8,7 @@
 //! Not here: what is done with what has come. See `thread`.
 
 use crate::knock::Knocker;
-use crate::thread::Post;
+use crate::post::Post;
 use darter_runtime::mailbox::Mailbox;
 use darter_runtime::net::Net;
 use std::cell::{Cell, RefCell};

@@ -4,19 +4,21 @@
 //! loaded, as in Redis: clients are told that loading is going on. Before any of them is answered the
 //! file with the process's number is written, by whoever could listen.
 
-use crate::admin::{self, Empty, Local, Shared};
+use crate::admin::{self, Local};
 use crate::arrivals::Arrivals;
 use crate::clock::MachineClock;
 use crate::doors::Doors;
 use crate::engine::{Core, Mail, Table, World};
 use crate::files;
 use crate::knock::{Knocker, SliceTimer};
-use crate::load;
+use crate::load::{self, Loaded};
 use crate::machine::System;
+use crate::post::Post;
 use crate::settings::Settings;
+use crate::shared::{Empty, Shared, Told};
 use crate::spin::Patience;
 use crate::supervisor::Supervisor;
-use crate::thread::{Post, Thread};
+use crate::thread::Thread;
 use darter_runtime::net::{BackChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
 use std::cell::RefCell;
@@ -32,25 +34,6 @@ pub struct Failure(String);
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-/// Cores that have taken in all of the file.
-pub(crate) struct Loaded {
-    left: AtomicUsize,
-    wakers: Vec<Waker>,
-}
-
-impl Loaded {
-    /// A core is done; the last one wakes all.
-    pub(crate) fn one_is_done(&self) {
-        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.wakers.iter().for_each(Waker::wake);
-        }
-    }
-
-    pub(crate) fn all_are_done(&self) -> bool {
-        self.left.load(Ordering::Acquire) == 0
     }
 }
 
@@ -81,10 +64,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let shared = shared(cores);
     let file = rdb_file(&settings)?;
     let (inboxes, loader) = open_file(file.as_deref(), &settings, &wakers, &shared)?;
-    let loaded = Arc::new(Loaded {
-        left: AtomicUsize::new(if file.is_some() { cores } else { 0 }),
-        wakers: wakers.clone(),
-    });
+    let loaded = Loaded::new(if file.is_some() { cores } else { 0 }, wakers.clone());
     let (table, stop) = (Arc::new(table()), Arc::new(AtomicBool::new(false)));
     let quiet: Arc<[AtomicBool]> = (0..cores).map(|_| AtomicBool::new(false)).collect();
     let (told, ready) = std::sync::mpsc::channel();
@@ -228,7 +208,7 @@ fn shared(cores: usize) -> Arc<Shared> {
         started_ms: clock::unix_millis(),
         io: OnceLock::new(),
         empty: Empty::default(),
-        told: (0..cores).map(|_| admin::Told::default()).collect(),
+        told: (0..cores).map(|_| Told::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),
         stop: AtomicBool::new(false),
@@ -321,10 +301,10 @@ struct Plan {
     inbox: Option<load::Inbox>,
 }
 
-type Told = std::sync::mpsc::Sender<Result<(), Failure>>;
+type Report = std::sync::mpsc::Sender<Result<(), Failure>>;
 
 impl Plan {
-    fn run(self, mailbox: mailbox::Mailbox<Post>, told: &Told) -> std::io::Result<()> {
+    fn run(self, mailbox: mailbox::Mailbox<Post>, told: &Report) -> std::io::Result<()> {
         if let Some(processor) = self.processor
             && let Err(error) = topology::pin_thread(processor)
         {

@@ -2,7 +2,7 @@
 //! clients are served, as in Redis: who comes beyond them is told so, and not left waiting in a queue
 //! that nobody can accept from.
 
-use crate::admin::Machine;
+use crate::shared::Machine;
 
 /// Files that are open beside the clients' sockets: the log, listeners, a ring and a waker a core, and
 /// those of clients that are being refused.
@@ -28,7 +28,7 @@ pub(crate) fn make_room(machine: &dyn Machine, clients: usize, cores: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Nowhere;
+    use crate::shared::Nowhere;
 
     /// A machine that allows so many files.
     struct Allows(u64);

@@ -4,6 +4,7 @@
 //!   clocks: `Core::turn` is called by the thread here, and by the simulator.
 //! - `admin` holds the commands that concern connections and the server itself.
 //! - `settings` is the one table of settings.
+//! - `shared` is what all cores share.
 //! - `boot` starts the threads, loads the data, and stops in order.
 //!
 //! Not here: data structures; the engine reaches data only through rows of the command table.
@@ -21,7 +22,9 @@ mod knock;
 mod load;
 pub mod log;
 mod machine;
+mod post;
 pub mod settings;
+pub mod shared;
 mod spent;
 mod spin;
 pub mod supervisor;

@@ -38,7 +38,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
@@ -57,6 +57,30 @@ const EXPIRED: usize = 3;
 const BLOCK_BYTES: usize = 1 << 20;
 /// Portions on their way to one core.
 const PORTIONS_MAX: usize = 8;
+
+/// Cores that have taken in all of the file.
+pub(crate) struct Loaded {
+    left: AtomicUsize,
+    wakers: Vec<Waker>,
+}
+
+impl Loaded {
+    /// So many cores have a file to take in, and these are to hear of its end.
+    pub(crate) fn new(cores: usize, wakers: Vec<Waker>) -> Arc<Self> {
+        Arc::new(Self { left: AtomicUsize::new(cores), wakers })
+    }
+
+    /// A core is done; the last one wakes all.
+    pub(crate) fn one_is_done(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wakers.iter().for_each(Waker::wake);
+        }
+    }
+
+    pub(crate) fn all_are_done(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+}
 
 /// Why a file is not loaded.
 #[derive(Debug)]

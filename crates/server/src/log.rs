@@ -1,6 +1,5 @@
 //! The log: lines on standard output, or in a file. Colour only where people read: on a terminal.
 
-use crate::boot::Failure;
 use crate::settings::{Settings, read};
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
@@ -74,7 +73,7 @@ pub(crate) fn end([changes, keys]: [u64; 2]) {
 }
 
 /// Says why the server ends, where standard error is another place, or nobody's.
-pub fn failed(failure: &Failure) {
+pub fn failed(failure: &impl std::fmt::Display) {
     tracing::error!("{failure}");
 }
 

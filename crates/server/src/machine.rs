@@ -1,6 +1,6 @@
 //! What the system tells about the process.
 
-use crate::admin::Machine;
+use crate::shared::Machine;
 use darter_runtime::{clock, heap, limits};
 
 /// The machine, asked through the runtime.
@@ -40,28 +40,5 @@ impl Machine for System {
 
     fn raise_open_files(&self, wanted: u64) -> u64 {
         limits::raise_open_files(wanted)
-    }
-}
-
-/// No machine: for cores whose time and neighbours are made up.
-pub(crate) struct Nowhere;
-
-impl Machine for Nowhere {
-    fn resident_bytes(&self) -> (usize, usize) {
-        (0, 0)
-    }
-
-    fn cpu_us(&self) -> (u64, u64) {
-        (0, 0)
-    }
-
-    fn total_bytes(&self) -> usize {
-        0
-    }
-
-    fn purge(&self) {}
-
-    fn raise_open_files(&self, wanted: u64) -> u64 {
-        wanted
     }
 }

@@ -6,26 +6,19 @@
 
 use crate::arrivals::Arrivals;
 use crate::doors::Doors;
-use crate::engine::{Action, Core, Mail, Peer, Wait};
+use crate::engine::{Action, Core, Peer, Wait};
+use crate::post::Post;
 use crate::settings::Settings;
 use crate::spent;
 use crate::spin::Patience;
 use darter_runtime::mailbox::Mailbox;
-use darter_runtime::net::{self, Address, Event, Net, Parcel, SendBuffer, Token};
+use darter_runtime::net::{self, Address, Event, Net, SendBuffer, Token};
 use darter_runtime::topology;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// What goes from thread to thread.
-pub(crate) enum Post {
-    /// The engine's own.
-    Mail(Mail),
-    /// A connection that another core accepted, for this one.
-    Adopt(Parcel),
-}
 
 /// One core's thread.
 pub(crate) struct Thread {
@@ -38,7 +31,7 @@ pub(crate) struct Thread {
     pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
-    pub(crate) loaded: Arc<crate::boot::Loaded>,
+    pub(crate) loaded: Arc<crate::load::Loaded>,
     pub(crate) loading: bool,
     /// By core: it has nothing left to do. Told while the server stops.
     pub(crate) quiet: Arc<[AtomicBool]>,

@@ -13,11 +13,12 @@
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
 use darter_keyspace::lazyfree;
-use darter_server::admin::{Local, Shared};
+use darter_server::admin::Local;
 use darter_server::engine::{
     Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, Wait, World,
 };
 use darter_server::settings::Settings;
+use darter_server::shared::Shared;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;

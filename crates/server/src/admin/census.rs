@@ -8,8 +8,9 @@
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
-use super::{Shared, Told, client_list};
+use super::client_list;
 use crate::engine::{ClientLimits, Conn, Core};
+use crate::shared::{Shared, Told};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;

@@ -2,9 +2,9 @@
 
 use super::databases::{self, Size};
 use super::long_text::LongText;
-use super::{Shared, categories, history, syntax, task, tips};
-use crate::admin;
+use super::{categories, history, syntax, task, tips};
 use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
+use crate::shared::Shared;
 use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_keyspace::{ShardStats, TYPES, Usage, lazyfree};
 use std::fmt::Write;
@@ -83,7 +83,7 @@ impl Memory {
     /// Sorts what is used: each kind takes its own of what those before it have left.
     pub(super) fn of(shared: &Shared, totals: &Totals) -> Self {
         let startup = shared.empty.bytes();
-        let mut used = admin::used_memory(shared);
+        let mut used = shared.used_memory();
         if shared.machine.held_bytes().is_none() {
             used += totals.client_bytes;
         }

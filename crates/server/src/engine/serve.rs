@@ -252,7 +252,7 @@ impl Core {
     }
 
     fn is_over(&self, maxmemory: usize) -> bool {
-        crate::admin::lasting_memory(&self.admin.shared) > maxmemory
+        self.admin.shared.lasting_memory() > maxmemory
     }
 
     pub(super) fn is_paused(&self, entry: &Entry) -> bool {

@@ -9,8 +9,9 @@ mod requests;
 mod slices;
 
 use super::{Action, Clock, Core, Mail, Peer, SliceClock, Token, Wait, World};
-use crate::admin::{Local, Shared};
+use crate::admin::Local;
 use crate::settings::Settings;
+use crate::shared::Shared;
 use darter_base::Preempt;
 use darter_command::Stream;
 use darter_resp::{Output, Part, Reply};

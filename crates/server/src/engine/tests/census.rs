@@ -1,8 +1,8 @@
 //! What clients hold, and who is closed for it.
 
 use super::{Bench, Client, Wait};
-use crate::admin::{Machine, Shared, lasting_memory};
 use crate::engine::ClientLimits;
+use crate::shared::{Machine, Shared};
 use darter_base::Prng;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -185,6 +185,6 @@ fn lasting_memory_is_the_data_at_least() {
         shared.machine = Box::new(Holding(held));
         shared.told[0].data.store(data, Ordering::Relaxed);
         shared.told[0].freeing.store(freeing, Ordering::Relaxed);
-        assert_eq!(lasting_memory(&shared), lasting, "{held} held, {data} data, {freeing} freed");
+        assert_eq!(shared.lasting_memory(), lasting, "{held} held, {data} data, {freeing} freed");
     }
 }
