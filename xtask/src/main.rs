@@ -7,6 +7,8 @@
 
 mod layers;
 mod mutants;
+mod paths;
+mod ranks;
 mod tidy;
 mod types;
 

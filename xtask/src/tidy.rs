@@ -1,7 +1,7 @@
 //! The rules of the house that neither the compiler nor clippy checks. Each is a function from
 //! the workspace to sentences that say what is wrong and where.
 
-use crate::{layers, types};
+use crate::{layers, ranks, types};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ type Rule = (&'static str, fn(&Path, &[Source]) -> Vec<String>);
 #[rustfmt::skip] // A table.
 const RULES: &[Rule] = &[
     ("imports point downwards",                     imports),
+    ("the server's modules keep their ranks",       ranks),
     ("unsafe only in base, structs, runtime",       unsafe_code),
     ("files have at most 1000 lines",               lengths),
     ("folders have at most 25 files",               folders),
@@ -73,6 +74,10 @@ fn collect(folder: &Path, found: &mut Vec<Source>) {
 
 fn imports(root: &Path, _: &[Source]) -> Vec<String> {
     layers::packages(root).map_or_else(|why| vec![why], |packages| layers::faults(&packages))
+}
+
+fn ranks(root: &Path, sources: &[Source]) -> Vec<String> {
+    ranks::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
 }
 
 fn type_names(root: &Path, sources: &[Source]) -> Vec<String> {

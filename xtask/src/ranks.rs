@@ -1,0 +1,142 @@
+//! The ranks of the server's modules: what needs no core ◄ the core ◄ what it does ◄ what runs it.
+//!
+//! A module may name those of a lower rank and none of its own, as with crates, so there are no
+//! circles. A row speaks for the modules below it, too, unless they have rows of their own; among
+//! themselves these may do as they like.
+
+use crate::paths::{Crate, Module};
+use std::path::Path;
+
+/// The crate whose modules have ranks.
+const CRATE: &str = "crates/server/src";
+
+#[rustfmt::skip] // A table.
+const RANKS: &[(u8, &[&str])] = &[
+    // State, and whatever else needs no core.
+    (0, &["settings", "shared", "spent", "spin"]),
+    (1, &["doors", "files", "load", "log", "machine", "supervisor"]),
+    (2, &["engine::owed", "engine::slices", "engine::stats"]),
+    (3, &["engine::conn"]),
+    // The core.
+    (4, &["engine::entry"]),
+    (5, &["engine::core"]),
+    // What a core does.
+    (6, &["engine::monitor", "engine::release", "engine::prefetch"]),
+    (7, &["engine::batch"]),
+    (8, &["engine::serve"]),
+    (9, &["engine::turn"]),
+    (10, &["engine::sleep"]),
+    (11, &["engine"]),
+    // The commands of connections and of the server.
+    (12, &["admin"]),
+    // What runs cores.
+    (13, &["clock", "knock", "post"]),
+    (14, &["arrivals"]),
+    (15, &["thread"]),
+    (16, &["boot"]),
+    (17, &[""]),
+];
+
+/// Names that point upwards or sideways, and are still to be turned.
+#[rustfmt::skip] // A table.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    ("engine::batch", "admin::slowlog"), ("engine::batch", "engine::serve"),
+    ("engine::conn",  "engine::batch"),
+    ("engine::core",  "admin"), ("engine::core", "admin::census"), ("engine::core", "engine::batch"),
+    ("engine::core",  "engine::monitor"), ("engine::core", "engine::release"),
+    ("engine::entry", "admin::absent"), ("engine::entry", "engine::core"),
+    ("engine::serve", "admin::slowlog"),
+    ("engine::sleep", "admin"),
+    ("engine::turn",  "admin"),
+];
+
+/// Every edge that points the wrong way, and every module without a rank, as a sentence.
+pub(crate) fn faults<'a>(
+    root: &Path,
+    sources: impl Iterator<Item = (&'a Path, &'a str)>,
+) -> Vec<String> {
+    let server = Crate::new(&root.join(CRATE), sources);
+    let (mut faults, mut needed) = (Vec::new(), Vec::new());
+    for module in server.modules() {
+        let Some((row, rank)) = rank(module) else {
+            faults.push(format!("{} has no rank", name(module)));
+            continue;
+        };
+        for named in server.named_by(module) {
+            let is_lower = match self::rank(&named) {
+                Some((other, below)) => other == row || below < rank,
+                None => true, // It has its own fault.
+            };
+            match (is_lower, exception(module, &named)) {
+                (true, _) => {}
+                (false, Some(exception)) => needed.push(exception),
+                (false, None) => {
+                    faults.push(format!("{} must not name {}", name(module), name(&named)));
+                }
+            }
+        }
+    }
+    let spare = EXCEPTIONS.iter().filter(|exception| !needed.contains(exception));
+    faults.extend(spare.map(|(from, to)| format!("no longer an exception: {from} names {to}")));
+    faults
+}
+
+/// The row that speaks for a module, and its rank: the longest that fits.
+fn rank(module: &Module) -> Option<(&'static str, u8)> {
+    let name = name(module);
+    let rows = RANKS.iter().flat_map(|(rank, rows)| rows.iter().map(|row| (*row, *rank)));
+    let fits = |row: &str| {
+        name == row || name.strip_prefix(row).is_some_and(|rest| rest.starts_with("::"))
+    };
+    rows.filter(|(row, _)| fits(row)).max_by_key(|(row, _)| row.len())
+}
+
+fn name(module: &Module) -> String {
+    module.join("::")
+}
+
+fn exception(from: &Module, to: &Module) -> Option<&'static (&'static str, &'static str)> {
+    EXCEPTIONS.iter().find(|(one, other)| *one == name(from) && *other == name(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let root = Path::new("/w");
+        let paths: Vec<_> = files.iter().map(|(path, _)| root.join(CRATE).join(path)).collect();
+        let texts = files.iter().map(|(_, text)| *text);
+        let all = faults(root, paths.iter().map(|path| path.as_path()).zip(texts));
+        all.into_iter().filter(|fault| !fault.starts_with("no longer")).collect()
+    }
+
+    #[test] // Names upwards and sideways are faults, and so is a module that has no rank.
+    fn wrong_names_are_found() {
+        let files = [
+            ("engine/mod.rs", "pub use turn::Turn;"),
+            ("engine/turn.rs", "use super::sleep::Wait;\nuse super::stats::CoreStats;"),
+            ("engine/sleep.rs", "use super::turn::AHEAD_BYTES;"),
+            ("engine/stats.rs", "use crate::engine::Turn;"),
+            ("settings/mod.rs", "use crate::spin;"),
+            ("settings/cli.rs", "use super::Settings;"),
+            ("spin.rs", ""),
+            ("new.rs", ""),
+        ];
+        assert_eq!(
+            found(&files),
+            [
+                "engine::stats must not name engine::turn",
+                "engine::turn must not name engine::sleep",
+                "new has no rank",
+                "settings must not name spin",
+            ]
+        );
+    }
+
+    #[test] // An exception that nothing needs is a fault, or it would let the next one in.
+    fn exceptions_are_needed() {
+        let all = faults(Path::new("/w"), std::iter::empty());
+        assert_eq!(all.len(), EXCEPTIONS.len());
+    }
+}
