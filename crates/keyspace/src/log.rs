@@ -30,8 +30,10 @@ pub(crate) struct Log {
     count: u64,
     /// What is recorded now concerns this database,
     database: usize,
-    /// and belongs to this transaction.
+    /// and belongs to this transaction,
     part: Option<Part>,
+    /// whose claims were compared with the records before this one.
+    compared: usize,
     /// The last record is of the edit that is running.
     is_open: bool,
     /// What that edit has told.
@@ -46,14 +48,21 @@ impl Log {
 
     /// What follows belongs to this transaction, or to none.
     pub(crate) fn set_part(&mut self, part: Option<Part>) {
-        self.part = part;
+        (self.part, self.compared) = (part, self.records.len());
+    }
+
+    /// What the transaction has recorded since it was last asked.
+    pub(crate) fn compare_part(&mut self) -> Option<(Part, &[Record])> {
+        let from = std::mem::replace(&mut self.compared, self.records.len());
+        assert!(from <= self.records.len(), "{from} of {} were compared", self.records.len());
+        Some((self.part?, &self.records[from..]))
     }
 
     /// Records that this shard's part of a transaction has ended.
     pub(crate) fn end_part(&mut self, part: Part) {
         let before = self.part.replace(part);
         self.push(Act::EndOfPart, Events::default());
-        self.part = before;
+        (self.part, self.compared) = (before, self.records.len());
     }
 
     /// Records what was done, and what happened.
@@ -95,6 +104,7 @@ impl Log {
 
     /// Takes what was recorded.
     pub(crate) fn take(&mut self) -> Vec<Record> {
+        self.compared = 0;
         std::mem::take(&mut self.records)
     }
 }

@@ -169,6 +169,12 @@ impl Shard {
         }
     }
 
+    /// What was recorded for the transaction since this was last asked, to be compared with what it
+    /// holds locked.
+    pub fn compare_part(&mut self) -> Option<(Part, &[Record])> {
+        self.databases.log().as_mut().and_then(|log| log.compare_part())
+    }
+
     /// Nothing more belongs to this shard's part of the transaction.
     pub fn end_part(&mut self, part: Part) {
         if let Some(log) = self.databases.log() {

@@ -20,6 +20,23 @@ pub struct Home {
     pub locks: LockTable,
 }
 
+impl Home {
+    /// What is recorded from now on belongs to this transaction, or to none.
+    fn record_for(&mut self, part: Option<Part>) {
+        self.compare_part();
+        self.shard.set_part(part);
+    }
+
+    /// Asserts that what the transaction has recorded lies within its claims. Whatever does not would
+    /// carry the number of a transaction that never ends on this shard: whoever reads the log would
+    /// leave it out.
+    fn compare_part(&mut self) {
+        if let Some((part, records)) = self.shard.compare_part() {
+            self.locks.check_records(part.transaction, records);
+        }
+    }
+}
+
 type Value = Box<dyn Any + Send>;
 type Run = Box<dyn FnOnce(&mut Home) -> Value + Send>;
 type Body = Pin<Box<dyn Future<Output = Value>>>;
@@ -529,11 +546,12 @@ impl Tx {
 
     /// What this core records from now on belongs to this transaction, or to none.
     fn record_for(&self, part: Option<Part>) {
-        self.0.home.borrow_mut().shard.set_part(part);
+        self.0.home.borrow_mut().record_for(part);
     }
 
     fn release_here(&self, tx: TxId, part: Option<Part>) {
         let mut home = self.0.home.borrow_mut();
+        home.compare_part();
         if let Some(part) = part {
             home.shard.end_part(part);
         }
@@ -543,7 +561,10 @@ impl Tx {
     }
 
     fn narrow_here(&self, tx: TxId, key: u64, access: Access) {
-        let told = self.0.home.borrow_mut().locks.narrow(tx, key, access);
+        let mut home = self.0.home.borrow_mut();
+        home.compare_part();
+        let told = home.locks.narrow(tx, key, access);
+        drop(home);
         self.tell_granted(told);
     }
 
@@ -593,7 +614,8 @@ impl Locked {
     fn begin(&mut self) {
         self.has_begun = true;
         if let Some(part) = self.part() {
-            self.tx.0.parts.borrow_mut().insert(self.task, part);
+            let other = self.tx.0.parts.borrow_mut().insert(self.task, part);
+            assert_eq!(other, None, "a task has one transaction at a time");
             self.tx.record_for(Some(part));
         }
     }

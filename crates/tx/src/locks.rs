@@ -23,7 +23,9 @@
 //! - I5: who waits holds nothing here, and waits once.
 
 use crate::{CoreId, KeyList};
+use darter_base::hash;
 use darter_base::hash::IdentityMap;
+use darter_keyspace::{Act, Record};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -65,6 +67,17 @@ impl Claim {
             Self::Keys(keys) => keys.iter().any(|(one, held)| *one == key && *held >= access),
             Self::List(list, held) => *held >= access && list.contains(key),
             Self::All(held) => *held >= access,
+        }
+    }
+
+    /// True when what `record` says may be done under it.
+    fn allows(&self, record: &Record) -> bool {
+        match &record.act {
+            Act::Key(key, _) => {
+                self.covers(lock_key(record.database, hash::of(key)), Access::Update)
+            }
+            Act::Flush | Act::FlushAll | Act::Swap(_) => matches!(self, Self::All(Access::Exclusive)),
+            Act::EndOfPart => true,
         }
     }
 
@@ -188,6 +201,19 @@ impl LockTable {
         assert!(claim.covers(key, access), "transaction {tx} does not hold {key} for {access:?}");
         self.grant(tx, Claim::Keys(vec![(key, access)]));
         self.grant_waiting()
+    }
+
+    /// Asserts that `tx`, which has recorded these, holds what it changed: in debug builds key by key.
+    pub(crate) fn check_records(&self, tx: TxId, records: &[Record]) {
+        if records.is_empty() {
+            return;
+        }
+        let claim = self.granted.get(&tx).filter(|claim| claim.is_write());
+        let claim = claim.expect("who records for a transaction holds a claim to change something");
+        if cfg!(debug_assertions) {
+            let stray = records.iter().find(|record| !claim.allows(record));
+            assert!(stray.is_none(), "transaction {tx} changed what it does not hold: {stray:?}");
+        }
     }
 
     fn give_all(&mut self, tx: TxId) -> Claim {

@@ -296,6 +296,13 @@ fn pauses_let_others_run() {
     assert_eq!(*order.borrow(), [("a", 0), ("b", 0), ("a", 1), ("b", 1)]);
 }
 
+/// Locks `key` on each of `cores`.
+async fn lock_on_each(tx: &Tx, cores: &[CoreId], key: &[u8]) -> Locked {
+    let name = lock_key(0, Key::new(key).hash);
+    let claim = |core: &CoreId| (*core, keys(&[(name, Access::Exclusive)]));
+    tx.lock(cores.iter().map(claim).collect()).await
+}
+
 /// Sets `key` on each of `cores`, under locks of them all, and then another key without.
 async fn set_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) {
     let set = |key: &'static [u8]| {
@@ -305,8 +312,7 @@ async fn set_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) {
             }
         }
     };
-    let claim = |core: &CoreId| (*core, keys(&[(7, Access::Exclusive)]));
-    let locked = tx.lock(cores.iter().map(claim).collect()).await;
+    let locked = lock_on_each(&tx, &cores, key).await;
     tx.on_each(cores.clone(), set(key)).await;
     drop(locked);
     tx.on_each(cores, set(b"alone")).await;
@@ -367,4 +373,39 @@ fn work_in_slices_is_one_transaction() {
     let reads = async |tx: Tx| drop(tx.lock(vec![(1, Claim::All(Access::Shared))]).await);
     finish(&all, 0, reads);
     assert!(recorded(&all[1]).is_empty(), "who only reads tells nothing");
+}
+
+/// Locks `locked` on cores 0 and 1 of three, and sets `key` on `core`.
+fn set_beside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
+    let all = cores(3);
+    all.iter().for_each(|tx| tx.home().shard.listen(true));
+    let work = async move |tx: Tx| {
+        let locked = lock_on_each(&tx, &[0, 1], locked).await;
+        let set = move |home: &mut Home| {
+            home.shard.db_mut(0).set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear);
+        };
+        tx.on(core, set).await;
+        drop(locked);
+    };
+    finish(&all, 0, work);
+}
+
+#[test] // Its part of the transaction would never end.
+#[should_panic(expected = "holds a claim")]
+fn a_change_on_a_core_without_a_claim_is_noticed() {
+    set_beside(b"k", 2, b"k");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "what it does not hold")]
+fn a_change_of_a_key_without_a_claim_is_noticed() {
+    set_beside(b"k", 1, b"other");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "what it does not hold")]
+fn a_change_at_home_without_a_claim_is_noticed() {
+    set_beside(b"k", 0, b"other");
 }
