@@ -29,13 +29,20 @@ impl Cx<'_> {
     /// The entry of `key` for a command that reads it, which is an access; counts the hit or the
     /// miss.
     pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
-        let found = self.db.read(key);
+        let found = self.db.find(key);
         self.stats.count(found.is_some());
         found
     }
 
     /// [`Cx::find`] for a command that asks about the key only, and leaves its time of access.
     pub fn peek(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        let found = self.db.peek(key);
+        self.stats.count(found.is_some());
+        found
+    }
+
+    /// [`Cx::peek`] for a command that asks what the value is made of: no event tells of a miss.
+    pub fn inspect(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         let found = self.db.get(key);
         self.stats.count(found.is_some());
         found

@@ -7,7 +7,7 @@ use darter_keyspace::{Db, Found, Key, ShardStats};
 /// It is [`darter_command::Cx::find`] for those who reply while they look at what was found: it
 /// leaves the rest of the context free.
 pub(crate) fn find<'d>(db: &'d mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Option<Found<'d>> {
-    let found = db.read(key);
+    let found = db.find(key);
     stats.count(found.is_some());
     found
 }

@@ -16,7 +16,9 @@ use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
 use crate::effect::{self, Act, Effect, Record};
-use crate::event::{DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, SET, Tells};
+use crate::event::{
+    DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, Replaced, SET, Tells,
+};
 use crate::found::Found;
 use crate::held::{Held, HeldValue};
 use crate::log::{Lists, Log, Recorder};
@@ -238,6 +240,46 @@ impl Db {
         Found::alive(entry, self.now.get())
     }
 
+    /// [`Db::read`] for a command that replies with what it read: if somebody listens for it, a key that
+    /// is not there is recorded.
+    #[inline]
+    #[must_use]
+    pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        self.look_up(key, self.access())
+    }
+
+    /// [`Db::find`], and an access whoever asks: TOUCH.
+    #[must_use]
+    pub fn find_touched(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        self.look_up(key, Some(self.stamp.get()))
+    }
+
+    /// [`Db::find`], and no access.
+    #[must_use]
+    pub fn peek(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
+        self.look_up(key, None)
+    }
+
+    #[inline]
+    fn look_up(&mut self, key: &Key<'_>, stamp: Option<u32>) -> Option<Found<'_>> {
+        let entry = match stamp {
+            Some(stamp) => self.keys.touch(key.hash, key.bytes, stamp),
+            None => self.keys.get(key.hash, key.bytes),
+        };
+        let found = entry.and_then(|entry| Found::alive(entry, self.now.get()));
+        if let (None, Some(log)) = (&found, &mut self.log) {
+            log.push_miss(key.bytes);
+        }
+        found
+    }
+
+    /// Records that these keys were not there for a command that looked for them in a cut.
+    pub fn tell_missed<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
+        if let Some(log) = &mut self.log {
+            keys.into_iter().for_each(|key| log.push_miss(key));
+        }
+    }
+
     /// The living entry of `key`, looked at without a trace.
     #[must_use]
     pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
@@ -317,19 +359,19 @@ impl Db {
         tells: Tells<'_>,
     ) {
         let deadline = self.resolve(key, deadline);
-        let (told, was_dead);
+        let (told, replaced);
         if let Some(bytes) = value.inline() {
-            was_dead = self.insert(key, New::Bytes(bytes), deadline, bits);
+            replaced = self.insert(key, New::Bytes(bytes), deadline, bits);
             told = self.log.is_some().then(|| StrPieces::Bytes(bytes.to_vec()));
         } else {
             let blob = value.to_blob();
             told = self.log.is_some().then(|| StrPieces::Blob(blob.clone()));
-            was_dead = self.insert(key, New::Out(Object::new(blob)), deadline, bits);
+            replaced = self.insert(key, New::Out(Object::new(blob)), deadline, bits);
         }
         self.changes += 1;
         if let Some(value) = told {
             let effect = Effect::Text { value, deadline, bits };
-            self.tell(key.bytes, || (Events::after(was_dead, tells), effect));
+            self.tell(key.bytes, || (Events::from(tells).of_put(replaced), effect));
         }
     }
 
@@ -448,7 +490,7 @@ impl Db {
             self.remove_hollow(key); // One that is dead would live on where the effects are applied.
         }
         let mut value = V::default();
-        let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
+        let recorder = Recorder::of_new(&mut self.changes, self.log.as_deref_mut(), key);
         let result = edit(&mut value.edit(now, recorder));
         if !value.is_empty() {
             match packed::fitting(&value) {
@@ -506,13 +548,13 @@ impl Db {
             Some(changes) if changes.count() == 0 => None,
             Some(changes) => Some(Effect::Changes(Box::new(changes))),
         });
-        let had_expired = match packed::fitting(&*object) {
+        let replaced = match packed::fitting(&*object) {
             Some(packed) => self.insert(key, New::Packed(packed), deadline, bits),
             None => self.insert(key, New::Out(object), deadline, bits),
         };
         self.changes += 1;
         if let Some(effect) = effect.flatten() {
-            self.tell(key.bytes, || (told.behind_expired(had_expired), effect));
+            self.tell(key.bytes, || (told.of_put(replaced), effect));
         }
     }
 
@@ -750,14 +792,13 @@ impl Db {
         deadline.resolve(old)
     }
 
-    /// Returns true when what it replaced had expired.
     fn insert(
         &mut self,
         key: &Key<'_>,
         mut value: New<'_, Object>,
         deadline: Option<u64>,
         bits: u8,
-    ) -> bool {
+    ) -> Replaced {
         let mut clock = Clock::default();
         match &mut value {
             New::Out(object) => {
@@ -775,14 +816,17 @@ impl Db {
         self.expires += usize::from(deadline.is_some());
         let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
-        let mut had_expired = false;
-        if let Some(old) = old {
-            had_expired = is_dead(old.deadline, self.now.get());
-            self.forget(key, &old);
-        }
+        let replaced = match old {
+            None => Replaced::Nothing,
+            Some(old) => {
+                self.forget(key, &old);
+                let is_dead = is_dead(old.deadline, self.now.get());
+                if is_dead { Replaced::Dead } else { Replaced::Living }
+            }
+        };
         self.set_clock(key, Clock::default(), clock);
         debug_assert!(self.expires <= self.keys.len(), "{} of {}", self.expires, self.keys.len());
-        had_expired
+        replaced
     }
 
     /// The value that is at `key` was under one moment, and is under another now.

@@ -43,6 +43,8 @@ pub struct Part {
 pub enum Act {
     /// This became of a key.
     Key(Name, Effect),
+    /// This key was looked for and is not there. Nothing became of it.
+    Miss(Name),
     /// All keys of the database are gone.
     Flush,
     /// All keys of all databases are gone.
@@ -141,7 +143,7 @@ pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
             db.flush();
             Ok(())
         }
-        Act::FlushAll | Act::Swap(_) | Act::EndOfPart => Ok(()),
+        Act::Miss(_) | Act::FlushAll | Act::Swap(_) | Act::EndOfPart => Ok(()),
     };
     db.judge_by(now);
     applied

@@ -31,6 +31,15 @@ impl fmt::Debug for Event {
     }
 }
 
+/// What was at a key at which a value was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replaced {
+    Nothing,
+    /// A value whose deadline had come.
+    Dead,
+    Living,
+}
+
 /// Events in order.
 pub type Tells<'a> = &'a [&'static Event];
 
@@ -39,6 +48,8 @@ pub type Tells<'a> = &'a [&'static Event];
 mod names {
     use super::Event;
 
+    pub const NEW: &Event         = &Event::new("new", b'n');
+    pub const KEYMISS: &Event     = &Event::new("keymiss", b'm');
     pub const DEL: &Event         = &Event::new("del", b'g');
     pub const EXPIRE: &Event      = &Event::new("expire", b'g');
     pub const PERSIST: &Event     = &Event::new("persist", b'g');
@@ -57,8 +68,9 @@ pub use names::*;
 pub struct Events([Option<&'static Event>; Events::MAX]);
 
 impl Events {
-    /// The most that one change tells: what it replaced had expired, it happened, it has a deadline.
-    const MAX: usize = 3;
+    /// The most that one change tells: what it replaced had expired, the key is new, it happened, it
+    /// has a deadline.
+    const MAX: usize = 4;
 
     /// Adds one at the end. False if it is there already.
     pub(crate) fn add(&mut self, event: &'static Event) -> bool {
@@ -70,17 +82,16 @@ impl Events {
         true
     }
 
-    /// These; first, if what was there had expired, that.
-    pub(crate) fn behind_expired(self, had_expired: bool) -> Self {
-        let first: Tells<'_> = if had_expired { &[EXPIRED] } else { &[] };
+    /// These, after what is to be told of the value that was put over `replaced`.
+    pub(crate) fn of_put(self, replaced: Replaced) -> Self {
+        let first: Tells<'_> = match replaced {
+            Replaced::Living => &[],
+            Replaced::Dead => &[EXPIRED, NEW],
+            Replaced::Nothing => &[NEW],
+        };
         let mut all = Self::default();
         first.iter().copied().chain(self.iter()).for_each(|event| _ = all.add(event));
         all
-    }
-
-    /// [`Events::behind_expired`] of `tells`.
-    pub(crate) fn after(had_expired: bool, tells: Tells<'_>) -> Self {
-        Self::from(tells).behind_expired(had_expired)
     }
 
     /// In order.

@@ -14,7 +14,7 @@
 //! - I2: the changes of one record are of one edit of one value.
 
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
-use crate::event::{Events, Tells};
+use crate::event::{Events, KEYMISS, NEW, Tells};
 use crate::lazyfree::{self, Dismantle};
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use std::any::Any;
@@ -38,6 +38,10 @@ pub(crate) struct Log {
     is_open: bool,
     /// What that edit has told.
     told: Events,
+    /// Its key is new, which is still to be told.
+    is_new: bool,
+    /// Somebody wants to know which keys were not found, too.
+    hears_misses: bool,
 }
 
 impl Log {
@@ -77,9 +81,30 @@ impl Log {
         self.push(Act::Key(Name::from(key), effect), events);
     }
 
+    /// Whether keys that were not found are recorded.
+    pub(crate) fn hear_misses(&mut self, hears: bool) {
+        self.hears_misses = hears;
+    }
+
+    /// Whether they are.
+    pub(crate) fn hears_misses(&self) -> bool {
+        self.hears_misses
+    }
+
+    /// Records that a key was not found, if somebody wants to know. It belongs to no transaction: one
+    /// that only reads has no part here that would end.
+    #[cold]
+    pub(crate) fn push_miss(&mut self, key: &[u8]) {
+        if self.hears_misses {
+            let part = self.part.take();
+            self.push(Act::Miss(Name::from(key)), Events::from(&[KEYMISS][..]));
+            self.part = part;
+        }
+    }
+
     /// An edit of the value at one key begins.
-    fn begin_edit(&mut self) {
-        (self.is_open, self.told) = (false, Events::default());
+    fn begin_edit(&mut self, is_new: bool) {
+        (self.is_open, self.told, self.is_new) = (false, Events::default(), is_new);
     }
 
     /// Records a change within the value at `key`: beside those of the same edit.
@@ -93,7 +118,8 @@ impl Log {
             self.push_key(key, Effect::Changes(changes), Events::default());
             self.is_open = true;
         }
-        for event in tells {
+        let new: Tells<'_> = if std::mem::take(&mut self.is_new) { &[NEW] } else { &[] };
+        for event in new.iter().chain(tells) {
             if self.told.add(event)
                 && let Some(last) = self.records.last_mut()
             {
@@ -220,9 +246,24 @@ impl<'a> Recorder<'a> {
 
     /// Of the value at `key`.
     #[inline]
-    pub(crate) fn new(count: &'a mut u64, mut log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
+    pub(crate) fn new(count: &'a mut u64, log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
+        Self::at(count, log, key, false)
+    }
+
+    /// Of a value that begins empty, and will be at `key`.
+    pub(crate) fn of_new(count: &'a mut u64, log: Option<&'a mut Log>, key: &'a Key<'a>) -> Self {
+        Self::at(count, log, key, true)
+    }
+
+    #[inline]
+    fn at(
+        count: &'a mut u64,
+        mut log: Option<&'a mut Log>,
+        key: &'a Key<'a>,
+        is_new: bool,
+    ) -> Self {
         if let Some(log) = &mut log {
-            log.begin_edit();
+            log.begin_edit(is_new);
         }
         Self { target: Target::Key { count, log, key }, told_as: None }
     }

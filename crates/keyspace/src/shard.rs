@@ -156,6 +156,19 @@ impl Shard {
         self.databases.give_log(listening.then(Box::default));
     }
 
+    /// Whether keys that a command looked for and did not find are recorded, too, while somebody
+    /// listens.
+    pub fn hear_misses(&mut self, hears: bool) {
+        if let Some(log) = self.databases.log() {
+            log.hear_misses(hears);
+        }
+    }
+
+    /// Whether they are.
+    pub fn hears_misses(&mut self) -> bool {
+        self.databases.log().as_ref().is_some_and(|log| log.hears_misses())
+    }
+
     /// Takes what was recorded, in order. To be called in every turn: the log has no bound.
     #[must_use]
     pub fn take_records(&mut self) -> Vec<Record> {

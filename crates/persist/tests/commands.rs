@@ -453,6 +453,29 @@ fn the_dead_are_neither_dumped_nor_restored() {
     assert_eq!(engine.record(b"to"), None);
 }
 
+#[test] // Told as redis-server 7.0.15 publishes it: RESTORE deletes first, so its key is new.
+fn events_are_the_real_servers() {
+    let mut engine = Engine::new();
+    engine.shard.listen(true);
+    engine.shard.hear_misses(true);
+    let mut told = |words: &[&[u8]]| -> Vec<&str> {
+        engine.call(words);
+        let records = engine.shard.take_records();
+        records.iter().flat_map(|record| record.events.iter().map(|event| event.name)).collect()
+    };
+    let text = payload(b"\x00\x01v", 11);
+    let set = payload(b"\x02\x01\x01m", 11);
+    let past = (NOW - 1).to_string();
+    assert_eq!(told(&[b"DUMP", b"k"]), ["keymiss"]);
+    assert_eq!(told(&[b"RESTORE", b"k", b"0", &text]), ["new", "restore"]);
+    assert_eq!(told(&[b"DUMP", b"k"]), [""; 0]);
+    assert_eq!(told(&[b"RESTORE", b"k", b"0", &text]), [""; 0], "refused");
+    assert_eq!(told(&[b"RESTORE", b"k", b"9", &set, b"REPLACE"]), ["new", "restore"]);
+    let abs = |key: &'static [u8]| [b"RESTORE", key, past.as_bytes(), &set, b"REPLACE", b"ABSTTL"];
+    assert_eq!(told(&abs(b"none")), [""; 0], "it is dead at once");
+    assert_eq!(told(&abs(b"k")), ["del"], "and so is what was there");
+}
+
 #[test]
 fn the_rows_are_the_real_servers() {
     let mut oracle = Oracle::start(&[]);

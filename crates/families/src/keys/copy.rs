@@ -1,15 +1,18 @@
 //! COPY and MOVE: a value goes to another key, or to another database, by pointer. A copy shares
 //! its source's memory until either is written.
 
+use crate::lookup::find;
 use darter_base::long::same;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
-use darter_keyspace::{Event, Key};
+use darter_keyspace::event::NEW;
+use darter_keyspace::{Event, Key, Tells};
 use darter_resp as resp;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-const COPY_TO: &Event = &Event::new("copy_to", b'g');
+/// It is new whatever was there, which is deleted first.
+const COPIED: Tells<'_> = &[NEW, &Event::new("copy_to", b'g')];
 const MOVE_FROM: &Event = &Event::new("move_from", b'g');
 const MOVE_TO: &Event = &Event::new("move_to", b'g');
 
@@ -62,8 +65,8 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
     let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
     let hold = move |home: &mut Home| {
         let key = Key::new(resp::Args::owned(&request).get(from));
-        let found = home.shard.db_for(db, no_touch).read(&key);
-        found.map(|found| found.hold_copy())
+        let (db, _, stats) = home.shard.parts_for(db, no_touch);
+        find(db, stats, &key).map(|found| found.hold_copy())
     };
     let held = call.tx.on(call.tx.core_of(source), hold).await;
     let mut done = false;
@@ -74,7 +77,7 @@ pub(super) async fn copy(call: Call) -> Result<Answer, Refusal> {
             let key = Key::new(resp::Args::owned(&request).get(to));
             let free = db.read(&key).is_none() || replace;
             if free {
-                db.put(&key, held, &[COPY_TO]);
+                db.put(&key, held, COPIED);
             }
             free
         };

@@ -3,10 +3,12 @@
 use crate::cut::{Cuts, KEYS_AT_ONCE};
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::slot::owner_of;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Key};
 use darter_resp as resp;
-use darter_tx::{Access, Home};
+use darter_tx::{Access, CoreId, Home};
+use std::sync::Arc;
 
 /// `EXISTS key [key ...]`: counts the keys that are there, one named twice twice.
 ///
@@ -28,7 +30,7 @@ pub(super) fn exists_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
 pub(super) fn touch_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let mut count = 0;
     while args.left() > 0 {
-        let there = cx.db.touch(&args.key()?).is_some();
+        let there = cx.db.find_touched(&args.key()?).is_some();
         cx.stats.count(there);
         count += usize::from(there);
     }
@@ -41,7 +43,7 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
     let count = if is_long(&call) {
         count_in_cuts(&call).await
     } else {
-        count_locked(&call, |db, key| db.exists(key)).await
+        count_locked(&call, |db, key| db.peek(key).is_some()).await
     };
     Ok(answer(&call, count))
 }
@@ -49,13 +51,12 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
 /// TOUCH of keys of several cores, or very many. Those are touched first and counted then: a cut
 /// would keep the times of what it holds. No lock is needed, as a time of access is no data.
 pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
-    let touch = |db: &mut Db, key: &Key<'_>| db.touch(key).is_some();
     let count = if is_long(&call) {
         let spread = Spread::of(&call, Layout::all(&call)).await;
-        count_found(&call, &spread, touch).await;
+        count_found(&call, &spread, |db, key| db.touch(key).is_some()).await;
         count_in_cuts(&call).await
     } else {
-        count_locked(&call, touch).await
+        count_locked(&call, |db, key| db.find_touched(key).is_some()).await
     };
     Ok(answer(&call, count))
 }
@@ -97,9 +98,35 @@ async fn count_in_cuts(call: &Call) -> usize {
     let cuts = Cuts::take(call).await;
     let (mut count, args) = (0, resp::Args::owned(&call.request));
     for from in (call.first..call.len()).step_by(KEYS_AT_ONCE) {
-        let keys = cuts.keys(args, from..call.len().min(from + KEYS_AT_ONCE));
-        count += keys.iter().filter(|(cut, key)| cut.get(key).is_some()).count();
+        let portion = from..call.len().min(from + KEYS_AT_ONCE);
+        let keys = portion.clone().zip(cuts.keys(args, portion));
+        let mut missed = Vec::new();
+        for (at, (cut, key)) in keys {
+            match cut.get(&key) {
+                Some(_) => count += 1,
+                None => missed.push(at),
+            }
+        }
+        tell_missed(call, missed).await;
         call.tx.pause().await;
     }
     count
+}
+
+/// Tells that the keys at these arguments are not there, each on its own core, if somebody listens.
+async fn tell_missed(call: &Call, missed: Vec<usize>) {
+    if missed.is_empty() || !call.tx.home().shard.hears_misses() {
+        return;
+    }
+    let (db, missed) = (call.db, Arc::new(missed));
+    let tell = |core: CoreId| {
+        let (request, missed) = (Arc::clone(&call.request), Arc::clone(&missed));
+        let cores = call.tx.cores();
+        move |home: &mut Home| {
+            let args = resp::Args::owned(&request);
+            let keys = missed.iter().map(|at| args.get(*at));
+            home.shard.db_mut(db).tell_missed(keys.filter(|key| owner_of(key, cores) == core));
+        }
+    };
+    call.tx.on_each(0..call.tx.cores(), tell).await;
 }

@@ -25,7 +25,7 @@ pub(super) fn usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
         }
     }
 
-    match cx.peek(&key).map(|found| bytes_of(&found)) {
+    match cx.inspect(&key).map(|found| bytes_of(&found)) {
         Some(bytes) => cx.reply.count(bytes),
         None => cx.reply.null(),
     }

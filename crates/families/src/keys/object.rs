@@ -109,7 +109,7 @@ fn inspect<R>(
     let key = args.key()?;
     args.end()?;
 
-    match cx.peek(&key) {
+    match cx.inspect(&key) {
         Some(found) => look(&found).map(Some),
         None => {
             cx.reply.null();

@@ -3,13 +3,15 @@
 
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_keyspace::{Event, Key};
+use darter_keyspace::event::NEW;
+use darter_keyspace::{Event, Key, Tells};
 use darter_resp::{self as resp, Reply};
 use darter_tx::{Access, CoreId, Home};
 use std::sync::Arc;
 
 const RENAME_FROM: &Event = &Event::new("rename_from", b'g');
-const RENAME_TO: &Event = &Event::new("rename_to", b'g');
+/// It is new whatever was there, which is deleted first.
+const RENAMED: Tells<'_> = &[NEW, &Event::new("rename_to", b'g')];
 
 /// Which of the commands is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     let done = !same(from.bytes, to.bytes) && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
         let held = cx.db.take(&from, &[RENAME_FROM]).expect("it is there: see above");
-        cx.db.put(&to, held, &[RENAME_TO]);
+        cx.db.put(&to, held, RENAMED);
     }
     form.reply(&mut cx.reply, done);
     Ok(Flow::Done)
@@ -94,7 +96,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     let request = Arc::clone(&call.request);
     let put = move |home: &mut Home| {
         let key = Key::new(resp::Args::owned(&request).get(to));
-        home.shard.db_mut(db).put(&key, held, &[RENAME_TO]);
+        home.shard.db_mut(db).put(&key, held, RENAMED);
     };
     call.tx.on(target, put).await;
     drop(locked);

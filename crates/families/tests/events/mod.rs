@@ -1,5 +1,5 @@
 //! What happened, as the log tells it, beside what redis-server 7.0.15 publishes: `notify-keyspace-events
-//! KEA`, line by line and at random, on one core and several. What is newer than that server stands
+//! KEAmn`, line by line and at random, on one core and several. What is newer than that server stands
 //! in a table.
 
 use crate::common::oracle::{Oracle, Published};
@@ -151,17 +151,88 @@ const LINES: &[&str] = &[
     "FLUSHDB",
     "SET k v",
     "FLUSHALL",
+    "SET k v",
+    "SADD s a",
+    "HSET h f v",
+    "GET k",
+    "GET no",
+    "GET s",
+    "STRLEN no",
+    "GETRANGE no 0 1",
+    "SUBSTR no 0 1",
+    "GETEX no",
+    "GETEX no PERSIST",
+    "GETDEL no",
+    "GETSET no v",
+    "SET no2 v GET",
+    "SET no3 v XX",
+    "SET no3 v XX GET",
+    "MGET k no no s",
+    "LCS k no",
+    "EXISTS k no no",
+    "TOUCH k no",
+    "TYPE no",
+    "TTL no",
+    "PTTL no",
+    "EXPIRETIME no",
+    "PEXPIRETIME no",
+    "OBJECT ENCODING no",
+    "OBJECT IDLETIME no",
+    "MEMORY USAGE no",
+    "HGET no f",
+    "HGET h none",
+    "HMGET no f",
+    "HLEN no",
+    "HSTRLEN no f",
+    "HEXISTS no f",
+    "HGETALL no",
+    "HKEYS no",
+    "HVALS no",
+    "HRANDFIELD no",
+    "HRANDFIELD no 2",
+    "HSCAN no 0",
+    "SCARD no",
+    "SISMEMBER no m",
+    "SMISMEMBER no m",
+    "SMEMBERS no",
+    "SRANDMEMBER no",
+    "SRANDMEMBER no 2",
+    "SSCAN no 0",
+    "SINTER nix s",
+    "SINTER s none",
+    "SUNION nix s none",
+    "SDIFF s none",
+    "SINTERCARD 2 s none",
+    "SUNIONSTORE s2 s none",
+    "SINTERSTORE s3 none s",
+    "SDIFFSTORE s4 none s",
+    "SMOVE none s a",
+    "SREM none a",
+    "SPOP none",
+    "SPOP none 3",
+    "HDEL none f",
+    "EXPIRE none 3",
+    "PERSIST none",
+    "COPY none k",
+    "RENAMENX none k",
+    "MOVE none 1",
+    "SET over v",
+    "COPY k over REPLACE",
+    "RENAME k over",
+    "RANDOMKEY",
+    "KEYS *",
+    "SCAN 0",
 ];
 
 /// What redis-server 7.0 does not have, with the events of Redis 8 or Dragonfly.
 const NEWER: &[(&str, &[&str])] = &[
-    ("SET k 5", &["set"]),
+    ("SET k 5", &["new", "set"]),
     ("INCREX k BYINT 2", &["incrby"]),
     ("INCREX k BYFLOAT 0.5 EX 100", &["incrbyfloat", "expire"]),
     ("DELEX k IFEQ other", &[]),
     ("DELEX k", &["del"]),
-    ("MSETEX 2 a 1 b 2 EX 100", &["set", "expire", "set", "expire"]),
-    ("HSETEX h EX 100 FIELDS 1 f v", &["hset", "hexpire"]),
+    ("MSETEX 2 a 1 b 2 EX 100", &["new", "set", "expire", "new", "set", "expire"]),
+    ("HSETEX h EX 100 FIELDS 1 f v", &["new", "hset", "hexpire"]),
     ("HSETEX h FIELDS 1 g v", &["hset"]),
     ("HEXPIRE h 100 FIELDS 2 f g", &["hexpire"]),
     ("HPEXPIRE h 100000 FIELDS 1 f", &["hexpire"]),
@@ -175,9 +246,9 @@ const NEWER: &[(&str, &[&str])] = &[
     ("HEXPIRE h 0 FIELDS 1 f", &["hdel"]),
     ("HGETDEL h FIELDS 1 none", &[]),
     ("HGETDEL h FIELDS 1 g", &["hdel", "del"]),
-    ("SADDEX s 100 a b", &["sadd"]),
+    ("SADDEX s 100 a b", &["new", "sadd"]),
     ("FIELDEXPIRE s 50 a", &[]),
-    ("HSET h f v", &["hset"]),
+    ("HSET h f v", &["new", "hset"]),
     ("FIELDEXPIRE h 50 f", &["hexpire"]),
 ];
 
@@ -191,7 +262,10 @@ impl Ours {
     fn new(cores: usize, seed: u64) -> Self {
         let now = unix_millis();
         let world = World::new(cores, now, seed);
-        world.cores.iter().for_each(|tx| tx.home().shard.listen(true));
+        world.cores.iter().for_each(|tx| {
+            tx.home().shard.listen(true);
+            tx.home().shard.hear_misses(true);
+        });
         Self { world, now }
     }
 
@@ -212,7 +286,7 @@ impl Ours {
         let mut told = Vec::new();
         for tx in &self.world.cores {
             for record in tx.home().shard.take_records() {
-                let Act::Key(key, _) = &record.act else { continue };
+                let (Act::Key(key, _) | Act::Miss(key)) = &record.act else { continue };
                 let of = |name: &str| (record.database, name.to_owned(), key.to_vec());
                 told.extend(record.events.iter().map(|event| of(event.name)));
             }
@@ -231,7 +305,7 @@ struct Both {
 impl Both {
     fn new(name: &str, cores: usize) -> Self {
         let mut oracle = Oracle::start(name);
-        oracle.run(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEA"]);
+        oracle.run(&[b"CONFIG", b"SET", b"notify-keyspace-events", b"KEAmn"]);
         oracle.subscribe();
         Self { ours: Ours::new(cores, 7), oracle, cores }
     }
@@ -257,13 +331,14 @@ impl Both {
         self.compare(line, found, wanted);
     }
 
-    /// Of several cores only those of one key are in order, and SMOVE between two adds first. What dies
-    /// while we wait is told at once, by the oracle when it looks at it, or before.
+    /// Of several cores only those of one key are in order, and what moves between two keys comes there
+    /// first. What dies while we wait is told at once, by the oracle when it looks at it, or before.
     fn compare(&mut self, line: &str, mut found: Vec<Published>, mut wanted: Vec<Published>) {
         let is_death = |told: &Published| told.1 == "expired";
         found.retain(|told| !is_death(told));
         wanted.retain(|told| !is_death(told));
-        if self.cores > 1 || line.starts_with("SMOVE") {
+        let moves = ["SMOVE", "MOVE", "RENAME"].iter().any(|name| line.starts_with(name));
+        if self.cores > 1 || moves {
             found.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
             wanted.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
         }
@@ -354,6 +429,27 @@ fn events_of_large_commands() {
     for count in [3, 50, 100, 1_900, 2_000] {
         both.line(&format!("SPOP p {count}"));
     }
+}
+
+#[test] // Very many keys are looked for in cuts; each that is not there is told all the same.
+fn misses_of_many_keys() {
+    for cores in [1, 3] {
+        let mut both = Both::new(&format!("events-misses-{cores}"), cores);
+        both.line("MSET name-3 v name-600 w");
+        let names: String = (0..700).map(|at| format!(" name-{at}")).collect();
+        for command in ["EXISTS", "TOUCH", "MGET"] {
+            both.line(&format!("{command}{names}"));
+        }
+    }
+}
+
+#[test] // Whoever wants changes only is not told what was not found.
+fn misses_are_told_to_who_wants_them() {
+    let mut ours = Ours::new(1, 5);
+    ours.world.cores[0].home().shard.hear_misses(false);
+    assert_eq!(ours.run(&[b"GET", b"k"]), []);
+    ours.world.cores[0].home().shard.hear_misses(true);
+    assert_eq!(ours.run(&[b"GET", b"k"]), [(0, "keymiss".to_owned(), b"k".to_vec())]);
 }
 
 #[test] // Lines in any order.

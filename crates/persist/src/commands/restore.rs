@@ -6,7 +6,7 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Types, event};
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Tells, Types, event};
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump::{self, TRAILER_BYTES};
 use darter_rdb::{Event, Item, Limits, Reader};
@@ -241,8 +241,9 @@ impl Restoring {
 
     /// Puts the value at `key`, and replies.
     fn install(&mut self, cx: &mut Cx<'_>, key: &Key<'_>) {
-        const RESTORE: &event::Event = &event::Event::new("restore", b'g');
-        let (deadline, told) = (Deadline::from(self.deadline), &[RESTORE]);
+        /// It is new whatever was there, which is deleted first.
+        const RESTORED: Tells<'_> = &[event::NEW, &event::Event::new("restore", b'g')];
+        let (deadline, told) = (Deadline::from(self.deadline), RESTORED);
         match std::mem::replace(&mut self.value, Value::None) {
             _ if self.deadline.is_some_and(|at| at <= cx.now) => {
                 cx.db.remove(key);
