@@ -1,22 +1,21 @@
-//! 127 bits that tell long byte strings apart, computed in portions.
+//! 127-bit digests that tell long byte strings apart, computed in portions.
 //!
-//! Two names of 200 MB are equal when their lengths, their hashes and these digests are: comparing their
-//! bytes takes 13 ms. That asks for more than a good hash. The digest reads the bytes as the
-//! coefficients of a polynomial and evaluates it at a secret point of the field of 2^127 - 1 elements.
-//! Two different polynomials of n coefficients agree at no more than n points: so whoever does not know
-//! the point finds two names of 200 MB with one digest with a chance below 2^-103, whatever the
-//! names. (Carter and Wegman: "New hash functions and their use in authentication and set
-//! equality", 1981.) The point is set at start from as many bits of the system's randomness, which
-//! nothing else uses; the simulator leaves it at its default. Nothing that a digest decides is written
-//! down.
+//! Two names of 200 MB are equal when their lengths, hashes and digests are: comparing their bytes
+//! takes 13 ms. That asks for more than a good hash. The digest reads the bytes as the coefficients
+//! of a polynomial and evaluates it at a secret point of the field of 2^127 - 1 elements. Two
+//! different polynomials of n coefficients agree at n points at most, so without knowing the point,
+//! the chance of finding two names of 200 MB with one digest is below 2^-103. (Carter and Wegman:
+//! "New hash functions and their use in authentication and set equality", 1981.) The point is set
+//! at start from 128 bits of the system's randomness, used for nothing else; the simulator keeps
+//! the default. Nothing that depends on a digest is persisted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The upper and the lower half of the point.
+/// The upper and lower halves of the point.
 static POINT: [AtomicU64; 2] =
     [AtomicU64::new(0x1f83_d9ab_fb41_bd6b), AtomicU64::new(0x5be0_cd19_137e_2179)];
 
-/// Sets the point, from 128 random bits. To be called before the first digest, and never after.
+/// Sets the point, from 128 random bits. Call it before the first digest, and never after.
 pub fn set_point(halves: [u64; 2]) {
     POINT.iter().zip(halves).for_each(|(place, half)| place.store(half, Ordering::Relaxed));
 }
@@ -31,13 +30,13 @@ const WORD: usize = 15;
 /// The modulus: a prime.
 const PRIME: u128 = (1 << 127) - 1;
 
-/// The digest of the bytes so far. Lengths are not part of it: to be compared with those of strings of
-/// the same length only.
+/// The digest of the bytes so far. Lengths are not part of it: compare digests of strings of equal
+/// length only.
 #[derive(Clone)]
 pub struct Digest {
     point: u128,
     sum: u128,
-    /// The beginning of the next coefficient.
+    /// The start of the next coefficient.
     held: [u8; 16],
     held_len: usize,
 }
@@ -49,7 +48,7 @@ impl Digest {
         Self { point: point(), sum: 0, held: [0; 16], held_len: 0 }
     }
 
-    /// Takes in more bytes. Cost: O(bytes), about 0.4 ns each.
+    /// Adds bytes. Cost: O(bytes), about 0.4 ns each.
     pub fn update(&mut self, mut bytes: &[u8]) {
         if self.held_len > 0 {
             let (head, rest) = bytes.split_at(bytes.len().min(WORD - self.held_len));
@@ -99,20 +98,20 @@ impl Default for Digest {
     }
 }
 
-/// A number that is equal to `wide` by the modulus, and below it.
+/// `wide` modulo [`PRIME`].
 #[inline]
 fn reduce(wide: u128) -> u128 {
     let once = fold(wide);
     if once >= PRIME { once - PRIME } else { once }
 }
 
-/// A number that is equal to `wide` by the modulus, at most one above it: 2^127 counts as 1.
+/// A number congruent to `wide`, at most one above the modulus: 2^127 counts as 1.
 #[inline]
 fn fold(wide: u128) -> u128 {
     (wide & PRIME) + (wide >> 127)
 }
 
-/// The product of two numbers below the modulus, by the modulus.
+/// The product of two reduced numbers, reduced.
 #[inline]
 fn multiply(one: u128, other: u128) -> u128 {
     const LOW_63: u128 = (1 << 63) - 1;
@@ -156,7 +155,7 @@ mod tests {
         digest.finish()
     }
 
-    #[test] // In whatever portions they come, the same bytes have the same digest.
+    #[test] // However they are split, the same bytes have the same digest.
     fn portions_add_up() {
         let bytes = Prng::from_seed(5).bytes(1_000..=1_000);
         for len in [1, 14, 15, 16, 29, 30, 31, 999, 1_000] {
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    #[test] // Whichever bit differs, and whichever two words have changed places.
+    #[test] // Whichever bit differs, and whichever two words trade places.
     fn different_bytes_have_different_digests() {
         let bytes = Prng::from_seed(6).bytes(90..=90);
         let whole = of(&bytes, 90);

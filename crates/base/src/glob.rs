@@ -1,10 +1,10 @@
 //! Patterns as in KEYS and SCAN: `*`, `?`, `[abc]`, `[^a]`, `[a-z]` and `\` before any of them.
 //!
-//! A failed `*` falls back to the last star only, never to earlier ones: a later star can do all
+//! A failed `*` backtracks to the last star only, never to earlier ones: a later star can match all
 //! that an earlier one could. So matching costs O(pattern x text) at worst, and a hostile pattern
 //! of many stars cannot stall a core.
 
-/// True when `text` matches `pattern` as a whole.
+/// True when `pattern` matches all of `text`.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_case(pattern, text, Case::Sensitive)
@@ -19,11 +19,11 @@ pub enum Case {
     Insensitive,
 }
 
-/// [`matches`], with a choice about letters.
+/// [`matches`], with a choice of case.
 #[must_use]
 pub fn matches_case(pattern: &[u8], text: &[u8], case: Case) -> bool {
     let (mut at, mut read) = (0, 0);
-    let mut star: Option<(usize, usize)> = None; // Where to go on after a mismatch.
+    let mut star: Option<(usize, usize)> = None; // Where to continue after a mismatch.
     loop {
         if at < pattern.len() && pattern[at] == b'*' {
             at += 1;

@@ -1,9 +1,9 @@
 //! The 64-bit hash of keys, fields and members.
 //!
 //! One seeded function for all tables, so that a hash computed once serves the lock table, the
-//! keyspace and a move to another core alike. The seed is set once, at start, from the system's
-//! randomness: a client cannot aim at one bucket. The simulator leaves it at its default, or sets
-//! its own: then runs repeat.
+//! keyspace and the routing to another core alike. The seed is set once at start from the system's
+//! randomness, so a client cannot aim at one bucket. The simulator keeps the default or sets its
+//! own, so that runs repeat.
 
 use crate::long;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 static SEED: AtomicU64 = AtomicU64::new(0x5bd1_e995_9e37_79b9);
 
-/// Sets the seed. To be called before the first table exists, and never after.
+/// Sets the seed. Call it before the first table exists, and never after.
 pub fn set_seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
@@ -20,8 +20,8 @@ fn seed() -> u64 {
     SEED.load(Ordering::Relaxed)
 }
 
-/// The hash of `bytes`: XXH3, seeded. Cost: a few nanoseconds below 64 bytes; that of a long name is
-/// known.
+/// The hash of `bytes`: XXH3, seeded. Cost: a few nanoseconds below 64 bytes; that of a long name
+/// is looked up.
 #[inline]
 #[must_use]
 pub fn of(bytes: &[u8]) -> u64 {
@@ -38,18 +38,18 @@ fn now(bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, seed())
 }
 
-/// [`of`] bytes that come in portions.
+/// [`of`] for bytes that come in portions.
 #[derive(Clone)]
 pub struct Portions(xxhash_rust::xxh3::Xxh3);
 
 impl Portions {
-    /// None yet.
+    /// Of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self(xxhash_rust::xxh3::Xxh3::with_seed(seed()))
     }
 
-    /// Takes in more bytes. Cost: O(bytes), about 0.1 ns each.
+    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -73,12 +73,12 @@ pub fn digest(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
-/// [`digest`] of bytes that come in portions.
+/// [`digest`] for bytes that come in portions.
 #[derive(Clone, Default)]
 pub struct Digest(xxhash_rust::xxh3::Xxh3Default);
 
 impl Digest {
-    /// Takes in more bytes. Cost: O(bytes), about 0.1 ns each.
+    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -90,7 +90,7 @@ impl Digest {
     }
 }
 
-/// A hasher for keys that are hashes, or dense numbers, already.
+/// A hasher for keys that are already hashes, or dense numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity(u64);
 
@@ -109,7 +109,7 @@ impl std::hash::Hasher for Identity {
     }
 }
 
-/// A map from a hash, or a dense number.
+/// A map keyed by a hash or a dense number.
 pub type IdentityMap<V> =
     std::collections::HashMap<u64, V, std::hash::BuildHasherDefault<Identity>>;
 
@@ -117,7 +117,7 @@ pub type IdentityMap<V> =
 mod tests {
     use super::*;
 
-    #[test] // In whatever portions they come, the same bytes have the same hash.
+    #[test] // However they are split, the same bytes have the same hash.
     fn portions_hash_like_the_whole() {
         let bytes = crate::Prng::from_seed(3).bytes(10_000..=10_000);
         for len in [0, 1, 16, 240, 241, 1_024, 9_999, 10_000] {

@@ -20,8 +20,8 @@ pub trait Dismantle {
     /// Frees about 10 us worth of the value. Returns true while some of it is left.
     fn dismantle(&mut self) -> bool;
 
-    /// An upper bound of the bytes that freeing the rest gives back: shared parts stay, and parts of
-    /// it may be deferred in turn. Cost: O(1).
+    /// An upper bound of the bytes that freeing the rest gives back: shared parts stay, and parts
+    /// of it may be deferred in turn. Cost: O(1).
     fn bytes(&self) -> usize;
 }
 

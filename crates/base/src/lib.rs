@@ -1,7 +1,7 @@
-//! What every other crate stands on: hashes, slots, numbers as Redis writes them (80-bit floats
-//! too), patterns, seeded randomness, and the question "must I yield?".
+//! What every other crate builds on: hashes, slots, numbers as Redis writes them (80-bit floats
+//! too), patterns, seeded randomness, deferred freeing, and the question "must I yield?".
 //!
-//! Not here: input and output, clocks, threads. Whoever needs time or randomness is handed it.
+//! Not here: I/O, clocks, threads. Code that needs time or randomness takes it as an argument.
 
 pub mod digest;
 pub mod extended;

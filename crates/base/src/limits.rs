@@ -4,24 +4,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Databases by default, as in Redis.
 pub const DATABASES_DEFAULT: usize = 16;
-/// Bytes of one chunk of a large string: appended, overwritten and sent piece by piece, so that a
-/// string of 512 MiB never needs a copy longer than this (about 6 us). With the two counts in front
-/// of it a chunk fills a block of the allocator; 64 KiB of bytes would take one of 80, of which 68
-/// to 72 are touched.
+/// Bytes of one chunk of a large string: appended, overwritten and sent chunk by chunk, a string of
+/// 512 MiB never needs a longer copy (about 6 us). With the two counts in front of it a chunk fills
+/// one size class of the allocator; 64 KiB of bytes would take 80 KiB, of which 68 to 72 are
+/// touched.
 pub const CHUNK_BYTES: usize = 64 * 1024 - 2 * size_of::<usize>();
 /// Reply bytes that may be buffered for one client (DESIGN.md, P4).
 pub const REPLY_BUFFER_BYTES: usize = 1024 * 1024;
-/// Capacity of a buffer that is kept for the next reply, at most; longer ones are given back.
+/// Largest capacity of a buffer that is kept for the next reply; larger ones are freed.
 pub const SPARE_BYTES: usize = 128 * 1024;
-/// What a slice aims at, in nanoseconds of the core's time (P1).
+/// A slice's target, in nanoseconds of the core's time (P1).
 pub const SLICE_AIM_NS: u64 = 100_000;
-/// What a slice may take at most (P1).
+/// A slice's limit (P1).
 pub const SLICE_MAX_NS: u64 = 500_000;
-/// Entries that a command handles in one go; more, and it works in slices. At 50-200 ns an entry
-/// this is about 50 us, half of a slice.
+/// Entries that a command handles in one go; above that it works in slices. At 50-200 ns an entry
+/// this is about 50 us, half a slice.
 pub const ENTRIES_AT_ONCE: usize = 256;
 
-/// Longest string in bytes, whatever `proto-max-bulk-len` says: a gap of this length, which SETRANGE
+/// Longest string in bytes, whatever `proto-max-bulk-len` says: a gap of this length, as SETRANGE
 /// may leave, is 65 536 chunks, and laying them out takes a slice.
 pub const STRING_BOUND: usize = 4 << 30;
 

@@ -1,22 +1,21 @@
-//! A long name (a key, field or member) in one counted block, and what is known of it.
+//! A long name (a key, field or member) in one reference-counted block, with cached facts about it.
 //!
 //! Whatever is done to 200 MB takes longer than a slice: copying 90 ms, the slot 100, hashing 20,
-//! comparing 13, freeing 10. So whoever receives a long name puts it together in portions
-//! ([`Draft`]), which find out its hash, its [digest](crate::digest) and its slot on the way. From then
-//! on the block is shared by count: the table's entry is another owner of it. It is freed in portions
-//! (`lazyfree`).
+//! comparing 13, freeing 10. So a long name is assembled in portions ([`Draft`]), which compute its
+//! hash, its [digest](crate::digest) and its slot on the way. From then on the block is shared by
+//! reference count, with the table's entry as one more owner. It is freed in portions (`lazyfree`).
 //!
 //! ```text
 //! | count: 8 | length: 8 | hash: 8 | bytes ... |
 //! ```
-//! What is known of a block longer than [`KNOWN_MIN`] stands in a list, by the address of its bytes:
-//! who has nothing but a `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table that is asked for a
-//! name) looks there first, and nothing between the parser and the table has to tell long names from
-//! others. The list is one for all cores, as a name is gathered on one, looked up on another and
-//! freed on a third. Its lock is held for some 50 ns, and only ever asked for a name of 64 KiB or more,
-//! which took its core a hundred times as long to receive.
+//! Blocks longer than [`KNOWN_MIN`] are listed by the address of their bytes: code that has only a
+//! `&[u8]` ([`crate::hash::of`], [`crate::slot::of`], a table lookup) checks the list first, so
+//! nothing between the parser and the table has to tell long names from others. One list serves all
+//! cores, because a name is assembled on one, looked up on another and freed on a third. Its lock
+//! is held for some 50 ns, and taken only for names of 64 KiB or more, which took their core a
+//! hundred times as long to receive.
 //!
-//! A list and not a type for names: that would have to be handed through every signature from the
+//! A list, and not a type for names: a type would have to pass through every signature from the
 //! arguments to the table, for the one request in a million that has such a name.
 
 use crate::digest::Digest;
@@ -35,7 +34,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Longer blocks are in the list.
 pub const KNOWN_MIN: usize = CHUNK_BYTES;
 
-/// Bytes that are given back at once, twice as many at the end: some 20 us.
+/// Bytes freed at once, twice as many at the end: some 20 us.
 const FREED_AT_ONCE: usize = 256 * 1024;
 
 #[repr(C)]
@@ -58,14 +57,15 @@ unsafe impl Send for Known {}
 
 /// The list, by the address of the bytes.
 ///
-/// Invariant: a block is in it from its first owner to after its last, and its memory lives as long.
+/// Invariant: a block is listed from before its first owner until after its last, and its memory
+/// lives as long.
 static KNOWN: Mutex<BTreeMap<usize, Known>> = Mutex::new(BTreeMap::new());
 
 fn list() -> MutexGuard<'static, BTreeMap<usize, Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what is known of `bytes`, if they are those of a block.
+/// Reads what is known of `bytes`, if they are those of a listed block.
 fn known<R>(bytes: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
     if bytes.len() <= KNOWN_MIN {
         return None;
@@ -73,21 +73,21 @@ fn known<R>(bytes: &[u8], read: impl FnOnce(&Known) -> R) -> Option<R> {
     list().get(&bytes.as_ptr().addr()).filter(|known| known.len == bytes.len()).map(read)
 }
 
-/// The hash of `bytes`, if they are those of a long block. Cost: 50 ns.
+/// The hash of `bytes`, if they are those of a listed block. Cost: 50 ns.
 #[must_use]
 pub fn known_hash(bytes: &[u8]) -> Option<u64> {
-    // SAFETY: what is in the list lives.
+    // SAFETY: listed blocks live.
     known(bytes, |known| unsafe { Long::hash_of(known.block) })
 }
 
-/// The slot of `bytes`, if they are those of a long block that was asked for it. Cost: 50 ns.
+/// The slot of `bytes`, if they are those of a listed block whose slot was computed. Cost: 50 ns.
 #[must_use]
 pub fn known_slot(bytes: &[u8]) -> Option<u16> {
     known(bytes, |known| known.slot).flatten()
 }
 
-/// True when two names are equal. Cost: 100 ns when both lie in long blocks, whatever their lengths;
-/// else a comparison of the bytes.
+/// True when two names are equal. Cost: 100 ns when both are in listed blocks, whatever their
+/// lengths; otherwise a comparison of the bytes.
 #[must_use]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() || one.len() <= KNOWN_MIN {
@@ -99,13 +99,13 @@ pub fn same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// What stands for the bytes of a long block, beside their number: the hash and the digest.
+/// What represents the bytes of a listed block, apart from their length: the hash and the digest.
 fn summary(bytes: &[u8]) -> Option<(u64, u128)> {
-    // SAFETY: what is in the list lives.
+    // SAFETY: listed blocks live.
     known(bytes, |known| (unsafe { Long::hash_of(known.block) }, known.digest))
 }
 
-/// A name in a counted block. Cloning it counts.
+/// A name in a reference-counted block. Cloning it counts a reference.
 pub struct Long(NonNull<u8>);
 
 // SAFETY: the bytes never change, and their count is atomic.
@@ -114,11 +114,11 @@ unsafe impl Send for Long {}
 unsafe impl Sync for Long {}
 
 impl Long {
-    /// The block that `name` lies in, or a copy; its hash is known.
+    /// The block that `name` is in, or a copy, whose hash is known.
     #[must_use]
     pub fn new(name: &[u8], hash: u64) -> Self {
         let counted = known(name, |known| {
-            // SAFETY: what is in the list lives; and as somebody lends out its bytes, it has an owner.
+            // SAFETY: listed blocks live; as its bytes are borrowed, it has an owner.
             unsafe { Self::retain(known.block) };
             Self(known.block)
         });
@@ -151,14 +151,14 @@ impl Long {
         long
     }
 
-    /// The pointer; whoever has it owns one count.
+    /// The raw pointer, which owns one count.
     #[must_use]
     pub fn into_raw(self) -> NonNull<u8> {
         ManuallyDrop::new(self).0
     }
 
     /// # Safety
-    /// `raw` came from [`Long::into_raw`], and its count is given to the result.
+    /// `raw` came from [`Long::into_raw`], and its count passes to the result.
     #[must_use]
     pub unsafe fn from_raw(raw: NonNull<u8>) -> Self {
         Self(raw)
@@ -173,12 +173,12 @@ impl Long {
     /// The bytes.
     ///
     /// # Safety
-    /// `raw` came from [`Long::into_raw`], and somebody holds a count during `'a`.
+    /// `raw` came from [`Long::into_raw`], and a count is held during `'a`.
     #[must_use]
     pub unsafe fn borrow<'a>(raw: NonNull<u8>) -> &'a [u8] {
         // SAFETY: the head was written by `of`, and lives.
         let len = unsafe { raw.cast::<Head>().as_ref() }.len;
-        // SAFETY: the bytes stand behind the head.
+        // SAFETY: the bytes follow the head.
         let bytes = unsafe { raw.add(size_of::<Head>()) };
         // SAFETY: `len` bytes were written, and nobody changes them.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }
@@ -199,11 +199,11 @@ impl Long {
     /// # Safety
     /// As for [`Long::borrow`].
     pub unsafe fn retain(raw: NonNull<u8>) {
-        // SAFETY: the head lives, as somebody holds a count.
+        // SAFETY: the head lives, as a count is held.
         unsafe { raw.cast::<Head>().as_ref() }.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// True when somebody else owns it too.
+    /// True when it has another owner.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         // SAFETY: the head lives, as `self` holds a count.
@@ -228,8 +228,8 @@ impl Deref for Long {
 }
 
 impl Ord for Long {
-    /// An order of their own, which is not that of their bytes: those of two long names are not looked
-    /// at. By length, by what stands for the bytes, and by these only where nothing does. Cost: 100 ns.
+    /// An order of its own, not that of the bytes: by length, then by what represents the bytes;
+    /// only where nothing does, by the bytes. Cost: 100 ns.
     fn cmp(&self, other: &Self) -> cmp::Ordering {
         let shape = |name: &Self| (name.len(), name.hash());
         let by_shape = shape(self).cmp(&shape(other));
@@ -263,7 +263,7 @@ impl Clone for Long {
 }
 
 impl Drop for Long {
-    /// Counts one owner less; after the last, the block is freed, in portions when it is long.
+    /// Drops one count. With the last the block is freed, in portions when it is long.
     fn drop(&mut self) {
         // SAFETY: the head lives, as `self` holds a count.
         let head = unsafe { self.0.cast::<Head>().as_ref() };
@@ -276,8 +276,8 @@ impl Drop for Long {
             let address = self.0.addr().get() + size_of::<Head>();
             list().remove(&address);
         }
-        // SAFETY: allocated with this size; nobody else holds a count, nor finds it in the list.
-        unsafe { Memory::from_raw(self.0, Self::bytes_for(len)) }.let_go();
+        // SAFETY: allocated with this size; nobody else holds a count, or finds it in the list.
+        unsafe { Memory::from_raw(self.0, Self::bytes_for(len)) }.release();
     }
 }
 
@@ -287,10 +287,10 @@ impl std::fmt::Debug for Long {
     }
 }
 
-/// A name that is put together.
+/// A name being assembled.
 pub struct Draft {
     memory: Memory,
-    /// Bytes that are written.
+    /// Bytes written.
     len: usize,
     hash: hash::Portions,
     digest: Digest,
@@ -298,14 +298,14 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Room for a name of `len` bytes. Nothing of it is touched.
+    /// Room for a name of `len` bytes. None of it is touched.
     #[must_use]
     pub fn new(len: usize) -> Self {
         let (hash, digest) = (hash::Portions::new(), Digest::new());
         Self { memory: Memory::new(len), len: 0, hash, digest, slot: None }
     }
 
-    /// [`Draft::new`] of a key, whose slot is to be known too.
+    /// [`Draft::new`] for a key, whose slot is computed too.
     #[must_use]
     pub fn with_slot(len: usize) -> Self {
         Self { slot: Some(slot::Portions::new()), ..Self::new(len) }
@@ -323,17 +323,18 @@ impl Draft {
         self.len == 0
     }
 
-    /// Bytes of memory: room for all, but what has not been written takes none.
+    /// Bytes of memory reserved; pages not written yet take none.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory.size
     }
 
-    /// Appends bytes. Cost: O(bytes), about 1 ns each, 2 with the slot. Panics beyond the length told.
+    /// Appends bytes. Cost: O(bytes), about 1 ns each, 2 with the slot. Panics beyond the announced
+    /// length.
     pub fn push(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         assert!(end <= self.memory.len(), "{end} bytes of {}", self.memory.len());
-        // SAFETY: there is room for them, as was just asserted.
+        // SAFETY: there is room for them, as just asserted.
         unsafe { self.memory.write(self.len, bytes) };
         self.len = end;
         self.hash.update(bytes);
@@ -348,13 +349,13 @@ impl Draft {
     pub fn finish(self) -> Long {
         assert_eq!(self.len, self.memory.len(), "bytes are missing");
         let slot = self.slot.map(slot::Portions::finish);
-        // SAFETY: all bytes were written, as was just asserted.
+        // SAFETY: all bytes were written, as just asserted.
         unsafe { Long::of(self.memory, self.hash.finish(), self.digest.finish(), slot) }
     }
 
     /// Frees what there is, in portions.
-    pub fn let_go(self) {
-        self.memory.let_go();
+    pub fn release(self) {
+        self.memory.release();
     }
 }
 
@@ -364,7 +365,7 @@ struct Memory {
     size: usize,
 }
 
-// SAFETY: it is nobody else's.
+// SAFETY: it has no other owner.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -384,7 +385,7 @@ impl Memory {
         layout.expect("a name is shorter than the address space")
     }
 
-    /// Room for bytes, behind the head.
+    /// Room for bytes, after the head.
     fn len(&self) -> usize {
         self.size - size_of::<Head>()
     }
@@ -395,9 +396,9 @@ impl Memory {
     /// `at + bytes.len() <= self.len()`.
     unsafe fn write(&mut self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.len());
-        // SAFETY: inside of the block, by the caller's promise.
+        // SAFETY: inside the block, by the caller's promise.
         let to = unsafe { self.at.add(size_of::<Head>() + at) };
-        // SAFETY: as above; the block is nobody else's, so they do not overlap.
+        // SAFETY: as above; the block has no other owner, so they do not overlap.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len()) };
     }
 
@@ -406,12 +407,12 @@ impl Memory {
     }
 
     /// # Safety
-    /// `at` came from [`Memory::into_raw`] of a memory of this size, and is given up.
+    /// `at` came from [`Memory::into_raw`] of a memory of this size, and is not used again.
     unsafe fn from_raw(at: NonNull<u8>, size: usize) -> Self {
         Self { at, size }
     }
 
-    fn let_go(self) {
+    fn release(self) {
         if self.size > 2 * FREED_AT_ONCE {
             lazyfree::defer(Box::new(self));
         }
@@ -419,7 +420,7 @@ impl Memory {
 }
 
 impl Dismantle for Memory {
-    /// Gives back the end of the block, from a multiple of the portion on: so no page is in two. The
+    /// Frees the end of the block, down to a multiple of the portion, so that no page is split. The
     /// server's allocator does so in place (`darter_runtime::heap`).
     fn dismantle(&mut self) -> bool {
         let start = self.at.addr().get();
@@ -444,7 +445,7 @@ impl Dismantle for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and nobody else's.
+        // SAFETY: allocated with this layout, with no other owner.
         unsafe { alloc::dealloc(self.at.as_ptr(), Self::layout(self.size)) };
     }
 }
@@ -455,7 +456,7 @@ mod tests {
     use crate::Prng;
     use crate::preempt::{Countdown, Never};
 
-    /// A name that is in the list.
+    /// A name that is listed.
     fn name(seed: u64) -> Vec<u8> {
         Prng::from_seed(seed).bytes(KNOWN_MIN + 10..=KNOWN_MIN + 10)
     }
@@ -466,10 +467,10 @@ mod tests {
         draft.finish()
     }
 
-    #[test] // Whoever asks by the bytes is told what was found out, and none but these bytes are known.
+    #[test] // A lookup by the bytes finds what was computed, and only for these very bytes.
     fn what_was_found_out_is_known() {
         let mut name = name(1);
-        name.push(b'1'); // Its length is no other test's.
+        name.push(b'1'); // No other test uses this length.
         assert_eq!((known_hash(&name), known_slot(&name)), (None, None), "not in a block");
         let long = drafted(&name);
         assert!(*long == *name);
@@ -485,7 +486,7 @@ mod tests {
         assert!(!is_left, "it went with its last owner");
     }
 
-    #[test] // The block itself is handed on, and lives as long as one of its owners.
+    #[test] // The block itself is passed on, and lives as long as any owner.
     fn a_known_name_is_not_copied() {
         let long = drafted(&name(2));
         let (other, third) = (Long::new(&long, long.hash()), long.clone());
@@ -508,7 +509,7 @@ mod tests {
         assert!(!same(&block, &one[1..]) && same(b"a", b"a") && !same(b"a", b"b"));
     }
 
-    #[test] // Two long ones that begin alike are told apart without their bytes.
+    #[test] // Two long names with a common beginning are told apart without reading them.
     fn names_have_an_order_of_their_own() {
         let ending = |last: u8| [name(3), vec![last]].concat();
         for last in 1..20 {
@@ -521,7 +522,7 @@ mod tests {
         assert!(twin < drafted(&name(3)), "the shorter one first");
     }
 
-    #[test] // Whole, or given up halfway.
+    #[test] // Complete, or abandoned halfway.
     fn long_blocks_are_freed_in_portions() {
         let len = 8 * FREED_AT_ONCE;
         let mut draft = Draft::new(len);
@@ -534,7 +535,7 @@ mod tests {
         }
         lazyfree::run(&Never);
         assert_eq!(lazyfree::waiting(), (0, 0));
-        Draft::new(len).let_go();
+        Draft::new(len).release();
         assert_eq!(lazyfree::waiting(), (1, Long::bytes_for(len)));
         lazyfree::run(&Never);
         drop(drafted(&name(4)));

@@ -3,7 +3,7 @@
 /// Longest text of an `i64`: a sign and 19 digits.
 pub const I64_TEXT_MAX: usize = 20;
 
-/// Reads a canonical decimal integer: no spaces, no plus, no leading zeros, nothing behind it.
+/// Reads a canonical decimal integer: no spaces, no plus, no leading zeros, nothing after it.
 ///
 /// Source: the rule by which Redis decides that a string is an integer (`string2ll`).
 #[must_use]
@@ -45,8 +45,8 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Reads a number as C's `atoi` does: blanks and a sign may come first, what follows the digits is
-/// passed over, no digits are 0, and what does not fit 64 bits is cut off there, then to 32 bits.
+/// Reads a number as C's `atoi` does: blanks and a sign may come first, whatever follows the digits
+/// is ignored, no digits mean 0, and overflow is truncated to 64 bits, then to 32.
 #[must_use]
 pub fn leading_i32(text: &[u8]) -> i32 {
     let blanks = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
@@ -71,7 +71,7 @@ pub fn write_i64(out: &mut Vec<u8>, value: i64) {
 }
 
 /// The decimal text of `value`, written into `text` from its end. Eight digits are written at once,
-/// also because bytes that were written one by one are slow to be read as a word: by a hash.
+/// also because bytes written one by one are slow to read back as a word, as a hash does.
 #[inline]
 pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
     const EIGHT: u64 = 100_000_000;
@@ -82,7 +82,7 @@ pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
         rest /= EIGHT;
     }
     let digits = eight_digits(rest);
-    // Bits 0 to 3 of each byte are the digit; the lowest byte is the first. A 0 has one digit.
+    // Bits 0 to 3 of each byte are the digit; the lowest byte is the first. 0 has one digit.
     let zeros = ((digits & 0x0f0f_0f0f_0f0f_0f0f) | 1 << 56).trailing_zeros() as usize / 8;
     if let Some(room) = text[..at].last_chunk_mut::<8>() {
         *room = digits.to_le_bytes();
@@ -99,7 +99,7 @@ pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
 }
 
 /// The eight decimal digits of `value`, the first in the lowest byte: halves, then quarters, then
-/// single digits, all of a size at once. A division by a constant is a multiplication.
+/// single digits, all of one size at once. A division by a constant is a multiplication.
 #[inline]
 fn eight_digits(value: u64) -> u64 {
     debug_assert!(value < 100_000_000, "value={value}");

@@ -1,20 +1,20 @@
-//! The question that long work asks between two portions: must I yield?
+//! The question that long work asks between portions: must I yield?
 
 use std::cell::Cell;
 
 /// Says when the running slice is over.
 ///
-/// Work of unbounded length asks after every portion of a few microseconds, and comes back in a
-/// later slice when the answer is yes. The thread answers by its clock, and by what has come to it
-/// meanwhile; the simulator answers at random, mostly yes, so that every point of preemption is
+/// Work of unbounded length asks after every portion of a few microseconds, and continues in a
+/// later slice when the answer is yes. The thread answers by its clock and by what has arrived
+/// meanwhile; the simulator answers at random, usually yes, so that every preemption point is
 /// exercised.
 pub trait Preempt {
-    /// True when the slice is over. Cost: a read of the clock, and now and then of some words that
-    /// are shared with the kernel and with other cores.
+    /// True when the slice is over. Cost: a read of the clock, and now and then of some words
+    /// shared with the kernel and with other cores.
     fn must_yield(&self) -> bool;
 }
 
-/// Never asks for a yield: for tests and for work that is bounded by its nature.
+/// Never asks for a yield: for tests, and for work that is bounded by nature.
 pub struct Never;
 
 impl Preempt for Never {
@@ -27,7 +27,7 @@ impl Preempt for Never {
 pub struct Countdown(Cell<usize>);
 
 impl Countdown {
-    /// Allows `questions` answers of "no".
+    /// Answers "no" to the first `questions`.
     #[must_use]
     pub fn new(questions: usize) -> Self {
         Self(Cell::new(questions))

@@ -1,11 +1,11 @@
-//! Seeded randomness: SplitMix64, enough for sampling and simulation, not for secrets.
+//! Seeded randomness: SplitMix64, good enough for sampling and simulation, not for secrets.
 
 /// A pseudo-random generator with 64 bits of state. Equal seeds give equal sequences.
 #[derive(Clone, Debug)]
 pub struct Prng(u64);
 
 impl Prng {
-    /// A generator that begins at `seed`.
+    /// A generator starting at `seed`.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         Self(seed)

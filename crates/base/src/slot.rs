@@ -1,7 +1,7 @@
 //! From a key to its slot, and from a slot to its core: the one rule of placement.
 //!
-//! The slot is CRC16 (XMODEM) of the key, or of its hash tag, modulo 16 384: the rule that Redis
-//! Cluster gives to its clients. Cores own contiguous ranges of slots, of equal size to within one.
+//! The slot is CRC16 (XMODEM) of the key, or of its hash tag, modulo 16 384: the rule of Redis
+//! Cluster. Cores own contiguous ranges of slots, of equal size to within one.
 
 use crate::long;
 use crc::{CRC_16_XMODEM, Crc, Table};
@@ -12,8 +12,8 @@ static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_XMODEM);
 
 const _: () = assert!(SLOTS.is_power_of_two());
 
-/// The part of `key` that decides its slot: what stands between the first `{` and the next `}`,
-/// when that is not empty; the whole key otherwise.
+/// The part of `key` that decides its slot: what is between the first `{` and the next `}`, unless
+/// that is empty; otherwise the whole key.
 #[must_use]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
@@ -35,34 +35,34 @@ pub fn of(key: &[u8]) -> u16 {
     CRC16.checksum(hash_tag(key)) & (SLOTS - 1)
 }
 
-/// [`of`] a key that comes in portions.
+/// [`of`] for a key that comes in portions.
 #[derive(Clone)]
 pub struct Portions {
     whole: crc::Digest<'static, u16, Table<16>>,
     tag: Tag,
 }
 
-/// How far the search for the hash tag is.
+/// How far the search for the hash tag has got.
 #[derive(Clone)]
 enum Tag {
-    /// There was no `{`.
+    /// No `{` yet.
     Sought,
-    /// There was, with so many bytes behind it.
+    /// A `{`, and this many bytes since.
     Open(crc::Digest<'static, u16, Table<16>>, usize),
-    /// There it is, with this checksum.
+    /// Found, with this checksum.
     Found(u16),
-    /// It is empty: the whole key decides.
+    /// The tag is empty: the whole key decides.
     Empty,
 }
 
 impl Portions {
-    /// None yet.
+    /// Of no bytes.
     #[must_use]
     pub fn new() -> Self {
         Self { whole: CRC16.digest(), tag: Tag::Sought }
     }
 
-    /// Takes in more bytes. Cost: O(bytes), about 1 ns each.
+    /// Adds bytes. Cost: O(bytes), about 1 ns each.
     pub fn update(&mut self, bytes: &[u8]) {
         self.tag = match std::mem::replace(&mut self.tag, Tag::Empty) {
             Tag::Found(crc) => Tag::Found(crc),
@@ -117,7 +117,7 @@ pub fn core_of(slot: u16, cores: usize) -> usize {
     usize::from(slot) * cores / usize::from(SLOTS)
 }
 
-/// The core, `0..cores`, that owns `key`. With one core, no key is looked at.
+/// The core, `0..cores`, that owns `key`. With one core the key is not looked at.
 #[inline]
 #[must_use]
 pub fn owner_of(key: &[u8], cores: usize) -> usize {
@@ -128,7 +128,7 @@ pub fn owner_of(key: &[u8], cores: usize) -> usize {
 mod tests {
     use super::*;
 
-    #[test] // Vectors: CRC16-XMODEM of "123456789" is 0x31C3; tags as in the cluster's document.
+    #[test] // Vectors: CRC16-XMODEM of "123456789" is 0x31C3; tags as in the cluster specification.
     fn slots_follow_the_cluster_specification() {
         assert_eq!(of(b"123456789"), 0x31C3 & 0x3FFF);
         assert_eq!(of(b"{user1000}.following"), of(b"{user1000}.followers"));
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(hash_tag(b"foo{bar"), b"foo{bar");
     }
 
-    #[test] // Wherever it is cut, a key has its slot.
+    #[test] // However it is split, a key has its slot.
     fn portions_come_to_the_same_slot() {
         let keys: &[&[u8]] = &[
             b"123456789",

@@ -107,7 +107,7 @@ impl Drop for Whole {
     /// What is half gathered is freed in slices.
     fn drop(&mut self) {
         if let Some(draft) = self.draft().take() {
-            draft.let_go();
+            draft.release();
         }
     }
 }

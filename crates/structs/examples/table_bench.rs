@@ -1,9 +1,8 @@
-//! The table's bench: how many bytes and nanoseconds an entry costs, and how long the longest
-//! single step takes.
+//! The table's benchmark: bytes and nanoseconds an entry, and the longest single step.
 //!
 //! `cargo run --release -p darter-structs --example table_bench -- [case] [entries]`
-//! Cases: `memory`, `speed`, `tail`, `cut`, `expire`, `small`; all of them without an argument, with
-//! a million entries. What came out is in docs/design/0001-segment-table.md.
+//! Cases: `memory`, `speed`, `tail`, `cut`, `expire`, `small`; without an argument all of them,
+//! with a million entries. Results are in docs/design/0001-segment-table.md.
 
 use darter_base::{Prng, hash};
 use darter_structs::table::{Never, New, Reader, Table};
@@ -59,7 +58,7 @@ fn reason(number: u64) -> [u8; 12] {
     text
 }
 
-/// A way to make the nth key and value.
+/// Makes the nth key and value.
 type Make = fn(u64) -> (Vec<u8>, Vec<u8>);
 
 #[rustfmt::skip] // A table.
@@ -74,7 +73,7 @@ fn add(table: &mut Table<Never>, key: &[u8], value: &[u8]) {
     table.insert(hash::of(key), key, New::Bytes(value), None, 0);
 }
 
-/// Question: how many bytes an entry, on average and at worst, while a table grows tenfold?
+/// How many bytes an entry, on average and at worst, while a table grows tenfold?
 fn memory(entries: u64) {
     for (name, make) in KINDS {
         let mut table = Table::new();
@@ -108,8 +107,8 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
 }
 
-/// Times `count` runs of `step`: nanoseconds each, and how long eight of them took in a row, since
-/// reading the clock costs 30 ns. On a machine that others use, trust the percentiles.
+/// Times `count` runs of `step`: nanoseconds each, and how long eight in a row took, since reading
+/// the clock costs 30 ns. On a shared machine, trust the percentiles.
 fn timed(name: &str, count: u64, mut step: impl FnMut(u64)) {
     let mut eights = Vec::with_capacity(count as usize / 8);
     let begin = Instant::now();
@@ -134,7 +133,7 @@ fn timed(name: &str, count: u64, mut step: impl FnMut(u64)) {
     );
 }
 
-/// Question: what do insert, get, iterate, remove cost in a table that no cache holds?
+/// What do insert, get, iterate, remove cost in a table that fits no cache?
 fn speed(entries: u64) {
     for (name, make) in [KINDS[0], KINDS[2], KINDS[3]] {
         println!("-- {name}");
@@ -144,7 +143,7 @@ fn speed(entries: u64) {
             let (key, value) = &made[n as usize];
             add(&mut table, key, value);
         });
-        // The sample lies in memory in its own order: only the table's misses are timed.
+        // The sample is in memory in its own order: only the table's misses are timed.
         let sample: Vec<_> =
             (0..entries.min(3_000_000)).map(|n| make(mixed(n) % entries).0).collect();
         let finds = sample.len() as u64;
@@ -180,13 +179,13 @@ fn speed(entries: u64) {
     }
 }
 
-/// Nanoseconds that this thread has run: other processes do not count, page faults do.
+/// CPU time of this thread: other processes do not count, page faults do.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Question: how long is the longest command of a hundred additions, in CPU time?
+/// How long is the longest command of a hundred additions, in CPU time?
 fn tail(entries: u64) {
     for (name, make) in KINDS {
         let (mut table, mut took, mut sum) = (Table::new(), Vec::new(), 0);
@@ -210,7 +209,7 @@ fn tail(entries: u64) {
     }
 }
 
-/// Question: what do a cut, the first write after it, and freeing the table cost?
+/// What do a cut, the first write after it, and freeing the table cost?
 fn cut(entries: u64) {
     let mut table = Table::new();
     for number in 0..entries {
@@ -259,7 +258,7 @@ fn cut(entries: u64) {
     println!("dismantle: {:?}, longest four segments {longest:?}", begin.elapsed());
 }
 
-/// Question: how fast are entries reaped that all die at once, and how long is a call?
+/// How fast are entries reaped that all die at once, and how long is a call?
 fn expire(entries: u64) {
     for (name, share) in [("all die", 1), ("one in ten dies", 10)] {
         let mut table = Table::<Never>::new();
@@ -291,7 +290,7 @@ fn expire(entries: u64) {
     }
 }
 
-/// Question: is there a cliff in memory or time where a small table becomes a large one?
+/// Is there a cliff in memory or time where a small table becomes a large one?
 fn small(_: u64) {
     for len in [1, 4, 16, 64, 96, 97, 128, 200, 400, 800, 1_500, 3_000, 10_000] {
         let mut line = format!("{len:6} entries:");

@@ -1,10 +1,10 @@
 //! A byte string too long to lie in a table's page: reference-counted, in chunks when it is long.
 //!
 //! One contiguous block would make APPEND to 400 MB a copy of 400 MB, and a reader of a cut would
-//! force that copy again. So a long string is a list of chunks of [`CHUNK_BYTES`], each shared
-//! between the value, its cuts, and the sockets that are sending it; a writer copies a chunk, at
-//! most, where somebody else still holds it. Chunks hang in groups, so that a cut counts up 128
-//! groups and not 8 192 chunks, whose counts are all cold (0.6 ms, measured).
+//! force that copy again. So a long string is a list of chunks of [`CHUNK_BYTES`], each shared by
+//! the value, its cuts, and the sockets that are sending it; a writer copies one chunk at most, and
+//! only if it is shared. Chunks are grouped, so that a cut counts up 128 groups and not 8 192
+//! chunks, whose counts are all cold (0.6 ms, measured).
 //!
 //! ```text
 //! One:   |exact bytes|                                     up to a chunk
@@ -15,7 +15,7 @@
 //! ```
 //! Invariants:
 //! - I1: `One` holds at most [`CHUNK_BYTES`].
-//! - I2: in `Many` every chunk is [`CHUNK_BYTES`] long, they are as many as `len` needs, and all
+//! - I2: in `Many` every chunk is [`CHUNK_BYTES`] long, there are as many as `len` needs, and all
 //!   groups but the last are full. Bytes beyond `len` are zeros.
 //!
 //! Cloning is a cut: O(groups), a few microseconds for 512 MiB. Dropping one above
@@ -28,12 +28,12 @@ use darter_base::limits::CHUNK_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Two reference counts stand in front of every chunk, and a pointer with its length leads to it.
+/// Two reference counts precede every chunk, and a fat pointer leads to it.
 const CHUNK_OVERHEAD_BYTES: usize = 32;
-/// Chunks of a group.
+/// Chunks in a group.
 const GROUP_CHUNKS: usize = 64;
-/// Chunks that are freed at once. A free of 64 KiB may give the memory back to the system, which
-/// takes 2 to 40 us.
+/// Chunks freed at once. A free of 64 KiB may return the memory to the system, which takes 2 to 40
+/// us.
 const CHUNKS_FREED_AT_ONCE: usize = 4;
 /// Shorter strings are freed where they are dropped.
 const DEFERRED_BYTES_MIN: usize = 16 * 1024;
@@ -104,7 +104,7 @@ struct Groups {
 
 impl Dismantle for Groups {
     fn dismantle(&mut self) -> bool {
-        // A group that somebody else holds is his to free.
+        // A shared group is for its other owner to free.
         if let Some(chunks) = self.groups.last_mut().and_then(Arc::get_mut) {
             chunks.truncate(chunks.len().saturating_sub(CHUNKS_FREED_AT_ONCE));
             if !chunks.is_empty() {
@@ -117,7 +117,7 @@ impl Dismantle for Groups {
 
     fn bytes(&self) -> usize {
         if self.owner.is_shared() {
-            return 0; // What the others have stays, and it may be all.
+            return 0; // The shared part stays, which may be all.
         }
         let last = self.groups.last().map_or(0, |chunks| chunks.len());
         let full = self.groups.len().saturating_sub(1) * GROUP_CHUNKS;
@@ -137,8 +137,8 @@ impl From<&[u8]> for Blob {
 }
 
 impl Blob {
-    /// A blob of chunks as the protocol's parser gathers them: all but the last of
-    /// [`CHUNK_BYTES`]. Shares them; copies only the last.
+    /// A blob of chunks as the protocol's parser gathers them: all but the last of [`CHUNK_BYTES`].
+    /// They are shared; only the last is copied.
     #[must_use]
     pub fn from_chunks(chunks: &[Arc<[u8]>]) -> Self {
         if let [only] = chunks {
@@ -149,8 +149,8 @@ impl Blob {
         blob
     }
 
-    /// Appends chunks as [`Blob::from_chunks`] takes them, to a blob that ends with a full chunk.
-    /// Cost: about 50 ns a chunk, and a copy of the last when that is short.
+    /// Appends chunks as for [`Blob::from_chunks`], to a blob that ends with a full chunk. Cost:
+    /// about 50 ns a chunk, and a copy of the last if it is short.
     pub fn push_chunks(&mut self, chunks: &[Arc<[u8]>]) {
         assert!(self.len().is_multiple_of(CHUNK_BYTES), "len={}", self.len());
         let (groups, len) = self.chunked();
@@ -175,7 +175,7 @@ impl Blob {
         }
     }
 
-    /// A cut for who reads it for long: it does not keep the value there.
+    /// A cut for a long-lived reader, which does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> Self {
         let mut cut = self.clone();
@@ -185,9 +185,9 @@ impl Blob {
         cut
     }
 
-    /// Bytes that a [`Blob::reader`] holds of a value that nobody else has any more, but for other
-    /// readers; 0 while it is there, however it has changed since. Of a single chunk only the last
-    /// reader holds anything.
+    /// Bytes that a [`Blob::reader`] keeps alive of a value that only readers still hold; 0 while
+    /// the value exists, whatever has become of it since. Of a single chunk only the last reader
+    /// holds anything.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         let is_gone = match &self.0 {
@@ -214,7 +214,7 @@ impl Blob {
         }
     }
 
-    /// Pieces the blob consists of.
+    /// Number of pieces of the blob.
     #[must_use]
     pub fn pieces(&self) -> usize {
         match &self.0 {
@@ -223,9 +223,9 @@ impl Blob {
         }
     }
 
-    /// A piece and the range of it that belongs to the blob: to be shared with a socket.
+    /// A piece and the range of it that belongs to the blob, to be shared with a socket.
     ///
-    /// Panics when `index` is not below [`Blob::pieces`].
+    /// Panics unless `index` is below [`Blob::pieces`].
     #[must_use]
     pub fn piece(&self, index: usize) -> (&Arc<[u8]>, Range<usize>) {
         match &self.0 {
@@ -238,7 +238,7 @@ impl Blob {
         }
     }
 
-    /// The pieces that hold `range`, in order, each with the part of it that lies in the range.
+    /// The pieces that hold `range`, in order, each with its part of the range.
     pub fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let end = range.end.min(self.len());
         let first = range.start / CHUNK_BYTES;
@@ -250,7 +250,7 @@ impl Blob {
         })
     }
 
-    /// All bytes, when they are one piece.
+    /// All bytes, if they are one piece.
     #[must_use]
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
@@ -259,7 +259,7 @@ impl Blob {
         }
     }
 
-    /// All bytes in one piece. Cost: O(len): not for long blobs on a core.
+    /// All bytes as one piece. Cost: O(len): not for long blobs on a core.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
@@ -314,7 +314,7 @@ impl Blob {
 }
 
 impl Chunks {
-    /// Those of a value.
+    /// The groups of a value.
     fn of(groups: Vec<Arc<Group>>, len: usize) -> Self {
         Self { groups, len, owner: Owner::new() }
     }
@@ -335,8 +335,8 @@ fn write_short(old: &mut Arc<[u8]>, offset: usize, bytes: &[u8]) {
 }
 
 /// Appends chunks of zeros until there are `count`. Those before `written` are a gap: they share
-/// one chunk, and whole groups of them one group, so that 512 MiB of gap cost 64 KiB until somebody
-/// writes there.
+/// one chunk, and its whole groups share one group, so that a gap of 512 MiB costs 64 KiB until it
+/// is written to.
 fn grow(groups: &mut Vec<Arc<Group>>, written: usize, count: usize) {
     let mut have = groups.last().map_or(0, |last| (groups.len() - 1) * GROUP_CHUNKS + last.len());
     let mut zeros: Option<Arc<[u8]>> = None;
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(Blob::from(&bytes[..]).to_vec(), bytes);
     }
 
-    #[test] // A reader holds nothing while the value or a copy is there, then all of it.
+    #[test] // A reader pins nothing while the value or a copy exists, then all of it.
     fn readers_hold_what_is_gone() {
         for len in [1_000, 10 * CHUNK_BYTES] {
             let value = Blob::from(&vec![7; len][..]);
@@ -454,7 +454,7 @@ mod tests {
         }
     }
 
-    #[test] // What somebody else holds does not come back: only the last to go tells its bytes.
+    #[test] // What is shared does not come back: only the last owner reports its bytes.
     fn what_is_shared_is_not_about_to_be_freed() {
         let value = Blob::from(&vec![7; 10 * CHUNK_BYTES][..]);
         let (reader, bytes) = (value.reader(), value.memory_bytes());

@@ -1,7 +1,7 @@
-//! The data structures: the segment-packed table that keyspace, hashes and sets are made of, long
-//! strings, and where large values go to be freed.
+//! The data structures: the segment-packed table of which keyspace, hashes and sets are made, and
+//! long strings.
 //!
-//! All of them clone in constant or nearly constant time: a clone is a *cut*, and whoever changes
+//! All of them clone in constant or nearly constant time: a clone is a *cut*, and a writer of
 //! either copy copies only what it touches.
 //!
 //! Not here: types, expiry policy, replies. See `keyspace`.

@@ -1,15 +1,15 @@
-//! Whether a large value is still there, as who reads a cut of it wants to know.
+//! Whether a large value still exists, for the readers of its cuts.
 //!
-//! All that hold a part of a value share one small block: its versions (itself, its cuts, its copies),
-//! who reads it for long, and what waits to be freed. The block counts the versions. When none is left
-//! the value is gone, and what readers still hold of it nobody else has; when nobody else has the
-//! block, what is freed comes back. docs/design/0008-memory-told.md.
+//! All holders of a part of a value share one small block: its versions (itself, its cuts, its
+//! copies), long-lived readers, and what waits to be freed. The block counts the versions. When
+//! none is left the value is gone, and only readers still hold parts of it; when the block has one
+//! holder, what that frees goes back to the allocator. docs/design/0008-memory-told.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Watches a value that somebody reads for long. It holds nothing of it but the count of its versions:
-/// so the value counts as shared while it is watched.
+/// Watches a value on behalf of a long-lived reader. It holds nothing of it but the count of its
+/// versions, so the value counts as shared while it is watched.
 #[derive(Debug, Default)]
 pub struct Watch {
     owner: Owner,
@@ -17,27 +17,28 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a value that takes so many bytes.
+    /// Of a value of `bytes`.
     pub(crate) fn new(owner: &Owner, bytes: usize) -> Self {
         Self { owner: owner.reader(), bytes }
     }
 
-    /// Which value it is: the same for all versions of one. None of what is too small to be told.
+    /// The value's identity: the same for all versions of one; none for what is too small to be
+    /// counted.
     ///
-    /// It is no other value's as long as the watch is there.
+    /// No other value has it as long as the watch exists.
     #[must_use]
     pub fn value(&self) -> Option<usize> {
         self.owner.versions.as_ref().map(|versions| Arc::as_ptr(versions).addr())
     }
 
-    /// What it took, once it is gone; 0 while it is there.
+    /// The value's bytes, once it is gone; 0 while it exists.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         if self.owner.is_gone() { self.bytes } else { 0 }
     }
 }
 
-/// The share of one holder; none of what is too small to have owners.
+/// One holder's share; empty for what is too small to have owners.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
     versions: Option<Arc<AtomicUsize>>,
@@ -45,17 +46,17 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// That of a new value.
+    /// The share of a new value.
     pub(crate) fn new() -> Self {
         Self { versions: Some(Arc::new(AtomicUsize::new(1))), is_version: true }
     }
 
-    /// That of somebody who does not keep the value there.
+    /// The share of a reader, which does not keep the value in existence.
     pub(crate) fn reader(&self) -> Self {
         Self { versions: self.versions.clone(), is_version: false }
     }
 
-    /// This one's, for what is left of a version that goes.
+    /// Takes this share, for the rest of a version that is being freed.
     pub(crate) fn retire(&mut self) -> Self {
         self.leave();
         Self { versions: self.versions.take(), is_version: false }
@@ -63,11 +64,11 @@ impl Owner {
 
     /// True when no version is left. None comes back.
     pub(crate) fn is_gone(&self) -> bool {
-        // Nothing is reached by it: a number to tell.
+        // Orders nothing: a number to report.
         self.versions.as_ref().is_some_and(|versions| versions.load(Ordering::Relaxed) == 0)
     }
 
-    /// True when somebody else holds a part of the value.
+    /// True when there is another holder.
     pub(crate) fn is_shared(&self) -> bool {
         self.versions.as_ref().is_some_and(|versions| Arc::strong_count(versions) > 1)
     }

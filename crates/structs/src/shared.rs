@@ -1,19 +1,19 @@
-//! A value of any type of a family, shared, behind one thin pointer.
+//! A reference-counted value of any type of a family, behind one thin pointer.
 //!
-//! A table's entry has room for one pointer, `Arc<dyn Trait>` is two, and `Arc<Box<dyn Trait>>` is a
-//! second allocation. So what is known of the type lies with the count, in front of the value, and
-//! costs no more than the second count that an `Arc` keeps there.
+//! A table's entry has room for one pointer; `Arc<dyn Trait>` is two, and `Arc<Box<dyn Trait>>` a
+//! second allocation. So the type's vtable is stored with the count, in front of the value, and
+//! costs no more than the weak count that an `Arc` keeps there.
 //!
 //! ```text
 //! Shared -> | count | vtable | mark | value ..... |
 //!                        +-> row, size, how to lend it out, to copy it, to free it
 //! ```
-//! Whose a value is, is a comparison of pointers ([`Shared::get`]); what all members of the family
-//! can do is called through its face, a trait object ([`std::ops::Deref`]). The mark is a word of
-//! whoever owns the family, at hand without asking the value.
+//! Testing for a type compares pointers ([`Shared::get`]); what all members of the family can do is
+//! called through its face, a trait object ([`std::ops::Deref`]). The mark is a word for the owner
+//! of the family, readable without asking the value.
 //!
-//! Cloning one is a cut: it counts a reference, and [`Shared::make_mut`] copies the value when
-//! somebody else holds it too.
+//! Cloning is a cut: it counts a reference, and [`Shared::make_mut`] copies the value if it is
+//! shared.
 //!
 //! Invariants:
 //! - I1: `vtable` is that of the type with which the cell was made; it never changes.
@@ -32,13 +32,13 @@ pub trait Family: Sized + 'static {
     type Face: ?Sized + 'static;
     /// What is known of each type.
     type Row: Sync + 'static;
-    /// What stands before each value.
+    /// The word that precedes each value.
     type Mark: Copy + Default + Send + Sync + 'static;
     /// Whether entries that hold one have a stamp: see [`OutOfLine::STAMPED`].
     const STAMPED: bool = false;
 }
 
-/// A family to which the type `V` belongs.
+/// A family that has `V` as a member.
 pub trait Holds<V: Clone + Send + Sync + 'static>: Family {
     /// What is known of the type.
     const ROW: &'static Self::Row;
@@ -54,7 +54,7 @@ pub trait Holds<V: Clone + Send + Sync + 'static>: Family {
 #[repr(transparent)]
 pub struct Shared<F: Family>(NonNull<Head<F>>);
 
-/// What stands before every value.
+/// What precedes every value.
 #[repr(C)]
 struct Head<F: Family> {
     count: AtomicUsize,
@@ -68,7 +68,7 @@ struct Cell<F: Family, V> {
     value: V,
 }
 
-/// How a cell of some type is treated by who does not know the type.
+/// How to treat a cell without knowing its type.
 struct Vtable<F: Family> {
     id: fn() -> TypeId,
     row: &'static F::Row,
@@ -127,7 +127,7 @@ unsafe fn copy<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head
 /// # Safety
 /// `head` is that of a living `Cell<F, V>`, and nobody uses it from now on.
 unsafe fn free<F: Holds<V>, V: Clone + Send + Sync + 'static>(head: NonNull<Head<F>>) {
-    // SAFETY: `marked` made it as a box of this type (I1), and it is ours alone.
+    // SAFETY: `marked` made it as a box of this type (I1), and it has no other owner.
     drop(unsafe { Box::from_raw(head.cast::<Cell<F, V>>().as_ptr()) });
 }
 
@@ -153,7 +153,7 @@ impl<F: Family> Shared<F> {
 
     #[inline]
     fn head(&self) -> &Head<F> {
-        // SAFETY: the cell lives as long as some `Shared` leads to it (I2).
+        // SAFETY: the cell lives as long as a `Shared` leads to it (I2).
         unsafe { self.0.as_ref() }
     }
 
@@ -171,14 +171,14 @@ impl<F: Family> Shared<F> {
         self.head().mark
     }
 
-    /// Changes the mark, of this one only: a value that others hold is copied.
+    /// Changes the mark of this one only: a shared value is copied first.
     pub fn set_mark(&mut self, mark: F::Mark) {
         self.make_own();
-        // SAFETY: the cell lives, and is ours alone.
+        // SAFETY: the cell lives, and has no other owner.
         unsafe { self.0.as_mut() }.mark = mark;
     }
 
-    /// Bytes of the allocation: the value without what it owns elsewhere, and what stands before it.
+    /// Bytes of the allocation: the value without what it owns elsewhere, and its head.
     #[inline]
     #[must_use]
     pub fn cell_bytes(&self) -> usize {
@@ -191,7 +191,7 @@ impl<F: Family> Shared<F> {
         self.head().count.load(Ordering::Relaxed)
     }
 
-    /// Where it lies.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> *const u8 {
         self.0.as_ptr().cast_const().cast()
@@ -206,7 +206,7 @@ impl<F: Family> Shared<F> {
         V: Clone + Send + Sync + 'static,
     {
         let vtable = self.head().vtable;
-        // One type may have two vtables, as the compiler likes; one vtable has one type.
+        // One type may have two vtables, at the compiler's discretion; one vtable has one type.
         std::ptr::eq(vtable, <F as Known<V>>::VTABLE) || (vtable.id)() == TypeId::of::<V>()
     }
 
@@ -225,8 +225,7 @@ impl<F: Family> Shared<F> {
         Some(&unsafe { self.0.cast::<Cell<F, V>>().as_ref() }.value)
     }
 
-    /// The value, if it is a `V`, to be changed, and its mark; copied first if somebody else holds
-    /// it too.
+    /// The value, if it is a `V`, for changing, and its mark; copied first if it is shared.
     #[inline]
     pub fn make_mut<V>(&mut self) -> Option<(&mut V, &mut F::Mark)>
     where
@@ -237,27 +236,28 @@ impl<F: Family> Shared<F> {
             return None;
         }
         self.make_own();
-        // SAFETY: the cell lives, is a `Cell<F, V>` (I1), and is ours alone.
+        // SAFETY: the cell lives, is a `Cell<F, V>` (I1), and has no other owner.
         let cell = unsafe { self.0.cast::<Cell<F, V>>().as_mut() };
         Some((&mut cell.value, &mut cell.head.mark))
     }
 
-    /// Its face, to be changed; copied first if somebody else holds it too.
+    /// Its face, for changing; copied first if it is shared.
     pub fn face_mut(&mut self) -> &mut F::Face {
         self.make_own();
         let lend = self.head().vtable.face_mut;
-        // SAFETY: the cell is of the vtable's type (I1), and is ours alone.
+        // SAFETY: the cell is of the vtable's type (I1), and has no other owner.
         let mut face = unsafe { lend(self.0) };
         // SAFETY: a part of the cell, which is borrowed as long as the result.
         unsafe { face.as_mut() }
     }
 
-    /// Copies the value if somebody else holds it too.
+    /// Copies the value if it is shared.
     #[inline]
     fn make_own(&mut self) {
-        // Acquire: what those did who held it before us has been done.
+        // Acquire: what the previous holders did happens before our writes.
         if self.head().count.load(Ordering::Acquire) != 1 {
-            // SAFETY: the cell is of the vtable's type (I1); who shares a value does not change it.
+            // SAFETY: the cell is of the vtable's type (I1), and holders of a shared value do not
+            // change it.
             *self = unsafe { (self.head().vtable.copy)(self.0) };
         }
     }
@@ -267,7 +267,8 @@ impl<F: Family> Deref for Shared<F> {
     type Target = F::Face;
 
     fn deref(&self) -> &F::Face {
-        // SAFETY: the cell is of the vtable's type (I1); who shares a value does not change it.
+        // SAFETY: the cell is of the vtable's type (I1), and holders of a shared value do not
+        // change it.
         let face = unsafe { (self.head().vtable.face)(self.0) };
         // SAFETY: a part of the cell, which is borrowed as long as the result.
         unsafe { face.as_ref() }
@@ -284,9 +285,9 @@ impl<F: Family> Clone for Shared<F> {
     /// A cut: O(1).
     #[inline]
     fn clone(&self) -> Self {
-        /// Half of all numbers: nobody holds so many, and the other half is in reserve.
+        /// Half the range: nobody holds this many, and the other half is the reserve for races.
         const COUNT_MAX: usize = usize::MAX / 2;
-        // Relaxed: who can clone it holds it, so nothing is to be seen that is not seen already.
+        // Relaxed: the cloner holds a reference, so it already sees everything.
         let count = self.head().count.fetch_add(1, Ordering::Relaxed);
         assert!(count < COUNT_MAX, "count={count}");
         Self(self.0)
@@ -296,12 +297,12 @@ impl<F: Family> Clone for Shared<F> {
 impl<F: Family> Drop for Shared<F> {
     #[inline]
     fn drop(&mut self) {
-        // Release: what we read was read before the last one frees it.
+        // Release: our reads happen before the last owner frees it.
         if self.head().count.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
         fence(Ordering::Acquire);
-        // SAFETY: the cell is of the vtable's type (I1), and nobody else leads here (I2).
+        // SAFETY: the cell is of the vtable's type (I1), and no other `Shared` leads here (I2).
         unsafe { (self.head().vtable.free)(self.0) };
     }
 }
@@ -335,7 +336,7 @@ mod tests {
         type Mark = u64;
     }
 
-    /// Owns something, so that a leak or a second free is noticed.
+    /// Owns something, so that a leak or a double free is noticed.
     #[derive(Clone)]
     struct Stone(#[expect(dead_code, reason = "held, and counted")] Arc<()>, usize);
 
@@ -379,7 +380,7 @@ mod tests {
         assert_eq!(size_of::<Option<Shared<Things>>>(), size_of::<usize>());
     }
 
-    #[test] // A cut keeps what it was taken of; who changes the value copies it once.
+    #[test] // A cut keeps what it was taken of; changing the value copies it once.
     fn a_cut_is_copied_on_change() {
         let mut one: Shared<Things> = Shared::new(Feather(vec![1]));
         one.set_mark(7);

@@ -14,7 +14,7 @@ const LIMB_DIGITS: usize = 19;
 pub(super) struct Big(Vec<u64>);
 
 impl Big {
-    /// The number that decimal digits spell. Other bytes must not occur.
+    /// The number spelled by decimal digits, and nothing but digits.
     pub(super) fn from_digits(digits: impl Iterator<Item = u8>) -> Self {
         let mut big = Self::default();
         let (mut part, mut scale) = (0_u64, 1_u64);
@@ -84,8 +84,7 @@ impl Big {
         self.0.splice(0..0, std::iter::repeat_n(0, limbs));
     }
 
-    /// The top bits, at most 128 of them, how many bits stand below them, and whether any of those
-    /// is set.
+    /// The top bits, at most 128 of them; how many bits are below; and whether any of those is set.
     pub(super) fn top(&self) -> (u128, usize, bool) {
         let len = self.0.len();
         let below = len.saturating_sub(2);
@@ -94,7 +93,7 @@ impl Big {
     }
 
     /// The quotient `self / divisor` as `mantissa * 2^exponent`, of 66 or 67 bits, and whether
-    /// something was left. Neither may be zero.
+    /// there was a remainder. Neither operand may be zero.
     pub(super) fn divide(mut self, mut divisor: Self) -> (u128, i64, bool) {
         const BITS: i64 = 67;
         let (own, other) = (self.bits(), divisor.bits());
@@ -154,7 +153,8 @@ impl Big {
     }
 }
 
-/// `high * 2^64 + low` divided by [`LIMB_TEN`], with the rest. `high` must be below [`LIMB_TEN`].
+/// `high * 2^64 + low` divided by [`LIMB_TEN`], with the remainder. `high` must be below
+/// [`LIMB_TEN`].
 ///
 /// Multiplies by a reciprocal: a third of the time of the machine's division.
 /// Source: Möller, Granlund, "Improved division by invariant integers" (2011), algorithm 4.

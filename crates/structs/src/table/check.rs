@@ -58,12 +58,12 @@ impl<X: OutOfLine> Table<X> {
     }
 }
 
-/// A cut that is held to the end of what goes through it.
+/// A cut that is held until the check ends.
 struct Cut<X: OutOfLine>(Table<X>);
 
 impl<X: OutOfLine> Drop for Cut<X> {
     fn drop(&mut self) {
-        // A reader has what nobody else holds any more freed in slices.
+        // A reader frees in slices what nobody else holds.
         drop(Reader::new(std::mem::take(&mut self.0)));
     }
 }
@@ -71,10 +71,10 @@ impl<X: OutOfLine> Drop for Cut<X> {
 /// The first segment of a table.
 const FIRST: Path = Path { top: 0, leaf: 0 };
 
-/// Finds out in slices how full a cut is.
+/// Computes in slices how full a cut is.
 pub struct Filling<X: OutOfLine> {
     cut: Cut<X>,
-    /// The segment that comes next.
+    /// The next segment.
     next: Option<Path>,
     /// As found so far.
     fill: Fill,
@@ -88,9 +88,9 @@ impl<X: OutOfLine> Filling<X> {
         Self { cut: Cut(cut), next: Some(FIRST), fill }
     }
 
-    /// Looks at some segments. Returns true while some are left. Cost: about 10 us.
+    /// Visits some segments. Returns true while some are left. Cost: about 10 us.
     pub fn next_slice(&mut self) -> bool {
-        /// Each may lie anywhere in memory.
+        /// Each is likely a cache miss.
         const SEGMENTS: usize = 32;
         let Root::Big(big) = &self.cut.0.0 else { return false };
         for _ in 0..SEGMENTS {
@@ -110,10 +110,11 @@ impl<X: OutOfLine> Filling<X> {
 
 /// Checks the invariants of a cut in slices.
 ///
-/// It holds the cut to its end: where an entry belongs is known by its place in the directory only.
+/// It holds the whole cut until it ends: only an entry's place in the directory tells where it
+/// belongs.
 pub struct Checker<X: OutOfLine> {
     cut: Cut<X>,
-    /// The segment that comes next.
+    /// The next segment.
     next: Path,
     sums: Sums,
 }
@@ -126,9 +127,9 @@ impl<X: OutOfLine> Checker<X> {
     }
 
     /// Checks the next segment, and calls `f` for each of its entries. Returns true while some are
-    /// left. Panics when an invariant does not hold; those of the whole are checked with the last.
+    /// left. Panics when an invariant does not hold; those of the whole are checked last.
     ///
-    /// Cost: about 20 us, besides `f`; the last time, 10 ns for each leaf of the directory.
+    /// Cost: about 20 us, besides `f`; the last call, 10 ns for each leaf of the directory.
     pub fn next_slice(&mut self, f: &mut dyn FnMut(Entry<'_, X>)) -> bool {
         // SAFETY: entries of the cut, which is held during the call.
         let mut tell = |raw: Raw<X>| f(unsafe { Entry::new(raw) });
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
     use darter_base::hash;
 
-    #[test] // In slices it is found out as of the cut, whatever is changed meanwhile.
+    #[test] // In slices the result is that of the cut, whatever changes meanwhile.
     fn how_full_a_cut_is_takes_slices() {
         let mut table = Table::<Never>::new();
         let fill = |table: &mut Table<Never>, keys: std::ops::Range<usize>| {

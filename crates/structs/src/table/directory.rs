@@ -11,13 +11,13 @@
 //! leaf   fan of segments   | s s s s | t t | u | v |    at most 2^LEAF_BITS slots
 //! ```
 //! Both levels are extendible directories: 2^bits slots, where a child of depth d (it knows d bits
-//! of its fan) fills an aligned run of 2^(bits-d). A full child splits its run in two; if the run is
-//! one slot, the fan doubles. A leaf that would double beyond [`LEAF_BITS`] splits instead.
+//! of its fan) fills an aligned run of 2^(bits-d). A full child splits its run in two; if the run
+//! is one slot, the fan doubles. A leaf that would double beyond [`LEAF_BITS`] splits instead.
 //!
 //! Invariants (`check`):
 //! - D1: runs are aligned, and only the first slot of a run owns its handle.
-//! - D2: the `earliest` of a segment's run is at most its earliest deadline; that of a leaf's run is
-//!   the least `earliest` in the leaf.
+//! - D2: the `earliest` of a segment's run is at most its earliest deadline; that of a leaf's run
+//!   is the least `earliest` in the leaf.
 //! - D3: a leaf's `skip` is its depth in the top; no leaf has more than [`LEAF_BITS`] bits.
 //!
 //! Not here: when to split and merge. See `rebuild`.
@@ -89,10 +89,10 @@ impl<P> Fan<P> {
         self.slots.capacity() * size_of::<Slot<P>>()
     }
 
-    /// The slot of a hash whose first bits are this fan's.
+    /// The slot of a hash whose first bits are those of this fan.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
-        // In two steps: a shift by 64 is not a shift.
+        // In two steps: a shift by 64 would overflow.
         (hash >> 1 >> (63 - self.bits)) as usize
     }
 
@@ -101,7 +101,7 @@ impl<P> Fan<P> {
         &self.slots[index].handle
     }
 
-    /// The handle, to change what it leads to; to replace it, see [`Fan::replace`].
+    /// The handle, for changing what it leads to; to replace it, see [`Fan::replace`].
     #[inline]
     pub(super) fn get_mut(&mut self, index: usize) -> &mut P {
         &mut self.slots[index].handle
@@ -193,7 +193,7 @@ impl<P> Fan<P> {
         unsafe { ManuallyDrop::take(&mut self.slots[first].handle) }
     }
 
-    /// Puts another child in the place of one; returns the old.
+    /// Replaces a child; returns the old one.
     pub(super) fn replace(&mut self, index: usize, handle: P) -> P {
         let (run, earliest) = (self.run(index), self.earliest(index));
         let old = self.take(index);
@@ -201,7 +201,7 @@ impl<P> Fan<P> {
         old
     }
 
-    /// Puts two children in the place of one; returns the old.
+    /// Replaces a child by two; returns the old one.
     pub(super) fn split(&mut self, index: usize, left: (P, u64), right: (P, u64)) -> P {
         let mut index = index;
         if self.depth(index) == self.bits {
@@ -216,7 +216,7 @@ impl<P> Fan<P> {
         old
     }
 
-    /// The run beside that of `index` which would complete it to the next larger one.
+    /// The run that together with that of `index` makes the next larger one.
     pub(super) fn sibling(&self, index: usize) -> Option<usize> {
         let run = self.run(index);
         if run.len() == self.slots.len() {
@@ -226,7 +226,7 @@ impl<P> Fan<P> {
         (self.depth(first) == self.depth(index)).then_some(first)
     }
 
-    /// Puts one child in the place of two siblings; returns them, the one in `index` first.
+    /// Replaces two siblings by one child; returns them, the one in `index` first.
     pub(super) fn merge(&mut self, index: usize, handle: P, earliest: u64) -> (P, P) {
         let run = self.run(index);
         let sibling = run.start ^ run.len();
@@ -262,7 +262,7 @@ impl<P> Fan<P> {
         }
     }
 
-    /// Cuts a fan whose children all know a bit in two, by that bit.
+    /// Cuts a fan in two by its first bit, which all children know.
     fn halves(mut self) -> (Self, Self) {
         debug_assert!(self.bits > 0);
         let bits = self.bits - 1;
@@ -292,7 +292,7 @@ impl<P> Fan<P> {
         Self { bits: left.bits + 1, slots }
     }
 
-    /// Takes the last child away. The fan is then good for nothing but more of this.
+    /// Removes the last child. Nothing else can be done with the fan afterwards.
     pub(super) fn pop_run(&mut self) -> Option<P> {
         let last = self.slots.len().checked_sub(1)?;
         let first = self.run(last).start;
@@ -325,14 +325,14 @@ pub(super) struct Directory<X: OutOfLine> {
     leaf_bytes: usize,
 }
 
-/// A segment's place.
+/// The place of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Path {
     pub(super) top: usize,
     pub(super) leaf: usize,
 }
 
-/// The content, mutably, if nobody else holds it. Cheaper than `Arc::get_mut`, which must beware of
+/// The content, mutably, if it is not shared. Cheaper than `Arc::get_mut`, which must allow for
 /// weak references; there are none here.
 #[inline]
 pub(super) fn get_mut<T>(arc: &mut Arc<T>) -> Option<&mut T> {
@@ -341,7 +341,7 @@ pub(super) fn get_mut<T>(arc: &mut Arc<T>) -> Option<&mut T> {
     }
     fence(Ordering::Acquire);
     debug_assert_eq!(Arc::weak_count(arc), 0);
-    // SAFETY: the only reference, borrowed mutably; the fence orders us behind the last other.
+    // SAFETY: the only reference, borrowed mutably; the fence orders us after the last other one.
     Some(unsafe { &mut *Arc::as_ptr(arc).cast_mut() })
 }
 
@@ -396,13 +396,13 @@ impl<X: OutOfLine> Directory<X> {
         self.top.get(path.top).fan.get(path.leaf)
     }
 
-    /// True when nobody else holds the segment, nor its leaf.
+    /// True when neither the segment nor its leaf is shared.
     #[inline]
     pub(super) fn is_own(&mut self, path: Path) -> bool {
         get_mut(self.top.get_mut(path.top)).is_some_and(|leaf| leaf.fan.get(path.leaf).is_unique())
     }
 
-    /// The leaf, no longer shared: copied if it was.
+    /// The leaf, copied first if it is shared.
     #[inline]
     pub(super) fn leaf_mut(&mut self, top: usize) -> &mut Leaf<X> {
         if get_mut(self.top.get_mut(top)).is_none() {
@@ -419,7 +419,7 @@ impl<X: OutOfLine> Directory<X> {
         self.top.replace(top, Arc::new(copy));
     }
 
-    /// The segment, no longer shared: leaf and segment are copied if they were.
+    /// The segment; it and its leaf are copied first if they are shared.
     #[inline]
     pub(super) fn segment_mut(&mut self, path: Path) -> &mut Seg<X> {
         let fan = &mut self.leaf_mut(path.top).fan;
@@ -535,7 +535,7 @@ impl<X: OutOfLine> Directory<X> {
         tops.flat_map(|top| self.top.get(top).fan.firsts().map(move |leaf| Path { top, leaf }))
     }
 
-    /// The path behind `path`, in that order.
+    /// The path after `path`, in that order.
     pub(super) fn path_after(&self, path: Path) -> Option<Path> {
         let fan = &self.top.get(path.top).fan;
         let leaf = fan.run(path.leaf).end;

@@ -1,9 +1,9 @@
 //! Adding, changing and removing entries.
 //!
-//! All changes go one way: unshare what lies on the path, build the new entry's bytes on the stack,
+//! All changes work in the same way: unshare the path, build the new entry's bytes on the stack,
 //! take what the old one owned, write. When a segment is full the entry waits in its buffer while
 //! `rebuild` makes room. What an entry owns (a long key, an out-of-line value) has one owner at any
-//! moment: the page, the buffer, or the [`Old`] that is returned.
+//! moment: the page, the buffer, or the returned [`Old`].
 //!
 //! Not here: how room is made, see `rebuild`; reaping, see `expire`.
 
@@ -17,7 +17,7 @@ use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 use std::sync::Arc;
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum At {
     Packed(Spot),
@@ -25,17 +25,17 @@ pub(super) enum At {
     Big(Path, Loc),
 }
 
-/// An entry that can be changed. Nobody else holds its segment.
+/// An entry that can be changed. Its segment is not shared.
 pub struct EntryMut<'a, X: OutOfLine> {
     table: &'a mut Table<X>,
     hash: u64,
     at: At,
-    /// The bytes at `at`; of nothing in a pack.
+    /// The bytes at `at`; a placeholder in a pack.
     raw: Raw<X>,
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Adds an entry, or replaces the one of that key; returns what it replaced.
+    /// Adds an entry, or replaces that of the same key; returns what it replaced.
     ///
     /// - Cost: about 200 ns in a large table; a split (30 us) once in 600 additions; after a cut,
     ///   copies of what is shared (at most 50 us).
@@ -52,7 +52,7 @@ impl<X: OutOfLine> Table<X> {
         self.insert_stamped(hash, key, value, deadline, bits, 0)
     }
 
-    /// [`Table::insert`], and gives the entry its stamp, where entries have one.
+    /// [`Table::insert`] with a stamp, where entries have one.
     pub fn insert_stamped(
         &mut self,
         hash: u64,
@@ -77,7 +77,7 @@ impl<X: OutOfLine> Table<X> {
         None
     }
 
-    /// The entry of `key`, to change it. Its segment is copied first if a cut holds it.
+    /// The entry of `key`, for changing. Its segment is copied first if a cut holds it.
     #[inline]
     pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_, X>> {
         if let Root::Pack(pack) = &self.0 {
@@ -88,15 +88,15 @@ impl<X: OutOfLine> Table<X> {
         Some(EntryMut { table: self, hash, at, raw })
     }
 
-    /// Removes the entry of `key`; returns what it was. Memory follows: pages, segments and the
-    /// directory shrink with the content.
+    /// Removes the entry of `key`; returns it. Memory follows: pages, segments and the directory
+    /// shrink with the content.
     pub fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Old<X>> {
         self.get_mut(hash, key).map(EntryMut::remove)
     }
 
-    /// [`Table::remove`], which leaves the gap and the segment as they are: for who removes so many
-    /// that winning the gaps of a segment back each time that an eighth of it has gone would be most
-    /// of the work. To be followed by [`Table::settle`].
+    /// [`Table::remove`], but leaves gap and segment as they are: for bulk removal, where repacking
+    /// a segment each time an eighth of it has gone would be most of the work. Must be followed by
+    /// [`Table::settle`].
     pub fn remove_loosely(&mut self, hash: u64, key: &[u8]) -> Option<Old<X>> {
         if matches!(self.0, Root::Pack(_)) {
             return self.remove(hash, key);
@@ -107,9 +107,10 @@ impl<X: OutOfLine> Table<X> {
         Some(old)
     }
 
-    /// Wins back what [`Table::remove_loosely`] has left in the place where `hash` leads, and merges
+    /// Reclaims what [`Table::remove_loosely`] has left in the place where `hash` leads, and merges
     /// that with its neighbour if both are nearly empty. Returns the hash that leads to the next
-    /// place, `None` behind the last. Cost: a cache miss where there is nothing to do, 50 us at most.
+    /// place, `None` after the last. Cost: a cache miss where there is nothing to do, 50 us at
+    /// most.
     pub fn settle(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
         big_mut(big).settle(hash);
@@ -122,9 +123,9 @@ impl<X: OutOfLine> Table<X> {
         next
     }
 
-    /// Makes the place of a key the table's own, if a cut holds it too: what a change of that key
-    /// would have to copy is copied now. Nobody can tell. Returns true when something was copied:
-    /// 8 us mostly, 50 us the first time after a cut.
+    /// Makes the place of a key the table's own if a cut holds it too: what a change of that key
+    /// would have to copy is copied now, without a visible effect. Returns true when something was
+    /// copied: usually 8 us, 50 us the first time after a cut.
     pub fn unshare(&mut self, hash: u64) -> bool {
         match &mut self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
@@ -144,8 +145,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// [`Table::get`], and gives the entry this stamp: in place, and only if no cut holds it, as
-    /// nothing is copied for a stamp. Does nothing more than `get` where entries have none.
+    /// [`Table::get`], and stamps the entry: in place, and only if no cut holds it, as nothing is
+    /// copied for a stamp. Where entries have no stamps it only gets.
     #[inline]
     pub fn touch(&mut self, hash: u64, key: &[u8], stamp: u32) -> Option<Entry<'_, X>> {
         if !X::STAMPED {
@@ -172,7 +173,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Looks up, and unshares the path if the key is there. A clone keeps all places.
+    /// Looks up a key, and unshares the path if it is there.
     #[inline]
     fn locate_mut(&mut self, hash: u64, needle: &Needle<'_>) -> Option<(At, Raw<X>)> {
         match &mut self.0 {
@@ -200,7 +201,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Adds an entry that is not there, from its buffer.
+    /// Adds a new entry from its buffer.
     pub(super) fn add(&mut self, hash: u64, buf: &Buf) -> At {
         let (raw, len) = (buf.raw(), buf.len());
         if matches!(self.0, Root::Empty | Root::Ruin(_)) {
@@ -219,8 +220,8 @@ impl<X: OutOfLine> Table<X> {
         At::Big(path, loc)
     }
 
-    /// Gives the entry `raw` at `at` another value, deadline, bits and stamp; returns what it was,
-    /// and where it is now.
+    /// Gives the entry `raw` at `at` another value, deadline, bits and stamp; returns the old ones
+    /// and its new place.
     fn overwrite(
         &mut self,
         hash: u64,
@@ -231,7 +232,7 @@ impl<X: OutOfLine> Table<X> {
         stamp: u32,
     ) -> (Old<X>, At) {
         let (was, note) = (raw.bits(), raw.note());
-        // SAFETY: `at` is where the path is unshared, and the table is mutably borrowed.
+        // SAFETY: the path to `at` is not shared, and the table is mutably borrowed.
         if deadline.is_none() && unsafe { raw.replace(&value, bits) } {
             // SAFETY: as above.
             unsafe { raw.set_stamp(stamp) };
@@ -245,7 +246,7 @@ impl<X: OutOfLine> Table<X> {
         (old, self.rewrite(hash, at, &buf))
     }
 
-    /// Writes the buffer in the place of the entry at `at`, whose possessions are taken.
+    /// Writes the buffer over the entry at `at`, whose possessions have been taken.
     fn rewrite(&mut self, hash: u64, at: At, buf: &Buf) -> At {
         match (&mut self.0, at) {
             (Root::Small(small), At::Small(offset)) => {
@@ -259,7 +260,7 @@ impl<X: OutOfLine> Table<X> {
                 if big.overwrite(path, loc, buf) {
                     return at;
                 }
-                big.outside_bytes -= buf.raw::<X>().outside_bytes(); // `add` counts the key anew.
+                big.outside_bytes -= buf.raw::<X>().outside_bytes(); // `add` counts the key again.
                 big.detach(hash, path, loc);
             }
             _ => unreachable!("the table has not changed its form"),
@@ -282,7 +283,7 @@ impl<X: OutOfLine> Table<X> {
         old
     }
 
-    /// Removes the entry at `at`, and nothing else: gaps are left.
+    /// Removes the entry at `at`, leaving the gap.
     fn take_out(&mut self, hash: u64, at: At) -> Old<X> {
         let raw = self.raw(at);
         let outside = raw.outside_bytes();
@@ -323,7 +324,7 @@ pub(super) fn unshare<X: OutOfLine>(small: &mut Small<X>) {
 }
 
 impl<X: OutOfLine> Big<X> {
-    /// Adds an entry that is not there; the table owns what it owns.
+    /// Adds a new entry, and takes over what it owns.
     pub(super) fn add(&mut self, hash: u64, raw: Raw<X>, len: usize) -> (Path, Loc) {
         loop {
             let path = self.directory.path(hash);
@@ -359,7 +360,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// False, and nothing changed, when there is no room.
+    /// False, without a change, when there is no room.
     fn overwrite(&mut self, path: Path, loc: Loc, buf: &Buf) -> bool {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
@@ -372,13 +373,13 @@ impl<X: OutOfLine> Big<X> {
         true
     }
 
-    /// Takes an entry out, whose possessions are taken. Long keys are the caller's to count.
+    /// Removes an entry whose possessions have been taken. The caller accounts for long keys.
     pub(super) fn detach(&mut self, hash: u64, path: Path, loc: Loc) {
         self.take_out(hash, path, loc);
         self.tidy(path);
     }
 
-    /// [`Big::detach`], which leaves the gap, however many there are.
+    /// [`Big::detach`], which leaves gaps however many there are.
     fn take_out(&mut self, hash: u64, path: Path, loc: Loc) {
         self.directory.segment_mut(path).detach(hash, loc);
         self.len -= 1;
@@ -395,7 +396,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Wins back the gaps of the segment at `path`, if they are many.
+    /// Reclaims the gaps of the segment at `path`, if there are many.
     pub(super) fn tidy(&mut self, path: Path) {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
@@ -444,7 +445,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         let raw = self.raw;
         // SAFETY: the segment is not shared, and the table is mutably borrowed.
         if unsafe { raw.replace(&value, raw.bits()) } {
-            return None; // A counter, mostly: it stays where it is.
+            return None; // Usually a counter: it stays in place.
         }
         let (deadline, bits, stamp) = (raw.deadline(), raw.bits(), raw.stamp());
         let here = (self.at, raw);
@@ -476,7 +477,7 @@ impl<X: OutOfLine> EntryMut<'_, X> {
         matches!(self.at, At::Packed(_))
     }
 
-    /// Makes the pack a table of entries, for what a pack cannot hold.
+    /// Turns the pack into a table of entries, for what a pack cannot hold.
     fn unpack(&mut self, spot: Spot) {
         let key = self.table.packed_entry(spot).key().to_vec();
         self.table.unpack();

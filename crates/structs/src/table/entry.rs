@@ -8,23 +8,22 @@
 //!         bits 6-7  the caller's
 //! stamp   a number of the caller's, only in tables of a stamped type; what it means is not known here
 //! ```
-//! The stamp is the one part that changes without a draft of the entry, whatever else the entry is:
-//! it stands where it is found without reading the key, and its length never changes.
+//! The stamp alone changes without rebuilding the entry: it is found without reading the key, and
+//! its length never changes.
 //!
-//! An entry is written whole and moves as bytes; what it points to moves with it. The one thing
-//! that alignment asks for is the out-of-line value, which is lent out as `&X`: an entry that has
-//! one begins where its last eight bytes fall on a multiple of eight, and whoever places it fills
-//! the gap before it with [`PAD`].
+//! An entry is written whole and moves as bytes; what it points to moves with it. Only the
+//! out-of-line value needs alignment, as it is lent out as `&X`: its entry begins where its last
+//! eight bytes fall on a multiple of eight, and the gap before it is filled with [`PAD`].
 //!
 //! A pack is a small collection (`pack`) in place of a pointer to one: a length, two bytes (the
-//! caller's note, and how much of the end is slack), and its bytes. The slack lets most changes of a
-//! pack stay where they are.
+//! caller's note, and how much of the end is slack), and its bytes. Thanks to the slack most
+//! changes of a pack stay in place.
 //!
-//! Where no entry is, memory says so, so that pages can be read front to back without the index:
+//! Bytes without an entry are marked, so that pages can be read front to back without the index:
 //! [`PAD`] stands for one byte, [`END`] for the rest of the page, [`DEAD`] and a varint for the
 //! bytes of an entry that was removed.
 //!
-//! Not here: where entries lie. See `segment` and `small`.
+//! Not here: where entries are placed. See `segment` and `small`.
 
 use super::long::HeldKey;
 use super::pack::Item;
@@ -36,17 +35,17 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
 
-/// Longest value that is kept inside of the table; longer ones are the caller's to put out of
-/// line. (Long keys are not: the table sees to them itself.)
+/// Longest value kept inside the table; callers put longer ones out of line. (Long keys they do
+/// not: the table does that itself.)
 pub const INLINE_MAX: usize = 512;
-/// Longest key that is kept inside of an entry. Whether a key is long must depend on the key
-/// alone: lookups do not know the value.
+/// Longest key kept inside an entry. Whether a key is long must depend on the key alone: lookups do
+/// not know the value.
 pub(super) const KEY_INLINE_MAX: usize = 240;
-/// Largest pack that an entry holds: larger ones lie better in a block of their own.
+/// Largest pack in an entry: larger ones do better in a block of their own.
 pub const PACKED_MAX: usize = INLINE_MAX - PACK_HEAD;
-/// What stands before the bytes of a pack: the note, and the slack.
+/// What precedes the bytes of a pack: the note, and the slack.
 const PACK_HEAD: usize = 2;
-/// A pack gets room in steps of so many bytes.
+/// A pack's room grows in steps of this many bytes.
 const PACK_STEP: usize = 8;
 /// Stamps are below this number.
 pub const STAMP_END: u32 = 1 << (8 * STAMP);
@@ -55,7 +54,7 @@ const STAMP: usize = 3;
 /// Longest entry.
 pub(super) const ENTRY_MAX: usize =
     1 + STAMP + (2 + KEY_INLINE_MAX) + VARINT_MAX + (2 + INLINE_MAX);
-/// Bytes of a pointer inside of an entry.
+/// Bytes of a pointer inside an entry.
 pub(super) const POINTER: usize = 8;
 
 const _: () = assert!(size_of::<usize>() == POINTER, "entries hold 8-byte pointers");
@@ -84,7 +83,7 @@ pub(super) const END: u8 = VALUE_GONE | 1;
 /// A removed entry; its length follows as a varint and counts the whole.
 pub(super) const DEAD: u8 = VALUE_GONE | 2;
 
-/// Room to write one entry in, on the stack.
+/// Stack space to build one entry in.
 pub(super) struct Buf {
     bytes: [MaybeUninit<u8>; ENTRY_MAX],
     len: usize,
@@ -107,7 +106,7 @@ impl Buf {
 
     #[inline]
     fn extend_from_slice(&mut self, bytes: &[u8]) {
-        // SAFETY: a slice's bytes, read as a slice's bytes.
+        // SAFETY: initialised bytes of a slice.
         unsafe { self.append(bytes.as_ptr(), bytes.len()) };
     }
 
@@ -123,11 +122,11 @@ impl Buf {
         self.len += len;
     }
 
-    /// Replaces the contents by a bitwise copy of `entry` up to the end of its key: a value of some
-    /// hundred bytes would be as many cache misses.
+    /// Replaces the contents by a bitwise copy of `entry` up to the end of its key: reading a value
+    /// of some hundred bytes would be as many cache misses.
     pub(super) fn copy_key_from<X: OutOfLine>(&mut self, entry: Raw<X>) {
         self.clear();
-        // SAFETY: an entry is longer than up to the end of its key.
+        // SAFETY: the key ends within the entry.
         unsafe { self.append(entry.at.as_ptr(), entry.key_end()) };
     }
 
@@ -135,7 +134,7 @@ impl Buf {
         self.len
     }
 
-    /// The entry. Its out-of-line value, if any, is not aligned here: not to be lent out.
+    /// The entry. Its out-of-line value, if any, is not aligned here: do not lend it out.
     pub(super) fn raw<X>(&self) -> Raw<X> {
         debug_assert!(self.len > 0);
         Raw { at: NonNull::from(&self.bytes).cast(), holds: PhantomData }
@@ -174,13 +173,13 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         Self(Place::Raw(raw, PhantomData))
     }
 
-    /// One of a pack.
+    /// An entry of a pack.
     #[inline]
     pub(super) fn packed(item: Item<'a>) -> Self {
         Self(Place::Packed(X::Packed::of(item)))
     }
 
-    /// Where it stands, if it is not one of a pack.
+    /// Where it is, unless it is in a pack.
     #[inline]
     fn raw(&self) -> Option<Raw<X>> {
         match self.0 {
@@ -200,7 +199,7 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         }
     }
 
-    /// The key to be held on to, if it stands outside of the table: one of more than a few hundred
+    /// The key, for holding beyond the borrow, if it is out of line: one of more than a few hundred
     /// bytes.
     #[must_use]
     pub fn hold_key(&self) -> Option<HeldKey> {
@@ -221,11 +220,11 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         let form = match raw.flags() & VALUE_MASK {
             VALUE_NONE => Form::Raw(&[]),
             VALUE_RAW => {
-                // SAFETY: the entry stays during 'a, and a raw value stands at `at`.
+                // SAFETY: the entry stays during 'a, and a raw value is at `at`.
                 Form::Raw(unsafe { raw.raw_at(at) })
             }
             VALUE_INT => Form::Int(text::unzigzag(raw.varint_at(at).0)),
-            // SAFETY: the entry stays during 'a, and 16 bytes of a UUID stand at `at`.
+            // SAFETY: the entry stays during 'a, and 16 bytes of a UUID are at `at`.
             VALUE_UUID => Form::Uuid(unsafe { raw.uuid_at(at) }),
             // SAFETY: the entry stays during 'a, and has a pack.
             VALUE_PACK => return ValueRef::Packed(unsafe { raw.pack_at(at) }),
@@ -239,7 +238,8 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
         ValueRef::Text(Text(form))
     }
 
-    /// The value, if it is out of line: quicker than [`Entry::value`] for who wants no other.
+    /// The value, if it is out of line: quicker than [`Entry::value`] for callers that want no
+    /// other.
     #[inline]
     #[must_use]
     pub fn out(&self) -> Option<&'a X> {
@@ -272,13 +272,13 @@ impl<'a, X: OutOfLine> Entry<'a, X> {
     }
 }
 
-/// A key that is looked for: packed once, compared with many.
+/// A key being looked up: packed once, compared with many.
 pub(super) struct Needle<'k> {
     kind: u8,
     text: &'k [u8],
     /// The hash of the text; read only if the key is long.
     hash: u64,
-    /// What stands in the entry in place of the text, if it is packed: a number, for it stays in
+    /// What the entry holds in place of the text, if it is packed: a number, so that it stays in
     /// registers. The first byte is the lowest.
     packed: u128,
     packed_len: usize,
@@ -319,10 +319,10 @@ fn push_pointer<P>(out: &mut Buf, pointer: P) {
     unsafe { out.append(ptr::from_ref(&pointer).cast(), POINTER) };
 }
 
-/// Writes an entry to `out`, which is emptied first.
+/// Encodes an entry into `out`, which is cleared first.
 ///
-/// Whoever takes the bytes takes what they own: a long key and an out-of-line value.
-/// Panics when an inline value is longer than [`INLINE_MAX`].
+/// The owner of the bytes owns what they own: a long key and an out-of-line value. Panics when an
+/// inline value is longer than [`INLINE_MAX`].
 pub(super) fn encode<X: OutOfLine>(
     out: &mut Buf,
     key: &Needle<'_>,
@@ -348,8 +348,8 @@ fn push_stamp<X: OutOfLine>(out: &mut Buf, stamp: u32) {
     }
 }
 
-/// Writes the same entry with another value, deadline, bits or stamp. The key, if long, is handed
-/// over: the old bytes no longer own it.
+/// Encodes the same entry with another value, deadline, bits or stamp. The key, if long, moves: the
+/// old bytes no longer own it.
 ///
 /// # Safety
 /// `old` is an entry. The caller drops its bytes without dropping its key.
@@ -369,14 +369,14 @@ pub(super) unsafe fn encode_again<X: OutOfLine>(
     if kind == KEY_LONG {
         push_pointer(out, old.long());
     } else {
-        // SAFETY: the key stands in `KEY..key_end`.
+        // SAFETY: the key is in `KEY..key_end`.
         out.extend_from_slice(unsafe { old.slice(Raw::<X>::KEY, len) });
     }
     push_deadline(out, deadline);
     push_value(out, value);
 }
 
-/// Writes the same entry with another deadline. What the old bytes own is handed over.
+/// Encodes the same entry with another deadline. What the old bytes own moves.
 ///
 /// # Safety
 /// `old` is an entry, and its bytes are not used as one again.
@@ -388,14 +388,14 @@ pub(super) unsafe fn encode_deadline<X: OutOfLine>(
     out.clear();
     let (key_end, value_at, len) = (old.key_end(), old.value_at(), old.len());
     out.push(old.flags() & !TIMED | timed(deadline));
-    // SAFETY: stamp and key stand in `1..key_end`; an untyped copy, the key may be a pointer.
+    // SAFETY: stamp and key are in `1..key_end`; an untyped copy, the key may be a pointer.
     unsafe { out.append(old.at.as_ptr().wrapping_add(1), key_end - 1) };
     push_deadline(out, deadline);
-    // SAFETY: the value stands in `value_at..len`; an untyped copy, it may be a pointer.
+    // SAFETY: the value is in `value_at..len`; an untyped copy, it may be a pointer.
     unsafe { out.append(old.at.as_ptr().wrapping_add(value_at), len - value_at) };
 }
 
-/// The flag that says so, if there is a deadline.
+/// The flag for a deadline, if there is one.
 fn timed(deadline: Option<UnixMillis>) -> u8 {
     if deadline.is_some() { TIMED } else { 0 }
 }
@@ -412,7 +412,7 @@ fn push_deadline(out: &mut Buf, deadline: Option<UnixMillis>) {
     }
 }
 
-/// Appends the value, and says in the flags how it is kept.
+/// Appends the value, and sets its kind in the flags.
 fn push_value<X: OutOfLine>(out: &mut Buf, value: New<'_, X>) {
     let int = |value: i64, out: &mut Buf| {
         push_varint(out, text::zigzag(value));
@@ -454,14 +454,14 @@ fn push_value<X: OutOfLine>(out: &mut Buf, value: New<'_, X>) {
     *flags |= kind;
 }
 
-/// Bytes to leave free at `address` before `entry`, which is `len` long.
+/// Padding needed at `address` before `entry`, which is `len` bytes long.
 #[inline]
 pub(super) fn pad_before<X: OutOfLine>(address: usize, entry: Raw<X>, len: usize) -> usize {
     if entry.has_out() { (address + len).wrapping_neg() % POINTER } else { 0 }
 }
 
-/// Where an entry stands: a pointer to its flags. It is copied about freely; every use of it is
-/// inside of a borrow of the table.
+/// Where an entry is: a pointer to its flags. It is copied freely; it is used only inside a borrow
+/// of the table.
 pub(super) struct Raw<X> {
     at: NonNull<u8>,
     holds: PhantomData<X>,
@@ -479,13 +479,13 @@ impl<X: OutOfLine> Raw<X> {
     /// Offset of the key.
     const KEY: usize = 1 + if X::STAMPED { STAMP } else { 0 };
 
-    /// For who holds a place that is none: it must not be used.
+    /// A placeholder for a place that has no entry: it must not be used.
     pub(super) fn nowhere() -> Self {
         Self { at: NonNull::dangling(), holds: PhantomData }
     }
 
     /// # Safety
-    /// An entry of a table of `X`, whole, stands at `at`, for as long as the result is used.
+    /// An entry of a table of `X`, whole, is at `at`, for as long as the result is used.
     #[inline]
     pub(super) unsafe fn new(at: NonNull<u8>) -> Self {
         Self { at, holds: PhantomData }
@@ -502,7 +502,7 @@ impl<X: OutOfLine> Raw<X> {
         if !X::STAMPED {
             return 0;
         }
-        // SAFETY: the stamp stands behind the flags.
+        // SAFETY: the stamp follows the flags.
         let at = unsafe { self.at.add(1) };
         // SAFETY: three initialised bytes; byte arrays need no alignment.
         let [low, mid, high] = unsafe { at.cast::<[u8; STAMP]>().read() };
@@ -518,7 +518,7 @@ impl<X: OutOfLine> Raw<X> {
         debug_assert!(stamp < STAMP_END, "stamp={stamp}");
         if X::STAMPED {
             let [low, mid, high, _] = stamp.to_le_bytes();
-            // SAFETY: the stamp stands behind the flags.
+            // SAFETY: the stamp follows the flags.
             let at = unsafe { self.at.add(1) };
             // SAFETY: as above, and nobody else reads.
             unsafe { at.cast::<[u8; STAMP]>().write([low, mid, high]) };
@@ -533,17 +533,17 @@ impl<X: OutOfLine> Raw<X> {
 
     #[inline]
     fn byte(self, at: usize) -> u8 {
-        // SAFETY: `at` is inside of the entry: all callers derive it from flags and lengths.
+        // SAFETY: `at` is inside the entry: all callers derive it from flags and lengths.
         let at = unsafe { self.at.add(at) };
         // SAFETY: as above.
         unsafe { at.read() }
     }
 
     /// # Safety
-    /// `at..at + len` is inside of the entry, which stays during `'a`.
+    /// `at..at + len` is inside the entry, which stays during `'a`.
     #[inline]
     unsafe fn slice<'a>(self, at: usize, len: usize) -> &'a [u8] {
-        // SAFETY: inside of the entry, by the caller's promise.
+        // SAFETY: inside the entry, by the caller's promise.
         let from = unsafe { self.at.add(at) };
         // SAFETY: as above; entries are initialised bytes.
         unsafe { std::slice::from_raw_parts(from.as_ptr(), len) }
@@ -556,12 +556,12 @@ impl<X: OutOfLine> Raw<X> {
         if len == 1 {
             return (u64::from(first >> 1), 1);
         }
-        // SAFETY: the first byte says how long the varint is, and it is inside of the entry.
+        // SAFETY: the first byte says how long the varint is, and it is inside the entry.
         text::varint_read(unsafe { self.slice(at, len) })
     }
 
     /// # Safety
-    /// A length and bytes stand at `at`, and stay during `'a`.
+    /// A length and bytes are at `at`, and stay during `'a`.
     #[inline]
     unsafe fn raw_at<'a>(self, at: usize) -> &'a [u8] {
         let (len, head) = self.varint_at(at);
@@ -570,17 +570,17 @@ impl<X: OutOfLine> Raw<X> {
     }
 
     /// # Safety
-    /// A packed UUID stands at `at`, and stays during `'a`.
+    /// A packed UUID is at `at`, and stays during `'a`.
     #[inline]
     unsafe fn uuid_at<'a>(self, at: usize) -> &'a [u8; UUID_BYTES] {
-        // SAFETY: inside of the entry, by the caller's promise.
+        // SAFETY: inside the entry, by the caller's promise.
         let from = unsafe { self.at.add(at) };
         // SAFETY: 16 initialised bytes; byte arrays need no alignment.
         unsafe { from.cast::<[u8; UUID_BYTES]>().as_ref() }
     }
 
     /// # Safety
-    /// A pack stands at `at`, and stays during `'a`.
+    /// A pack is at `at`, and stays during `'a`.
     #[inline]
     unsafe fn pack_at<'a>(self, at: usize) -> PackedValue<'a> {
         // SAFETY: a pack is kept as raw bytes are.
@@ -589,7 +589,7 @@ impl<X: OutOfLine> Raw<X> {
         PackedValue { note, bytes: &room[..room.len() - usize::from(slack)] }
     }
 
-    /// What is noted of the value, if it is a pack.
+    /// The note of the value, if it is a pack.
     #[inline]
     pub(super) fn note(self) -> Option<u8> {
         if self.flags() & VALUE_MASK != VALUE_PACK {
@@ -600,7 +600,7 @@ impl<X: OutOfLine> Raw<X> {
         Some(self.byte(at + head))
     }
 
-    /// Writes a pack over the present one, if it fits its room and leaves little of that.
+    /// Writes a pack over the present one, if it fits its room and leaves little of it empty.
     ///
     /// # Safety
     /// As for [`Raw::replace`].
@@ -615,11 +615,11 @@ impl<X: OutOfLine> Raw<X> {
         let Some(slack) = slack.filter(|slack| *slack <= PACK_STEP + room / 8) else {
             return false;
         };
-        // SAFETY: the pack's head stands behind its length, inside of the entry.
+        // SAFETY: the pack's head follows its length, inside the entry.
         let to = unsafe { self.at.add(at + head) };
         // SAFETY: two bytes; nobody else reads the entry, by the caller's promise.
         unsafe { to.cast::<[u8; PACK_HEAD]>().write([pack.note, slack as u8]) };
-        // SAFETY: behind the head, inside of the entry.
+        // SAFETY: after the head, inside the entry.
         let to = unsafe { to.add(PACK_HEAD) };
         // SAFETY: there is room for as many; the new bytes are not part of the entry.
         unsafe { ptr::copy_nonoverlapping(pack.bytes.as_ptr(), to.as_ptr(), pack.bytes.len()) };
@@ -640,7 +640,7 @@ impl<X: OutOfLine> Raw<X> {
     #[inline]
     pub(super) unsafe fn key<'a>(self) -> Text<'a> {
         Text(match self.flags() & KEY_MASK {
-            // SAFETY: the kind says what stands there; it stays during 'a.
+            // SAFETY: the kind says what is there; it stays during 'a.
             KEY_RAW => Form::Raw(unsafe { self.raw_at(Self::KEY) }),
             KEY_INT => Form::Int(text::unzigzag(self.varint_at(Self::KEY).0)),
             // SAFETY: as above.
@@ -650,8 +650,8 @@ impl<X: OutOfLine> Raw<X> {
         })
     }
 
-    /// Writes an inline value over the present one, where there is no deadline and both take as many
-    /// bytes: a counter, or values of one length. False, and nothing changed, in all other cases.
+    /// Writes an inline value over the present one, if there is no deadline and both take as many
+    /// bytes: a counter, or values of one length. Otherwise returns false, without a change.
     ///
     /// # Safety
     /// The entry is not shared, and its table is mutably borrowed.
@@ -695,7 +695,7 @@ impl<X: OutOfLine> Raw<X> {
             }
             _ => return false,
         };
-        // SAFETY: the present value takes as many bytes at `at`, inside of the entry.
+        // SAFETY: the present value takes as many bytes at `at`, inside the entry.
         let to = unsafe { self.at.add(at) };
         // SAFETY: as above; nobody else reads the entry, by the caller's promise, and the new bytes
         // are not part of it.
@@ -716,7 +716,7 @@ impl<X: OutOfLine> Raw<X> {
         unsafe { self.key() }.hash()
     }
 
-    /// True when the key is the one looked for.
+    /// True when the key is the needle's.
     #[inline]
     pub(super) fn is(self, needle: &Needle<'_>) -> bool {
         if self.flags() & KEY_MASK != needle.kind {
@@ -729,7 +729,7 @@ impl<X: OutOfLine> Raw<X> {
         text::same(unsafe { self.raw_at(Self::KEY) }, needle.text)
     }
 
-    /// [`Raw::is`] for keys of one kind that is not raw: apart, so that the other is inlined.
+    /// [`Raw::is`] for packed keys: separate, so that the other is inlined.
     fn is_packed(self, needle: &Needle<'_>) -> bool {
         match needle.kind {
             KEY_INT => {
@@ -803,7 +803,7 @@ impl<X: OutOfLine> Raw<X> {
     /// Nobody else reads the entry meanwhile.
     pub(super) unsafe fn set_bits(self, bits: u8) {
         let flags = self.flags() & !(3 << BITS_SHIFT) | bits << BITS_SHIFT;
-        // SAFETY: the flags are inside of the entry, and nobody else reads.
+        // SAFETY: the flags are inside the entry, and nobody else reads.
         unsafe { self.at.write(flags) };
     }
 
@@ -825,14 +825,14 @@ impl<X: OutOfLine> Raw<X> {
         self.flags() & TIMED != 0
     }
 
-    /// The value: where it stands.
+    /// The value: where it is.
     ///
     /// # Safety
     /// The value is out of line.
     #[inline]
     pub(super) unsafe fn out_ptr(self) -> *mut X {
         debug_assert!(self.has_out());
-        // SAFETY: the value stands inside of the entry.
+        // SAFETY: the value stands inside the entry.
         let at = unsafe { self.at.add(self.value_at()) };
         debug_assert!(at.cast::<X>().is_aligned());
         at.cast().as_ptr()
@@ -847,8 +847,8 @@ impl<X: OutOfLine> Raw<X> {
         Long::bytes_for(unsafe { Long::borrow(self.long()) }.len())
     }
 
-    /// Makes the bytes owners of their own, after they were copied from an entry that stays:
-    /// counts the long key once more, and clones the value in place.
+    /// Makes the bytes owners of their own, after they were copied from an entry that stays: counts
+    /// a reference to the long key, and clones the value in place.
     ///
     /// # Safety
     /// The entry is a bitwise copy; it is of a table of `X`; nobody else sees it yet.
@@ -867,7 +867,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// Takes apart what the entry owns: lets go of the key, and gives the rest back.
+    /// Takes apart what the entry owns: releases the key, and returns the rest.
     ///
     /// # Safety
     /// The entry is of a table of `X`, and its bytes are not used again.
@@ -878,7 +878,7 @@ impl<X: OutOfLine> Raw<X> {
         unsafe { self.take_value() }
     }
 
-    /// The long key, if there is one, to be let go of.
+    /// Takes the long key, if there is one.
     ///
     /// # Safety
     /// The bytes own the key, and are not used again.
@@ -887,7 +887,7 @@ impl<X: OutOfLine> Raw<X> {
         (self.flags() & KEY_MASK == KEY_LONG).then(|| unsafe { Long::from_raw(self.long()) })
     }
 
-    /// Lets go of the long key, if there is one.
+    /// Releases the long key, if there is one.
     ///
     /// # Safety
     /// The bytes own the key, and are not used again.
@@ -898,7 +898,7 @@ impl<X: OutOfLine> Raw<X> {
         }
     }
 
-    /// [`Raw::take`], but the key stays owned by whoever copied it.
+    /// [`Raw::take`], but the key stays with whoever copied it.
     ///
     /// # Safety
     /// The entry is of a table of `X`; its bytes are not used again, its key is owned elsewhere.
@@ -930,17 +930,17 @@ pub(super) unsafe fn mark_dead(at: NonNull<u8>, len: usize) {
     unsafe { ptr::copy_nonoverlapping(mark.as_ptr(), at.as_ptr(), used) };
 }
 
-/// What stands at a place of a page.
+/// What is at a place of a page.
 pub(super) enum Stands<X> {
     /// An entry.
     Entry(Raw<X>),
-    /// Nothing, for so many bytes.
+    /// Nothing, for this many bytes.
     Gap(usize),
     /// Nothing until the end of the page.
     End,
 }
 
-/// Reads what stands at `at`.
+/// Reads what is at `at`.
 ///
 /// # Safety
 /// An entry of a table of `X`, or a mark, begins at `at`.

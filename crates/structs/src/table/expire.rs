@@ -1,16 +1,16 @@
 //! Deadlines: finding the dead without sampling.
 //!
 //! Every segment, leaf and table keeps the earliest deadline below it, or a bound before it
-//! (removing the entry that set it does not raise it). Whoever asks for the dead walks down the
-//! bounds that have passed, so a table in which nobody dies costs one comparison.
+//! (removing the entry that set it does not raise it). Reaping follows the bounds that have passed,
+//! so a table in which nothing dies costs one comparison.
 //!
-//! Where one entry dies here and one there, as under constant SETs with a TTL, looking a segment
-//! through for each would cost 5 to 10 us. So a segment lists those of its entries that die next
-//! (`segment/next.rs`): they are removed, and counted, without a look, and a look comes with every
-//! fifteenth. Segments whose bounds have passed are reaped side by side, so that their cache misses
-//! are. docs/design/0005-next-deaths.md has the figures.
+//! Where entries die one here and one there, as under constant SETs with a TTL, searching a segment
+//! for each would cost 5 to 10 us. So a segment lists its entries that die next
+//! (`segment/next.rs`): they are removed, and counted, without a search, and a search comes with
+//! every fifteenth. Segments whose bounds have passed are reaped side by side, so that their cache
+//! misses overlap. docs/design/0005-next-deaths.md has the figures.
 //!
-//! Not here: when to reap and whom to tell. See `keyspace`.
+//! Not here: when to reap, and who is told. See `keyspace`.
 
 #[cfg(test)]
 mod tests;
@@ -25,18 +25,18 @@ use super::value::{Old, OutOfLine};
 use super::{Big, Root, Table};
 use darter_base::UnixMillis;
 
-/// Entries whose deadline can be read in the time that removing one takes.
+/// Deadlines that can be read in the time of removing one entry.
 const LOOKS_PER_REMOVAL: usize = 8;
 
-/// Removals that count as much as copying a segment and its leaf for a cut, merging it, or writing
-/// it anew. That takes up to 330 us where values are long and memory is fresh, ten times as long as
-/// removing so many: a portion is over with the first.
+/// Removals that count as much as copying a segment and its leaf for a cut, merging it, or
+/// repacking it. That takes up to 330 us where values are long and memory is fresh, ten times as
+/// long as this many removals: a portion ends with the first.
 const REMOVALS_PER_COPY: usize = 64;
 
-/// Segments whose dead are listed that can be counted in the time of a look at one.
+/// Segments with listed dead that can be counted in the time of searching one.
 pub(super) const COUNTS_PER_LOOK: usize = 8;
 
-/// Segments that are reaped side by side.
+/// Segments reaped side by side.
 const BATCH: usize = 32;
 
 /// What [`Table::reap`] did.
@@ -48,10 +48,10 @@ pub struct Reaped {
     pub more: bool,
 }
 
-/// Who is told of the dead: the key, and what the entry was.
+/// Receives the dead: the key, and what the entry was.
 type Tell<'a, X> = dyn FnMut(Text<'_>, Old<X>) + 'a;
 
-/// What counting the dead of a segment costs, [`COUNTS_PER_LOOK`] being a look.
+/// What counting the dead of a segment costs; [`COUNTS_PER_LOOK`] is a search.
 pub(super) fn count_cost<X: OutOfLine>(segment: &Seg<X>, now: UnixMillis) -> usize {
     if segment.needs_look(now) { COUNTS_PER_LOOK } else { 1 }
 }
@@ -82,8 +82,7 @@ impl<X: OutOfLine> Table<X> {
     }
 
     /// Entries without those that are dead at `now`; `None` when more than `max_segments` segments
-    /// would have to be looked through (2 to 5 us each): then count a cut with
-    /// [`super::LiveCount`].
+    /// would have to be searched (2 to 5 us each): then count a cut with [`super::LiveCount`].
     #[must_use]
     pub fn live_len(&self, now: UnixMillis, max_segments: usize) -> Option<usize> {
         if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
@@ -100,9 +99,8 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// False when nothing in the table is alive at `now`. Stops at the first segment that holds
-    /// something alive, and when `max_segments` have been looked through (2 to 5 us each): then
-    /// what comes behind them counts as alive.
+    /// False when nothing in the table is alive at `now`. Stops at the first segment with something
+    /// alive, and after searching `max_segments` (2 to 5 us each): then the rest counts as alive.
     #[must_use]
     pub fn has_living(&self, now: UnixMillis, max_segments: usize) -> bool {
         if self.earliest_deadline().is_none_or(|earliest| earliest > now) {
@@ -119,11 +117,11 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Removes entries that are dead at `now`, and tells `dead` about each.
+    /// Removes entries that are dead at `now`, and passes each to `dead`.
     ///
-    /// `max_entries` bounds the work: a removal counts one, as does looking at eight entries; but
-    /// one segment is always looked through. Cost: about 250 ns a removal where many die together,
-    /// 800 ns where they are spread, 5 us a segment that is looked through.
+    /// `max_entries` bounds the work: a removal counts one, as does reading eight deadlines; but
+    /// one segment is always searched to its end. Cost: about 250 ns a removal where many die
+    /// together, 800 ns where they are spread, 5 us a segment that is searched.
     pub fn reap(
         &mut self,
         now: UnixMillis,
@@ -158,7 +156,7 @@ impl<X: OutOfLine> Table<X> {
     }
 }
 
-/// Takes the entry's possessions, has it detached, and only then tells: whatever `dead` does, the
+/// Takes what the entry owns, detaches it, and only then reports it: whatever `dead` does, the
 /// table is sound.
 fn reap_entry<X: OutOfLine>(raw: Raw<X>, detach: impl FnOnce(Raw<X>), dead: &mut Tell<'_, X>) {
     let mut buf = Buf::new();
@@ -224,11 +222,11 @@ impl<X: OutOfLine> Big<X> {
             expired
                 .chunk_by(|one, other| one.top == other.top)
                 .for_each(|leaf| self.directory.settle_earliest(leaf[0].top));
-            // Not before: merges move what comes behind.
+            // Not before: merges move what follows.
             for (hash, is_own) in sparse {
                 let path = self.directory.path(hash);
                 let is_merged = self.merge_up(path);
-                // Merging has won back the gaps; and what was just copied waits for the next time.
+                // Merging has reclaimed the gaps; and what was just copied can wait.
                 if !is_merged && is_own && self.directory.segment_at(path).is_untidy() {
                     self.tidy(path);
                 }
@@ -256,8 +254,8 @@ impl<X: OutOfLine> Big<X> {
         expired
     }
 
-    /// Asks the memory for what removing the next dead will touch, segment beside segment: one
-    /// after the other these would be five cache misses each.
+    /// Prefetches what removing the next dead will touch, segment beside segment: one after the
+    /// other they would be five cache misses each.
     fn prefetch_dead(&self, expired: &[Path]) {
         let segments = || expired.iter().map(|&path| self.directory.segment_at(path));
         segments().for_each(Seg::prefetch_head);
@@ -265,7 +263,7 @@ impl<X: OutOfLine> Big<X> {
         segments().for_each(Seg::prefetch_next_entries);
     }
 
-    /// Removes up to `most` dead, those that are listed first. Returns what that has cost.
+    /// Removes up to `most` dead, the listed ones first. Returns the cost.
     fn reap_segment(
         &mut self,
         path: Path,

@@ -3,10 +3,10 @@
 //! ```text
 //! | 21 fingerprints: 1 byte, 0 = empty | passed: 1 byte | 21 offsets: 2 bytes |  = 64 bytes
 //! ```
-//! A lookup compares all fingerprints at once (SSE2; the portable loop is the reference, and what
-//! other machines run). `passed` counts the entries that found this group full on their way from
-//! their home to a later group: while it is 0, nobody needs to look further (as in F14). At 255 it
-//! sticks: then it is a hint that is always "yes".
+//! A lookup compares all fingerprints at once (SSE2; the portable loop is the reference, and runs
+//! on other machines). `passed` counts the entries that found this group full on their way from
+//! their home to a later group: while it is 0, a search ends here (as in F14). At 255 it saturates:
+//! then it always says "go on".
 //!
 //! Not here: which group is home, and what the offsets mean. See `segment`.
 
@@ -24,7 +24,7 @@ pub(super) struct Group {
 
 const _: () = assert!(size_of::<Group>() == 64);
 
-/// The fingerprint of a hash: its lowest byte, except that 0 is taken.
+/// The fingerprint of a hash: its lowest byte, except that 0 means empty.
 #[inline]
 pub(super) fn fingerprint(hash: u64) -> u8 {
     let byte = hash.to_le_bytes()[0];
@@ -101,7 +101,7 @@ impl Group {
         self.fingerprints[slot] = 0;
     }
 
-    /// Entries that passed this group, or 255 for "who knows".
+    /// Entries that passed this group, or 255 for "unknown".
     #[inline]
     pub(super) fn passed(&self) -> u8 {
         self.passed
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use darter_base::Prng;
 
-    #[test] // What runs agrees with the portable loop, on random groups.
+    #[test] // The SIMD code agrees with the portable loop, on random groups.
     fn matches_agree() {
         let mut prng = Prng::from_seed(3);
         for _ in 0..if cfg!(miri) { 20 } else { 5_000 } {

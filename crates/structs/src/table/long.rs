@@ -1,13 +1,13 @@
-//! A key too long for a page: a counted block, behind one thin pointer.
+//! A key too long for a page: a reference-counted block, behind one thin pointer.
 //!
-//! An `Arc<[u8]>` is two words wide, and an entry has room for one: so the block has its length, and its
-//! hash, in front of the bytes (`darter_base::long`). Who adds a key that lies in such a block hands
-//! that on; any other is copied.
+//! An `Arc<[u8]>` is two words wide, and an entry has room for one: so the block keeps its length,
+//! and its hash, in front of the bytes (`darter_base::long`). A key that is already in such a block
+//! shares it; any other is copied.
 
 use darter_base::long::Long;
 use std::ptr::NonNull;
 
-/// A long key that is held beyond its entry: for who reads it in slices.
+/// A long key held beyond its entry, to be read in slices.
 pub struct HeldKey(Long);
 
 impl HeldKey {
@@ -35,7 +35,7 @@ mod tests {
     use darter_base::hash;
     use darter_base::long::{Draft, KNOWN_MIN};
 
-    #[test] // Whatever moves or looks for entries, a long key is hashed by its caller only, and once.
+    #[test] // Whatever moves or looks up entries, a long key is hashed by its caller only, and once.
     fn long_keys_keep_their_hash() {
         let (key, mut buf) = (vec![b'k'; 300], Buf::new());
         encode::<Never>(&mut buf, &Needle::of(77, &key), New::Bytes(b""), None, 0, 0);

@@ -37,8 +37,8 @@
 //!
 //! Cuts: `clone` counts one reference. Writers copy what is shared on their path (top, leaf,
 //! segment: about 30 us for the first write, 5 us for later ones) before they change anything. The
-//! reader of a cut lets go of each segment as soon as it has read it ([`Reader`]), so writers
-//! behind the reader copy nothing.
+//! reader of a cut releases each segment as soon as it has read it ([`Reader`]), so writers behind
+//! the reader copy nothing.
 //!
 //! Invariants (`check_invariants`; those of segments and directory are in their files):
 //! - T1: an entry is in the segment that the first bits of its key's hash lead to.
@@ -92,8 +92,7 @@ use stream::Ruin;
 
 /// A hash table from byte strings to small values and out-of-line ones. Cloning it is a cut.
 ///
-/// Every method that takes a `hash` wants `darter_base::hash::of(key)`: the table computes it anew
-/// when it splits.
+/// Every method that takes a `hash` wants `darter_base::hash::of(key)`: splits compute it again.
 pub struct Table<X: OutOfLine>(Root<X>);
 
 /// What a table is made of.
@@ -103,7 +102,7 @@ enum Root<X: OutOfLine> {
     Pack(Pack),
     Small(Small<X>),
     Big(Arc<Big<X>>),
-    /// Being freed by [`Table::dismantle`]; empty for everybody else.
+    /// Being freed by [`Table::dismantle`]; empty for everyone else.
     Ruin(Ruined<X>),
 }
 
@@ -131,13 +130,13 @@ struct Big<X: OutOfLine> {
     earliest: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,
-    /// The table's, or a reader's: see [`Table::reader`].
+    /// The table's share, or a reader's: see [`Table::reader`].
     owner: Owner,
-    /// Additions until a segment that has reached its limit, but not its end, may be split.
+    /// Additions until a segment past its limit, but not yet full, may be split.
     pause: u8,
     /// Removals until two segments that both hold entries may be merged.
     rest: u8,
-    /// Changes for which no gaps are won back, one segment having just been written anew.
+    /// Changes until gaps are reclaimed again, a segment having just been repacked.
     tidied: u8,
 }
 
@@ -167,7 +166,8 @@ impl<X: OutOfLine> Table<X> {
         Self(Root::Empty)
     }
 
-    /// A cut for who reads it for long: it does not keep the table there. It must not become a value.
+    /// A cut for a long-lived reader, which does not count as an owner of the table. It must not
+    /// become a value.
     ///
     /// Cost: an allocation, and a count for each leaf: 128 for ten million entries.
     #[must_use]
@@ -182,9 +182,9 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// True when a [`Table::reader`] holds what nobody else has any more, but for other readers; never
-    /// while the table is there, however it has changed since. Of a small one only the last reader
-    /// holds anything; of a pack each has a copy, too small to be told.
+    /// True when a [`Table::reader`] holds what only readers still hold; never while the table
+    /// exists, whatever has become of it since. Of a small one only the last reader holds anything;
+    /// of a pack each has a copy, too small to be counted.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         match &self.0 {
@@ -194,7 +194,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// A watch over the table. A small one is not worth watching: nothing is told of it.
+    /// A watch over the table. A small one is not worth watching: its watch reports nothing.
     #[must_use]
     pub fn watch(&self) -> Watch {
         match &self.0 {
@@ -203,7 +203,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Entries, the dead that are not yet reaped included.
+    /// Entries, dead ones that are not yet reaped included.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
@@ -222,8 +222,8 @@ impl<X: OutOfLine> Table<X> {
         self.len() == 0
     }
 
-    /// Bytes of memory: index blocks, pages, directory, long keys; shared ones in full. Not what
-    /// out-of-line values take. Cost: O(1).
+    /// Bytes of memory: index blocks, pages, directory, long keys; shared ones in full. Not the
+    /// memory of out-of-line values. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -237,8 +237,8 @@ impl<X: OutOfLine> Table<X> {
 
     /// The entry of `key`.
     ///
-    /// Cost: three cache misses in a large table (index, page pointer, page), the first two at
-    /// once; see [`Table::prefetch`].
+    /// Cost: three cache misses in a large table (index, page pointer, page), the first two in
+    /// parallel; see [`Table::prefetch`].
     #[inline]
     #[must_use]
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Entry<'_, X>> {
@@ -257,7 +257,7 @@ impl<X: OutOfLine> Table<X> {
         self.get(hash, key).is_some()
     }
 
-    #[inline(always)] // Handing a needle on costs as much as a comparison.
+    #[inline(always)] // Passing a needle on costs as much as a comparison.
     fn find(&self, hash: u64, needle: &Needle<'_>) -> Option<Raw<X>> {
         match &self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => None,
@@ -266,7 +266,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Asks the memory for the index line of a key: for batches, a few keys ahead.
+    /// Prefetches the index line of a key: for batches, a few keys ahead.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         match &self.0 {
@@ -276,7 +276,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Asks the memory for the entry of a key, whose index line was asked for before.
+    /// Prefetches the entry of a key whose index line was prefetched before.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         match &self.0 {

@@ -1,10 +1,10 @@
 //! Tables that are packs: when one begins, and what ends it.
 //!
-//! A table whose entries are kept as names, or as names and values, begins as a pack, with its first
-//! entry. It becomes a table of entries when one comes that is not plain (it has a deadline, its value
-//! lies out of line, its name is long), or when the pack would get too large; and a pack again when
-//! removals have left half a pack's worth in its only segment. Between the two a scan is safe: either
-//! is returned whole by one call.
+//! A table whose entries are kept as names, or as names and values, begins as a pack, with its
+//! first entry. It becomes a table of entries when one arrives that is not plain (it has a
+//! deadline, an out-of-line value, or a long name), or when the pack would get too large; and a
+//! pack again when removals have left half a pack's worth in its only segment. A scan is safe
+//! across both changes: either form is returned whole by one call.
 
 use super::entry::{self, Buf, Entry, Needle};
 use super::pack::{Pack, Plain, Put, Spot, View};
@@ -14,7 +14,7 @@ use super::value::{New, Old, OutOfLine, Packing};
 use super::{Root, Table};
 use darter_base::{UnixMillis, hash};
 
-/// Back to a pack: half of what a pack may hold, and about half of the names that it can count.
+/// Back to a pack: half of a pack's capacity, and about half of the names that it can count.
 const PACK_AGAIN_LEN: usize = 96;
 const PACK_AGAIN_BYTES: usize = 2048;
 
@@ -49,12 +49,12 @@ fn plain_old<X>() -> Old<X> {
     Old { out: None, note: None, deadline: None, bits: 0 }
 }
 
-/// A pack that lies in the entry of another table, read in place: as a table would be.
+/// A pack in the entry of another table, read in place as a table would be.
 #[derive(Clone, Copy)]
 pub struct PackRef<'a>(View<'a>);
 
 impl<'a> PackRef<'a> {
-    /// `bytes` are those that [`Table::packed`] gave.
+    /// `bytes` are those that [`Table::packed`] returned.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(View::new(bytes))
@@ -67,7 +67,7 @@ impl<'a> PackRef<'a> {
         self.0.find(hash, key).map(|spot| Entry::packed(self.0.item(spot)))
     }
 
-    /// Asks the memory for where a search begins.
+    /// Prefetches the place where a search begins.
     #[inline]
     pub fn prefetch(self) {
         self.0.prefetch();
@@ -87,7 +87,7 @@ impl<'a> PackRef<'a> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// The bytes of a table that is a pack: all there is of it, to be kept wherever bytes are.
+    /// The bytes of a table that is a pack: all there is of it, to be stored anywhere.
     #[inline]
     #[must_use]
     pub fn packed(&self) -> Option<&[u8]> {
@@ -101,8 +101,8 @@ impl<X: OutOfLine> Table<X> {
         Self(Root::Pack(Pack::copy(bytes)))
     }
 
-    /// Adds an entry to a pack, or replaces the one of that key, which is returned. `None`: the table
-    /// is no pack, or none any more.
+    /// Adds an entry to a pack, or replaces that of the same key, which is returned. `None`: the
+    /// table is not a pack, or no longer.
     #[inline]
     pub(super) fn put_packed(
         &mut self,
@@ -153,7 +153,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// From a segment with few entries to a pack. False, and nothing changed, if they do not fit one.
+    /// From a segment with few entries to a pack. False, without a change, if they do not fit one.
     pub(super) fn become_pack(&mut self) -> bool {
         let Root::Big(big) = &self.0 else { return false };
         let Some(path) = big.only() else { return false };
@@ -196,7 +196,7 @@ impl<X: OutOfLine> Table<X> {
         Entry::packed(pack.view().item(spot))
     }
 
-    /// Gives the entry at `spot` another value. False, and nothing changed, if no pack can hold that.
+    /// Gives the entry at `spot` another value. False, without a change, if no pack can hold it.
     pub(super) fn set_packed(&mut self, spot: Spot, value: &New<'_, X>) -> bool {
         let Root::Pack(pack) = &mut self.0 else { return false };
         plain(value).is_some_and(|value| pack.set_value(spot, value))

@@ -1,11 +1,11 @@
-//! Making room and giving it back: a segment under another index, or its entries written into fresh
+//! Making room and reclaiming it: a segment under another index, or its entries written into fresh
 //! segments.
 //!
-//! An index grows and shrinks alone, over the pages as they are. Everything else is one act: entries
-//! are copied bitwise from their sources into drafts, routed by a bit of their hash. If all find
-//! room, the drafts are installed and the sources freed without a look at their entries, which have
-//! moved; the sources were unshared before. If some entry finds no room, the drafts are thrown away
-//! and nothing has happened.
+//! An index grows and shrinks on its own, over the pages as they are. Everything else is one
+//! operation: entries are copied bitwise from their sources into drafts, routed by a bit of their
+//! hash. If all find room, the drafts are installed and the sources freed without looking at their
+//! entries, which have moved; the sources were unshared before. If some entry finds no room, the
+//! drafts are thrown away and nothing has happened.
 //!
 //! | act    | when                                                    | from | to | pages |
 //! |--------|---------------------------------------------------------|------|----|-------|
@@ -16,13 +16,13 @@
 //! | shrink | the only segment is nearly empty: a smaller class       | 1    | 1  | stay  |
 //! |        | or a small table, or a pack                             | 1    | 1  |       |
 //!
-//! Segments grow in step, as hashing is fair: all would split within the same percent of the table's
-//! growth, and the latency of that phase would show. So the number of entries that a segment should
-//! have is jittered, by its prefix; and a table that has just split a segment, or grown one, lets
-//! the next ones take more than they should for a hundred additions. So a command of a hundred pays
-//! for one split, where chance alone would give it six or seven once in a while. As segments empty
-//! in step, too, and their gaps come due in step, a merge is followed by a rest from merges, and a
-//! repack by one from repacks.
+//! Segments grow in step, as hashing is fair: all would split within the same percent of the
+//! table's growth, and the latency of that phase would show. So the target size of a segment is
+//! jittered by its prefix; and a table that has just split or grown a segment lets the next ones
+//! exceed their target for a hundred additions. A command of a hundred then pays for one split,
+//! where chance alone would at times give it six or seven. As segments empty in step, too, and
+//! their gaps reach the threshold in step, a merge is followed by a rest from merges, and a repack
+//! by one from repacks.
 //!
 //! Not here: why an insertion failed, see `segment`.
 
@@ -39,18 +39,18 @@ use super::{Big, Root, Table};
 use crate::owner::Owner;
 use std::sync::Arc;
 
-/// After a segment was split or grown, the next waits for an addition for every so many entries of
-/// this one, as long as it may. All segments of a table come due within a tenth of its growth: one in
-/// about 115 additions where each holds 1 100. So few wait, and those take few more.
+/// After a segment was split or grown, the next one waits for one addition per this many of its
+/// entries, if it can. All segments of a table come due within a tenth of its growth: one in about
+/// 115 additions where each holds 1 100. So few wait, and those take few more.
 const ENTRIES_PER_PAUSE: usize = 11;
-/// After a merge, the next waits for a removal for every so many entries of this one: so a command
-/// of a hundred pays for three merges or four, of 30 us each. Where the siblings cannot wait, as one
-/// of them is empty, nothing moves, and they need not. After a repack that won gaps back, the next
-/// one waits as long. As an eighth of a segment must go before it is due, all get their turn.
+/// After a merge, the next one waits for one removal per this many entries: a command of a hundred
+/// pays for three or four merges, of 30 us each. Where a sibling is empty nothing moves, and
+/// nothing waits. After a repack that reclaimed gaps, the next one waits as long. As an eighth of a
+/// segment must go before it is due, all get their turn.
 const ENTRIES_PER_REST: usize = 16;
-/// Two siblings are merged when they would fill so many percent of one.
+/// Two siblings are merged when they would fill this many percent of one.
 const MERGE_PERCENT: usize = 45;
-/// A segment is looked at for shrinking once in so many removals.
+/// Removals between checks whether a segment should shrink.
 const SHRINK_STEP: usize = 16;
 /// Back to a small table: well below what made it big.
 const SMALL_AGAIN_LEN: usize = 32;
@@ -82,9 +82,9 @@ impl<X: OutOfLine> Draft<X> {
     }
 }
 
-/// Where a segment of this class and place counts as full, jittered by a mix of its prefix: at 84 to
-/// 93 percent of the largest index, at 90 to 97 of the next, which only grows, and where one to four
-/// pages are left. The smallest, which are seldom in large tables, take what they can.
+/// Where a segment of this class and place counts as full, jittered by a mix of its prefix: at 84
+/// to 93 percent of the largest index, at 90 to 97 of the next, which only grows, and where one to
+/// four pages are left. The smallest, which are rare in large tables, fill up.
 fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
     let shape = &CLASSES[usize::from(class)];
     let mixed = (prefix ^ u64::from(depth)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -98,7 +98,7 @@ fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
     Limits::new(entries, pages)
 }
 
-/// Entries up to which a segment of this class is worth filling from a larger or from two.
+/// Entries up to which a segment of this class is worth filling from a larger one or from two.
 fn merge_len(class: u8) -> usize {
     CLASSES[usize::from(class)].slots() * MERGE_PERCENT / 100
 }
@@ -119,8 +119,8 @@ fn pour<X: OutOfLine>(source: &Seg<X>, depth: u8, drafts: &mut [Draft<X>]) -> bo
 
 /// The class for a half of `source`: enough for as many entries of this size as its pages hold, so
 /// that it never grows again. Where entries are so short that the index weighs as much as they do,
-/// only enough for the half: that saves 1.5 KiB of some 9, and costs 15 us when the index grows. (For
-/// all entries: see docs/design/0001-segment-table.md.)
+/// only enough for the half: that saves 1.5 KiB of some 9, and costs 15 us when the index grows.
+/// (For all entries: see docs/design/0001-segment-table.md.)
 fn class_for_half<X: OutOfLine>(source: &Seg<X>) -> u8 {
     /// An integer of six digits takes 4 bytes.
     const SHORT_BYTES: usize = 8;
@@ -144,7 +144,7 @@ fn only_side<X: OutOfLine>(source: &Seg<X>, depth: u8) -> Option<usize> {
 }
 
 impl<X: OutOfLine> Big<X> {
-    /// A table of one segment with the entries of a small one, which is used up.
+    /// A table of one segment with the entries of a small one, which is consumed.
     fn from_small(small: Small<X>) -> Self {
         let mut draft = Draft::new(0, 0, 0);
         let (mut at, len) = (0, small.len());
@@ -169,7 +169,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Makes the segment at `path` able to take more, or replaces it by two.
+    /// Makes room in the segment at `path`, or replaces it by two.
     pub(super) fn make_room(&mut self, path: Path, full: Full) {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
@@ -185,7 +185,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Gives the segment at `path` an index of another class. False if that has no room.
+    /// Gives the segment at `path` an index of another class. False if that is too small.
     pub(super) fn reclass(&mut self, path: Path, class: u8) -> bool {
         let (prefix, depth) = self.directory.prefix(path);
         let segment = self.directory.segment_mut(path);
@@ -225,9 +225,9 @@ impl<X: OutOfLine> Big<X> {
         self.retire(old);
     }
 
-    /// Splits a segment all of whose entries lie on one side: it stays whole beside an empty one. When
-    /// a table is filled in the order of another, which is that of hashes, its first segments are
-    /// split ten times in a row in this way.
+    /// Splits a segment whose entries are all on one side: it stays whole beside an empty one. When
+    /// a table is filled in the hash order of another, its first segments are split so ten times in
+    /// a row.
     fn give_sibling(&mut self, path: Path, side: usize, empty: Draft<X>) {
         let full = self.directory.segment_at(path).clone();
         let full = (full, self.directory.earliest(path));
@@ -243,8 +243,8 @@ impl<X: OutOfLine> Big<X> {
         old.discard();
     }
 
-    /// After a change in the segment at `path`: wins its gaps back if they are many, and it is not the
-    /// time of rest.
+    /// After a change in the segment at `path`: reclaims its gaps if there are many, unless
+    /// resting.
     #[inline]
     pub(super) fn tidy_in_turn(&mut self, path: Path) {
         self.tidied = self.tidied.saturating_sub(1);
@@ -256,7 +256,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// After a removal from the segment at `path`: looks, once in a while, whether to merge.
+    /// After a removal from the segment at `path`: checks, once in a while, whether to merge.
     #[inline]
     pub(super) fn shrink(&mut self, path: Path) {
         self.rest = self.rest.saturating_sub(1);
@@ -268,21 +268,21 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// True when it is time to look whether to merge the segment at `path`, which had `before`
-    /// entries: as after so many single removals.
+    /// True when it is time to check whether to merge the segment at `path`, which had `before`
+    /// entries: as after this many single removals.
     pub(super) fn is_worth_merging(&self, path: Path, before: usize) -> bool {
         let segment = self.directory.segment_at(path);
         let has_stepped = segment.len() / SHRINK_STEP < before / SHRINK_STEP;
         (has_stepped || segment.len() == 0) && segment.len() <= merge_len(segment.class())
     }
 
-    /// Merges the segment at `path` with its sibling while both are nearly empty, without a rest: for
-    /// who bounds in another way how many merges there are. False when there was none.
+    /// Merges the segment at `path` with its sibling while both are nearly empty, without a rest:
+    /// for callers that bound the number of merges in another way. False when there was none.
     pub(super) fn merge_up(&mut self, path: Path) -> bool {
         let (hash, mut is_merged) = (self.directory.prefix(path).0, false);
         loop {
             self.rest = 0;
-            // Ends: each merge takes one from the segment's depth.
+            // Terminates: each merge takes one from the segment's depth.
             if !self.merge(self.directory.path(hash)) {
                 return is_merged;
             }
@@ -290,8 +290,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// Merges the segment at `path` with its sibling, if both are nearly empty, and it is not the
-    /// time of rest.
+    /// Merges the segment at `path` with its sibling, if both are nearly empty, unless resting.
     fn merge(&mut self, path: Path) -> bool {
         let fan = &self.directory.leaf_mut(path.top).fan;
         let Some(sibling) = fan.sibling(path.leaf) else { return false };
@@ -333,8 +332,8 @@ impl<X: OutOfLine> Big<X> {
         true
     }
 
-    /// Merges two siblings of which one is empty: the other stays as it is. A table that is drained
-    /// in the order of a scan merges a few entries with nothing ten times in a row.
+    /// Merges two siblings of which one is empty: the other stays as it is. A table drained in the
+    /// order of a scan merges a few entries with nothing ten times in a row.
     fn absorb(&mut self, path: Path, sibling: Path) {
         let kept = if self.directory.segment_at(path).len() == 0 { sibling } else { path };
         let (segment, earliest) =
@@ -361,7 +360,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// After a removal: an empty table frees all; once in a while, looks for a smaller form.
+    /// After a removal: an empty table frees everything; once in a while, looks for a smaller form.
     #[inline]
     pub(super) fn shrink(&mut self) {
         if self.len().is_multiple_of(SHRINK_STEP) {
@@ -369,7 +368,7 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
-    /// Takes the form for so few entries.
+    /// Takes the smallest form for its few entries.
     pub(super) fn shrink_now(&mut self) {
         if self.is_empty() {
             self.0 = Root::Empty;
@@ -380,7 +379,7 @@ impl<X: OutOfLine> Table<X> {
         }
         let Root::Big(big) = &mut self.0 else { return };
         let Some(path) = big.only() else { return };
-        // Unshared only where something is to be done.
+        // Unshared only if there is something to do.
         let segment = big.directory.segment_at(path);
         let (len, class) = (segment.len(), segment.class());
         if len <= SMALL_AGAIN_LEN && segment.live_bytes() <= SMALL_AGAIN_BYTES {

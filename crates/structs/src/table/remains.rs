@@ -1,14 +1,14 @@
-//! What entries owned, after the block they were in, until somebody has time to free it.
+//! What the entries of a freed block owned, until it is freed in slices.
 //!
-//! A segment holds a thousand entries, and each may own a key or a value of 64 KiB, which takes the
-//! allocator up to 10 us to give back: freeing a segment with all it owns would take 10 ms. So
-//! whoever frees a block takes those out of it, 10 ns each, and `lazyfree` frees them in portions.
+//! A segment holds a thousand entries, and each may own a key or a value of 64 KiB, which the
+//! allocator takes up to 10 us to free: freeing a segment with all it owns would take 10 ms. So
+//! freeing a block only moves those out, 10 ns each, and `lazyfree` frees them in portions.
 
 use super::value::{Old, OutOfLine};
 use darter_base::lazyfree::{self, Dismantle};
 use darter_base::long::Long;
 
-/// Keys or values that are freed at once.
+/// Keys or values freed at once.
 const FREED_AT_ONCE: usize = 4;
 
 /// See the module.
@@ -47,7 +47,7 @@ impl<X: OutOfLine> Dismantle for Remains<X> {
         !(self.keys.is_empty() && self.values.is_empty())
     }
 
-    /// The pointers: what is behind them is not looked at before its turn.
+    /// The pointers only: their targets are not read before their turn.
     fn bytes(&self) -> usize {
         size_of_val(&*self.keys) + size_of_val(&*self.values)
     }

@@ -1,17 +1,17 @@
 //! Cursors that survive growth, and random entries.
 //!
-//! A scan goes through the segments in the order of their prefixes, and inside of each through the
-//! home groups in the order of 16 other bits of the hash. Both orders are the hash's own: splits,
-//! merges and another number of groups move the borders, never the order. So a cursor is a point of
-//! that order, and what lies behind it has been returned whatever happened since.
+//! A scan visits the segments in the order of their prefixes, and in each the home groups in the
+//! order of 16 other bits of the hash. Both orders are the hash's own: splits, merges and another
+//! number of groups move the borders, never the order. So a cursor is a point in that order, and
+//! all that is before it has been returned whatever happened since.
 //!
 //! ```text
 //! cursor  | 0: 16, the caller's | prefix, then a 1, then 0s: 32 | position: 16 |     0 = start, end
 //! ```
 //! The 1 tells how long the prefix was when the scan entered it. If its segment has split since,
-//! the position is taken on into the first part, and the others are read from their beginning: some
+//! the position carries over to the first part, and the others are read from their beginning: some
 //! entries twice. If it has merged, only the entries of the old prefix are returned, and the rest
-//! of the merged segment is read afterwards as if it were still apart: none is missed.
+//! of the merged segment is read afterwards as if it were still separate: none is missed.
 //!
 //! Small tables, and packs, are returned whole by one call. If a table has become one, that covers
 //! whatever the cursor had yet to see.
@@ -22,16 +22,16 @@ use super::segment::{CLASSES, PagePos, position};
 use super::value::OutOfLine;
 use super::{Big, Root, Table};
 
-/// Draws before [`Table::random`] settles for an entry that is near: never reached in practice.
+/// Draws before [`Table::random`] settles for a nearby entry: never reached in practice.
 const DRAWS_MAX: usize = 10_000;
 
-/// Where a scan stands.
+/// How far a scan has got.
 struct Cursor {
     /// The first 32 bits of the hashes of the part being read.
     prefix: u32,
     /// How many of them count.
     depth: u8,
-    /// What lies below this position in the part has been returned.
+    /// What is below this position in the part has been returned.
     position: u16,
 }
 
@@ -49,11 +49,11 @@ impl Cursor {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Calls `f` for the next few entries after `cursor`; returns the cursor to go on with, or 0
+    /// Calls `f` for the next few entries after `cursor`; returns the cursor to continue with, or 0
     /// at the end. Begin with 0.
     ///
     /// - Guarantee: what is in the table from the first call to the last is seen at least once,
-    ///   whatever else is added and removed in between. Some may be seen more than once.
+    ///   whatever is added and removed in between. Some may be seen more than once.
     /// - Cursors are below 2^48: the upper bits are the caller's (cleared before they come here).
     ///   Any number is a valid cursor.
     /// - Cost: one group of a segment, 0 to 40 entries, about 1 us; a small table, whole.
@@ -95,8 +95,8 @@ impl<X: OutOfLine> Table<X> {
 
     /// A random entry, each with the same probability; `None` when the table is empty.
     ///
-    /// `next` gives 64 random bits a call. Cost: a few draws, expected: a place is drawn from all
-    /// places there could be, until it holds an entry.
+    /// `next` returns 64 random bits a call. Cost: a few draws, expected: a place is drawn among
+    /// all possible ones until it holds an entry.
     pub fn random(&self, next: &mut dyn FnMut() -> u64) -> Option<Entry<'_, X>> {
         let raw = match &self.0 {
             Root::Empty | Root::Ruin(_) => return None,
@@ -150,7 +150,7 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// The cursor at the beginning of the segment at `prefix`, or of what is left of it from there.
+    /// The cursor at the beginning of the segment at `prefix`, or of the rest of it from there.
     fn enter(&self, prefix: u32) -> Cursor {
         let path = self.directory.path(u64::from(prefix) << 32);
         let aligned = 32 - prefix.trailing_zeros() as u8;

@@ -13,20 +13,20 @@
 //! and lost: all segments grow through the allocator's size classes in step (DESIGN.md §2).
 //!
 //! An entry's home group comes from its hash; if that is full, the next groups are tried. Nothing
-//! moves within the index afterwards. Removed entries leave marked gaps, which new ones that fit take
-//! first (`gaps`); otherwise space is taken at the end of the last page. When gaps are an eighth of
-//! the segment, [`Seg::repack`] writes all pages anew, in about 15 us.
+//! moves within the index afterwards. Removed entries leave marked gaps, which new ones that fit
+//! use first (`gaps`); otherwise space is taken at the end of the last page. When gaps are an
+//! eighth of the segment, [`Seg::repack`] rewrites all pages, in about 15 us.
 //!
-//! A segment is counted. It changes only while its count is one; otherwise the writer clones it
-//! first, index and pages as they are, and only entries that own something are looked at.
+//! A segment is reference-counted. It changes only while its count is one; otherwise the writer
+//! clones it first, index and pages as they are, looking only at entries that own something.
 //!
 //! Invariants (`check`):
-//! - S1: every used slot's offset leads to an entry with that fingerprint, at its home group or
-//!   behind groups that all count it as passed; `len`, `timed`, `owners` count them.
+//! - S1: every used slot's offset leads to an entry with that fingerprint, in its home group or
+//!   after groups that all count it as passed; `len`, `timed`, `owners` count them.
 //! - S2: pages are gapless sequences of entries and marks up to their end, or `tail` in the last;
 //!   entries there and used slots are one to one; `dead` is the bytes of marked entries.
 //!
-//! S3, of the entries that die next, is in `next`; S4, of the gaps, in `gaps`.
+//! S3, on the entries that die next, is in `next`; S4, on the gaps, in `gaps`.
 //!
 //! Not here: the bytes in the pages (`pages`), growing and splitting (`rebuild`), where segments
 //! hang (`directory`).
@@ -49,13 +49,13 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Bytes of a page.
 pub(super) const PAGE: usize = 2048;
-/// Bytes that a page begins with; it doubles until it is whole. Without this a segment would waste
-/// half a page on average: a byte an entry.
+/// Initial size of a page; it doubles until it is whole. Without this a segment would waste half a
+/// page on average: a byte an entry.
 const PAGE_FIRST: usize = 512;
 const LINE: usize = 64;
-/// Groups, behind the home, that an entry may be put in.
+/// How many groups after its home an entry may be put in.
 const SPILL: usize = 7;
-/// Gaps below this many bytes are never worth a repack.
+/// Gaps of fewer bytes are never worth a repack.
 const DEAD_MIN: usize = 512;
 
 /// The shapes of an index block.
@@ -75,7 +75,7 @@ impl Class {
     }
 }
 
-/// The classes, each of a size that the allocator hands out without waste.
+/// The classes, each of a size that the allocator serves without waste.
 #[rustfmt::skip] // A table.
 pub(super) const CLASSES: [Class; 4] = [
     Class { groups:  8, pages:  8 }, //   640 bytes,   168 slots
@@ -94,19 +94,20 @@ const _: () = assert!(entry::ENTRY_MAX + entry::POINTER <= PAGE);
 /// Why a segment cannot take an entry, or should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// No slot near the home group, or as many entries as there should be.
+    /// No slot near the home group, or the target number of entries is reached.
     Index,
-    /// No bytes, and no more pages, or as many pages as there should be.
+    /// No bytes left, and no more pages, or the target number of pages is reached.
     Pages,
 }
 
-/// How much a segment should hold. Beyond it there is room left, so that whoever comes then may
-/// choose between making more room at once, and using what is there.
+/// How much a segment should hold. Beyond it there is room left, so that the caller can choose
+/// between making more room at once and using what is there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) entries: u16,
     pub(super) pages: u8,
-    /// Gaps, in steps of [`DEAD_MIN`], below which a repack is not tried: one has failed with fewer.
+    /// Gaps, in steps of [`DEAD_MIN`], below which a repack is not tried: one has failed with
+    /// fewer.
     gaps: u8,
 }
 
@@ -129,7 +130,7 @@ impl Loc {
     }
 }
 
-/// Where a reader of pages stands.
+/// How far a reader of pages has got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PagePos {
     page: usize,
@@ -138,7 +139,7 @@ pub(super) struct PagePos {
 
 #[repr(C, align(64))]
 pub(super) struct Head {
-    /// No entry that is not listed in `next` dies before.
+    /// No entry that is not listed in `next` dies before this.
     horizon: u64,
     count: AtomicU32,
     /// Bytes of removed entries.
@@ -150,11 +151,11 @@ pub(super) struct Head {
     pub(super) timed: u16,
     /// Entries that own something outside.
     owners: u16,
-    /// Bytes in use of the last page.
+    /// Bytes used in the last page.
     tail: u16,
     /// Bytes of the last page; all others are whole.
     tail_cap: u16,
-    /// The gap to be used next; see `gaps`.
+    /// The next gap to use; see `gaps`.
     gap: u16,
     page_count: u8,
     /// Entries listed in `next`.
@@ -165,11 +166,10 @@ pub(super) struct Head {
 
 const _: () = assert!(size_of::<Head>() == LINE);
 
-/// A counted segment. Cloning shares it.
+/// A reference-counted segment. Cloning shares it.
 ///
-/// The pointer leads to the index block, which is aligned to a line: the free lowest bits hold the
-/// class. So a lookup knows where its group is before it has read the head, which saves it a cache
-/// miss.
+/// The pointer leads to the index block, which is aligned to a cache line: the free low bits hold
+/// the class. So a lookup finds its group without reading the head first, which saves a cache miss.
 pub(super) struct Seg<X: OutOfLine>(NonNull<u8>, PhantomData<X>);
 
 const CLASS_BITS: usize = 3;
@@ -256,7 +256,7 @@ impl<X: OutOfLine> Seg<X> {
         unsafe { self.block().cast().as_mut() }
     }
 
-    /// True when nobody else holds the segment.
+    /// True when the segment is not shared.
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
         self.head().count.load(Ordering::Acquire) == 1
@@ -300,14 +300,14 @@ impl<X: OutOfLine> Seg<X> {
         usize::from(head.page_count).saturating_sub(1) * PAGE + usize::from(head.tail)
     }
 
-    /// Bytes of entries, about: the ends of full pages count too.
+    /// Bytes of entries, approximately: the unused ends of full pages count too.
     pub(super) fn live_bytes(&self) -> usize {
         self.used_bytes() - self.head().dead as usize
     }
 
     #[inline]
     fn page_ptrs(&self) -> NonNull<NonNull<u8>> {
-        // SAFETY: the page pointers stand behind the head, in the same block.
+        // SAFETY: the page pointers follow the head, in the same block.
         unsafe { self.block().add(LINE) }.cast()
     }
 
@@ -316,14 +316,15 @@ impl<X: OutOfLine> Seg<X> {
         debug_assert!(page < self.page_count(), "page={page}");
         // SAFETY: `page < page_count <= pages` of the class.
         let at = unsafe { self.page_ptrs().add(page) };
-        // SAFETY: pointers below the count were written: by `add_page`, or copied from another segment.
+        // SAFETY: pointers below the count were written: by `add_page`, or copied from another
+        // segment.
         unsafe { at.read() }
     }
 
     #[inline]
     pub(super) fn groups(&self) -> &[Group] {
         let shape = self.shape();
-        // SAFETY: the groups stand behind the page pointers, in the same block.
+        // SAFETY: the groups follow the page pointers, in the same block.
         let first = unsafe { self.block().add(LINE + shape.pages * 8) };
         // SAFETY: zeroed by `new`, which is a valid empty group; changed only through `&mut self`.
         unsafe { std::slice::from_raw_parts(first.cast().as_ptr(), shape.groups) }
@@ -333,7 +334,7 @@ impl<X: OutOfLine> Seg<X> {
     fn groups_mut(&mut self) -> &mut [Group] {
         debug_assert!(self.is_unique());
         let shape = self.shape();
-        // SAFETY: the groups stand behind the page pointers, in the same block.
+        // SAFETY: the groups follow the page pointers, in the same block.
         let first = unsafe { self.block().add(LINE + shape.pages * 8) };
         // SAFETY: as for `groups`; the only handle is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(first.cast().as_ptr(), shape.groups) }
@@ -342,7 +343,7 @@ impl<X: OutOfLine> Seg<X> {
     #[inline]
     fn entry_at(&self, offset: u16) -> Raw<X> {
         let page = self.page(usize::from(offset) / PAGE);
-        // SAFETY: inside of the page.
+        // SAFETY: inside the page.
         let at = unsafe { page.add(usize::from(offset) % PAGE) };
         // SAFETY: offsets in used slots lead to entries (S1).
         unsafe { Raw::new(at) }
@@ -373,8 +374,8 @@ impl<X: OutOfLine> Seg<X> {
         let groups = self.groups();
         let wanted = fingerprint(hash);
         let mut at = self.home(hash);
-        // The group says which page pointer is needed, a line of its own: ask for all of them now,
-        // so that their misses run beside the group's.
+        // The group tells which page pointer is needed, which is on a line of its own: prefetch all
+        // of them now, so that their misses overlap with the group's.
         let block = self.block().as_ptr();
         prefetch(block.wrapping_add(LINE));
         prefetch(block.wrapping_add(LINE * 2));
@@ -394,34 +395,34 @@ impl<X: OutOfLine> Seg<X> {
         None
     }
 
-    /// Asks the memory for what [`Seg::find`] will touch first.
+    /// Prefetches what [`Seg::find`] will touch first.
     pub(super) fn prefetch(&self, hash: u64) {
         let shape = self.shape();
         let block = self.block().as_ptr();
         prefetch(block.wrapping_add(LINE + shape.pages * 8 + self.home(hash) * LINE));
-        prefetch(block); // The head, and behind it the page pointers.
+        prefetch(block); // The head, and after it the page pointers.
         prefetch(block.wrapping_add(LINE));
         prefetch(block.wrapping_add(LINE * 2));
         prefetch(block.wrapping_add(LINE * 3));
     }
 
-    /// Asks the memory for the entries that [`Seg::find`] will compare.
+    /// Prefetches the entries that [`Seg::find`] will compare.
     pub(super) fn prefetch_entry(&self, hash: u64) {
         let group = &self.groups()[self.home(hash)];
         for slot in ones(group.matches(fingerprint(hash))).take(2) {
             let entry = self.entry_at(group.offset(slot)).ptr().as_ptr();
             prefetch(entry);
-            prefetch(entry.wrapping_add(LINE / 2)); // Every third short entry lies on two lines.
+            prefetch(entry.wrapping_add(LINE / 2)); // Every third short entry is on two lines.
         }
     }
 
-    /// Puts a bitwise copy of `entry` in; the segment owns what it owns.
+    /// Adds a bitwise copy of `entry`, and takes over what it owns.
     pub(super) fn insert(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let reach = if self.class() + 1 >= CLASS_MAX { SPILL } else { 2 };
         self.insert_within(hash, entry, len, reach)
     }
 
-    /// What the segment has reached its limit of, if it has.
+    /// The limit that the segment has reached, if it has.
     #[inline]
     pub(super) fn is_due(&self) -> Option<Full> {
         let head = self.head();
@@ -431,8 +432,8 @@ impl<X: OutOfLine> Seg<X> {
         (head.page_count > head.limits.pages).then_some(Full::Pages)
     }
 
-    /// [`Seg::insert`], however far from home; whoever comes next finds the segment due, until as
-    /// many entries have gone again.
+    /// [`Seg::insert`], however far from home. The segment is then due until as many entries have
+    /// gone.
     pub(super) fn squeeze(&mut self, hash: u64, entry: Raw<X>, len: usize) -> Result<Loc, Full> {
         let loc = self.insert_anywhere(hash, entry, len)?;
         let head = self.head_mut();
@@ -463,7 +464,7 @@ impl<X: OutOfLine> Seg<X> {
         Ok(self.fill(hash, at, slot, offset))
     }
 
-    /// The first free slot in the home group or at most `reach` behind it.
+    /// The first free slot in the home group or in one of the `reach` next ones.
     #[inline]
     fn free_slot(&self, home: usize, reach: usize) -> Option<(usize, usize)> {
         let mut at = home;
@@ -492,9 +493,10 @@ impl<X: OutOfLine> Seg<X> {
         loc
     }
 
-    /// Moves the pages, as they are, under an index of another class: offsets lead to places in
-    /// pages, which stay. Leaves an empty shell to be discarded; or `None`, and nothing changed, when
-    /// the class has too few slots or pages. Cost: about 20 ns an entry, to hash its key.
+    /// Moves the pages, as they are, under an index of another class: offsets refer to places in
+    /// pages, which stay. Leaves an empty shell to be discarded; or returns `None`, without a
+    /// change, when the class has too few slots or pages. Cost: about 20 ns an entry, to hash its
+    /// key.
     pub(super) fn reindexed(&mut self, class: u8, limits: Limits) -> Option<Self> {
         let shape = &CLASSES[usize::from(class)];
         if self.len() > shape.slots() || self.page_count() > shape.pages {
@@ -525,8 +527,8 @@ impl<X: OutOfLine> Seg<X> {
         head.owners -= u16::from(entry.is_owner());
     }
 
-    /// Takes an entry out of the index and marks its bytes as gone. What it owned is the
-    /// caller's, who has read it before.
+    /// Removes an entry from the index and marks its bytes as dead. The caller has taken what it
+    /// owned.
     pub(super) fn detach(&mut self, hash: u64, loc: Loc) {
         self.forget_bytes(loc);
         let mut passed = self.home(hash);
@@ -544,8 +546,8 @@ impl<X: OutOfLine> Seg<X> {
         self.uncount(raw);
         let (len, last) = (raw.len(), self.page_count() - 1);
         let at = usize::from(offset) % PAGE;
-        // The last entry's bytes are simply taken back; but not from behind padding, which nobody
-        // counts: it would pile up.
+        // The last entry's bytes are simply taken back; but not if padding precedes it, which
+        // nothing counts: it would pile up.
         let is_last =
             usize::from(offset) / PAGE == last && at + len == usize::from(self.head().tail);
         if is_last && !raw.has_out() {
@@ -560,8 +562,8 @@ impl<X: OutOfLine> Seg<X> {
         self.groups()[usize::from(loc.group)].offset(usize::from(loc.slot))
     }
 
-    /// Writes `entry` in the place of the one at `loc`, whose key it has and whose possessions the
-    /// caller has taken. Fails, and changes nothing, when there is no room.
+    /// Writes `entry` over the one at `loc`, whose key it takes over and whose possessions the
+    /// caller has taken. Fails without a change when there is no room.
     pub(super) fn overwrite(&mut self, loc: Loc, entry: Raw<X>, len: usize) -> Result<(), Full> {
         let old = self.entry(loc);
         let address = old.ptr().as_ptr().addr();
@@ -633,8 +635,8 @@ impl<X: OutOfLine> Seg<X> {
         (home + 1 < groups.len()).then(|| first_position(home + 1, groups.len()))
     }
 
-    /// Drops the handle; if it was the only one, without dropping what entries own, which has
-    /// moved elsewhere.
+    /// Drops the handle; if it was the only one, without dropping what entries own, which has moved
+    /// elsewhere.
     pub(super) fn discard(self) {
         let mut shell = std::mem::ManuallyDrop::new(self);
         debug_assert!(shell.is_unique());
@@ -676,7 +678,7 @@ impl<X: OutOfLine> Seg<X> {
     }
 }
 
-/// The part of a hash that orders homes inside of a segment.
+/// The part of a hash that orders homes inside a segment.
 #[inline]
 pub(super) fn position(hash: u64) -> u16 {
     (hash >> 16) as u16
@@ -709,7 +711,7 @@ fn allocate_zeroed(bytes: usize) -> NonNull<u8> {
     NonNull::new(block).unwrap_or_else(|| alloc::handle_alloc_error(layout))
 }
 
-/// Gives back what [`allocate`] gave.
+/// Frees what [`allocate`] returned.
 fn free(block: NonNull<u8>, bytes: usize) {
     // SAFETY: private to this file: every block is freed once, with the size it was asked with.
     unsafe { alloc::dealloc(block.as_ptr(), layout(bytes)) };

@@ -1,15 +1,15 @@
-//! A small table: one counted block of entries, searched from front to back.
+//! A small table: one reference-counted block of entries, searched from front to back.
 //!
 //! Most hashes and sets are small, and for them an index would be larger than the content. Reading
 //! past an entry costs about 2 ns, so up to [`LEN_MAX`] entries a search is cheaper than the cache
-//! misses of an index. Fingerprints were left out: one byte an entry to save 100 ns, at most, of a
+//! misses of an index. There are no fingerprints: one byte an entry would save 100 ns at most of a
 //! command that costs a microsecond.
 //!
 //! ```text
 //! | count, sizes: 16 | entry | entry | entry | ... | free |
 //! ```
-//! There are no gaps but the padding before out-of-line values: removal moves the rest down.
-//! The block grows through the allocator's size classes, a quarter at a time.
+//! The only gaps are the padding before out-of-line values: removal moves the rest down. The block
+//! grows through the allocator's size classes, by a quarter at a time.
 //!
 //! Not here: what happens beyond [`LEN_MAX`] and [`BYTES_MAX`]. See `Table::grow_big`.
 
@@ -30,7 +30,7 @@ const HEAD: usize = 16;
 #[repr(C, align(8))]
 struct Head {
     count: AtomicU32,
-    /// Bytes of the block behind the head, and how many of them are used.
+    /// Bytes of the block after the head, and how many are used.
     cap: u16,
     used: u16,
     len: u16,
@@ -124,7 +124,7 @@ impl<X: OutOfLine> Small<X> {
 
     fn at(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset <= usize::from(self.head().cap));
-        // SAFETY: inside of the block, or at its end.
+        // SAFETY: inside the block, or at its end.
         unsafe { self.0.add(HEAD + offset) }
     }
 
@@ -175,8 +175,8 @@ impl<X: OutOfLine> Small<X> {
         sum
     }
 
-    /// Appends a bitwise copy of `entry`, and owns what it owns; returns where it is. `None`, and
-    /// nothing changed, when the block would get too large.
+    /// Appends a bitwise copy of `entry`, and takes over what it owns; returns its place. `None`,
+    /// without a change, when the block would get too large.
     pub(super) fn push(&mut self, entry: Raw<X>, len: usize) -> Option<usize> {
         if self.len() >= LEN_MAX {
             return None;
@@ -203,9 +203,9 @@ impl<X: OutOfLine> Small<X> {
     fn write(&mut self, at: usize, pad: usize, entry: Raw<X>, len: usize) {
         debug_assert!(self.is_unique() && at + pad + len <= usize::from(self.head().cap));
         // The entry goes first: when it moves down within the block, padding could overwrite it.
-        // SAFETY: inside of the block; an untyped move, source and target may overlap.
+        // SAFETY: inside the block; an untyped move, source and target may overlap.
         unsafe { ptr::copy(entry.ptr().as_ptr(), self.at(at + pad).as_ptr(), len) };
-        // SAFETY: inside of the block.
+        // SAFETY: inside the block.
         unsafe { self.at(at).write_bytes(PAD, pad) };
     }
 
@@ -223,7 +223,7 @@ impl<X: OutOfLine> Small<X> {
         free(old, old_bytes);
     }
 
-    /// Takes the entry at `offset` out. What it owned is the caller's, who has read it before.
+    /// Removes the entry at `offset`. The caller has taken what it owned.
     pub(super) fn detach(&mut self, offset: usize) {
         let raw = self.entry(offset);
         let (timed, owner) = (raw.is_timed(), raw.is_owner());
@@ -264,7 +264,7 @@ impl<X: OutOfLine> Small<X> {
         let used = usize::from(self.head().used);
         let mut copy = Self::with_room(used);
         let from = self.at(0);
-        // SAFETY: both blocks have room for `used` bytes behind the head.
+        // SAFETY: both blocks have room for `used` bytes after the head.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), copy.at(0).as_ptr(), used) };
         let head = copy.head_mut();
         (head.used, head.len) = (self.head().used, self.head().len);

@@ -1,8 +1,8 @@
-//! Going through a whole table in slices, and letting go of what has been gone through.
+//! Walking a whole table in slices, and releasing what was walked.
 //!
-//! A cut keeps every segment shared, so every writer would copy the segment it changes for as long
-//! as the cut lives. [`Reader`] takes the cut apart instead: it holds leaves, of the leaf at hand
-//! the segments, and drops each when it has read it. A writer behind the reader finds the segment
+//! A cut keeps every segment shared, so writers would copy each segment they change for as long as
+//! the cut lives. [`Reader`] takes the cut apart instead: it holds leaves, and the segments of the
+//! current leaf, and drops each once it has read it. A writer behind the reader finds the segment
 //! its own again and copies nothing.
 //!
 //! The same stream frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
@@ -18,14 +18,14 @@ use darter_base::UnixMillis;
 use darter_base::lazyfree::{self, Dismantle};
 use std::sync::Arc;
 
-/// Leaves, then segments, each given away once. Both are stacks whose top is next.
+/// Leaves, then segments, each handed out once. Both are stacks whose top is next.
 struct Rest<X: OutOfLine> {
     leaves: Vec<Arc<Leaf<X>>>,
     /// Each with its `earliest`.
     segments: Vec<(Seg<X>, UnixMillis)>,
     /// Memory of what is left, shared or not.
     bytes: usize,
-    /// Of the table that it is of.
+    /// The share of the table that it was.
     owner: Owner,
 }
 
@@ -58,14 +58,14 @@ impl<X: OutOfLine> Dismantle for Rest<X> {
         !self.is_done()
     }
 
-    /// What others have too stays, and it may be all.
+    /// What is shared stays, which may be all.
     fn bytes(&self) -> usize {
         if self.owner.is_shared() { 0 } else { self.bytes }
     }
 }
 
 impl<X: OutOfLine> Drop for Big<X> {
-    /// The last cut of a large table is let go: its segments are freed in slices.
+    /// The last cut of a large table is released: its segments are freed in slices.
     fn drop(&mut self) {
         drop(Stream::take(self));
     }
@@ -76,8 +76,8 @@ impl<X: OutOfLine> Stream<X> {
         Self(Rest { leaves: Vec::new(), segments: Vec::new(), bytes: 0, owner: Owner::default() })
     }
 
-    /// Shares what a cut holds, or takes it over if nobody else holds it: a second reference would
-    /// keep alive whatever the stream lets go of.
+    /// Shares what a cut holds, or takes it over if it is not shared: a second reference would keep
+    /// alive whatever the stream releases.
     ///
     /// Cost: a count for each leaf: 128 for ten million entries.
     fn of(mut big: Arc<Big<X>>) -> Self {
@@ -95,7 +95,7 @@ impl<X: OutOfLine> Stream<X> {
         })
     }
 
-    /// Takes the leaves out of a table that is used up.
+    /// Takes the leaves out of a table that is consumed.
     fn take(big: &mut Big<X>) -> Self {
         // From the last to the first, so the first is on top.
         let leaves = std::iter::from_fn(|| big.directory.top.pop_run()).collect();
@@ -103,7 +103,7 @@ impl<X: OutOfLine> Stream<X> {
         Self(Rest { leaves, segments: Vec::new(), bytes, owner })
     }
 
-    /// True when what is left of it is nobody else's, but readers'.
+    /// True when only readers hold what is left.
     fn is_pinned(&self) -> bool {
         self.0.owner.is_gone()
     }
@@ -138,7 +138,7 @@ impl<X: OutOfLine> Rest<X> {
     }
 }
 
-/// Reads a cut in slices, in the order of memory, and lets go of what it has read.
+/// Reads a cut in slices, in the order of memory, and releases what it has read.
 pub struct Reader<X: OutOfLine> {
     stream: Stream<X>,
     current: Option<(Seg<X>, PagePos)>,
@@ -164,15 +164,14 @@ impl<X: OutOfLine> Reader<X> {
         Self { stream, current: None, small, small_at: 0, left, len: left, bytes }
     }
 
-    /// Takes over the cut of a value that takes so many bytes, with what its entries own.
+    /// Takes over the cut of a value of `bytes`, those of what its entries own included.
     #[must_use]
     pub fn of_value(cut: Table<X>, bytes: usize) -> Self {
         Self { bytes, ..Self::new(cut) }
     }
 
-    /// Bytes that are still to be read and that nobody else has any more, but for other readers:
-    /// about, by the number of entries. 0 while the table is there, however it has changed since: see
-    /// [`Table::is_pinned`].
+    /// Bytes still to be read that only readers hold, estimated by the number of entries. 0 while
+    /// the table exists, whatever has become of it since: see [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         let is_gone = match &self.small {
@@ -182,7 +181,7 @@ impl<X: OutOfLine> Reader<X> {
         if is_gone { self.bytes.saturating_mul(self.left) / self.len.max(1) } else { 0 }
     }
 
-    /// Entries that are still to come.
+    /// Entries still to come.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
@@ -238,7 +237,7 @@ impl<X: OutOfLine> Reader<X> {
     }
 }
 
-/// Counts the entries of a cut that live at a moment, in slices.
+/// Counts the entries of a cut that are alive at a moment, in slices.
 pub struct LiveCount<X: OutOfLine> {
     stream: Stream<X>,
     now: UnixMillis,
@@ -258,8 +257,8 @@ impl<X: OutOfLine> LiveCount<X> {
         }
     }
 
-    /// Counts more of them, in the time of looking through `max_segments`, 2 to 5 us each. Returns
-    /// true while some are left.
+    /// Counts more of them, in the time of searching `max_segments`, 2 to 5 us each. Returns true
+    /// while some are left.
     pub fn next_slice(&mut self, max_segments: usize) -> bool {
         let mut budget = max_segments * COUNTS_PER_LOOK;
         while budget > 0 {
@@ -277,14 +276,14 @@ impl<X: OutOfLine> LiveCount<X> {
         !self.stream.is_done()
     }
 
-    /// The living counted so far; of the whole cut, once [`LiveCount::next_slice`] said false.
+    /// The living counted so far; of the whole cut once [`LiveCount::next_slice`] returned false.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 }
 
-/// What is left of a table that is being freed.
+/// The rest of a table that is being freed.
 pub(super) struct Ruin<X: OutOfLine> {
     stream: Stream<X>,
 }
@@ -296,8 +295,8 @@ impl<X: OutOfLine> Ruin<X> {
 }
 
 impl<X: OutOfLine> Table<X> {
-    /// Frees up to `max_segments` segments (1 to 2 us each, and whatever dropping their values
-    /// takes). Returns true while some are left. For everybody else the table is empty at once.
+    /// Frees up to `max_segments` segments (1 to 2 us each, plus the time of dropping their
+    /// values). Returns true while some are left. To everyone else the table is empty at once.
     pub fn dismantle(&mut self, max_segments: usize) -> bool {
         if matches!(self.0, Root::Big(_))
             && let Root::Big(big) = std::mem::replace(&mut self.0, Root::Empty)

@@ -26,7 +26,7 @@ struct Kept {
     stamp: u32,
 }
 
-/// What the tables of these tests hold out of line: a number, in entries without a stamp and with.
+/// What the tables of these tests hold out of line: a number, in entries with a stamp and without.
 trait Number: Target + Clone + From<u64> + std::fmt::Debug {
     fn get(&self) -> u64;
 }
@@ -357,7 +357,7 @@ fn memory_follows_content_up_and_down() {
     assert!(matches!(table.0, Root::Empty));
 }
 
-#[test] // All segments come to where they merge at the same time: a command meets few of the merges.
+#[test] // All segments reach the point of merging together: a command meets few of the merges.
 fn merges_rest_from_each_other() {
     let most = if cfg!(miri) { 400 } else { 400_000 };
     let mut table = set_of(0..most);
@@ -376,7 +376,7 @@ fn merges_rest_from_each_other() {
     assert!(worst <= 4, "{worst} merges in a hundred removals");
 }
 
-#[test] // Gaps stay until somebody goes through them; then the table is as small as if there were none.
+#[test] // Gaps stay until the table is settled; then it is as small as if there had been none.
 fn what_is_removed_loosely_is_won_back() {
     let most = if cfg!(miri) { 400 } else { 20_000 };
     for (kept, has_cut) in
@@ -649,7 +649,7 @@ fn cuts_share_what_they_can() {
     }
 }
 
-#[test] // What is copied ahead of changes is copied once, and nobody can tell: not the cut either.
+#[test] // What is copied ahead of changes is copied once, with no visible effect on table or cut.
 fn unsharing_changes_nothing() {
     let mut table = set_of(0..20_000);
     assert!(!table.unshare(hash::of(b"1")), "there is no cut");
@@ -712,7 +712,7 @@ fn draining_by_scan_is_sound() {
     assert_eq!(cut.len() as u64, count);
 }
 
-#[test] // A value over one of the same length is written in place: all but the cut sees it.
+#[test] // A value over one of the same length is written in place: visible to all but the cut.
 fn values_of_one_length_replace_each_other() {
     let values = ["abcdef", "ABCDEF", "longer than before", "", "123456", "654321", "-1", "63"];
     for keys in [4, 5_000] {
@@ -811,7 +811,7 @@ fn splits_keep_their_distance() {
     }
 }
 
-#[test] // Filled in the order of another, hence by hash: sound, whole, and hardly larger.
+#[test] // Filled in the hash order of another: sound, complete, and hardly larger.
 fn filling_in_the_order_of_hashes_is_sound() {
     let source = set_of(0..60_000);
     let mut copy = Table::<Never>::new();
@@ -829,7 +829,7 @@ fn filling_in_the_order_of_hashes_is_sound() {
     assert_eq!(copy.memory_bytes(), 0);
 }
 
-#[test] // Tables go to other threads, and cuts are read there while the writer goes on.
+#[test] // Tables go to other threads, and cuts are read there while the writer continues.
 fn cuts_are_read_by_other_threads() {
     let mut table = Subject::new();
     let count = if cfg!(miri) { 150_u64 } else { 20_000 };
@@ -864,7 +864,7 @@ fn cuts_are_read_by_other_threads() {
     table.check_invariants();
 }
 
-#[test] // A table of many leaves is freed by `dismantle` itself, piece by piece, and by nobody else.
+#[test] // A table of many leaves is freed by `dismantle` itself, piece by piece, and by nothing else.
 fn dismantling_frees_as_it_goes() {
     let alive = Arc::new(());
     let mut table = Table::<Arc<Arc<()>>>::new();
@@ -914,7 +914,7 @@ fn free_all() {
     while darter_base::lazyfree::run(&darter_base::preempt::Never) {}
 }
 
-#[test] // What does not fit where it was, nor in any page of its segment, is counted once.
+#[test] // What fits neither its old place nor any page of its segment is counted once.
 fn long_keys_that_move_to_another_segment_are_counted_once() {
     let mut table = Subject::new();
     for len in [100, 500, 40, 512] {
@@ -946,7 +946,7 @@ fn empty(segment: &mut Seg<Never>, key: &[u8]) {
     segment.detach(hash::of(key), loc);
 }
 
-#[test] // A segment into which an entry was squeezed is due, and no longer when as many have gone.
+#[test] // A segment into which an entry was squeezed is due, until as many have gone.
 fn a_squeezed_segment_that_is_drained_takes_entries_again() {
     let mut segment = Seg::<Never>::new(0, Limits::new(168, 8));
     let squeezed = (0..168_u64)
@@ -960,7 +960,7 @@ fn a_squeezed_segment_that_is_drained_takes_entries_again() {
     }
 }
 
-#[test] // Entries that fit their pages in one order only: a repack that fails is not tried again.
+#[test] // Entries that fit their pages in one order only: a failed repack is not tried again.
 fn a_repack_that_fails_is_put_off() {
     let (long, short, value) = ("l".repeat(180), "s".repeat(120), [b'v'; super::INLINE_MAX]);
     let key = |number: usize| {

@@ -1,11 +1,11 @@
 //! Byte strings as entries keep them: as they are, or packed when they are a canonical integer or
 //! a canonical UUID.
 //!
-//! A third of what people store as keys and members is one of the two, and both waste most of
-//! their bytes as text: a UUID says in 36 characters what fits 16 bytes, ten million says in eight
-//! digits what fits 25 bits. Packing is invisible, because only a text that the unpacking gives
-//! back byte for byte is packed; so equal texts always have equal packed forms, and a lookup
-//! compares packed bytes.
+//! A third of what people store as keys and members is one of the two, and both waste most of their
+//! bytes as text: a UUID spells in 36 characters what fits 16 bytes, ten million in eight digits
+//! what fits 25 bits. Packing is invisible, because a text is packed only if unpacking restores it
+//! byte for byte; so equal texts always have equal packed forms, and a lookup compares packed
+//! bytes.
 //!
 //! ```text
 //! Raw    | length: varint | bytes ...      |
@@ -13,9 +13,9 @@
 //! Uuid   | 16 bytes, in the text's order   |   lower case, dashes at 8, 13, 18 and 23
 //! varint | low bits of the value, and below them as many 1s as bytes follow, then a 0 |
 //! ```
-//! The varint says its own length in its first byte, so it is decoded without a loop.
+//! The varint's first byte tells its length, so it is decoded without a loop.
 //!
-//! Not here: where the forms stand inside of an entry. See `entry`.
+//! Not here: where the forms are placed in an entry. See `entry`.
 
 use super::entry::KEY_INLINE_MAX;
 use super::pack::Lead;
@@ -23,7 +23,7 @@ use darter_base::number;
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Room to unpack a [`Text`] into: the longest that is not kept in one piece is a name in a pack.
+/// Room to unpack a [`Text`] into: the longest that is not in one piece is a name in a pack.
 #[derive(Clone)]
 pub struct Scratch([MaybeUninit<u8>; KEY_INLINE_MAX]);
 
@@ -35,7 +35,7 @@ impl Scratch {
         Self([MaybeUninit::uninit(); KEY_INLINE_MAX])
     }
 
-    /// Copies two texts into it, one behind the other.
+    /// Copies two texts into it, one after the other.
     #[inline]
     fn join(&mut self, first: &[u8], rest: &[u8]) -> &[u8] {
         let len = first.len() + rest.len();
@@ -60,7 +60,7 @@ impl Default for Scratch {
     }
 }
 
-/// A byte string inside of a table: raw, or a packed integer or UUID that reads as its text.
+/// A byte string inside a table: raw, or a packed integer or UUID that reads as its text.
 #[derive(Clone, Copy)]
 pub struct Text<'a>(pub(super) Form<'a>);
 
@@ -70,7 +70,7 @@ pub(super) enum Form<'a> {
     Raw(&'a [u8]),
     Int(i64),
     Uuid(&'a [u8; UUID_BYTES]),
-    /// Two texts that make one; never one that is an integer or a UUID.
+    /// Two texts that make one; never an integer or a UUID.
     Joined(Lead<'a>, Lead<'a>),
 }
 
@@ -84,7 +84,7 @@ const UUID_CHARS: usize = 36;
 pub(super) const VARINT_MAX: usize = 9;
 
 impl<'a> Text<'a> {
-    /// A text that is not packed: for callers that hold plain bytes where a `Text` is asked for.
+    /// A text that is not packed: for callers with plain bytes where a `Text` is expected.
     #[must_use]
     pub fn raw(bytes: &'a [u8]) -> Self {
         Self(Form::Raw(bytes))
@@ -139,7 +139,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// The text's bytes: in place when it is raw, else unpacked into `scratch`.
+    /// The text's bytes: in place when it is raw, otherwise unpacked into `scratch`.
     #[inline]
     #[must_use]
     pub fn bytes<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
@@ -167,7 +167,7 @@ impl<'a> Text<'a> {
     #[inline]
     #[must_use]
     pub fn hash(&self) -> u64 {
-        // Apart, so that each form's text goes from registers to the hash, not over memory.
+        // Separately, so that each form's text goes from registers to the hash, not through memory.
         match self.0 {
             Form::Raw(bytes) => darter_base::hash::of(bytes),
             Form::Uuid(packed) => darter_base::hash::of(&uuid_text(packed)),
@@ -206,8 +206,8 @@ pub(super) enum Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Packs `text` if it is canonical. Cost: a few nanoseconds; the length and the first byte
-    /// rule most texts out.
+    /// Packs `text` if it is canonical. Cost: a few nanoseconds; length and first byte rule out
+    /// most.
     #[inline]
     pub(super) fn of(text: &'a [u8]) -> Self {
         if text.len() == UUID_CHARS {
@@ -217,7 +217,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-/// Reads a canonical integer; refuses by length and first byte before it looks further.
+/// Reads a canonical integer; rejects by length and first byte before it looks further.
 #[inline]
 fn parse_int(text: &[u8]) -> Option<i64> {
     match text {
@@ -227,7 +227,7 @@ fn parse_int(text: &[u8]) -> Option<i64> {
     parse_numeral(text)
 }
 
-/// [`parse_int`] of what begins like a number: apart, so that the first look is inlined.
+/// [`parse_int`] of what begins like a number: separate, so that the first check is inlined.
 fn parse_numeral(text: &[u8]) -> Option<i64> {
     if text.len() <= 8 && text[0] != b'-' {
         return parse_digits(text);
@@ -298,7 +298,7 @@ pub(super) fn varint(value: u64) -> (u128, usize) {
 }
 
 /// Writes the varint of `value` to the front of `out`, which has room for the longest; returns its
-/// length. What lies behind it in `out` is overwritten: a copy of fixed length costs least.
+/// length. What follows it in `out` is overwritten: a copy of fixed length costs least.
 #[inline]
 pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
     let (word, len) = varint(value);
@@ -307,7 +307,7 @@ pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
 }
 
 /// True when both are the same bytes. Up to 32 of them are compared as words from both ends, which
-/// may overlap: that costs less than a call.
+/// may overlap: cheaper than a call.
 #[inline]
 pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
     #[inline]
@@ -344,8 +344,8 @@ pub(super) fn varint_read(bytes: &[u8]) -> (u64, usize) {
     (word >> len, len)
 }
 
-/// `N` bytes from `at`: read as a word that overlaps another, so that nothing is copied over memory
-/// in a length that is not known before.
+/// `N` bytes from `at`: read as a word that overlaps another, which avoids a copy of variable
+/// length.
 #[inline]
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("as long as its first byte says")
@@ -365,16 +365,16 @@ fn uuid_of(text: &[u8]) -> Option<u128> {
     })
 }
 
-/// Where the characters of each four bytes stand: two runs of four.
+/// Where the characters of every four bytes are: two runs of four.
 const UUID_CHUNKS: [(usize, usize); 4] = [(0, 4), (9, 14), (19, 24), (28, 32)];
 
-/// The text of a packed UUID, eight characters at a time: whoever reads words of what was written in
-/// smaller ones waits for it, and a hash does.
+/// The text of a packed UUID, eight characters at a time: reading words that were written in
+/// smaller pieces stalls, and a hash does read them.
 #[inline]
 fn uuid_text(packed: &[u8; UUID_BYTES]) -> [u8; UUID_CHARS] {
     const DASH: u64 = b'-' as u64;
     let four = |at: usize| hex(u32::from_le_bytes(bytes_at(packed, at)));
-    // Each is two runs of four characters; see `UUID_CHUNKS`. The dashes stand between the runs.
+    // Each is two runs of four characters; see `UUID_CHUNKS`. The dashes are between the runs.
     let (one, two, three, last) = (four(0), four(4), four(8), four(12));
     let low = |word: u64| word & 0xffff_ffff;
     let words = [
@@ -396,7 +396,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 /// Eight lower-case hexadecimal characters as four bytes; `None` if any is something else.
 #[inline]
 fn unhex(chars: u64) -> Option<u32> {
-    let letters = (chars >> 6) & ONES; // Bit 6 tells letters from digits.
+    let letters = (chars >> 6) & ONES; // Bit 6 distinguishes letters from digits.
     let nibbles = (chars & (ONES * 0x0f)) + letters * 9;
     if nibbles & (ONES * 0xf0) != 0 || hex_of_nibbles(nibbles) != chars {
         return None;

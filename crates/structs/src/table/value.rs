@@ -1,6 +1,6 @@
-//! What entries can hold, as callers give it and get it.
+//! What entries can hold, as callers pass it and receive it.
 //!
-//! Not here: how it is kept. See `entry` and `pack`.
+//! Not here: how it is encoded. See `entry` and `pack`.
 
 use super::pack::Item;
 use super::text::Text;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 /// What an entry can hold out of line: a pointer that owns its target.
 ///
 /// # Safety
-/// The type is one pointer wide and aligned as one, or has no values at all; and it may be moved
-/// by copying its bytes (as all Rust values may).
+/// The type has the size and alignment of a pointer, or no values at all; and it may be moved by
+/// copying its bytes (as all Rust values may).
 pub unsafe trait OutOfLine: Clone + Send + Sync + 'static {
-    /// True when each entry of such a table has a stamp: a number below [`super::STAMP_END`] that costs
-    /// three bytes, and that [`super::Table::touch`] changes in place.
+    /// True when each entry of such a table has a stamp: a number below [`super::STAMP_END`] that
+    /// costs three bytes, and that [`super::Table::touch`] changes in place.
     const STAMPED: bool = false;
     /// How a small table of these is packed.
     const PACKING: Packing = Packing::None;
@@ -33,7 +33,7 @@ pub enum Packing {
     Pairs,
 }
 
-/// An entry of a pack, or none at all: so that the entries of tables without packs are thin.
+/// An entry of a pack, or nothing at all: so that the entries of tables without packs are thin.
 pub trait AnyItem<'a>: Copy {
     /// As one of these, where there are some.
     fn of(item: Item<'a>) -> Self;
@@ -95,7 +95,7 @@ unsafe impl OutOfLine for Never {
 /// A value on its way into a table.
 #[derive(Clone, Debug)]
 pub enum New<'a, X> {
-    /// At most [`super::INLINE_MAX`] bytes. None at all cost nothing, not even a length.
+    /// At most [`super::INLINE_MAX`] bytes. An empty value costs nothing, not even a length.
     Bytes(&'a [u8]),
     /// The decimal text of an integer, without writing it first.
     Int(i64),
@@ -105,8 +105,8 @@ pub enum New<'a, X> {
     Out(X),
 }
 
-/// A small collection that lies in an entry: the bytes of a table that is a pack
-/// ([`super::Table::packed`]), and what the caller notes of it.
+/// A small collection in an entry: the bytes of a table that is a pack ([`super::Table::packed`]),
+/// and the caller's note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedValue<'a> {
     /// The caller's.
@@ -120,7 +120,7 @@ pub struct PackedValue<'a> {
 pub struct Old<X> {
     /// The value, if it was out of line.
     pub out: Option<X>,
-    /// What was noted of the value, if it was a pack.
+    /// The note of the value, if it was a pack.
     pub note: Option<u8>,
     /// The deadline, if there was one.
     pub deadline: Option<UnixMillis>,
@@ -128,7 +128,7 @@ pub struct Old<X> {
     pub bits: u8,
 }
 
-/// A value inside of a table.
+/// A value inside a table.
 #[derive(Debug)]
 pub enum ValueRef<'a, X> {
     /// Kept inside.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const EPOCH: u64 = 1_000_000;
 
-/// A table beside a map from key to deadline, and the time.
+/// A table, a map from key to deadline, and the time.
 struct Run {
     table: Table<Never>,
     model: BTreeMap<Vec<u8>, Option<u64>>,
@@ -15,7 +15,7 @@ struct Run {
     now: u64,
 }
 
-/// How long an entry lives: in the order in which they come, in none, or the last one first.
+/// How long entries live: in the order of insertion, in none, or the last one first.
 #[derive(Clone, Copy)]
 enum Ttl {
     Same,
@@ -30,7 +30,7 @@ impl Run {
     }
 
     fn put(&mut self, key: &[u8], deadline: Option<u64>) {
-        // Of two lengths mostly, so that gaps fit and do not.
+        // Usually of two lengths, so that gaps both fit and do not.
         let value = vec![b'v'; [30, 31, 200][self.prng.below(9).min(2) as usize]];
         self.table.insert(hash::of(key), key, New::Bytes(&value), deadline, 0);
         self.model.insert(key.to_vec(), deadline);
@@ -76,7 +76,7 @@ impl Run {
         assert_eq!(count.count(), self.living());
     }
 
-    /// Reaps to the last; nobody who lives is told, and nobody who is dead stays.
+    /// Reaps all; no living entry is reported, and no dead one stays.
     fn reap(&mut self) {
         let (model, now) = (&mut self.model, self.now);
         while self
@@ -93,7 +93,7 @@ impl Run {
     }
 }
 
-#[test] // Whatever is set, removed, prolonged and cut meanwhile: counts are those of the living.
+#[test] // Whatever is set, removed, extended and cut meanwhile: counts are those of the living.
 fn the_dead_of_a_stream_are_counted_and_go() {
     for (seed, ttl) in [(1, Ttl::Same), (2, Ttl::Random), (3, Ttl::Falling)] {
         let mut run = Run::new(seed);
@@ -125,7 +125,7 @@ fn the_dead_of_a_stream_are_counted_and_go() {
     }
 }
 
-#[test] // One here, one there: the dead are counted in a moment, without looking segments through.
+#[test] // One here, one there: the dead are counted at once, without searching segments.
 #[cfg_attr(miri, ignore = "slow")]
 fn a_few_dead_everywhere_are_counted_without_a_look() {
     let mut run = Run::new(7);
@@ -137,7 +137,7 @@ fn a_few_dead_everywhere_are_counted_without_a_look() {
     run.now = EPOCH + 1_000 + segments as u64 * 4;
     let living = run.living();
     assert!(living < 60_000);
-    // A look counts as eight of these.
+    // A search counts as eight of these.
     assert_eq!(run.table.live_len(run.now, segments / 8 + 1), Some(living));
     assert_eq!(run.table.live_len(run.now, 1), None, "the bound holds");
     // And after they were reaped, the next ones, most of them.
@@ -146,7 +146,7 @@ fn a_few_dead_everywhere_are_counted_without_a_look() {
     assert_eq!(run.table.live_len(run.now, segments / 3), Some(run.living()));
 }
 
-#[test] // One that lives is found wherever it is; where nobody does, it is known within the bound.
+#[test] // A living entry is found wherever it is; that there is none is known within the bound.
 #[cfg_attr(miri, ignore = "slow")]
 fn whether_anything_lives_is_found_out() {
     for many in [1, 5, 90, 900, 20_000] {
@@ -168,7 +168,7 @@ fn whether_anything_lives_is_found_out() {
     }
 }
 
-#[test] // Deadlines at the end of time are as good as others.
+#[test] // Deadlines at the end of time work like others.
 fn the_latest_deadlines_are_kept() {
     let mut run = Run::new(9);
     for number in 0..3_000_u64 {
@@ -185,7 +185,7 @@ fn the_latest_deadlines_are_kept() {
     assert_eq!(run.table.len(), 1_000);
 }
 
-#[test] // Where as many die as come, memory stays what it was: gaps are used again.
+#[test] // Where as many die as arrive, memory stays the same: gaps are reused.
 #[cfg_attr(miri, ignore = "slow")]
 fn a_steady_stream_takes_no_more_memory() {
     let mut table = Table::<Never>::new();
@@ -207,7 +207,7 @@ fn a_steady_stream_takes_no_more_memory() {
     assert_eq!(table.live_len(EPOCH + 59_999, usize::MAX), Some(20_000));
 }
 
-#[test] // Writing a segment anew takes longer than all removals of a portion: one is the most.
+#[test] // Repacking a segment takes longer than all removals of a portion: one is the most.
 fn a_portion_writes_one_segment_anew() {
     let (mut table, mut prng) = (Table::<Never>::new(), Prng::from_seed(1));
     for number in 0..40_000_u32 {

@@ -29,7 +29,7 @@ fn table_of_some_200_segments() -> (Table<Never>, Vec<[u8; 4]>) {
 }
 
 /// Calls `change` for one entry after the other of the first 60 percent. Returns the most entries
-/// that a command has moved by writing segments anew without gaps, and how many all have.
+/// that a command has moved by repacking segments, and how many all have.
 fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
     let (mut table, keys) = table_of_some_200_segments();
     let (mut most, mut all) = (0, 0);
@@ -47,7 +47,7 @@ fn moved(mut change: impl FnMut(&mut Table<Never>, &[u8])) -> (usize, usize) {
     (most, all)
 }
 
-/// What a command may move: so many entries for each that it changes, and the segment that began
+/// What a command may move: this many entries for each that it changes, and the segment that began
 /// when the rest was over.
 const MOVED_MAX: usize = COMMAND * ENTRIES_PER_REST + 1_200;
 

@@ -1,19 +1,19 @@
 //! The gaps of a segment: what removed entries leave, and new ones take first.
 //!
 //! Where values of one size come and go, as in a cache whose keys expire, a new entry fits exactly
-//! where an old one was. Without this each removal would cost the eighth part of a repack: 0.8 us of
-//! the 6 that a SET takes there, half of that for fresh pages.
+//! where an old one was. Without this each removal would cost the eighth part of a repack: 0.8 us
+//! of the 6 that a SET takes there, half of that for fresh pages.
 //!
 //! ```text
 //! head.gap --> | DEAD | length | offset of the next gap: 2 | ... | --> ... --> NO_GAP
 //! ```
-//! Only the first few gaps are looked at: what fits nowhere goes behind the last entry, and the next
+//! Only the first few gaps are looked at: what fits nowhere goes after the last entry, and the next
 //! repack collects the rest.
 //!
-//! Invariant S4 (`check_gaps`): the chain leads over all marked gaps of [`GAP_MIN`] bytes or more, over
-//! each once.
+//! Invariant S4 (`check_gaps`): the chain leads over all marked gaps of [`GAP_MIN`] bytes or more,
+//! over each once.
 //!
-//! Not here: placing behind the last entry, repacking. See `pages`.
+//! Not here: placing after the last entry, repacking. See `pages`.
 
 use super::{PAGE, Seg};
 use crate::table::entry::{self, Raw, Stands, mark_dead, pad_before};
@@ -30,12 +30,12 @@ const _: () = assert!(LINK_AT + LINK <= GAP_MIN);
 const LOOKS: usize = 3;
 /// Bytes of the link.
 const LINK: usize = 2;
-/// Where the link stands: behind the longest mark, in the same cache line mostly.
+/// Where the link is: after the longest mark, usually in the same cache line.
 const LINK_AT: usize = 3;
 
 impl<X: OutOfLine> Seg<X> {
     fn at(&self, offset: u16) -> NonNull<u8> {
-        // SAFETY: inside of the page.
+        // SAFETY: inside the page.
         unsafe { self.page(usize::from(offset) / PAGE).add(usize::from(offset) % PAGE) }
     }
 
@@ -45,7 +45,7 @@ impl<X: OutOfLine> Seg<X> {
         let Stands::Gap(len) = (unsafe { entry::stands::<X>(self.at(offset)) }) else {
             unreachable!("S4: no gap");
         };
-        // SAFETY: a chained gap has room for the link behind its mark.
+        // SAFETY: a chained gap has room for the link after its mark.
         (len, unsafe { self.at(offset).add(LINK_AT) }.cast())
     }
 
@@ -60,7 +60,7 @@ impl<X: OutOfLine> Seg<X> {
         unsafe { mark_dead(self.at(offset), len) };
         if len >= GAP_MIN {
             let (_, link) = self.gap_at(offset);
-            // SAFETY: inside of the gap, and nobody else holds the segment.
+            // SAFETY: inside the gap, and the segment is not shared.
             unsafe { link.write(self.head().gap.to_le_bytes()) };
             self.head_mut().gap = offset;
         }
@@ -90,7 +90,7 @@ impl<X: OutOfLine> Seg<X> {
 
     fn unchain(&mut self, before: Option<NonNull<[u8; LINK]>>, next: u16) {
         match before {
-            // SAFETY: the link of a chained gap; nobody else holds the segment.
+            // SAFETY: the link of a chained gap; the segment is not shared.
             Some(link) => unsafe { link.write(next.to_le_bytes()) },
             None => self.head_mut().gap = next,
         }

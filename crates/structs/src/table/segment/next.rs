@@ -1,14 +1,11 @@
-//! The next deaths of a segment: which entries die first, known without a look at the others.
+//! The next deaths of a segment: which entries die first, known without searching the others.
 //!
-//! Under constant SETs with a TTL one entry of a segment dies after the other. To find it, all
-//! deadlines would have to be read, hundreds of cache misses for one removal. So a look remembers the
-//! [`NEXT_MAX`] that come next, in the line that the head takes anyway, and the next look is due when
-//! they are used up. Counting the dead reads this list, too.
-//!
-//! ```text
-//! deadlines of the segment, sorted:   | listed, up to 15 | horizon | all others ... |
+//! Under constant SETs with a TTL the entries of a segment die one by one. Finding the next one
+//! would mean reading all deadlines, hundreds of cache misses for one removal. So a search
+//! remembers the [`NEXT_MAX`] that die next, in the head's cache line, and the next search comes
+//! when they are used up. Counting the dead reads this list, too.
 //! ```
-//! Invariant S3 (`check_next`): the listed entries have a deadline, stand in its order, and none dies
+//! Invariant S3 (`check_next`): the listed entries have a deadline, are in its order, and none dies
 //! after the horizon; all other entries with a deadline die at the horizon or later. A segment that is
 //! new or cleared has no horizon ([`NEVER`]): all deadlines are listed. One that has lost its entries
 //! one by one keeps its horizon, a bound like any other, until it is looked through.
@@ -33,8 +30,8 @@ struct Nearest {
 }
 
 impl Nearest {
-    /// So many are kept before the far ones are thrown away: a few times for a segment, whatever
-    /// its order.
+    /// This many are kept before the far ones are dropped: a few times for a segment, whatever its
+    /// order.
     const ROOM: usize = NEXT_MAX * 4;
 
     fn new() -> Self {
@@ -61,7 +58,7 @@ impl Nearest {
         }
     }
 
-    /// The nearest, in order, and the horizon behind them.
+    /// The nearest, in order, and the horizon after them.
     fn finish(mut self) -> (Vec<(UnixMillis, Loc)>, UnixMillis) {
         self.cut();
         self.found.sort_unstable_by_key(|&(deadline, _)| deadline);
@@ -93,8 +90,8 @@ impl<X: OutOfLine> Seg<X> {
         self.listed().first().copied().filter(|&loc| self.deadline_at(loc) <= now)
     }
 
-    /// Asks the memory for the head; then, with some time between, for the index lines of those that
-    /// die next, and for these themselves: the first, and the one that will be the first.
+    /// Asks the memory for the head; then, with some time between, for the index lines of those
+    /// that die next, and for these themselves: the first, and the one that will be the first.
     #[inline]
     pub(in super::super) fn prefetch_head(&self) {
         prefetch(self.block().as_ptr());
@@ -181,7 +178,8 @@ impl<X: OutOfLine> Seg<X> {
         dead
     }
 
-    /// Lists the entry at `loc`, which is new or has another deadline, if it dies before the horizon.
+    /// Lists the entry at `loc`, which is new or has another deadline, if it dies before the
+    /// horizon.
     #[inline]
     pub(super) fn enlist(&mut self, loc: Loc) {
         let Some(deadline) = self.entry(loc).deadline() else { return };

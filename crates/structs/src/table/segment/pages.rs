@@ -1,10 +1,10 @@
-//! The pages of a segment: where entries' bytes go, and how gaps are won back.
+//! The pages of a segment: where entries' bytes go, and how gaps are reclaimed.
 //!
 //! Space is taken at the end of the last page only; that page begins at 512 bytes and doubles, so
-//! that a segment wastes a few hundred bytes behind its last entry, not a thousand. Gaps are used
+//! that a segment wastes a few hundred bytes after its last entry, not a thousand. Gaps are used
 //! first (`gaps`); when those that nothing fits in are an eighth of the segment, all entries are
-//! written anew. The index finds entries for that; the pages are read front to back by those who want
-//! all entries.
+//! written again. The index finds entries for that; the pages are read front to back by those who
+//! want all entries.
 //!
 //! Not here: the index. See `segment`.
 
@@ -16,7 +16,7 @@ use crate::table::value::OutOfLine;
 use std::ptr::{self, NonNull};
 
 impl<X: OutOfLine> Seg<X> {
-    /// Copies `entry` into a gap, or behind the last one, in a new page if needed.
+    /// Copies `entry` into a gap, or after the last one, in a new page if needed.
     pub(super) fn place(&mut self, entry: Raw<X>, len: usize) -> Option<u16> {
         if let Some(offset) = self.fill_gap(entry, len) {
             return Some(offset);
@@ -50,7 +50,7 @@ impl<X: OutOfLine> Seg<X> {
         entry: Raw<X>,
         len: usize,
     ) -> u16 {
-        // SAFETY: `tail` is inside of the page, or at its end with `pad` and `len` 0.
+        // SAFETY: `tail` is inside the page, or at its end with `pad` and `len` 0.
         let free = unsafe { page.add(tail) };
         // SAFETY: the caller checked that `pad` and `len` bytes are free.
         unsafe { free.write_bytes(PAD, pad) };
@@ -80,7 +80,7 @@ impl<X: OutOfLine> Seg<X> {
     fn end_page(&mut self) {
         let tail = usize::from(self.head().tail);
         if tail < PAGE {
-            // SAFETY: `tail` is inside of the page.
+            // SAFETY: `tail` is inside the page.
             let at = unsafe { self.page(self.page_count() - 1).add(tail) };
             // SAFETY: as above.
             unsafe { at.write(END) };
@@ -103,8 +103,8 @@ impl<X: OutOfLine> Seg<X> {
         self.head_mut().tail_cap *= 2;
     }
 
-    /// Rewrites the pages if gaps are an eighth of them. True when it did, or tried: after a try that
-    /// fails, as much again must go before the next.
+    /// Rewrites the pages if gaps are an eighth of them. True when it did, or tried: after a try
+    /// that fails, as much again must go before the next.
     #[inline]
     pub(in super::super) fn tidy(&mut self) -> bool {
         let is_untidy = self.is_untidy();
@@ -137,7 +137,7 @@ impl<X: OutOfLine> Seg<X> {
                 let offset = usize::from(self.groups()[group].offset(slot));
                 // SAFETY: offsets in used slots lead into pages.
                 let at = unsafe { old.pages[offset / PAGE].add(offset % PAGE) };
-                // SAFETY: an entry stands there (S1); its page is freed below only.
+                // SAFETY: an entry is there (S1); its page is freed below only.
                 let raw = unsafe { Raw::new(at) };
                 let Some(offset) = self.place(raw, raw.len()) else {
                     self.take_pages().0.free();
@@ -170,7 +170,7 @@ impl<X: OutOfLine> Seg<X> {
     /// The inverse of [`Seg::take_pages`].
     fn put_pages(&mut self, old: &Pages, (tail, gap, dead): (u16, u16, u32)) {
         for (page, &block) in old.pages.iter().enumerate() {
-            // SAFETY: so many pages were there before.
+            // SAFETY: this many pages were there before.
             let at = unsafe { self.page_ptrs().add(page) };
             // SAFETY: as above.
             unsafe { at.write(block) };
@@ -185,8 +185,8 @@ impl<X: OutOfLine> Seg<X> {
         debug_assert!(to.page_count() == 0 && self.page_count() <= to.shape().pages);
         let count = self.page_count();
         let (from, into) = (self.page_ptrs(), to.page_ptrs());
-        // SAFETY: the first `count` pointers were written, the other class has room for as many, and
-        // the blocks are different.
+        // SAFETY: the first `count` pointers were written, the other class has room for as many,
+        // and the blocks are different.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_ptr(), count) };
         let (old, new) = (self.head_mut(), to.head_mut());
         (new.page_count, new.tail, new.tail_cap) = (old.page_count, old.tail, old.tail_cap);
@@ -255,7 +255,7 @@ impl<X: OutOfLine> Seg<X> {
         }
     }
 
-    /// What stands next, in the order of memory, and its offset.
+    /// What is next, in the order of memory, and its offset.
     #[inline]
     fn next_standing(&self, pos: &mut PagePos) -> Option<(Stands<X>, u16)> {
         let head = self.head();
@@ -268,7 +268,7 @@ impl<X: OutOfLine> Seg<X> {
                 *pos = PagePos { page: pos.page + 1, at: 0 };
                 continue;
             }
-            // SAFETY: inside of the page.
+            // SAFETY: inside the page.
             let at = unsafe { self.page(pos.page).add(pos.at) };
             let offset = (pos.page * PAGE + pos.at) as u16;
             // SAFETY: pages are gapless up to their end (S2).
