@@ -19,7 +19,7 @@ pub enum Case {
     Insensitive,
 }
 
-/// [`matches`], with a choice of case.
+/// [`matches()`], with a choice of case.
 #[must_use]
 pub fn matches_case(pattern: &[u8], text: &[u8], case: Case) -> bool {
     let (mut at, mut read) = (0, 0);

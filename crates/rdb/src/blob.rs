@@ -1,8 +1,8 @@
 //! The packed forms of small collections: intset, listpack, ziplist, zipmap.
 //!
 //! Redis keeps a small collection as one block of bytes and saves that block as a string. Here an
-//! entry is taken from a block by its place; nothing is unpacked, and every place is checked,
-//! because the block comes from outside.
+//! entry is read from the block in place; nothing is unpacked, and every offset is checked, because
+//! the block is untrusted.
 //!
 //! ```text
 //! intset:   width u32 | count u32 | integers of `width` bytes, sorted
@@ -10,7 +10,7 @@
 //! ziplist:  bytes u32 | tail u32 | count u16 | entry.. | ff   entry: previous length | coding | data
 //! zipmap:   count u8 | (len | field | len | free u8 | value | free bytes).. | ff
 //! ```
-//! All little-endian, but the two long string lengths of ziplists.
+//! All little-endian, except the two long string lengths of ziplists.
 
 use darter_base::number;
 
@@ -40,7 +40,7 @@ pub(super) enum Entry {
 type Fault = &'static str;
 
 const CUT: Fault = "an entry reaches past the end";
-/// Count in the head of a listpack or ziplist that says: too many to tell.
+/// The count in the head of a listpack or ziplist that means: too many to say.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
 impl Form {
@@ -55,7 +55,7 @@ impl Form {
     }
 
     /// Checks the head of `block`. Returns where its first entry begins, and how many entries it
-    /// announces, where it does.
+    /// announces, if it does.
     pub(super) fn open(self, block: &[u8]) -> Result<(usize, Option<u64>), Fault> {
         match self {
             Self::Intset => open_intset(block),
@@ -99,7 +99,7 @@ impl Form {
 }
 
 impl Entry {
-    /// The entry as an integer, where it is one.
+    /// The entry as an integer, if it is one.
     pub(super) fn integer(self, block: &[u8]) -> Option<i64> {
         match self {
             Self::Int(value) => Some(value),
@@ -108,7 +108,7 @@ impl Entry {
     }
 }
 
-/// The bytes at `at`, as many as `N`.
+/// The `N` bytes at `at`.
 fn array<const N: usize>(block: &[u8], at: usize) -> Result<[u8; N], Fault> {
     let slice = block.get(at..).and_then(|rest| rest.get(..N)).ok_or(CUT)?;
     let mut array = [0; N];
@@ -132,7 +132,7 @@ fn text(block: &[u8], start: usize, len: usize) -> Result<Entry, Fault> {
 fn int(block: &[u8], at: usize, width: usize) -> Result<Entry, Fault> {
     let bytes = block.get(at..).and_then(|rest| rest.get(..width)).ok_or(CUT)?;
     let mut wide = [0; 8];
-    wide[8 - width..].copy_from_slice(bytes); // At the top, so that the shift brings the sign.
+    wide[8 - width..].copy_from_slice(bytes); // At the top, so that the shift extends the sign.
     Ok(Entry::Int(i64::from_le_bytes(wide) >> (64 - 8 * width)))
 }
 
@@ -140,7 +140,8 @@ fn count_of(announced: u16) -> Option<u64> {
     (announced != COUNT_UNKNOWN).then_some(u64::from(announced))
 }
 
-/// Checks size and end mark of a listpack or ziplist; returns the count, the head's last 2 bytes.
+/// Checks size and end mark of a listpack or ziplist; returns the count, the last 2 bytes of the
+/// head.
 fn checked_size(block: &[u8], head: usize) -> Result<u16, Fault> {
     if block.len() <= head || block.last() != Some(&0xff) {
         return Err("too short, or no end mark");
@@ -167,7 +168,7 @@ fn intset_entry(block: &[u8], at: usize) -> Option<(Entry, usize)> {
     int(block, at, width).ok().map(|entry| (entry, at + width))
 }
 
-/// Reads a listpack's entry. Its own length behind it must be right: it is what walks backwards.
+/// Reads a listpack entry. Its own length after it must be right: backward walks rely on it.
 fn listpack_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Fault> {
     let [first] = array(block, at)?;
     let low = usize::from(first);
@@ -205,8 +206,8 @@ fn sized(block: &[u8], start: usize, len: usize) -> Result<(Entry, usize), Fault
     Ok((text(block, start, len)?, start + len))
 }
 
-/// The length of a listpack's entry as it stands behind it: 7 bits a byte, most significant
-/// first; all but the first byte carry the mark that says, when read backwards, "go on".
+/// The trailing length of a listpack entry: 7 bits a byte, most significant first; all but the
+/// first byte carry the mark that tells a backward reader to continue.
 pub(super) fn back_length(out: &mut [u8; 5], len: usize) -> &[u8] {
     let width = match len {
         0..=127 => 1,

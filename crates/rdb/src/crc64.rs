@@ -1,6 +1,6 @@
-//! The checksum of RDB files and `DUMP` payloads: CRC-64 with Jones's polynomial, reflected, no
-//! initial value. The `crc` crate's 16-byte table is used: one 32 KiB table, 16 bytes a step, 2.8 GB/s measured
-//! (a quarter of the time that it takes to read a file).
+//! The checksum of RDB files and `DUMP` payloads: CRC-64 with Jones's polynomial, reflected,
+//! initial value 0. The `crc` crate's 16-byte variant is used: one 32 KiB table, 16 bytes a step,
+//! 2.8 GB/s measured (a quarter of the time that it takes to read a file).
 
 use crc::{CRC_64_REDIS, Crc, Digest, Table};
 
@@ -17,7 +17,7 @@ impl Crc64 {
         Self(ALGORITHM.digest())
     }
 
-    /// Takes in `bytes`. Cost: about 0.4 ns a byte.
+    /// Adds `bytes`. Cost: about 0.4 ns a byte.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

@@ -3,22 +3,22 @@
 //! ```text
 //! | type u8 | value as in an RDB file | version u16 | CRC-64 of all before, u64 |
 //! ```
-//! Both ways go in slices: [`Dumper`] knows the length before the first byte and fills a vector
-//! piece by piece; a payload is read by [`Reader::of_payload`], which takes it in chunks and sums
-//! the checksum on the way, so that a value is built aside and installed after `Eof`.
+//! Both directions work in slices: [`Dumper`] knows the length before the first byte and fills a
+//! vector piece by piece; [`Reader::of_payload`] takes a payload in chunks and computes the
+//! checksum on the way, so that a value is built aside and installed after `Eof`.
 //!
 //! Not here: replies and keys.
 
 use crate::crc64::Crc64;
 use crate::{Encoder, Kind, Limits, Reader, Source, Survey, types};
 
-/// Entries that are looked at in vain before a [`Dumper::fill`] ends: about 10 us.
+/// Entries that may be skipped before a [`Dumper::fill`] ends: about 10 us.
 const LOOKS_AT_ONCE: usize = 1_024;
 
-/// Bytes behind the value: version and checksum.
+/// Bytes after the value: version and checksum.
 pub const TRAILER_BYTES: usize = 10;
 
-/// Writes a payload in pieces: [`survey`](Self::survey) until it tells the length, then
+/// Writes a payload in pieces: [`survey`](Self::survey) until it returns the length, then
 /// [`fill`](Self::fill) until it is done.
 pub struct Dumper<S> {
     source: S,
@@ -45,15 +45,16 @@ impl<S: Source> Dumper<S> {
         Self { source, stage, crc: Crc64::new(), version, kind, items: 0 }
     }
 
-    /// True when the survey saw no items, and it is no string: the collection is gone.
+    /// True when the survey saw no items, and it is not a string: the collection is gone.
     #[must_use]
     pub fn is_hollow(&self) -> bool {
         self.items == 0 && !self.kind.is_text()
     }
 
-    /// Surveys at most `items_max` items; tells the payload's length in bytes when all are seen.
+    /// Surveys at most `items_max` items; returns the payload's length in bytes once all are seen.
     ///
-    /// Panics after [`fill`](Self::fill) has begun, and when called again once it has told.
+    /// Panics after [`fill`](Self::fill) has begun, and when called again after it returned the
+    /// length.
     pub fn survey(&mut self, items_max: usize) -> Option<u64> {
         let Stage::Survey(survey) = &mut self.stage else {
             unreachable!("surveyed already");
@@ -75,7 +76,7 @@ impl<S: Source> Dumper<S> {
     }
 
     /// Appends about `bytes_max` bytes (the last item may exceed it, or a packed collection), fewer
-    /// where most of what the source looks at is no item; true when the payload is complete.
+    /// where the source skips most of its entries; true when the payload is complete.
     ///
     /// Cost: O(`bytes_max`), for packed collections O(n log n) of their few entries. Small items
     /// are gathered without output; their number is bounded by [`Bounds`](crate::Bounds).
@@ -130,18 +131,18 @@ pub fn write<S: Source>(source: S, kind: &'static Kind) -> Vec<u8> {
     out
 }
 
-/// Why a payload is refused before its value is looked at; Redis has one text for all three.
+/// Why a payload is refused before its value is read; Redis has one text for all three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
     /// Shorter than a trailer.
     Short,
-    /// From a version that is not read.
+    /// Of an unsupported version.
     Version(u16),
-    /// The checksum does not fit.
+    /// The checksum does not match.
     Checksum,
 }
 
-/// The version that a payload's trailer says.
+/// The version in a payload's trailer.
 ///
 /// # Errors
 /// [`Invalid::Short`] and [`Invalid::Version`].
@@ -158,7 +159,7 @@ pub fn version(payload: &[u8]) -> Result<u16, Invalid> {
     }
 }
 
-/// Checks version and checksum of a payload at once.
+/// Checks version and checksum of a payload in one go.
 ///
 /// Cost: about 0.4 ns a byte; see [`Verifier`] for large ones.
 ///
@@ -187,8 +188,8 @@ impl Verifier {
         Self::default()
     }
 
-    /// Takes in the next `bytes_max` bytes of `payload`, always the same one; tells the result
-    /// when all are seen.
+    /// Adds the next `bytes_max` bytes of `payload`, which is the same in every call; returns the
+    /// result once all are seen.
     pub fn step(&mut self, payload: &[u8], bytes_max: usize) -> Option<Result<u16, Invalid>> {
         let version = match version(payload) {
             Ok(version) => version,
@@ -206,10 +207,10 @@ impl Verifier {
     }
 }
 
-/// A reader of `payload`, which is still to be pushed, in chunks as it suits.
+/// A reader of `payload`, which is still to be pushed, in chunks of any size.
 ///
 /// # Errors
-/// [`Invalid::Short`] and [`Invalid::Version`]; a wrong checksum is found at the end, or before
+/// [`Invalid::Short`] and [`Invalid::Version`]; a wrong checksum is found at the end, or earlier
 /// with a [`Verifier`].
 pub fn reader(
     payload: &[u8],

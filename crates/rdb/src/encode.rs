@@ -1,5 +1,5 @@
-//! Lengths, strings and listpack entries, written as Redis writes them: each with the function
-//! that says its size, because a reply's header needs the sum before the first byte.
+//! Lengths, strings and listpack entries, written as Redis writes them: each with the function that
+//! returns its size, because a reply's header needs the sum before the first byte.
 
 use crate::blob::back_length;
 use darter_base::number::parse_i64;
@@ -28,7 +28,7 @@ pub(super) fn length(out: &mut Vec<u8>, len: u64) {
     }
 }
 
-/// Appends a length in the form of 5 bytes, the upper half of `len` being 0.
+/// Appends a length in the form of 5 bytes; the upper half of `len` is 0.
 pub(super) fn length_32(out: &mut Vec<u8>, len: u64) {
     debug_assert!(len <= u64::from(u32::MAX), "len={len}");
     out.push(0x80);
@@ -41,7 +41,7 @@ pub(super) fn length_64(out: &mut Vec<u8>, len: u64) {
     out.extend_from_slice(&len.to_be_bytes());
 }
 
-/// The integer that a string is stored as, where it is.
+/// The integer that a string is stored as, if it is one.
 pub(super) fn short_integer(bytes: &[u8]) -> Option<i32> {
     if bytes.len() > INTEGER_TEXT_MAX {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn text_size(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Appends a string: an integer of 32 bits as such, all else as it is.
+/// Appends a string: a 32-bit integer as such, all else as bytes.
 pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     let Some(value) = short_integer(bytes) else {
         length(out, bytes.len() as u64);
@@ -110,7 +110,7 @@ fn with_back_length(len: usize) -> u64 {
     (len + back_length(&mut [0; 5], len).len()) as u64
 }
 
-/// Appends a listpack entry: an integer of 64 bits as such, all else as it is.
+/// Appends a listpack entry: a 64-bit integer as such, all else as bytes.
 pub(super) fn listpack_text(out: &mut Vec<u8>, bytes: &[u8]) {
     if let Some(value) = parse_i64(bytes) {
         return listpack_integer(out, value);

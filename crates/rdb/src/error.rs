@@ -7,8 +7,8 @@ use std::fmt;
 /// A refusal: the offset in the file or payload, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Bytes before the place that is wrong. For a truncated file: its length. Inside a packed
-    /// blob that was compressed: where the blob begins.
+    /// Bytes before the faulty place. For a truncated file: its length. Inside a packed blob that
+    /// was compressed: where the blob begins.
     pub offset: u64,
     /// What is wrong there.
     pub reason: Reason,
@@ -18,18 +18,18 @@ pub struct Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The bytes end before the end mark; at least so many are missing.
+    /// The bytes end before the end mark; at least this many are missing.
     Truncated {
         /// Bytes that the element begun last still needs.
         missing: u64,
     },
-    /// The first bytes are neither Redis's nor Valkey's.
+    /// The magic is neither Redis's nor Valkey's.
     Magic,
-    /// A version outside of what is read.
+    /// An unsupported version.
     Version(u16),
-    /// A byte that is neither a value type nor an opcode known here.
+    /// A byte that is neither a known value type nor a known opcode.
     Opcode(u8),
-    /// A value type that Darter does not hold yet.
+    /// A value type that Darter does not support yet.
     UnsupportedType {
         /// Redis's name of the type.
         name: &'static str,
@@ -38,15 +38,15 @@ pub enum Reason {
         /// Its number.
         number: u8,
     },
-    /// A first byte of a length that means nothing.
+    /// An invalid first byte of a length.
     Length(u8),
-    /// A string encoding that means nothing, or an encoding where a plain length must stand.
+    /// An invalid string encoding, or an encoding where a plain length is required.
     StringEncoding(u8),
     /// A string longer than the limit.
     TooLong {
         /// What the file announces.
         bytes: u64,
-        /// What is admitted.
+        /// What is allowed.
         limit: u64,
     },
     /// An LZF string that announces more than its packed bytes could ever become.
@@ -69,18 +69,18 @@ pub enum Reason {
     Deadline,
     /// A database number above 2^32.
     Database(u64),
-    /// An opcode inside of module data that means nothing.
+    /// An invalid opcode inside module data.
     ModuleOpcode(u64),
     /// Functions as written by release candidates of Redis 7.0.
     FunctionPreGa,
-    /// The checksum does not fit the bytes.
+    /// The checksum does not match the bytes.
     Checksum {
-        /// What the bytes sum up to.
+        /// The checksum of the bytes.
         computed: u64,
-        /// What the file says.
+        /// The checksum in the file.
         stored: u64,
     },
-    /// A payload with more bytes than its value.
+    /// A payload with bytes after its value.
     Trailing,
 }
 

@@ -1,4 +1,4 @@
-//! What a reader finds, one piece at a time.
+//! What a reader finds, piece by piece.
 
 use crate::items::Item;
 use crate::kind::Kind;
@@ -13,16 +13,16 @@ pub enum Product {
     Valkey,
 }
 
-/// What the checksum at the end said. A wrong one is an error, not an event.
+/// The result of the checksum at the end. A wrong one is an error, not an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crc {
-    /// It fits.
+    /// It matches.
     Verified,
-    /// The writer had switched it off: it is zero.
+    /// The writer had disabled it: it is zero.
     Off,
 }
 
-/// One piece of a file. Slices live until the reader is touched again.
+/// One piece of a file. Slices live until the reader is used again.
 ///
 /// Order: `Start`, then any of the others; a `Key` is followed by its items and an `EndOfKey`;
 /// `Eof` is last. A payload of `DUMP` has `Key` (with an empty key) to `Eof` only.
@@ -35,16 +35,16 @@ pub enum Event<'a> {
         /// Its version.
         version: u16,
     },
-    /// A remark, as `redis-ver`, `ctime`, `used-mem`.
+    /// Metadata, such as `redis-ver`, `ctime`, `used-mem`.
     Aux {
         /// Its name.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
     },
-    /// The keys that follow belong to this database. Before the first such event it is 0.
+    /// The keys that follow belong to this database. Until the first such event it is 0.
     SelectDb(u32),
-    /// How many keys the database will have. Not to be trusted: allocate nothing by it.
+    /// How many keys the database will have. Untrusted: allocate nothing by it.
     ResizeDb {
         /// Keys.
         keys: u64,
@@ -60,12 +60,12 @@ pub enum Event<'a> {
         /// Keys with a deadline.
         expires: u64,
     },
-    /// The source of a library of functions. Whoever cannot run it warns.
+    /// The source of a library of functions. A caller that cannot run it should warn.
     Function {
         /// The text, with its `#!lua name=..` line.
         code: &'a [u8],
     },
-    /// Data of a module was skipped. Whoever cares warns.
+    /// Data of a module was skipped. A caller that cares should warn.
     ModuleSkipped {
         /// The module's type name, 9 characters.
         module: [u8; 9],
@@ -78,26 +78,26 @@ pub enum Event<'a> {
         kind: &'static Kind,
         /// The type number in the file.
         encoding: u8,
-        /// Its deadline. A past one is the caller's to judge; one before 1970 reads as 0.
+        /// Its deadline. A past one is for the caller to judge; one before 1970 reads as 0.
         expiry_ms: Option<UnixMillis>,
         /// Seconds since it was used.
         idle_s: Option<u64>,
         /// How often it was used, as Redis's logarithm.
         frequency: Option<u8>,
-        /// Bytes of a string, items otherwise, where known before they come. Not to
-        /// be trusted: allocate by it no more than you would for an empty value. Redis never
-        /// keeps an empty collection: 0 items mean that the key is to be skipped.
+        /// Bytes of a string, items otherwise, where known in advance. Untrusted: allocate by it no
+        /// more than for an empty value. Redis never keeps an empty collection: 0 items mean that
+        /// the key is to be skipped.
         len_hint: Option<u64>,
     },
     /// The next piece of the value, whole. Chunks of a string have
-    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES), but for the last; an empty string has none.
-    /// A name that comes twice is the caller's to find: the file is damaged.
+    /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES), but for the last; an empty string has
+    /// none. Duplicate names are for the caller to find: the file is damaged.
     Item(Item<'a>),
     /// The value is complete.
     EndOfKey,
     /// The file or payload is complete.
     Eof {
-        /// What its checksum said.
+        /// The result of its checksum.
         crc: Crc,
     },
 }

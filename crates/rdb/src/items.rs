@@ -1,11 +1,11 @@
 //! The items of a value: what it is made of, whatever its type.
 //!
-//! A value walks through its items to be written ([`Source`]), digested or counted, and is built from
-//! them when it is read. What is long comes in parts, so that no step is longer than a slice.
+//! A value iterates over its items to be written ([`Source`]), digested or counted, and is built
+//! from them when it is read. Long ones come in parts, so that no step is longer than a slice.
 
 use darter_base::UnixMillis;
 
-/// A piece of a value. Readers give the short ones: `Chunk`, `Single`, `Pair`.
+/// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// The next bytes of a string, at least one.
@@ -35,8 +35,8 @@ pub enum Item<'a> {
         /// Its deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// A pair whose name is too long to be packed, and follows in [`Item::Part`]s; behind them comes
-    /// its [`Item::Value`] or [`Item::LongValue`].
+    /// A pair whose name is too long to be packed, and follows in [`Item::Part`]s; then comes its
+    /// [`Item::Value`] or [`Item::LongValue`].
     LongNamed {
         /// Bytes of its name.
         name_len: u64,
@@ -45,21 +45,21 @@ pub enum Item<'a> {
     },
     /// The value of such a pair.
     Value(&'a [u8]),
-    /// Its bytes, when it is long too, and follows in [`Item::Part`]s.
+    /// Its length, when it is long too, and follows in [`Item::Part`]s.
     LongValue(u64),
-    /// A single too long to be packed or an integer, that follows in [`Item::Part`]s.
+    /// A single too long to be packed or an integer, which follows in [`Item::Part`]s.
     LongSingle {
         /// Its bytes.
         len: u64,
         /// Its deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
     },
-    /// The next bytes of what is long.
+    /// The next bytes of something long.
     Part(&'a [u8]),
 }
 
 impl Item<'_> {
-    /// True when it goes on with the item before it.
+    /// True when it continues the item before it.
     #[must_use]
     pub fn is_continued(&self) -> bool {
         matches!(self, Item::Part(_) | Item::Value(_) | Item::LongValue(_))
@@ -80,19 +80,20 @@ impl Item<'_> {
     }
 }
 
-/// Where the items of a value come from, twice the same: a cut.
+/// Iterates over the items of a value, twice with the same result: a cut.
 pub trait Source {
-    /// Looks for the next item; takes what it looks at in vain off `looks`. False when those are
-    /// used up before one was found, or the end: [`next`](Self::next) would look further at once.
+    /// Looks for the next item; subtracts what it skips from `looks`. False when those are used up
+    /// before an item, or the end, was found: [`next`](Self::next) would then search further at
+    /// once.
     fn find(&mut self, looks: &mut usize) -> bool {
         let _ = looks;
         true
     }
 
-    /// The next item, or `None` behind the last.
+    /// The next item, or `None` after the last.
     fn next(&mut self) -> Option<Item<'_>>;
 
-    /// Begins again at the first item. Once: the second pass lets go of what it has given.
+    /// Restarts at the first item. Once: the second pass releases what it has returned.
     fn rewind(&mut self);
 }
 

@@ -1,48 +1,49 @@
-//! How the values of a type stand in a file: the part of a type's row that is about the format.
+//! How the values of a type are laid out in a file: the part of a type's row that is about the
+//! format.
 //!
-//! The format knows layouts, not types. Which layouts a type has been written in, by whom and under
-//! which numbers, its row says; and the row chooses the one in which a value is written now, from
-//! what a [`Survey`] saw of its items.
+//! The format knows layouts, not types. A type's row says in which layouts it has been written, by
+//! whom and under which numbers; and the row chooses the layout for writing a value now, from what
+//! a [`Survey`] saw of its items.
 
 use crate::blob::Form;
 use crate::value::{Plan, Survey};
 use std::fmt;
 
-/// See the module. A kind is known by the number of its first encoding.
+/// See the module. A kind is identified by the number of its first encoding.
 pub struct Kind {
-    /// The encodings that are read; at least one.
+    /// The encodings that can be read; at least one.
     pub encodings: &'static [Encoding],
-    /// Up to where a collection is packed.
+    /// Up to which size a collection is packed.
     pub packed: Bounds,
-    /// Chooses the encoding that is written.
+    /// Chooses the encoding for writing.
     pub plan: fn(&Survey) -> Plan,
 }
 
-/// A layout under a number.
+/// A layout and its number.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
-    /// The number that stands before such a value.
+    /// The number that precedes such a value.
     pub number: u8,
     /// What follows.
     pub layout: Layout,
-    /// In whose bytes the number means that.
+    /// In whose files the number means that.
     pub origin: Origin,
 }
 
-/// In whose bytes a number has a meaning: from 22 on, Redis and Valkey differ.
+/// In whose files a number has a meaning: from 22 on, Redis and Valkey differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Whoever wrote them.
+    /// In all.
     Any,
     /// Redis, or a Valkey before 9.
     Redis,
     /// Valkey 9 or later.
     Valkey,
-    /// Darter, and in payloads of `DUMP` only.
+    /// Darter's, and in payloads of `DUMP` only.
     Payload,
 }
 
-/// What the bytes of a value are.
+/// How the bytes of a value are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// A string.
@@ -53,17 +54,17 @@ pub enum Layout {
     Pairs,
     /// A count, then deadlines (absolute), names and values.
     PairsDeadlineFirst,
-    /// The earliest deadline, a count, then deadlines (counted from that one), names and values.
+    /// The earliest deadline, a count, then deadlines (relative to that one), names and values.
     PairsFromEarliest,
     /// A count, then names, values and deadlines (absolute).
     PairsDeadlineLast,
-    /// A block of so many entries an item: 1 a single, 2 a pair, 3 a pair and its deadline.
+    /// A block with this many entries an item: 1 a single, 2 a pair, 3 a pair and its deadline.
     Block(Form, u8),
-    /// The same behind the earliest deadline.
+    /// The earliest deadline, then such a block.
     BlockFromEarliest(Form, u8),
 }
 
-/// Up to where a collection is packed, by Redis's default settings.
+/// Up to which size a collection is packed, by Redis's default settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Items.
@@ -73,7 +74,7 @@ pub struct Bounds {
 }
 
 impl Kind {
-    /// The number by which it is known.
+    /// The number that identifies it.
     #[must_use]
     pub fn number(&self) -> u8 {
         self.encodings[0].number
@@ -102,13 +103,13 @@ impl fmt::Debug for Kind {
 }
 
 impl Encoding {
-    /// An encoding that means the same in everybody's bytes.
+    /// An encoding that means the same in all files.
     #[must_use]
     pub const fn new(number: u8, layout: Layout) -> Self {
         Self { number, layout, origin: Origin::Any }
     }
 
-    /// One that has this meaning in some bytes only.
+    /// One with this meaning in some files only.
     #[must_use]
     pub const fn of(origin: Origin, number: u8, layout: Layout) -> Self {
         Self { number, layout, origin }

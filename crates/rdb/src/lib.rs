@@ -7,17 +7,17 @@
 //! bytes -> Reader -> Start  (Aux | SelectDb | ResizeDb | ..)*  Key item* EndOfKey  ..  Eof
 //! ```
 //!
-//! - `wire`: lengths, strings and numbers, parsed from bytes that may not all be there yet.
+//! - `wire`: lengths, strings and numbers, parsed from bytes that may not all have arrived.
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
-//! - `kind`: what a type's row says of the format: under which numbers its values stand in a file.
+//! - `kind`: what a type's row says about the format: under which numbers its values are stored.
 //! - `items`: what every value is made of.
-//! - `value`, `encode`: the way out: survey, plan, and the bytes of each item.
-//! - `types`: the numbers of the format and the names of what is refused.
+//! - `value`, `encode`: writing: survey, plan, and the bytes of each item.
+//! - `types`: the numbers of the format, and the names of unsupported types.
 //! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
-//! - [`lzf`], [`crc64`]: what both stand on.
+//! - [`lzf`], [`crc64`]: what both directions build on.
 //!
 //! Everything here is sans-IO: bytes come in as slices and go out into vectors. No file, socket,
-//! thread or clock is touched, so the simulator and the fuzzer run the very code of the server.
+//! thread or clock is touched, so the simulator and the fuzzer run the server's very code.
 //!
 //! Not here: the keyspace, commands, files.
 

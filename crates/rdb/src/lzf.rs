@@ -1,21 +1,21 @@
-//! Unpacking of LZF, the compression of strings in RDB files.
+//! Decompression of LZF, which RDB files use for strings.
 //!
-//! The `lzf` crate unpacks a whole string into a fresh vector. A string of 512 MiB must pass here
-//! in chunks, and a hash of ten million small ones must not allocate each, so this decoder appends
-//! to a vector that the caller keeps, stops where the caller has enough, and goes on later. The
-//! tests pack with the crate and compare.
+//! The `lzf` crate unpacks a whole string into a fresh vector. Here a string of 512 MiB must pass
+//! in chunks, and ten million small ones of a hash must not allocate each, so this decoder appends
+//! to the caller's vector, stops when the caller has enough, and continues later. The tests pack
+//! with the crate and compare.
 //!
 //! ```text
 //! 000nnnnn  n+1 bytes                     copy the n+1 bytes that follow
 //! nnnooooo  oooooooo                      copy n+2 bytes from o+1 back     (n = 1..=6)
 //! 111ooooo  nnnnnnnn  oooooooo            copy n+9 bytes from o+1 back
 //! ```
-//! Not here: packing. What Darter writes stays unpacked; Redis reads that as well.
+//! Not here: packing. Darter writes strings unpacked; Redis reads that as well.
 
-/// How far back a copy may reach: what must stay in the vector between two calls.
+/// How far back a copy may reach: what must stay in the vector between calls.
 pub const WINDOW_BYTES: usize = 1 << 13;
 
-/// What one operation can produce at most, for 3 bytes: the bound of every compression ratio.
+/// The most that one operation of 3 bytes can produce: the bound of every compression ratio.
 pub const RUN_BYTES_MAX: usize = 264;
 
 /// Why packed bytes cannot be unpacked.
@@ -25,7 +25,7 @@ pub enum Corrupt {
     ReachesBack,
     /// The last operation lacks bytes.
     Cut,
-    /// More or fewer bytes come out than were announced.
+    /// The result is longer or shorter than announced.
     Length,
 }
 
@@ -41,14 +41,14 @@ impl Corrupt {
     }
 }
 
-/// True where `packed` bytes could never become `len` bytes.
+/// True if `packed` bytes could never become `len` bytes.
 #[must_use]
 pub fn absurd(packed: u64, len: u64) -> bool {
     packed == 0 || len == 0 || len.div_ceil(RUN_BYTES_MAX as u64 / 3) > packed
 }
 
-/// Unpacks whole operations from the head of `packed` onto `out`, until `out` holds `want` bytes
-/// or the next operation is not there as a whole. Returns the bytes used.
+/// Unpacks whole operations from the head of `packed` onto `out`, until `out` holds `want` bytes or
+/// the next operation is incomplete. Returns the bytes used.
 ///
 /// `out` grows past `want` by less than [`RUN_BYTES_MAX`]. Copies reach into what `out` holds.
 ///
@@ -81,9 +81,9 @@ pub fn unpack(packed: &[u8], out: &mut Vec<u8>, want: usize) -> Result<usize, (u
     Ok(at)
 }
 
-/// Unpacks all of `packed` into `out`, which is emptied first; exactly `len` bytes must come out.
+/// Unpacks all of `packed` into `out`, which is cleared first; exactly `len` bytes must result.
 ///
-/// Memory grows with what really comes out, never with `len`.
+/// Memory grows with the actual result, never with `len`.
 ///
 /// # Errors
 /// Any [`Corrupt`].

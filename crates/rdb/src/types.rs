@@ -1,5 +1,4 @@
-//! The numbers of the format that are no type's own, and the names of the value types that are
-//! refused for now.
+//! The numbers of the format that belong to no type, and the names of unsupported value types.
 //!
 //! Source: `rdb.h` of Redis 7.0 to 8.0 and of Valkey 9, the documentation of each release.
 
@@ -15,7 +14,7 @@ pub const OP_MODULE_AUX: u8 = 247;
 pub const OP_IDLE: u8 = 248;
 /// How often the next key was used, as a logarithm.
 pub const OP_FREQ: u8 = 249;
-/// A named remark.
+/// A named metadata entry.
 pub const OP_AUX: u8 = 250;
 /// How many keys and how many deadlines the database holds.
 pub const OP_RESIZE_DB: u8 = 251;
@@ -39,7 +38,7 @@ pub const VALKEY_VERSION_MAX: u16 = 81;
 /// What Redis 7.0 writes, and the newest that it loads.
 pub const VERSION_WRITTEN: u16 = 10;
 
-/// What is added to the type number of a layout that has been given to another type: such numbers are
+/// Added to the type number of a layout that other software uses for another type: such numbers are
 /// Darter's own.
 pub const PRIVATE: u8 = 200;
 
@@ -62,7 +61,7 @@ pub(crate) fn version_of(number: u8) -> u16 {
 /// Latest field deadline that Redis admits: 2^48 - 2 ms.
 pub const DEADLINE_MAX_MS: u64 = (1 << 48) - 2;
 
-/// Type and encoding of a value that is refused, as Redis's users call them.
+/// Type and encoding of an unsupported value, as Redis's users call them.
 pub(crate) fn refused(number: u8) -> Option<(&'static str, &'static str)> {
     REFUSED.iter().find(|row| row.0 == number).map(|row| (row.1, row.2))
 }

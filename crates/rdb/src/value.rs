@@ -1,9 +1,9 @@
-//! A value on its way out: surveyed first, then written item by item.
+//! Writing a value: it is surveyed first, then written item by item.
 //!
-//! The length of a `DUMP` stands in the reply's header, before its first byte, and a value of ten
+//! The length of a `DUMP` is in the reply's header, before its first byte, and a value of ten
 //! million fields must not be held twice. So the items pass twice: [`Survey`] sums sizes, and the
-//! type chooses the encoding that Redis 7.0 would have chosen for the same items; [`Encoder`] writes.
-//! Both take one item at a time, so the caller cuts slices where it likes. A cut of the value
+//! type chooses the encoding that Redis 7.0 would have chosen for the same items; [`Encoder`]
+//! writes. Both take one item at a time, so the caller can end a slice anywhere. A cut of the value
 //! guarantees that the items are the same both times; the encoder asserts it.
 //!
 //! ```text
@@ -31,15 +31,15 @@ pub struct Survey {
     singles: u64,
     /// Bytes of a string.
     string_bytes: u64,
-    /// Its first bytes: enough to tell an integer.
+    /// Its first bytes: enough to recognise an integer.
     head: Vec<u8>,
     /// Bytes of all names and values as strings.
     plain_bytes: u64,
-    /// Bytes of all entries in a listpack, deadlines apart.
+    /// Bytes of all entries in a listpack, without deadlines.
     packed_bytes: u64,
     /// Nothing is too long for a listpack.
     short: bool,
-    /// All singles are integers, the smallest and the largest of them, 0 among them.
+    /// If all singles are integers: the smallest and the largest of them and 0.
     integers: Option<(i64, i64)>,
     deadlines: u64,
     deadline_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Survey {
 pub struct Plan {
     /// The type number.
     pub encoding: u8,
-    /// Bytes behind the type number.
+    /// Bytes after the type number.
     pub body_bytes: u64,
     count: u64,
     form: Form,
@@ -59,17 +59,17 @@ pub struct Plan {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// A string of so many bytes.
+    /// A string of this many bytes.
     Raw(u64),
     /// A string that is an integer.
     Integer,
     /// Items as strings.
     Plain,
-    /// The same with deadlines behind `origin_ms`, in 9 bytes or in 5.
+    /// The same with deadlines relative to `origin_ms`, in 9 bytes or in 5.
     Deadlines { origin_ms: UnixMillis, wide: bool },
-    /// Integers of so many bytes.
+    /// Integers of this many bytes each.
     Intset { width: usize },
-    /// A listpack of so many bytes, with deadlines (the earliest given) or without.
+    /// A listpack of this many bytes, with deadlines (the earliest given) or without.
     Listpack { bytes: u64, deadlines: Option<UnixMillis> },
 }
 
@@ -93,7 +93,7 @@ impl Survey {
         }
     }
 
-    /// Takes in the next item. Cost: O(bytes) for what looks like an integer, O(1) otherwise.
+    /// Adds the next item. Cost: O(bytes) for what looks like an integer, O(1) otherwise.
     pub fn item(&mut self, item: Item<'_>) {
         self.count += u64::from(!item.is_continued());
         match item {
@@ -193,7 +193,7 @@ impl Survey {
         self.with(encoding, Form::Plain, bytes)
     }
 
-    /// As pairs whose deadlines are counted from the earliest; there is one.
+    /// As pairs whose deadlines are relative to the earliest; there is at least one.
     #[must_use]
     pub fn with_deadlines(&self, encoding: u8) -> Plan {
         let (low, high) = self.deadline_span.unwrap_or_default();
@@ -205,7 +205,7 @@ impl Survey {
         self.with(encoding, Form::Deadlines { origin_ms: low, wide }, bytes)
     }
 
-    /// As a sorted block of integers, where all items are such, and few.
+    /// As a sorted block of integers, if all items are integers, and few.
     #[must_use]
     pub fn intset(&self, encoding: u8) -> Option<Plan> {
         let (low, high) = self.integers.filter(|_| self.is_few())?;
@@ -219,7 +219,7 @@ impl Survey {
         Some(self.with(encoding, Form::Intset { width }, size))
     }
 
-    /// As a listpack without deadlines, where the items are few and short.
+    /// As a listpack without deadlines, if the items are few and short.
     #[must_use]
     pub fn listpack(&self, encoding: u8) -> Option<Plan> {
         let bytes = self.listpack_bytes()?;
@@ -227,7 +227,7 @@ impl Survey {
         Some(self.with(encoding, Form::Listpack { bytes, deadlines: None }, size))
     }
 
-    /// As a listpack of pairs with deadlines behind the earliest one, where the items are few and
+    /// As a listpack of pairs with deadlines relative to the earliest, if the items are few and
     /// short.
     #[must_use]
     pub fn listpack_with_deadlines(&self, encoding: u8) -> Option<Plan> {
@@ -249,7 +249,7 @@ impl Survey {
 }
 
 impl Plan {
-    /// The RDB version that knows the encoding: 10, what Redis 7.0 writes, or a later one.
+    /// The RDB version that has the encoding: 10, what Redis 7.0 writes, or a later one.
     #[must_use]
     pub fn version(&self) -> u16 {
         types::version_of(self.encoding)
@@ -262,7 +262,7 @@ impl Plan {
     }
 }
 
-/// The second pass: writes what a [`Plan`] says. [`head`](Self::head), then each
+/// The second pass: writes according to a [`Plan`]. [`head`](Self::head), then each
 /// [`item`](Self::item), then [`end`](Self::end).
 #[derive(Clone, Debug)]
 pub struct Encoder {
@@ -270,7 +270,7 @@ pub struct Encoder {
     count: u64,
     /// Bytes appended.
     written: u64,
-    /// A single with a deadline was long: its empty value comes behind its parts.
+    /// A single with a deadline was long: its empty value follows its parts.
     owes_value: bool,
     integers: Vec<i64>,
     /// Entries of a listpack, and how many.
@@ -296,13 +296,13 @@ impl Encoder {
         }
     }
 
-    /// What it follows.
+    /// The plan that it follows.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Appends what stands before the items.
+    /// Appends what precedes the items.
     pub fn head(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         match self.plan.form {
@@ -322,7 +322,7 @@ impl Encoder {
 
     /// Appends an item, or gathers it where the collection is packed.
     ///
-    /// Panics when the item does not fit the survey's.
+    /// Panics when the item does not match the survey's.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         let start = out.len();
         if !item.is_continued() {
@@ -386,7 +386,7 @@ impl Encoder {
 
     /// Appends what was gathered.
     ///
-    /// Panics when the items were not those of the survey: the length told would be wrong.
+    /// Panics when the items were not those of the survey: the announced length would be wrong.
     pub fn end(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         match self.plan.form {
@@ -415,8 +415,8 @@ impl Encoder {
         out.extend_from_slice(&(bytes as u32).to_le_bytes());
         // Too many for 16 bits: Redis's mark for "count them yourself".
         out.extend_from_slice(&u16::try_from(self.entries_len).unwrap_or(u16::MAX).to_le_bytes());
-        // Redis finds the next field to expire at the head, so items are sorted; stable, so that
-        // a collection without deadlines keeps its order.
+        // Redis finds the next field to expire at the head, so items are sorted; stably, so that a
+        // collection without deadlines keeps its order.
         self.packed.sort_by_key(|item| item.0);
         for (_, range) in &self.packed {
             out.extend_from_slice(&self.entries[range.clone()]);
@@ -431,7 +431,7 @@ fn write_text(item: Item<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends an item of a collection as strings, its deadline apart.
+/// Appends an item of a collection as strings, without its deadline.
 fn write_plain(item: Item<'_>, out: &mut Vec<u8>) {
     match item {
         Item::Single { name, .. } => encode::text(out, name),
@@ -452,7 +452,7 @@ fn write_plain(item: Item<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the deadline of an item, counted from `origin_ms`: 0 means "none".
+/// Appends the deadline of an item, relative to `origin_ms`: 0 means "none".
 fn write_deadline(
     out: &mut Vec<u8>,
     deadline_ms: Option<UnixMillis>,
@@ -466,7 +466,7 @@ fn write_deadline(
     }
 }
 
-/// A deadline that the format can say: 0 would mean "none".
+/// A deadline that the format can express: 0 would mean "none".
 fn clamp(deadline_ms: UnixMillis) -> UnixMillis {
     deadline_ms.clamp(1, types::DEADLINE_MAX_MS)
 }

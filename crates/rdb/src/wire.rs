@@ -1,9 +1,9 @@
-//! Lengths, strings and numbers, parsed from bytes that may not all be there yet.
+//! Lengths, strings and numbers, parsed from bytes that may not all have arrived.
 //!
-//! A [`Cursor`] walks over what has arrived. Where an element is cut off it says how many bytes,
-//! counted from the cursor's start, it takes to get further; the reader waits for those and then
-//! parses the element again from its start. Nothing is kept between the attempts, and nothing is
-//! allocated by an announced length.
+//! A [`Cursor`] walks over what has arrived. Where an element is incomplete it says how many bytes,
+//! counted from the cursor's start, are needed to get further; the reader waits for those and then
+//! parses the element again from its start. Nothing is kept between attempts, and no announced
+//! length allocates anything.
 
 use crate::error::Reason;
 use crate::lzf;
@@ -11,27 +11,27 @@ use crate::lzf;
 /// Why an element was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It takes at least so many bytes from the cursor's start.
+    /// It needs at least this many bytes from the cursor's start.
     Short(usize),
-    /// It is wrong, so many bytes behind the cursor's start.
+    /// It is wrong, at this many bytes after the cursor's start.
     Bad(usize, Reason),
 }
 
 /// A length, or one of the special encodings of strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// So many bytes or items follow.
+    /// This many bytes or items follow.
     Plain(u64),
     /// A string in special encoding.
     Special(u8),
 }
 
-/// The head of a string: what its bytes are, none of them read yet.
+/// The head of a string: what its bytes are, before any is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// So many bytes follow.
+    /// This many bytes follow.
     Raw(u64),
-    /// An integer stood in its place; it is read already.
+    /// An integer in place of a string; it is already read.
     Int(i64),
     /// Packed bytes follow.
     Lzf {
@@ -42,7 +42,7 @@ pub(super) enum Head {
     },
 }
 
-/// A string all of whose bytes are there. Places count from the cursor's start.
+/// A string that has fully arrived. Offsets count from the cursor's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// The bytes as they are.
@@ -59,7 +59,7 @@ pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     /// Bytes read.
     pub(super) at: usize,
-    /// Longest string admitted.
+    /// Longest string accepted.
     limit: u64,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A length where no special encoding may stand.
+    /// A length where no special encoding is allowed.
     #[inline]
     pub(super) fn count(&mut self) -> Result<u64, Stop> {
         let start = self.at;
@@ -177,7 +177,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `len` as a size in memory. What memory cannot hold can never arrive either.
+/// `len` as a size in memory. What memory cannot hold can never arrive.
 pub(super) fn size(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }

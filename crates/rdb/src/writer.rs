@@ -1,5 +1,5 @@
-//! The writer of whole files. It appends to vectors that the caller sends on, and keeps only the
-//! running checksum; values pass through [`Survey`](crate::Survey) and [`Encoder`].
+//! The writer of whole files. It appends to the caller's vectors, and keeps only the running
+//! checksum; values pass through [`Survey`](crate::Survey) and [`Encoder`].
 
 use crate::crc64::Crc64;
 use crate::encode;
@@ -10,7 +10,7 @@ use darter_base::UnixMillis;
 
 /// Writes a file of version 10, or of a later one where field deadlines need it.
 ///
-/// Order: [`start`](Self::start), remarks, databases with their keys, [`eof`](Self::eof). A key is
+/// Order: [`start`](Self::start), metadata, databases with their keys, [`eof`](Self::eof). A key is
 /// [`key`](Self::key), its [`item`](Self::item)s, [`end_of_key`](Self::end_of_key).
 #[derive(Clone, Default)]
 pub struct Writer {
@@ -30,7 +30,7 @@ impl Writer {
         self.put(out, |out| out.extend_from_slice(format!("REDIS{version:04}").as_bytes()));
     }
 
-    /// Appends a remark, as `redis-ver`.
+    /// Appends metadata, such as `redis-ver`.
     pub fn aux(&mut self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         self.put(out, |out| {
             out.push(types::OP_AUX);
@@ -58,7 +58,7 @@ impl Writer {
 
     /// Appends a key with its deadline, and the head of its value.
     ///
-    /// Panics inside of a value.
+    /// Panics inside a value.
     pub fn key(
         &mut self,
         key: &[u8],
@@ -81,7 +81,7 @@ impl Writer {
         self.value = Some(encoder);
     }
 
-    /// Appends an item of the value begun. Panics outside of one.
+    /// Appends an item of the current value. Panics outside one.
     pub fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
         let mut encoder = self.value.take().expect("an item belongs to a key");
         self.put(out, |out| encoder.item(item, out));

@@ -1,8 +1,8 @@
 //! One request as its arguments.
 //!
-//! A small request lies in the parser's buffer and is borrowed from there, with a list of spans.
-//! A large one (a million fields, a value of 400 MB) has been gathered into [`Block`]s while it
-//! arrived, so that nothing was ever copied as a whole; it is shared by reference count.
+//! A small request is borrowed from the parser's buffer, with a list of spans. A large one (a
+//! million fields, a value of 400 MB) has been gathered into [`Block`]s while it arrived, so that
+//! it was never copied as a whole; it is shared by reference count.
 
 use crate::whole::{Sought, Whole};
 use darter_base::hash;
@@ -11,7 +11,7 @@ use darter_base::limits::CHUNK_BYTES;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Where an argument lies: `start..end` in the bytes beside it.
+/// Where an argument is: `start..end` in the accompanying bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First byte.
@@ -23,7 +23,7 @@ pub struct Span {
 /// A portion of a large request: some arguments and their bytes, or one argument in chunks.
 #[derive(Debug)]
 pub enum Block {
-    /// Arguments that lie in `bytes`.
+    /// Arguments in `bytes`.
     Small {
         /// Index of the first argument of this block.
         first: usize,
@@ -38,7 +38,7 @@ pub enum Block {
         first: usize,
         /// Its bytes; all chunks but the last are `CHUNK_BYTES` long.
         chunks: Vec<Arc<[u8]>>,
-        /// The same bytes in one piece, made when somebody needs them so.
+        /// The same bytes in one piece, made on demand.
         whole: Whole,
     },
 }
@@ -57,8 +57,8 @@ impl Block {
         }
     }
 
-    /// Bytes of memory: an argument of a few bytes takes more with its span than by itself. What a
-    /// table has taken over, whole arguments always, is told of there.
+    /// Bytes of memory: a short argument's span may take more than its bytes. Chunks that a table
+    /// has taken over, whole arguments always, are counted there.
     fn memory_bytes(&self) -> usize {
         match self {
             Self::Small { bytes, spans, .. } => bytes.len() + size_of_val(&spans[..]),
@@ -72,15 +72,15 @@ impl Block {
     }
 }
 
-/// Nobody else holds it.
+/// True if it is not shared.
 fn is_own(chunk: &Arc<[u8]>) -> bool {
     Arc::strong_count(chunk) == 1
 }
 
 /// A request that owns its bytes.
 ///
-/// Invariant: `marks` holds, for every argument whose index is a multiple of [`Request::MARK_EVERY`],
-/// the block that it is in.
+/// Invariant: `marks` holds, for every argument whose index is a multiple of
+/// [`Request::MARK_EVERY`], its block.
 #[derive(Debug, Default)]
 pub struct Request {
     blocks: Vec<Block>,
@@ -89,8 +89,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// About a third of what a block of short arguments holds: so two blocks are between two marks
-    /// mostly, and an argument of a million is found without a search.
+    /// About a third of the short arguments in a block: usually two marks are at most two blocks
+    /// apart, so an argument among a million is found without a search.
     const MARK_EVERY: usize = 1_024;
 
     /// A request of these arguments.
@@ -118,8 +118,8 @@ impl Request {
         self.len == 0
     }
 
-    /// Bytes of memory of all blocks, with the lists of where their arguments lie, as far as nobody else
-    /// holds them. Cost: O(blocks).
+    /// Bytes of memory of all blocks, with the lists of their arguments, without shared parts.
+    /// Cost: O(blocks).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Block::memory_bytes).sum()
@@ -150,7 +150,7 @@ impl Request {
         }
     }
 
-    /// The block that holds an argument: one of the few from its mark to the next.
+    /// The block of an argument: one of the few from its mark to the next.
     #[inline]
     fn block_of(&self, index: usize) -> &Block {
         let mark = index / Self::MARK_EVERY;
@@ -161,7 +161,7 @@ impl Request {
     }
 }
 
-/// Blocks up to which a request is simply dropped: some 10 us.
+/// Requests with at most this many blocks are simply dropped: some 10 us.
 const DROP_AT_ONCE: usize = 4;
 
 impl Drop for Request {
@@ -175,7 +175,7 @@ impl Drop for Request {
     }
 }
 
-/// The blocks of a request that nobody reads any more.
+/// The blocks of a request that is no longer read.
 struct Remains {
     blocks: Vec<Block>,
     bytes: usize,
@@ -226,7 +226,7 @@ pub enum Arg<'a> {
     Chunks {
         /// The chunks, in order; they may be shared instead of copied.
         chunks: &'a [Arc<[u8]>],
-        /// Where the bytes are kept in one piece, once asked for.
+        /// Keeps the bytes in one piece, once requested.
         whole: &'a Whole,
     },
 }
@@ -241,7 +241,7 @@ impl<'a> Arg<'a> {
         }
     }
 
-    /// The bytes in order, in the pieces they lie in: nothing is copied.
+    /// The bytes in order, in their existing pieces: nothing is copied.
     pub fn pieces(self) -> impl Iterator<Item = &'a [u8]> {
         (0..).map_while(move |index| match self {
             Arg::Bytes(bytes) => (index == 0).then_some(bytes),
@@ -265,12 +265,12 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// What is found out about a request ahead of its turn, to be known when that has come.
+/// What is found out about a request when it is parsed ahead, and used in its turn.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// The command: a number of the caller's.
+    /// The command: a number of the caller's choice.
     pub command: usize,
-    /// The hashes of the first arguments behind the name, as far as they were of use.
+    /// The hashes of the first arguments after the name, where needed.
     pub hashes: [Option<u64>; 2],
 }
 
@@ -291,7 +291,7 @@ pub(crate) type NotePlace = OnceCell<Note>;
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     source: Source<'a>,
-    /// There is one for a request that is cut ahead.
+    /// Present for a request that was parsed ahead.
     note: Option<&'a NotePlace>,
 }
 
@@ -302,13 +302,13 @@ enum Source<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Arguments that lie in `bytes`.
+    /// Arguments in `bytes`.
     #[must_use]
     pub fn flat(bytes: &'a [u8], spans: &'a [Span]) -> Self {
         Self { source: Source::Flat { bytes, spans }, note: None }
     }
 
-    /// Arguments that lie in `bytes`, with a place for a note.
+    /// Arguments in `bytes`, with a place for a note.
     #[inline]
     pub(crate) fn with_note(bytes: &'a [u8], spans: &'a [Span], note: &'a NotePlace) -> Self {
         Self { source: Source::Flat { bytes, spans }, note: Some(note) }
@@ -320,8 +320,7 @@ impl<'a> Args<'a> {
         Self { source: Source::Owned(request), note: None }
     }
 
-    /// Keeps a note until the request's turn has come, where there is a place for one. The first one
-    /// stays.
+    /// Keeps a note until the request's turn, if there is a place for one. The first one stays.
     #[inline]
     pub fn keep(self, note: Note) {
         if let Some(place) = self.note {
@@ -329,7 +328,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// What was kept.
+    /// The note.
     #[inline]
     #[must_use]
     pub fn noted(self) -> Option<&'a Note> {
@@ -344,7 +343,7 @@ impl<'a> Args<'a> {
         noted.unwrap_or_else(|| self.hash_now(index))
     }
 
-    /// Apart, so that the look at the note is inlined.
+    /// Separate, so that the look at the note is inlined.
     #[inline(never)]
     fn hash_now(self, index: usize) -> u64 {
         match self.arg(index) {
@@ -353,8 +352,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Puts a portion of a big argument into one piece and finds out what is sought of it, so that
-    /// `get` and `hash` of it cost nothing any more. True while some of it is left. Cost: some 30 us.
+    /// Gathers a portion of a big argument into one piece and computes what is sought of it, so
+    /// that `get` and `hash` of it become free. True while some of it is left. Cost: some 30 us.
     /// Panics when there is no such argument.
     #[must_use]
     pub fn gather(self, index: usize, sought: Sought) -> bool {
@@ -364,8 +363,8 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Indexes of the big arguments of which something is left to gather, in order. Cost: a look at
-    /// each block of a large request.
+    /// Indexes of the big arguments that are not fully gathered, in order. Cost: a look at each
+    /// block of a large request.
     pub fn ungathered(self) -> impl Iterator<Item = usize> + 'a {
         let blocks = match self.source {
             Source::Flat { .. } => &[][..],
@@ -406,9 +405,9 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The argument at `index` as far as it lies in one piece: all of a short one, the first chunk of
-    /// a large one. Enough to compare it with a word or to quote it; O(1), nothing is copied. Panics
-    /// when there is none: check `len` first.
+    /// The first piece of the argument at `index`: all of a short one, the first chunk of a large
+    /// one. Enough to compare it with a word or to quote it; O(1), nothing is copied. Panics when
+    /// there is none: check `len` first.
     #[inline]
     #[must_use]
     pub fn head(self, index: usize) -> &'a [u8] {
@@ -433,7 +432,8 @@ impl<'a> Args<'a> {
         (0..self.len()).map(move |index| self.get(index))
     }
 
-    /// A request that outlives the parser's buffer: shared when it is owned already, else copied.
+    /// A request that outlives the parser's buffer: shared if it is owned already, copied
+    /// otherwise.
     #[must_use]
     pub fn to_request(self) -> Arc<Request> {
         match self.source {
@@ -448,8 +448,8 @@ impl<'a> Args<'a> {
         (0..self.len()).map(|index| self.arg(index).len()).sum()
     }
 
-    /// Bytes that the request takes: those of its arguments and what stands between them, and of a
-    /// large one where they lie. Cost: O(1), or a look at each block of a large one.
+    /// Bytes that the request takes: its arguments and what is between them, and the blocks of a
+    /// large one. Cost: O(1), or a look at each block of a large one.
     #[must_use]
     pub fn held_bytes(self) -> usize {
         match self.source {
@@ -484,7 +484,7 @@ mod tests {
         request
     }
 
-    #[test] // Arguments are found in whichever block they lie, and in the pieces they lie in.
+    #[test] // Arguments are found in whichever block they are, and in their existing pieces.
     fn arguments_of_all_blocks_are_read() {
         let big = 2 * CHUNK_BYTES + 9;
         let request = Arc::new(request(&[None, Some(big), None, Some(CHUNK_BYTES), None]));
@@ -503,13 +503,13 @@ mod tests {
         assert_eq!(args.total_bytes(), lens.iter().sum::<usize>());
         let spans = 6 * size_of::<Span>();
         let held = lens.iter().sum::<usize>() + spans;
-        let whole = Long::bytes_for(big) + Long::bytes_for(CHUNK_BYTES); // Asked for in one piece.
+        let whole = Long::bytes_for(big) + Long::bytes_for(CHUNK_BYTES); // Requested in one piece.
         assert_eq!(args.held_bytes(), held + whole);
         assert_eq!(args.ungathered().count(), 0);
         assert!(Arc::ptr_eq(&args.to_request(), &request));
     }
 
-    #[test] // A copy that outlives the buffer says the same.
+    #[test] // A copy that outlives the buffer is equal.
     fn flat_arguments_are_copied() {
         let spans = [span(4, 7), span(9, 9), span(11, 12)];
         let args = Args::flat(b"....GET..  k", &spans);
@@ -522,7 +522,7 @@ mod tests {
             assert_eq!(lens, [(3, false), (0, true), (1, false)]);
         }
         assert!(!args.is_owned());
-        // In the buffer it holds what stands between its arguments too, on its own their spans.
+        // In the buffer it includes what is between its arguments, on its own their spans.
         let on_its_own = 4 + 3 * size_of::<Span>();
         assert_eq!((args.held_bytes(), Args::owned(&copy).held_bytes()), (8, on_its_own));
         let none = Args::flat(b"", &[]);
@@ -530,7 +530,7 @@ mod tests {
         assert!(none.to_request().is_empty() && !copy.is_empty());
     }
 
-    #[test] // What a table has taken over is told of there, also while the rest of a request is freed.
+    #[test] // What a table has taken over is counted there, also while the rest is freed.
     fn what_others_hold_is_not_told_twice() {
         let (big, small) = (20 * CHUNK_BYTES, 5 + 2 * size_of::<Span>());
         let request = Arc::new(request(&[None, Some(big), Some(big)]));
@@ -554,7 +554,7 @@ mod tests {
         while lazyfree::run(&Countdown::new(0)) {}
     }
 
-    #[test] // Only what takes long to free is freed later, in portions.
+    #[test] // Only what takes long to free is deferred, and freed in portions.
     fn large_requests_are_freed_in_portions() {
         let chunks = |count: usize| Some(count * CHUNK_BYTES);
         let cases: &[(&[Option<usize>], usize)] = &[

@@ -1,7 +1,8 @@
 //! Inline commands: a line of words, with quotes, for people at a telnet prompt.
 
-/// Splits `line`, which has no NUL, into words: blanks separate; `"..."` knows `\n \r \t \b \a \xHH` and `\` before
-/// any other byte; `'...'` knows `\'` only; a closing quote must be followed by a blank or the end.
+/// Splits `line`, which has no NUL, into words: blanks separate; `"..."` knows
+/// `\n \r \t \b \a \xHH` and `\` before any other byte; `'...'` knows `\'` only; a closing quote
+/// must be followed by a blank or the end.
 ///
 /// Errors: `None` when quotes are unbalanced. Source: Redis's inline protocol.
 pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -22,12 +23,12 @@ pub(crate) fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// C's `isspace`: may stand before a word, and behind a closing quote.
+/// C's `isspace`: allowed before a word, and after a closing quote.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// What ends a word without quotes: not all that is blank, as in Redis.
+/// What ends an unquoted word: not all blanks, as in Redis.
 fn ends_word(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }

@@ -4,7 +4,7 @@
 //! - [`Args`] is one request as its arguments, borrowed where it can be.
 //! - [`Output`] gathers what is to be sent; [`Reply`] encodes into it, in RESP2 or RESP3.
 //!
-//! Nothing here allocates by a number that a client announced: memory follows the bytes that came.
+//! Nothing here allocates by a number that a client announced: memory follows the bytes received.
 //!
 //! Not here: commands, data, connections.
 

@@ -1,15 +1,15 @@
-//! The quick way through a pipeline: whole requests of plain form, several at a time.
+//! The fast path for pipelines: complete requests of plain form, several at a time.
 //!
-//! Nearly every request is an array of short strings that has arrived whole. Such ones are cut out
-//! in one pass over their bytes, without a state between calls, and ahead of their turn, so that
-//! the engine can ask the memory for their keys before it runs them. Whatever is not plain is left
-//! to the parser's states, which know all forms and all errors; it is cut when its turn has come.
+//! Nearly every request is an array of short strings that has fully arrived. Those are parsed in
+//! one pass over their bytes, without a state machine, and ahead of their turn, so that the engine
+//! can prefetch their keys before it runs them. Everything else is left to the parser's states,
+//! which know all forms and all errors, and is parsed in its turn.
 
 use crate::args::{NotePlace, Span};
 
 /// Requests parsed ahead of their turn: about as many cache misses as a processor has under way.
 pub const LOOKAHEAD_MAX: usize = 16;
-/// Arguments after which no further request is cut: about 2 us of cutting.
+/// Arguments after which no further request is parsed: about 2 us of parsing.
 const ARGS_ENOUGH: usize = 64;
 /// Arguments of one request.
 const ARGS_MAX: usize = 1_024;
@@ -18,7 +18,7 @@ const ARG_BYTES_MAX: usize = 16 * 1024;
 
 const _: () = assert!(ARGS_MAX * (ARG_BYTES_MAX + 32) < u32::MAX as usize, "spans are narrow");
 
-/// A request that waits for its turn.
+/// A request parsed ahead of its turn.
 #[derive(Debug)]
 pub(crate) struct Cut {
     /// Its first byte in the buffer; its spans count from here.
@@ -29,12 +29,12 @@ pub(crate) struct Cut {
     pub(crate) first: usize,
     /// One past its last span.
     pub(crate) last: usize,
-    /// What is found out about it until its turn has come.
+    /// What is found out about it before its turn.
     pub(crate) note: NotePlace,
 }
 
-/// Cuts plain requests out of `bytes` from `start` on, until something else comes. Arguments may
-/// be `bulk_max` bytes long.
+/// Parses plain requests in `bytes` from `start` on, up to anything else. Arguments may be
+/// `bulk_max` bytes long.
 pub(crate) fn cut(
     bytes: &[u8],
     start: usize,
@@ -56,7 +56,7 @@ pub(crate) fn cut(
     }
 }
 
-/// The length of the request that `bytes` begin with, if it is whole and plain.
+/// The length of the request at the front of `bytes`, if it is complete and plain.
 fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> {
     let (args, mut at) = header(bytes, 0, b'*', ARGS_MAX)?;
     if args == 0 {
@@ -64,20 +64,20 @@ fn plain(bytes: &[u8], bulk_max: usize, spans: &mut Vec<Span>) -> Option<usize> 
     }
     for _ in 0..args {
         let (len, start) = header(bytes, at, b'$', bulk_max)?;
-        // Behind the bytes stand two more, which nobody looks at, as in Redis.
+        // The bytes are followed by two more, which nobody looks at, as in Redis.
         at = start + len + 2;
         if at > bytes.len() {
             return None;
         }
-        // Far below 4 GiB: so many arguments of so many bytes.
+        // Far below 4 GiB: see the constants.
         spans.push(Span { start: start as u32, end: (start + len) as u32 });
     }
     Some(at)
 }
 
-/// The number in the line at `at`, which begins with `kind`, and the index behind the line. `None`
-/// for a number above `most`, and for whatever else the parser's states should look at. Nearly all
-/// have one digit or two: those are read without a loop.
+/// The number in the line at `at`, which begins with `kind`, and the index after the line. `None`
+/// for a number above `most`, and for anything that the parser's states should look at. Nearly all
+/// have one or two digits: those are read without a loop.
 #[inline]
 fn header(bytes: &[u8], at: usize, kind: u8, most: usize) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte - b'0');
@@ -101,14 +101,15 @@ fn number(bytes: &[u8], at: usize, most: usize) -> Option<(usize, usize)> {
     let mut value = digit(at)?;
     let mut at = at + 1;
     while *bytes.get(at)? != b'\r' {
-        // A number that begins with zero is for the parser's states to refuse.
+        // A leading zero is for the parser's states to reject.
         value = if value == 0 { return None } else { value * 10 + digit(at)? };
         if value > most {
             return None;
         }
         at += 1;
     }
-    // Behind the CR stands one more byte, which may not have come: then what follows is missing too.
+    // The CR is followed by one more byte, which may not have arrived: then what follows is missing
+    // too.
     Some((value, at + 2))
 }
 
@@ -123,7 +124,7 @@ mod tests {
         [format!("*{args}\r\n").into_bytes(), arg.repeat(args)].concat()
     }
 
-    /// How many requests are cut ahead out of `bytes`, by a parser that allows `bulk_max`.
+    /// How many requests are parsed ahead in `bytes`, by a parser that allows `bulk_max`.
     fn cuts(bytes: &[u8], bulk_max: usize) -> usize {
         let mut parser = Parser::new(bulk_max, true);
         parser.feed(bytes);
@@ -159,7 +160,7 @@ mod tests {
         }
     }
 
-    #[test] // What is not whole, and what is not plain, is left to the parser's states.
+    #[test] // What is incomplete or not plain is left to the parser's states.
     fn only_whole_plain_requests_are_cut() {
         let whole = [request(12, 10), request(2, 0)].concat();
         let first = request(12, 10).len();
@@ -183,7 +184,7 @@ mod tests {
             "$1\r\n$1\r\nx\r\n",
         ];
         for text in odd {
-            // Bytes behind it, for whoever would read on.
+            // Bytes after it, in case it is read past its end.
             let bytes = [text.as_bytes(), &request(40, 10)].concat();
             assert_eq!(cuts(&bytes, 512 << 20), 0, "{text:?}");
         }

@@ -1,4 +1,4 @@
-//! What is to be sent to one client, in order: encoded bytes, and shared pieces of large values.
+//! A client's pending output, in order: encoded bytes, and shared pieces of large values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 /// Below this, copying a shared piece is cheaper than a part of its own.
 const SHARE_MIN_BYTES: usize = 16 * 1024;
 
-/// From this on, copied bytes are a part of their own: appending behind them would double their buffer.
+/// From this size on, copied bytes become a part of their own: appending after them would double
+/// their buffer.
 const ALONE_MIN_BYTES: usize = 64 * 1024;
 
-/// A piece of what is to be sent.
+/// A piece of output.
 #[derive(Debug)]
 pub enum Part {
     /// Encoded bytes.
@@ -18,7 +19,7 @@ pub enum Part {
     Shared(Arc<[u8]>, Range<usize>),
 }
 
-/// Bytes to be sent: finished parts, then an open tail that replies are encoded into.
+/// Output to be sent: finished parts, then an open tail that replies are encoded into.
 #[derive(Debug, Default)]
 pub struct Output {
     parts: Vec<Part>,
@@ -27,38 +28,38 @@ pub struct Output {
 }
 
 impl Output {
-    /// Nothing yet; encodes into `buffer`, whose capacity is reused.
+    /// An empty output that encodes into `buffer`, whose capacity is reused.
     #[must_use]
     pub fn with_buffer(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         Self { tail: buffer, ..Self::default() }
     }
 
-    /// Bytes waiting.
+    /// Bytes pending.
     #[must_use]
     pub fn len(&self) -> usize {
         self.parts_bytes + self.tail.len()
     }
 
-    /// True when nothing waits.
+    /// True when nothing is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Parts that are finished, and their bytes.
+    /// The number of finished parts, and their bytes.
     #[must_use]
     pub fn parts(&self) -> (usize, usize) {
         (self.parts.len(), self.parts_bytes)
     }
 
-    /// Bytes in the open tail, and those that its buffer takes.
+    /// Bytes in the open tail, and the capacity of its buffer.
     #[must_use]
     pub fn tail_bytes(&self) -> (usize, usize) {
         (self.tail.len(), self.tail.capacity())
     }
 
-    /// The open tail. Only appended to.
+    /// The open tail. Append only.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.tail
     }
@@ -105,25 +106,25 @@ impl Output {
         std::mem::take(&mut self.parts)
     }
 
-    /// When everything is one run of encoded bytes, takes that, leaving `spare` to encode into.
+    /// If everything is one run of encoded bytes, takes that, leaving `spare` to encode into.
     pub fn take_flat(&mut self, spare: Vec<u8>) -> Option<Vec<u8>> {
         self.parts.is_empty().then(|| std::mem::replace(&mut self.tail, spare))
     }
 
-    /// Where the next byte would stand: hand it to [`Output::truncate`] to undo a reply.
+    /// The position of the next byte: pass it to [`Output::truncate`] to undo a reply.
     #[must_use]
     pub fn mark(&self) -> usize {
         self.len()
     }
 
-    /// Drops what was encoded after `mark`, when no part was closed since; else nothing.
+    /// Drops what was encoded after `mark`, unless a part was closed since; then nothing.
     pub fn truncate(&mut self, mark: usize) {
         if let Some(keep) = mark.checked_sub(self.parts_bytes) {
             self.tail.truncate(keep);
         }
     }
 
-    /// All bytes in one piece: for tests and for replies kept aside.
+    /// All bytes in one piece: for tests and for replies that are kept.
     #[must_use]
     pub fn flatten(mut self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    #[test] // What stands behind long bytes does not double the memory that they take.
+    #[test] // What follows long bytes does not double the memory that they take.
     fn long_copies_take_their_length() {
         for len in [9, ALONE_MIN_BYTES - 1, ALONE_MIN_BYTES, 3 * ALONE_MIN_BYTES] {
             let (bytes, mut out) = (vec![b'x'; len], Output::default());
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(out.len(), 3 + 20_000 + 1);
     }
 
-    #[test] // One run of bytes is handed over whole, and only that.
+    #[test] // A single run of bytes is taken whole, and only that.
     fn flat_output_is_taken_flat() {
         let piece: Arc<[u8]> = vec![b'x'; 20_000].into();
         let mut out = Output::default();

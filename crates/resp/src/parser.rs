@@ -1,19 +1,19 @@
-//! Cuts requests out of received bytes.
+//! Parses requests out of received bytes.
 //!
 //! ```text
 //! buffer:  | used | *3 CRLF $3 CRLF SET CRLF $1 CRLF k CRLF $5 CRLF he      (more to come)
 //!                 ^ base   (spans count from here)            ^ cursor
 //! ```
-//! A request that is whole in the buffer is borrowed from it; plain ones are cut several at a time,
-//! ahead of their turn ([`Parser::parse_ahead`], `lookahead`). One that is not whole, and has grown
-//! past a chunk, is moved into blocks as it arrives, so the buffer stays small, no byte is looked
-//! at twice, and no copy is longer than a chunk. What a header announces allocates nothing.
+//! A request that is complete in the buffer is borrowed from it; plain ones are parsed several at a
+//! time, ahead of their turn ([`Parser::parse_ahead`], `lookahead`). One that is incomplete and has
+//! grown past a chunk is moved into blocks as it arrives, so the buffer stays small, no byte is
+//! parsed twice, and no copy is longer than a chunk. What a header announces allocates nothing.
 //!
 //! Invariants:
-//! - I1: `base <= cursor <= buffer.len()`; spans lie in `base..cursor`.
-//! - I2: requests cut ahead lie one behind the other from `base` on; while there are any, `state`
-//!   is `Start` and nothing is spilled.
-//! - I3: after an error nothing more is parsed: the connection is to be closed.
+//! - I1: `base <= cursor <= buffer.len()`; spans are in `base..cursor`.
+//! - I2: requests parsed ahead follow one another from `base` on; while there are any, `state` is
+//!   `Start` and nothing is spilled.
+//! - I3: after an error nothing more is parsed: the connection must be closed.
 //!
 //! Source of limits and texts: Redis's protocol handling, byte for byte (conformance: protocol).
 
@@ -32,9 +32,10 @@ const UNAUTHENTICATED_BULK: i64 = 16_384;
 /// Pending bytes that are moved at once: 25 us.
 const MOVED_MAX_BYTES: usize = 256 * 1024;
 /// What may still arrive from a client that is made to wait: the receive buffers of a core. A large
-/// buffer gets room for that in one step; doubling it would move megabytes.
+/// buffer reserves room for that in one step; doubling would move megabytes.
 const BURST_BYTES: usize = 512 * 1024;
-/// Arguments of a portion that a chunk counts for: copied into new memory, it takes about 20 us.
+/// How many arguments of a portion one chunk counts as: copied into new memory, it takes about 20
+/// us.
 const CHUNK_COST: usize = 512;
 
 /// Why the bytes are not a request. The text after `-ERR Protocol error: `.
@@ -42,7 +43,7 @@ const CHUNK_COST: usize = 512;
 pub enum ProtocolError {
     /// One of the fixed texts.
     Text(&'static str),
-    /// Something else stood where a bulk header was due.
+    /// Another byte where a bulk header was expected.
     ExpectedDollar(u8),
 }
 
@@ -66,7 +67,7 @@ struct Limits {
     authenticated: bool,
 }
 
-/// Where in a request the parser stands.
+/// How far into a request the parser is.
 #[derive(Debug)]
 enum State {
     /// Before a request.
@@ -86,39 +87,39 @@ pub struct Parser {
     base: usize,
     cursor: usize,
     spans: Vec<Span>,
-    /// Requests cut ahead, those before `next_cut` handed out.
+    /// Requests parsed ahead; those before `next_cut` were handed out.
     cuts: Vec<Cut>,
     next_cut: usize,
     state: State,
-    /// What was moved out of the buffer of a large request.
+    /// The part of a large request that was moved out of the buffer.
     spilled: Request,
-    /// The finished large or inline request, until it is let go, that [`Args`] borrow.
+    /// The finished large or inline request that [`Args`] borrow, until it is released.
     owned: Option<Arc<Request>>,
     limits: Limits,
 }
 
-/// What a portion of parsing came to.
+/// The result of a portion of parsing.
 #[derive(Debug)]
 pub enum Parsed<'a> {
-    /// A whole request.
+    /// A complete request.
     Request(Args<'a>),
-    /// One without a word: `*0`, or an empty line. It is passed over.
+    /// A request without a word: `*0`, or an empty line. It is skipped.
     Empty,
-    /// The portion is used up, and there are bytes at hand: call again.
+    /// The portion is used up, and there are bytes left: call again.
     Portion,
-    /// All bytes at hand are taken in, and more are needed.
+    /// All bytes are consumed, and more are needed.
     Wanting,
 }
 
-/// What a step in a big argument came to.
+/// The result of a step in a big argument.
 enum Big {
-    /// Bytes were taken.
+    /// Bytes were consumed.
     Taken,
-    /// More must come first.
+    /// More must arrive first.
     Short,
 }
 
-/// What a step found.
+/// The result of a step.
 enum Found {
     Nothing,
     Empty,
@@ -129,7 +130,7 @@ enum Found {
 }
 
 impl Parser {
-    /// A parser that lets arguments be `bulk_max` bytes long (`proto-max-bulk-len`).
+    /// A parser that allows arguments of `bulk_max` bytes (`proto-max-bulk-len`).
     #[must_use]
     pub fn new(bulk_max: usize, authenticated: bool) -> Self {
         let bulk_max = i64::try_from(bulk_max).unwrap_or(i64::MAX);
@@ -147,8 +148,8 @@ impl Parser {
         }
     }
 
-    /// Lifts the limits for unauthenticated clients, or brings them back: what was cut ahead is
-    /// then looked at anew.
+    /// Lifts the limits for unauthenticated clients, or restores them: requests parsed ahead are
+    /// then checked again.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         if !authenticated {
             self.cuts.truncate(self.next_cut);
@@ -161,14 +162,14 @@ impl Parser {
         self.limits.bulk_max = i64::try_from(bulk_max).unwrap_or(i64::MAX);
     }
 
-    /// Bytes received and not yet part of a request handed out.
+    /// Bytes received that are not yet part of a request handed out.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.buffer.len() - self.base
     }
 
-    /// Those, and what has come of a long argument that is not whole: what Redis calls the query
-    /// buffer, and holds against `client-query-buffer-limit`.
+    /// Those, and the received part of a long argument that is incomplete: what Redis calls the
+    /// query buffer, and checks against `client-query-buffer-limit`.
     #[must_use]
     pub fn query_bytes(&self) -> usize {
         self.pending_bytes() + self.arriving_bytes()
@@ -190,20 +191,20 @@ impl Parser {
         }
     }
 
-    /// Bytes for which the buffer has room.
+    /// Capacity of the buffer.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         self.buffer.capacity() - self.buffer.len()
     }
 
-    /// Bytes of whole arguments and of where they lie: of a request that is arriving, and of one
-    /// that was handed out and not let go. Cost: O(its blocks).
+    /// Bytes of complete arguments and of their spans: of a request that is arriving, and of one
+    /// that was handed out and not released. Cost: O(its blocks).
     #[must_use]
     pub fn argument_bytes(&self) -> usize {
         self.spilled.bytes() + self.owned.as_ref().map_or(0, |request| request.bytes())
     }
 
-    /// Bytes of memory held. Cost: as [`Parser::argument_bytes`].
+    /// Bytes of memory held. Cost: that of [`Parser::argument_bytes`].
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let lists =
@@ -211,20 +212,20 @@ impl Parser {
         self.buffer.capacity() + lists + self.arriving_bytes() + self.argument_bytes()
     }
 
-    /// The request handed out last is done: lets go of it, if it owns its bytes. What others share
-    /// of it, a value or a task, is theirs from now on.
+    /// The last request handed out is done: releases it, if it owns its bytes. Parts of it that are
+    /// shared, with a value or a task, live on there.
     #[inline]
-    pub fn let_go(&mut self) {
+    pub fn release_request(&mut self) {
         self.owned = None;
     }
 
-    /// True when the next request has begun to arrive, and is not whole.
+    /// True when the next request has begun to arrive, and is incomplete.
     #[must_use]
     pub fn is_amid_request(&self) -> bool {
         self.pending_bytes() > 0 || !matches!(self.state, State::Start)
     }
 
-    /// Takes received bytes.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.base > 0 && matches!(self.state, State::Start) && self.base == self.buffer.len() {
             self.buffer.clear();
@@ -245,33 +246,33 @@ impl Parser {
         self.buffer.capacity() > 0
     }
 
-    /// True when [`Parser::release`] would give memory back.
+    /// True when [`Parser::release`] would free memory.
     #[must_use]
     pub fn may_release(&self) -> bool {
         !self.is_amid_request() && self.has_buffer()
     }
 
-    /// Gives memory back when nothing is pending: for idle connections. True if there was any.
+    /// Frees memory when nothing is pending: for idle connections. True if there was any.
     pub fn release(&mut self) -> bool {
         if !self.may_release() {
             return false;
         }
         self.buffer = Vec::new();
         (self.base, self.cursor) = (0, 0);
-        self.let_go();
+        self.release_request();
         self.spans = Vec::new();
         self.cuts = Vec::new();
         self.next_cut = 0;
         true
     }
 
-    /// Cuts plain requests out of the bytes at hand, unless some are waiting for their turn.
-    /// Returns how many it has cut; `next_portion` hands them out.
+    /// Parses plain requests in the received bytes, unless some are waiting for their turn. Returns
+    /// how many; `next_portion` hands them out.
     ///
     /// Cost: at most 16 requests and about 64 arguments, 2 us; or one request of up to 1 024.
     pub fn parse_ahead(&mut self) -> usize {
         let idle = self.next_cut == self.cuts.len() && matches!(self.state, State::Start);
-        // Before a client has told its password, each of its requests may change what is allowed.
+        // Before a client has authenticated, each of its requests may change the limits.
         if !idle || !self.limits.authenticated {
             return 0;
         }
@@ -283,7 +284,7 @@ impl Parser {
         self.cuts.len()
     }
 
-    /// The requests that were cut and wait for their turn.
+    /// The requests parsed ahead that wait for their turn.
     pub fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
         self.cuts[self.next_cut..].iter().map(|cut| self.args_of(cut))
     }
@@ -293,7 +294,7 @@ impl Parser {
         Args::with_note(bytes, spans, &cut.note)
     }
 
-    /// The next request, when it is whole. It stays readable until the next call.
+    /// The next request, once it is complete. It stays readable until the next call.
     ///
     /// Cost: O(its new bytes). Errors: the connection must be closed (I3).
     pub fn next_request(&mut self) -> Result<Option<Args<'_>>, ProtocolError> {
@@ -312,7 +313,8 @@ impl Parser {
         })
     }
 
-    /// The same, but looks at `most` arguments only: of a request of a million, many are at hand.
+    /// The same, but parses `most` arguments at most: a request of a million may have arrived at
+    /// once.
     pub fn next_portion(&mut self, most: usize) -> Result<Parsed<'_>, ProtocolError> {
         if let Some(at) = self.take_cut() {
             return Ok(Parsed::Request(self.args_of(&self.cuts[at])));
@@ -321,7 +323,7 @@ impl Parser {
         Ok(self.hand_out(found))
     }
 
-    /// The place of the next of the requests that were cut ahead.
+    /// The index of the next of the requests parsed ahead.
     fn take_cut(&mut self) -> Option<usize> {
         let (at, end) = (self.next_cut, self.cuts.get(self.next_cut)?.end);
         self.next_cut += 1;
@@ -404,7 +406,7 @@ impl Parser {
         }
     }
 
-    /// The request is whole.
+    /// The request is complete.
     fn finish(&mut self) -> Found {
         self.state = State::Start;
         if self.spilled.is_empty() {
@@ -415,7 +417,7 @@ impl Parser {
         Found::Owned
     }
 
-    /// The line at the cursor without its CRLF; moves behind it. `None` when it is not whole.
+    /// The line at the cursor without its CRLF; advances past it. `None` when it is incomplete.
     fn line(&mut self, too_long: &'static str) -> Result<Option<(usize, usize)>, ProtocolError> {
         let rest = &self.buffer[self.cursor..];
         let Some(at) = line_end(b'\r', rest).filter(|at| at + 1 < rest.len()) else {
@@ -526,19 +528,19 @@ impl Parser {
         }
     }
 
-    /// Moves the finished arguments of the running request out of the buffer.
+    /// Moves the finished arguments of the current request out of the buffer.
     fn spill(&mut self) {
         if !self.spans.is_empty() {
             let bytes = self.buffer[self.base..self.cursor].to_vec();
-            self.spilled.push_small(bytes, self.spans.to_vec()); // Which has no room to spare.
+            self.spilled.push_small(bytes, self.spans.to_vec()); // Without spare capacity.
             self.spans.clear();
         }
         self.base = self.cursor;
         self.compact();
     }
 
-    /// Moves what is pending to the front of the buffer, if that is little, and not more than lies
-    /// before it: so no byte is moved more often than once on average.
+    /// Moves pending bytes to the front of the buffer, if they are few, and no more than the bytes
+    /// before them: so no byte is moved more than once on average.
     fn compact(&mut self) {
         if self.pending_bytes() > self.base.min(MOVED_MAX_BYTES) {
             return;
@@ -553,7 +555,7 @@ impl Parser {
 }
 
 impl Drop for Parser {
-    /// What has come of a long argument is freed as the request is that it belongs to: in slices.
+    /// The received part of a long argument is freed like its request: in slices.
     fn drop(&mut self) {
         if let State::Big { chunks, .. } = &mut self.state {
             self.spilled.push_big(std::mem::take(chunks));
@@ -561,8 +563,8 @@ impl Drop for Parser {
     }
 }
 
-/// Where the line ends that `bytes` begin with. Behind a NUL no end is found, as in Redis: whoever
-/// sends one is left waiting, until the line is too long.
+/// Where the first line of `bytes` ends. No end is found after a NUL, as in Redis: a client that
+/// sends one is left waiting until the line is too long.
 fn line_end(end: u8, bytes: &[u8]) -> Option<usize> {
     memchr::memchr2(end, 0, bytes).filter(|at| bytes[*at] == end)
 }

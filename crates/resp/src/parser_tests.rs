@@ -8,11 +8,11 @@ use darter_base::{Prng, lazyfree};
 /// What was read: requests, and the error that ended them.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
-/// All requests in `input`, fed in pieces of `piece` bytes. Whether requests are cut ahead, and
+/// All requests in `input`, fed in pieces of `piece` bytes. Whether requests are parsed ahead, and
 /// when, makes no difference.
 fn parse(input: &[u8], piece: usize) -> Read {
     let read = parse_ahead(input, piece, |_| false);
-    assert_eq!(parse_ahead(input, piece, |_| true), read, "cut ahead, piece {piece}");
+    assert_eq!(parse_ahead(input, piece, |_| true), read, "parsed ahead, piece {piece}");
     assert_eq!(parse_ahead(input, piece, |step| step % 3 == 0), read, "at times, piece {piece}");
     read
 }
@@ -63,7 +63,7 @@ fn encode(requests: &[Vec<Vec<u8>>]) -> Vec<u8> {
     bytes
 }
 
-#[test] // Short arguments by thousands, long ones between them, and an empty block: each is found.
+#[test] // Thousands of short arguments, long ones between them, and an empty block: each is found.
 fn every_argument_is_found_in_its_block() {
     let runs = [(3_000, 2), (5, 70_000), (1, 200_000), (2_047, 30), (1_024, 1), (20_000, 9)];
     let lens = || runs.iter().flat_map(|&(count, len)| std::iter::repeat_n(len, count));
@@ -154,7 +154,7 @@ fn announcements_allocate_nothing() {
     }
 }
 
-#[test] // Of what has arrived at once, a portion is looked at in a call, and the buffer drains.
+#[test] // A call parses only a portion of what has arrived, and the buffer drains.
 fn a_request_of_many_arguments_is_cut_in_portions() {
     let request: Vec<Vec<u8>> = (0..100_000).map(|at| format!("key:{at}").into_bytes()).collect();
     let mut parser = Parser::new(512 << 20, true);
@@ -216,7 +216,7 @@ fn limits_are_exact() {
     }
 }
 
-#[test] // Limits hold from the next header on, for what was cut ahead too.
+#[test] // Limits hold from the next header on, for what was parsed ahead too.
 fn limits_change_between_requests() {
     let ten = encode(&[vec![b"PING".to_vec()], vec![vec![b'x'; 10]; 11]]);
     let mut parser = Parser::new(9, true);
@@ -239,8 +239,8 @@ fn limits_change_between_requests() {
     assert_eq!((parser.parse_ahead(), outcome(&mut parser, b"")), (1, "request"));
 }
 
-#[test] // Nothing is cut anew while requests wait, or amid one.
-fn requests_are_cut_ahead_once() {
+#[test] // Nothing is parsed ahead while requests wait, or in the middle of one.
+fn requests_are_parsed_ahead_once() {
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(&encode(&vec![vec![b"PING".to_vec()]; 20]));
     assert_eq!(parser.parse_ahead(), 16);
@@ -255,12 +255,12 @@ fn requests_are_cut_ahead_once() {
     }
     assert_eq!(outcome(&mut parser, b"*2\r\n$4\r\nECHO\r\n"), "wanting");
     parser.feed(b"$1\r\nx\r\n*1\r\n$4\r\nPING\r\n");
-    assert_eq!(parser.parse_ahead(), 0, "amid a request");
+    assert_eq!(parser.parse_ahead(), 0, "in the middle of a request");
     assert_eq!(outcome(&mut parser, b""), "request");
     assert_eq!(parser.parse_ahead(), 1);
 }
 
-#[test] // What is pending, whether a request has begun, and what may be given back.
+#[test] // What is pending, whether a request has begun, and what may be freed.
 fn a_parser_tells_what_it_holds() {
     let mut parser = Parser::new(512 << 20, true);
     assert_eq!((parser.pending_bytes(), parser.memory_bytes()), (0, 0));
@@ -268,7 +268,7 @@ fn a_parser_tells_what_it_holds() {
 
     assert_eq!(outcome(&mut parser, b"*1\r\n$4\r\nPI"), "wanting");
     assert_eq!((parser.pending_bytes(), parser.is_amid_request()), (10, true));
-    assert!(!parser.release(), "amid a request");
+    assert!(!parser.release(), "in the middle of a request");
     assert_eq!(outcome(&mut parser, b"NG\r\n*"), "request");
     assert_eq!((parser.pending_bytes(), parser.is_amid_request()), (1, true));
     assert_eq!(outcome(&mut parser, b"0\r\n"), "wanting");
@@ -278,7 +278,8 @@ fn a_parser_tells_what_it_holds() {
     assert_eq!(parser.memory_bytes(), 0);
     assert_eq!(outcome(&mut parser, b"*1\r\n$4\r\nPING\r\n"), "request");
 
-    // Of a large argument all that came may be in blocks: nothing is pending, and yet it has begun.
+    // All that arrived of a large argument may be in blocks: nothing is pending, and yet it has
+    // begun.
     let header = format!("*1\r\n${}\r\n", 2 * CHUNK_BYTES);
     assert_eq!(outcome(&mut parser, header.as_bytes()), "wanting");
     assert_eq!(outcome(&mut parser, &vec![b'x'; CHUNK_BYTES]), "wanting");
@@ -289,7 +290,7 @@ fn a_parser_tells_what_it_holds() {
     assert_eq!(outcome(&mut parser, b"\n"), "request");
 }
 
-#[test] // A short argument takes more memory than its bytes: where it lies is told as well.
+#[test] // A short argument takes more memory than its bytes: its span is counted as well.
 fn many_short_arguments_are_counted_with_their_spans() {
     let mut parser = Parser::new(512 << 20, true);
     parser.feed(b"*999999\r\n");
@@ -303,8 +304,8 @@ fn many_short_arguments_are_counted_with_their_spans() {
     assert!(parser.memory_bytes() >= told);
 }
 
-#[test] // So do requests that were cut ahead.
-fn requests_ahead_are_counted_with_their_places() {
+#[test] // So do requests that were parsed ahead.
+fn requests_parsed_ahead_are_counted_with_their_spans() {
     const ARGS: usize = 4;
     let requests = vec![vec![b"GET".to_vec(); ARGS]; lookahead::LOOKAHEAD_MAX];
     let mut parser = Parser::new(512 << 20, true);
@@ -316,8 +317,8 @@ fn requests_ahead_are_counted_with_their_places() {
     assert!((places..2 * places).contains(&grown), "{grown} for {places}");
 }
 
-#[test] // Bytes that arrive move those of requests that wait for their turn: they are found all the same.
-fn requests_ahead_move_with_the_buffer() {
+#[test] // Arriving bytes move those of requests that wait for their turn: all are still found.
+fn requests_parsed_ahead_move_with_the_buffer() {
     const FIRST: usize = 12;
     let request = |at: usize| vec![format!("{at}").into_bytes(), vec![at as u8; 12_000]];
     let requests: Vec<Vec<Vec<u8>>> = (0..16).map(request).collect();
@@ -338,14 +339,14 @@ fn requests_ahead_move_with_the_buffer() {
     assert!(moved_with > 1, "{moved_with} waited when the buffer moved");
 }
 
-#[test] // A client goes away amid a request: what has come of it is not freed at once.
+#[test] // A client disconnects mid-request: what has arrived of it is not freed at once.
 fn what_has_arrived_is_freed_in_portions() {
-    let amid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
+    let mid_big = b"*2\r\n$3\r\nSET\r\n$99999999\r\n".to_vec();
     let amid_many = b"*999999\r\n".to_vec();
     let cases: [(Vec<u8>, &[u8], usize); 3] = [
         // (head, what follows it over and over, times)
-        (amid_big.clone(), b"", 0),
-        (amid_big, &[b'x'; CHUNK_BYTES], 100),
+        (mid_big.clone(), b"", 0),
+        (mid_big, &[b'x'; CHUNK_BYTES], 100),
         (amid_many, b"$1\r\na\r\n", 100_000),
     ];
     for (head, rest, times) in cases {
@@ -388,7 +389,7 @@ fn the_buffer_stays_small() {
     }
 }
 
-#[test] // Only what is longer than a chunk is moved, wherever in the buffer a request lies.
+#[test] // Only what is longer than a chunk is moved, wherever in the buffer a request is.
 fn requests_are_borrowed_up_to_a_chunk() {
     for (arg_bytes, moved) in [(100, false), (CHUNK_BYTES / 2, false), (CHUNK_BYTES - 8, true)] {
         let mut parser = Parser::new(512 << 20, true);

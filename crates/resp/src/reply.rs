@@ -112,7 +112,7 @@ impl<'a> Reply<'a> {
         self.header(if self.resp3 { b'>' } else { b'*' }, i64::try_from(len).unwrap_or(i64::MAX));
     }
 
-    /// A truth: `#t`/`#f`, or `:1`/`:0`.
+    /// A boolean: `#t`/`#f`, or `:1`/`:0`.
     pub fn boolean(&mut self, value: bool) {
         let text: &[u8] = match (self.resp3, value) {
             (true, true) => b"#t\r\n",
@@ -130,7 +130,7 @@ impl<'a> Reply<'a> {
         self.crlf();
     }
 
-    /// What stands before a text of `len` bytes with its format.
+    /// What precedes a text of `len` bytes with its format.
     pub fn verbatim_header(&mut self, format: [u8; 3], len: usize) {
         if !self.resp3 {
             self.bulk_header(len);
@@ -172,7 +172,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// The line of any number: made aside, and appended as one.
+    /// The line of any number: built separately, and appended as one.
     #[inline(never)]
     fn long_header(&mut self, kind: u8, value: i64) {
         const END: usize = 1 + number::I64_TEXT_MAX;

@@ -1,19 +1,18 @@
 //! The bytes of a big argument in one piece, with their hash.
 //!
-//! A value is kept in the chunks in which it came. A name (a key, a field, a member) is kept, compared
-//! and hashed as a whole, in a block of its own (`darter_base::long`), and 200 MB of it take a tenth of
-//! a second to copy into new memory. So whoever runs requests has the names gathered first, portion by
-//! portion ([`super::Args::gather`]). What nobody has gathered is gathered when it is asked for, at
-//! once.
+//! A value is kept in the chunks in which it arrived. A name (a key, a field, a member) is kept,
+//! compared and hashed as a whole, in a block of its own (`darter_base::long`), and copying 200 MB
+//! of it into new memory takes a tenth of a second. So the engine has names gathered first, portion
+//! by portion ([`super::Args::gather`]). One that was not gathered is gathered at once, on use.
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::long::{Draft, Long};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that are gathered at once: some 25 us, with the slot 40.
+/// Bytes gathered at once: some 25 us, with the slot 40.
 const PORTION: usize = 16 * 1024;
 
-/// What is to be known of a name before it is used.
+/// What must be known of a name before it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
     /// Itself, with its hash.
@@ -35,7 +34,7 @@ impl Whole {
         self.all(chunks)
     }
 
-    /// Their hash. Cost: as of `bytes`.
+    /// Their hash. Cost: that of `bytes`.
     pub(crate) fn hash(&self, chunks: &[Arc<[u8]>]) -> u64 {
         self.all(chunks).hash()
     }
@@ -54,17 +53,17 @@ impl Whole {
             }
         }
         if let Some(draft) = slot.take() {
-            _ = self.done.set(draft.finish()); // Whoever was quicker has the same.
+            _ = self.done.set(draft.finish()); // If another core was quicker, it has the same.
         }
         false
     }
 
-    /// True when some of it is left to gather.
+    /// True when some of it is not gathered yet.
     pub(crate) fn is_ungathered(&self) -> bool {
         self.done.get().is_none()
     }
 
-    /// Bytes of memory, as far as it is gathered, and is nobody else's.
+    /// Bytes of memory gathered and not shared.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self.done.get() {
             Some(long) if long.is_shared() => 0,
@@ -97,7 +96,7 @@ fn begin(chunks: &[Arc<[u8]>], sought: Sought) -> Box<Draft> {
     })
 }
 
-/// What is still to be taken in of the next chunk: all but the last are full.
+/// The next bytes to gather: all chunks but the last are full.
 fn next_piece<'a>(draft: &Draft, chunks: &'a [Arc<[u8]>]) -> Option<&'a [u8]> {
     let chunk = chunks.get(draft.len() / CHUNK_BYTES)?;
     Some(&chunk[draft.len() % CHUNK_BYTES..]).filter(|piece| !piece.is_empty())

@@ -82,7 +82,7 @@ impl Reader {
         if fresh < chunk {
             self.state = State::Body(Body::Packed { packed, left, sent });
             if input as u64 == packed + used as u64 {
-                // All is there, and it is too little.
+                // All of it is there, and it is too little.
                 let fault = if packed == 0 { lzf::Corrupt::Length } else { lzf::Corrupt::Cut };
                 return Err(bad(fault));
             }

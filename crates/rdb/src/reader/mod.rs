@@ -1,11 +1,11 @@
 //! The reader: bytes in, events out.
 //!
-//! A pull parser over a buffer that its caller fills. It parses one *element* at a time (a head,
-//! an opcode with its operands, a key with the head of its value, one field with its value, 64 KiB
-//! of a string); an element that is cut off is parsed again from its start once the bytes that it
-//! asked for are there, so no state hides in half-read lengths, and the chunks' sizes cannot
-//! change what comes out. Items are borrowed from the buffer; only packed ones (LZF, integers) are
-//! written out, into three vectors that are kept.
+//! A pull parser over a buffer that its caller fills. It parses one *element* at a time (a head, an
+//! opcode with its operands, a key with the head of its value, one field with its value, 64 KiB of
+//! a string); an incomplete element is parsed again from its start once the bytes that it asked for
+//! have arrived, so there is no state in half-read lengths, and the sizes of chunks cannot change
+//! the result. Items are borrowed from the buffer; only packed ones (LZF, integers) are unpacked,
+//! into three vectors that are kept.
 //!
 //! ```text
 //!           hashed   at                  end
@@ -13,13 +13,13 @@
 //! state:  Header -> Top <-> Body(..)  -> Done          payload: Value -> Body -> Trailer -> Done
 //!                   Top <-> Module
 //! ```
-//! Memory: the buffer holds one element and what was pushed behind it. An element is at most one
-//! field and value, or one packed collection, and its bytes are waited for, never allocated ahead.
+//! Memory: the buffer holds one element and what was pushed after it. An element is at most one
+//! field and value, or one packed collection; its bytes are awaited, never allocated in advance.
 //!
 //! Invariants:
 //! - I1: `hashed <= at <= end <= buffer.len()`.
 //! - I2: every byte enters the checksum once, when it is consumed and before it leaves the buffer.
-//! - I3: after an error the same error comes again; after `Done` nothing comes.
+//! - I3: after an error the same error is returned; after `Done` nothing is.
 
 mod items;
 mod top;
@@ -38,7 +38,7 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 use std::ops::Range;
 
-/// What a reader admits.
+/// What a reader accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest string, as Redis's `proto-max-bulk-len`: of keys, fields, members, values.
@@ -55,14 +55,14 @@ impl Default for Limits {
 ///
 /// Fill it with [`push`](Self::push), or without a copy with [`space`](Self::space) and
 /// [`filled`](Self::filled); then take events with [`next`](Self::next) until it returns `None`.
-/// Say [`finish`](Self::finish) after the last byte.
+/// Call [`finish`](Self::finish) after the last byte.
 pub struct Reader {
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
     end: usize,
     base: u64,
-    /// Fewer bytes than these need not be looked at.
+    /// With fewer bytes than this, parsing would get no further.
     need: usize,
     finished: bool,
     crc: Crc64,
@@ -85,7 +85,7 @@ enum State {
     Top,
     Value,
     Body(Body),
-    /// Inside of module data: bytes of a string still to be skipped, then opcodes.
+    /// Inside module data: bytes of a string still to be skipped, then opcodes.
     Module {
         module: [u8; 9],
         skip: u64,
@@ -102,13 +102,13 @@ enum Body {
     Raw { left: u64 },
     /// An integer as a string; already written out.
     Int,
-    /// A packed string. `texts[2]` holds `sent` bytes that copies may reach into, then news.
+    /// A packed string. `texts[2]` holds `sent` bytes that copies may reach into, then new ones.
     Packed { packed: u64, left: u64, sent: usize },
     /// Items as strings.
     Items { shape: Shape, left: u64 },
     /// Items in a packed collection.
     Block(Block),
-    /// Nothing: the end is to be told.
+    /// Nothing: the end is still to be reported.
     End,
 }
 
@@ -116,7 +116,7 @@ enum Body {
 enum Shape {
     Singles,
     Pairs,
-    /// Deadline, name, value; not 0: that many ms behind `origin - 1`, or absolute with none.
+    /// Deadline, name, value; not 0: that many ms after `origin - 1`, or absolute without one.
     DeadlineFirst {
         origin: Option<u64>,
     },
@@ -134,7 +134,7 @@ struct Block {
     len: usize,
     /// The next entry, from the block's start.
     at: usize,
-    /// Entries taken, and how many the head announced.
+    /// Entries read, and how many the head announced.
     taken: u64,
     announced: Option<u64>,
 }
@@ -146,7 +146,7 @@ struct Pending {
     frequency: Option<u8>,
 }
 
-/// The head of a value: what it is, and how many bytes from `Reader::at` on are used with it.
+/// The head of a value: what it is, and how many bytes from `Reader::at` on it used.
 struct Opened {
     len_hint: Option<u64>,
     body: Body,
@@ -160,7 +160,7 @@ enum Span {
     Text(usize, Range<usize>),
 }
 
-/// An event whose bytes are named, not yet borrowed.
+/// An event whose bytes are located, not yet borrowed.
 enum Step {
     Start,
     Aux(Span, Span),
@@ -177,13 +177,13 @@ enum Step {
     Eof(Crc),
 }
 
-/// What one attempt gave: an event, or `None` where only the state moved on.
+/// The result of one attempt: an event, or `None` where only the state advanced.
 type Attempt = Result<Option<Step>, Stop>;
 
-/// Version and checksum behind a payload's value.
+/// Version and checksum after a payload's value.
 const PAYLOAD_TRAILER_BYTES: u64 = 10;
 
-/// Up to here memory is kept for the next large element.
+/// Memory up to this size is kept for the next large element.
 const KEPT_BYTES: usize = 4 << 20;
 
 const FIRST: usize = 0;
@@ -215,8 +215,8 @@ impl Reader {
     }
 
     /// A reader of a payload of `DUMP` of `len` bytes, whose trailer says `version`
-    /// ([`dump::version`](crate::dump::version)): the type numbers from 22 on mean different
-    /// things to Redis and Valkey, and the payload has no other mark.
+    /// ([`dump::version`](crate::dump::version)): the type numbers from 22 on mean different things
+    /// to Redis and Valkey, and nothing else in the payload tells which.
     #[must_use]
     pub fn of_payload(
         kinds: &'static [&'static Kind],
@@ -230,13 +230,13 @@ impl Reader {
         Self { state: State::Value, payload: Some(len), product, version, ..reader }
     }
 
-    /// Takes a copy of `bytes`, the next ones of the file.
+    /// Copies `bytes`, the next ones of the file, into the buffer.
     pub fn push(&mut self, bytes: &[u8]) {
         self.space(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         self.filled(bytes.len());
     }
 
-    /// Room for at least `len` more bytes; say with [`filled`](Self::filled) how many came.
+    /// Room for at least `len` more bytes; report with [`filled`](Self::filled) how many arrived.
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.hash_consumed();
         let waiting = self.end - self.at;
@@ -253,7 +253,7 @@ impl Reader {
         &mut self.buffer[self.end..]
     }
 
-    /// Gives back the memory of a large element that is past; no event borrows it any more.
+    /// Frees the memory of a large element that is past; no event borrows it any more.
     fn give_back(&mut self, needed: usize) {
         if self.buffer.len() > KEPT_BYTES && needed < self.buffer.len() / 4 {
             self.buffer.truncate(needed.max(self.end));
@@ -266,7 +266,7 @@ impl Reader {
         }
     }
 
-    /// Says that `len` bytes were written to the [`space`](Self::space).
+    /// Reports that `len` bytes were written to the [`space`](Self::space).
     ///
     /// Panics when `len` exceeds that space.
     pub fn filled(&mut self, len: usize) {
@@ -274,7 +274,7 @@ impl Reader {
         self.end += len;
     }
 
-    /// Says that no more bytes will come: what is missing from now on is an error.
+    /// Reports that no more bytes will come: from now on missing ones are an error.
     pub fn finish(&mut self) {
         self.finished = true;
     }
@@ -285,7 +285,7 @@ impl Reader {
         self.base + self.at as u64
     }
 
-    /// How many more bytes it takes to get further, at least 1; what to read next.
+    /// How many more bytes are needed to get further, at least 1; what to read next.
     #[must_use]
     pub fn bytes_wanted(&self) -> usize {
         self.need.saturating_sub(self.end - self.at).max(1)
@@ -297,18 +297,18 @@ impl Reader {
         self.buffer.capacity() + self.texts.iter().map(Vec::capacity).sum::<usize>()
     }
 
-    /// True after [`Event::Eof`]. Bytes behind the end are not looked at.
+    /// True after [`Event::Eof`]. Bytes after the end are ignored.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// The next event; `None` when more bytes are needed or the end was told.
+    /// The next event; `None` when more bytes are needed or the end was reported.
     ///
     /// Cost: O(bytes of the event), but a packed collection is unpacked at once.
     ///
     /// # Errors
-    /// What is wrong and where; once wrong, always wrong.
+    /// What is wrong and where; an error is permanent.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend its items from its own buffer"
@@ -378,7 +378,7 @@ impl Reader {
         debug_assert!(self.hashed <= self.at && self.at <= self.end, "I1: at={}", self.at);
     }
 
-    /// Says where the bytes of `text` are; unpacks them into `texts[slot]` where they are packed.
+    /// Locates the bytes of `text`; unpacks them into `texts[slot]` if they are packed.
     #[inline]
     fn place(&mut self, text: Text, slot: usize) -> Result<Span, Stop> {
         match text {
@@ -444,7 +444,7 @@ fn write_int(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(i64_text(&mut text, value));
 }
 
-/// A deadline as signed number: -1 says "none", all other negative ones are long past.
+/// A deadline as signed number: -1 means "none", all other negative ones are long past.
 fn deadline_of(signed: i64) -> Option<UnixMillis> {
     (signed != -1).then(|| u64::try_from(signed).unwrap_or(0))
 }

@@ -102,7 +102,7 @@ impl Reader {
                 Ok(Some(Step::Function(code)))
             }
             types::OP_MODULE_AUX => {
-                // The module, then the number 2 and when the data is to be loaded.
+                // The module, then the number 2 and when to load the data.
                 let (id, _, _) = (cursor.count()?, cursor.count()?, cursor.count()?);
                 let used = cursor.at;
                 self.consume(used);
@@ -199,7 +199,7 @@ impl Reader {
         Ok(Some(Step::Key { key, kind, encoding, pending, len_hint }))
     }
 
-    /// Of what type a value with this number is, and how it is laid out.
+    /// The type and layout of a value with this number.
     fn encoding(&self, number: u8) -> Result<(&'static Kind, Layout), Stop> {
         for kind in self.kinds {
             let mut encodings = kind.encodings.iter();
@@ -219,7 +219,7 @@ impl Reader {
         ))
     }
 
-    /// True when these bytes are of `origin`.
+    /// True when the file is of this `origin`.
     fn is_of(&self, origin: Origin) -> bool {
         match origin {
             Origin::Any => true,
@@ -229,7 +229,7 @@ impl Reader {
         }
     }
 
-    /// Reads the head of a value that begins `skip` bytes behind `at`.
+    /// Reads the head of a value that begins `skip` bytes after `at`.
     fn open(&mut self, layout: Layout, skip: usize) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
@@ -270,7 +270,7 @@ impl Reader {
         Ok(Opened { len_hint: Some(len), body, used })
     }
 
-    /// A packed collection: waited for as a whole, then opened.
+    /// A packed collection: awaited as a whole, then opened.
     fn open_block(&mut self, form: Form, arity: u8, skip: usize) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
@@ -292,7 +292,7 @@ impl Reader {
             .open(bytes)
             .map_err(|fault| Stop::Bad(start, Reason::Blob { form: form.name(), fault }))?;
         let block = Block { form, arity, packed, len: bytes.len(), at, taken: 0, announced };
-        // A block in the buffer stays unconsumed until its last entry was told.
+        // A block in the buffer stays unconsumed until its last entry was reported.
         let used = if packed { end } else { start };
         let len_hint = announced.map(|entries| entries / u64::from(arity));
         Ok(Opened { len_hint, body: Body::Block(block), used })

@@ -85,7 +85,7 @@ impl Core {
                     let is_owned = args.is_owned();
                     self.dispatch(lane, args);
                     if is_owned && !lane.busy {
-                        parser.let_go(); // An idle client keeps nothing of a long argument.
+                        parser.release_request(); // An idle client keeps nothing of a long argument.
                     }
                 }
                 Ok(Parsed::Portion) => self.now_ns.set(self.clock.monotonic_ns()),
@@ -602,7 +602,7 @@ impl Core {
     pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
         let Some(token) = self.tokens.borrow().get(&client).copied() else { return };
         self.with_conn(token, |conn| {
-            conn.parser.let_go();
+            conn.parser.release_request();
             let lane = &mut conn.lane;
             lane.busy = false;
             let (out, stream) = self.encode_answer(answer, lane.session.resp3);
