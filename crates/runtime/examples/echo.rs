@@ -1,12 +1,12 @@
-//! Question: what does an echoed message cost the server's core on either back, by the depth of
-//! the pipeline and the size of the reply?
+//! What does an echoed message cost the server's core on either backend, by pipeline depth and
+//! reply size?
 //!
 //! One core serves 50 connections, another drives them: writes to all, then reads from all.
 //! `cargo run --release -p darter-runtime --example echo -- [seconds]`
 //!
-//! The same server alone is the floor of `bench throughput`: what the kernel and the runtime take
-//! for a server's traffic before it has done anything. It answers each request with the same bytes,
-//! `echo serve PORT REPLY`, and to count requests it counts `*`, with which each one begins.
+//! The server alone is the floor of `bench throughput`: what the kernel and the runtime take for a
+//! server's traffic before it has done anything. `echo serve PORT REPLY` answers each request with
+//! the same bytes, and counts requests by counting `*`, with which each one begins.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,12 +16,12 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use darter_runtime::clock::thread_cpu_nanos;
-use darter_runtime::net::{Address, BackChoice, Event, Net, Token, Wait, Waker};
+use darter_runtime::net::{Address, BackendChoice, Event, Net, Token, Wait, Waker};
 use darter_runtime::topology::{pin_thread, processors};
 
 const CONNECTIONS: usize = 50;
 const REQUEST_BYTES: usize = 40;
-/// What each request begins with, and has nowhere else.
+/// Begins each request, and occurs nowhere else in it.
 const REQUEST_MARK: u8 = b'*';
 
 #[derive(Clone, Copy)]
@@ -58,25 +58,27 @@ fn main() {
 /// Serves until the process is killed.
 fn serve_alone(port: u16, reply: &[u8]) {
     let waker = Waker::new().expect("a descriptor");
-    let (mut net, _) = Net::open(BackChoice::Auto, &waker).expect("epoll is always there");
+    let (mut net, _) = Net::open(BackendChoice::Auto, &waker).expect("epoll is always there");
     net.listen_tcp((Ipv4Addr::LOCALHOST, port).into(), 511, 0).expect("the port is free");
     serve(&mut net, reply, &AtomicBool::new(false));
 }
 
 fn measure_all(seconds: f64) {
-    println!("| pipeline | reply bytes | back | ops/s | server CPU ns/op | polls/op |");
+    println!("| pipeline | reply bytes | backend | ops/s | server CPU ns/op | polls/op |");
     println!("|---|---|---|---|---|---|");
     for (pipeline, reply_bytes) in
         [(1, 40), (16, 40), (100, 40), (1, 4096), (1, 16_384), (1, 65_536), (4, 65_536)]
     {
-        for back in [BackChoice::Epoll, BackChoice::Uring, BackChoice::Epoll, BackChoice::Uring] {
+        for backend in
+            [BackendChoice::Epoll, BackendChoice::Uring, BackendChoice::Epoll, BackendChoice::Uring]
+        {
             let load = Load { pipeline, reply_bytes };
-            measure(back, load, Duration::from_secs_f64(seconds));
+            measure(backend, load, Duration::from_secs_f64(seconds));
         }
     }
 }
 
-fn measure(back: BackChoice, load: Load, span: Duration) {
+fn measure(backend: BackendChoice, load: Load, span: Duration) {
     let stop = Arc::new(AtomicBool::new(false));
     let waker = Waker::new().expect("a descriptor");
     let (tell, told) = channel();
@@ -84,7 +86,7 @@ fn measure(back: BackChoice, load: Load, span: Duration) {
     let server_cpu = cpus[0];
     let server = std::thread::spawn(move || {
         pin_thread(server_cpu).expect("we may run there");
-        let (mut net, _) = Net::open(back, &their_waker).expect("the back is there");
+        let (mut net, _) = Net::open(backend, &their_waker).expect("the backend is there");
         let any = "127.0.0.1:0".parse().expect("an address");
         let id = net.listen_tcp(any, 511, 0).expect("a port");
         tell.send(net.listener_address(id)).expect("main waits");
@@ -103,7 +105,7 @@ fn measure(back: BackChoice, load: Load, span: Duration) {
     let Load { pipeline, reply_bytes } = load;
     let Cost { nanos_per_op, polls_per_op } = cost;
     println!(
-        "| {pipeline} | {reply_bytes} | {back:?} | {rate:.0} | {nanos_per_op} | {polls_per_op:.3} |"
+        "| {pipeline} | {reply_bytes} | {backend:?} | {rate:.0} | {nanos_per_op} | {polls_per_op:.3} |"
     );
 }
 
@@ -140,7 +142,7 @@ fn serve(net: &mut Net, reply: &[u8], stop: &AtomicBool) -> Cost {
             }
             Event::Closed { .. } | Event::Woken => {}
         };
-        net.poll(Wait::Forever, handler).expect("the back works");
+        net.poll(Wait::Forever, handler).expect("the backend works");
         polls += 1;
         for conn in touched.drain(..) {
             let state = &mut conns[conn.index as usize];

@@ -1,19 +1,19 @@
-//! Time, and what the process has used.
+//! Time, and the resources that the process has used.
 //!
 //! All readings are the system's own. A monotonic one costs 21 ns here, without entering the
-//! kernel; a clock of our own over the processor's counter, with its pace taken from the system's,
-//! cost 16 ns (the counter alone is 12) and had to be kept in step: not worth it. Processor time of
-//! a thread costs a system call, 170 ns (`cargo test --release -p darter-runtime clock_cost --
-//! --nocapture`).
+//! kernel; a clock of our own over the processor's counter, calibrated against the system's, cost
+//! 16 ns (the counter alone is 12) and had to be kept in step: not worth it. A thread's CPU time
+//! takes a system call, 170 ns
+//! (`cargo test --release -p darter-runtime clock_cost -- --nocapture`).
 //!
-//! Not here: who is handed the time. The engine never reads a clock.
+//! Not here: who receives the time. The engine never reads a clock.
 
 use std::io;
 
 use darter_base::UnixMillis;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// The system's monotonic clock, in nanoseconds since some start. Never goes back.
+/// The system's monotonic clock, in nanoseconds since some origin. Never goes back.
 #[must_use]
 pub fn monotonic_nanos() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
@@ -31,25 +31,25 @@ pub fn unix_micros() -> u64 {
     nanos(clock_gettime(ClockId::Realtime)) / 1_000
 }
 
-/// Processor time of the calling thread, in nanoseconds. A system call.
+/// CPU time of the calling thread, in nanoseconds. A system call.
 #[must_use]
 pub fn thread_cpu_nanos() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Processor time of the whole process, in nanoseconds. A system call.
+/// CPU time of the whole process, in nanoseconds. A system call.
 #[must_use]
 pub fn process_cpu_nanos() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
 fn nanos(time: Timespec) -> u64 {
-    // Clocks do not go before their start; the year 2554 ends the range.
+    // Clocks do not precede their origin; the year 2554 ends the range.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Processor time by where it went, in microseconds.
+/// CPU time by mode, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
     /// In our own code.
@@ -58,13 +58,13 @@ pub struct CpuTimes {
     pub system_us: u64,
 }
 
-/// Processor time of the whole process, by where it went.
+/// CPU time of the whole process, by mode.
 #[must_use]
 pub fn process_cpu_times() -> CpuTimes {
     cpu_times(libc::RUSAGE_SELF)
 }
 
-/// Processor time of the calling thread, by where it went.
+/// CPU time of the calling thread, by mode.
 #[must_use]
 pub fn thread_cpu_times() -> CpuTimes {
     cpu_times(libc::RUSAGE_THREAD)
@@ -84,9 +84,9 @@ fn cpu_times(who: libc::c_int) -> CpuTimes {
     CpuTimes { user_us: micros(usage.ru_utime), system_us: micros(usage.ru_stime) }
 }
 
-/// Memory of the process that is in RAM, in bytes.
+/// Resident memory of the process, in bytes.
 ///
-/// Errors: `/proc` is not there.
+/// Errors: there is no `/proc`.
 pub fn resident_bytes() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages = text.split(' ').nth(1).and_then(|field| field.parse::<u64>().ok());
@@ -94,9 +94,9 @@ pub fn resident_bytes() -> io::Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// The most memory that the process ever had in RAM, in bytes.
+/// The process's peak resident memory, in bytes.
 ///
-/// Errors: `/proc` is not there.
+/// Errors: there is no `/proc`.
 pub fn resident_peak_bytes() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -108,7 +108,7 @@ pub fn resident_peak_bytes() -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    #[test] // Question: what does a reading cost? The answer is printed; that time passes is checked.
+    #[test] // What does a reading cost? The answer is printed; that time passes is checked.
     fn clock_cost() {
         const READS: u64 = 200_000;
         let each = |name: &str, read: &dyn Fn() -> u64| {
@@ -126,13 +126,13 @@ mod tests {
         each("thread_cpu_nanos", &thread_cpu_nanos);
     }
 
-    #[test] // Work shows in processor time, by thread and by process, and rest does not.
+    #[test] // Work shows in CPU time, by thread and by process, and sleep does not.
     fn processor_time() {
         let (thread, process) = (thread_cpu_nanos(), process_cpu_nanos());
         while thread_cpu_nanos() - thread < 2_000_000 {}
         let (thread, process) = (thread_cpu_nanos() - thread, process_cpu_nanos() - process);
         assert!(process >= thread / 2, "thread={thread} process={process}");
-        // How it splits is the system's estimate, and moves; the sum grows.
+        // The split is the system's estimate, and fluctuates; the sum grows.
         let sum_us = |times: CpuTimes| times.user_us + times.system_us;
         let (ours, all) = (sum_us(thread_cpu_times()), sum_us(process_cpu_times()));
         assert!(ours >= 2_000 && all >= ours / 2, "ours={ours} all={all}");

@@ -1,70 +1,71 @@
-//! How the allocator treats the system's memory, and how much of it is held.
+//! How the allocator uses the system's memory, and how much of it is held.
 //!
-//! [`Counting`] counts what is given out and what comes back, so that whatever holds memory (a value, a
-//! reader's cut, a request that is arriving, what waits to be freed) is counted once, from its
-//! allocation to its end; docs/design/0008-memory-told.md has what was rejected.
+//! [`Counting`] counts bytes allocated and freed, so that all memory (of a value, a reader's cut, a
+//! request that is arriving, what waits to be freed) is counted once, from its allocation to its
+//! end; docs/design/0008-memory-told.md has what was rejected.
 //!
-//! Three of its habits stall a core. It asks for huge pages, and the first touch of one zeroes 2 MiB:
-//! 2 ms here, twenty times a slice; with small pages (the crate's feature `no_thp`) the same zeroing
-//! is spread. And it gives freed memory back late and in bulk; told to do so at once, each page goes
-//! back as it empties, within the slice that freed it, and an idle server holds what it needs.
-//! Measured with DEBUG POPULATE of ten million keys and FLUSHALL: longest slice 2.3 ms and 0.1 ms
-//! before, 0.6 ms and 0.2 ms after; resident two seconds later 351 MB before, 6 MB after.
-//! Third, once in 10 000 requests that a free list cannot serve it looks through all pages of the
-//! heap: 1 ms for a hash of ten million, in the middle of whatever slice it happens in. It finds
-//! what it would find anyway when it needs it, so it is told to do that as rarely as it can be.
-//! Fourth, it frees a block whole, 200 MB in 10 ms, and copies one that becomes much smaller. So a
-//! large block that shrinks stays where it is ([`SHRUNK_MIN`]), and the system is given back its end:
-//! whoever has a large block to free shrinks it in portions (`darter_base::long`).
+//! Four of mimalloc's habits stall a core. It asks for huge pages, and the first touch of one
+//! zeroes 2 MiB: 2 ms here, twenty times a slice; with small pages (the crate's feature `no_thp`)
+//! the same zeroing is spread. It returns freed memory late and in bulk; with a purge delay of 0,
+//! each page goes back as it empties, within the slice that freed it, and an idle server holds what
+//! it needs. Measured with DEBUG POPULATE of ten million keys and FLUSHALL: longest slice 2.3 ms
+//! and 0.1 ms before, 0.6 ms and 0.2 ms after; resident two seconds later 351 MB before, 6 MB
+//! after.
+//! Third, once in 10 000 requests that a free list cannot serve it scans all pages of the heap: 1
+//! ms for a hash of ten million, in whatever slice it happens in. It would find the same pages on
+//! demand, so the scan is made as rare as the option allows. Fourth, it frees a block whole, 200 MB
+//! in 10 ms, and copies one that becomes much smaller. So a large block that shrinks stays in place
+//! ([`SHRUNK_MIN`]), and its end is returned to the system: large blocks are freed by shrinking
+//! them in portions (`darter_base::long`).
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// Bytes that a thread may hold, or have given back, before it tells: so [`held_bytes`] is right to as
-/// much for each thread.
-const UNTOLD_MAX: isize = 16 * 1024;
+/// Bytes that a thread may have allocated or freed before it reports them: [`held_bytes`] is exact
+/// to this much for each thread.
+const UNREPORTED_MAX: isize = 16 * 1024;
 
-/// What all threads have told.
-static TOLD: AtomicIsize = AtomicIsize::new(0);
+/// What all threads have reported.
+static REPORTED: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
-    static UNTOLD: Cell<isize> = const { Cell::new(0) };
+    static UNREPORTED: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Blocks stay where they are while they shrink to no less than this.
+/// Blocks that shrink to no less than this stay in place.
 pub const SHRUNK_MIN: usize = 256 * 1024;
 
-/// What is given back to the system begins and ends at a multiple of this: a page, or several.
+/// What is returned to the system begins and ends at a multiple of this: a page, or several.
 const PAGE: usize = 64 * 1024;
 
-/// Gives the system what of a block lies behind its first `size` bytes, but for parts of pages. The
-/// addresses stay the block's, and read as zeros.
+/// Returns to the system the whole pages of a block after its first `size` bytes. The addresses
+/// stay the block's, and read as zeros.
 fn give_back(block: *mut u8, layout: Layout, size: usize) {
     debug_assert!(size >= SHRUNK_MIN && size < layout.size());
     let from = block.wrapping_add(size).addr().next_multiple_of(PAGE);
     let to = block.wrapping_add(layout.size()).addr() / PAGE * PAGE;
     if from < to {
         let pages = block.with_addr(from).cast();
-        // SAFETY: pages inside of the block, whose owner has just given up these bytes.
-        _ = unsafe { libc::madvise(pages, to - from, libc::MADV_DONTNEED) }; // If not, then later.
+        // SAFETY: pages inside the block, whose owner has just given up these bytes.
+        _ = unsafe { libc::madvise(pages, to - from, libc::MADV_DONTNEED) };
     }
 }
 
-/// mimalloc, with a count of the bytes that it is asked for. Cost: some five instructions a call.
+/// mimalloc, with a count of the bytes allocated. Cost: some five instructions a call.
 pub struct Counting;
 
 #[inline]
 fn count(bytes: isize) {
-    let untold = UNTOLD.get() + bytes;
-    UNTOLD.set(untold);
-    if untold.unsigned_abs() > UNTOLD_MAX.unsigned_abs() {
-        tell();
+    let unreported = UNREPORTED.get() + bytes;
+    UNREPORTED.set(unreported);
+    if unreported.unsigned_abs() > UNREPORTED_MAX.unsigned_abs() {
+        report();
     }
 }
 
-/// A block, whose bytes are counted if it was given.
+/// Counts a block's bytes if the allocation succeeded.
 #[inline]
 fn counted(block: *mut u8, bytes: isize) -> *mut u8 {
     if !block.is_null() {
@@ -73,22 +74,22 @@ fn counted(block: *mut u8, bytes: isize) -> *mut u8 {
     block
 }
 
-/// Tells what this thread has not told yet: before a number that is to be exact.
+/// Reports what this thread has not reported yet: before a number that must be exact.
 #[cold]
-pub fn tell() {
-    TOLD.fetch_add(UNTOLD.take(), Ordering::Relaxed);
+pub fn report() {
+    REPORTED.fetch_add(UNREPORTED.take(), Ordering::Relaxed);
 }
 
-/// Bytes that the process holds, if its allocator is a [`Counting`] one; else 0.
+/// Bytes that the process holds, if its allocator is a [`Counting`] one; otherwise 0.
 #[must_use]
 pub fn held_bytes() -> usize {
-    usize::try_from(TOLD.load(Ordering::Relaxed)).unwrap_or(0) // Frees may be told first.
+    usize::try_from(REPORTED.load(Ordering::Relaxed)).unwrap_or(0) // Frees may be reported first.
 }
 
-// SAFETY: every call is passed on to mimalloc as it came, and what it returns is returned. A block that
-// has shrunk where it is comes back with a smaller layout than it was asked for with: mimalloc finds the
-// size of a block by its address, and reads none from the layout with which it comes back. So no other
-// allocator may stand here.
+// SAFETY: every call is passed on to mimalloc as it came, and what it returns is returned. A block
+// that has shrunk where it is comes back with a smaller layout than it was asked for with: mimalloc
+// finds the size of a block by its address, and reads none from the layout with which it comes
+// back. So no other allocator may stand here.
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -122,14 +123,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The option's place in the allocator's list of options, which is part of its interface.
+/// The index of the option in the allocator's list, which is part of its interface.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-/// The same, for how many requests lie between two looks through the heap.
+/// The same for the number of requests between scans of the heap.
 const GENERIC_COLLECT: libmimalloc_sys::mi_option_t = 34;
-/// The most that it takes.
+/// The largest value that it accepts.
 const GENERIC_COLLECT_MAX: std::ffi::c_long = 1_000_000;
 
-/// To be called once, before data is allocated.
+/// Call it once, before data is allocated.
 pub fn prepare() {
     // SAFETY: options may be set at any time from any thread; the number names an existing one.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) };
@@ -137,7 +138,7 @@ pub fn prepare() {
     unsafe { libmimalloc_sys::mi_option_set(GENERIC_COLLECT, GENERIC_COLLECT_MAX) };
 }
 
-/// Gives back what the calling thread's heap holds and does not need. Cost: milliseconds on a large
+/// Returns what the calling thread's heap holds and does not need. Cost: milliseconds on a large
 /// heap: for MEMORY PURGE.
 pub fn collect() {
     // SAFETY: the call concerns the calling thread's own heap, and may be made at any time.
@@ -157,18 +158,18 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    /// Large blocks come and go in one test at a time: what is counted is of the process.
+    /// One test at a time allocates large blocks: the count is that of the process.
     static LARGE: Mutex<()> = Mutex::new(());
 
-    #[test] // What is held is counted until it is given back, also by another thread.
+    #[test] // Held memory is counted until it is freed, also by another thread.
     fn what_is_held_is_counted_once() {
         const BYTES: usize = 64 << 20; // Other tests run meanwhile.
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let about = |bytes: usize| {
-            tell();
+            report();
             (bytes.saturating_sub(BYTES / 2)..bytes + BYTES / 2).contains(&held_bytes())
         };
-        tell();
+        report();
         let before = held_bytes();
         let held: Vec<Vec<u8>> = (0..BYTES / 1_024).map(|_| vec![1; 1_024]).collect();
         assert!(about(before + BYTES), "{before} and {BYTES} are {}", held_bytes());
@@ -177,14 +178,14 @@ mod tests {
         assert!(about(before + 2 * BYTES), "{before} and twice {BYTES} are {}", held_bytes());
         let elsewhere = std::thread::spawn(move || {
             drop(held);
-            tell();
+            report();
         });
         elsewhere.join().unwrap();
         drop(grown);
         assert!(about(before), "{before} became {}", held_bytes());
     }
 
-    #[test] // The pages behind its new end are the system's again, and the bytes before it stay.
+    #[test] // The pages after its new end are the system's again, and the bytes before it stay.
     fn a_large_block_shrinks_where_it_is() {
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut block = vec![1_u8; 16 << 20];
@@ -206,11 +207,11 @@ mod tests {
         assert!((512..512 + 64).contains(&left), "{left} pages of 512");
         assert!(block.iter().all(|byte| *byte == 1));
         block.shrink_to(SHRUNK_MIN - 1);
-        block.extend_from_slice(&vec![2; 16 << 20]); // Its end may be used again.
+        block.extend_from_slice(&vec![2; 16 << 20]); // Its end can be used again.
         assert_eq!((block[len - 1], block[len]), (1, 2));
     }
 
-    #[test] // Their defaults tell them from their neighbours.
+    #[test] // Their defaults distinguish them from their neighbours.
     fn the_options_are_the_ones_meant() {
         assert_eq!(option(GENERIC_COLLECT), 10_000);
         prepare();

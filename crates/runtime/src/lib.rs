@@ -1,16 +1,16 @@
 //! The machine under a core: network, clocks, threads, signals, and rings between cores.
 //!
-//! It knows nothing of Redis. A core owns one [`net::Net`] and turns it: what the core sends is
-//! queued and leaves in one go, what arrived is handed over as [`net::Event`]s. Two backs do the
-//! work, io_uring and epoll, behind one face shaped like completions, because that is the shape
-//! both can have without a lie.
+//! It knows nothing of Redis. A core owns one [`net::Net`] and drives it: what the core sends is
+//! queued and leaves in one go, what arrived is handed over as [`net::Event`]s. There are two
+//! backends, io_uring and epoll, behind one interface shaped like completions, because both can
+//! implement that shape honestly.
 //!
 //! ```text
 //! core:   Net (Uring | Epoll) --events--> turn --sends--> Net
 //!         Mailbox <== rings of one producer and one consumer ==> other cores' Mailboxes
 //! ```
-//! Not here: protocol, keyspace, the order of a turn. See `server`. The simulator replaces this
-//! crate, it does not use it.
+//! Not here: protocol, keyspace, the order of a turn. See `server`. The simulator does not use this
+//! crate but replaces it.
 
 pub mod clock;
 pub mod heap;

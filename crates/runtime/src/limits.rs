@@ -2,9 +2,9 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the number of open files to `wanted`, the hard limit too where we may, or as near as the
-/// system lets us; never lowers it. Returns what is allowed now. Call it before listening: io_uring
-/// accepts by the limit of the time when the accept was armed.
+/// Raises the limit of open files to `wanted`, the hard limit too if permitted, or as near as the
+/// system allows; never lowers it. Returns the limit now in force. Call it before listening:
+/// io_uring applies the limit of the time when the accept was armed.
 pub fn raise_open_files(wanted: u64) -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.current.unwrap_or(u64::MAX);
@@ -16,13 +16,13 @@ pub fn raise_open_files(wanted: u64) -> u64 {
     if setrlimit(Resource::Nofile, raised).is_ok() {
         return wanted;
     }
-    // Only root raises the hard limit; up to it everyone may.
+    // Only root raises the hard limit; any process may raise the soft limit up to it.
     let within = wanted.min(hard);
     let raised = Rlimit { current: Some(within), maximum: limit.maximum };
     if setrlimit(Resource::Nofile, raised).is_ok() { within } else { allowed }
 }
 
-/// Files that the process may have open.
+/// Files that the process may open.
 #[must_use]
 pub fn open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
@@ -32,7 +32,7 @@ pub fn open_files() -> u64 {
 mod tests {
     use super::*;
 
-    #[test] // It never lowers, and says what the system says.
+    #[test] // It never lowers the limit, and reports what the system reports.
     fn raises_only() {
         let before = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(raise_open_files(1), before);

@@ -185,7 +185,7 @@ impl<T: Send> Mailbox<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{BackChoice, Net, Wait};
+    use crate::net::{BackendChoice, Net, Wait};
 
     fn wakers(count: usize) -> Vec<Waker> {
         (0..count).map(|_| Waker::new().unwrap()).collect()
@@ -234,7 +234,7 @@ mod tests {
         let wakers = wakers(3);
         let boxes = mesh::<u32>(wakers.clone(), 8);
         let run = |mut mailbox: Mailbox<u32>, waker: Waker| {
-            let (mut net, _) = Net::open(BackChoice::Epoll, &waker).unwrap();
+            let (mut net, _) = Net::open(BackendChoice::Epoll, &waker).unwrap();
             let (me, mut seen, mut tokens) = (mailbox.me(), 0, Vec::new());
             if me == 0 {
                 mailbox.post(1, 0);

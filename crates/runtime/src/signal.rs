@@ -1,9 +1,9 @@
-//! Signals to stop, turned into a flag and a wake.
+//! Termination signals, turned into a flag and a wake.
 //!
 //! The signals are blocked in every thread and awaited by one, so nothing runs inside a signal
 //! handler, where hardly anything is allowed.
 //!
-//! Not here: how to stop in order. See `server`.
+//! Not here: orderly shutdown. See `server`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use crate::net::Waker;
 /// The process's exit code after a second signal.
 pub const IMPATIENT_EXIT: i32 = 1;
 
-/// Whether someone asked the process to stop.
+/// Whether the process was asked to stop.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
@@ -33,11 +33,11 @@ impl StopFlag {
 }
 
 /// Watches for SIGTERM and SIGINT: the first raises the flag and wakes everyone in `wakers`, the
-/// second ends the process at once. From now on SIGPIPE and SIGHUP do nothing.
+/// second ends the process at once. From now on SIGPIPE and SIGHUP are ignored.
 ///
-/// Call it in the main thread before there are others: they inherit what is blocked.
+/// Call it in the main thread before there are others: they inherit the blocked set.
 ///
-/// Errors: no thread can be started.
+/// Errors: the thread cannot be started.
 pub fn watch(wakers: Vec<Waker>) -> io::Result<StopFlag> {
     for ignored in [libc::SIGPIPE, libc::SIGHUP] {
         // SAFETY: ignoring installs no code of ours, and any thread may do it.

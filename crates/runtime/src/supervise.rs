@@ -1,5 +1,5 @@
-//! What a supervisor wants of a server: word of its state (systemd), a file with its process's
-//! number, and a process that leaves its terminal.
+//! What a supervisor expects of a server: notifications of its state (systemd), a pidfile, and a
+//! process that leaves its terminal.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -7,11 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 
-/// Tells the supervisor `state`, lines as of `sd_notify(3)`: `READY=1`, `STOPPING=1`, `STATUS=..`.
+/// Notifies the supervisor of `state`, lines as in `sd_notify(3)`: `READY=1`, `STOPPING=1`,
+/// `STATUS=..`.
 ///
-/// `socket` is the value of `NOTIFY_SOCKET`: a path, or a name behind `@` that lies in no folder.
+/// `socket` is the value of `NOTIFY_SOCKET`: a path, or `@` and an abstract name.
 ///
-/// Errors: nobody is there to be told.
+/// Errors: the socket does not exist.
 pub fn notify(socket: &std::ffi::OsStr, state: &str) -> io::Result<()> {
     let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -20,12 +21,12 @@ pub fn notify(socket: &std::ffi::OsStr, state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// Leaves the terminal: a child goes on in a session of its own, without standard input and output,
-/// and the process that was called ends.
+/// Leaves the terminal: a child continues in a session of its own, without standard input and
+/// output, and the calling process ends.
 ///
 /// Call it while there is one thread: the child has none of the others.
 ///
-/// Errors: there can be no child.
+/// Errors: the fork failed.
 pub fn daemonize() -> io::Result<()> {
     let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     // SAFETY: there is one thread, by the caller's word, so the child is a whole process.

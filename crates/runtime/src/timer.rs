@@ -1,21 +1,21 @@
-//! What is to be done later, by deadline.
+//! Things to do later, by deadline.
 //!
 //! A core has few timers (its own rounds, and clients that wait with a timeout), and most are
-//! cancelled; an ordered map takes both ends and cancels exactly, without dead entries.
+//! cancelled; an ordered map takes both ends and cancels exactly, without stale entries.
 //!
 //! Not here: expiry of keys, which segments know themselves.
 
 use std::collections::BTreeMap;
 
-/// Names a timer, to cancel it. Never used twice.
+/// Identifies a timer, for cancelling. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerId {
     deadline: u64,
     serial: u64,
 }
 
-/// Things to be done, by deadline, in whatever unit the caller counts. Equal deadlines are served
-/// in the order of their setting.
+/// Things to do, by deadline, in the caller's unit. Equal deadlines fire in the order in which they
+/// were set.
 #[derive(Debug)]
 pub struct Timers<T> {
     waiting: BTreeMap<TimerId, T>,
@@ -38,7 +38,7 @@ impl<T> Timers<T> {
         id
     }
 
-    /// Cancels a timer and gives back what it was for; `None` when it has fired. O(log n).
+    /// Cancels a timer and returns its payload; `None` when it has fired. O(log n).
     pub fn cancel(&mut self, id: TimerId) -> Option<T> {
         self.waiting.remove(&id)
     }
@@ -50,19 +50,19 @@ impl<T> Timers<T> {
     }
 
     /// The earliest thing whose deadline is `now` or before. One at a time, so that the caller can
-    /// look at the clock between two.
+    /// look at the clock in between.
     pub fn pop_due(&mut self, now: u64) -> Option<T> {
         let first = self.waiting.first_entry()?;
         (first.key().deadline <= now).then(|| first.remove())
     }
 
-    /// How many wait.
+    /// Number of pending timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// True when none waits.
+    /// True when none is pending.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()

@@ -15,8 +15,8 @@ pub fn processors() -> Vec<usize> {
     if found.is_empty() { vec![0] } else { found }
 }
 
-/// How many cores to use where nobody says: the processors that we may run on, or what the control
-/// group pays for when that is less, rounded up.
+/// The default number of cores: the processors that we may run on, or the control group's quota if
+/// that is less, rounded up.
 #[must_use]
 pub fn default_cores() -> usize {
     let processors = processors().len();
@@ -26,7 +26,7 @@ pub fn default_cores() -> usize {
     processors.min(quota.ceil() as usize).max(1)
 }
 
-/// Binds the calling thread to `processor`.
+/// Pins the calling thread to `processor`.
 ///
 /// Errors: it does not exist, or we may not use it.
 pub fn pin_thread(processor: usize) -> io::Result<()> {
@@ -38,12 +38,12 @@ pub fn pin_thread(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets another thread run that wants this processor, if there is one.
+/// Yields the processor to another thread that wants it, if there is one.
 pub fn give_way() {
     std::thread::yield_now();
 }
 
-/// Processors' worth of time that the control group and those above it allow: the least of them.
+/// Processors' worth of time that the control group and its ancestors allow: the least of them.
 fn quota(root: &Path, membership: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(membership).ok()?;
     let groups = text.lines().filter_map(|line| group_folder(root, line));
@@ -57,8 +57,8 @@ fn quota(root: &Path, membership: &Path) -> Option<f64> {
     quotas.min_by(f64::total_cmp)
 }
 
-/// Where a line of `/proc/self/cgroup` (`id:controllers:/path`) points to: the hierarchy's root,
-/// and our folder in it. Only the unified hierarchy and the old one for `cpu` count.
+/// Resolves a line of `/proc/self/cgroup` (`id:controllers:/path`): the hierarchy's root, and our
+/// directory in it. Only the unified hierarchy and the old one for `cpu` count.
 fn group_folder(root: &Path, line: &str) -> Option<(PathBuf, PathBuf)> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, path) = (fields.next()?, fields.next()?);
@@ -68,7 +68,7 @@ fn group_folder(root: &Path, line: &str) -> Option<(PathBuf, PathBuf)> {
         _ => return None,
     };
     let folder = top.join(path.trim_start_matches('/'));
-    // Inside a container the path may be the host's, and only the root is to be seen.
+    // In a container the path may be the host's, and only the root is visible.
     if folder.exists() { Some((top, folder)) } else { Some((top.clone(), top)) }
 }
 
@@ -87,7 +87,7 @@ fn quota_of(folder: &Path) -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[test] // A pinned thread runs there, and there only.
+    #[test] // A pinned thread runs there, and only there.
     fn pinning() {
         let allowed = processors();
         assert!((1..=allowed.len()).contains(&default_cores()));
@@ -100,7 +100,7 @@ mod tests {
         assert!(pin_thread(CpuSet::MAX_CPU).is_err());
     }
 
-    #[test] // Quotas of both hierarchies are found, above us too, and the least one counts.
+    #[test] // Quotas of both hierarchies are found, those of ancestors too, and the least one counts.
     fn quotas() {
         let root = std::env::temp_dir().join(format!("darter-cgroup-{}", std::process::id()));
         let write = |path: &str, text: &str| {

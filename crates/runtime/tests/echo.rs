@@ -1,4 +1,4 @@
-//! The network face, on both backs, against real sockets.
+//! The network interface, on both backends, against real sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -15,13 +15,13 @@ use std::time::Duration;
 use darter_base::Prng;
 use darter_runtime::limits::raise_open_files;
 use darter_runtime::net::{Address, Event, Net, Wait, Waker};
-use support::{Command, Options, Server, backs, exchange};
+use support::{Command, Options, Server, backends, exchange};
 
 #[test] // Pipelined bytes come back whole and in order, on many connections at once.
 fn many_connections() {
-    for back in backs() {
+    for backend in backends() {
         for in_parts in [false, true] {
-            let server = Server::start(back, Options { in_parts, ..Options::default() });
+            let server = Server::start(backend, Options { in_parts, ..Options::default() });
             let mut prng = Prng::from_seed(7);
             let mut streams: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
             for _ in 0..5 {
@@ -45,18 +45,18 @@ fn many_connections() {
     }
 }
 
-#[test] // A client that sends much before it reads gets all of it, and the server stays bounded.
+#[test] // A client that sends a lot before it reads gets all of it, in bounded memory.
 fn slow_reader() {
     const BYTES: usize = 24 << 20;
-    for back in backs() {
+    for backend in backends() {
         for in_parts in [false, true] {
-            let server = Server::start(back, Options { in_parts, ..Options::default() });
+            let server = Server::start(backend, Options { in_parts, ..Options::default() });
             let mut stream = server.connect();
             let mut writer = stream.try_clone().unwrap();
             let text = Prng::from_seed(3).bytes(BYTES..=BYTES);
             let sent = text.clone();
             let writing = std::thread::spawn(move || writer.write_all(&sent).unwrap());
-            // The reader begins only when the server has stopped taking more.
+            // Reading begins only when the server has stopped taking more.
             let mut seen = usize::MAX;
             while seen != server.tally.received_bytes.load(SeqCst) {
                 seen = server.tally.received_bytes.load(SeqCst);
@@ -79,8 +79,8 @@ fn slow_reader() {
 
 #[test] // After the client's half close everything sent before still comes back, then the end.
 fn half_close() {
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
         let text = Prng::from_seed(5).bytes(100_000..=100_000);
         stream.write_all(&text).unwrap();
@@ -95,8 +95,8 @@ fn half_close() {
 
 #[test] // A paused connection is not read from; resumed, it loses nothing.
 fn pause_and_resume() {
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut paused = server.connect();
         assert_eq!(exchange(&mut paused, b"before"), b"before");
         server.ask(Command::Pause);
@@ -112,7 +112,7 @@ fn pause_and_resume() {
         let mut during = [0; 6];
         paused.read_exact(&mut during).unwrap();
         assert_eq!(&during, b"during");
-        // Quick changes of mind leave it receiving.
+        // Quick changes leave it receiving.
         for _ in 0..20 {
             drop(server.ask_later(Command::Pause));
             drop(server.ask_later(Command::Resume));
@@ -121,10 +121,10 @@ fn pause_and_resume() {
     }
 }
 
-#[test] // A paused client that sends and goes does not make the core spin, nor lose its bytes.
+#[test] // A paused client that sends and leaves neither makes the core spin nor loses its bytes.
 fn paused_client_goes() {
-    for back in backs() {
-        let server = Server::start(back, Options { silent: true, ..Options::default() });
+    for backend in backends() {
+        let server = Server::start(backend, Options { silent: true, ..Options::default() });
         let mut paused = server.connect();
         paused.write_all(b"one").unwrap();
         server.wait_for("one", |tally| tally.received_bytes.load(SeqCst) == 3);
@@ -142,8 +142,8 @@ fn paused_client_goes() {
 
 #[test] // A reset ends the connection with its reason, once.
 fn peer_reset() {
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
         assert_eq!(exchange(&mut stream, b"hello"), b"hello");
         rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
@@ -153,10 +153,10 @@ fn peer_reset() {
     }
 }
 
-#[test] // Closing gives up a send that the client does not take, and gives its buffer back.
+#[test] // Closing abandons a send that the client does not take, and returns its buffer.
 fn close_with_send_in_flight() {
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
         assert_eq!(exchange(&mut stream, b"hello"), b"hello");
         server.wait_for("its send", |tally| tally.sends.load(SeqCst) == 1);
@@ -168,7 +168,7 @@ fn close_with_send_in_flight() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest); // The end or a reset, as the kernel likes.
         assert!(rest.len() < 64 << 20 && rest.iter().all(|&byte| byte == 7));
-        // The place is let again, and works.
+        // The place is reused, and works.
         assert_eq!(exchange(&mut server.connect(), b"again"), b"again");
     }
 }
@@ -176,8 +176,8 @@ fn close_with_send_in_flight() {
 #[test] // Ending our direction lets what was sent before arrive; both ended, it closes by itself.
 fn shutdown_after_send() {
     const BYTES: usize = 16 << 20;
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
         assert_eq!(exchange(&mut stream, b"hello"), b"hello");
         server.wait_for("its send", |tally| tally.sends.load(SeqCst) == 1);
@@ -194,8 +194,8 @@ fn shutdown_after_send() {
 
 #[test] // More senders than buffers in the ring: receives run dry and are armed again.
 fn buffers_run_out() {
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut streams: Vec<TcpStream> = (0..300).map(|_| server.connect()).collect();
         server.wait_for("all", |tally| tally.accepted.load(SeqCst) == 300);
         let text = Prng::from_seed(11).bytes(40_000..=40_000);
@@ -218,11 +218,11 @@ fn buffers_run_out() {
 
 #[test] // Thousands of connections at once, as far as this machine's limits go.
 fn thousands_of_connections() {
-    // Both ends are ours, and other tests run beside this one.
+    // Both ends are ours, and other tests run in parallel.
     let files = raise_open_files(20_000).saturating_sub(2_000);
     let count = (files / 2).clamp(10, 5_000) as usize;
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut streams: Vec<TcpStream> = (0..count).map(|_| server.connect()).collect();
         server.wait_for("all", |tally| tally.accepted.load(SeqCst) == count);
         for stream in &mut streams {
@@ -240,10 +240,10 @@ fn thousands_of_connections() {
 
 #[test] // A unix socket serves as TCP does; its file has the mode asked for and goes at the end.
 fn unix_socket() {
-    for back in backs() {
+    for backend in backends() {
         let path = std::env::temp_dir().join(format!("darter-{}.sock", std::process::id()));
         let options = Options { unix: Some(path.clone()), ..Options::default() };
-        let server = Server::start(back, options);
+        let server = Server::start(backend, options);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         let mut stream = UnixStream::connect(&path).unwrap();
@@ -256,10 +256,10 @@ fn unix_socket() {
     }
 }
 
-#[test] // Who stops listening refuses new clients and keeps the old.
+#[test] // A server that stops listening refuses new clients and keeps the old.
 fn stop_listening() {
-    for back in backs() {
-        let server = Server::start(back, Options::default());
+    for backend in backends() {
+        let server = Server::start(backend, Options::default());
         let mut stream = server.connect();
         assert_eq!(exchange(&mut stream, b"hello"), b"hello");
         server.ask(Command::StopListening);
@@ -270,11 +270,11 @@ fn stop_listening() {
 
 #[test] // A connection handed over before its first receive loses nothing on the way.
 fn hand_over() {
-    for back in backs() {
-        for other_back in backs() {
-            let other = Server::start(other_back, Options::default());
+    for backend in backends() {
+        for other_backend in backends() {
+            let other = Server::start(other_backend, Options::default());
             let hand_over_to = Some(other.remote.clone());
-            let server = Server::start(back, Options { hand_over_to, ..Options::default() });
+            let server = Server::start(backend, Options { hand_over_to, ..Options::default() });
             let mut streams: Vec<TcpStream> = (0..50).map(|_| server.connect()).collect();
             for (nth, stream) in streams.iter_mut().enumerate() {
                 let text = format!("client {nth}");
@@ -286,7 +286,7 @@ fn hand_over() {
     }
 }
 
-/// Polls until something of the wanted kind happened.
+/// Polls until an event of the wanted kind.
 fn poll_for<T>(net: &mut Net, mut wanted: impl FnMut(Event<'_>) -> Option<T>) -> T {
     let mut found = None;
     while found.is_none() {
@@ -295,10 +295,10 @@ fn poll_for<T>(net: &mut Net, mut wanted: impl FnMut(Event<'_>) -> Option<T>) ->
     found.unwrap()
 }
 
-#[test] // A listener gives its address up at once, to whoever opens it anew; its clients stay.
+#[test] // A listener releases its address at once, for anyone to reopen; its clients stay.
 fn listeners_come_and_go() {
-    for back in backs() {
-        let (mut net, _) = Net::open(back, &Waker::new().unwrap()).unwrap();
+    for backend in backends() {
+        let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
         let mut id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();
         let Some(Address::Tcp(address)) = net.listener_address(id) else { panic!("not TCP") };
         let mut clients = Vec::new();
@@ -320,10 +320,10 @@ fn listeners_come_and_go() {
     }
 }
 
-#[test] // A dead token reaches nobody, not even the next tenant of its place.
+#[test] // An invalid token reaches no one, not even the next tenant of its place.
 fn dead_tokens() {
-    for back in backs() {
-        let (mut net, _) = Net::open(back, &Waker::new().unwrap()).unwrap();
+    for backend in backends() {
+        let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
         let id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 0).unwrap();
         let Some(Address::Tcp(address)) = net.listener_address(id) else { panic!("not TCP") };
         let accept = |net: &mut Net| {

@@ -1,8 +1,8 @@
-//! Where io_uring is forbidden, as container runtimes do it, the choice falls on epoll and says why.
+//! Where io_uring is forbidden, as in container runtimes, the choice falls on epoll and says why.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
-use darter_runtime::net::{BackChoice, Net, Wait, Waker};
+use darter_runtime::net::{BackendChoice, Net, Wait, Waker};
 
 /// Makes the kernel refuse system call `number` to the calling thread with EPERM, for good.
 fn forbid(number: libc::c_long) {
@@ -11,7 +11,7 @@ fn forbid(number: libc::c_long) {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = [
-        step(LOAD_WORD, 0, 0, 0), // The number is the first word of what a filter sees.
+        step(LOAD_WORD, 0, 0, 0), // The system call's number is the first word that a filter sees.
         step(JUMP_IF_EQUAL, 0, 1, u32::try_from(number).unwrap()),
         step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
@@ -24,13 +24,13 @@ fn forbid(number: libc::c_long) {
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter) }, 0);
 }
 
-/// What `Auto` does in a thread of its own where `number` is forbidden.
+/// What `Auto` does in a separate thread where `number` is forbidden.
 fn fall_back_without(number: libc::c_long) -> String {
     let fall_back = move || {
         let waker = Waker::new().unwrap();
         forbid(number);
-        assert!(Net::open(BackChoice::Uring, &waker).is_err());
-        let (mut net, reason) = Net::open(BackChoice::Auto, &waker).unwrap();
+        assert!(Net::open(BackendChoice::Uring, &waker).is_err());
+        let (mut net, reason) = Net::open(BackendChoice::Auto, &waker).unwrap();
         assert_eq!(net.back_name(), "epoll");
         waker.wake();
         let mut woken = 0;
@@ -45,14 +45,14 @@ fn fall_back_without(number: libc::c_long) -> String {
 fn falls_back_and_says_why() {
     let reason = fall_back_without(libc::SYS_io_uring_setup);
     assert!(reason.starts_with("io_uring_setup: "), "{reason}");
-    if Net::open(BackChoice::Uring, &Waker::new().unwrap()).is_ok() {
+    if Net::open(BackendChoice::Uring, &Waker::new().unwrap()).is_ok() {
         let reason = fall_back_without(libc::SYS_io_uring_register);
         assert!(reason.starts_with("io_uring_register (buffer ring): "), "{reason}");
     }
 }
 
-#[test] // Who wants epoll gets it, and no reason.
+#[test] // Asking for epoll yields epoll, and no reason.
 fn epoll_by_choice() {
-    let (net, reason) = Net::open(BackChoice::Epoll, &Waker::new().unwrap()).unwrap();
+    let (net, reason) = Net::open(BackendChoice::Epoll, &Waker::new().unwrap()).unwrap();
     assert_eq!((net.back_name(), reason), ("epoll", None));
 }

@@ -1,12 +1,12 @@
-//! Asking what has come, between two polls: nothing is told twice.
+//! Asking between two polls what has arrived: nothing is reported twice.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use darter_runtime::net::{BackChoice, Event, Net, Wait, Waker};
+use darter_runtime::net::{BackendChoice, Event, Net, Wait, Waker};
 
-#[test] // A wake that is known, and not handled yet, is no newer one, and is taken once.
+#[test] // A wake that is known, and not handled yet, is not a newer one, and is taken once.
 fn a_wake_is_news_once() {
-    for choice in [BackChoice::Epoll, BackChoice::Auto] {
+    for choice in [BackendChoice::Epoll, BackendChoice::Auto] {
         let waker = Waker::new().unwrap();
         let (mut net, _) = Net::open(choice, &waker).unwrap();
         net.poll(Wait::Nothing, &mut |_| ()).unwrap();
@@ -15,7 +15,7 @@ fn a_wake_is_news_once() {
         net.note_news();
         for _ in 0..3 {
             // io_uring may fetch it only now.
-            assert!(!net.has_newer().unwrap() || choice != BackChoice::Epoll, "noted before");
+            assert!(!net.has_newer().unwrap() || choice != BackendChoice::Epoll, "noted before");
         }
         let mut woken = 0;
         for _ in 0..3 {

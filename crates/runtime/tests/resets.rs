@@ -1,5 +1,5 @@
-//! Clients that end their connection the hard way, or amid what they were doing, thousands of times
-//! on both backs: each of them is told of once, and nothing of it stays.
+//! Clients that end their connection with a reset, or in the middle of something, thousands of
+//! times on both backends: each end is reported once, and nothing is left of it.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -13,19 +13,19 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use darter_base::Prng;
-use support::{Command, Options, Server, backs};
+use support::{Command, Options, Server, backends};
 
 /// Connections that live at a time, and how often they are made: thousands of ends of each kind.
 const AT_ONCE: usize = 50;
 const ROUNDS: usize = 40;
 
-/// Closes so that the other end is told of a reset, whatever it still has to read.
+/// Closes so that the other end sees a reset, whatever it still has to read.
 fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
     drop(stream);
 }
 
-/// Connections that the server receives from.
+/// Opens connections that the server receives from.
 fn connect_some(server: &Server) -> Vec<TcpStream> {
     let before = server.tally.accepted.load(SeqCst);
     let streams = (0..AT_ONCE).map(|_| server.connect()).collect();
@@ -38,7 +38,7 @@ fn wait_for_ends(server: &Server) {
     server.wait_for("every end", |tally| tally.closed.load(SeqCst) == tally.accepted.load(SeqCst));
 }
 
-/// Lets `act` happen while the server looks away, so that it finds all of it at once.
+/// Runs `act` while the server is not polling, so that it finds all of it at once.
 fn unseen(server: &Server, act: impl FnOnce()) {
     let (go, wait) = channel();
     let blocked = server.ask_later(Command::Block(wait));
@@ -47,10 +47,10 @@ fn unseen(server: &Server, act: impl FnOnce()) {
     blocked.recv().unwrap();
 }
 
-#[test] // A reset right behind bytes that are being received: both may come in one wake-up.
+#[test] // A reset right after bytes that are being received: both may come in one wake-up.
 fn amid_receives() {
-    for back in backs() {
-        let server = Server::start(back, Options { silent: true, ..Options::default() });
+    for backend in backends() {
+        let server = Server::start(backend, Options { silent: true, ..Options::default() });
         let mut prng = Prng::from_seed(1);
         let bytes = vec![1; 100_000];
         for round in 0..ROUNDS {
@@ -69,10 +69,10 @@ fn amid_receives() {
     }
 }
 
-#[test] // A reset while much is being sent to it, of clients that have ended their own side or not.
+#[test] // A reset during a large send, of clients that have ended their own side or not.
 fn amid_sends() {
-    for back in backs() {
-        let server = Server::start(back, Options { silent: true, ..Options::default() });
+    for backend in backends() {
+        let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for round in 0..ROUNDS / 4 {
             let streams = connect_some(&server);
             for stream in &streams {
@@ -98,10 +98,10 @@ fn amid_sends() {
     }
 }
 
-#[test] // Nobody receives from them, and they are never resumed; still their end is noticed.
+#[test] // They are not received from, and never resumed; still their end is noticed.
 fn while_paused() {
-    for back in backs() {
-        let server = Server::start(back, Options { silent: true, ..Options::default() });
+    for backend in backends() {
+        let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for _ in 0..ROUNDS {
             let streams = connect_some(&server);
             server.ask(Command::Pause);
@@ -119,10 +119,10 @@ fn while_paused() {
     }
 }
 
-#[test] // A reset of a client whose pause begins when the reset has come, and is unseen as yet.
+#[test] // A reset of a client whose pause begins when the reset has arrived unseen.
 fn before_a_pause() {
-    for back in backs() {
-        let server = Server::start(back, Options { silent: true, ..Options::default() });
+    for backend in backends() {
+        let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for _ in 0..ROUNDS {
             let streams = connect_some(&server);
             let (go, wait) = channel();
@@ -141,13 +141,13 @@ fn before_a_pause() {
     }
 }
 
-#[test] // The end right behind the last bytes, all in one wake-up, also on a unix socket.
+#[test] // The end right after the last bytes, in one wake-up, also on a unix socket.
 fn ends_behind_bytes() {
-    for back in backs() {
+    for backend in backends() {
         let name = format!("darter-ends-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
         let options = Options { silent: true, unix: Some(path.clone()), ..Options::default() };
-        let server = Server::start(back, options);
+        let server = Server::start(backend, options);
         let mut sent = 0;
         for _ in 0..ROUNDS {
             let streams = connect_some(&server);
@@ -172,11 +172,11 @@ fn ends_behind_bytes() {
     }
 }
 
-#[test] // Who is closed amid a flood of its own is gone at once, not when it has sent all.
+#[test] // A flooding client that is closed is gone at once, not when it has sent all.
 fn closed_amid_a_flood() {
     const FLOODS: usize = 8;
-    for back in backs() {
-        let server = Server::start(back, Options { silent: true, ..Options::default() });
+    for backend in backends() {
+        let server = Server::start(backend, Options { silent: true, ..Options::default() });
         for _ in 0..10 {
             let floods: Vec<_> = (0..FLOODS)
                 .map(|_| {

@@ -1,5 +1,5 @@
-//! What costs nothing: an idle core, and one that cannot accept. Alone in its process, because it
-//! lowers the limit of open files.
+//! What must cost nothing: an idle core, and one that cannot accept. In a process of its own,
+//! because it lowers the limit of open files.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use darter_runtime::clock::thread_cpu_nanos;
 use darter_runtime::limits::raise_open_files;
-use darter_runtime::net::{Address, BackChoice, Event, Net, Wait, Waker};
+use darter_runtime::net::{Address, BackendChoice, Event, Net, Wait, Waker};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-const BACKS: [BackChoice; 2] = [BackChoice::Epoll, BackChoice::Auto];
+const BACKENDS: [BackendChoice; 2] = [BackendChoice::Epoll, BackendChoice::Auto];
 
 fn listen(net: &mut Net) -> SocketAddr {
     let id = net.listen_tcp("127.0.0.1:0".parse().unwrap(), 511, 300).unwrap();
@@ -35,8 +35,8 @@ fn is_accepted(event: &Event<'_>) -> bool {
     matches!(event, Event::Accepted { .. })
 }
 
-/// The limit under which `count` more files can be opened: it is on their numbers, and the process
-/// may have been born with high ones.
+/// The limit under which `count` more files can be opened: it applies to their numbers, and the
+/// process may have inherited high ones.
 fn limit_for(count: usize) -> u64 {
     let listed = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut used: Vec<u64> =
@@ -47,17 +47,17 @@ fn limit_for(count: usize) -> u64 {
     (0..).filter(|fd| used.binary_search(fd).is_err()).nth(count).unwrap()
 }
 
-/// One after the other: both look at the whole process.
+/// Sequential: both look at the whole process.
 #[test]
 fn rest() {
-    for back in BACKS {
-        idle_costs_nothing(back);
-        no_descriptors_no_spin(back);
+    for backend in BACKENDS {
+        idle_costs_nothing(backend);
+        no_descriptors_no_spin(backend);
     }
 }
 
-fn idle_costs_nothing(back: BackChoice) {
-    let (mut net, _) = Net::open(back, &Waker::new().unwrap()).unwrap();
+fn idle_costs_nothing(backend: BackendChoice) {
+    let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
     let address = listen(&mut net);
     let _client = TcpStream::connect(address).unwrap();
     assert_eq!(accept_until(&mut net, Instant::now() + Duration::from_secs(5), 1).0, 1);
@@ -65,12 +65,12 @@ fn idle_costs_nothing(back: BackChoice) {
     let (_, polls) = accept_until(&mut net, start + Duration::from_millis(500), 1);
     let used = thread_cpu_nanos() - before;
     assert!(start.elapsed() >= Duration::from_millis(500));
-    assert!(used < 5_000_000 && polls < 10, "{back:?}: {used} ns of 500 ms in {polls} polls");
+    assert!(used < 5_000_000 && polls < 10, "{backend:?}: {used} ns of 500 ms in {polls} polls");
 }
 
-fn no_descriptors_no_spin(back: BackChoice) {
+fn no_descriptors_no_spin(backend: BackendChoice) {
     const CLIENTS: usize = 6;
-    let (mut net, _) = Net::open(back, &Waker::new().unwrap()).unwrap();
+    let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();
     let before = getrlimit(Resource::Nofile);
     // Room for the listener, our own ends of the connections, and two of the other ends.
     let room = limit_for(1 + CLIENTS + 2);
@@ -81,11 +81,11 @@ fn no_descriptors_no_spin(back: BackChoice) {
     let (cpu, start) = (thread_cpu_nanos(), Instant::now());
     let (accepted, polls) = accept_until(&mut net, start + Duration::from_millis(600), CLIENTS);
     let used = thread_cpu_nanos() - cpu;
-    assert_eq!(accepted, 2, "{back:?}");
-    assert!(used < 20_000_000 && polls < 30, "{back:?}: {used} ns of 600 ms in {polls} polls");
+    assert_eq!(accepted, 2, "{backend:?}");
+    assert!(used < 20_000_000 && polls < 30, "{backend:?}: {used} ns of 600 ms in {polls} polls");
 
     assert!(raise_open_files(room + 10) >= room + 10);
     let soon = Instant::now() + Duration::from_secs(5);
-    assert_eq!(accept_until(&mut net, soon, CLIENTS - 2).0, CLIENTS - 2, "{back:?}");
+    assert_eq!(accept_until(&mut net, soon, CLIENTS - 2).0, CLIENTS - 2, "{backend:?}");
     setrlimit(Resource::Nofile, before).unwrap();
 }

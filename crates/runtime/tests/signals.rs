@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use darter_runtime::net::{BackChoice, Net, Wait, Waker};
+use darter_runtime::net::{BackendChoice, Net, Wait, Waker};
 use darter_runtime::signal::{IMPATIENT_EXIT, watch};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -24,11 +24,11 @@ fn main() {
     }
 }
 
-/// Sleeps until it is told to stop; then ends, or lingers as a server with much to finish would.
+/// Sleeps until asked to stop; then ends, or lingers like a server with much to finish.
 fn be_child(linger: bool) {
     let waker = Waker::new().unwrap();
     let flag = watch(vec![waker.clone()]).unwrap();
-    let (mut net, _) = Net::open(BackChoice::Auto, &waker).unwrap();
+    let (mut net, _) = Net::open(BackendChoice::Auto, &waker).unwrap();
     println!("ready");
     while !flag.is_raised() {
         net.poll(Wait::Forever, &mut |_| {}).unwrap();

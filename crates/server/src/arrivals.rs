@@ -83,7 +83,7 @@ mod tests {
     use darter_base::Preempt;
     use darter_base::limits::SLICE_AIM_NS;
     use darter_runtime::mailbox;
-    use darter_runtime::net::{BackChoice, Event, Wait, Waker};
+    use darter_runtime::net::{BackendChoice, Event, Wait, Waker};
     use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,10 +102,10 @@ mod tests {
 
     impl Bench {
         /// `None` where the system lacks the back.
-        fn new(choice: BackChoice) -> Option<Self> {
+        fn new(choice: BackendChoice) -> Option<Self> {
             let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
             let (mut net, _) = match Net::open(choice, &wakers[0]) {
-                Err(error) if choice == BackChoice::Uring => {
+                Err(error) if choice == BackendChoice::Uring => {
                     eprintln!("no io_uring here: {error}");
                     return None;
                 }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test] // On either back a byte ends the slice with the portion that it comes in, or the next.
     fn a_byte_ends_the_slice() {
-        for choice in [BackChoice::Uring, BackChoice::Epoll] {
+        for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
             for _ in 0..3 {
                 bench.arrivals.heard();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test] // And so does a message of another core, in either case.
     fn mail_ends_the_slice() {
-        for choice in [BackChoice::Uring, BackChoice::Epoll] {
+        for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
             let post = |bench: &mut Bench| {
                 bench.other.post(0, Post::Mail(crate::engine::Mail::Ask(Box::new(|_| ()))));
@@ -207,7 +207,7 @@ mod tests {
 
     #[test] // Where no client has asked for anything lately, epoll is left alone.
     fn no_calls_for_those_who_do_not_ask() {
-        let Some(mut bench) = Bench::new(BackChoice::Epoll) else { return };
+        let Some(mut bench) = Bench::new(BackendChoice::Epoll) else { return };
         assert_eq!(bench.slice(Bench::send), 10);
         bench.arrivals.heard();
         bench.begin();

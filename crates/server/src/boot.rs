@@ -19,7 +19,7 @@ use crate::shared::{Empty, Shared, Told};
 use crate::spin::Patience;
 use crate::supervisor::Supervisor;
 use crate::thread::Thread;
-use darter_runtime::net::{BackChoice, Net, Waker};
+use darter_runtime::net::{BackendChoice, Net, Waker};
 use darter_runtime::{clock, heap, mailbox, signal, supervise, topology};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -327,9 +327,9 @@ impl Plan {
 
     fn open_net(&self) -> Result<(Net, Doors), Failure> {
         let choice = match self.settings.text("io") {
-            "uring" => BackChoice::Uring,
-            "epoll" => BackChoice::Epoll,
-            _ => BackChoice::Auto,
+            "uring" => BackendChoice::Uring,
+            "epoll" => BackendChoice::Epoll,
+            _ => BackendChoice::Auto,
         };
         let (mut net, fallback) = Net::open(choice, &self.waker)
             .map_err(|error| Failure(format!("cannot open the event loop: {error}")))?;

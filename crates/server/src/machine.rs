@@ -31,7 +31,7 @@ impl Machine for System {
     }
 
     fn tell_held(&self) {
-        heap::tell();
+        heap::report();
     }
 
     fn purge(&self) {

@@ -1,4 +1,4 @@
-//! Start and stop: signals, SHUTDOWN, settings from a file, loading, the forced back.
+//! Start and stop: signals, SHUTDOWN, settings from a file, loading, the forced backend.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;

@@ -3,7 +3,7 @@
 //! Nothing of them may stay: no client in CLIENT LIST, no descriptor, no memory, no buffer that is
 //! received into.
 //!
-//! Each check runs on both backs, where both can be used, whichever the others run on: they notice
+//! Each check runs on both backends, where both can be used, whichever the others run on: they notice
 //! ends in their own ways.
 
 use crate::{Asks, Check, Stage, ensure, text};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 /// How long the ends may take to be noticed: a machine under load takes its time, a connection that
-/// leaks takes for ever.
+/// leaks takes forever.
 const SOON: Duration = Duration::from_secs(10);
 
 #[rustfmt::skip] // A table.
@@ -90,9 +90,9 @@ impl Place {
     }
 }
 
-/// The backs that there are here: where the server itself finds that io_uring cannot be used, the one
+/// The backends available here: where the server itself finds that io_uring cannot be used, the one
 /// that is left, and a line that says so.
-fn backs(stage: &Stage) -> Result<Vec<Io>, String> {
+fn backends(stage: &Stage) -> Result<Vec<Io>, String> {
     let server = Server::subject(Shape { io: Io::Auto, ..stage.shape }).map_err(text)?;
     if server.log().contains("io_uring cannot be used here") {
         eprintln!("io_uring cannot be used here: epoll alone is tried");
@@ -101,21 +101,21 @@ fn backs(stage: &Stage) -> Result<Vec<Io>, String> {
     Ok(vec![Io::Uring, Io::Epoll])
 }
 
-/// Closes so that the server is told of a reset, whatever was still to be read.
+/// Closes so that the server sees a reset, whatever was still to be read.
 fn reset(socket: TcpStream) -> Result<(), String> {
     rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).map_err(text)?;
     drop(socket);
     Ok(())
 }
 
-/// Runs `act` on both backs, in rounds; then nothing may stay, and memory may not have grown since
+/// Runs `act` on both backends, in rounds; then nothing may stay, and memory may not have grown since
 /// the first round.
 fn on_both(
     stage: &Stage,
     rounds: usize,
     act: impl Fn(&mut Place, &mut Prng) -> Result<(), String>,
 ) -> Result<(), String> {
-    for io in backs(stage)? {
+    for io in backends(stage)? {
         let mut place = Place::open(stage, io)?;
         place.store()?;
         let mut memory = 0;
@@ -282,7 +282,7 @@ fn some_requests(prng: &mut Prng) -> Vec<u8> {
 
 /// Also those that the socket does not take at once, which Redis drops.
 fn half_closed(stage: &Stage) -> Result<(), String> {
-    for io in backs(stage)? {
+    for io in backends(stage)? {
         let mut place = Place::open(stage, io)?;
         for length in [1, 2_000, 70_000, 600_000] {
             let mut socket = place.connect()?;

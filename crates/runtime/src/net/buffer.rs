@@ -1,7 +1,7 @@
-//! What is sent: own bytes and shared pieces of values, in order, with a cursor over them.
+//! Send buffers: own bytes and shared pieces of values, in order, with a cursor over them.
 //!
-//! One flat vector is the common case and costs nothing beside itself. Parts go out with one
-//! `sendmsg` of at most [`IOVECS_MAX`] pieces; what did not fit follows.
+//! One flat vector is the common case and has no overhead. Parts leave with one `sendmsg` of at
+//! most [`IOVECS_MAX`] pieces; the rest follows.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -31,7 +31,7 @@ impl Part {
     }
 }
 
-/// Bytes to be sent, in order; comes back in [`super::Event::Sent`].
+/// Bytes to be sent, in order; returned in [`super::Event::Sent`].
 #[derive(Clone, Debug)]
 pub enum SendBuffer {
     /// One run of bytes.
@@ -41,7 +41,7 @@ pub enum SendBuffer {
 }
 
 impl SendBuffer {
-    /// Bytes in all.
+    /// Total bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -56,7 +56,7 @@ impl SendBuffer {
         self.len() == 0
     }
 
-    /// The memory worth using again: the flat vector, else the largest own part; emptied.
+    /// The memory worth reusing: the flat vector, or the largest own part; cleared.
     #[must_use]
     pub fn into_spare(self) -> Vec<u8> {
         let mut spare = match self {
@@ -106,12 +106,12 @@ impl Sending {
         self.buffer
     }
 
-    /// The rest, when it lies in one piece.
+    /// The rest, when it is in one piece.
     pub(super) fn flat(&self) -> Option<&[u8]> {
         (self.part + 1 == self.parts()).then(|| &self.piece(self.part)[self.offset..])
     }
 
-    /// Fills `slices` with the rest, as far as it goes; says how many were filled.
+    /// Fills `slices` with the rest, as far as it goes; returns how many were filled.
     pub(super) fn fill<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let (mut filled, mut offset) = (0, self.offset);
         for index in self.part..self.parts() {
@@ -128,7 +128,7 @@ impl Sending {
         filled
     }
 
-    /// Moves on by `sent` bytes. Panics when that is more than was left.
+    /// Advances by `sent` bytes. Panics when that is more than is left.
     pub(super) fn advance(&mut self, mut sent: usize) {
         while sent > 0 {
             assert!(!self.is_done(), "sent={sent} beyond the end");
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    #[test] // Whatever the kernel takes at a time, the pieces add up to the whole, in order.
+    #[test] // However much the kernel takes at a time, the pieces add up to the whole, in order.
     fn cursor_covers_everything() {
         for seed in 0..300 {
             let mut prng = Prng::from_seed(seed);

@@ -1,14 +1,14 @@
-//! The back for kernels and containers that forbid io_uring: readiness turned into completions.
+//! The backend for kernels and containers that forbid io_uring: readiness turned into completions.
 //!
 //! Sends are queued and leave together at the next poll, one system call a connection; receives go
 //! through one buffer, one system call a readiness, so that no client can hold the turn. Interest
-//! is level-triggered and changed only where it must be: `Out` while a socket is full, no `In`
-//! after the end of input or when a paused client sends nevertheless.
+//! is level-triggered and changed only where necessary: `Out` while a socket is full, no `In` after
+//! the end of input or when a paused client sends nevertheless.
 //!
 //! Invariants:
 //! - I1: a connection is in the table until its `Closed` is in `pending`, and never after.
 //! - I2: `sending` is set from `send` until its `Sent` is in `pending`.
-//! - I3: a fresh connection (not armed yet) is not known to the kernel's set.
+//! - I3: a fresh connection (not armed yet) is not in the kernel's set.
 //!
 //! Not here: which connection may send how much. See `server`.
 
@@ -30,13 +30,13 @@ use super::pending::Pending;
 use super::slab::Slab;
 use super::waker::Waker;
 
-/// What one receive takes at most.
+/// The most that one receive takes.
 const RECEIVE_BYTES: usize = 64 * 1024;
-/// What one wait reports at most; the rest is reported by the next.
+/// The most that one wait reports; the next one reports the rest.
 const EVENTS_MAX: usize = 512;
 /// Connections that one listener may bring in a turn.
 const ACCEPTS_MAX: usize = 256;
-/// Indices from here on stand for listeners, the last one for the waker.
+/// Indices from here on are those of listeners, the last one that of the waker.
 const LISTENERS_FROM: u32 = 0xffff_0000;
 const WAKER: u32 = u32::MAX;
 
@@ -54,7 +54,7 @@ struct Conn {
     socket: OwnedFd,
     /// Until receiving begins: what a parcel needs.
     fresh: Option<Box<(usize, Peer)>>,
-    /// What the kernel's set watches for; `None`: not in the set.
+    /// What the kernel's set watches for; `None` when it is not in the set.
     interest: Option<Flags>,
     paused: bool,
     eof: bool,
@@ -96,10 +96,10 @@ pub struct Epoll {
     fresh: Vec<Token>,
     queued: Vec<Token>,
     pending: Vec<Pending>,
-    /// A blocking poll delivered what was pending and did not look at the kernel.
+    /// The last blocking poll delivered pending events without asking the kernel.
     looked_away: bool,
     events: Vec<epoll::Event>,
-    /// Events that are still to be looked into: more than one turn's.
+    /// Events still to be handled: more than one turn's worth.
     ready: VecDeque<(u64, Flags)>,
     received: Box<[u8]>,
     /// Bytes handed over by this poll.
@@ -147,7 +147,7 @@ impl Epoll {
     }
 
     pub(super) fn stop_listener(&mut self, id: usize) {
-        // Dropping the socket takes it out of the set: no one else holds it.
+        // Dropping the socket removes it from the set: there is no other descriptor for it.
         self.listeners[id] = None;
     }
 
@@ -177,8 +177,8 @@ impl Epoll {
         self.flush()?;
         let had_pending = !self.pending.is_empty();
         self.deliver(handler);
-        // The caller wants to act on what it was told before it sleeps. Coming back at once spares
-        // a system call; but never twice in a row, or a busy sender would shut out everyone else.
+        // The caller wants to act on its events before it sleeps. Returning at once saves a system
+        // call; but never twice in a row, or a busy sender would starve everyone else.
         if had_pending && wait != Wait::Nothing && !self.looked_away {
             self.looked_away = true;
             return Ok(());
@@ -209,7 +209,7 @@ impl Epoll {
     }
 
     pub(super) fn has_newer(&mut self) -> io::Result<bool> {
-        // What is ready and not handled yet would be told again, and a wake be taken twice.
+        // What is ready and not handled yet would be reported again, and a wake be taken twice.
         if self.ready.is_empty() && self.pending.len() <= self.noted {
             self.wait(Wait::Nothing)?;
         }
@@ -241,7 +241,7 @@ impl Epoll {
 
     pub(super) fn pause_receive(&mut self, token: Token) {
         if let Some(conn) = self.conns.get_mut(token) {
-            // The set hears of it only if the client sends on: see `on_conn`.
+            // The set is changed only if the client keeps sending: see `on_conn`.
             conn.paused = true;
         }
     }
@@ -327,8 +327,8 @@ impl Epoll {
             let error = rustix::net::sockopt::socket_error(&conn.socket);
             self.finish(token, error.ok().and_then(Result::err).map(io::Error::from));
         } else if over {
-            // Paused, and the client is gone: what it sent is still to be read. The set would
-            // report this for ever, so the connection leaves it until it is resumed.
+            // Paused, and the client is gone: what it sent must still be read. The set would report
+            // this forever, so the connection leaves it until it is resumed.
             self.unwatch(token);
         } else {
             self.watch(token);
@@ -354,7 +354,7 @@ impl Epoll {
         }
     }
 
-    /// Sends what `token` has to send, as far as the socket takes it.
+    /// Sends what `token` has pending, as far as the socket takes it.
     fn push(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let Some(sending) = &mut conn.sending else { return };
@@ -392,7 +392,7 @@ impl Epoll {
             return;
         }
         conn.shut = Shut::Done;
-        // A client that has gone already refuses, and then there is nothing to shut.
+        // If the client has already gone this fails, and there is nothing to shut down.
         let _ = rustix::net::shutdown(&conn.socket, Shutdown::Write);
         if conn.eof {
             self.finish(token, None);
@@ -419,12 +419,12 @@ impl Epoll {
         }
     }
 
-    /// Makes the set watch for what the connection wants.
+    /// Makes the set watch what the connection needs.
     fn watch(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         let wanted = conn.wanted();
         let changed = match conn.interest {
-            // Fresh: `arm` will see to it (I3).
+            // Fresh: `arm` adds it (I3).
             None if conn.fresh.is_some() => return,
             None => epoll::add(&self.set, &conn.socket, data(token), wanted),
             Some(interest) if interest == wanted => return,
@@ -439,7 +439,7 @@ impl Epoll {
     fn unwatch(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token) else { return };
         if conn.interest.take().is_some() {
-            // It is in the set, and nobody else takes it out.
+            // It is in the set, and nothing else removes it.
             let _ = epoll::delete(&self.set, &conn.socket);
         }
     }
@@ -463,7 +463,7 @@ impl Epoll {
         }
     }
 
-    /// Lets a listener rest that cannot accept, so that its waiting clients do not make us spin.
+    /// Suspends a listener that cannot accept, so that its waiting clients do not make us spin.
     fn rest(&mut self, id: usize) {
         let Some(Some(listener)) = self.listeners.get_mut(id) else { return };
         listener.rests_until = Some(Instant::now() + listen::REST);
@@ -473,7 +473,7 @@ impl Epoll {
         let _ = epoll::modify(&self.set, socket, data(listener_token(id)), Flags::empty());
     }
 
-    /// Rouses the listeners that have rested; shortens `wait` to the next that will have.
+    /// Resumes the listeners whose rest is over; shortens `wait` to the end of the next one.
     fn rouse(&mut self, wait: Wait) -> Wait {
         let roused = listen::rouse(&mut self.listeners, wait);
         for id in roused.ids {

@@ -1,4 +1,4 @@
-//! What the network tells a core, and the names it uses for connections and their ends.
+//! What the network reports to a core, and its names for connections and their ends.
 
 use std::fmt;
 use std::io;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::buffer::SendBuffer;
 
-/// A connection of one [`super::Net`]. After its [`Event::Closed`] the token is dead for good: the
-/// index comes back, but with another generation.
+/// A connection of one [`super::Net`]. After its [`Event::Closed`] the token is invalid for good:
+/// the index is reused, but with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
-    /// The place in the table of connections: small and dense, fit to index a table of one's own.
+    /// The place in the table of connections: small and dense, fit to index the caller's own table.
     pub index: u32,
-    /// How often that place was let before.
+    /// How often that place has been reused.
     pub generation: u32,
 }
 
@@ -46,10 +46,10 @@ pub struct Peer {
     pub local: Address,
 }
 
-/// A connection on its way to another core: see [`super::Net::hand_over`].
+/// A connection in transit to another core: see [`super::Net::hand_over`].
 #[derive(Debug)]
 pub struct Parcel {
-    /// The socket, non-blocking, known to no back.
+    /// The socket, non-blocking, not registered with any backend.
     pub socket: OwnedFd,
     /// The listener that accepted it.
     pub listener: usize,
@@ -61,8 +61,8 @@ pub struct Parcel {
 /// `Sent`, `Eof` at most once and no `Received` after it, `Closed` exactly once and last.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A client came. Receiving begins with the next poll, so that the connection may be handed
-    /// over before.
+    /// A client connected. Receiving begins with the next poll, so that the connection can be
+    /// handed over first.
     Accepted {
         /// What `listen_tcp` or `listen_unix` returned.
         listener: usize,
@@ -71,7 +71,7 @@ pub enum Event<'a> {
         /// Its ends.
         peer: Peer,
     },
-    /// Bytes came. They are the back's own buffer: copy what is needed later.
+    /// Bytes arrived. They are in the backend's own buffer: copy what is needed later.
     Received {
         /// From whom.
         conn: Token,
@@ -83,11 +83,11 @@ pub enum Event<'a> {
         /// Who.
         conn: Token,
     },
-    /// A send is over: all of it is with the kernel, or it failed and `Closed` follows.
+    /// A send is over: the kernel has all of it, or it failed and `Closed` follows.
     Sent {
         /// To whom.
         conn: Token,
-        /// What was sent, given back for its memory.
+        /// What was sent, returned for its memory.
         buffer: SendBuffer,
         /// How it ended.
         result: io::Result<()>,
@@ -99,16 +99,16 @@ pub enum Event<'a> {
         /// Why, unless we closed it or both directions had ended.
         error: Option<io::Error>,
     },
-    /// Another thread woke us: any number of wakes since the last such event.
+    /// Another thread woke us: one event for any number of wakes since the last.
     Woken,
 }
 
-/// How long a poll may sleep when nothing is at hand.
+/// How long a poll may sleep when there are no events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Not at all.
     Nothing,
-    /// At most so many nanoseconds from now. Backs may round up to a millisecond.
+    /// At most this many nanoseconds from now. Backends may round up to a millisecond.
     Until(u64),
     /// Until something happens.
     Forever,

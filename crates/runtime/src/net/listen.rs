@@ -1,4 +1,4 @@
-//! Listening sockets, and what is asked of an accepted one.
+//! Listening sockets, and the options of accepted ones.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use rustix::net::{
 
 use super::event::{Address, Peer, Wait};
 
-/// How long a listener rests after `accept` failed for want of resources: longer than a spin,
+/// How long a listener rests after `accept` failed for lack of resources: longer than a spin,
 /// shorter than a client's patience.
 pub(super) const REST: Duration = Duration::from_millis(100);
 
-/// How long a predecessor may take to go: see [`claim`].
+/// How long a predecessor may take to release an address: see [`claim`].
 pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A listening socket of a [`super::Net`].
@@ -34,14 +34,14 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Ends the listening at once. Closing does not, as long as the kernel accepts in our stead: it
-    /// holds the socket until it has seen the cancel, and nobody can listen on the address meanwhile.
+    /// Stops listening at once. Closing does not while the kernel has our accept: it holds the
+    /// socket until it has seen the cancel, and the address stays taken meanwhile.
     pub(super) fn silence(&self) {
-        // It listens, and nobody else shuts it: this cannot fail.
+        // It is listening, and only we shut it down: this cannot fail.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Clients that come from now on are probed after so many seconds of silence; 0: never.
+    /// Clients that connect from now on are probed after this many seconds of silence; 0: never.
     pub(super) fn set_keepalive(&self, seconds: u32) -> io::Result<()> {
         set_keepalive(&self.socket, seconds)
     }
@@ -50,14 +50,14 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Someone else may have removed it: as good.
+            // If it was removed already, fine.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Opens a TCP listener; what clients inherit is set here: no delay, and keepalive after so many
-/// seconds of silence (0: never).
+/// Opens a TCP listener, with the options that clients inherit: no delay, and keepalive after this
+/// many seconds of silence (0: never).
 pub(super) fn tcp(
     address: SocketAddr,
     backlog: i32,
@@ -78,9 +78,9 @@ pub(super) fn tcp(
     Ok(Listener { socket, address: Address::Tcp(bound), path: None, rests_until: None })
 }
 
-/// Binds and listens. A process that was killed leaves its io_uring to the kernel, which lets go of
-/// the sockets some 10 ms after the process has ended: so whoever starts us anew at once would be
-/// told that the address is in use.
+/// Binds and listens. A killed process leaves its io_uring to the kernel, which releases the
+/// sockets some 10 ms after the process has ended: an immediate restart would find the address in
+/// use.
 fn claim(
     socket: &OwnedFd,
     address: SocketAddr,
@@ -100,7 +100,7 @@ fn claim(
     patiently(&|| bind(socket, &address)).and_then(|()| patiently(&|| listen(socket, backlog)))
 }
 
-/// Opens a unix listener at `path`, in place of a socket that lies there; `mode` sets the file's
+/// Opens a unix listener at `path`, replacing a socket that is there; `mode` sets the file's
 /// permissions.
 pub(super) fn unix(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<Listener> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
@@ -118,7 +118,7 @@ pub(super) fn unix(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<L
     Ok(listener)
 }
 
-/// Who is at the ends of an accepted socket. Fails when the client has already gone.
+/// The ends of an accepted socket. Fails when the client has already gone.
 pub(super) fn peer_of(socket: impl AsFd, listener: &Address) -> io::Result<Peer> {
     if let Address::Unix(_) = listener {
         return Ok(Peer { remote: listener.clone(), local: listener.clone() });
@@ -133,7 +133,7 @@ fn tcp_address(address: SocketAddrAny) -> io::Result<Address> {
 }
 
 fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
-    /// The most that Linux takes.
+    /// The most that Linux accepts.
     const SECONDS_MAX: u32 = 32_767;
     sockopt::set_socket_keepalive(socket, seconds > 0)?;
     if seconds == 0 {
@@ -141,14 +141,14 @@ fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
     }
     let seconds = seconds.min(SECONDS_MAX);
     sockopt::set_tcp_keepidle(socket, Duration::from_secs(seconds.into()))?;
-    // Three probes in the next such span, as Redis spreads them, then the peer is given up.
+    // Three probes in another such span, as Redis spaces them, then the peer counts as dead.
     sockopt::set_tcp_keepintvl(socket, Duration::from_secs((seconds / 3).max(1).into()))?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
     Ok(())
 }
 
-/// Whether a failed `accept` says something about the client only: then the next may succeed.
-/// Everything else (no descriptors, no memory) concerns us, and calls for a rest.
+/// Whether a failed `accept` is about the client only: then the next may succeed. Everything else
+/// (no descriptors, no memory) is about us, and calls for a rest.
 pub(super) fn concerns_one_client(errno: Errno) -> bool {
     matches!(
         errno,
@@ -165,17 +165,17 @@ pub(super) fn concerns_one_client(errno: Errno) -> bool {
     )
 }
 
-/// What [`rouse`] found.
+/// The result of [`rouse`].
 pub(super) struct Roused {
-    /// Those that have rested enough.
+    /// Those whose rest is over.
     pub(super) ids: Vec<usize>,
-    /// Whether others still rest.
+    /// Whether others are still resting.
     pub(super) others_rest: bool,
-    /// How long to wait at most, so that the next one is roused in time.
+    /// The longest wait after which the next one is still resumed in time.
     pub(super) wait: Wait,
 }
 
-/// Finds the listeners that have rested enough.
+/// Finds the listeners whose rest is over.
 pub(super) fn rouse(listeners: &mut [Option<Listener>], wait: Wait) -> Roused {
     let now = Instant::now();
     let mut roused = Roused { ids: Vec::new(), others_rest: false, wait };

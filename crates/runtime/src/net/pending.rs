@@ -1,11 +1,11 @@
-//! Events that a back has to tell and has no one to tell them to yet.
+//! Events that a backend could not deliver yet.
 
 use std::io;
 
 use super::buffer::SendBuffer;
 use super::event::{Event, Token};
 
-/// An event that owns what it speaks of.
+/// An event that owns its contents.
 #[derive(Debug)]
 pub(super) enum Pending {
     /// A send is over; with the reason when it failed.

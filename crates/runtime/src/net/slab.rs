@@ -1,7 +1,7 @@
 //! A table of connections with tokens that are never mistaken for one another.
 //!
-//! Places are let again, last freed first, so that the table stays dense and warm; each letting
-//! has a generation, and a token of an older one finds nothing.
+//! Places are reused, last freed first, so that the table stays dense and in cache; each use has a
+//! generation, and a token of an older one finds nothing.
 
 use super::event::Token;
 
@@ -53,12 +53,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The token that stands for place `index` now. Panics when the place was never let.
+    /// The current token of place `index`. Panics when the place was never used.
     pub(super) fn tenant(&self, index: u32) -> Token {
         Token { index, generation: self.places[index as usize].generation }
     }
 
-    /// All tokens that stand for something.
+    /// All valid tokens.
     pub(super) fn tokens(&self) -> Vec<Token> {
         let living = self.places.iter().enumerate().filter(|(_, place)| place.value.is_some());
         living
@@ -74,7 +74,7 @@ impl<T> Slab<T> {
 mod tests {
     use super::*;
 
-    #[test] // A place comes back, its old token does not.
+    #[test] // A place is reused, its old token is not.
     fn old_tokens_are_dead() {
         let mut slab = Slab::new();
         let first = slab.insert("first");

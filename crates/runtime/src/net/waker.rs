@@ -1,4 +1,4 @@
-//! How another thread ends a core's sleep: an eventfd, which both backs can wait for.
+//! How another thread ends a core's sleep: an eventfd, which both backends can wait for.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,14 +23,14 @@ impl Waker {
         Ok(Self { counter: Arc::new(counter) })
     }
 
-    /// Wakes the core, or keeps it from its next sleep. One system call: ask first whether it
-    /// sleeps (see [`crate::mailbox`]).
+    /// Wakes the core, or prevents its next sleep. One system call: check first whether it sleeps
+    /// (see [`crate::mailbox`]).
     pub fn wake(&self) {
-        // Blocks only at 2^64 wakes that nobody took.
+        // Blocks only after 2^64 wakes that nobody took.
         let _ = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
     }
 
-    /// Takes all wakes so far. Call it when there are some: it waits for one.
+    /// Takes all wakes so far. Call it only when there are some: it blocks otherwise.
     pub(super) fn clear(&self) {
         // Only a signal can interrupt it, and then the next poll reports it again.
         let _ = rustix::io::read(&self.counter, &mut [0_u8; 8]);

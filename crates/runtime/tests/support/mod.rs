@@ -1,4 +1,4 @@
-//! An echo server on a [`Net`], driven by commands, that counts what it is told.
+//! An echo server on a [`Net`], driven by commands, that counts its events.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -13,22 +13,22 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use darter_runtime::net::{
-    Address, BackChoice, Event, Net, Parcel, Part, SendBuffer, Token, Wait, Waker,
+    Address, BackendChoice, Event, Net, Parcel, Part, SendBuffer, Token, Wait, Waker,
 };
 
-/// Both backs; io_uring only where the system has it.
-pub(crate) fn backs() -> Vec<BackChoice> {
+/// Both backends; io_uring only where the system has it.
+pub(crate) fn backends() -> Vec<BackendChoice> {
     let waker = Waker::new().unwrap();
-    match Net::open(BackChoice::Uring, &waker) {
-        Ok(_) => vec![BackChoice::Epoll, BackChoice::Uring],
+    match Net::open(BackendChoice::Uring, &waker) {
+        Ok(_) => vec![BackendChoice::Epoll, BackendChoice::Uring],
         Err(error) => {
             eprintln!("no io_uring here: {error}");
-            vec![BackChoice::Epoll]
+            vec![BackendChoice::Epoll]
         }
     }
 }
 
-/// What the server is asked to do; each is answered when it is done.
+/// Requests to the server; each is answered when it is done.
 pub(crate) enum Command {
     Pause,
     Resume,
@@ -58,14 +58,14 @@ pub(crate) struct Tally {
 pub(crate) struct Options {
     /// Send in many pieces.
     pub(crate) in_parts: bool,
-    /// Only count what comes.
+    /// Only count what arrives.
     pub(crate) silent: bool,
     pub(crate) unix: Option<PathBuf>,
     /// Hand every second connection over.
     pub(crate) hand_over_to: Option<Remote>,
 }
 
-/// How to reach a server from another thread.
+/// Reaches a server from another thread.
 #[derive(Clone)]
 pub(crate) struct Remote {
     pub(crate) commands: Sender<(Command, Sender<()>)>,
@@ -80,7 +80,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(choice: BackChoice, options: Options) -> Self {
+    pub(crate) fn start(choice: BackendChoice, options: Options) -> Self {
         let waker = Waker::new().unwrap();
         let (commands, inbox) = channel();
         let (tell, told) = channel();
@@ -107,7 +107,7 @@ impl Server {
         stream
     }
 
-    /// Asks, and waits until it is done.
+    /// Sends a command, and waits until it is done.
     pub(crate) fn ask(&self, command: Command) {
         self.ask_later(command).recv().unwrap();
     }
@@ -168,7 +168,7 @@ impl Echo {
                     Ok((Command::Stop, _)) | Err(TryRecvError::Disconnected) => return,
                     Ok((command, done)) => {
                         self.obey(command);
-                        let _ = done.send(()); // Whoever does not care has gone.
+                        let _ = done.send(()); // If nobody waits for it, fine.
                     }
                     Err(TryRecvError::Empty) => break,
                 }

@@ -1,8 +1,8 @@
 //! The ring of buffers that the kernel receives into.
 //!
-//! The kernel picks a buffer only when bytes are there, so ten thousand idle connections need no
-//! more memory than the busy ones use. Taken buffers are put back one by one and announced once
-//! per turn.
+//! The kernel picks a buffer only when bytes have arrived, so ten thousand idle connections need no
+//! more memory than the busy ones use. Taken buffers are put back one by one and announced once per
+//! turn.
 //!
 //! ```text
 //! entries: | addr len id | addr len id | ..     COUNT of them, a page-aligned ring; its tail
@@ -21,11 +21,11 @@ use io_uring::types::BufRingEntry;
 
 /// Buffers in the ring: a power of two.
 pub(super) const COUNT: u16 = 256;
-/// Bytes in a buffer. The kernel fills all of them at once if a socket has as much, and nobody is
-/// served meanwhile: with 16 KiB, 4 MiB in all, others waited 4 ms beside a request of 20 MB, and
+/// Bytes in a buffer. The kernel fills all of them at once if a socket has as much, and serves no
+/// one else meanwhile: with 16 KiB, 4 MiB in all, others waited 4 ms beside a request of 20 MB, and
 /// with these half a millisecond. Small requests cost the same.
 pub(super) const BYTES: usize = 2 * 1024;
-/// The name of the ring's group.
+/// The id of the buffer group.
 pub(super) const GROUP: u16 = 0;
 
 const PAGE: usize = 4096;
@@ -80,7 +80,7 @@ impl Buffers {
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }
 
-    /// Puts buffer `id` back; the kernel learns of it by [`Buffers::announce`].
+    /// Puts buffer `id` back; [`Buffers::announce`] tells the kernel.
     pub(super) fn put_back(&mut self, id: u16) {
         assert!(id < COUNT, "id={id}");
         // SAFETY: `id < COUNT`, so that the offset stays within the allocation.
@@ -98,13 +98,13 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel all that were put back.
+    /// Announces to the kernel all that were put back.
     pub(super) fn announce(&mut self) {
         // SAFETY: `entries` is the address of the ring's first entry, zeroed at birth.
         let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) };
         // SAFETY: aligned and alive as long as `self`; the kernel only reads it, atomically.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // Release: the entries before it.
+        // Release: the entries are visible before it.
         tail.store(self.tail, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! From the kernel: operations come back, and the caller is told what they brought.
+//! From the kernel: completions, turned into events for the caller.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::net::event::{Event, Token, Wait};
 use crate::net::listen;
 
 impl Uring {
-    /// Takes what the kernel has completed: as much as its queue holds.
+    /// Takes what the kernel has completed, up to the queue's capacity.
     pub(super) fn reap(&mut self) {
         let arrived = self.ring.completion();
         let parts = arrived.map(|entry| (entry.user_data(), entry.result(), entry.flags()));
@@ -42,14 +42,14 @@ impl Uring {
         }
     }
 
-    /// Counts an operation as over when this was the last of it (I2).
+    /// Counts an operation as over when this was its last completion (I2).
     fn count_back(&mut self, word: u64, flags: u32) {
         if word::kind(word) != Kind::Cancel && !cqueue::more(flags) {
             self.operations -= 1;
         }
     }
 
-    /// Takes a completion back that nobody is told of any more.
+    /// Consumes a completion without reporting it.
     pub(super) fn forget_operation(&mut self, word: u64, result: i32, flags: u32) {
         self.count_back(word, flags);
         if word::kind(word) == Kind::Accept && result >= 0 {
@@ -102,8 +102,8 @@ impl Uring {
                     self.finish(token, None);
                 }
             }
-            // Buffers ran out (they are back by now), we paused, the client's end is in sight, or
-            // the kernel wants a new one.
+            // Buffers ran out (they are back by now), we paused, the client's end is near, or the
+            // kernel wants a new one.
             1.. => self.arming.push(token),
             _ => match -result {
                 libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {
@@ -151,7 +151,7 @@ impl Uring {
             return;
         }
         if result >= 0 || listen::concerns_one_client(Errno::from_raw_os_error(-result)) {
-            // A queue that cannot be entered is reported by the next poll.
+            // If the queue cannot be entered, the next poll reports it.
             let _ = self.arm_listener(id);
             return;
         }
@@ -160,7 +160,7 @@ impl Uring {
     }
 
     fn accepted(&mut self, id: usize, socket: OwnedFd, handler: &mut dyn FnMut(Event<'_>)) {
-        // Dropped, when we have stopped listening or the client has gone.
+        // Dropped if we have stopped listening or the client has gone.
         let Some(Some(listener)) = self.listeners.get(id) else { return };
         let Ok(peer) = listen::peer_of(&socket, &listener.address) else { return };
         let conn = self.insert(Conn::new(socket, id, peer.clone()));
@@ -176,7 +176,7 @@ impl Uring {
         Ok(roused.wait)
     }
 
-    /// The connection's token of today: by I1 the place has had no other tenant meanwhile.
+    /// The connection's current token: by I1 the place has had no other tenant meanwhile.
     fn token_of(&self, word: u64) -> Token {
         self.lent.conns.tenant(word::index(word))
     }

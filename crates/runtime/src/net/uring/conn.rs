@@ -1,4 +1,4 @@
-//! A connection, and what of it must stay where it is while the kernel works on it.
+//! A connection, and the parts of it that must stay in place while the kernel works on them.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -13,21 +13,21 @@ pub(super) enum Receive {
     Idle,
     /// A multishot receive is with the kernel.
     Armed,
-    /// A receive of one buffer is: the client's end is in sight.
+    /// A receive of one buffer is: the client's end is near.
     ArmedOnce,
     /// One of them is, and a cancel follows it.
     Stopping,
 }
 
-/// What the watch has told of the client's end. What it sent before may still be to be received.
+/// What the watch has reported about the client's end. Earlier bytes may still be to be received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Far {
     Open,
     /// It sends no more.
     Shut,
-    /// Nor can it be sent to.
+    /// Nor can anything be sent to it.
     Gone,
-    /// The connection is broken: a reset, or nobody answers.
+    /// The connection is broken: a reset, or the peer is unreachable.
     Broken,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Far {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shut {
     Open,
-    /// To be shut when what is being sent has gone.
+    /// To be shut when the current send is over.
     AfterSend,
     Done,
 }
@@ -49,13 +49,13 @@ pub(super) struct Message {
 /// A connection. It stays in the table until the kernel holds nothing of it (I1).
 pub(super) struct Conn {
     pub(super) socket: OwnedFd,
-    /// Nothing was asked of the kernel yet: it may go to another core.
+    /// The kernel has no operation of it yet: it may go to another core.
     pub(super) fresh: Option<Box<(usize, Peer)>>,
     pub(super) receive: Receive,
     pub(super) paused: bool,
     /// All that the client sent is received, and it sends no more.
     pub(super) eof: bool,
-    /// What is known of the client's end; `paused` and `eof` decide what comes of it.
+    /// What is known of the client's end; `paused` and `eof` decide what follows from it.
     pub(super) far: Far,
     /// A poll for the client's end is with the kernel.
     pub(super) watched: bool,
@@ -64,7 +64,7 @@ pub(super) struct Conn {
     /// The send is with the kernel, and so are the addresses of `sending` and `message`.
     pub(super) with_kernel: bool,
     pub(super) message: Option<Box<Message>>,
-    /// It is ending: nobody is told of what still comes.
+    /// It is being closed: what still arrives is not reported.
     pub(super) closing: bool,
     pub(super) error: Option<io::Error>,
 }
@@ -90,22 +90,22 @@ impl Conn {
 }
 
 impl Conn {
-    /// True when nobody is left whom anything could be received from or sent to. A reset ends a
-    /// paused connection too, and with it what was not received; an orderly end does not.
+    /// True when nothing can be received or sent any more. A reset ends a paused connection too,
+    /// and with it what was not received; an orderly end does not.
     pub(super) fn is_over(&self) -> bool {
         (self.eof && self.far.is_over()) || (self.paused && self.far == Far::Broken)
     }
 }
 
 impl Receive {
-    /// True when a receive is with the kernel that nobody has cancelled.
+    /// True when a receive is with the kernel and not cancelled.
     pub(super) fn is_armed(self) -> bool {
         matches!(self, Self::Armed | Self::ArmedOnce)
     }
 }
 
 impl Far {
-    /// True when nothing more can be told of it.
+    /// True when there is nothing more to report about it.
     pub(super) fn is_over(self) -> bool {
         matches!(self, Self::Gone | Self::Broken)
     }

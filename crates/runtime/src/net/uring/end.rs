@@ -25,14 +25,14 @@ impl Uring {
             return;
         }
         conn.shut = Shut::Done;
-        // A client that has gone already refuses, and then there is nothing to shut.
+        // If the client has already gone this fails, and there is nothing to shut down.
         let _ = rustix::net::shutdown(&conn.socket, Shutdown::Write);
         if conn.eof {
             self.finish(token, None);
         }
     }
 
-    /// Begins the end of a connection: the kernel gives up what it holds of it.
+    /// Begins the end of a connection: the kernel releases what it holds of it.
     pub(super) fn finish(&mut self, token: Token, error: Option<io::Error>) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         if conn.closing {
@@ -51,14 +51,14 @@ impl Uring {
         self.close_if_free(token);
     }
 
-    /// Ends a connection that is known to be over, for the reason that its socket tells.
+    /// Ends a connection that is known to be over, with its socket's error as the reason.
     pub(super) fn finish_broken(&mut self, token: Token) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         let error = rustix::net::sockopt::socket_error(&conn.socket);
         self.finish(token, error.ok().and_then(Result::err).map(io::Error::from));
     }
 
-    /// The watch has told of the client's end.
+    /// The watch has reported the client's end.
     pub(super) fn watch_ended(&mut self, token: Token, result: i32) {
         let Some(conn) = self.lent.conns.get_mut(token) else { return };
         conn.watched = false;

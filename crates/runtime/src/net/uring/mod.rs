@@ -1,8 +1,8 @@
-//! The back for kernels that allow io_uring: fewer system calls, one per turn where it goes well.
+//! The backend for kernels that allow io_uring: fewer system calls, one per turn at best.
 //!
-//! Accepts and receives are multishot, received bytes lie in a ring of buffers that belongs to the
-//! core, sends are queued and enter the kernel together. Needs Linux 6.1 (DEFER_TASKRUN); what is
-//! older falls back on epoll.
+//! Accepts and receives are multishot, received bytes are in a ring of buffers that belongs to the
+//! core, sends are queued and submitted together. Needs Linux 6.1 (DEFER_TASKRUN); older kernels
+//! fall back on epoll.
 //!
 //! ```text
 //! caller ── face (here) ── submit ──► kernel ──► complete ── events ──► caller
@@ -11,9 +11,9 @@
 //! ```
 //! Invariants:
 //! - I1: a connection stays in the table, its socket and its buffers alive, until the kernel holds
-//!   no operation of it: `receive` is `Idle`, `with_kernel` and `watched` are false. Only then it is
-//!   closed.
-//! - I2: `operations` counts what will come back: receives, sends, watches, accepts, the wake.
+//!   no operation of it: `receive` is `Idle`, `with_kernel` and `watched` are false. Only then it
+//!   is closed.
+//! - I2: `operations` counts outstanding completions: receives, sends, watches, accepts, the wake.
 //!   Cancels are not counted, they hold no memory.
 //! - I3: a fresh connection has no operation.
 //!
@@ -44,9 +44,9 @@ use super::pending::Pending;
 use super::slab::Slab;
 use super::waker::Waker;
 
-/// Operations that enter the kernel at once; more go in several rounds.
+/// Operations submitted at once; more go in several rounds.
 const SUBMISSIONS: u32 = 1024;
-/// Room for what comes back: 4 times as much paid off. The kernel keeps what exceeds it.
+/// Room for completions: 4 times as much paid off. The kernel keeps what exceeds it.
 const COMPLETIONS: u32 = 4 * SUBMISSIONS;
 
 /// What the kernel may still read or write: outlives the ring, see [`Uring`]'s `Drop`.
@@ -69,7 +69,7 @@ pub struct Uring {
     arming: Vec<Token>,
     queued: Vec<Token>,
     pending: Vec<Pending>,
-    /// Completions (word, result, flags) that are still to be looked into: more than one turn's.
+    /// Completions (word, result, flags) still to be handled: more than one turn's worth.
     completions: VecDeque<(u64, i32, u32)>,
     /// Bytes handed over by this poll.
     received_bytes: usize,
@@ -78,7 +78,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// Sets up a ring and its buffers: this is the probe, too. The ring belongs to the calling
+    /// Sets up a ring and its buffers: this is also the probe. The ring belongs to the calling
     /// thread.
     pub(super) fn open(waker: Waker) -> io::Result<Self> {
         let ring = IoUring::builder()
@@ -110,7 +110,7 @@ impl Uring {
     }
 
     pub(super) fn add_listener(&mut self, listener: Listener) -> io::Result<usize> {
-        // The kernel waits in our stead; for a non-blocking socket it would not.
+        // The kernel waits on our behalf; for a non-blocking socket it would not.
         rustix::io::ioctl_fionbio(&listener.socket, false)?;
         let id = self.listeners.len();
         self.listeners.push(Some(listener));
@@ -122,8 +122,8 @@ impl Uring {
         self.listeners.get(id)?.as_ref()
     }
 
-    /// Numbers of listeners are not given again: the last of an old accept would be taken for a new
-    /// one's.
+    /// Listener numbers are not reused: the last completion of an old accept would be taken for a
+    /// new one's.
     pub(super) fn stop_listener(&mut self, id: usize) {
         if let Some(listener) = self.listeners[id].take() {
             listener.silence();
@@ -134,8 +134,8 @@ impl Uring {
     pub(super) fn stop_listening(&mut self) {
         (0..self.listeners.len()).for_each(|id| self.stop_listener(id));
         self.resting = false;
-        // At once: the kernel listens until it has seen the cancel. If it cannot be entered now,
-        // the next poll will enter it, and report why not.
+        // At once: the kernel listens until it has seen the cancel. If this fails, the next poll
+        // enters and reports why.
         let _ = self.enter(Wait::Nothing);
     }
 
@@ -190,7 +190,7 @@ impl Uring {
         Ok(self.news() > self.noted || self.ring.submission().taskrun())
     }
 
-    /// How much waits to be handed over.
+    /// How many completions are waiting to be handed over.
     fn news(&mut self) -> usize {
         self.pending.len() + self.completions.len() + self.ring.completion().len()
     }
@@ -256,8 +256,8 @@ impl Uring {
     }
 
     pub(super) fn adopt(&mut self, parcel: Parcel) -> Token {
-        // Whichever back accepted it. This cannot fail for a socket; if it did, the first receive
-        // would report "would block", and is armed again.
+        // Whichever backend accepted it. This cannot fail for a socket; if it did, the first
+        // receive would report "would block", and is armed again.
         let _ = rustix::io::ioctl_fionbio(&parcel.socket, false);
         self.insert(Conn::new(parcel.socket, parcel.listener, parcel.peer))
     }
@@ -276,9 +276,9 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Takes back what the kernel holds, then the ring, then the memory. Should the kernel not let
-    /// go within a second, the memory is left to it: a leak at the end is harmless, a write into
-    /// freed memory is not.
+    /// Takes back what the kernel holds, then frees the ring, then the memory. If the kernel does
+    /// not release it within a second, the memory is leaked: that is harmless at the end, a write
+    /// into freed memory is not.
     fn drop(&mut self) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::any()).build();
         // SAFETY: a cancel points to nothing.

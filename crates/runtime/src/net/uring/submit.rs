@@ -1,12 +1,13 @@
-//! Towards the kernel: operations are queued, and enter together.
+//! To the kernel: operations are queued, and submitted together.
 //!
-//! Each connection is *watched*: beside its receive, a poll for its end is with the kernel. That has
-//! two reasons. A connection that is paused, or has ended its own side, has no receive that would
-//! notice a reset. And a multishot receive can miss the end: when bytes and the end wake it
-//! together, it takes the bytes, is told that no more are there, and sleeps, with nothing left that
-//! would wake it (<https://github.com/axboe/liburing/issues/1549> has it for unix sockets; a reset
-//! does the same to TCP). So when the watch has told of the end, the receive is begun anew, and from
-//! then on receives take one buffer each: beginning, they look at the socket and not for a wake-up.
+//! Each connection is *watched*: in addition to its receive, a poll for its end is with the kernel,
+//! for two reasons. A connection that is paused, or has ended its own side, has no receive that
+//! would notice a reset. And a multishot receive can miss the end: when bytes and the end wake it
+//! together, it takes the bytes, finds no more, and sleeps, with nothing left that would wake it
+//! (<https://github.com/axboe/liburing/issues/1549> has it for unix sockets; a reset does the same
+//! to TCP). So when the watch has reported the end, the receive is restarted, and from then on
+//! receives take one buffer each: a new receive looks at the socket first and does not wait for a
+//! wake-up.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,16 +20,16 @@ use super::word::{self, Kind};
 use super::{Uring, buffers};
 use crate::net::event::{Token, Wait};
 
-/// Polls for: the client sends no more. What [`FAR_OVER`] is about comes with it, unasked.
+/// Polls for: the client sends no more. [`FAR_OVER`] is reported with it in any case.
 const FAR_SHUT: u32 = libc::POLLRDHUP as u32;
 /// Polls for: both sides have ended, or the connection is broken.
 const FAR_OVER: u32 = (libc::POLLHUP | libc::POLLERR) as u32;
 
-/// One send's largest piece: the kernel's own limit is just below 2 GiB.
+/// Largest piece of one send: the kernel's own limit is just below 2 GiB.
 const PIECE_MAX: usize = 1 << 30;
 
 impl Uring {
-    /// Turns what was asked for into operations in the submission queue.
+    /// Turns what was requested into operations in the submission queue.
     pub(super) fn queue_operations(&mut self) -> io::Result<()> {
         if !self.wake_armed {
             self.arm_waker()?;
@@ -46,7 +47,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Enters the kernel with what is queued, and waits for one completion at most.
+    /// Submits what is queued, and waits for one completion at most.
     pub(super) fn enter(&mut self, wait: Wait) -> io::Result<()> {
         let entered = match wait {
             Wait::Nothing if self.nothing_to_enter() => return Ok(()),
@@ -59,20 +60,21 @@ impl Uring {
             }
         };
         match entered.map_err(|error| (error.raw_os_error(), error)) {
-            // The time is over, a signal came, or completions must be taken before more can enter.
+            // The time is over, a signal arrived, or completions must be taken before more can be
+            // submitted.
             Err((Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN), _)) => Ok(()),
             Err((_, error)) => Err(error),
             Ok(_) => Ok(()),
         }
     }
 
-    /// With deferred task work, what arrived is seen by entering only, and a flag says so.
+    /// With deferred task work, arrivals are seen only by entering, and a flag says so.
     fn nothing_to_enter(&mut self) -> bool {
         let submissions = self.ring.submission();
         submissions.is_empty() && !submissions.taskrun() && !submissions.cq_overflow()
     }
 
-    /// Queues an operation that will come back.
+    /// Queues an operation that will complete.
     ///
     /// # Safety
     /// Whatever `entry` points to stays where it is until its completion.
@@ -93,12 +95,12 @@ impl Uring {
                 return Ok(());
             }
             drop(submissions);
-            // Full: entering makes room. It takes all, or as much as memory allows.
+            // Full: submitting makes room. The kernel takes all, or as much as memory allows.
             self.ring.submit()?;
         }
     }
 
-    /// Asks the kernel to end the operations that carry `word`.
+    /// Asks the kernel to cancel the operations that carry `word`.
     pub(super) fn cancel(&mut self, word: u64) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(word).all())
             .build()
@@ -140,7 +142,7 @@ impl Uring {
         self.receive(token)
     }
 
-    /// Asks to be told of the client's end: first that it sends no more, then of the rest.
+    /// Asks for a report of the client's end: first that it sends no more, then of the rest.
     fn watch(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
         if conn.watched || conn.far.is_over() {
@@ -189,7 +191,7 @@ impl Uring {
             return Ok(());
         }
         let fd = Fd(conn.socket.as_raw_fd());
-        // Whole, or until it fails: the kernel goes on by itself when the socket has room again.
+        // Whole, or until it fails: the kernel continues by itself when the socket has room again.
         let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let entry = if let Some(bytes) = sending.flat() {
             let len = bytes.len().min(PIECE_MAX) as u32;

@@ -1,17 +1,17 @@
-//! The word that travels with an operation through the kernel: what it was, and for whom.
+//! The user data of an operation in the kernel: what it is, and for whom.
 //!
 //! ```text
 //! | kind: 4 bits | generation: 28 bits | index: 32 bits |
 //! ```
-//! A connection's place is let again only after its last operation has come back, so the
-//! generation is needed for one thing: a cancel that comes late must not hit the next tenant.
+//! A connection's place is reused only after its last operation has completed, so the generation is
+//! needed for one thing: a late cancel must not hit the next tenant.
 
 use crate::net::event::Token;
 
-/// What an operation was.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A cancel: its own end tells nothing.
+    /// A cancel: its completion says nothing.
     Cancel = 0,
     /// A receive of a connection.
     Receive = 1,
@@ -56,7 +56,7 @@ pub(super) fn index(word: u64) -> u32 {
 mod tests {
     use super::*;
 
-    #[test] // What goes in comes out.
+    #[test] // A word decodes to what was encoded.
     fn round_trip() {
         use Kind::{Accept, Cancel, Receive, Send, Wake, Watch};
         for kind_in in [Cancel, Receive, Send, Accept, Wake, Watch] {
