@@ -39,7 +39,7 @@ const PARTS: &[Part] = &[
 ];
 
 /// Parts that are tested by another package too: there are the types that they are about.
-const TESTED_ABOVE: &[(&str, &str)] = &[("rdb", "darter-persist")];
+const TESTED_ABOVE: &[(&str, &str)] = &[("keyspace", "darter-families"), ("rdb", "darter-persist")];
 
 /// Outcomes, in the order of the table, each the name of a file that the tool writes.
 const OUTCOMES: [&str; 4] = ["caught", "missed", "timeout", "unviable"];

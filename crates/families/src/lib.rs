@@ -1,8 +1,8 @@
-//! The commands over data, one file each and one row each.
+//! The types of values, and the commands over them, one file each and one row each.
 //!
-//! A family is a folder: its files hold the functions, its `mod.rs` the table of rows. A command
-//! sees a database of one shard, its arguments and a reply; it knows no sockets, files, threads,
-//! nor the privates of other families.
+//! A family is a folder: its `value.rs` holds the type, where it has one of its own, its other files
+//! the functions, its `mod.rs` the table of rows. A command sees a database of one shard, its
+//! arguments and a reply; it knows no sockets, files, threads, nor the privates of other families.
 //!
 //! What several families do in the same way stands beside them:
 //!
@@ -40,6 +40,11 @@ mod unshare;
 mod word;
 
 use darter_command::Command;
+use darter_keyspace::{Typed, Types, types};
+use darter_structs::blob::Blob;
+
+/// All types of value.
+pub static TYPES: Types = types![Blob::TYPE, hash::Hash::TYPE, set::Set::TYPE];
 
 /// The tables of all families.
 pub const TABLES: &[&[Command]] = &[string::TABLE, hash::TABLE, set::TABLE, keys::TABLE];

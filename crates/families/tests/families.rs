@@ -10,3 +10,4 @@ mod hashes;
 mod keys;
 mod sets;
 mod strings;
+mod types;

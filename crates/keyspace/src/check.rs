@@ -97,10 +97,15 @@ pub(crate) fn pairs(keys: &Table<Object>, clocks: &Clocks, last: Option<&Pair>) 
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::{Db, Deadline, Fresh, Hash, Key};
+#[path = "../tests/roll/mod.rs"]
+mod roll;
 
-    /// A database whose hashes have fields that die, every third of them.
+#[cfg(test)]
+mod tests {
+    use super::roll::{Roll, RollEdit};
+    use crate::{Db, Deadline, Fresh, Key};
+
+    /// A database of strings and rolls, every third of them, whose names die.
     fn db() -> Db {
         let mut db = Db::default();
         db.set_now(1_000);
@@ -108,10 +113,8 @@ mod tests {
             let (name, at) = (format!("key:{number}"), 2_000 + number);
             let key = Key::new(name.as_bytes());
             if number % 3 == 0 {
-                let set = |edit: &mut crate::HashEdit<'_>| {
-                    edit.set(b"field", Fresh::Bytes(b"value"), Deadline::At(at));
-                };
-                db.edit::<Hash, _>(&key, true, set).unwrap();
+                let enter = |edit: &mut RollEdit<'_>| edit.enter(b"name", Deadline::At(at));
+                db.edit::<Roll, _>(&key, true, enter).unwrap();
             } else {
                 db.set_text(&key, Fresh::Bytes(name.as_bytes()), Deadline::At(at));
             }

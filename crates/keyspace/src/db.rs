@@ -15,7 +15,7 @@
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
-use crate::effect::{self, Act, Effect, Record};
+use crate::effect::{Act, Effect, Record};
 use crate::event::{
     DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, Replaced, SET, Tells,
 };
@@ -66,7 +66,10 @@ impl From<Option<u64>> for Deadline {
 }
 
 impl Deadline {
-    pub(crate) fn resolve(self, old: Option<u64>) -> Option<u64> {
+    /// The deadline of what is written over an entry that had `old`.
+    #[inline]
+    #[must_use]
+    pub fn resolve(self, old: Option<u64>) -> Option<u64> {
         match self {
             Self::Clear => None,
             Self::Keep => old,
@@ -431,7 +434,7 @@ impl Db {
         entry.set_bits(BIT_RAW);
         self.usage.resize(Blob::TYPE, before, after);
         let mut recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
-        recorder.record(&[event], || TextChange::Write { offset, bytes: effect::copy(&bytes) });
+        recorder.record(&[event], || TextChange::Write { offset, bytes: bytes.to_pieces() });
         Some(len)
     }
 
@@ -899,7 +902,9 @@ pub(crate) fn kind(object: Option<&Object>) -> &'static Type {
 }
 
 /// True when `deadline` has come.
-pub(crate) fn is_dead(deadline: Option<u64>, now: u64) -> bool {
+#[inline]
+#[must_use]
+pub fn is_dead(deadline: Option<u64>, now: u64) -> bool {
     deadline.is_some_and(|deadline| deadline <= now)
 }
 

@@ -12,7 +12,7 @@ use crate::event::Events;
 use crate::log::{Done, Lists, Recorder};
 use crate::object::{Collection, Object, Typed};
 use crate::text::{Fresh, Str, TextChange};
-use crate::{Db, Event, Key, WrongType, effect};
+use crate::{Db, Event, Key, WrongType};
 use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 
@@ -94,7 +94,7 @@ impl Draft<Blob> {
             self.forget_changes();
         }
         if let Some(changes) = self.changes() {
-            changes.push(TextChange::Write { offset, bytes: effect::copy(&bytes) });
+            changes.push(TextChange::Write { offset, bytes: bytes.to_pieces() });
         }
         if let Some(done) = &mut self.done {
             done.told.add(event);

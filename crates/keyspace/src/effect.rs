@@ -8,7 +8,7 @@
 //! docs/design/0014-effects.md has the reasons.
 
 use crate::event::Events;
-use crate::text::{Fresh, StrPieces};
+use crate::text::StrPieces;
 use crate::{Db, Deadline, Key, Name, Object, Shard, Type, WrongType, event};
 use std::any::Any;
 use std::fmt::Debug;
@@ -166,12 +166,4 @@ fn apply_to_key(db: &mut Db, key: &Key<'_>, effect: &Effect) -> Result<(), Wrong
         }
     }
     Ok(())
-}
-
-/// A copy of a value for a record.
-pub(crate) fn copy(value: &Fresh<'_>) -> StrPieces {
-    match value.inline() {
-        Some(bytes) => StrPieces::Bytes(bytes.to_vec()),
-        None => StrPieces::Blob(value.to_blob()),
-    }
 }

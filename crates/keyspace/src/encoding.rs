@@ -22,18 +22,21 @@ pub struct Bound {
 
 impl Bound {
     /// A bound of entries.
-    pub(crate) const fn new(name: &'static str, default: &'static str) -> Self {
+    #[must_use]
+    pub const fn new(name: &'static str, default: &'static str) -> Self {
         let value = AtomicUsize::new(number(default));
         Self { name, older_name: None, default, is_bytes: false, value }
     }
 
     /// The same of bytes.
-    pub(crate) const fn of_bytes(self) -> Self {
+    #[must_use]
+    pub const fn of_bytes(self) -> Self {
         Self { is_bytes: true, ..self }
     }
 
     /// The same with a name in older versions.
-    pub(crate) const fn formerly(self, name: &'static str) -> Self {
+    #[must_use]
+    pub const fn formerly(self, name: &'static str) -> Self {
         Self { older_name: Some(name), ..self }
     }
 
@@ -42,8 +45,10 @@ impl Bound {
         self.value.store(value, Ordering::Relaxed);
     }
 
+    /// The setting as it is now.
     #[inline]
-    pub(crate) fn get(&self) -> usize {
+    #[must_use]
+    pub fn get(&self) -> usize {
         self.value.load(Ordering::Relaxed)
     }
 }

@@ -93,7 +93,7 @@ impl<'a> Found<'a> {
     ) -> Result<Option<Entry<'a, X>>, WrongType> {
         match self.packed() {
             Some(packed) => {
-                let (bytes, _) = packed::of(V::TYPE, packed).ok_or(WrongType)?;
+                let (bytes, _) = V::TYPE.unpack(packed).ok_or(WrongType)?;
                 Ok(PackRef::new(bytes).get(name.hash, name.bytes))
             }
             None => object::as_type(self.object()).map(find),

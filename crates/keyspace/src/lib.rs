@@ -4,12 +4,16 @@
 //!   access; writes keep the accounts and record their [`Effect`]s. Nothing else changes data.
 //! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
 //!   one is a cut: whoever holds a clone reads that instant, whatever is written later. What a type
-//!   of value is, see `object`.
+//!   of value is, see `object`. Of all types only strings are at home here (`text`), as the short ones
+//!   lie in the table of keys.
 //! - [`Shard`] is what one core owns.
 //!
-//! Not here: replies, commands, other shards, the source of time (`now` is told every turn).
+//! Not here: the other types, replies, commands, other shards, the source of time (`now` is told every turn).
 
 #![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate self as darter_keyspace; // For the toys of the tests.
 
 mod access;
 mod check;
@@ -21,40 +25,33 @@ mod effect;
 mod encoding;
 pub mod event;
 mod found;
-mod hash;
 mod held;
 mod items;
 mod log;
 mod named;
 mod object;
 mod packed;
-mod set;
 mod shard;
 mod text;
 mod usage;
 
 pub use check::Checker;
 pub use clocks::{Clock, Name, Pair};
-pub use db::{Db, Deadline, WrongType};
+pub use db::{Db, Deadline, WrongType, is_dead};
 pub use draft::Draft;
 pub use effect::{Act, Change, Changes, Effect, Part, Record, apply, apply_to_db};
 pub use encoding::Bound;
 pub use event::{Event, Events, Tells};
 pub use found::Found;
-pub use hash::{HINCRBY, Hash, HashChange, HashEdit, value_of};
 pub use held::{Held, HeldValue};
 pub use items::{NewItem, WriteValue, is_long, of_table};
 pub use log::Recorder;
 pub use named::Touch;
 pub use object::{Collection, Named, Object, Type, Typed, Types, Value, Values, memory_bytes};
 pub use packed::Lent;
-pub use set::{Set, SetChange, SetEdit};
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, Str, StrPieces, TextChange};
 pub use usage::Usage;
-
-/// All types.
-pub static TYPES: Types = crate::types![text::TYPE, hash::TYPE, set::TYPE];
 
 /// How values stand in files: a part of a type's row.
 pub use darter_rdb::Kind;

@@ -17,9 +17,10 @@
 //! [`Table::packed`]: darter_structs::table::Table::packed
 
 use crate::object::{Object, Type, Typed, Value};
-use crate::{Clock, TYPES, Usage};
+use crate::{Clock, Usage};
 use darter_structs::table::{Entry, EntryMut, New, PACKED_MAX, PackRef, PackedValue, ValueRef};
 use std::ops::Deref;
+use std::sync::OnceLock;
 
 /// The bits of a type's number.
 const NUMBER: u8 = 7;
@@ -27,6 +28,10 @@ const NUMBER: u8 = 7;
 const GROWN: u8 = 8;
 
 const _: () = assert!(Type::NUMBERS <= NUMBER as usize + 1);
+
+/// The rows of the types that have made a pack, by their numbers: an entry has room for the number
+/// only. Each is entered by the first pack of its type, and never changes.
+static ROWS: [OnceLock<&'static Type>; Type::NUMBERS] = [const { OnceLock::new() }; Type::NUMBERS];
 
 /// A value out of line goes back to the entry when its pack is so much smaller than what would have
 /// to leave again.
@@ -62,21 +67,31 @@ impl<V: Clone> Lent<'_, V> {
     }
 }
 
-/// A pack of a value of this type.
-pub(crate) fn pack<'a>(kind: &Type, is_grown: bool, bytes: &'a [u8]) -> PackedValue<'a> {
-    PackedValue { note: kind.number as u8 | if is_grown { GROWN } else { 0 }, bytes }
+impl Type {
+    /// A pack of a value of this type; `is_grown` when its encoding has the larger name.
+    #[must_use]
+    pub fn pack<'a>(&'static self, is_grown: bool, bytes: &'a [u8]) -> PackedValue<'a> {
+        let row = ROWS[self.number].get_or_init(|| self);
+        debug_assert!(std::ptr::eq(*row, self), "{self:?} and {row:?} have one number");
+        PackedValue { note: self.number as u8 | if is_grown { GROWN } else { 0 }, bytes }
+    }
+
+    /// The bytes of a pack, if it is one of this type, and whether its encoding has the larger name.
+    #[inline]
+    #[must_use]
+    pub fn unpack<'a>(&self, packed: PackedValue<'a>) -> Option<(&'a [u8], bool)> {
+        (number(packed.note) == self.number).then_some((packed.bytes, packed.note & GROWN != 0))
+    }
 }
 
-/// The pack, if it is one of this type, and whether its encoding has the larger name.
-pub(crate) fn of<'a>(kind: &Type, packed: PackedValue<'a>) -> Option<(&'a [u8], bool)> {
-    let is_of_kind = usize::from(packed.note & NUMBER) == kind.number;
-    is_of_kind.then_some((packed.bytes, packed.note & GROWN != 0))
+/// The number of the type of a pack.
+pub(crate) fn number(note: u8) -> usize {
+    usize::from(note & NUMBER)
 }
 
 /// The type of a pack.
 pub(crate) fn kind(note: u8) -> &'static Type {
-    let number = usize::from(note & NUMBER);
-    TYPES.iter().find(|kind| kind.number == number).expect("packs are of types that are listed")
+    ROWS[number(note)].get().expect("its first pack has entered it")
 }
 
 /// The value of a pack, out of line.

@@ -21,7 +21,7 @@ const INT_BYTES_MAX: usize = 20;
 const _: () = assert!(INT_BYTES_MAX <= INLINE_VALUE_MAX && INLINE_VALUE_MAX < CHUNK_BYTES);
 
 /// Strings. The short ones lie in the table's page, and are no objects.
-pub(crate) static TYPE: &Type = &Type {
+static TYPE: &Type = &Type {
     name: "string",
     number: 0,
     rdb: &Kind {
@@ -100,7 +100,9 @@ impl Fresh<'_> {
     }
 
     /// The bytes, when they are few enough to lie in a page.
-    pub(crate) fn inline(&self) -> Option<&[u8]> {
+    #[inline]
+    #[must_use]
+    pub fn inline(&self) -> Option<&[u8]> {
         match self {
             Fresh::Bytes(bytes) => Some(*bytes),
             Fresh::Chunks([chunk]) => Some(&chunk[..]),
@@ -130,6 +132,15 @@ impl Fresh<'_> {
             Fresh::Bytes(bytes) => Blob::from(bytes),
             Fresh::Chunks(chunks) => Blob::from_chunks(chunks),
             Fresh::Blob(blob) => blob.clone(),
+        }
+    }
+
+    /// A copy for a record.
+    #[must_use]
+    pub fn to_pieces(self) -> StrPieces {
+        match self.inline() {
+            Some(bytes) => StrPieces::Bytes(bytes.to_vec()),
+            None => StrPieces::Blob(self.to_blob()),
         }
     }
 }

@@ -52,16 +52,16 @@ impl Usage {
 
     /// A key was added: `object` is its value when that lies out of line, `note` that of its pack.
     pub(crate) fn add(&mut self, object: Option<&Object>, note: Option<u8>) {
-        let (kind, bytes) = measure(object, note);
-        self.keys[kind.number] += 1;
-        self.bytes[kind.number] += bytes;
+        let (number, bytes) = measure(object, note);
+        self.keys[number] += 1;
+        self.bytes[number] += bytes;
     }
 
     /// A key was removed.
     pub(crate) fn remove(&mut self, object: Option<&Object>, note: Option<u8>) {
-        let (kind, bytes) = measure(object, note);
-        self.keys[kind.number] -= 1;
-        self.bytes[kind.number] -= bytes;
+        let (number, bytes) = measure(object, note);
+        self.keys[number] -= 1;
+        self.bytes[number] -= bytes;
     }
 
     /// A value out of line changed its size.
@@ -71,9 +71,10 @@ impl Usage {
     }
 }
 
-fn measure(object: Option<&Object>, note: Option<u8>) -> (&'static Type, usize) {
+/// The number of a value's type, and its bytes out of line.
+fn measure(object: Option<&Object>, note: Option<u8>) -> (usize, usize) {
     match (object, note) {
-        (None, Some(note)) => (packed::kind(note), 0),
-        _ => (db::kind(object), object.map_or(0, object::memory_bytes)),
+        (None, Some(note)) => (packed::number(note), 0),
+        _ => (db::kind(object).number, object.map_or(0, object::memory_bytes)),
     }
 }

@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
+mod roll;
+
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{Db, Deadline, Fresh, Key, Set, Shard, TYPES, Typed, Usage, apply, lazyfree};
+use darter_keyspace::{Db, Deadline, Fresh, Key, Shard, Typed, Usage, apply, lazyfree};
 use darter_structs::blob::Blob;
+use roll::{ROLL, Roll};
 use std::collections::BTreeMap;
 
 const SEEDS: u64 = 30;
@@ -106,7 +109,7 @@ impl Run {
             Op::Member => {
                 let member = self.prng.bytes(1..=3);
                 self.both(at, |db| {
-                    _ = db.edit::<Set, _>(&key, true, |edit| edit.add(&member, deadline))
+                    _ = db.edit::<Roll, _>(&key, true, |edit| edit.enter(&member, deadline))
                 });
             }
             Op::Remove => self.both(at, |db| _ = db.remove(&key)),
@@ -154,10 +157,8 @@ impl Run {
         }
         let keys = |shard: &Shard| {
             let used = shard.iter().filter(|(_, db)| !db.is_empty());
-            used.map(|(at, db)| {
-                (at, TYPES.iter().map(|kind| db.usage().keys(kind)).collect::<Vec<_>>())
-            })
-            .collect::<Vec<_>>()
+            used.map(|(at, db)| (at, [Blob::TYPE, &ROLL].map(|kind| db.usage().keys(kind))))
+                .collect::<Vec<_>>()
         };
         assert_eq!(keys(&self.copy), keys(&self.shard));
     }

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
+mod roll;
+
 use darter_base::{Prng, lazyfree, preempt};
-use darter_keyspace::{Db, Deadline, Fresh, Hash, Key, Object};
+use darter_keyspace::{Db, Deadline, Fresh, Key, Object};
 use darter_structs::table::Table;
+use roll::{Roll, RollEdit};
 use std::collections::BTreeMap;
 
 const KEYS: u64 = 300;
@@ -72,10 +75,8 @@ impl Run {
             3 => {
                 self.db.remove(&key);
                 self.used.remove(&name);
-                let field = |edit: &mut darter_keyspace::HashEdit<'_>| {
-                    edit.set(b"field", Fresh::Bytes(b"value"), Deadline::Clear)
-                };
-                self.db.edit::<Hash, _>(&key, true, field).unwrap();
+                let enter = |edit: &mut RollEdit<'_>| edit.enter(b"name", Deadline::Clear);
+                self.db.edit::<Roll, _>(&key, true, enter).unwrap();
                 self.used.insert(name, self.now);
             }
             4..6 => {

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
-use darter_keyspace::{
-    Act, Deadline, Fresh, Key, Part, Set, Shard, TYPES, Type, Typed, Usage, apply,
-};
+mod roll;
+
+use darter_keyspace::{Act, Deadline, Fresh, Key, Part, Shard, Type, Typed, Usage, apply};
 use darter_structs::blob::Blob;
+use roll::{ROLL, Roll};
 
 const NOW: u64 = 1_000_000;
 /// Side by side, and beyond.
@@ -22,8 +23,8 @@ fn text(shard: &mut Shard, db: usize, key: &str, deadline: Deadline) {
 }
 
 fn member(shard: &mut Shard, db: usize, key: &str, member: &str, deadline: Deadline) {
-    let added = shard.db_mut(db).edit::<Set, _>(&Key::new(key.as_bytes()), true, |edit| {
-        edit.add(member.as_bytes(), deadline)
+    let added = shard.db_mut(db).edit::<Roll, _>(&Key::new(key.as_bytes()), true, |edit| {
+        edit.enter(member.as_bytes(), deadline)
     });
     assert_eq!(added, Ok(Some(true)));
 }
@@ -35,10 +36,10 @@ fn sums_are_over_all_databases() {
     let empty = shard.memory_bytes();
     for db in USED {
         text(&mut shard, db, "text", Deadline::Clear);
-        member(&mut shard, db, "set", "m", Deadline::Clear);
+        member(&mut shard, db, "roll", "m", Deadline::Clear);
     }
     let usage = shard.usage();
-    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([4, 0, 4]));
+    assert_eq!([Blob::TYPE, &ROLL].map(|kind| usage.keys(kind)), [4, 4]);
     assert!(usage.bytes(Blob::TYPE) >= 4 * 600);
     let values: usize = USED.iter().map(|db| shard.db(*db).memory_bytes()).sum();
     let more = shard.memory_bytes() - empty;
@@ -97,8 +98,8 @@ fn deaths_of_all_databases_are_found() {
     assert!(!shard.reap(10));
     for (number, db) in (0..).zip(USED) {
         text(&mut shard, db, "k", Deadline::At(NOW + 40 - number));
-        member(&mut shard, db, "set", "dies", Deadline::At(NOW + 20 - number));
-        member(&mut shard, db, "set", "stays", Deadline::Clear);
+        member(&mut shard, db, "roll", "dies", Deadline::At(NOW + 20 - number));
+        member(&mut shard, db, "roll", "stays", Deadline::Clear);
     }
     assert_eq!(shard.next_key_death(), Some(NOW + 37));
     assert_eq!(shard.next_field_death(), Some(NOW + 17));
@@ -108,7 +109,7 @@ fn deaths_of_all_databases_are_found() {
     shard.set_now(NOW + 20);
     while shard.reap(10) {}
     assert_eq!(shard.next_field_death(), None);
-    assert_eq!((shard.usage().keys(Set::TYPE), shard.usage().keys(Blob::TYPE)), (4, 4));
+    assert_eq!((shard.usage().keys(&ROLL), shard.usage().keys(Blob::TYPE)), (4, 4));
     assert_eq!(shard.expired_count(), 0, "fields do not count as keys");
 
     shard.set_now(NOW + 38);
@@ -137,7 +138,7 @@ fn effects_make_the_same_shard() {
     text(&mut shard, 0, "c", Deadline::Clear);
     shard.swap(3, 3);
     shard.swap(5_000, 9_999);
-    member(&mut shard, 9_999, "set", "m", Deadline::Clear);
+    member(&mut shard, 9_999, "roll", "m", Deadline::Clear);
     text(&mut shard, 7_000, "new", Deadline::Clear); // In a database that opens while it listens.
     let records = shard.take_records();
     assert!(shard.take_records().is_empty());

@@ -6,9 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
 mod heap;
+mod roll;
 
-use darter_keyspace::{Db, Deadline, Fresh, Key, Object, Set, Touch, WrongType, memory_bytes};
+use darter_keyspace::{Db, Deadline, Fresh, Key, Object, Touch, WrongType, memory_bytes};
 use heap::{HEAP, Heap};
+use roll::Roll;
 
 fn db() -> Db {
     let mut db = Db::default();
@@ -29,7 +31,7 @@ fn a_value_is_known_by_its_row() {
     let db = db();
     let found = db.get(&Key::new(b"heap")).unwrap();
     assert_eq!((found.kind().name, found.encoding()), ("heap", "vector"));
-    assert!(found.value::<Heap>().is_ok() && found.value::<Set>().is_err());
+    assert!(found.value::<Heap>().is_ok() && found.value::<Roll>().is_err());
     let bytes = memory_bytes(found.object().unwrap());
     assert!(bytes > 100 * size_of::<u64>(), "{bytes}");
     assert_eq!((db.usage().keys(&HEAP), db.usage().bytes(&HEAP)), (1, bytes));
@@ -41,7 +43,7 @@ fn a_value_is_known_by_its_row() {
 fn other_types_are_refused() {
     let mut db = db();
     let key = Key::new(b"heap");
-    assert!(db.edit::<Set, _>(&key, true, |edit| edit.add(b"m", Deadline::Clear)).is_err());
+    assert!(db.edit::<Roll, _>(&key, true, |edit| edit.enter(b"m", Deadline::Clear)).is_err());
     assert_eq!(db.text(&key).map(|text| text.is_some()), Err(WrongType));
     db.set_text(&Key::new(b"text"), Fresh::Bytes(b"value"), Deadline::Clear);
     assert_eq!(sum(&db, b"text"), Err(WrongType));

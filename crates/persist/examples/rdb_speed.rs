@@ -4,7 +4,9 @@
 //! unless it is there, then reads it in chunks of 1 MiB and prints what that took.
 
 use darter_base::Prng;
-use darter_keyspace::{Hash, TYPES, Typed};
+use darter_families::TYPES;
+use darter_families::hash::Hash;
+use darter_keyspace::Typed;
 use darter_rdb::{Event, Item, Limits, Reader, Survey, Writer};
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -4,7 +4,7 @@
 //! chunks change nothing, and offsets lie inside the data. `cargo fuzz` and the seeded test in
 //! `tests/fuzz.rs` both call it.
 
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump;
 use darter_rdb::lzf::RUN_BYTES_MAX;

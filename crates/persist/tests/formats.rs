@@ -4,7 +4,7 @@
 mod common;
 
 use common::{File, Record, Value, feed, read};
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use darter_rdb::{Crc, Event, Limits, Product, Reader};
 use darter_rdb::{crc64, dump};
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Fields, kind, read};
 use darter_base::Prng;
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use darter_persist::fuzz::fuzz_rdb;
 use darter_rdb::crc64;
 use darter_rdb::dump;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, kind, read};
 use darter_base::Prng;
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use darter_rdb::dump::{self, Dumper};
 use darter_rdb::{Item, Kind, Limits, Source, Survey, Writer};
 

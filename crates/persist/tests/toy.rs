@@ -7,7 +7,8 @@ mod heap;
 
 use darter_base::preempt::Never;
 use darter_command::{Args, Cx, Flow, Refusal, Step};
-use darter_keyspace::{Key, Shard, TYPES, Types, types};
+use darter_families::TYPES;
+use darter_keyspace::{Key, Shard, Types, types};
 use darter_persist::commands::{dump, restore_as, sizer};
 use darter_persist::digest::{Digester, Sum};
 use darter_resp as resp;

@@ -26,7 +26,8 @@ mod tests;
 
 pub(crate) use inbox::Inbox;
 
-use darter_keyspace::{TYPES, Types};
+use darter_families::TYPES;
+use darter_keyspace::Types;
 use darter_rdb::{Error, Limits, Reader};
 use darter_runtime::clock;
 use darter_runtime::net::Waker;

@@ -9,7 +9,8 @@ use crate::run::{Plan, simulate};
 use crate::world::Flaw;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Command, Flags, Group, MultiFuture, Refusal, Run, specs};
-use darter_keyspace::{Hash, Key, value_of};
+use darter_families::hash::{Hash, value_of};
+use darter_keyspace::Key;
 use darter_structs::table::Scratch;
 
 /// A seeded bug: its name, its row, and the mix of commands that shows it.

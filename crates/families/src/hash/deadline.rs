@@ -2,10 +2,10 @@
 //! these share with the rest of their family.
 
 use super::edit::{Answer, Change, Plan};
+use super::value::Hash;
 use crate::expiry::{Conditions, Unit};
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::Hash;
 
 /// Latest deadline of a field, as in Redis.
 const DEADLINE_MAX: UnixMillis = (1 << 46) - 1;

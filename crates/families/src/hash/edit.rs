@@ -7,13 +7,14 @@
 
 use super::field::Values;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
+use super::value::{Hash, HashEdit, value_of};
 use crate::aside::{args_at_once, is_long};
 use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
 use crate::unshare::{self, KEY};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Deadline, Draft, Hash, HashEdit, Key, Touch, Type, Typed, value_of};
+use darter_keyspace::{Deadline, Draft, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 

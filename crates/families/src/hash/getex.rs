@@ -3,9 +3,9 @@
 use super::deadline::{COUNT_REFUSED, deadline, fields};
 use super::edit::{Answer, Change, Plan};
 use super::field::values;
+use super::value::Hash;
 use crate::expiry::{Conditions, Unit};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::Hash;
 
 /// `HGETEX key [EX s | PX ms | EXAT s | PXAT ms | PERSIST] FIELDS count field [field ...]`: the
 /// values of fields, which get that deadline. One that has passed removes them.

@@ -1,8 +1,9 @@
 //! Counting in a field: HINCRBY, HINCRBYFLOAT. The field keeps its deadline.
 
+use super::value::{HINCRBY, Hash, value_of};
 use darter_base::{extended, number};
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Event, Fresh, HINCRBY, Hash, Str, value_of};
+use darter_keyspace::{Deadline, Event, Fresh, Str};
 
 const HINCRBYFLOAT: &Event = &Event::new("hincrbyfloat", b'h');
 

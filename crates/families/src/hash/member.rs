@@ -1,12 +1,14 @@
 //! Deadlines of whatever a collection holds, fields and members alike: FIELDTTL, FIELDEXPIRE.
 
 use super::edit::{ABSENT, Answer, Change, DONE, NO_DEADLINE, Plan, reply_absent, reply_codes};
+use super::value::Hash;
 use crate::aside::{self, Aside, args_at_once};
 use crate::expiry::{Conditions, seconds};
+use crate::set::{Set, SetEdit};
 use crate::unshare;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Hash, Key, Set, SetEdit, Touch, Type, Typed};
+use darter_keyspace::{Key, Touch, Type, Typed};
 
 /// `FIELDTTL key field`: seconds that a field of a hash, or a member of a set, has left.
 ///

@@ -6,6 +6,7 @@
 //!
 //! | file       | holds                                                                |
 //! |------------|----------------------------------------------------------------------|
+//! | `value`    | the type: its row, its values, how they are changed                  |
 //! | `field`    | HGET, HMGET, HEXISTS, HSTRLEN, HLEN                                  |
 //! | `whole`    | HGETALL, HKEYS, HVALS                                                |
 //! | `set`      | HSET, HMSET, HSETNX, HDEL; `incr`: HINCRBY, HINCRBYFLOAT             |
@@ -27,10 +28,13 @@ mod set;
 mod setex;
 mod ttl;
 mod unsent;
+mod value;
 mod whole;
 
 use crate::rows::{GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST};
 use darter_command::{Command, Flags, Group, Keys, PointFn, Run, specs};
+
+pub use value::{Hash, HashChange, HashEdit, value_of};
 
 const GROUP: Group = Group::Type { name: "hash", category: "@hash" };
 

@@ -2,13 +2,14 @@
 
 use super::field::find;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
+use super::value::{Hash, value_of};
 use super::whole::{All, Part, Walk};
 use crate::choice::Choice;
 use crate::living::is_alive;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Collection, Deadline, Fresh, Hash, Lent, Str, value_of};
+use darter_keyspace::{Collection, Deadline, Fresh, Lent, Str};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, Scratch};

@@ -1,8 +1,9 @@
 //! Setting and removing fields: HSET, HMSET, HSETNX, HDEL.
 
 use super::edit::{Answer, Change, Plan};
+use super::value::Hash;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Hash};
+use darter_keyspace::Deadline;
 
 /// `HSET key field value [field value ...]`: sets fields, and takes their deadlines away.
 ///

@@ -4,10 +4,11 @@ use super::deadline::{COUNT_REFUSED, fields};
 use super::edit::{ABSENT, NO_DEADLINE};
 use super::field::find;
 use super::unsent::flow;
+use super::value::Hash;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Hash, Lent};
+use darter_keyspace::Lent;
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 

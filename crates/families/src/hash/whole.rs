@@ -6,9 +6,9 @@
 
 use super::field::find;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
+use super::value::value_of;
 use crate::living::{Living, is_alive};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::value_of;
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, Reader, Table};

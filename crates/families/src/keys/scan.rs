@@ -6,12 +6,13 @@
 //! It goes through core after core. What is there from the first call to the last is returned, as
 //! the table's own cursor promises it for each core. A call goes in slices, whatever its COUNT.
 
+use crate::TYPES;
 use crate::gathered::{Gathered, write_bulk};
 use crate::scan::Options;
 use crate::{cursor, word};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Refusal};
-use darter_keyspace::{Found, TYPES, Type};
+use darter_keyspace::{Found, Type};
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 

@@ -7,8 +7,9 @@
 
 use super::plan::{Act, Inputs};
 use super::sets::Turns;
+use super::value::Set;
 use super::walk::Walk;
-use darter_keyspace::{Collection, Deadline, Set};
+use darter_keyspace::{Collection, Deadline};
 
 /// Sets up to this size are always built anew: they are cheap, and their encoding follows from
 /// what they hold, as in Redis.

@@ -4,10 +4,11 @@
 //! locked, the cuts are sent here by pointer, and the locks are given back before anything is
 //! computed: readers never hold one while they work.
 
+use super::value::Set;
 use crate::lookup::find;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Call, Refusal};
-use darter_keyspace::{Key, Set, Shard, ShardStats, WrongType};
+use darter_keyspace::{Key, Shard, ShardStats, WrongType};
 use darter_resp as resp;
 use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, lock_key};
 use std::ops::Range;

@@ -3,13 +3,14 @@
 //! A few are changed at once, what cuts share with them copied ahead (`unshare`). More than a slice
 //! can change are changed aside (`aside`).
 
+use super::value::{Set, SetEdit};
 use crate::aside::{self, Aside, args_at_once, is_long};
 use crate::expiry::seconds;
 use crate::prefetch::prefetch;
 use crate::unshare;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Deadline, Key, Set, SetEdit, Touch, Type, Typed};
+use darter_keyspace::{Deadline, Key, Touch, Type, Typed};
 
 /// Bytes of members beyond which the work is done aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;

@@ -1,12 +1,12 @@
 //! Members one by one: SISMEMBER, SMISMEMBER, SCARD, SMEMBERS.
 
 use super::reply::{Form, Members, flow, is_small};
+use super::value::Set;
 use crate::living::reply_count;
 use crate::lookup::find;
 use crate::prefetch::prefetch;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::Set;
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::Table;
 use std::sync::Arc;

@@ -6,6 +6,7 @@
 //!
 //! | file       | holds                                                        |
 //! |------------|--------------------------------------------------------------|
+//! | `value`    | the type: its row, its values, how they are changed          |
 //! | `member`   | SISMEMBER, SMISMEMBER, SCARD, SMEMBERS                       |
 //! | `edit`     | SADD, SADDEX, SREM                                           |
 //! | `random`   | SRANDMEMBER; `pop`: SPOP; `smove`: SMOVE; `scan`: SSCAN      |
@@ -29,6 +30,7 @@ mod scan;
 mod sets;
 mod smove;
 mod store;
+mod value;
 mod walk;
 
 use crate::rows::{
@@ -36,6 +38,8 @@ use crate::rows::{
 };
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 use plan::Act;
+
+pub use value::{Set, SetChange, SetEdit};
 
 const SOURCES: KeySpec = range(2, -1, KeyFlags::RO_ACCESS);
 const STORE_OW: Keys = Keys(&[range(1, 1, KeyFlags::OW_UPDATE), SOURCES]);

@@ -12,11 +12,11 @@
 
 use super::cuts::{Cuts, pause_now_and_then};
 use super::sets::Sets;
+use super::value::Set;
 use super::walk::{Walk, Wanted};
 use crate::tally::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::Call;
-use darter_keyspace::Set;
 use darter_structs::Watch;
 use darter_structs::table::{Never, Table};
 use std::cmp::Reverse;

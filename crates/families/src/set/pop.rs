@@ -9,6 +9,7 @@
 //!   million). When most of the set is taken, the rest is built anew instead.
 
 use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
+use super::value::Set;
 use crate::choice::Choice;
 use crate::gathered::Gathered;
 use crate::living::{SEGMENTS_AT_ONCE, is_alive};
@@ -18,7 +19,7 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::{Preempt, Prng, UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
 use darter_keyspace::event::DEL;
-use darter_keyspace::{Deadline, Draft, Event, Key, Set, Touch, Type, Typed};
+use darter_keyspace::{Deadline, Draft, Event, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::table::{LiveCount, Never, Reader, Scratch, Table, Text};
 use darter_tx::KeySet;

@@ -1,12 +1,13 @@
 //! SRANDMEMBER: members at random. How they are drawn: `random`.
 
 use super::reply::{Form, Members, bulk, flow, is_small, portion};
+use super::value::Set;
 use crate::choice::Choice;
 use crate::living::is_alive;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Collection, Deadline, Set};
+use darter_keyspace::{Collection, Deadline};
 use darter_resp::Reply;
 use darter_structs::table::{Entry, Never, Reader, Scratch};
 use darter_tx::KeySet;

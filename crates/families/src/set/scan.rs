@@ -1,11 +1,12 @@
 //! SSCAN: a set, a few members a call, with cursors that survive its growth.
 
 use super::reply::bulk;
+use super::value::Set;
 use crate::cursor;
 use crate::scan::{Options, PORTION, Walk};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
-use darter_keyspace::{Set, Value};
+use darter_keyspace::Value;
 use darter_resp::Reply;
 use darter_structs::table::Never;
 

@@ -3,8 +3,8 @@
 //! Letting go of a hundred thousand sets takes milliseconds, so dropping a long row leaves it to the
 //! `lazyfree`. A walk is larger than a small set: there is one at a time.
 
+use super::value::Set;
 use super::walk::{Walk, Wanted};
-use darter_keyspace::Set;
 use darter_keyspace::lazyfree::{self, Dismantle};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};

@@ -1,8 +1,9 @@
 //! SMOVE: a member from one set to another, perhaps on another core.
 
+use super::value::Set;
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
-use darter_keyspace::{Db, Deadline, Key, Set, WrongType};
+use darter_keyspace::{Db, Deadline, Key, WrongType};
 use darter_resp as resp;
 use darter_tx::{Access, Home};
 use std::sync::Arc;

@@ -5,7 +5,8 @@ use super::{encode, row};
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
 use darter_command::{Args, Cx, Flow, PointFn, Refusal, Run, Step, Stream};
-use darter_keyspace::{Db, Deadline, Key, Set, ShardStats};
+use darter_families::set::Set;
+use darter_keyspace::{Db, Deadline, Key, ShardStats};
 use darter_resp::{self as resp, Output, Parser, Reply};
 
 /// One database, and the world around it.

@@ -5,9 +5,9 @@ use crate::common::engine::Engine;
 use crate::common::unix_millis;
 use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{
-    Act, Db, Effect, Found, Hash, Key, Record, Set, Shard, Typed, apply, apply_to_db, value_of,
-};
+use darter_families::hash::{Hash, value_of};
+use darter_families::set::Set;
+use darter_keyspace::{Act, Db, Effect, Found, Key, Record, Shard, Typed, apply, apply_to_db};
 use std::collections::BTreeMap;
 
 /// A database, and a copy that follows it by what is recorded.

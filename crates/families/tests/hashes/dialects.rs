@@ -2,7 +2,8 @@
 //! The time is 1 000 000 ms at the beginning of each.
 
 use crate::common::engine::Engine;
-use darter_keyspace::{Deadline, Fresh, Key, Set};
+use darter_families::set::Set;
+use darter_keyspace::{Deadline, Fresh, Key};
 
 /// A shorter notation: `:1`, `"text"`, `nil`, `(...)`, `!error`.
 fn short(reply: &str) -> String {

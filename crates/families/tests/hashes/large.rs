@@ -3,7 +3,9 @@
 use crate::common::engine::Engine;
 use crate::common::value::Value;
 use darter_base::preempt::{Countdown, Never};
-use darter_keyspace::{Deadline, Hash, Key, Lent, Set, SetEdit, value_of};
+use darter_families::hash::{Hash, value_of};
+use darter_families::set::{Set, SetEdit};
+use darter_keyspace::{Deadline, Key, Lent};
 use std::collections::BTreeSet;
 
 const FIELDS: usize = 40_000;

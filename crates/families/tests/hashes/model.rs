@@ -4,7 +4,8 @@
 use crate::common::engine::Engine;
 use crate::common::value::Value;
 use darter_base::Prng;
-use darter_keyspace::{Hash, Held, Key};
+use darter_families::hash::Hash;
+use darter_keyspace::{Held, Key};
 use std::collections::{BTreeMap, BTreeSet};
 
 type Bytes = Vec<u8>;
@@ -383,7 +384,7 @@ impl Test {
         let hash = held.get::<Hash>().expect("a hash");
         for (field, value) in &shown {
             let entry = hash.get(field, now).expect("a cut keeps its fields");
-            assert_eq!(darter_keyspace::value_of(&entry).to_vec(), *value);
+            assert_eq!(darter_families::hash::value_of(&entry).to_vec(), *value);
         }
         assert_eq!(hash.fields().live_len(now, usize::MAX), Some(shown.len()));
     }

@@ -2,7 +2,9 @@
 
 use crate::common::value::bulks;
 use crate::common::world::World;
-use darter_keyspace::{Deadline, Fresh, Hash, Key, Set};
+use darter_families::hash::Hash;
+use darter_families::set::Set;
+use darter_keyspace::{Deadline, Fresh, Key};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -188,7 +190,8 @@ fn hollow_collections_are_no_keys() {
     let mut world = World::new(2, NOW, 9);
     for key in [b"one".as_slice(), b"two"] {
         world.edit(key, |db| {
-            let add = |set: &mut darter_keyspace::SetEdit<'_>| set.add(b"m", Deadline::At(NOW + 5));
+            let add =
+                |set: &mut darter_families::set::SetEdit<'_>| set.add(b"m", Deadline::At(NOW + 5));
             db.edit::<Set, _>(&Key::new(key), true, add).unwrap();
         });
     }
@@ -216,7 +219,7 @@ fn values_go_by_pointer() {
     };
     for at in 0..50_000 {
         world.edit(b"big", |db| {
-            let set = |hash: &mut darter_keyspace::HashEdit<'_>| {
+            let set = |hash: &mut darter_families::hash::HashEdit<'_>| {
                 hash.set(format!("f{at}").as_bytes(), Fresh::Bytes(b"v"), Deadline::Clear)
             };
             db.edit::<Hash, _>(&Key::new(b"big"), true, set).unwrap();

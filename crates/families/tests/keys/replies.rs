@@ -5,7 +5,9 @@ use crate::common::unix_millis;
 use crate::common::value::bulks;
 use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{Deadline, Fresh, Hash, Key, Set};
+use darter_families::hash::Hash;
+use darter_families::set::Set;
+use darter_keyspace::{Deadline, Fresh, Key};
 
 fn pick<'a>(prng: &mut Prng, choices: &[&'a str]) -> &'a str {
     choices[usize::try_from(prng.below(choices.len() as u64)).unwrap()]

@@ -3,7 +3,8 @@
 use crate::common::value::bulks;
 use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{Deadline, Fresh, Key, Set};
+use darter_families::set::Set;
+use darter_keyspace::{Deadline, Fresh, Key};
 use std::collections::BTreeSet;
 
 const NOW: u64 = 1_700_000_000_000;

@@ -3,7 +3,8 @@
 use super::{run, world};
 use crate::common::Bytes;
 use crate::common::value::Value;
-use darter_keyspace::{Deadline, Key, Set, SetEdit};
+use darter_families::set::{Set, SetEdit};
+use darter_keyspace::{Deadline, Key};
 use std::collections::BTreeMap;
 
 #[test] // Every member of a set is popped, and sampled, equally often, whichever way is taken.

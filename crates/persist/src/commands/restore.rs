@@ -6,7 +6,8 @@
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, TYPES, Tells, Types, event};
+use darter_families::TYPES;
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Tells, Types, event};
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump::{self, TRAILER_BYTES};
 use darter_rdb::{Event, Item, Limits, Reader};

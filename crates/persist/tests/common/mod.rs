@@ -1,7 +1,7 @@
 //! A real redis-server to compare with, and a model of what a file holds.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use darter_rdb::{Error, Event, Item, Kind, Limits, Reader, Source};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -7,7 +7,7 @@ use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal, Secret};
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;

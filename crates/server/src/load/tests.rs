@@ -3,7 +3,9 @@
 use super::*;
 use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, slot};
-use darter_keyspace::{Hash, Key, Set, Shard, value_of};
+use darter_families::hash::{Hash, value_of};
+use darter_families::set::Set;
+use darter_keyspace::{Key, Shard};
 use darter_rdb::{Item, Kind, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -125,7 +127,7 @@ fn contents(shards: &[Shard]) -> Records {
     records
 }
 
-fn fields(hash: &darter_keyspace::Hash) -> BTreeMap<Bytes, (Bytes, Option<u64>)> {
+fn fields(hash: &darter_families::hash::Hash) -> BTreeMap<Bytes, (Bytes, Option<u64>)> {
     let mut fields = BTreeMap::new();
     hash.fields().for_each(&mut |entry| {
         fields.insert(entry.key().to_vec(), (value_of(&entry).to_vec(), entry.deadline()));
@@ -133,7 +135,7 @@ fn fields(hash: &darter_keyspace::Hash) -> BTreeMap<Bytes, (Bytes, Option<u64>)>
     fields
 }
 
-fn members(set: &darter_keyspace::Set) -> BTreeSet<Bytes> {
+fn members(set: &darter_families::set::Set) -> BTreeSet<Bytes> {
     let mut members = BTreeSet::new();
     set.members().for_each(&mut |entry| {
         members.insert(entry.key().to_vec());

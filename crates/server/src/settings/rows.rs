@@ -7,7 +7,7 @@ use super::Kind::{
 };
 use super::Setting;
 use super::When::{Accepted, Guarded, Inert, Running, Start};
-use darter_keyspace::TYPES;
+use darter_families::TYPES;
 use std::sync::LazyLock;
 
 const I64_MAX: i64 = i64::MAX;

@@ -5,9 +5,11 @@
 
 use darter_base::Prng;
 use darter_base::preempt::Never;
+use darter_families::hash::{Hash, HashEdit, value_of};
+use darter_families::set::{Set, SetChange};
 use darter_keyspace::{
-    Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, HashEdit, Held, HeldValue, Key,
-    Name, Object, Set, SetChange, Typed, Usage, WrongType, apply_to_db, event, lazyfree, value_of,
+    Act, Collection, Db, Deadline, Effect, Found, Fresh, Held, HeldValue, Key, Name, Object, Typed,
+    Usage, WrongType, apply_to_db, event, lazyfree,
 };
 use darter_structs::table::Table;
 use std::collections::BTreeMap;
@@ -414,7 +416,7 @@ impl Run {
     fn install(&mut self, key: &[u8]) {
         let (names, value, deadline) = (self.names(), self.value(), self.deadline());
         let value = if names.len() > 4 { b"short".to_vec() } else { value };
-        let mut hash = darter_keyspace::Hash::new();
+        let mut hash = darter_families::hash::Hash::new();
         for name in &names {
             hash.edit_aside(self.model.now).set(name, Fresh::Bytes(&value), Deadline::Clear);
         }

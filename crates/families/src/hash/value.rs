@@ -1,21 +1,17 @@
-//! Hashes: fields and values, each field with an optional deadline.
+//! The type: its row, its values, how they are changed.
 
-use crate::db::is_dead;
-use crate::effect::{self, Change};
-use crate::encoding::Bound;
-use crate::event::Tells;
-use crate::items::{self, NewItem};
-use crate::log::Recorder;
-use crate::object::{Collection, Named, Object, Type, Typed, Value};
-use crate::text::{Fresh, Str, StrPieces};
-use crate::{Db, Deadline, Event, Found, Key, Name, WrongType, packed};
 use darter_base::hash;
+use darter_keyspace::{
+    Bound, Change, Collection, Db, Deadline, Event, Found, Fresh, Key, Name, Named, NewItem,
+    Object, Recorder, Str, StrPieces, Tells, Type, Typed, Value, WrongType, is_dead, is_long,
+    of_table,
+};
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, New, PackedValue, Scratch, Table, ValueRef};
 use std::sync::Arc;
 
-pub(crate) static TYPE: &Type = &Type {
+static TYPE: &Type = &Type {
     name: "hash",
     number: 4,
     rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
@@ -65,7 +61,7 @@ fn plan(survey: &Survey) -> Plan {
 const HSET: &Event = &Event::new("hset", b'h');
 const HDEL: &Event = &Event::new("hdel", b'h');
 /// A field was counted up or down.
-pub const HINCRBY: &Event = &Event::new("hincrby", b'h');
+pub(super) const HINCRBY: &Event = &Event::new("hincrby", b'h');
 const HEXPIRE: &Event = &Event::new("hexpire", b'h');
 const HPERSIST: &Event = &Event::new("hpersist", b'h');
 const HEXPIRED: &Event = &Event::new("hexpired", b'h');
@@ -93,7 +89,7 @@ fn write_value(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) -> Option<Arc<Bl
     match entry.value() {
         ValueRef::Text(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
         ValueRef::Packed(_) => unreachable!("a field holds no collection"),
-        ValueRef::Out(blob) if items::is_long(blob.len()) => return Some(Arc::clone(blob)),
+        ValueRef::Out(blob) if is_long(blob.len()) => return Some(Arc::clone(blob)),
         ValueRef::Out(blob) => Str::Blob(blob).write_to(out),
     }
     None
@@ -205,7 +201,7 @@ impl Value for Hash {
     }
 
     fn items(&self, now: u64) -> Items {
-        items::of_table(self.fields.clone(), now, Some(write_value))
+        of_table(self.fields.clone(), now, Some(write_value))
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
@@ -219,11 +215,11 @@ impl Value for Hash {
     }
 
     fn packed(&self) -> Option<PackedValue<'_>> {
-        self.fields.packed().map(|bytes| packed::pack(TYPE, self.grown, bytes))
+        self.fields.packed().map(|bytes| TYPE.pack(self.grown, bytes))
     }
 
     fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
-        let Some((bytes, grown)) = packed::of(TYPE, packed) else { return false };
+        let Some((bytes, grown)) = TYPE.unpack(packed) else { return false };
         *self = Self { fields: Table::of_packed(bytes), blob_bytes: 0, grown };
         true
     }
@@ -329,7 +325,7 @@ impl HashEdit<'_> {
         let new = self.hash.put(field, value, deadline) || was_dead;
         self.recorder.record(tells, || HashChange::Put {
             field: Name::from(field.bytes),
-            value: effect::copy(&value),
+            value: value.to_pieces(),
             deadline,
         });
         new

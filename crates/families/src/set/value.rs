@@ -1,19 +1,15 @@
-//! Sets: members, each with an optional deadline. Integers are packed by the table.
+//! The type: its row, its values, how they are changed.
 
-use crate::db::is_dead;
-use crate::effect::Change;
-use crate::encoding::Bound;
-use crate::event::Tells;
-use crate::items::{self, NewItem};
-use crate::log::Recorder;
-use crate::object::{Collection, Named, Object, Type, Typed, Value};
-use crate::{Db, Deadline, Event, Found, Key, Name, WrongType, packed};
 use darter_base::{hash, number};
+use darter_keyspace::{
+    Bound, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem, Object,
+    Recorder, Tells, Type, Typed, Value, WrongType, is_dead, of_table,
+};
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::table::{Entry, Never, New, PackedValue, Scratch, Table};
 
-pub(crate) static TYPE: &Type = &Type {
+static TYPE: &Type = &Type {
     name: "set",
     number: 2,
     rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
@@ -139,7 +135,7 @@ impl Value for Set {
     }
 
     fn items(&self, now: u64) -> Items {
-        items::of_table(self.members.clone(), now, None)
+        of_table(self.members.clone(), now, None)
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
@@ -153,11 +149,11 @@ impl Value for Set {
     }
 
     fn packed(&self) -> Option<PackedValue<'_>> {
-        self.members.packed().map(|bytes| packed::pack(TYPE, self.grown, bytes))
+        self.members.packed().map(|bytes| TYPE.pack(self.grown, bytes))
     }
 
     fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
-        let Some((bytes, grown)) = packed::of(TYPE, packed) else { return false };
+        let Some((bytes, grown)) = TYPE.unpack(packed) else { return false };
         *self = Self { members: Table::of_packed(bytes), grown };
         true
     }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
 use darter_base::Prng;
-use darter_keyspace::{Db, Deadline, Fresh, Hash, Key, Set, WrongType, value_of};
+use darter_families::hash::{Hash, value_of};
+use darter_families::set::Set;
+use darter_keyspace::{Db, Deadline, Fresh, Key, WrongType};
 use std::collections::BTreeMap;
 
 const NOW: u64 = 1_000;
@@ -15,7 +17,7 @@ fn db() -> Db {
 }
 
 fn set_field(db: &mut Db, key: &[u8], field: &str, value: &[u8], deadline: Deadline) {
-    let set = |edit: &mut darter_keyspace::HashEdit<'_>| {
+    let set = |edit: &mut darter_families::hash::HashEdit<'_>| {
         edit.set(field.as_bytes(), Fresh::Bytes(value), deadline);
     };
     db.edit::<Hash, _>(&Key::new(key), true, set).unwrap();
@@ -50,7 +52,7 @@ fn a_hash_leaves_its_entry_and_comes_back() {
     places.clear();
     for number in 0..300 {
         let remove =
-            |edit: &mut darter_keyspace::HashEdit<'_>| edit.remove(name(number).as_bytes());
+            |edit: &mut darter_families::hash::HashEdit<'_>| edit.remove(name(number).as_bytes());
         assert_eq!(db.edit::<Hash, _>(&key, false, remove), Ok(Some(true)));
         db.check_invariants();
         places.push(!db.exists(&key) || is_in_entry(&db, b"hash"));
@@ -138,8 +140,9 @@ fn random_changes_agree_with_a_map() {
                     model.contains_key(&key)
                 ),
                 2..6 => {
-                    let remove =
-                        |edit: &mut darter_keyspace::HashEdit<'_>| edit.remove(name.as_bytes());
+                    let remove = |edit: &mut darter_families::hash::HashEdit<'_>| {
+                        edit.remove(name.as_bytes())
+                    };
                     let removed = db.edit::<Hash, _>(&Key::new(&key), false, remove).unwrap();
                     let fields = model.get_mut(&key);
                     assert_eq!(removed, fields.map(|fields| fields.remove(&name).is_some()));

@@ -4,10 +4,12 @@
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::{Countdown, Never};
+use darter_families::TYPES;
+use darter_families::hash::Hash;
+use darter_families::set::Set;
 use darter_keyspace::{
-    Act, Collection, Db, Deadline, Effect, Found, Fresh, Hash, Key, Object, Record, Recorder, Set,
-    StrPieces, TYPES, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, lazyfree,
-    memory_bytes,
+    Act, Collection, Db, Deadline, Effect, Found, Fresh, Key, Object, Record, Recorder, StrPieces,
+    Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, lazyfree, memory_bytes,
 };
 use darter_structs::blob::Blob;
 use std::sync::Arc;
@@ -336,8 +338,8 @@ fn the_dead_are_not_there() {
 
 #[test] // Dead entries of a value that is built aside go when it says so.
 fn values_built_aside_are_reaped() {
-    let mut fields = darter_keyspace::Hash::new();
-    let mut members = darter_keyspace::Set::new();
+    let mut fields = darter_families::hash::Hash::new();
+    let mut members = darter_families::set::Set::new();
     assert!(fields.is_empty() && members.is_empty());
     for at in 0..10_u64 {
         let (name, deadline) = (at.to_string(), Deadline::At(NOW + at));
