@@ -5,8 +5,8 @@ use darter_base::number;
 use darter_keyspace::{Fresh, Key};
 use darter_resp as resp;
 
-/// Arguments that are still to be read. The engine has checked the arity of the command's row, so
-/// reading up to it cannot fail for lack of arguments; beyond, what is missing is a syntax error.
+/// Arguments still to be read. The engine has checked the arity of the command's row, so reading up
+/// to it cannot fail for lack of arguments; beyond it, a missing one is a syntax error.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     all: resp::Args<'a>,
@@ -14,7 +14,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments behind the command's name (for a subcommand, behind both names).
+    /// The arguments after the command's name (for a subcommand, after both names).
     #[must_use]
     pub fn new(all: resp::Args<'a>, at: usize) -> Self {
         Self { all, at: at.min(all.len()) }
@@ -39,7 +39,7 @@ impl<'a> Args<'a> {
         self.all.len() - self.at
     }
 
-    /// The next argument, not taken.
+    /// The next argument, not consumed.
     #[inline(always)]
     #[must_use]
     pub fn peek(self) -> Option<&'a [u8]> {
@@ -61,8 +61,8 @@ impl<'a> Args<'a> {
         self.next().ok_or(Refusal::Syntax)
     }
 
-    /// Takes the next argument as a word, to be compared or quoted: of a large one, which no word
-    /// equals, the first chunk. So a huge one costs no more than another.
+    /// Takes the next argument as a word, to be compared or quoted: of a large one, which equals no
+    /// word, the first chunk. So a huge one costs no more than any other.
     #[inline]
     pub fn word(&mut self) -> Result<&'a [u8], Refusal> {
         let word = self.peek_word().ok_or(Refusal::Syntax)?;
@@ -70,7 +70,7 @@ impl<'a> Args<'a> {
         Ok(word)
     }
 
-    /// The next argument as a word, not taken: see [`Args::word`].
+    /// The next argument as a word, not consumed: see [`Args::word`].
     #[inline(always)]
     #[must_use]
     pub fn peek_word(self) -> Option<&'a [u8]> {
@@ -84,7 +84,7 @@ impl<'a> Args<'a> {
         Ok(Key::hashed(bytes, self.all.hash(at)))
     }
 
-    /// Takes the next argument as a value to be stored: in chunks when it is large.
+    /// Takes the next argument as a value to be stored: in chunks if it is large.
     #[inline]
     pub fn value(&mut self) -> Result<Fresh<'a>, Refusal> {
         if self.left() == 0 {
@@ -110,7 +110,7 @@ impl<'a> Args<'a> {
         found
     }
 
-    /// Refuses arguments that are left.
+    /// Refuses further arguments.
     pub fn end(self) -> Result<(), Refusal> {
         if self.left() == 0 { Ok(()) } else { Err(Refusal::Syntax) }
     }

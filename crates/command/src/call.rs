@@ -1,4 +1,4 @@
-//! What a command over several keys, or over all of them, sees.
+//! What a command over several keys, or over all of them, has at hand.
 
 use crate::{Args, Refusal, Stream};
 use darter_keyspace::Key;
@@ -8,14 +8,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A command over several keys while it runs: a future that its core polls.
+/// A running command over several keys: a future that its core polls.
 pub type MultiFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 
 /// One request for a command over several keys.
 ///
-/// The future made from it coordinates: it takes locks with [`Call::lock_keys`], runs closures on
-/// the shards that own the keys, and gives an [`Answer`]. Between awaits it must be done within a
-/// portion of about 20 us: loops over arguments call `call.tx.pause().await` now and then.
+/// Its future coordinates: it takes locks with [`Call::lock_keys`], runs closures on the shards
+/// that own the keys, and returns an [`Answer`]. Between awaits it must stay within a portion of
+/// about 20 us: loops over arguments call `call.tx.pause().await` now and then.
 pub struct Call {
     /// The handle to shards, locks and slices.
     pub tx: Tx,
@@ -23,15 +23,15 @@ pub struct Call {
     pub request: Arc<resp::Request>,
     /// The database that the client has selected.
     pub db: usize,
-    /// What it does is no access to the keys: CLIENT NO-TOUCH.
+    /// It does not count as an access to the keys: CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// The client speaks RESP3.
     pub resp3: bool,
-    /// Index of the first argument behind the name, or behind the subcommand's name.
+    /// Index of the first argument after the name, or after the subcommand's name.
     pub first: usize,
 }
 
-/// What a command over several keys gives back.
+/// The result of a command over several keys.
 pub enum Answer {
     /// The whole reply.
     Done(Output),
@@ -49,7 +49,7 @@ impl Answer {
 }
 
 impl Call {
-    /// The arguments behind the name.
+    /// The arguments after the name.
     #[must_use]
     pub fn args(&self) -> Args<'_> {
         Args::new(resp::Args::owned(&self.request), self.first)
@@ -61,7 +61,7 @@ impl Call {
         resp::Args::owned(&self.request).get(index)
     }
 
-    /// Number of arguments of the whole request.
+    /// Number of arguments in the whole request.
     #[must_use]
     pub fn len(&self) -> usize {
         self.request.len()
@@ -73,7 +73,7 @@ impl Call {
         self.request.is_empty()
     }
 
-    /// Locks some keys of this call's database, each for its access. For at most a few hundred.
+    /// Locks keys of this call's database, each for its access. For at most a few hundred.
     pub async fn lock_keys<'k>(
         &self,
         keys: impl IntoIterator<Item = (&'k [u8], Access)>,
@@ -104,7 +104,8 @@ impl Call {
         self.tx.lock(self.claims_of_all(access)).await
     }
 
-    /// Locks all keys on all cores, unless somebody is against it: nobody waits for long then.
+    /// Locks all keys on all cores, unless that conflicts with another lock: no one waits long
+    /// then.
     pub async fn try_lock_all(&self, access: Access) -> Option<Locked> {
         self.tx.try_lock(self.claims_of_all(access)).await
     }

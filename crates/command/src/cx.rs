@@ -1,4 +1,4 @@
-//! What a point command sees.
+//! What a point command has at hand.
 
 use crate::{Flow, Stream};
 use darter_base::{Preempt, Prng, UnixMillis};
@@ -6,12 +6,12 @@ use darter_keyspace::{Db, Found, Key, ShardStats, Str};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
 
-/// Strings longer than this are streamed to the client, not encoded at once: about 10 us.
+/// Longer strings are streamed to the client, not encoded at once: about 10 us.
 const STREAM_MIN_BYTES: usize = 128 * 1024;
 
-/// One database of one shard, the reply, and the world as it is told to a command.
+/// One database of one shard, the reply, and the outside world as arguments.
 pub struct Cx<'a> {
-    /// The database that the client has selected, as far as this core owns it.
+    /// The database that the client has selected: this core's part.
     pub db: &'a mut Db,
     /// Where the reply goes.
     pub reply: Reply<'a>,
@@ -21,7 +21,7 @@ pub struct Cx<'a> {
     pub prng: &'a mut Prng,
     /// Counters.
     pub stats: &'a mut ShardStats,
-    /// For loops that are bounded by their arguments: is the slice over?
+    /// For loops that are bounded by the arguments: is the slice over?
     pub preempt: &'a dyn Preempt,
 }
 
@@ -34,14 +34,14 @@ impl Cx<'_> {
         found
     }
 
-    /// [`Cx::find`] for a command that asks about the key only, and leaves its time of access.
+    /// [`Cx::find`] for a command that asks about the key only, which is not an access.
     pub fn peek(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         let found = self.db.peek(key);
         self.stats.count(found.is_some());
         found
     }
 
-    /// [`Cx::peek`] for a command that asks what the value is made of: no event tells of a miss.
+    /// [`Cx::peek`] for a command that asks about the value's representation: a miss is no event.
     pub fn inspect(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         let found = self.db.get(key);
         self.stats.count(found.is_some());
@@ -69,7 +69,7 @@ pub fn reply_text(reply: &mut Reply<'_>, format: [u8; 3], text: &Blob) -> Flow {
     send_blob(reply, text)
 }
 
-/// What comes behind the header.
+/// What follows the header.
 fn send_blob(reply: &mut Reply<'_>, blob: &Blob) -> Flow {
     let mut stream = BlobStream { blob: blob.reader(), next: 0 };
     if blob.len() > STREAM_MIN_BYTES {

@@ -1,9 +1,9 @@
-//! How a command goes on after its first portion.
+//! How a command continues after its first portion.
 
 use crate::{Cx, Refusal};
 use darter_resp::Reply;
 
-/// What a point command leaves behind.
+/// The outcome of a point command.
 #[must_use]
 pub enum Flow {
     /// The reply is encoded whole.
@@ -11,8 +11,8 @@ pub enum Flow {
     /// The reply's header (with its exact count) is encoded; the rest comes from a cut, in
     /// portions, as the socket drains. The shape *Scan*.
     Stream(Box<dyn Stream>),
-    /// Nothing is encoded yet; the work goes on aside, in portions, and holds the key against
-    /// other writers meanwhile. The shapes *Build* and *Edit* on one key.
+    /// Nothing is encoded yet; the work continues aside, in portions, and meanwhile locks the key
+    /// against other writers. The shapes *Build* and *Edit* on one key.
     Job(Box<dyn Job>),
 }
 
@@ -22,20 +22,20 @@ pub trait Stream: Send {
     /// while more is left.
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool;
 
-    /// Bytes that it keeps from being freed, where nothing else accounts for them. They stay the same
-    /// from pump to pump.
+    /// Bytes that it keeps from being freed, where nothing else accounts for them. Constant from
+    /// pump to pump.
     fn held_bytes(&self) -> usize {
         0
     }
 
-    /// Bytes that stay only because they are still to be read: of data that are gone from the keyspace,
-    /// which others may read too, and of what was made for the reply. Cost: O(1), or a look at some of
-    /// the values (10 us).
+    /// Bytes that are kept only to be read: of data that has left the keyspace, which others may
+    /// read too, and of what was made for the reply. Cost: O(1), or a look at some of the values
+    /// (10 us).
     fn pinned_bytes(&self) -> usize {
         0
     }
 
-    /// The row of the command whose reply it is, once the engine has noted it.
+    /// The row of its command, once the engine has noted it.
     fn row(&self) -> Option<usize> {
         None
     }
@@ -43,18 +43,18 @@ pub trait Stream: Send {
 
 /// A change of one key that takes more than a slice.
 ///
-/// Its steps must leave the database as it was until the last one, which installs the result and
-/// encodes the reply: readers are served the value before it meanwhile.
+/// Its steps must leave the database unchanged until the last one, which installs the result and
+/// encodes the reply: meanwhile readers see the previous value.
 pub trait Job: Send {
     /// Does the next portion, about 10-30 us of work.
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal>;
 }
 
-/// What a step of a [`Job`] leaves behind.
+/// The outcome of a step of a [`Job`].
 #[must_use]
 pub enum Step {
     /// There is more to do.
     More,
-    /// The job is done; its reply is encoded, up to what the flow says.
+    /// The job is done; its reply is encoded, as far as the flow says.
     Done(Flow),
 }

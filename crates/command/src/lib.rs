@@ -1,11 +1,11 @@
-//! What a command is: a row of a table, its arguments, what it may touch, what it gives back.
+//! What a command is: a row of a table, its arguments, what it may touch, what it returns.
 //!
 //! - [`Command`] is the row: name, arity, keys, flags, shape. All that the engine must know about a
 //!   command is a column; nothing compares names.
 //! - [`Args`] is the cursor over a request's arguments; [`Refusal`] is why one was refused.
-//! - [`Cx`] is what a point command sees: one database of one shard, a reply, the time.
-//! - [`Flow`] is how it goes on: done; a [`Stream`] read from a cut; a [`Job`] that edits aside.
-//! - [`Call`] is what a command over several keys sees, and [`Answer`] what it gives back.
+//! - [`Cx`] is what a point command has at hand: one database of one shard, a reply, the time.
+//! - [`Flow`] is how it continues: done; a [`Stream`] read from a cut; a [`Job`] that edits aside.
+//! - [`Call`] is what a command over several keys has at hand, and [`Answer`] what it returns.
 //!
 //! Not here: any command, connections.
 

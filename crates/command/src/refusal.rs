@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Bytes quoted of a word: more than anybody reads, and nothing of a slice. Redis quotes all of it.
+/// Bytes quoted of a word: more than anyone reads, and nothing to a slice. Redis quotes all of it.
 pub(crate) const QUOTED_BYTES: usize = 4_096;
 
 /// Why a command was refused: the client's mistake or the server's state, never our bug.
@@ -10,7 +10,7 @@ pub(crate) const QUOTED_BYTES: usize = 4_096;
 pub enum Refusal {
     /// The key holds a value of another type.
     WrongType,
-    /// An option or the number of arguments behind a fixed part does not fit.
+    /// An option, or the number of arguments after the fixed ones, is wrong.
     Syntax,
     /// Wrong number of arguments for the command of this name (lower case; `parent|sub`).
     Arity(Cow<'static, str>),
@@ -24,7 +24,7 @@ pub enum Refusal {
     NoSuchKey,
     /// An integer that must be positive is not.
     OutOfRangePositive,
-    /// An expire time does not fit, in the command of this name.
+    /// An expire time is out of range, in the command of this name.
     InvalidExpire(Cow<'static, str>),
     /// Anything else: the whole line, its code first. Bytes, as it may quote the request.
     Line(Cow<'static, [u8]>),
@@ -39,13 +39,13 @@ impl Refusal {
         })
     }
 
-    /// A line that quotes a word of the request: its bytes as they came, up to a NUL, which ends a
-    /// text in C, and 4 KiB of it at most. Line breaks at the line's end go;
-    /// [`darter_resp::Reply::error`] sees to others.
+    /// A line that quotes a word of the request: its raw bytes up to a NUL, which ends a text in C,
+    /// and 4 KiB at most. Line breaks at the end are dropped; [`darter_resp::Reply::error`]
+    /// replaces others.
     #[must_use]
-    pub fn quoting(before: &str, word: &[u8], behind: &str) -> Self {
+    pub fn quoting(before: &str, word: &[u8], after: &str) -> Self {
         let word = &word[..word.len().min(QUOTED_BYTES)];
-        let mut line = [before.as_bytes(), until_nul(word), behind.as_bytes()].concat();
+        let mut line = [before.as_bytes(), until_nul(word), after.as_bytes()].concat();
         while let Some(b'\r' | b'\n') = line.last() {
             line.pop();
         }

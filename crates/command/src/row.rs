@@ -4,11 +4,11 @@ use crate::{Args, Call, Cx, Flow, MultiFuture, Refusal};
 use darter_base::number::leading_i32;
 use darter_resp as resp;
 
-/// What Redis calls the group of a command.
+/// Redis's group of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the groups' own")]
 pub enum Group {
-    /// The commands of a type, which names it, and the category of ACL of its own.
+    /// The commands of a type, which brings its name and its ACL category.
     Type {
         name: &'static str,
         category: &'static str,
@@ -32,7 +32,7 @@ impl Group {
         }
     }
 
-    /// The category of ACL of its commands, with its `@`; empty for none.
+    /// The ACL category of its commands, with its `@`; empty for none.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
@@ -124,15 +124,15 @@ impl KeyFlags {
     pub const RM_DELETE: Self = Self(&["RM", "delete"]);
 }
 
-/// Where a run of keys stands among the arguments.
+/// Where a run of keys is among the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are named in each variant's line")]
 pub enum Place {
     /// From `first` to `last` (negative: from the end), every `step`-th argument.
     Range { first: usize, last: isize, step: usize },
-    /// The argument at `count` says how many keys follow it.
+    /// The argument at `count` is the number of keys that follow it.
     Counted { count: usize },
-    /// The argument at `count` says how many pairs of a key and a value follow it.
+    /// The argument at `count` is the number of pairs of a key and a value that follow it.
     CountedPairs {
         /// Index of the count.
         count: usize,
@@ -142,11 +142,11 @@ pub enum Place {
 /// One run of keys, and what the command does to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// Where they stand.
+    /// Where they are.
     pub place: Place,
     /// What is done to them.
     pub flags: KeyFlags,
-    /// Why so, where Redis's COMMAND INFO says.
+    /// The reason, where Redis's COMMAND INFO gives one.
     pub notes: Option<&'static str>,
 }
 
@@ -157,7 +157,7 @@ impl KeySpec {
         Self { place, flags, notes: None }
     }
 
-    /// Adds why.
+    /// Adds the reason.
     #[must_use]
     pub const fn notes(mut self, notes: &'static str) -> Self {
         self.notes = Some(notes);
@@ -173,8 +173,8 @@ impl Keys {
     /// No keys.
     pub const NONE: Self = Self(&[]);
 
-    /// Indexes of the keys of a request, name at 0, in order. Those that a malformed request
-    /// promises and lacks are left out: the command itself refuses it.
+    /// Indexes of the keys of a request, name at 0, in order. Keys that a malformed request
+    /// announces and lacks are left out: the command itself refuses it.
     #[inline]
     pub fn positions<'a>(&'a self, args: resp::Args<'a>) -> impl Iterator<Item = usize> + 'a {
         self.flagged(args).map(|(at, _)| at)
@@ -189,8 +189,8 @@ impl Keys {
         })
     }
 
-    /// [`Keys::positions`], each with what is done to the key. Read for every request: so this is
-    /// one plain loop.
+    /// [`Keys::positions`], each with what is done to the key. Called for every request, hence one
+    /// plain loop.
     #[inline]
     pub fn flagged<'a>(
         &'a self,
@@ -211,8 +211,8 @@ impl Keys {
 }
 
 impl Place {
-    /// True unless a count promises more keys than there are, or none. It is read as Redis reads
-    /// it here, not as the command will: `1.5` is one.
+    /// True unless a count announces more keys than there are, or none. It is parsed as Redis does
+    /// here, not as the command will: `1.5` is 1.
     #[must_use]
     pub fn is_whole(self, args: resp::Args<'_>) -> bool {
         let (count, step) = match self {
@@ -245,8 +245,8 @@ impl Place {
     }
 }
 
-/// The bounds of as many keys as the argument at `count` says, each followed by `step - 1` others.
-/// A number that the command will refuse may name keys: it is refused on the core of one of them.
+/// The bounds of the keys counted by the argument at `count`, each followed by `step - 1` others. A
+/// number that the command will refuse may name keys: it is refused on the core of one of them.
 fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, usize) {
     let len = args.len();
     let keys = if count < len { leading_i32(args.get(count)) } else { 0 };
@@ -254,16 +254,16 @@ fn counted(args: resp::Args<'_>, count: usize, step: usize) -> (usize, usize, us
     (count + 1, (count + 1).saturating_add(keys.saturating_mul(step)).min(len), step)
 }
 
-/// Which arguments of a command nobody but the server may see: passwords.
+/// Which arguments of a command are secret: passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// All of them.
     All,
-    /// So many behind each argument that equals `word`, in any case.
-    Behind {
+    /// The next `count` after each argument that equals `word`, in any case.
+    After {
         /// The word.
         word: &'static str,
-        /// How many arguments behind it.
+        /// How many arguments after it.
         count: usize,
     },
 }
@@ -274,7 +274,7 @@ impl Secret {
     pub fn hides(self, args: resp::Args<'_>, at: usize) -> bool {
         match self {
             Self::All => at > 0,
-            Self::Behind { word, count } => (at.saturating_sub(count).max(1)..at)
+            Self::After { word, count } => (at.saturating_sub(count).max(1)..at)
                 .any(|before| args.get(before).eq_ignore_ascii_case(word.as_bytes())),
         }
     }
@@ -285,20 +285,20 @@ pub type PointFn = fn(&mut Cx<'_>, Args<'_>) -> Result<Flow, Refusal>;
 /// A command over several keys.
 pub type MultiFn = fn(Call) -> MultiFuture;
 
-/// Which of the shapes of execution a command has.
+/// The shape of a command's execution.
 #[derive(Clone, Copy)]
 pub enum Run {
     /// On the shard that owns the key.
     Point(PointFn),
-    /// Coordinated: keys may live on several cores. Where all of them live on one core, and are at
-    /// most `ENTRIES_AT_ONCE`, `here` runs there instead, as a point command.
+    /// Coordinated: keys may be on several cores. If all of them are on one core, and at most
+    /// `ENTRIES_AT_ONCE`, `here` runs there instead, as a point command.
     Multi {
         /// The command for keys of one shard.
         here: Option<PointFn>,
         /// The command for keys anywhere.
         anywhere: MultiFn,
     },
-    /// Concerns the connection or the server: the server's own table has the function.
+    /// About the connection or the server: the server's own table has the function.
     Server,
 }
 
@@ -318,9 +318,9 @@ pub enum Shape {
 pub struct Command {
     /// Lower case; `parent|sub` for a subcommand.
     pub name: &'static str,
-    /// First version of Redis that had it, or of whoever did.
+    /// First version of Redis, or of another server, that had it.
     pub since: &'static str,
-    /// As in Redis: the exact number of arguments, name included; negative: at least so many.
+    /// As in Redis: the exact number of arguments, name included; negative: at least this many.
     pub arity: i32,
     /// Properties.
     pub flags: Flags,
@@ -334,19 +334,19 @@ pub struct Command {
     pub complexity: &'static str,
     /// Its arguments, for COMMAND DOCS, in the notation of [`crate::syntax`].
     pub syntax: &'static str,
-    /// Versions, and what each changed, for COMMAND DOCS.
+    /// Versions and their changes, for COMMAND DOCS.
     pub history: &'static [(&'static str, &'static str)],
     /// Tips of COMMAND INFO, such as `nondeterministic_output`.
     pub tips: &'static [&'static str],
-    /// Categories of ACL beyond those that follow from flags and group, each with its `@`.
+    /// ACL categories beyond those implied by flags and group, each with its `@`.
     pub categories: &'static [&'static str],
     /// Flags of COMMAND DOCS.
     pub doc_flags: &'static [&'static str],
-    /// Index, name at 0, of the first field or member that it names: asked for ahead of its turn.
+    /// Index, name at 0, of the first field or member that it names: prefetched ahead of its turn.
     pub element: Option<usize>,
-    /// What MONITOR and SLOWLOG hide of its arguments.
+    /// Arguments that MONITOR and SLOWLOG hide.
     pub secret: Option<Secret>,
-    /// Since when it is deprecated, and what to use instead.
+    /// The version that deprecated it, and what to use instead.
     pub deprecated: Option<(&'static str, &'static str)>,
     /// The function.
     pub run: Run,
@@ -401,7 +401,7 @@ impl Command {
         self
     }
 
-    /// Adds versions, and what each changed.
+    /// Adds versions and their changes.
     #[must_use]
     pub const fn history(mut self, history: &'static [(&'static str, &'static str)]) -> Self {
         self.history = history;
@@ -415,7 +415,7 @@ impl Command {
         self
     }
 
-    /// Marks it as deprecated since a version, and names what replaces it.
+    /// Marks it as deprecated since a version, and names its replacement.
     #[must_use]
     pub const fn deprecated(mut self, since: &'static str, instead: &'static str) -> Self {
         self.doc_flags = &["deprecated"];
@@ -423,7 +423,7 @@ impl Command {
         self
     }
 
-    /// Marks it as meant for the inside of the system.
+    /// Marks it as internal.
     #[must_use]
     pub const fn system(mut self) -> Self {
         self.doc_flags = &["syscmd"];
@@ -437,22 +437,22 @@ impl Command {
         self
     }
 
-    /// Marks it as naming fields or members from the argument behind its key on.
+    /// Marks it as naming fields or members, beginning after its key.
     #[must_use]
     pub const fn elements(self) -> Self {
         self.elements_from(2)
     }
 
-    /// Marks it as naming fields or members from the argument at `index` on, name at 0.
+    /// Marks it as naming fields or members, beginning at `index`, name at 0.
     #[must_use]
     pub const fn elements_from(mut self, index: usize) -> Self {
         self.element = Some(index);
         self
     }
 
-    /// Tells by its index whether an argument of a request is a name: a key, a field or a member. Those
-    /// begin at the row's element, or, where its syntax has that, behind `FIELDS` and their number; where
-    /// it has values, each is followed by one. What stands behind them is taken for names too.
+    /// A test for whether the argument at an index is a name: a key, a field or a member. Fields
+    /// begin at the row's element, or, where its syntax has that, after `FIELDS` and their number;
+    /// where it has values, each is followed by one. Whatever follows them counts as names too.
     pub fn names<'a>(&'a self, args: resp::Args<'a>) -> impl Fn(usize) -> bool + 'a {
         /// No command has more options before its fields.
         const FIELDS_BEFORE: usize = 8;
@@ -462,12 +462,12 @@ impl Command {
         let first = self.element.or_else(|| has_fields.then(fields).flatten());
         let width = if self.syntax.contains("value") { 2 } else { 1 };
         move |at| {
-            let behind = first.and_then(|first| at.checked_sub(first));
-            behind.is_some_and(|behind| behind.is_multiple_of(width)) || self.keys.has(args, at)
+            let after = first.and_then(|first| at.checked_sub(first));
+            after.is_some_and(|after| after.is_multiple_of(width)) || self.keys.has(args, at)
         }
     }
 
-    /// Adds what is to be hidden of its arguments.
+    /// Hides some of its arguments.
     #[must_use]
     pub const fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
@@ -483,7 +483,7 @@ impl Command {
         }
     }
 
-    /// True when a request of `args` arguments, name included, fits.
+    /// True when a request of `args` arguments, name included, has the right arity.
     #[must_use]
     pub fn accepts(&self, args: usize) -> bool {
         let args = i64::try_from(args).unwrap_or(i64::MAX);

@@ -1,20 +1,20 @@
-//! What COMMAND DOCS tells of a command's arguments, read from one line of notation in its row.
+//! The arguments of a command as COMMAND DOCS shows them, parsed from one line of notation in its
+//! row.
 //!
 //! ```text
 //! key value [condition: NX | XX]@2.6.12 [GET]@6.2.0 [expiration: EX seconds:integer | KEEPTTL]
 //!
 //! name            a string                NAME              a word of the command's own
-//! name:integer    another type            NAME name         an argument behind such a word
-//! key             a key                   NAME(name: ...)   a group behind such a word
+//! name:integer    another type            NAME name         an argument after such a word
+//! key             a key                   NAME(name: ...)   a group after such a word
 //! (name: a b)     a group                 (name: a | b)     one of several
 //! [a]  [name: a]  may be left out         a...              may be repeated
 //! a@6.2.0         since that version      a!2.8.12          deprecated since that version
 //! ```
-//! It is the notation in which manuals print syntax, with names for groups: redis-cli makes its
-//! hints of these trees, and prints nearly the same line. As nested constants a row would be a page.
+//! The notation is that of manuals, with names for groups: redis-cli makes its hints of these
+//! trees, and prints nearly the same line. As nested constants a row would fill a page.
 //!
-//! The keys of a line belong to the row's key specs in their order, the last spec to all that are
-//! left.
+//! The keys of a line belong to the row's key specs in order, the last spec to all that are left.
 
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +51,17 @@ impl ArgumentKind {
 /// One argument, or a group of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name; of a word of the command's own, the word in lower case.
+    /// Its name; for a literal word, the word in lower case.
     pub name: String,
     /// Its type.
     pub kind: ArgumentKind,
-    /// Which of the row's key specs it belongs to.
+    /// The key spec of the row that it belongs to.
     pub key_spec: Option<usize>,
-    /// The word that is, or stands before, the argument.
+    /// The word that is, or precedes, the argument.
     pub token: Option<&'static str>,
-    /// First version that had it, when the command is older.
+    /// First version that had it, if the command is older.
     pub since: Option<&'static str>,
-    /// Since when it should not be used.
+    /// The version that deprecated it.
     pub deprecated: Option<&'static str>,
     /// It may be left out.
     pub optional: bool,
@@ -71,9 +71,9 @@ pub struct Argument {
     pub arguments: Vec<Argument>,
 }
 
-/// Reads the notation, for a row with so many key specs.
+/// Parses the notation, for a row with `key_specs` key specs.
 ///
-/// Panics when the line is malformed: rows are fixed at build time, and all are read at start.
+/// Panics when the line is malformed: rows are fixed at build time, and all are parsed at start.
 #[must_use]
 pub fn parse(line: &'static str, key_specs: usize) -> Vec<Argument> {
     if line.is_empty() {
@@ -122,7 +122,7 @@ impl Reader {
         argument
     }
 
-    /// What stands in brackets: a group with its name, or one element.
+    /// The content of brackets: a group with its name, or one element.
     fn body(&mut self, close: &str) -> Argument {
         let is_group = self.rest.find(": ").is_some_and(|at| is_word(&self.rest[..at]));
         let argument = if is_group { self.group() } else { self.element() };
@@ -139,7 +139,7 @@ impl Reader {
         Argument { arguments, ..named(name, kind) }
     }
 
-    /// A name, or a word of the command's own with what stands behind it.
+    /// A name, or a literal word with what follows it.
     fn plain(&mut self) -> Argument {
         let word = self.word();
         if !is_token(word) {
@@ -227,7 +227,7 @@ fn begins_with(text: &str, is: impl Fn(u8) -> bool) -> bool {
 mod tests {
     use super::*;
 
-    /// An argument as one line: name, type, and what else there is.
+    /// An argument as one line: name, type, and everything else.
     fn show(argument: &Argument) -> String {
         let mut text = format!("{} {}", argument.name, argument.kind.name());
         let marks = [("spec", argument.key_spec.map(|at| at.to_string()))];

@@ -1,7 +1,7 @@
-//! Question: how fast is a hash of ten million UUIDs written, and read again, without a keyspace?
+//! How fast is a hash of ten million UUIDs written, and read again, without a keyspace?
 //!
 //! `cargo run --release -p darter-persist --example rdb_speed -- FILE [FIELDS]` writes `FILE`
-//! unless it is there, then reads it in chunks of 1 MiB and prints what that took.
+//! unless it exists, then reads it in chunks of 1 MiB and prints the time.
 
 use darter_base::Prng;
 use darter_families::TYPES;
@@ -46,7 +46,7 @@ fn uuid(prng: &mut Prng) -> String {
     format!("{first:08x}-{second:04x}-4{third:03x}-{variant:04x}-{last:012x}")
 }
 
-/// The field of a text, with the same reason as all others.
+/// An item with a text as its field, and the same value and deadline for all.
 fn item(text: &str) -> Item<'_> {
     Item::Pair { name: text.as_bytes(), value: b"a reason: 12", deadline_ms: None }
 }
@@ -75,7 +75,7 @@ fn write(mut file: File, fields: u64) -> io::Result<()> {
     file.write_all(&out)
 }
 
-/// Fields, bytes, and a digest that keeps the work.
+/// Fields, bytes, and a digest that keeps the work from being optimised away.
 fn read(mut file: File) -> io::Result<(u64, u64, u64)> {
     let mut reader = Reader::new(TYPES.kinds(), Limits::default());
     let (mut items, mut digest) = (0_u64, 0_u64);

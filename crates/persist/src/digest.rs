@@ -1,8 +1,8 @@
 //! Redis's digest of values: equal for equal data, whatever the type and the encoding.
 //!
-//! Found by experiment: order counts in a *mix*, not in an *xor*. A string is mixed in; of a
-//! collection, whose items have no order, the items' digests are xored. A pair's digest is that of the
-//! mix of its name and its value.
+//! By experiment: order matters to a *mix*, not to an *xor*. A string is mixed in; the digests of
+//! the items of a collection, which have no order, are xored in. A pair's digest is that of the mix
+//! of its name and its value.
 //!
 //! Not here: keys and databases. See `DEBUG DIGEST` in `server`.
 
@@ -10,19 +10,19 @@ use darter_keyspace::Type;
 use darter_rdb::{Item, Items, Source};
 use sha1::{Digest, Sha1};
 
-/// A digest, or a sum of some.
+/// A digest, or a sum of several.
 pub type Sum = [u8; 20];
 
 /// Items hashed in one step, and about how many bytes: 20 us.
 const ITEMS_AT_ONCE: usize = 16;
 const BYTES_AT_ONCE: usize = 16 * 1024;
 
-/// Adds `bytes`, in whatever order.
+/// Adds `bytes`; the order of calls does not matter.
 pub fn xor(sum: &mut Sum, bytes: &[u8]) {
     xor_sum(sum, &of(bytes));
 }
 
-/// Adds `bytes`, in this order.
+/// Adds `bytes`; the order of calls matters.
 pub fn mix(sum: &mut Sum, bytes: &[u8]) {
     mix_sum(sum, &of(bytes));
 }
@@ -31,7 +31,7 @@ fn of(bytes: &[u8]) -> Sum {
     Sha1::digest(bytes).into()
 }
 
-/// Adds a sum, in whatever order.
+/// Adds a sum; the order of calls does not matter.
 pub fn xor_sum(sum: &mut Sum, other: &Sum) {
     sum.iter_mut().zip(other).for_each(|(byte, other)| *byte ^= other);
 }
@@ -47,11 +47,11 @@ pub struct Digester {
     state: State,
 }
 
-/// What was hashed.
+/// What has been hashed.
 struct State {
     kind: &'static Type,
     sum: Sum,
-    /// Of the pair at hand.
+    /// Of the current pair.
     pair: Sum,
     /// Of what comes in parts, and what that is.
     parts: Sha1,
@@ -61,7 +61,7 @@ struct State {
 /// What the parts belong to.
 #[derive(Clone, Copy)]
 enum Open {
-    /// To a string, or there are none.
+    /// A string, or there are none.
     Nothing,
     Single,
     Name,
@@ -77,7 +77,7 @@ impl Digester {
         Self { items, state: State { kind, sum, pair, parts, open } }
     }
 
-    /// Hashes some items; tells the sum behind the last.
+    /// Hashes some items; returns the sum after the last.
     pub fn step(&mut self) -> Option<Sum> {
         let (mut looks, mut bytes) = (ITEMS_AT_ONCE, 0);
         while looks > 0 && bytes < BYTES_AT_ONCE && self.items.find(&mut looks) {

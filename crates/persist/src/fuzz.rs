@@ -1,8 +1,8 @@
-//! The fuzz target of everything that reads: call it with any bytes, it must return.
+//! The fuzz target of all parsers here: it must return for any bytes.
 //!
-//! It checks more than survival: memory stays within a bound set by the bytes given, the sizes of
-//! chunks change nothing, and offsets lie inside the data. `cargo fuzz` and the seeded test in
-//! `tests/fuzz.rs` both call it.
+//! It checks more than survival: memory is bounded by the input's size, the sizes of chunks change
+//! nothing, and offsets are inside the data. `cargo fuzz` and the seeded test in `tests/fuzz.rs`
+//! both call it.
 
 use darter_families::TYPES;
 use darter_rdb::crc64::Crc64;
@@ -10,7 +10,7 @@ use darter_rdb::dump;
 use darter_rdb::lzf::RUN_BYTES_MAX;
 use darter_rdb::{Error, Limits, Reader};
 
-/// What LZF makes of a byte at most; three texts may be unpacked at once, in doubling vectors.
+/// The most that LZF makes of a byte; three texts may be unpacked at once, in doubling vectors.
 const MEMORY_FACTOR: usize = RUN_BYTES_MAX / 3 * 2 * 3;
 /// Chunks of strings, their window, and small change.
 const MEMORY_BASE: usize = 1 << 18;
@@ -18,7 +18,7 @@ const MEMORY_BASE: usize = 1 << 18;
 /// Reads `data` as a file and as a payload of `DUMP`, at once and in pieces.
 ///
 /// # Panics
-/// When a promise of the reader is broken.
+/// When the reader breaks a promise.
 pub fn fuzz_rdb(data: &[u8]) {
     let step = usize::from(data.last().copied().unwrap_or(0)) % 61 + 1;
     let whole = digest(Reader::new(TYPES.kinds(), Limits::default()), data, data.len());

@@ -34,7 +34,7 @@ impl Engine {
         Self { shard: Shard::new(1, 1), now: NOW, portions: 0, longest: 0 }
     }
 
-    /// The reply's bytes, errors as the engine writes them.
+    /// The reply's bytes, with errors as the engine writes them.
     fn call(&mut self, parts: &[&[u8]]) -> Bytes {
         let request = Arc::new(resp::Request::from_args(parts.iter().copied()));
         self.run(resp::Args::owned(&request)).unwrap_or_else(error)
@@ -55,7 +55,7 @@ impl Engine {
                 Flow::Job(mut job) => {
                     flow = loop {
                         self.portions += 1;
-                        self.now += 1; // Time goes on between slices.
+                        self.now += 1; // Time passes between slices.
                         self.shard.set_now(self.now);
                         match job.step(&mut cx(&mut self.shard, &mut out, self.now))? {
                             Step::More => {}
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// What is at `key`, as the oracle tells it of its own.
+    /// What is at `key`, as the oracle reports its own.
     fn record(&self, key: &[u8]) -> Option<Record> {
         let found = self.shard.db(0).get(&Key::new(key))?;
         let value = if let Ok(text) = found.text() {
@@ -250,7 +250,7 @@ fn huge_names_go_in_portions() {
     }
 }
 
-#[test] // Nobody sweeps; each pass over the dead goes in portions all the same.
+#[test] // Nothing is reaped; each pass over the dead is sliced all the same.
 fn the_dead_are_passed_over_in_portions() {
     const DEAD: usize = 20_000;
     let mut engine = Engine::new();
@@ -410,7 +410,7 @@ fn replies_and_errors_are_the_real_servers() {
     }
 }
 
-#[test] // docs/compat.md names these differences.
+#[test] // docs/compat.md lists these differences.
 fn what_others_refuse_or_take_in_payloads() {
     let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
     let packed = b"\x10\x13\x13\0\0\0\x04\0\x81a\x02\x81b\x02\x81a\x02\x81c\x02\xff";
@@ -455,7 +455,7 @@ fn the_dead_are_neither_dumped_nor_restored() {
     assert_eq!(engine.record(b"to"), None);
 }
 
-#[test] // Told as redis-server 7.0.15 publishes it: RESTORE deletes first, so its key is new.
+#[test] // Published as by redis-server 7.0.15: RESTORE deletes first, so its key is new.
 fn events_are_the_real_servers() {
     let mut engine = Engine::new();
     engine.shard.listen(true);

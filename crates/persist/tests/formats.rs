@@ -1,5 +1,5 @@
-//! Encodings that redis-server 7.0 does not write, older and newer ones, from bytes made by hand,
-//! and files that contradict themselves.
+//! Encodings that redis-server 7.0 does not write, older and newer ones, from hand-made bytes, and
+//! files that contradict themselves.
 
 mod common;
 

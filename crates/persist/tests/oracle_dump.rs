@@ -1,5 +1,5 @@
-//! `DUMP` payloads against the real server: the same bytes as its own where the encoding leaves
-//! no freedom, and values that survive the way there and back.
+//! `DUMP` payloads against the real server: the same bytes as its own where the encoding is
+//! deterministic, and values that survive the round trip.
 
 mod common;
 
@@ -33,7 +33,7 @@ impl Items {
         Self { kind: kind("set"), items, next: 0 }
     }
 
-    /// The value at `key`, in the order in which the oracle itself tells it.
+    /// The value at `key`, in the order in which the oracle returns it.
     fn of(oracle: &mut Oracle, key: &[u8]) -> Self {
         match oracle.must(&[b"TYPE", key]) {
             Reply::Status(kind) if kind == "string" => {
@@ -109,7 +109,7 @@ fn fill(oracle: &mut Oracle, prng: &mut Prng) -> Vec<Bytes> {
     keys
 }
 
-#[test] // Compression off, so that the bytes leave no freedom.
+#[test] // Compression off, so that the bytes are deterministic.
 fn payloads_equal_the_oracles_byte_for_byte() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no"]);
     let mut prng = Prng::from_seed(11);

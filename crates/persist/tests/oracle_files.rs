@@ -176,11 +176,11 @@ fn a_flipped_bit_is_always_found() {
                 assert!(error.offset <= bytes.len() as u64, "{bit}: {error}");
                 early += usize::from(error.offset < bytes.len() as u64 - 8);
             }
-            // From version 10 to 11 and so on: the checksum alone could tell, and it does.
+            // From version 10 to 11 and so on: only the checksum can tell, and it does.
             Ok(file) => panic!("bit {bit} went unnoticed: {}", file == whole),
         }
         if bit % 5 == 0 {
-            // Without the checksum the structure alone must bear the damage.
+            // Without the checksum the structure alone must survive the damage.
             let body = bytes.len() - 8;
             fuzz_rdb(&[&bytes[..body], &[0; 8]].concat());
         }

@@ -1,5 +1,5 @@
-//! Packed collections, built here by the descriptions of their formats, with entries at both sides
-//! of every bound between two codings; and blocks that are wrong by one.
+//! Packed collections, built here from the descriptions of their formats, with entries at both
+//! sides of every limit between two codings; and blocks that are wrong by one.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn every_byte_counts(encoding: u8, block: &[u8], value: &Value) {
     }
 }
 
-/// Texts at the bounds of lengths, and integers at the bounds of widths.
+/// Texts at the limits of lengths, and integers at the limits of widths.
 fn entries() -> Vec<Vec<u8>> {
     let lens = [
         0, 1, 63, 64, 124, 125, 126, 127, 128, 253, 254, 255, 4_095, 4_096, 16_376, 16_377, 16_378,
@@ -65,7 +65,7 @@ fn fits(value: i64, bits: u32) -> bool {
     (-(1_i64 << (bits - 1))..1_i64 << (bits - 1)).contains(&value)
 }
 
-/// An entry of a listpack without the length behind it.
+/// An entry of a listpack without the length after it.
 fn listpack_coding(entry: &[u8]) -> Vec<u8> {
     let bytes = |value: i64, count: usize| value.to_le_bytes()[..count].to_vec();
     match number(entry) {
@@ -86,7 +86,7 @@ fn listpack_coding(entry: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The length behind an entry of a listpack: 7 bits a byte, from the end, as Redis reads it.
+/// The length after an entry of a listpack: 7 bits a byte, from the end, as Redis reads it.
 fn back_length(len: usize) -> Vec<u8> {
     let width = match len {
         0..128 => 1,
@@ -182,7 +182,7 @@ fn ziplists_of_every_coding_are_read() {
     }
     let few: Vec<Vec<u8>> = ["f", "v"].map(|text| text.into()).into();
     let good = ziplist(&few, 2);
-    // What walks backwards may begin at any byte of the block behind the head.
+    // A backward walk may begin at any byte of the block after the head.
     for (tail, is_good) in [(9, false), (10, true), (good.len() - 1, true), (good.len(), false)] {
         let mut block = good.clone();
         block[4..8].copy_from_slice(&(tail as u32).to_le_bytes());

@@ -1,4 +1,5 @@
-//! The toy type of docs/adding-a-type.md goes through payloads and digests without a line for it.
+//! The toy type of docs/adding-a-type.md passes through payloads and digests without code of its
+//! own.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 

@@ -1,7 +1,7 @@
-//! Tasks of one core: futures, polled when what they wait for has come.
+//! Tasks of one core: futures, polled when what they wait for has arrived.
 //!
 //! No wakers: a task is woken by its number, by the link that delivers what it awaits. So polling
-//! is deterministic, and the simulator replays it.
+//! is deterministic, and the simulator can replay it.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,7 +13,7 @@ pub type TaskId = u64;
 
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Tasks and the queue of those that can go on.
+/// Tasks and the queue of the runnable ones.
 #[derive(Default)]
 pub(crate) struct Tasks {
     bodies: darter_base::hash::IdentityMap<Option<Body>>,
@@ -59,14 +59,14 @@ impl Tasks {
         *place = Some(body);
     }
 
-    /// The task that was taken out has ended.
+    /// The task that was taken out has finished.
     pub(crate) fn forget(&mut self, id: TaskId) {
         let place = self.bodies.remove(&id);
         assert!(matches!(place, Some(None)), "task {id} has not run");
     }
 }
 
-/// Polls `body` once. True when it is done.
+/// Polls `body` once. True when it has finished.
 pub(crate) fn poll(body: &mut Body) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     matches!(body.as_mut().poll(&mut context), Poll::Ready(()))

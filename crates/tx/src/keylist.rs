@@ -1,33 +1,34 @@
-//! The locks of very many keys: made at the cost of an append each, as hardly anybody asks for one.
+//! The locks of very many keys: built at the cost of an append each, because it is rarely searched.
 //!
 //! A hash table of a million locks takes 0.1 us for each: a cache miss, and growth on the way. Here
-//! they are dealt into parts of some hundred by a few of their bits, and whether a lock is among
-//! them is a look through one part. A part that fills beyond what chance explains is of keys that
-//! are named again and again; what it has no room for goes into a set, which keeps each once.
+//! they are distributed over parts of some hundred by a few of their bits, and a search scans one
+//! part. A part that fills beyond what chance explains has keys that are named again and again;
+//! what does not fit goes into a set, which keeps each once.
 //!
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
-//! - I2: a lock is in the part that its bits name; or, if that was full when it came, in `crowd`.
+//! - I2: a lock is in the part that its bits select; or, if that was full when it was added, in
+//!   `crowd`.
 
 use crate::KeySet;
 use darter_base::lazyfree::{self, Dismantle};
 
-/// Locks that a part is expected to hold: 2 KiB, looked through in 50 ns.
+/// Expected locks in a part: 2 KiB, scanned in 50 ns.
 const LOCKS_PER_PART: usize = 256;
-/// Their table is laid out at once: 192 KiB.
+/// Their table is allocated at once: 192 KiB.
 const PARTS_MAX: usize = 8_192;
-/// A part takes so many times what is expected of it.
+/// A part has room for this many times the expected number.
 const CROWDED: usize = 4;
-/// Parts that are freed at once: about 10 us.
+/// Parts freed at once: about 10 us.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
-const _: () = assert!(PARTS_MAX.is_power_of_two()); // So it is not exceeded.
+const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct KeyList {
     parts: Vec<Vec<u64>>,
-    /// Locks that a part takes.
+    /// Locks that a part has room for.
     room: usize,
     crowd: Option<KeySet>,
 }
@@ -58,7 +59,7 @@ impl KeyList {
         self.crowd.get_or_insert_with(|| KeySet::with_capacity(capacity)).insert(key);
     }
 
-    /// True when the lock is in the list. Cost: a look through a part.
+    /// True when the lock is in the list. Cost: a scan of a part.
     #[must_use]
     pub fn contains(&self, key: u64) -> bool {
         self.parts[self.part_of(key)].contains(&key)
@@ -79,7 +80,7 @@ impl Drop for KeyList {
     }
 }
 
-/// The parts of a list that nobody reads any more.
+/// The parts of a list that is no longer used.
 struct Remains(Vec<Vec<u64>>);
 
 impl Dismantle for Remains {
@@ -110,7 +111,7 @@ mod tests {
         list
     }
 
-    #[test] // Whatever the guess of their number, all are found, and no others.
+    #[test] // Whatever the estimate of their number, all are found, and no others.
     fn locks_are_found() {
         for guess in [0, 1, 100, 50_000, 10_000_000] {
             let list = list(guess, (0..50_000).map(|number| number * 3));
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    #[test] // Two keys a hundred thousand times: no part is long to look through, or to move.
+    #[test] // Two keys a hundred thousand times: no part takes long to scan, or to move.
     fn a_crowd_is_kept_once() {
         let list = list(100_000, (0..100_000).map(|at| at % 2));
         let longest = list.parts.iter().map(Vec::len).max();
@@ -127,7 +128,7 @@ mod tests {
         assert!(list.contains(lock(0)) && list.contains(lock(1)) && !list.contains(lock(2)));
     }
 
-    #[test] // What waits to be freed is told: a word a lock, and the room that its part has left.
+    #[test] // Bytes waiting to be freed are reported: a word a lock, and the unused room of its part.
     fn a_long_one_is_freed_in_portions() {
         const LOCKS: usize = 100_000;
         drop(list(LOCKS, 0..LOCKS));

@@ -1,12 +1,12 @@
 //! A set of very many keys that is built, grown and freed without a long step.
 //!
-//! One hash table of a million keys is moved as a whole whenever it grows, which takes
-//! milliseconds. So the keys lie in parts, each a small table of its own: a step of growth moves
+//! A single hash table of a million keys moves as a whole whenever it grows, which takes
+//! milliseconds. So the keys are in parts, each a small table of its own: a step of growth moves
 //! one part, some 10 us, and freeing goes part by part.
 //!
 //! Invariants:
 //! - I1: the number of parts is a power of two, and never changes.
-//! - I2: a key lies in the part that a mix of its bits names.
+//! - I2: a key is in the part that a mix of its bits selects.
 
 use darter_base::lazyfree::{self, Dismantle};
 use std::collections::HashSet;
@@ -14,14 +14,14 @@ use std::hash::BuildHasherDefault;
 
 type Part = HashSet<u64, BuildHasherDefault<darter_base::hash::Identity>>;
 
-/// Keys that a part is expected to hold.
+/// Expected keys in a part.
 const KEYS_PER_PART: usize = 256;
 /// Their table is zeroed at once: 128 KiB.
 const PARTS_MAX: usize = 4_096;
-/// Parts that are freed at once: about 10 us.
+/// Parts freed at once: about 10 us.
 const PARTS_FREED_AT_ONCE: usize = 32;
 
-const _: () = assert!(PARTS_MAX.is_power_of_two()); // So it is not exceeded.
+const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.
 
 /// Keys by their [`lock_key`](crate::lock_key), or other well-mixed numbers.
 #[derive(Clone, Debug)]
@@ -31,14 +31,14 @@ pub struct KeySet {
 }
 
 impl KeySet {
-    /// An empty set with parts for about `count` keys. More are taken, at a growing cost a step.
+    /// An empty set with parts for about `count` keys. It holds more, at a growing cost a step.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
         let parts = (count / KEYS_PER_PART).clamp(1, PARTS_MAX).next_power_of_two();
         Self { parts: (0..parts).map(|_| Part::default()).collect(), len: 0 }
     }
 
-    /// Adds a key. Returns false when it was there.
+    /// Adds a key. Returns false when it was already there.
     pub fn insert(&mut self, key: u64) -> bool {
         let at = self.part_of(key);
         let is_new = self.parts[at].insert(key);
@@ -69,7 +69,7 @@ impl KeySet {
         self.parts.iter().flatten().copied()
     }
 
-    /// Asserts I2, and that each key is counted. I1 is asserted by every look. Cost: O(keys).
+    /// Asserts I2, and that each key is counted. I1 is asserted by every lookup. Cost: O(keys).
     #[cfg(test)]
     fn check_invariants(&self) {
         for (at, part) in self.parts.iter().enumerate() {
@@ -80,7 +80,8 @@ impl KeySet {
 
     fn part_of(&self, key: u64) -> usize {
         debug_assert!(self.parts.len().is_power_of_two(), "I1: {} parts", self.parts.len());
-        /// 2^64 by the golden ratio: a part's own table uses the lowest and highest bits as they are.
+        /// 2^64 by the golden ratio: a part's own table uses the lowest and highest bits as they
+        /// are.
         const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = (key.wrapping_mul(MIX) >> 40) as usize;
         mixed & (self.parts.len() - 1) // I1.
@@ -95,7 +96,7 @@ impl Drop for KeySet {
     }
 }
 
-/// The parts of a set that nobody reads any more.
+/// The parts of a set that is no longer used.
 struct Remains(Vec<Part>);
 
 impl Dismantle for Remains {
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
     use darter_base::preempt::Countdown;
 
-    #[test] // Every key is found once, whatever the guess of their number, and parts stay even.
+    #[test] // Every key is found once, whatever the estimate of their number, and parts stay even.
     fn keys_are_found_in_their_parts() {
         for guess in [0, 1, 100_000, 10_000_000] {
             let mut set = KeySet::with_capacity(guess);
@@ -135,7 +136,7 @@ mod tests {
         }
     }
 
-    #[test] // 32 parts at a time, and those of a small set at once. What waits is told, about.
+    #[test] // 32 parts at a time, and those of a small set at once. Pending bytes are estimated.
     fn a_large_one_is_freed_in_portions() {
         for (guess, expected) in [(0, 0), (256 * 32, 0), (256 * 64, 2), (100_000, 16)] {
             let mut set = KeySet::with_capacity(guess);

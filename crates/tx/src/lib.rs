@@ -1,15 +1,15 @@
 //! How commands that span slices, keys or cores stay atomic.
 //!
-//! - A [`Task`](executor) is a future that one core polls: the coordinator of a command. What it
-//!   awaits is a hop to a shard, a lock, or its next slice; it never holds data across an await.
-//! - [`Tx`] is a task's handle: `on` runs a closure on the shard of a core, there; `lock` takes
+//! - A [`Task`](executor) is a future that one core polls: the coordinator of a command. It awaits
+//!   a hop to a shard, a lock, or its next slice; it never holds data across an await.
+//! - [`Tx`] is a task's handle: `on` runs a closure on the shard of another core; `lock` takes
 //!   intent locks; `pause` ends the slice when it is over.
 //! - [`LockTable`] is one shard's locks. An uncontended point command pays one branch.
 //!
-//! Order: locks are taken on all cores at once if they are all free, and core by core, in
-//! ascending order, waiting in each core's queue, if not. Nobody waits while holding a lock of the
-//! same core or of a higher one, so nothing deadlocks; queues are first come, first served, so
-//! nothing starves. The record: docs/design/0002-order.md.
+//! Order: locks are taken on all cores at once if they are all free; otherwise core by core, in
+//! ascending order, waiting in each core's queue. A waiter holds no lock of the same core or of a
+//! higher one, so nothing deadlocks; queues are first come, first served, so nothing starves. The
+//! record: docs/design/0002-order.md.
 //!
 //! Not here: sockets, threads, clocks, commands. Messages leave through [`Tx::drain_outbox`] and
 //! arrive through [`Tx::deliver`]; the thread's loop or the simulator carries them.

@@ -1,4 +1,4 @@
-//! A task's handle to the world: hops to shards, locks, slices.
+//! A task's handle to its surroundings: hops to shards, locks, slices.
 
 use crate::CoreId;
 use crate::executor::{self, TaskId, Tasks};
@@ -12,24 +12,24 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// What one core owns and tasks of any core may reach by a hop.
+/// What one core owns and tasks of any core can reach by a hop.
 pub struct Home {
     /// The data.
     pub shard: Shard,
-    /// Who holds what.
+    /// Who holds which locks.
     pub locks: LockTable,
 }
 
 impl Home {
-    /// What is recorded from now on belongs to this transaction, or to none.
+    /// From now on records belong to this transaction, or to none.
     fn record_for(&mut self, part: Option<Part>) {
         self.compare_part();
         self.shard.set_part(part);
     }
 
-    /// Asserts that what the transaction has recorded lies within its claims. Whatever does not would
-    /// carry the number of a transaction that never ends on this shard: whoever reads the log would
-    /// leave it out.
+    /// Asserts that what the transaction has recorded is covered by its claims. Any other record
+    /// would carry the number of a transaction that never ends on this shard, and readers of the
+    /// log would drop it.
     fn compare_part(&mut self) {
         if let Some((part, records)) = self.shard.compare_part() {
             self.locks.check_records(part.transaction, records);
@@ -42,64 +42,64 @@ type Run = Box<dyn FnOnce(&mut Home) -> Value + Send>;
 type Body = Pin<Box<dyn Future<Output = Value>>>;
 type Start = Box<dyn FnOnce(Tx) -> Body + Send>;
 
-/// What one core says to another. Between two cores, messages arrive in the order they were sent.
+/// What one core sends to another. Between two cores, messages arrive in the order they were sent.
 pub enum Message {
-    /// Run this on your shard, and return what it gives.
+    /// Run this on your shard, and return the result.
     Call {
-        /// Who asks.
+        /// The requester.
         from: CoreId,
-        /// What to complete there.
+        /// The ticket to complete there.
         ticket: u64,
-        /// In the name of which transaction, if it records something.
+        /// The transaction on whose behalf it records, if it does.
         part: Option<Part>,
         /// What to run.
         run: Run,
     },
-    /// Run this as a task of yours, and return what it gives.
+    /// Run this as a task of yours, and return its result.
     Task {
-        /// Who asks.
+        /// The requester.
         from: CoreId,
-        /// What to complete there.
+        /// The ticket to complete there.
         ticket: u64,
-        /// In the name of which transaction, if it records something.
+        /// The transaction on whose behalf it records, if it does.
         part: Option<Part>,
         /// What to start.
         start: Start,
     },
-    /// What a call or a task gave, or `true`/`false` for a lock.
+    /// The result of a call or a task, or `true`/`false` for a lock.
     Return {
-        /// What to complete.
+        /// The ticket to complete.
         ticket: u64,
         /// The result.
         value: Value,
     },
-    /// Take these locks; with `wait`, answer when they are granted, else answer at once.
+    /// Take these locks; with `wait`, answer when they are granted, otherwise at once.
     Lock {
-        /// Who asks.
+        /// The requester.
         from: CoreId,
-        /// What to complete there.
+        /// The ticket to complete there.
         ticket: u64,
-        /// For whom.
+        /// On whose behalf.
         tx: TxId,
-        /// Which.
+        /// Which locks.
         claim: Claim,
         /// Whether to wait in the queue.
         wait: bool,
     },
-    /// Give back what this transaction holds.
+    /// Release what this transaction holds.
     Unlock {
-        /// Whose.
+        /// The transaction.
         tx: TxId,
-        /// What it has recorded there ends with this.
+        /// Its part, whose records end here.
         part: Option<Part>,
     },
-    /// Give back what this transaction holds, but for one key.
+    /// Release what this transaction holds, except one key.
     Narrow {
-        /// Whose.
+        /// The transaction.
         tx: TxId,
         /// What it keeps.
         key: u64,
-        /// For what.
+        /// With which access.
         access: Access,
     },
 }
@@ -116,7 +116,7 @@ struct Link {
     preempt: Rc<dyn Preempt>,
     tasks: RefCell<Tasks>,
     running: Cell<TaskId>,
-    /// The transactions of the tasks that have one: what they change is recorded in its name.
+    /// The transactions of tasks: what a task changes is recorded as part of its transaction.
     parts: RefCell<IdentityMap<Part>>,
     tickets: RefCell<IdentityMap<Ticket>>,
     next_ticket: Cell<u64>,
@@ -174,9 +174,9 @@ impl Tx {
 
     // ---- for tasks ----
 
-    /// Runs `run` on the shard of `core`, and gives what it returned.
+    /// Runs `run` on the shard of `core`, and returns its result.
     ///
-    /// Cost: nothing on this core; one message there and one back on another.
+    /// Cost: none on this core; a message each way on another.
     pub async fn on<R: Send + 'static>(
         &self,
         core: CoreId,
@@ -189,7 +189,7 @@ impl Tx {
         downcast(self.completed(ticket).await)
     }
 
-    /// Runs a closure on each of `cores` at the same time; gives the results in that order.
+    /// Runs a closure on each of `cores` in parallel; returns the results in that order.
     pub async fn on_each<R: Send + 'static, F>(
         &self,
         cores: impl IntoIterator<Item = CoreId>,
@@ -221,7 +221,7 @@ impl Tx {
         results
     }
 
-    /// Runs a task on each of `cores` at the same time, each in slices of its own core; gives the
+    /// Runs a task on each of `cores` in parallel, each in slices of its own core; returns the
     /// results in that order. For work of many portions: a hop for each would cost a turn of two
     /// cores.
     pub async fn drive_each<R, F, T>(
@@ -260,7 +260,7 @@ impl Tx {
         results
     }
 
-    /// Takes the locks that `claims` name, at most one claim a core, and waits for them.
+    /// Takes the locks in `claims`, at most one claim a core, and waits for them.
     pub async fn lock(&self, mut claims: Vec<(CoreId, Claim)>) -> Locked {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
@@ -277,7 +277,7 @@ impl Tx {
         locked
     }
 
-    /// [`Tx::lock`], unless somebody is against it: then `None`, without waiting for him.
+    /// [`Tx::lock`], unless that conflicts: then `None`, without waiting.
     pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
         assert_one_a_core(&claims);
         let mut locked = Locked::new(self, &claims);
@@ -288,7 +288,7 @@ impl Tx {
         })
     }
 
-    /// Locks one key of this core at once, if nobody is against it.
+    /// Locks one key of this core at once, unless that conflicts.
     #[must_use]
     pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
         let claims = [(self.0.core, Claim::Keys(vec![(key, access)]))];
@@ -300,7 +300,7 @@ impl Tx {
         })
     }
 
-    /// Ends the slice when it is over; goes on at once when it is not. For loops of tasks.
+    /// Ends the slice when it is over; continues at once when it is not. For loops of tasks.
     pub async fn pause(&self) {
         if self.0.preempt.must_yield() {
             self.yield_now().await;
@@ -321,15 +321,15 @@ impl Tx {
         .await;
     }
 
-    /// A new ticket, and a future that waits until [`Tx::complete`] or a `Return` message
-    /// completes it: for questions to other cores that do not concern their shard.
+    /// A new ticket, and a future that waits until [`Tx::complete`] or a `Return` message completes
+    /// it: for questions to other cores that do not concern their shard.
     pub fn ticket<R: Send + 'static>(&self) -> (u64, impl Future<Output = R> + use<R>) {
         let ticket = self.open_ticket();
         let tx = self.clone();
         (ticket, async move { downcast(tx.completed(ticket).await) })
     }
 
-    /// Completes a ticket of this core: once.
+    /// Completes a ticket of this core. Once.
     pub fn complete(&self, ticket: u64, value: Value) {
         let old = self.0.tickets.borrow_mut().insert(ticket, Ticket::Done(value));
         match old {
@@ -346,7 +346,7 @@ impl Tx {
         self.0.tasks.borrow_mut().spawn(Box::pin(task))
     }
 
-    /// Polls one task that can go on. False when there is none.
+    /// Polls one runnable task. False when there is none.
     pub fn run_one(&self) -> bool {
         let next = self.0.tasks.borrow_mut().take_ready();
         let Some((id, mut body)) = next else { return false };
@@ -368,7 +368,7 @@ impl Tx {
         true
     }
 
-    /// True when a task can go on.
+    /// True when a task is runnable.
     #[must_use]
     pub fn has_ready(&self) -> bool {
         self.0.tasks.borrow().has_ready()
@@ -380,18 +380,18 @@ impl Tx {
         self.0.tasks.borrow().len()
     }
 
-    /// True when there are messages to be sent.
+    /// True when there are messages to send.
     #[must_use]
     pub fn has_mail(&self) -> bool {
         !self.0.outbox.borrow().is_empty()
     }
 
-    /// Moves the messages to be sent into `into`.
+    /// Moves the messages to send into `into`.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Message)>) {
         into.append(&mut self.0.outbox.borrow_mut());
     }
 
-    /// Takes in a message from another core.
+    /// Handles a message from another core.
     pub fn deliver(&self, message: Message) {
         match message {
             Message::Call { from, ticket, part, run } => {
@@ -544,7 +544,7 @@ impl Tx {
         self.0.parts.borrow().get(&task).copied()
     }
 
-    /// What this core records from now on belongs to this transaction, or to none.
+    /// From now on this core's records belong to this transaction, or to none.
     fn record_for(&self, part: Option<Part>) {
         self.0.home.borrow_mut().record_for(part);
     }
@@ -579,7 +579,7 @@ impl Tx {
     }
 }
 
-/// Two claims of one transaction would be two locks, of which one is never given back.
+/// Two claims of one transaction would be two locks, of which one would never be released.
 fn assert_one_a_core(claims: &[(CoreId, Claim)]) {
     let is_sorted = claims.windows(2).all(|two| two[0].0 < two[1].0);
     assert!(is_sorted, "claims are for one core each, in ascending order");
@@ -591,15 +591,15 @@ fn downcast<R: 'static>(value: Value) -> R {
 
 /// Locks that are held until this is dropped.
 ///
-/// What the task that holds them changes meanwhile, on whatever core, is recorded as one transaction
-/// if they are of several cores, or of more keys than are changed in one turn.
+/// What the task that holds them changes meanwhile, on any core, is recorded as one transaction if
+/// they span several cores, or more keys than change in one turn.
 #[must_use]
 pub struct Locked {
     tx: Tx,
     id: TxId,
     task: TaskId,
     cores: Vec<CoreId>,
-    /// Those with a part in the transaction, if it is to be told as one.
+    /// The cores with a part in the transaction, if it is recorded as one.
     writers: Vec<CoreId>,
     has_begun: bool,
 }
@@ -610,7 +610,7 @@ impl Locked {
         Self { tx: tx.clone(), id, task, cores: Vec::new(), writers, has_begun: false }
     }
 
-    /// All locks are granted: what the task changes from now on belongs to the transaction.
+    /// All locks are granted: from now on the task's changes belong to the transaction.
     fn begin(&mut self) {
         self.has_begun = true;
         if let Some(part) = self.part() {
@@ -629,7 +629,7 @@ impl Locked {
         self.part().filter(|_| self.writers.contains(&core))
     }
 
-    /// Gives back all but `key` of `core`, which must be among what is held.
+    /// Releases all but `key` of `core`, which must be among what is held.
     pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
         assert!(self.cores.contains(&core), "core={core} is not locked");
         for other in std::mem::replace(&mut self.cores, vec![core]) {
@@ -672,7 +672,7 @@ mod tests {
     use super::*;
     use darter_base::preempt::Countdown;
 
-    /// Carries mail and polls tasks until nothing moves. Returns the messages carried.
+    /// Delivers mail and polls tasks until nothing moves. Returns the messages delivered.
     fn settle(cores: &[Tx]) -> usize {
         let (mut carried, mut mail) = (0, Vec::new());
         loop {
@@ -692,7 +692,7 @@ mod tests {
         }
     }
 
-    #[test] // Each core works in slices of its own; the results come in order, for a hop each.
+    #[test] // Each core works in slices of its own; the results come in order, for one hop each.
     fn work_of_many_portions_is_one_hop() {
         let core = |id| Tx::new(id, 3, Shard::new(1, 1), Rc::new(Countdown::new(0)));
         let cores = [core(0), core(1), core(2)];

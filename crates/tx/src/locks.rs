@@ -1,7 +1,7 @@
 //! Intent locks of one shard, per key, held only by what spans slices or cores.
 //!
-//! Point commands run to their end at once and hold nothing: they only ask whether somebody holds
-//! their key. So `held` is empty most of the time, and the question costs one branch.
+//! Point commands run to their end at once and hold nothing: they only check whether their key is
+//! locked. So `held` is empty most of the time, and the check costs one branch.
 //!
 //! ```text
 //! asked \ held   Shared   Update   Exclusive
@@ -11,16 +11,16 @@
 //! Update         waits    waits      waits
 //! Exclusive      waits    waits      waits
 //! ```
-//! Shared passes a held Update, but Update waits for a held Shared: what was being rebuilt before
-//! all of a reader's locks were held is concurrent with it; what begins later must follow it.
+//! Shared passes a held Update, but Update waits for a held Shared: a rebuild that began before all
+//! of a reader's locks were held is concurrent with it; one that begins later must follow it.
 //!
-//! Invariants (`check_invariants` asserts them, but for I3, which the model test in `tests/locks.rs`
-//! does: a table does not know who came when):
+//! Invariants (`check_invariants` asserts them, except for I3, which the model test in
+//! `tests/locks.rs` does: a table does not know the order of arrival):
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict.
 //! - I4: of two held claims, one may be granted beside the other.
-//! - I5: who waits holds nothing here, and waits once.
+//! - I5: a waiter holds nothing here, and waits once.
 
 use crate::{CoreId, KeyList};
 use darter_base::hash;
@@ -32,20 +32,20 @@ use std::sync::Arc;
 /// A transaction: the core that coordinates it, and its number there.
 pub type TxId = u64;
 
-/// The name under which a key is locked. Two keys that share one only wait for each other.
+/// The name under which a key is locked. Two keys that share one merely wait for each other.
 #[must_use]
 pub fn lock_key(db: usize, hash: u64) -> u64 {
     hash.wrapping_add((db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// What a claim means to do, from the weakest to the strongest. See the table above.
+/// What a claim intends to do, from the weakest to the strongest. See the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Reads several keys as of one instant.
+    /// Reads several keys at one instant.
     Shared,
     /// Rebuilds a value aside, and installs it.
     Update,
-    /// Changes several keys as of one instant.
+    /// Changes several keys at one instant.
     Exclusive,
 }
 
@@ -54,14 +54,14 @@ pub enum Access {
 pub enum Claim {
     /// Some keys, each with its access.
     Keys(Vec<(u64, Access)>),
-    /// Very many keys; the list was made aside, in slices. O(1) to grant.
+    /// Very many keys; the list was built aside, in slices. O(1) to grant.
     List(Arc<KeyList>, Access),
     /// The whole shard.
     All(Access),
 }
 
 impl Claim {
-    /// True when it is for `key`, and for `access` or more.
+    /// True when it covers `key` with `access` or a stronger one.
     fn covers(&self, key: u64, access: Access) -> bool {
         match self {
             Self::Keys(keys) => keys.iter().any(|(one, held)| *one == key && *held >= access),
@@ -70,7 +70,7 @@ impl Claim {
         }
     }
 
-    /// True when what `record` says may be done under it.
+    /// True when it permits what `record` says.
     fn allows(&self, record: &Record) -> bool {
         match &record.act {
             Act::Key(key, _) => {
@@ -83,7 +83,7 @@ impl Claim {
         }
     }
 
-    /// True when something is to be changed under it.
+    /// True when it permits changes.
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
@@ -92,14 +92,14 @@ impl Claim {
         }
     }
 
-    /// True when it may take more than one turn to change what it names.
+    /// True when changing its keys may take more than one turn.
     fn is_wide(&self) -> bool {
         !matches!(self, Self::Keys(_))
     }
 }
 
-/// What is to be recorded under `claims` as one transaction: the cores with a part in it. None, when
-/// there is nothing to be told apart: what one core changes in one turn is whole by itself.
+/// The cores with a part in what `claims` record as one transaction. None if there is nothing to
+/// group: what one core changes in one turn is atomic by itself.
 pub(crate) fn writers(claims: &[(CoreId, Claim)]) -> Vec<CoreId> {
     let writes = || claims.iter().filter(|(_, claim)| claim.is_write());
     let spans = writes().count() > 1 || writes().any(|(_, claim)| claim.is_wide());
@@ -136,7 +136,7 @@ fn blocks(held: Access, asked: Access) -> bool {
     held == Access::Exclusive || asked != Access::Shared
 }
 
-/// A claim that waits, with the ticket to be completed when it is granted.
+/// A claim that waits, and the ticket to complete when it is granted.
 struct Waiting {
     tx: TxId,
     claim: Claim,
@@ -154,7 +154,7 @@ pub struct LockTable {
 }
 
 impl LockTable {
-    /// True when nothing is held and nobody waits: then no command needs to ask.
+    /// True when nothing is held and nothing waits: then no command needs to check.
     #[inline]
     #[must_use]
     pub fn is_free(&self) -> bool {
@@ -168,7 +168,7 @@ impl LockTable {
         self.is_held_against(key, access)
     }
 
-    /// Takes `claim` for `tx`, if nothing held or waiting conflicts.
+    /// Grants `claim` to `tx`, unless it conflicts with what is held or waiting.
     pub fn try_acquire(&mut self, tx: TxId, claim: &Claim) -> bool {
         let free = !self.conflicts_with_held(claim)
             && !self.waiting.iter().any(|waiting| overlap(&waiting.claim, claim));
@@ -179,8 +179,8 @@ impl LockTable {
         free
     }
 
-    /// Queues `claim`; `notify` comes back from [`LockTable::release`] when it is granted.
-    /// Returns true when it was granted at once.
+    /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true
+    /// when it was granted at once.
     pub fn acquire(&mut self, tx: TxId, claim: Claim, notify: (usize, u64)) -> bool {
         if self.try_acquire(tx, &claim) {
             return true;
@@ -190,14 +190,14 @@ impl LockTable {
         false
     }
 
-    /// Gives back what `tx` holds. Returns whom to tell that their claim is granted now.
+    /// Releases what `tx` holds. Returns the waiters whose claims are granted now.
     pub fn release(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.give_all(tx);
         self.grant_waiting()
     }
 
-    /// Gives back what `tx` holds, but for `key`, which it goes on to hold for `access`: that of its
-    /// claim, or a weaker one. Returns whom to tell, as `release` does.
+    /// Releases what `tx` holds except `key`, which it keeps for `access`: that of its claim, or a
+    /// weaker one. Returns the waiters that are granted, as `release` does.
     pub fn narrow(&mut self, tx: TxId, key: u64, access: Access) -> Vec<(usize, u64)> {
         let claim = self.give_all(tx);
         assert!(claim.covers(key, access), "transaction {tx} does not hold {key} for {access:?}");
@@ -205,7 +205,8 @@ impl LockTable {
         self.grant_waiting()
     }
 
-    /// Asserts that `tx`, which has recorded these, holds what it changed: in debug builds key by key.
+    /// Asserts that `tx`, which has made these records, holds what it changed: in debug builds key
+    /// by key.
     pub(crate) fn check_records(&self, tx: TxId, records: &[Record]) {
         let mut records = records.iter().filter(|record| record.part.is_some()).peekable();
         if records.peek().is_none() {
@@ -250,7 +251,7 @@ impl LockTable {
     fn give(&mut self, key: u64, access: Access) {
         let holders = self.keys.get_mut(&key).expect("a held key has holders");
         let count = holders.slot(access);
-        assert!(*count > 0, "nobody holds {key} for {access:?}"); // It would be held for ever.
+        assert!(*count > 0, "nobody holds {key} for {access:?}"); // It would be held forever.
         *count -= 1;
         if holders.is_free() {
             self.keys.remove(&key);
@@ -300,7 +301,7 @@ impl LockTable {
         }
     }
 
-    /// Debug builds look after every change, while that costs little.
+    /// Debug builds check after every change, while that is cheap.
     fn check_if_few(&self) {
         const CLAIMS: usize = 8;
         const KEYS: usize = 64;
@@ -311,7 +312,7 @@ impl LockTable {
         }
     }
 
-    /// Asserts the invariants, but for I3. Cost: a look at each pair of claims, key by key.
+    /// Asserts the invariants, except for I3. Cost: each pair of claims is compared key by key.
     pub fn check_invariants(&self) {
         self.check_held();
         self.check_waiting();
@@ -357,21 +358,21 @@ fn singles(claim: &Claim) -> usize {
     if let Claim::Keys(keys) = claim { keys.len() } else { 0 }
 }
 
-/// Conflict of a held wide claim with an asked one.
+/// Whether a held wide claim conflicts with a requested one.
 fn wide_conflict(held: &Claim, asked: &Claim) -> bool {
     match (held, asked) {
-        (Claim::Keys(_), _) | (_, Claim::Keys(_)) => false, // Counted key by key.
+        (Claim::Keys(_), _) | (_, Claim::Keys(_)) => false, // Checked key by key.
         (Claim::All(held), Claim::All(asked) | Claim::List(_, asked))
         | (Claim::List(_, held), Claim::All(asked)) => blocks(*held, *asked),
         (Claim::List(one, held), Claim::List(other, asked)) => {
-            // Intersecting millions here would be a stall: two long lists count as conflicting.
+            // Intersecting millions here would stall: two long lists count as conflicting.
             let _ = (one, other);
             blocks(*held, *asked)
         }
     }
 }
 
-/// True when of two claims one must wait for the other, whichever came first.
+/// True when one of two claims must wait for the other, whichever came first.
 fn overlap(one: &Claim, other: &Claim) -> bool {
     meet(one, other, |a, b| blocks(a, b) || blocks(b, a))
 }
@@ -381,8 +382,8 @@ fn excludes(one: Access, other: Access) -> bool {
     blocks(one, other) && blocks(other, one)
 }
 
-/// True when two claims are for the same key in a way that `clash` names. Two lists count as if they
-/// were.
+/// True when two claims have a key in common for which `clash` holds. Two lists count as if they
+/// had.
 fn meet(one: &Claim, other: &Claim, clash: impl Fn(Access, Access) -> bool) -> bool {
     match (one, other) {
         (Claim::Keys(one), Claim::Keys(other)) => {
@@ -440,7 +441,7 @@ mod tests {
         assert_eq!(locks.release(2), [(0, 3), (0, 4)]);
     }
 
-    #[test] // What was kept still holds others off; what was given back does not.
+    #[test] // What was kept still blocks others; what was released does not.
     fn a_claim_can_be_narrowed() {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Shared)])));
@@ -475,8 +476,8 @@ mod tests {
         assert!(locks.blocks_point(5_000, true));
     }
 
-    /// The invariant that `check_invariants` finds broken once `spoil` has changed a table behind its
-    /// back. Transaction 1 holds two keys, 2 an empty list, and 3 waits for 1.
+    /// The invariant that `check_invariants` finds broken once `spoil` has modified a table
+    /// directly. Transaction 1 holds two keys, 2 an empty list, and 3 waits for 1.
     fn broken(spoil: impl FnOnce(&mut LockTable)) -> Option<&'static str> {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Exclusive), (2, Access::Update)])));

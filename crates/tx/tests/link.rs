@@ -6,12 +6,12 @@ use darter_tx::{Access, Claim, CoreId, Home, Locked, Message, Tx, lock_key};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// As many cores, none of which ends a slice by itself.
+/// `count` cores, none of which ends a slice by itself.
 fn cores(count: usize) -> Vec<Tx> {
     (0..count).map(|id| Tx::new(id, count, Shard::new(1, 1), Rc::new(Never))).collect()
 }
 
-/// Carries mail and polls tasks until nothing moves. Returns the messages carried.
+/// Delivers mail and polls tasks until nothing moves. Returns the messages delivered.
 fn settle(cores: &[Tx]) -> usize {
     let (mut carried, mut mail) = (0, Vec::new());
     loop {
@@ -19,7 +19,7 @@ fn settle(cores: &[Tx]) -> usize {
         let mut ran = false;
         for tx in cores {
             let was_ready = tx.has_ready();
-            // A wake that nobody waits for any more is taken out by the look for it.
+            // A wake for a task that has ended is discarded on the way.
             let one_ran = tx.run_one();
             assert!(if one_ran { was_ready } else { !tx.has_ready() });
             ran |= one_ran;
@@ -37,7 +37,7 @@ fn settle(cores: &[Tx]) -> usize {
     }
 }
 
-/// Runs a task on a core to its end; gives its result, and how many messages it cost.
+/// Runs a task on a core to its end; returns its result, and how many messages it took.
 fn finish<R: 'static, F>(cores: &[Tx], on: CoreId, task: impl FnOnce(Tx) -> F) -> (R, usize)
 where
     F: Future<Output = R> + 'static,
@@ -55,12 +55,12 @@ fn keys(list: &[(u64, Access)]) -> Claim {
     Claim::Keys(list.to_vec())
 }
 
-/// What is held and what waits on each core.
+/// How many claims are held and waiting on each core.
 fn counts(cores: &[Tx]) -> Vec<(usize, usize)> {
     cores.iter().map(|tx| tx.home().locks.counts()).collect()
 }
 
-#[test] // At home a hop is a call; elsewhere it is a message there and one back.
+#[test] // At home a hop is a call; elsewhere it is a message each way.
 fn a_hop_costs_two_messages() {
     let all = cores(3);
     for (to, messages) in [(1, 0), (0, 2), (2, 2)] {
@@ -85,7 +85,7 @@ fn a_hop_costs_two_messages() {
     assert_eq!(finish(&all, 1, others), (vec![0], 2));
 }
 
-#[test] // Cores know themselves, each other's number, and whose a key is.
+#[test] // Cores know themselves, their number, and the owner of a key.
 fn cores_share_the_keys() {
     for count in [1, 2, 5] {
         let all = cores(count);
@@ -103,14 +103,14 @@ fn cores_share_the_keys() {
     }
 }
 
-#[test] // What is free is taken by one question to each core at once, what is not in its order.
+#[test] // What is free is taken by one request to each core; otherwise core by core, in order.
 fn locks_are_taken_on_all_cores_or_in_order() {
     let all = cores(3);
     let exclusive = |key| keys(&[(key, Access::Exclusive)]);
     let claims = move || vec![(2, exclusive(7)), (0, exclusive(7)), (1, exclusive(7))];
     let lock = move |claims: Vec<(CoreId, Claim)>| async move |tx: Tx| tx.lock(claims).await;
 
-    // Nobody holds anything: two messages there, two back; and two to give back.
+    // Nothing is held: two messages there, two back; and two to release.
     let (held, messages) = finish(&all, 1, lock(claims()));
     assert_eq!((messages, counts(&all)), (4, vec![(1, 0); 3]));
     assert!(all[1].try_lock_here(7, Access::Shared).is_none());
@@ -118,14 +118,14 @@ fn locks_are_taken_on_all_cores_or_in_order() {
     drop(held);
     assert_eq!((settle(&all), counts(&all)), (2, vec![(0, 0); 3]));
 
-    // One core alone is not asked twice.
+    // A single core is not asked twice.
     let (held, messages) = finish(&all, 1, lock(vec![(1, exclusive(7))]));
     assert_eq!((messages, counts(&all)), (0, vec![(0, 0), (1, 0), (0, 0)]));
     drop(held);
     let (held, messages) = finish(&all, 1, lock(vec![(2, exclusive(7))]));
     assert_eq!((messages, counts(&all)), (2, vec![(0, 0), (0, 0), (1, 0)]));
 
-    // Core 2 refuses, so all is given back, and the cores are waited for one by one.
+    // Core 2 refuses, so everything is released, and the cores are waited for one by one.
     let done = Rc::new(Cell::new(false));
     let (told, claims) = (Rc::clone(&done), claims());
     let tx = all[0].clone();
@@ -141,7 +141,7 @@ fn locks_are_taken_on_all_cores_or_in_order() {
     assert_eq!((done.get(), counts(&all)), (true, vec![(0, 0); 3]));
 }
 
-#[test] // Nobody waits for one core's answer to ask the next; and where there is one core, it may wait.
+#[test] // The cores are asked in parallel, without waiting for answers; a single core may wait.
 fn several_cores_are_asked_at_once() {
     let all = cores(3);
     for (asked, waits) in [(&[0, 1, 2][..], false), (&[0, 2], false), (&[2], true)] {
@@ -173,7 +173,7 @@ fn a_ticket_is_completed_once() {
     tx.complete(ticket, Box::new(2));
 }
 
-#[test] // Whoever waits on its own core, or on another, is told when its turn has come.
+#[test] // A waiter on its own core, or on another, is notified when its turn has come.
 fn waiting_tasks_are_told() {
     let all = cores(2);
     let exclusive = keys(&[(7, Access::Exclusive)]);
@@ -197,7 +197,7 @@ fn waiting_tasks_are_told() {
     assert_eq!(counts(&all), [(0, 0); 2]);
 }
 
-#[test] // Of the locks on three cores one key of one core is kept, at home or far away.
+#[test] // Of the locks on three cores one key of one core is kept, at home or remote.
 fn locks_are_narrowed_to_one_key() {
     for kept in 0..3 {
         let all = cores(3);
@@ -220,7 +220,7 @@ fn locks_are_narrowed_to_one_key() {
     }
 }
 
-#[test] // Transactions of all cores have numbers of their own, or one would release another's locks.
+#[test] // Transactions of all cores have distinct numbers, or one would release another's locks.
 fn transactions_do_not_share_numbers() {
     let all = cores(3);
     let mut held = Vec::new();
@@ -330,7 +330,7 @@ fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
     told.collect()
 }
 
-#[test] // What several cores change under their locks is one transaction; each tells the end of its part.
+#[test] // Changes of several cores under their locks are one transaction; each core ends its part.
 fn changes_of_several_cores_are_one_transaction() {
     let all = cores(3);
     all.iter().for_each(|tx| tx.home().shard.listen(true));
@@ -350,7 +350,7 @@ fn set_here(tx: &Tx, key: &[u8]) {
     home.shard.db_mut(0).set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear);
 }
 
-#[test] // Work in slices is one, too, on one core or several, with what its tasks elsewhere do.
+#[test] // Sliced work is one transaction, too, on one core or several, including its tasks elsewhere.
 fn work_in_slices_is_one_transaction() {
     let all = cores(2);
     all.iter().for_each(|tx| tx.home().shard.listen(true));

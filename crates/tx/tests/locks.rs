@@ -1,4 +1,4 @@
-//! The lock table against a list of claims and the module's table, read literally.
+//! The lock table against a list of claims and the module's table, taken literally.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -18,7 +18,7 @@ fn waits(asked: Access, held: Access) -> bool {
     }
 }
 
-/// What a claim says of `key`.
+/// The access of a claim to `key`.
 fn access_of(claim: &Claim, key: u64) -> Option<Access> {
     match claim {
         Claim::Keys(keys) => keys.iter().find(|(one, _)| *one == key).map(|(_, access)| *access),
@@ -27,7 +27,7 @@ fn access_of(claim: &Claim, key: u64) -> Option<Access> {
     }
 }
 
-/// Whether of two claims one waits, by a rule for one key. Two lists count as if they met.
+/// Whether one of two claims waits, by a rule for single keys. Two lists count as overlapping.
 fn meet(one: &Claim, other: &Claim, rule: impl Fn(Access, Access) -> bool) -> bool {
     if let (Claim::List(_, one), Claim::List(_, other)) = (one, other) {
         return rule(*one, *other);
@@ -74,7 +74,7 @@ impl Model {
         told
     }
 
-    /// Transactions come by their numbers: nobody has overtaken one that it must wait for.
+    /// Transactions are numbered by arrival: none has overtaken one that it must wait for.
     fn check_order(&self, seed: u64, now: TxId) {
         let either = |one, other| waits(one, other) || waits(other, one);
         for (tx, claim) in &self.waiting {
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// Whom to tell of a grant.
+/// Whom to notify of a grant.
 fn notify(tx: TxId) -> (usize, u64) {
     (usize::try_from(tx % 3).unwrap(), tx * 10)
 }
@@ -107,7 +107,7 @@ fn claim(prng: &mut Prng) -> Claim {
         1 | 2 => {
             let mut list = KeyList::with_capacity(10);
             some.iter().for_each(|key| list.push(*key));
-            list.push(prng.below(KEYS)); // Lists are made of what a request names: never empty.
+            list.push(prng.below(KEYS)); // Lists come from a request's arguments: never empty.
             Claim::List(Arc::new(list), access(prng))
         }
         _ => Claim::Keys(some.into_iter().map(|key| (key, access(prng))).collect()),
@@ -154,7 +154,7 @@ fn step(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, tx: TxId, see
     }
 }
 
-/// A holder keeps one of its keys, for what it holds it for, or less.
+/// A holder keeps one of its keys, with the access that it had, or a weaker one.
 fn narrow(prng: &mut Prng, locks: &mut LockTable, model: &mut Model, seed: u64) {
     let Some((holder, claim)) = model.take_holder(prng) else { return };
     let Some((key, held)) = (0..KEYS).find_map(|key| Some((key, access_of(&claim, key)?))) else {
@@ -179,7 +179,7 @@ fn check(locks: &LockTable, model: &Model, seed: u64, tx: TxId) {
     assert_eq!(locks.is_free(), model.held.is_empty() && model.waiting.is_empty(), "seed {seed}");
 }
 
-#[test] // A key's name depends on its database and its hash.
+#[test] // A key's lock name depends on its database and its hash.
 fn names_of_keys_differ() {
     let mut names = KeySet::with_capacity(0);
     assert!(names.is_empty());

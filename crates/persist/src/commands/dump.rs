@@ -1,7 +1,7 @@
 //! `DUMP`.
 //!
-//! The payload's length stands before its first byte, so the value is read twice, both times from
-//! one cut: sized, then written. Each pass goes in slices when the value is large.
+//! The payload's length precedes its first byte, so the value is read twice, both times from one
+//! cut: sized, then written. Large values take both passes in slices.
 
 use darter_base::UnixMillis;
 use darter_base::limits::{CHUNK_BYTES, ENTRIES_AT_ONCE};
@@ -11,7 +11,7 @@ use darter_rdb::Items;
 use darter_rdb::dump::Dumper;
 use darter_resp::Reply;
 
-/// Payloads up to here are encoded at once.
+/// Payloads up to this size are encoded at once.
 const AT_ONCE_BYTES: u64 = 16 * 1024;
 /// Bytes encoded in one portion: some 10 us for their checksum, and 20 for up to 1 000 entries.
 const PORTION_BYTES: usize = CHUNK_BYTES / 2;
@@ -37,17 +37,17 @@ fn dumper(found: &Found<'_>, now: UnixMillis) -> Dumper<Items> {
     Dumper::new(found.items(now), found.kind().rdb)
 }
 
-/// Surveys as many entries as it is told, and tells the payload's bytes once all are seen.
+/// Surveys up to the given number of entries, and returns the payload's bytes once all are seen.
 pub type Sizer = Box<dyn FnMut(usize) -> Option<u64> + Send>;
 
-/// What a value's payload would take, counted from a cut of it: for `DEBUG OBJECT`.
+/// Computes the size of a value's payload from a cut of it: for `DEBUG OBJECT`.
 #[must_use]
 pub fn sizer(found: &Found<'_>, now: UnixMillis) -> Sizer {
     let mut dumper = dumper(found, now);
     Box::new(move |items_max| dumper.survey(items_max))
 }
 
-/// Sizes the first entries, and replies when those were all.
+/// Sizes the first entries, and replies if that was all.
 fn start(mut dumper: Dumper<Items>, reply: &mut Reply<'_>) -> Flow {
     match dumper.survey(ENTRIES_AT_ONCE) {
         Some(len) => answer(dumper, len, reply, AT_ONCE_BYTES),
@@ -58,7 +58,7 @@ fn start(mut dumper: Dumper<Items>, reply: &mut Reply<'_>) -> Flow {
 /// The reply of a dumper whose length is known; up to `at_once_bytes` it is encoded here.
 fn answer(mut dumper: Dumper<Items>, len: u64, reply: &mut Reply<'_>, at_once_bytes: u64) -> Flow {
     if dumper.is_hollow() {
-        // All entries were dead, and the sweeper has yet to come.
+        // All entries were dead, and not reaped yet.
         reply.null();
         return Flow::Done;
     }
@@ -80,7 +80,7 @@ impl Job for Sizing {
         let dumper = self.0.as_mut().expect("the engine drops a job that is done");
         let Some(len) = dumper.survey(ENTRIES_AT_ONCE) else { return Ok(Step::More) };
         let dumper = self.0.take().expect("it was there a line above");
-        // However few bytes: there is much to be looked through, twice.
+        // However few bytes: there is a lot to search, twice.
         Ok(Step::Done(answer(dumper, len, &mut cx.reply, 0)))
     }
 }

@@ -15,21 +15,21 @@ use darter_resp as resp;
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Bytes summed in one step: about 25 us.
+/// Bytes checksummed in one step: about 25 us.
 const SUMMED_AT_ONCE: usize = 64 * 1024;
 /// Bytes given to the reader at a time.
 const PUSHED_AT_ONCE: usize = 16 * 1024;
-/// Items taken in by one step: 20 us, and more where segments split.
+/// Items added in one step: 20 us, and more where segments split.
 const ITEMS_AT_ONCE: usize = 64;
-/// The payload's place among the arguments, the name at 0.
+/// The payload's index among the arguments, the name at 0.
 const PAYLOAD: usize = 3;
 
 /// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`: makes `key`
 /// hold the value of a payload from `DUMP`.
 ///
 /// `ttl` is in milliseconds, 0 for none; with `ABSTTL` a Unix time. One that has passed replies OK
-/// and leaves no key. `IDLETIME` makes it a key that was not used for so long; `FREQ` is checked and
-/// forgotten: nothing here evicts by it.
+/// and leaves no key. `IDLETIME` sets how long the key has been idle; `FREQ` is checked and
+/// ignored: nothing here evicts by it.
 /// Reply: OK. Refusals: `Syntax`, `NotAnInteger`, BUSYKEY, an invalid ttl, a payload whose trailer
 /// or value is wrong, in this order; then nothing changes.
 /// Cost: O(bytes), in slices. Source: <https://redis.io/commands/restore> (2.6.0).
@@ -91,7 +91,7 @@ impl Options {
     }
 }
 
-/// When the key will die. A sum that does not fit wraps into the past, as Redis's does.
+/// When the key will die. A sum that overflows wraps into the past, as Redis's does.
 fn deadline(ttl: &[u8], absolute: bool, now: UnixMillis) -> Result<Option<UnixMillis>, Refusal> {
     let ttl = number::parse_i64(ttl).ok_or(Refusal::NotAnInteger)?;
     match u64::try_from(ttl) {
@@ -121,7 +121,7 @@ impl<'a> Payload<'a> {
         Self(args.arg(PAYLOAD))
     }
 
-    /// Some bytes from `at` on, at most `most`, before `end`; none at the end.
+    /// Bytes from `at` on, at most `most`, before `end`; none at the end.
     fn piece(self, at: usize, end: usize, most: usize) -> &'a [u8] {
         let end = end.min(at + most);
         if at >= end {
@@ -143,7 +143,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// A large payload on its way.
+/// A large payload being restored.
 struct Rest {
     request: Arc<resp::Request>,
     work: Restoring,
@@ -160,16 +160,16 @@ impl Job for Rest {
     }
 }
 
-/// What is built, and how far.
+/// What is being built, and how far it is.
 struct Restoring {
     types: Types,
     deadline: Option<UnixMillis>,
     idle: Option<u64>,
-    /// Bytes that the stage has seen.
+    /// Bytes that the stage has processed.
     at: usize,
     stage: Stage,
     value: Value,
-    /// Items came, though they may all have been dead.
+    /// There were items, though they may all have been dead.
     any: bool,
 }
 
@@ -197,7 +197,7 @@ impl Restoring {
         Ok(Self { types, deadline, idle, at: 0, stage, value: Value::None, any: false })
     }
 
-    /// Does the next portion; true when the value is whole.
+    /// Does the next portion; true when the value is complete.
     fn step(&mut self, payload: Payload<'_>, now: UnixMillis) -> Result<bool, Refusal> {
         match &mut self.stage {
             Stage::Summing(crc) => {
@@ -211,7 +211,7 @@ impl Restoring {
                 let reader = reader(self.types, payload, crc.value())?;
                 self.stage = Stage::Reading(Box::new(reader));
                 self.at = 0;
-                // A small payload goes on in the same step.
+                // A small payload continues in the same step.
                 if end > PUSHED_AT_ONCE { Ok(false) } else { self.step(payload, now) }
             }
             Stage::Reading(_) => self.read(payload, now),
@@ -240,7 +240,7 @@ impl Restoring {
         Ok(false)
     }
 
-    /// Puts the value at `key`, and replies.
+    /// Installs the value at `key`, and replies.
     fn install(&mut self, cx: &mut Cx<'_>, key: &Key<'_>) {
         /// It is new whatever was there, which is deleted first.
         const RESTORED: Tells<'_> = &[event::NEW, &event::Event::new("restore", b'g')];
@@ -260,7 +260,7 @@ impl Restoring {
     }
 }
 
-/// A reader of the payload, whose bytes but for the last eight sum up to `computed`.
+/// A reader of the payload, whose bytes without the last eight have the checksum `computed`.
 fn reader(types: Types, payload: Payload<'_>, computed: u64) -> Result<Reader, Refusal> {
     let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
     let version = dump::version(&trailer).map_err(|_| wrong_trailer())?;
@@ -271,7 +271,7 @@ fn reader(types: Types, payload: Payload<'_>, computed: u64) -> Result<Reader, R
     Ok(Reader::of_payload(types.kinds(), len, version, Limits::default()))
 }
 
-/// Gives the reader the next bytes; returns how many they are.
+/// Pushes the next bytes to the reader; returns how many.
 fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
     let len = payload.0.len();
     let piece = payload.piece(*at, len, PUSHED_AT_ONCE);
@@ -284,7 +284,7 @@ fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
 }
 
 impl Value {
-    /// Takes in a piece. True when it was an item of a collection.
+    /// Adds a piece. True when it was an item of a collection.
     fn take_in(
         &mut self,
         event: Event<'_>,
@@ -314,7 +314,7 @@ impl Value {
             }
             _ => false,
         };
-        // What comes twice damages the count that the payload announced.
+        // A duplicate contradicts the count that the payload announced.
         if fresh { Ok(true) } else { Err(bad_format()) }
     }
 }

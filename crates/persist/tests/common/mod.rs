@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub type Bytes = Vec<u8>;
 
-/// Texts at the edges of the ways in which integers are encoded, and some that only look like one.
+/// Texts at the limits of the integer encodings, and some that only look like integers.
 pub const INTEGERS: &[&str] = &[
     "0",
     "1",
@@ -49,7 +49,7 @@ pub const INTEGERS: &[&str] = &[
     "1.5",
 ];
 
-/// How values of the type of this name stand in a file.
+/// The layouts of the type of this name.
 pub fn kind(name: &str) -> &'static Kind {
     TYPES.iter().find(|row| row.name == name).expect("a type").rdb
 }
@@ -84,7 +84,7 @@ pub struct Record {
     pub expiry_ms: Option<u64>,
 }
 
-/// Everything that a file said.
+/// Everything that a file contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct File {
     pub keys: BTreeMap<(u32, Bytes), Record>,
@@ -101,7 +101,7 @@ pub struct File {
 /// An error, and what was read before it.
 pub type Broken = Box<(Error, File)>;
 
-/// Takes events into a [`File`].
+/// Collects events into a [`File`].
 #[derive(Default)]
 pub struct Collector {
     pub file: File,
@@ -220,7 +220,7 @@ impl Reply {
     }
 }
 
-/// A redis-server of our own, on a socket file; it dies with this value.
+/// A redis-server of our own, on a unix socket; it ends with this value.
 pub struct Oracle {
     process: Child,
     stream: BufReader<UnixStream>,
@@ -228,7 +228,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts one with further `settings`, as `["--rdbcompression", "no"]`.
+    /// Starts one with additional `settings`, such as `["--rdbcompression", "no"]`.
     pub fn start(settings: &[&str]) -> Self {
         Self::launch(settings, None)
     }
