@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Ok(Wanted::Told(text)) => return said(&text),
         Err(wrong) => return fail(&wrong),
     };
-    // The log first: a daemon has nobody to tell that its file cannot be opened.
+    // The log first: a daemon cannot report otherwise that its log file does not open.
     if let Err(wrong) = darter_server::log::start(&settings) {
         return fail(&format!("darter: {wrong}"));
     }

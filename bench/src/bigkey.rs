@@ -1,12 +1,12 @@
-//! `bigkey`: every big command in the middle of everybody else's small ones, on each server.
+//! `bigkey`: every big command amid other clients' small ones, on each server.
 //!
-//! For one experiment there are three clients on the client's processor: the big one that acts, a
-//! paced stream of GETs on other keys, and a paced stream on the same key. The streams run for a
-//! while before the act ("outside"), during it, and for a second after its reply, which belongs
-//! to the act: a server that answers DEL at once and frees afterwards must not look better for it.
+//! An experiment has three clients on the client's processor: the big one that acts, a paced stream
+//! of GETs on other keys, and a paced stream on the same key. The streams run for a while before
+//! the act ("outside"), during it, and for a second after its reply, which belongs to the act: a
+//! server that answers DEL at once and frees afterwards must not look better for it.
 //!
 //! Two figures do not depend on the machine: the ratio of others' waits during the act to those
-//! outside of it, and the server's longest slice beside the `control`.
+//! outside it, and the server's longest slice next to the `control`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use crate::summary::{Sample, Summary, median, mib_text, nanos, ratio_text, time_
 /// How long loading a file may take.
 const LOAD_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long the control is compared with a busy server, at most.
+/// The longest that the control is compared with a busy server.
 const CONTROL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What one experiment on one server gave.
+/// The result of one experiment on one server.
 struct Measured {
     streamed: Streamed,
     begin_ns: u64,
@@ -42,20 +42,20 @@ struct Measured {
     running: Summary,
     outside: Summary,
     same: Option<Summary>,
-    /// The server's own slices, where it tells.
+    /// The server's own slices, if it reports them.
     slices: Option<Slices>,
-    /// The longest that the control was held up.
+    /// The longest delay of the control.
     control_us: u64,
     peak_more_bytes: u64,
     resident_bytes: u64,
-    /// The latest that the client's own stream woke.
+    /// The latest wake-up of the client's own stream.
     late_ns: u64,
-    /// How long the server stood ready while others had its processor.
+    /// How long the server was runnable while others had its processor.
     held_up_ns: u64,
     errors: u64,
 }
 
-/// What the server tells of its slices.
+/// What the server reports of its slices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Slices {
     all: u64,
@@ -72,7 +72,7 @@ struct Entry {
     result: Result<Measured, String>,
 }
 
-/// How a server took a file.
+/// How a server loaded a file.
 struct Loaded {
     data: Data,
     subject: usize,
@@ -82,7 +82,7 @@ struct Loaded {
     resident_bytes: Vec<f64>,
 }
 
-/// Everything that was measured.
+/// All results.
 struct Results {
     subjects: Vec<Subject>,
     /// Resident memory of each subject without data.
@@ -97,8 +97,8 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     report(options, &results)?.finish()
 }
 
-/// Measures, and writes the report anew after each set of data: a run that is stopped leaves what
-/// it has measured.
+/// Measures, and rewrites the report after each set of data: an interrupted run leaves what it has
+/// measured.
 fn measure_all(options: &Options) -> Outcome<Results> {
     let subjects = options.subjects();
     let chosen: Vec<&'static Experiment> =
@@ -179,7 +179,7 @@ impl Bench<'_> {
     fn measure(&self, server: &mut Server, experiment: &Experiment) -> Outcome<Measured> {
         let options = self.options;
         let mut admin = server.connect(options.limit)?;
-        // A server without these statistics says so with an error, and shows no slice later.
+        // A server without these statistics returns an error, and shows no slice later.
         let _ = admin.ask(&["CONFIG", "RESETSTAT"]);
         let connection = server.connect(options.limit)?;
         let mut actor = Actor { connection, scale: options.scale, limit: options.limit };
@@ -277,10 +277,10 @@ fn told_slices(admin: &mut crate::client::Connection) -> Option<Slices> {
 }
 
 /// How long the control runs without a pause at the end: as long as a core of the server was busy,
-/// so that the machine had as much time to hold it up; [`CONTROL_LIMIT`] at most.
+/// so that the machine had as much time to disturb it; [`CONTROL_LIMIT`] at most.
 fn control_span(options: &Options, slices: Option<&Slices>, busy: Duration) -> Duration {
     if slices.is_none() {
-        return options.tail; // Nothing stands beside it.
+        return options.tail; // There is nothing to compare with.
     }
     busy.clamp(options.tail, CONTROL_LIMIT.max(options.tail))
 }
@@ -393,7 +393,7 @@ fn by_experiment<'a>(
     })
 }
 
-/// What a cell of the comparison tells, and how.
+/// What a cell of the comparison shows, and how.
 struct Measure {
     head: &'static str,
     value: fn(&Measured) -> f64,
@@ -407,7 +407,7 @@ const MEASURES: &[Measure] = &[
     Measure { head: "command",                  value: |one| nanos(one.streamed.whole) as f64,  text: |ns| time_text(ns as u64) },
 ];
 
-/// The verdict on others' waits: a percentile during the command by that outside of it.
+/// The verdict on others' waits: a percentile during the command over that outside it.
 fn quotient(measured: &Measured, percentile: fn(&Summary) -> u64) -> f64 {
     percentile(&measured.during) as f64 / percentile(&measured.outside) as f64
 }

@@ -1,9 +1,9 @@
 //! A blocking RESP client: small replies are parsed, large ones are counted as they pass.
 //!
-//! A reply of ten million elements must not cost the client more than reading it, or the client
-//! would be measured instead of the server. [`Counter`] therefore only finds where replies end:
-//! it skips bulk strings by their length and keeps one number, the elements still owed. It works
-//! on any cut of the byte stream and remembers errors.
+//! Reading a reply of ten million elements must cost the client no more than the reading, or the
+//! client would be measured instead of the server. [`Counter`] therefore only finds where replies
+//! end: it skips bulk strings by their length and keeps one number, the elements still owed. It
+//! works on any split of the byte stream and remembers errors.
 //!
 //! Not here: the saturating client (`saturate`), which does not even do that.
 
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::fault::{Fault, Outcome};
 
-/// What one read takes at most.
+/// The most that one read takes.
 const READ_BYTES: usize = 256 * 1024;
-/// The longest header or status line that is understood.
+/// Longest header or status line.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// A parsed reply. Nested aggregates keep only their first level's count and flat elements.
@@ -55,7 +55,7 @@ impl Reply {
 /// Finds the ends of replies in a stream of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    /// Bytes of a bulk string (with its CRLF) that are still to pass.
+    /// Bytes of a bulk string (with its CRLF) still to skip.
     skip: u64,
     /// Elements that the reply still owes; 0 between replies.
     owed: u64,
@@ -68,7 +68,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Takes the next bytes; returns how many replies ended in them.
+    /// Processes the next bytes; returns how many replies ended in them.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> u64 {
         let mut ended = 0;
         while !bytes.is_empty() {
@@ -91,7 +91,7 @@ impl Counter {
         ended
     }
 
-    /// Handles a full header line; says whether a reply ended with it.
+    /// Handles a complete header line; returns whether a reply ended with it.
     fn header(&mut self) -> bool {
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         let Some((kind, rest)) = line.split_first() else { return false };
@@ -119,7 +119,7 @@ impl Counter {
         false
     }
 
-    /// One element is through; says whether the reply is.
+    /// An element has ended; returns whether the reply has.
     fn element_ended(&mut self) -> bool {
         self.owed = self.owed.max(1) - 1;
         self.owed == 0
@@ -165,12 +165,12 @@ impl Connection {
         Ok(Connection { stream, input: Vec::new(), start: 0 })
     }
 
-    /// Sends bytes that are RESP already.
+    /// Sends bytes that are already RESP.
     pub(crate) fn send(&mut self, request: &[u8]) -> Outcome<()> {
         Ok(self.stream.write_all(request)?)
     }
 
-    /// Reads what is there into `buffer`; 0 bytes are a [`Fault::Gone`].
+    /// Reads available bytes into `buffer`; 0 bytes are a [`Fault::Gone`].
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Outcome<usize> {
         match self.stream.read(buffer)? {
             0 => Err(Fault::Gone),
@@ -236,7 +236,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends `request` and takes its one reply without keeping it.
+    /// Sends `request` and reads its one reply without keeping it.
     ///
     /// The limit holds for the whole exchange, not for each read.
     pub(crate) fn stream(
@@ -298,7 +298,7 @@ pub(crate) fn bulk(request: &mut Vec<u8>, word: &[u8]) {
 mod tests {
     use super::*;
 
-    #[test] // Whatever the cut of the stream, the same number of replies ends.
+    #[test] // However the stream is split, the same number of replies ends.
     fn counter_is_blind_to_cuts() {
         let stream =
             b"+OK\r\n*3\r\n$1\r\na\r\n*2\r\n:1\r\n$-1\r\n-no\r\n%1\r\n+k\r\n+v\r\n*0\r\n$0\r\n\r\n";

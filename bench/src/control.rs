@@ -1,16 +1,15 @@
-//! The control: how long a loop that does nothing is held up on the server's processor.
+//! The control: how long a loop that does nothing is delayed on the server's processor.
 //!
 //! A server measures its slices in CPU time, so that a neighbour on its processor does not count.
-//! But where the machine is itself a guest, time that the host takes away counts as CPU time, and
-//! so do interrupts: milliseconds that no program could have saved. So the longest of many loops of
-//! 10 µs stands beside the server's longest slice, taken by the same clock, on the same processor,
-//! in the same run. A slice above the control is the server's own; one below it may be either's.
+//! But where the machine is itself a guest, time stolen by the host counts as CPU time, and so do
+//! interrupts: milliseconds that no program could have saved. So the server's longest slice is
+//! shown next to the longest of many loops of 10 µs, by the same clock, on the same processor, in
+//! the same run. A slice above the control is the server's own; one below it may be either's.
 //!
-//! The control must not disturb whom it judges. Its threads are of the idle class (`chrt --idle`;
-//! where that is missing, they are as all others), and only [`Pace::Steady`] runs without a pause:
-//! before the streams begin, and after they have ended for as long as the server was busy. While
-//! they run it makes one loop in [`PAUSE`], 0.5 % of the processor, and sees as little of what is
-//! taken away then.
+//! The control must not disturb what it judges. Its threads are of the idle class (`chrt --idle`;
+//! where that is missing, normal ones), and only [`Pace::Steady`] runs without a pause: before the
+//! streams begin, and after they have ended for as long as the server was busy. While they run it
+//! makes one loop in [`PAUSE`], 0.5 % of the processor, and sees as little of the stolen time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,16 +20,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::process;
 
-/// How long a loop lasts when nothing holds it up.
+/// How long an undisturbed loop lasts.
 const LOOP_NS: u64 = 10_000;
-/// How far apart loops are at [`Pace::Sparse`].
+/// The interval between loops at [`Pace::Sparse`].
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// How much of the processor the control takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Pace {
-    /// All that nobody else wants: loop after loop.
+    /// All that is idle: loop after loop.
     Steady,
     /// One loop in [`PAUSE`].
     Sparse,
@@ -42,7 +41,7 @@ enum Pace {
 #[derive(Debug)]
 pub(crate) struct Control {
     pace: Arc<AtomicU8>,
-    /// Each ends with its longest loop, in nanoseconds of CPU time.
+    /// Each returns its longest loop, in nanoseconds of CPU time.
     threads: Vec<JoinHandle<u64>>,
 }
 
@@ -75,7 +74,7 @@ impl Control {
 }
 
 impl Drop for Control {
-    /// When the experiment breaks off: the threads must not take part in the next one.
+    /// If the experiment breaks off: the threads must not run into the next one.
     fn drop(&mut self) {
         self.go_on(Pace::End);
     }
@@ -97,7 +96,7 @@ fn run(processor: usize, pace: &AtomicU8) -> u64 {
     }
 }
 
-/// Runs for [`LOOP_NS`] of CPU time and tells how much it was in truth.
+/// Runs for [`LOOP_NS`] of CPU time and returns how much it really was.
 fn loop_ns() -> u64 {
     let started_ns = cpu_ns();
     loop {
@@ -108,7 +107,7 @@ fn loop_ns() -> u64 {
     }
 }
 
-/// CPU time of this thread, by the clock that Darter's slices are measured by.
+/// CPU time of this thread, by the clock that measures Darter's slices.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -119,7 +118,7 @@ mod tests {
     use super::*;
     use crate::process::Processors;
 
-    #[test] // No loop is shorter than its time, at either pace, and the control ends when told.
+    #[test] // No loop is shorter than its time, at either pace, and the control ends when asked.
     fn loops_last_and_end() {
         let processors = Processors::allowed().unwrap();
         let span = Duration::from_millis(20);

@@ -1,7 +1,7 @@
-//! The data sets of `bigkey`: what each holds, and the RDB file that brings it.
+//! The data sets of `bigkey`: what each holds, and its RDB file.
 //!
-//! All sizes follow from one number, the elements of the big key, so that a small run has the
-//! shape of the large one. Every set also holds the small keys that the stream of GETs asks for.
+//! All sizes follow from one number, the elements of the big key, so that a small run has the shape
+//! of the large one. Every set also holds the small keys that the stream of GETs reads.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) const BIG: &str = "blocked_user_ids";
 pub(crate) const OTHER: &str = "other_user_ids";
 /// The seed of the UUIDs.
 pub(crate) const SEED: u64 = 0xda27e2;
-/// How many small keys there are beside.
+/// How many small keys there are besides.
 pub(crate) const SMALL_KEYS: u64 = 100_000;
 /// Bytes of a reason in the hash.
 const REASON_BYTES: usize = 12;
@@ -71,7 +71,7 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// In tables.
+    /// The name in tables.
     pub(crate) fn name(self, scale: &Scale) -> String {
         let elements = count_text(scale.elements);
         match self {
@@ -86,7 +86,7 @@ impl Data {
         }
     }
 
-    /// Elements that the file brings, besides the small keys.
+    /// Elements in the file, besides the small keys.
     pub(crate) fn elements(self, scale: &Scale) -> u64 {
         match self {
             Data::Small | Data::Populated => 0,

@@ -1,9 +1,9 @@
 //! The experiments of `bigkey`: one row each.
 //!
-//! A row names the data that must be loaded, which requests meanwhile touch the *same* key, and
-//! what the big client does. The runner (`bigkey`) knows nothing else, so a new experiment is a
-//! new row. Each starts on a server that has just loaded its data: what one leaves behind, in the
-//! keyspace or in the allocator, does not touch the next.
+//! A row names the data to load, the concurrent requests on the *same* key, and what the big client
+//! does. The runner (`bigkey`) knows nothing else, so a new experiment is a new row. Each starts on
+//! a server that has just loaded its data: what one leaves behind, in the keyspace or in the
+//! allocator, does not affect the next.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::data::{self, BIG, Data, OTHER, SEED, Scale};
 use crate::fault::{Fault, Outcome};
 use crate::prng::{Prng, uuid};
 
-/// What the slow reader takes from its socket.
+/// The rate at which the slow reader reads.
 const SLOW_READER: Reader = Reader::Slow { bytes_per_s: 32 << 20 };
-/// Fields or members that one command of a fill carries.
+/// Fields or members in one command of a fill.
 const FILL_BATCH: u64 = 100;
-/// Commands of a fill that leave together.
+/// Commands of a fill that are sent together.
 const FILL_PIPELINE: u64 = 32;
 
 /// One experiment.
 pub(crate) struct Experiment {
-    /// In tables and file names.
+    /// The name in tables and file names.
     pub(crate) name: &'static str,
     /// What must be loaded.
     pub(crate) data: Data,
@@ -38,7 +38,7 @@ pub(crate) struct Experiment {
 pub(crate) enum Picture {
     /// It is.
     Drawn,
-    /// Only the table tells.
+    /// The table is enough.
     Left,
 }
 
@@ -64,7 +64,7 @@ const INTS: Option<SameKey> = Some(touch_integers);
 const PAIR: Option<SameKey> = Some(touch_members);
 const TEXT: Option<SameKey> = Some(touch_text);
 
-/// All experiments, in the order in which they run; rows with the same data stand together.
+/// All experiments, in the order in which they run; rows with the same data are adjacent.
 #[rustfmt::skip] // A table: one row an experiment, columns aligned.
 pub(crate) const TABLE: &[Experiment] = &[
     row("HSET fill by 100",    Small,     None, Left,  |a| a.fill("HSET")),
@@ -143,8 +143,8 @@ impl Actor {
         self.run(&["SPOP", BIG, &count])
     }
 
-    /// A key, a field and a member as long as the row says, in full scale: each is added, found and
-    /// removed, by commands one after another.
+    /// A key, a field and a member of the row's length at full scale: each is added, found and
+    /// removed, by one command after the other.
     fn long_names(&mut self) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = Streamed::default();
@@ -170,11 +170,11 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// EXPIRE, and then waiting until the fields are gone; `first_byte` is the reply's time.
+    /// EXPIRE, and then a wait until the fields are gone; `first_byte` is the reply's time.
     fn expire(&mut self) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = self.run(&["EXPIRE", BIG, "1"])?;
-        // The stream on the same key may have made a new, small hash meanwhile.
+        // The stream on the same key may have created a new, small hash meanwhile.
         while self.connection.ask(&["HLEN", BIG])?.number() as u64 > self.scale.elements / 2 {
             if started.elapsed() > self.limit {
                 return Err(Fault::TimedOut);
@@ -185,7 +185,7 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// The article's program: HSCAN by 100, HDEL of what came, until the cursor is 0.
+    /// The article's program: HSCAN by 100, HDEL of the result, until the cursor is 0.
     fn drain(&mut self) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = Streamed::default();

@@ -1,9 +1,9 @@
 //! `expiry`: the Dashtable note's experiment. SETs of 256-byte values with a TTL of 30 s, on keys
 //! drawn from a hundred million, as fast as one client can: what rate, and how much memory?
 //!
-//! A server that finds its dead late holds more of them. A faster one also holds more living
-//! keys, so the table tells bytes per key that DBSIZE counts, beside the peak. Afterwards nothing
-//! is sent, and the time until the server is empty again is measured.
+//! A server that reaps late holds more dead keys. A faster one also holds more living keys, so the
+//! table shows the peak and also bytes per key that DBSIZE counts. Afterwards nothing is sent, and
+//! the time until the server is empty again is measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ use crate::summary::{mib_text, nanos, ratio_text, time_text};
 
 /// Connections: 2 threads of 20 in the note.
 const CLIENTS: usize = 40;
-/// Keys are drawn from so many.
+/// The number of keys drawn from.
 const KEYS: u64 = 100_000_000;
 /// Bytes of a value.
 const VALUE: [u8; 256] = [b'x'; 256];
-/// How long after the last key's death memory is still watched.
+/// How long memory is watched after the last key's death.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 /// How often memory is read.
 const SAMPLE: Duration = Duration::from_millis(250);
@@ -37,7 +37,7 @@ struct Point {
     keys: u64,
 }
 
-/// What one server did.
+/// The result of one server.
 struct Expired {
     pushed: Pushed,
     points: Vec<Point>,
@@ -108,7 +108,7 @@ fn one(options: &Options, subject: &Subject, span: Span) -> Outcome<Expired> {
 }
 
 /// Samples memory and DBSIZE during the load and until the server has been empty for a while, or
-/// until twice the TTL has passed after it.
+/// until twice the TTL has passed since.
 fn watch(
     options: &Options,
     server: &Server,
@@ -127,7 +127,7 @@ fn watch(
             if keys == 0 && empty_after.is_none() {
                 empty_after = Some(end.elapsed());
             }
-            // Servers give memory back after the last key is gone: that is waited for, too.
+            // Servers return memory after the last key is gone: wait for that, too.
             if empty_after.is_some_and(|after| end.elapsed() > after + GIVING_BACK) {
                 return Ok((points, empty_after));
             }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // A second of load with a second to live: redis-server is empty again, and told so.
+    #[test] // A second of load, TTL of a second: redis-server is empty again, and the report says so.
     fn redis_becomes_empty() {
         let folder = TempFolder::create().unwrap();
         let words = ["expiry", "--cores", "1", "--darter", "/nonexistent"];

@@ -1,7 +1,7 @@
 //! Why a measurement could not be made.
 //!
 //! A fault ends one row of a table, never the run: the row shows its text. So the variants are
-//! those that a runner treats apart, and everything else is a text.
+//! those that a runner distinguishes, and everything else is a text.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     Gone,
     /// The server answered with an error line (without `-` and CRLF).
     Refused(String),
-    /// The surroundings: a binary is missing, a file cannot be written.
+    /// The environment: a binary is missing, a file cannot be written.
     Setup(String),
     /// Any other failure of a socket or file.
     Io(io::Error),

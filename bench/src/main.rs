@@ -5,7 +5,7 @@
 //! data, and writes a Markdown report with pictures to `bench/results/`.
 //!
 //! It knows the servers only from outside: RESP on a socket, and /proc. Wall-clock latencies on a
-//! shared machine are noisy, so servers are compared within one run, and CPU time is told beside.
+//! shared machine are noisy, so servers are compared within one run, and CPU time is reported too.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use crate::process::{Processors, Program, Subject};
 /// The benchmarks by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Benchmark {
-    /// Big commands amid small ones.
+    /// Big commands among small ones.
     BigKey,
     /// DEBUG POPULATE.
     Populate,
@@ -48,13 +48,13 @@ pub(crate) struct Options {
     pub(crate) lead: Duration,
     /// How long they run after its reply, as part of it.
     pub(crate) tail: Duration,
-    /// How long the saturating client pushes for one figure of `throughput`.
+    /// How long the saturating client runs for one figure of `throughput`.
     pub(crate) push: Duration,
     /// The longest that one act may take.
     pub(crate) limit: Duration,
     /// How often a pair of measurements is repeated.
     pub(crate) repeats: u64,
-    /// Where the report goes.
+    /// The report's directory.
     pub(crate) results: PathBuf,
 }
 

@@ -1,7 +1,7 @@
 //! Pictures as SVG, written by hand: dark on white, text that never overlaps.
 //!
 //! - [`stall`]: latency over time of one stream, a panel per server, logarithmic, the command's
-//!   span shaded. In an open loop a stall is a ramp: whoever came first waited longest.
+//!   span shaded. In an open loop a stall is a ramp: the first request waited longest.
 //! - [`lines`]: something over time, one line per server.
 //! - [`bars`]: groups of bars, one bar per server.
 //!
@@ -25,11 +25,11 @@ const COLOURS: [&str; 4] = ["#c0392b", "#1f6fb2", "#2e8b57", "#7d5ba6"];
 pub(crate) struct Panel<'a> {
     /// The server's name.
     pub(crate) name: String,
-    /// The stream of others.
+    /// The stream of the other clients.
     pub(crate) samples: &'a [Sample],
-    /// When the command began, on the samples' clock.
+    /// The start of the command, on the samples' clock.
     pub(crate) begin_ns: u64,
-    /// When it was over.
+    /// Its end.
     pub(crate) end_ns: u64,
     /// The longest wait, for the heading.
     pub(crate) max_ns: u64,
@@ -276,7 +276,7 @@ pub(crate) fn bars(title: &str, unit: &str, groups: &[String], series: &[Series]
     canvas.finish()
 }
 
-/// Draws a linear axis from 0 over all values; returns how a value becomes a height.
+/// Draws a linear axis from 0 over all values; returns the scale from value to height.
 fn value_axis(
     canvas: &mut Canvas,
     values: &[f64],

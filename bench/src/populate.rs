@@ -10,7 +10,7 @@ use crate::process::{Server, Subject};
 use crate::report::{Report, Table, brief};
 use crate::summary::{median, mib_text, nanos, ratio_text, time_text};
 
-/// What one run gave.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 struct Filled {
     seconds: f64,
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::process::TempFolder;
 
-    #[test] // In miniature: the report tells redis-server's figures, and that Darter is absent.
+    #[test] // In miniature: the report shows redis-server's figures, and that Darter is absent.
     fn report_is_written() {
         let folder = TempFolder::create().unwrap();
         let words = ["populate", "--darter", "/nonexistent", "--cores", "1"];

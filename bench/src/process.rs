@@ -1,11 +1,11 @@
-//! Starts the servers under test, pins them, and reads from /proc what they cost.
+//! Starts the servers under test, pins them, and reads their costs from /proc.
 //!
-//! A server gets the first N of the processors that this process may use, the client the last
-//! one. Pinning needs no `unsafe` and no helper: a child inherits the mask of the thread that
-//! starts it, so the mask is set, the child is started, and the mask is set back. A server is
-//! killed when its [`Server`] is dropped, and its folder goes with it. When this process is killed
-//! itself, nothing is dropped: then the kernel ends the server (`setpriv --pdeathsig`, where it
-//! is installed), and the next run removes the folder.
+//! A server gets the first N of the processors that this process may use, the client the last one.
+//! Pinning needs no `unsafe` and no helper: a child inherits the mask of the thread that starts it,
+//! so the mask is set, the child is started, and the mask is restored. A server is killed when its
+//! [`Server`] is dropped, and its directory goes with it. When this process itself is killed,
+//! nothing is dropped: then the kernel ends the server (`setpriv --pdeathsig`, if installed), and
+//! the next run removes the directory.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::client::Connection;
 use crate::fault::{Fault, Outcome};
 
-/// Temporary folders are called this, the process id, and a number.
+/// Temporary directories are named this, the process id, and a number.
 const FOLDER_PREFIX: &str = "darter-bench-";
 
 /// Which program is measured.
@@ -32,14 +32,14 @@ pub(crate) enum Program {
     Darter {
         /// The program.
         path: PathBuf,
-        /// Its event loop, as its setting `io` has it.
+        /// Its event loop: the value of the setting `io`.
         io: String,
     },
     /// The echo server on Darter's runtime, from this path: the floor that the kernel sets.
     Floor {
         /// The program.
         path: PathBuf,
-        /// What it answers to every request.
+        /// Its answer to every request.
         reply: &'static str,
     },
 }
@@ -100,7 +100,7 @@ impl Processors {
         pin(&self.0[self.0.len() - 1..])
     }
 
-    /// Those of a server with so many cores.
+    /// The processors of a server with this many cores.
     pub(crate) fn server(&self, cores: usize) -> &[usize] {
         &self.0[..cores.clamp(1, self.0.len())]
     }
@@ -115,12 +115,12 @@ pub(crate) fn pin(list: &[usize]) -> Outcome<()> {
     Ok(sched_setaffinity(None, &set).map_err(std::io::Error::from)?)
 }
 
-/// A folder that vanishes with its owner.
+/// A directory that vanishes with its owner.
 #[derive(Debug)]
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// A new, empty folder under the system's temporary one.
+    /// A new, empty directory under the system's temporary one.
     pub(crate) fn create() -> Outcome<TempFolder> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl TempFolder {
         Ok(TempFolder(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -141,12 +141,12 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        // Nothing to be done about a folder that cannot be removed.
+        // If it cannot be removed, there is nothing to be done.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Removes the folders of runs that were killed: those whose process is no more.
+/// Removes the directories of killed runs: those whose process is gone.
 fn remove_orphans() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
@@ -154,7 +154,7 @@ fn remove_orphans() {
         let process = name.strip_prefix(FOLDER_PREFIX).and_then(|rest| rest.split_once('-'));
         let number = process.and_then(|(process, _)| process.parse::<u32>().ok());
         if number.is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists()) {
-            // Someone else's folder, perhaps: then it stays.
+            // Perhaps someone else's directory: then it stays.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -243,8 +243,8 @@ impl Server {
         self.schedule_ns(0)
     }
 
-    /// How long its threads have been ready to run while others had their processor, in
-    /// nanoseconds: the noise of the machine, not the server's doing.
+    /// How long its threads have been runnable while others had their processor, in nanoseconds:
+    /// the noise of the machine, not the server's doing.
     pub(crate) fn held_up_ns(&self) -> u64 {
         self.schedule_ns(1)
     }
@@ -265,7 +265,7 @@ impl Server {
         self.status_bytes("VmRSS:")
     }
 
-    /// The most that was resident since [`Server::forget_peak`], in bytes.
+    /// The peak of resident memory since [`Server::forget_peak`], in bytes.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.status_bytes("VmHWM:")
     }
@@ -320,8 +320,8 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
     command
 }
 
-/// Whether `setpriv` is here and can bind a child's life to ours; it then replaces itself by the
-/// server, whose process id stays that of the child.
+/// Whether `setpriv` is available and can bind a child's life to ours; it then replaces itself by
+/// the server, which keeps the child's process id.
 fn dies_with_parent() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
@@ -336,7 +336,7 @@ fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Asks the kernel to let this thread run before others on the client's processor.
+/// Asks the kernel to prefer this thread over others on the client's processor.
 ///
 /// The streams that measure latency share that processor with the client that reads gigabytes;
 /// without this they would measure each other. `chrt` is tried, and where it is not allowed the
@@ -345,7 +345,7 @@ pub(crate) fn run_first() -> bool {
     schedule(&["--fifo", "-p", "10"])
 }
 
-/// Asks the kernel to run this thread only where nobody else wants the processor, in the same way.
+/// Asks the kernel, in the same way, to run this thread only when the processor is idle.
 pub(crate) fn run_last() -> bool {
     schedule(&["--idle", "-p", "0"])
 }

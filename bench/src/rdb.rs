@@ -1,8 +1,8 @@
 //! Writes RDB files (version 9) with plain string encodings: the data that both servers load.
 //!
-//! A file is better than a million commands: it is the article's way in, it is the same bytes
-//! for every server, and loading it is a measurement of its own. Lengths are announced, so that
-//! a server can size its tables as it would for its own files.
+//! A file is better than a million commands: it is the article's way, it is the same bytes for
+//! every server, and loading it is a measurement of its own. Lengths are announced, so that a
+//! server can size its tables as it would for its own files.
 //!
 //! ```text
 //! "REDIS0009" | FE db | FB keys expiries | (type, key, value)* | FF | CRC64, little endian
@@ -21,7 +21,7 @@ use crate::fault::{Fault, Outcome};
 const STRING: u8 = 0;
 const SET: u8 = 2;
 const HASH: u8 = 4;
-/// What is gathered before it is summed and written.
+/// Bytes gathered before they are checksummed and written.
 const CHUNK_BYTES: usize = 1 << 20;
 
 static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);

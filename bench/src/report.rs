@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::fault::Outcome;
 use crate::process::Processors;
 
-/// A table whose columns line up as text, and which is Markdown at the same time.
+/// A table whose columns line up as text, and which is also Markdown.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -54,7 +54,7 @@ impl Table {
     }
 }
 
-/// A result in the making: Markdown and its pictures, under one name.
+/// A report being written: Markdown and its pictures, under one name.
 #[derive(Debug)]
 pub(crate) struct Report {
     folder: PathBuf,
@@ -85,14 +85,14 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the Markdown as it is by now.
+    /// Writes the Markdown so far.
     pub(crate) fn save(&self) -> Outcome<()> {
         fs::create_dir_all(&self.folder)?;
         fs::write(self.path(), self.text.trim_end().to_owned() + "\n")?;
         Ok(())
     }
 
-    /// Writes the Markdown, shows it, and says where it is.
+    /// Writes the Markdown, prints it, and says where it is.
     pub(crate) fn finish(self) -> Outcome<()> {
         self.save()?;
         println!("{}\nwritten: {}", self.text, self.path().display());

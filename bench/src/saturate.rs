@@ -1,14 +1,14 @@
 //! The saturating client: one thread, many connections, and as little work a reply as possible.
 //!
 //! redis-benchmark parses each reply and so cannot keep a fast server busy from one core. Here
-//! requests are built before the run, and replies are counted by their line ends: the workloads
-//! are chosen so that each reply has a fixed number of them. What the replies say is checked once
+//! requests are built before the run, and replies are counted by their line ends: the workloads are
+//! chosen so that each reply has a fixed number of them. The contents of replies are checked once
 //! before the run.
 //!
 //! The client never sleeps while the server has its requests, and answers in batches: it waits
 //! until half of its connections have a reply (or for [`GATHER`]), reads them all, and then sends
 //! on them all. A client that answers each reply at once lets the server fall asleep between any
-//! two requests, and what is measured then is waking up.
+//! two requests, which would measure wake-ups.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -20,11 +20,11 @@ use rustix::event::epoll;
 use crate::fault::{Fault, Outcome};
 use crate::prng::Prng;
 
-/// Requests in a prebuilt pool, about.
+/// Approximate number of requests in a prebuilt pool.
 const POOL_REQUESTS: u64 = 8_192;
-/// How long replies are gathered before the client goes on with fewer.
+/// How long replies are gathered before the client continues with fewer.
 const GATHER: Duration = Duration::from_micros(100);
-/// How long after its end a run waits for what is in flight.
+/// How long after its end a run waits for requests in flight.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// What a saturating client sends.
@@ -50,7 +50,7 @@ pub(crate) enum Supply {
     Fresh,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pushed {
     /// Replies received.
@@ -65,7 +65,7 @@ struct Client {
     owed: u64,
 }
 
-/// Pushes `load` for `duration`, and then waits for what is in flight.
+/// Sends `load` for `duration`, and then waits for requests in flight.
 pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pushed> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(std::io::Error::from)?;
     let mut clients = Vec::with_capacity(load.clients);
@@ -128,7 +128,7 @@ fn gather(poll: &OwnedFd, events: &mut Vec<epoll::Event>, wanted: usize) -> Outc
     }
 }
 
-/// Takes what there is; says whether the batch is answered whole.
+/// Reads what there is; returns whether the whole batch is answered.
 fn receive(client: &mut Client, buffer: &mut [u8]) -> Outcome<bool> {
     match client.stream.read(buffer) {
         Ok(0) => Err(Fault::Gone),
@@ -146,7 +146,7 @@ fn receive(client: &mut Client, buffer: &mut [u8]) -> Outcome<bool> {
     }
 }
 
-/// Sends all of a batch; a full socket is waited for, which is rare: the server reads.
+/// Sends all of a batch, waiting for a full socket, which is rare: the server reads.
 fn send(stream: &mut TcpStream, mut batch: &[u8], deadline: Instant) -> Outcome<()> {
     while !batch.is_empty() {
         match stream.write(batch) {

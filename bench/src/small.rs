@@ -2,7 +2,7 @@
 //!
 //! Most keys of most servers are small collections, so what a server pays around the content is
 //! most of its memory. Each kind is measured at five sizes and in three states: as it was filled,
-//! after each entry was written anew with another length (what a store that packs tightly has to
+//! after each entry was written again with another length (what a store that packs tightly has to
 //! move), and after half of them were removed (what it has to give back). Resident memory, above
 //! that of the empty server: what the process really takes, the allocator's rounding included.
 //!
@@ -288,7 +288,7 @@ fn advance(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -
         }
     }
     check(filled, kind, keys, len, state)?;
-    // Redis's allocator keeps what was freed for ten seconds, unless it is told.
+    // Redis's allocator keeps what was freed for ten seconds, unless it is reported.
     filled.connection.ask(&["MEMORY", "PURGE"])?;
     std::thread::sleep(SETTLE);
     let bytes = filled.server.resident_bytes().saturating_sub(filled.empty_bytes);

@@ -1,9 +1,9 @@
 //! The open-loop stream: small requests at a steady pace, whatever the server does.
 //!
-//! A client that waits for a stalled server sends nothing meanwhile, and so forgets the requests
-//! that others would have sent (coordinated omission). Here every request has an instant at which
-//! it is due, fixed beforehand; its latency counts from there, and what fell due during a stall is
-//! sent in one batch as soon as the socket answers again.
+//! A client that waits for a stalled server sends nothing meanwhile, and so omits the requests that
+//! others would have sent (coordinated omission). Here every request has an instant at which it is
+//! due, fixed in advance; its latency counts from there, and what fell due during a stall is sent
+//! in one batch as soon as the socket answers again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::prng::Prng;
 use crate::process;
 use crate::summary::{Sample, nanos};
 
-/// Overdue requests that leave together at most.
+/// The most overdue requests that are sent together.
 const BATCH_MAX: u64 = 64;
 /// Says "no end yet" in [`Plan::end_ns`].
 const ENDLESS: u64 = u64::MAX;
@@ -41,7 +41,7 @@ impl Plan {
         nanos(self.epoch.elapsed())
     }
 
-    /// No request that is due later than now is sent any more.
+    /// Requests due from now on are no longer sent.
     pub(crate) fn end(&self) {
         self.end_ns.store(self.now_ns(), Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ pub(crate) struct Record {
     pub(crate) samples: Vec<Sample>,
     /// How many replies were errors.
     pub(crate) errors: u64,
-    /// How late the client itself woke at most: the noise of its machine.
+    /// The client's own latest wake-up: the noise of its machine.
     pub(crate) late_ns_max: u64,
     /// Why the stream broke off, if it did.
     pub(crate) broken: Option<String>,

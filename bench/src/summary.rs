@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The longest latency that is told apart: an hour, in nanoseconds.
+/// The longest latency that can be recorded: an hour, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 
-/// One request of a paced stream: when it should have left, and how long its answer took from
-/// that instant. Nanoseconds, the first since the stream's epoch.
+/// One request of a paced stream: when it was due, and how long after that its answer came.
+/// Nanoseconds, the first since the stream's epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// When it was due.
@@ -55,7 +55,7 @@ impl Summary {
     }
 }
 
-/// The median; `None` of nothing.
+/// The median; `None` for no values.
 pub(crate) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -83,7 +83,7 @@ pub(crate) fn time_text(ns: u64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// A ratio that reads well at both ends: `0.35`, `12`, `0.0004`.
+/// A ratio that reads well at both extremes: `0.35`, `12`, `0.0004`.
 pub(crate) fn ratio_text(ratio: f64) -> String {
     match ratio {
         ratio if !ratio.is_finite() => "–".to_owned(),

@@ -1,13 +1,13 @@
 //! `throughput`: operations a second, and the server's CPU time for each.
 //!
 //! Wall-clock rates on a shared machine say little, so the figure to trust is CPU per operation:
-//! the run time of all threads of the server, from the scheduler's own books, divided by the
+//! the run time of all threads of the server, from the scheduler's accounts, divided by the
 //! operations. Servers are measured in pairs, one right after the other, both alive; the ratio is
 //! that of a pair, and the table shows the medians of all pairs. Two clients: redis-benchmark,
-//! which everybody knows, and `saturate`, which keeps the server busy.
+//! which everyone knows, and `saturate`, which keeps the server busy.
 //!
-//! Beside the servers runs the *floor*: an echo server on Darter's runtime, which gets the same
-//! bytes and answers with as many. What it takes is the kernel's and cannot be saved; what a server
+//! The *floor* runs along with the servers: an echo server on Darter's runtime, which gets the same
+//! bytes and answers with as many. Its time is the kernel's and cannot be saved; what a server
 //! takes above it, in the same round, is its own.
 
 use std::process::Command;
@@ -35,7 +35,7 @@ const VALUE: &[u8] = b"xxx";
 /// One kind of request.
 struct Workload {
     name: &'static str,
-    /// The reply; where it is a counter, one of the usual length.
+    /// The reply; for a counter, one of typical length.
     reply: &'static str,
     /// Appends one request of the saturating client.
     request: Option<fn(&mut Prng, &mut Vec<u8>)>,
@@ -142,7 +142,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
         .iter()
         .map(|subject| prepared(options, subject).map_err(|fault| fault.to_string()))
         .collect();
-    // The last one, with each row's reply: it is started anew for each workload.
+    // The last one, with each row's reply: it is restarted for each workload.
     subjects.push(options.floor(""));
     let mut rows = Vec::new();
     for sender in [Sender::Saturating, Sender::RedisBenchmark] {
@@ -196,7 +196,7 @@ fn measure(
 ) -> Row {
     let mut rates: Vec<Result<Vec<Rate>, String>> = vec![Ok(Vec::new()); servers.len()];
     for repeat in 0..options.repeats {
-        // Each goes first in turn, so that a drift of the machine favours neither.
+        // Each goes first in turn, so that drift of the machine favours neither.
         for step in 0..servers.len() {
             let subject = (step + repeat as usize) % servers.len();
             let Ok(list) = &mut rates[subject] else { continue };
@@ -242,7 +242,7 @@ fn once(
     Ok(Rate { per_s, cpu_us: cpu_ns / 1e3 / operations.max(1) as f64, busy })
 }
 
-/// One request of the workload, checked: its reply is no error, and has the announced lines.
+/// Checks one request of the workload: its reply is no error, and has the announced lines.
 fn check(connection: &mut Connection, workload: &Workload) -> Outcome<()> {
     let words: Vec<String> =
         workload.words.iter().map(|word| word.replace("__rand_int__", "000000000001")).collect();
@@ -384,8 +384,8 @@ fn above_text(subject: &Subject, above_us: Option<f64>) -> String {
     }
 }
 
-/// The groups are workloads with their pipeline, as far as they fit: unpipelined would dwarf the
-/// others, so each bar is CPU time at its own pipeline, and 1000 is left to the table.
+/// The groups are workloads at their pipeline depths, as far as they fit: unpipelined would dwarf
+/// the others, so each bar is CPU time at its own depth, and 1000 is left to the table.
 fn bars(subjects: &[Subject], rows: &[&Row]) -> (Vec<String>, Vec<Series>) {
     let shown: Vec<&&Row> = rows.iter().filter(|row| row.pipeline <= 100).collect();
     let groups = shown.iter().map(|row| format!("{}\n-P {}", row.workload, row.pipeline)).collect();
@@ -446,7 +446,7 @@ mod tests {
         }
     }
 
-    /// The echo server, built: cargo knows of no dependency on another package's example.
+    /// The echo server, built: cargo has no dependency on another package's example.
     fn floor() -> String {
         let cargo =
             [env!("CARGO"), "build", "--quiet", "-p", "darter-runtime", "--example", "echo"];
@@ -457,7 +457,7 @@ mod tests {
         built.to_str().unwrap().to_owned()
     }
 
-    #[test] // The figures of redis-benchmark are found in what it prints.
+    #[test] // The figures of redis-benchmark are found in its output.
     fn redis_benchmark_is_understood() {
         let folder = TempFolder::create().unwrap();
         let words = ["throughput", "--quick", "--cores", "1"];

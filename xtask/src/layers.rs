@@ -3,8 +3,8 @@
 //! ```text
 //! base <- structs, resp, rdb, runtime <- keyspace <- tx <- command <- families <- persist <- server <- darter
 //! ```
-//! A crate may use those of a lower rank and none of its own. Tests and tools stand outside: they
-//! speak to the server by its socket, and may use `base` and each other, unless listed.
+//! A crate may use those of a lower rank and none of its own. Tests and tools are outside: they
+//! talk to the server by its socket, and may use `base` and each other, unless listed.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ pub(crate) struct Package {
     pub(crate) uses: Vec<String>,
 }
 
-/// Every edge that points the wrong way, as a sentence.
+/// Every edge in the wrong direction, as a sentence.
 pub(crate) fn faults(packages: &[Package]) -> Vec<String> {
     let workspace: Vec<&str> = packages.iter().map(|package| &*package.name).collect();
     let mut faults = Vec::new();
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(faults(&packages), Vec::<String>::new());
     }
 
-    #[test] // An import upwards, sideways, or of the inside by a test is a fault.
+    #[test] // An import upwards, sideways, or of internals by a test is a fault.
     fn wrong_edges_are_found() {
         let tree = "0darter-resp v0.1.0 (/x)\n1darter-server v0.1.0 (/x)\n1darter-base v0\n\
                     0darter-runtime v0\n1darter-resp v0\n0darter-server v0\n0darter-base v0\n\

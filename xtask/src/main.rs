@@ -1,7 +1,7 @@
 //! Chores of the workspace: `cargo x <verb>`.
 //!
-//! Verbs are rows of [`VERBS`]. `tidy` and `mutants` are at home here; the others start the package that does
-//! the work, so that nobody must remember which one it is.
+//! Verbs are rows of [`VERBS`]. `tidy` and `mutants` are implemented here; the others start the
+//! package that does the work, so that its name need not be remembered.
 
 #![forbid(unsafe_code)]
 
@@ -65,7 +65,7 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// Runs a package. Those that start a server need the binary, those that measure want it fast.
+/// Runs a package. Those that start a server need the binary; those that measure want it optimised.
 fn start_package(package: &str, rest: &[String]) -> ExitCode {
     let release = package == "darter-bench";
     let profile: &[&str] = if release { &["--release"] } else { &[] };

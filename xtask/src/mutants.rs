@@ -1,12 +1,12 @@
 //! `cargo x mutants`: do the tests notice when the code is wrong?
 //!
 //! The tool `cargo-mutants` changes one place at a time (a `<` into `<=`, a function's result into
-//! a default) in a copy of the tree, and runs the tests of the crate. A change that no test notices
-//! is *missed*: either a test is missing, or the change means the same, and then it stands with its
+//! a default) in a copy of the tree, and runs the crate's tests. A change that no test notices is
+//! *missed*: either a test is missing, or the change is equivalent, and then it is listed with its
 //! reason in `.cargo/mutants.toml`.
 //!
 //! All places would take days, so a run takes a sample: every n-th place, which spreads it evenly
-//! over the files. The seed says with which one it begins, so that other seeds find others.
+//! over the files. The seed selects the first one, so that other seeds find others.
 //!
 //! `cargo x mutants [--count 50] [--seed 0] [resp tx ...]`; not part of `./check`.
 
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What is sampled by itself, with its own tests.
+/// A part that is sampled separately, with its own tests.
 struct Part {
     name: &'static str,
     package: &'static str,
@@ -38,7 +38,7 @@ const PARTS: &[Part] = &[
     Part { name: "engine",   package: "darter-server",   files: "crates/server/src/engine/**" },
 ];
 
-/// Parts that are tested by another package too: there are the types that they are about.
+/// Parts that are also tested by another package: the one with the types that they serve.
 const TESTED_ABOVE: &[(&str, &str)] = &[("keyspace", "darter-families"), ("rdb", "darter-persist")];
 
 /// Outcomes, in the order of the table, each the name of a file that the tool writes.
@@ -47,7 +47,7 @@ const OUTCOMES: [&str; 4] = ["caught", "missed", "timeout", "unviable"];
 /// What the user asked for.
 #[derive(Debug, PartialEq)]
 struct Sample {
-    /// Places of each part, about.
+    /// Approximate number of places in each part.
     count: usize,
     seed: usize,
     /// Names of parts; none means all.
@@ -144,7 +144,7 @@ fn places(root: &Path, part: &Part) -> Result<usize, String> {
     }
 }
 
-/// Which places are taken, in the tool's words: of `n` heaps into which they are dealt, one.
+/// Which places are taken, in the tool's terms: one of `n` shards.
 fn shard(places: usize, sample: &Sample) -> String {
     let heaps = places.div_ceil(sample.count);
     format!("{}/{heaps}", sample.seed % heaps)
@@ -164,7 +164,7 @@ fn test(root: &Path, part: &Part, folder: &Path, shard: &str) -> Result<(), Stri
     }
 }
 
-/// The changes of one outcome, a line each.
+/// The changes with one outcome, a line each.
 fn lines(folder: &Path, outcome: &str) -> Vec<String> {
     let path: PathBuf = folder.join("mutants.out").join(format!("{outcome}.txt"));
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
@@ -188,7 +188,7 @@ mod tests {
         );
     }
 
-    #[test] // Heaps are no larger than asked for, and every seed names one that exists.
+    #[test] // Shards are no larger than requested, and every seed selects one that exists.
     fn samples_are_small_enough() {
         for (places, count, seed, expected) in
             [(100, 50, 0, "0/2"), (101, 50, 5, "2/3"), (10, 50, 7, "0/1"), (443, 56, 9, "1/8")]

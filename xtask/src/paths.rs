@@ -1,9 +1,9 @@
-//! The modules of a crate, and which of them each file names: what `use` and plain paths say, without
-//! a compiler.
+//! The modules of a crate, and which of them each file names: what `use` and plain paths say,
+//! without a compiler.
 //!
-//! A path counts where it begins with `crate`, `super` or `self`. It leads to the longest module that it
-//! names; a name that a module re-exports (`pub use`) leads to where that comes from. Comments, strings
-//! and tests do not count.
+//! A path counts if it begins with `crate`, `super` or `self`. It leads to the longest module that
+//! it names; a name that a module re-exports (`pub use`) leads to its origin. Comments, strings and
+//! tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,12 +14,12 @@ pub(crate) type Module = Vec<String>;
 /// A crate's files by their modules.
 pub(crate) struct Crate {
     files: BTreeMap<Module, String>,
-    /// What a module re-exports: where that comes from, as it says it.
+    /// A module's re-exports and their origins, as written.
     reexports: BTreeMap<(Module, String), Module>,
 }
 
 impl Crate {
-    /// The files of the crate whose sources lie in `folder`, but for tests.
+    /// The files of the crate whose sources are in `folder`, except tests.
     pub(crate) fn new<'a>(
         folder: &Path,
         sources: impl Iterator<Item = (&'a Path, &'a str)>,
@@ -63,7 +63,7 @@ impl Crate {
         named.filter_map(|path| self.resolve(module, &path)).filter(|to| to != module).collect()
     }
 
-    /// The module that a path leads to, as it stands in `from`; none outside of the crate.
+    /// The module that a path leads to, as written in `from`; none outside the crate.
     fn resolve(&self, from: &Module, path: &[String]) -> Option<Module> {
         let mut at = from.clone();
         for (index, word) in path.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Crate {
     }
 }
 
-/// The module that a file is; none for tests.
+/// The module of a file; none for tests.
 fn module_of(path: &Path) -> Option<Module> {
     let mut module: Module =
         path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -105,7 +105,7 @@ fn module_of(path: &Path) -> Option<Module> {
     Some(module)
 }
 
-/// The code of a file without comments, texts and tests.
+/// The code of a file without comments, strings and tests.
 fn code_of(text: &str) -> String {
     let mut marks = text.match_indices("#[cfg(test)]\n").map(|(at, mark)| (at, at + mark.len()));
     let is_module =
@@ -122,7 +122,7 @@ fn code_of(text: &str) -> String {
 
 /// One `use` statement.
 struct Use<'a> {
-    /// What is named is re-exported.
+    /// It re-exports what it names.
     is_public: bool,
     tree: &'a str,
 }
@@ -185,7 +185,7 @@ fn branch_of(stem: &[String], tree: &str, paths: &mut Vec<Module>) {
     }
 }
 
-/// Paths that stand in the code itself: `crate::a::b`.
+/// Paths in the code itself: `crate::a::b`.
 fn plain(code: &str) -> Vec<Module> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     code.split(|c| !is_part(c))

@@ -1,8 +1,8 @@
 //! The ranks of the server's modules: what needs no core ◄ the core ◄ what it does ◄ what runs it.
 //!
 //! A module may name those of a lower rank and none of its own, as with crates, so there are no
-//! circles. A row speaks for the modules below it, too, unless they have rows of their own; among
-//! themselves these may do as they like.
+//! cycles. A row also covers the modules below it, unless they have rows of their own; among
+//! themselves these are free.
 
 use crate::paths::{Crate, Module};
 use std::path::Path;
@@ -37,7 +37,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (17, &[""]),
 ];
 
-/// Names that point upwards or sideways, and are still to be turned.
+/// Names that point upwards or sideways, and are yet to be turned.
 #[rustfmt::skip] // A table.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("engine::batch", "admin::slowlog"), ("engine::batch", "engine::serve"),
@@ -81,7 +81,7 @@ pub(crate) fn faults<'a>(
     faults
 }
 
-/// The row that speaks for a module, and its rank: the longest that fits.
+/// The row that covers a module, and its rank: the longest match.
 fn rank(module: &Module) -> Option<(&'static str, u8)> {
     let name = name(module);
     let rows = RANKS.iter().flat_map(|(rank, rows)| rows.iter().map(|row| (*row, *rank)));
@@ -134,7 +134,7 @@ mod tests {
         );
     }
 
-    #[test] // An exception that nothing needs is a fault, or it would let the next one in.
+    #[test] // An unused exception is a fault, or it would let the next one in.
     fn exceptions_are_needed() {
         let all = faults(Path::new("/w"), std::iter::empty());
         assert_eq!(all.len(), EXCEPTIONS.len());

@@ -1,5 +1,5 @@
-//! The rules of the house that neither the compiler nor clippy checks. Each is a function from
-//! the workspace to sentences that say what is wrong and where.
+//! Conventions that neither the compiler nor clippy checks. Each is a function from the workspace
+//! to sentences that say what is wrong and where.
 
 use crate::{layers, ranks, types};
 use darter_testkit::Tally;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 const LINES_MAX: usize = 1_000;
 /// Most source files in one folder.
 const FILES_MAX: usize = 25;
-/// Crates in which `unsafe` may stand.
+/// Crates in which `unsafe` is allowed.
 const UNSAFE_CRATES: &[&str] = &["base", "structs", "runtime"];
 
 /// A source file.
@@ -139,7 +139,7 @@ fn comments(_: &Path, sources: &[Source]) -> Vec<String> {
     faults
 }
 
-/// Whether a comment has one of the two marks without a colon and a sentence behind it.
+/// Whether a comment has one of the two marks without a colon and a sentence after it.
 fn is_bare(line: &str) -> bool {
     let Some((_, comment)) = line.split_once("//") else { return false };
     [concat!("TO", "DO"), concat!("FIX", "ME")].iter().any(|mark| {
@@ -166,7 +166,7 @@ fn reasons(root: &Path, _: &[Source]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test] // A mark needs a colon and a sentence; other words that hold it do not count.
+    #[test] // A mark needs a colon and a sentence; words that contain it do not count.
     fn bare_marks_are_found() {
         let mark = concat!("TO", "DO");
         assert!(is_bare(&format!("// {mark}")));

@@ -1,21 +1,21 @@
-//! A type is a folder: how many places outside of it know a type by name.
+//! A type is a folder: how many places outside it know a type by name.
 //!
-//! A type's structure lies in `structs`, all else of it in its folder. What must be known of it
-//! elsewhere stands in its row, so the rest of the house names no type: each place that does is one
-//! that the next type would have to find. The counts are printed, and must not rise above their
-//! ceilings; whoever lowers one lowers its ceiling.
+//! A type's structure is in `structs`, everything else of it in its folder. What the rest of the
+//! code must know of it is in its row, so no other place names a type: each one that does is one
+//! that the next type would have to find. The counts are printed, and must not exceed their
+//! ceilings; a change that lowers a count lowers its ceiling.
 //!
-//! Counted are lines of the crates' own code that hold one of the type's words; comments, tests and
-//! derived traits are not.
+//! Counted are lines of the crates' own code that contain one of the type's words; comments, tests
+//! and derived traits are not.
 
 use std::path::Path;
 
-/// A type, where it is at home, and by which words it is known.
+/// A type, its home, and the words that name it.
 struct Type {
     name: &'static str,
     home: &'static str,
     words: &'static [&'static str],
-    /// Places outside of its home that may name it.
+    /// Places outside its home that may name it.
     ceiling: usize,
 }
 
@@ -33,8 +33,8 @@ const TYPES: &[Type] = &[
     },
 ];
 
-/// Words of other things that are spelled as a type's: the command SET and its event, layouts of
-/// files, derived and std's names.
+/// Other things spelled like a type: the command SET and its event, layouts of files, derived
+/// traits and std's names.
 const OTHERS: &[&str] = &[
     "Face::Set",
     "SET: &Event",
@@ -78,7 +78,7 @@ pub(crate) fn faults<'a>(
     faults
 }
 
-/// True for the crates' own code outside of the type's home.
+/// True for the crates' own code outside the type's home.
 fn is_counted(path: &Path, known: &Type) -> bool {
     let is_test = path
         .components()
@@ -98,7 +98,7 @@ fn places<'a>(known: &'a Type, text: &'a str) -> impl Iterator<Item = usize> + '
 
 fn names(known: &Type, line: &str) -> bool {
     let line = line.split("//").next().unwrap_or_default();
-    let code: String = line.split('"').step_by(2).collect(); // Texts count by their own words only.
+    let code: String = line.split('"').step_by(2).collect(); // Literals count by themselves.
     !OTHERS.iter().any(|other| code.contains(other))
         && known.words.iter().any(|word| {
             let is_text = word.starts_with('"');
@@ -106,7 +106,7 @@ fn names(known: &Type, line: &str) -> bool {
         })
 }
 
-/// Whether `word` stands in `code` as a whole; a text is whole by its quotes.
+/// Whether `code` contains `word` as a whole; a literal is delimited by its quotes.
 fn has_word(code: &str, word: &str) -> bool {
     let is_part = |c: char| !word.starts_with('"') && (c.is_alphanumeric() || c == '_');
     code.match_indices(word).any(|(at, _)| {

@@ -59,8 +59,8 @@ fn plain(server: &Server) -> Result<(), String> {
     ensure(repeated == "1\n2\n3\n4\n5\n", || repeated.clone())
 }
 
-/// At a terminal redis-cli asks for COMMAND DOCS, and makes its help and its hints of that: also of
-/// a command that it has never heard of.
+/// At a terminal redis-cli requests COMMAND DOCS, and builds its help and its hints from that: also
+/// for a command that it has never heard of.
 fn help(server: &Server) -> Result<(), String> {
     let inner = format!("redis-cli -p {}", server.port());
     let mut terminal = Command::new("script");
@@ -150,7 +150,7 @@ fn bench(server: &Server, args: &[&str], tests: &str) -> Result<(), String> {
     command.args(["-p", &port, "--csv", "-t", tests]).args(args);
     let output = run(&mut command, b"", LIMIT)?;
     let rows = output.lines().filter(|line| line.starts_with('"')).count();
-    let wanted = tests.split(',').count() + 1; // And the headings.
+    let wanted = tests.split(',').count() + 1; // Plus the headings.
     ensure(rows >= wanted, || format!("{rows} rows of {wanted}:\n{output}"))
 }
 

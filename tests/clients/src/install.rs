@@ -13,7 +13,7 @@ pub(crate) fn sources() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder below `target/clients`, made when it is missing.
+/// A folder below `target/clients`, created if missing.
 pub(crate) fn folder(name: &str) -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(text)?;
     let target = here.ancestors().nth(2).ok_or("no target folder")?;
@@ -22,9 +22,9 @@ pub(crate) fn folder(name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns its output.
 ///
-/// A failure when it exits with an error or takes longer than `limit`.
+/// Fails when it exits with an error or takes longer than `limit`.
 pub(crate) fn run(command: &mut Command, input: &[u8], limit: Duration) -> Result<String, String> {
     let shown = format!("{command:?}");
     let mut child = command
@@ -117,7 +117,7 @@ pub(crate) fn redis_py_source() -> Result<PathBuf, String> {
     Ok(folder.join("redis-5.2.1"))
 }
 
-/// Copies the files of a client's source folder to where it is built.
+/// Copies the files of a client's source folder to its build folder.
 fn copy_sources(name: &str, files: &[&str]) -> Result<PathBuf, String> {
     let folder = folder(name)?;
     for file in files {

@@ -1,8 +1,8 @@
-//! Unmodified clients against the server, each a small real program that asserts what it gets:
-//! redis-cli, redis-benchmark, redis-py (and its own test-suite), go-redis, ioredis, Jedis.
+//! Unmodified clients against the server, each a small real program that asserts its results:
+//! redis-cli, redis-benchmark, redis-py (and its own test suite), go-redis, ioredis, Jedis.
 //!
 //! `cargo run -p darter-clients -- [--cores N] [--io auto|epoll] [TEXT]`; with a text only the
-//! checks whose names hold it. What is missing is installed into `target/clients` at pinned
+//! checks whose names contain it. Missing clients are installed into `target/clients` at pinned
 //! versions, from the registries that pip, npm, go and maven are configured for.
 //!
 //! Not here: replies byte for byte; `tests/conformance` compares those.
@@ -16,7 +16,7 @@ mod programs;
 use darter_testkit::{Io, Server, Shape, Tally};
 use std::process::ExitCode;
 
-/// A check of one client: its name, and what it does with a fresh server.
+/// A check of one client: its name, and a function of a fresh server.
 pub(crate) type Check = (&'static str, fn(&Server) -> Result<(), String>);
 
 /// An error as a failure.

@@ -45,7 +45,7 @@ fn jedis(server: &Server) -> Result<(), String> {
     run(command.arg(server.port().to_string()), b"", LIMIT).map(|output| show(&output))
 }
 
-/// The files of redis-py's suite that speak to one plain server.
+/// The files of redis-py's suite that need one plain server.
 const FILES: &[&str] = &[
     "tests/test_commands.py",
     "tests/test_hash.py",

@@ -1,5 +1,5 @@
-//! The arguments of a script's command: words, quoted strings, and generators for what would be
-//! too long to write.
+//! The arguments of a script's command: words, quoted strings, and generators for what would be too
+//! long to write out.
 //!
 //! ```text
 //! %rep(1000,ab)          one argument: `ab`, 1000 times
@@ -25,7 +25,7 @@ pub(crate) enum Arg {
     Cursor,
 }
 
-/// Splits a line into arguments, and expands the generators that depend on nothing.
+/// Splits a line into arguments, and expands the constant generators.
 pub(crate) fn parse(line: &str) -> Result<Vec<Arg>, String> {
     let mut args = Vec::new();
     let mut rest = line.trim();
@@ -80,7 +80,7 @@ fn generate(text: &str, args: &mut Vec<Arg>) -> Result<(), String> {
     Ok(())
 }
 
-/// The bytes to send: what was saved comes from `variables`, each server having its own.
+/// The bytes to send: saved values come from `variables`, separate for each server.
 pub(crate) fn resolve(
     args: &[Arg],
     variables: &HashMap<String, Vec<u8>>,

@@ -104,7 +104,8 @@ fn run_family(bench: &mut run::Bench, family: &script::Family, options: &Options
     tally
 }
 
-/// Whether the subject knows what the case asks: Darter knows all, a Redis only its own version.
+/// Whether the subject has the commands of the case: Darter has all, a Redis only those of its
+/// version.
 fn origin_fits(case: &script::Case, options: &Options) -> bool {
     match (&case.origin, &options.origin) {
         (None, None) => true,

@@ -1,7 +1,7 @@
 //! Runs one script against both servers and compares as it goes.
 //!
 //! Both servers are emptied before each script, and every script has connections of its own. A
-//! server that dies or hangs is started anew, and the script at hand fails.
+//! server that dies or hangs is restarted, and the current script fails.
 
 use crate::args::{self, Arg};
 use crate::script::{Action, Case, Step};
@@ -67,7 +67,7 @@ impl Side {
         self.receive(step)
     }
 
-    /// Follows a cursor to its end; all elements as one reply.
+    /// Follows a cursor to its end; returns all elements as one reply.
     fn scan(&mut self, step: &Step, args: &[Arg]) -> Result<Reply, String> {
         let (mut cursor, mut all) = (b"0".to_vec(), Vec::new());
         for _ in 0..100_000 {
@@ -85,7 +85,7 @@ impl Side {
         Err("the scan does not end".to_owned())
     }
 
-    /// Does what a step says; its outcome as bytes, when it has one.
+    /// Performs a step; returns its outcome as bytes, if it has one.
     fn perform(&mut self, step: &Step) -> Result<Option<Vec<u8>>, String> {
         let text = |error: io::Error| error.to_string();
         match &step.action {

@@ -12,17 +12,17 @@
 //! =2> [:-1]                               the same for RESP2 alone, where it is no translation
 //! ```
 //! Marks: `@sorted`, `@pairs` (a flat array of pairs, sorted), `@near(N)` (integers within N),
-//! `@shape`, `@kind`, `@code` (an error's first word), `@has(TEXT)`, `@fields(0,2)`
-//! (these elements of each row), `@until` (repeat the
-//! command until its literal is met), `@scan`/`@scanpairs` (follow `%cursor` to 0, compare all
-//! that was returned), `@save(NAME)` (keep the reply's text), `@send` (do not wait for it).
+//! `@shape`, `@kind`, `@code` (an error's first word), `@has(TEXT)`, `@fields(0,2)` (these elements
+//! of each row), `@until` (repeat the command until its literal matches), `@scan`/`@scanpairs`
+//! (follow `%cursor` to 0, compare all that was returned), `@save(NAME)` (keep the reply's text),
+//! `@send` (do not wait for it).
 //!
 //! Actions without a command: `@raw "bytes"`, `@recv` (wait for a reply), `@eof` (all bytes until
 //! the server closes), `@reconnect`, `@halfclose`, `@wait MS`.
 //!
 //! Arguments: words, quoted strings, and generators; see `args`.
 //!
-//! In a `[new]` case a command without a literal prepares: it must merely not be refused.
+//! In a `[new]` case a command without a literal is preparation: it must merely not be refused.
 
 use crate::args::{self, Arg};
 use darter_testkit::compare::Match;
@@ -42,7 +42,7 @@ pub(crate) struct Family {
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) protocols: Vec<Protocol>,
-    /// Where the commands come from when Redis 7.0.15 lacks them.
+    /// The origin of the commands if Redis 7.0.15 lacks them.
     pub(crate) origin: Option<String>,
     pub(crate) steps: Vec<Step>,
 }
@@ -197,7 +197,7 @@ fn parse_action(text: &str) -> Result<(Action, Match), String> {
     Ok((Action::Command { args: args::parse(rest)?, save }, how))
 }
 
-/// Splits behind the mark's word, or behind the closing bracket, which a space follows.
+/// Splits after the mark's word, or after the closing bracket, which a space follows.
 fn split_mark(text: &str) -> (&str, &str) {
     let space = text.find(' ').unwrap_or(text.len());
     let end = match text.find('(') {
@@ -227,7 +227,7 @@ fn parse_special(name: &str, rest: &str) -> Result<Action, String> {
 mod tests {
     use super::*;
 
-    #[test] // Every file in `cases/` can be read, names are unique, and new cases say replies.
+    #[test] // Every file in `cases/` parses, names are unique, and new cases have replies.
     fn all_scripts_parse() {
         let families = load_all().unwrap();
         assert!(!families.is_empty());

@@ -1,11 +1,11 @@
-//! Random commands of each family: mostly well formed, on few keys, now and then on a key of
-//! another type, with a number that is none, or odd in another way (`odd`).
+//! Random commands of each family: usually well formed, on few keys, now and then on a key of
+//! another type, with an invalid number, or odd in another way (`odd`).
 
 use crate::vocabulary::{Command, Words};
 use darter_base::Prng;
 use darter_testkit::compare::Match;
 
-/// A family: its name, and the one that makes its next command.
+/// A family: its name, and the generator of its next command.
 pub(crate) struct Family {
     pub(crate) name: &'static str,
     make: fn(&mut Words<'_>) -> Command,
@@ -20,8 +20,8 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "mixed", make: mixed },
 ];
 
-/// `steps` commands of one family. Other families prepare its keys: a few commands at the start
-/// come from all of them.
+/// `steps` commands of one family. Other families prepare its keys: the first few commands come
+/// from all of them.
 pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Command> {
     let mut words = Words { prng, deadlines: 0 };
     (0..steps)
@@ -154,7 +154,7 @@ fn with(first: Vec<u8>, rest: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     std::iter::once(first).chain(rest).collect()
 }
 
-/// Enough fields to leave every small form.
+/// Enough fields to leave every small encoding.
 fn many_fields(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     let first = words.prng.below(200);
     let value = words.value();
@@ -197,8 +197,8 @@ fn set(words: &mut Words<'_>) -> Command {
     }
 }
 
-/// Without DBSIZE: Redis counts keys whose time has come until it finds them (docs/compat.md). It is
-/// compared at the end, when all keys have been looked at.
+/// Without DBSIZE: Redis counts expired keys until it finds them (docs/compat.md). It is compared
+/// at the end, when all keys have been read.
 fn keys(words: &mut Words<'_>) -> Command {
     let key = words.key();
     match words.prng.below(30) {

@@ -1,11 +1,11 @@
-//! Random sequences of commands on few keys, sent to redis-server and to Darter: every reply
-//! must agree, and so must what is left in the keys. A sequence that fails is shrunk to a
-//! shortest one that still fails, and printed with its seed.
+//! Random sequences of commands on few keys, sent to redis-server and to Darter: every reply must
+//! agree, and so must the final contents of the keys. A failing sequence is shrunk to a minimal one
+//! that still fails, and printed with its seed.
 //!
 //! `cargo run -p darter-differential -- [--runs N] [--steps N] [--seed S] [--family F]
 //! [--cores N] [--io auto|epoll]`. With `--seed` one run is repeated.
 //!
-//! Not here: what depends on chance or on exact instants; `tests/conformance` has those.
+//! Not here: commands that depend on chance or on exact instants; `tests/conformance` has those.
 
 #![forbid(unsafe_code)]
 
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     tally.close()
 }
 
-/// One sequence; its shortest failing part, when it fails.
+/// Runs one sequence; returns its shortest failing part, if it fails.
 fn run(
     pair: &mut play::Pair,
     family: &generate::Family,

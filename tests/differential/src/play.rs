@@ -21,7 +21,7 @@ impl Pair {
         Ok(Self { shape, oracle, subject })
     }
 
-    /// Whether both servers answer alike; the first difference, when they do not.
+    /// Plays a sequence; returns the first difference between the servers, if any.
     pub(crate) fn play(&mut self, commands: &[Command]) -> Result<(), String> {
         if !self.subject.process().is_alive() {
             self.subject = Server::subject(self.shape).map_err(|error| error.to_string())?;
@@ -41,7 +41,7 @@ impl Pair {
     }
 }
 
-/// Looks at all that is left.
+/// Reads everything that is left.
 fn epilogue() -> Vec<Command> {
     let mut commands = Vec::new();
     let rows = [
@@ -75,7 +75,7 @@ fn replies(
     if emptied.is_error() {
         return Err(format!("FLUSHALL: {}", show(&emptied, 200)));
     }
-    // Portions, so that neither side's socket fills while the other waits.
+    // In portions, so that neither side's socket fills while the other waits.
     let mut all = Vec::with_capacity(commands.len());
     for portion in commands.chunks(50) {
         let bytes: Vec<u8> = portion.iter().flat_map(|command| encode(&command.words)).collect();

@@ -1,11 +1,11 @@
-//! Delta debugging: leaves out ever smaller parts of a failing sequence as long as what remains
-//! still fails (Zeller, Hildebrandt: "Simplifying and isolating failure-inducing input", 2002).
+//! Delta debugging: leaves out ever smaller parts of a failing sequence as long as the rest still
+//! fails (Zeller, Hildebrandt: "Simplifying and isolating failure-inducing input", 2002).
 
-/// How many candidates are tried at most.
+/// The most candidates that are tried.
 const TRIES_MAX: usize = 600;
 
-/// A part of `items` that still fails, and from which no single item can be left out (unless
-/// the tries ran out before).
+/// A part of `items` that still fails, and from which no single item can be removed (unless the
+/// tries ran out before).
 pub(crate) fn shrink<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut current = items;
     let mut tries = 0;

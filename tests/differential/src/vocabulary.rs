@@ -1,5 +1,5 @@
-//! The words that random commands are made of: few keys and fields, so that commands meet, and
-//! values around every border that an implementation may have.
+//! The vocabulary of random commands: few keys and fields, so that commands meet, and values around
+//! every limit that an implementation may have.
 
 use darter_base::Prng;
 use darter_testkit::compare::Match;

@@ -1,10 +1,10 @@
-//! Real input to begin with: requests of every form, and files and payloads that redis-server
-//! has written.
+//! Real input to start from: requests of every form, and files and payloads that redis-server has
+//! written.
 
 use darter_testkit::{Server, client};
 use std::fs;
 
-/// Requests, alone and in a row.
+/// Requests, single and pipelined.
 #[allow(clippy::unnecessary_wraps, reason = "every corpus has one face, and others can fail")]
 pub(crate) fn requests() -> Result<Vec<Vec<u8>>, String> {
     let long = "x".repeat(5_000);
@@ -22,7 +22,7 @@ pub(crate) fn requests() -> Result<Vec<Vec<u8>>, String> {
     ])
 }
 
-/// An RDB file of every type that is present, and the payloads of its keys.
+/// An RDB file of every type that exists, and the payloads of its keys.
 pub(crate) fn files() -> Result<Vec<Vec<u8>>, String> {
     let text = |error: std::io::Error| error.to_string();
     let oracle = Server::oracle().map_err(text)?;
@@ -54,7 +54,7 @@ pub(crate) fn files() -> Result<Vec<Vec<u8>>, String> {
     Ok(corpus)
 }
 
-/// Files of other versions that announce much and hold little.
+/// Files of other versions that announce a lot and hold little.
 fn hand_made() -> Vec<Vec<u8>> {
     vec![
         b"REDIS0005\xff".to_vec(),

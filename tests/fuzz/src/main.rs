@@ -1,8 +1,8 @@
-//! Short fuzzing of everything that reads bytes from outside: requests, RDB files, payloads of
-//! DUMP. Seeded mutations of real input, for a given number of seconds a target.
+//! Short fuzzing of everything that parses untrusted bytes: requests, RDB files, payloads of DUMP.
+//! Seeded mutations of real input, for a given number of seconds a target.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
-//! repeated. A target fails by a panic; the seed that leads there is printed.
+//! repeated. A target fails by a panic; the seed is printed.
 //!
 //! This is no replacement for coverage-guided fuzzing: the targets are plain functions of bytes,
 //! so that `cargo fuzz` can call them too.

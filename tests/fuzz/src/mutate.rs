@@ -1,4 +1,4 @@
-//! Makes a new input of a known one: turned bits, overwritten numbers, cuts, repeated and
+//! Makes new inputs from known ones: flipped bits, overwritten numbers, truncations, repeated and
 //! exchanged parts.
 
 use darter_base::Prng;
@@ -6,7 +6,7 @@ use darter_base::Prng;
 /// Longest input.
 const LEN_MAX: usize = 64 * 1024;
 
-/// One input. The corpus itself is part of what comes out.
+/// One input. It may be one of the corpus itself.
 pub(crate) fn input(corpus: &[Vec<u8>], prng: &mut Prng) -> Vec<u8> {
     let mut bytes = pick(corpus, prng).to_vec();
     for _ in 0..prng.below(8) {

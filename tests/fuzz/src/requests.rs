@@ -1,5 +1,5 @@
-//! The target of the request parser: any bytes, in one piece or in many, give the same requests
-//! and the same error, and memory follows the bytes that came.
+//! The target of the request parser: any bytes, in one piece or in many, give the same requests and
+//! the same error, and memory follows the bytes received.
 
 use darter_resp::{Parser, ProtocolError};
 
@@ -11,7 +11,7 @@ type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
 /// Parses `data` whole and in pieces.
 ///
-/// Panics when the pieces matter, or when memory does not follow the input.
+/// Panics if splitting makes a difference, or if memory does not follow the input.
 pub(crate) fn fuzz_requests(data: &[u8]) {
     let piece = usize::from(data.last().copied().unwrap_or(0)) % 97 + 1;
     for authenticated in [true, false] {
@@ -24,7 +24,7 @@ pub(crate) fn fuzz_requests(data: &[u8]) {
     }
 }
 
-/// Cuts requests ahead at each `every`th step; never when it is 0.
+/// Parses requests ahead at every `every`th step; never if it is 0.
 fn parse(data: &[u8], piece: usize, authenticated: bool, every: usize) -> Outcome {
     let mut parser = Parser::new(BULK_MAX, authenticated);
     let (mut requests, mut step) = (Vec::new(), 0);

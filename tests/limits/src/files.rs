@@ -1,5 +1,5 @@
-//! Few open files: as many clients are served as fit, and who comes beyond them is refused, in
-//! whatever numbers, and not left waiting.
+//! Few open files: as many clients are served as fit; any number beyond them is refused, and not
+//! left waiting.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Server};
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// What `ulimit -n` is, and the clients that fit: Redis keeps 32 files for other ends.
+/// The value of `ulimit -n`, and the clients that fit: Redis reserves 32 files for other uses.
 const FILES: u64 = 60;
 const FITTING: usize = 28;
 
@@ -54,7 +54,7 @@ fn reduced(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Three hundred come at once, then all speak.
+/// Three hundred connect at once, then all send.
 fn beyond(stage: &Stage) -> Result<(), String> {
     let server = server_with_few(stage)?;
     for round in 0..2 {
@@ -72,7 +72,7 @@ fn beyond(stage: &Stage) -> Result<(), String> {
                 }
             }
         }
-        let most = FITTING - 3..=FITTING; // The probe at the start may still count.
+        let most = FITTING - 3..=FITTING; // The readiness probe may still count.
         ensure(most.contains(&served.len()), || {
             format!("round {round}: {} were served, {refused} refused", served.len())
         })?;
@@ -82,7 +82,7 @@ fn beyond(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// What a client hears at first.
+/// A client's first answer.
 enum Answer {
     Served,
     Refused,
@@ -92,7 +92,7 @@ enum Answer {
 fn first_answer(socket: &mut TcpStream) -> Result<Answer, String> {
     socket.set_read_timeout(Some(Duration::from_secs(10))).map_err(text)?;
     if socket.write_all(b"PING\r\n").is_err() {
-        return Ok(Answer::Refused); // It has closed already.
+        return Ok(Answer::Refused); // Already closed.
     }
     let mut answer = [0; 64];
     match socket.read(&mut answer) {
@@ -103,7 +103,7 @@ fn first_answer(socket: &mut TcpStream) -> Result<Answer, String> {
             ensure(refusal, || format!("{:?}", String::from_utf8_lossy(&answer[..got])))?;
             Ok(Answer::Refused)
         }
-        // Our PING may have met the closed socket, and the refusal is lost in the reset.
+        // Our PING may have hit the closed socket, and the refusal is lost in the reset.
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(Answer::Refused),
         Err(_) => Ok(Answer::Nothing),
     }

@@ -1,5 +1,5 @@
-//! The first hour of somebody who comes from Redis: their settings file, what the log says, what a
-//! supervisor is told, and what is lost at the end.
+//! The first hour after a move from Redis: the settings file, the log, a supervisor's
+//! notifications, and what is lost at the end.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -22,11 +22,11 @@ pub(crate) const CHECKS: &[Check] = &[
     ("files are included, by patterns too",           Asks::AsRedis, included),
     ("the log begins with what runs, and ends",       Asks::More,    log_lines),
     ("data that cannot be read is not passed over",   Asks::AsRedis, unreadable),
-    ("what is lost at the end is told",               Asks::More,    lost),
+    ("what is lost at the end is logged",             Asks::More,    lost),
     ("changes are counted as in Redis",               Asks::AsRedis, changes),
     ("an absent command is logged once",              Asks::More,    absent_command),
     ("SIGHUP ends nothing",                           Asks::AsRedis, hangup),
-    ("systemd is told of the beginning and the end",  Asks::More,    notified),
+    ("systemd is notified of start and stop",         Asks::More,    notified),
     ("a daemon leaves, with its pidfile",             Asks::AsRedis, daemon),
     ("a second start spares the first one's pidfile", Asks::AsRedis, second_daemon),
 ];
@@ -40,7 +40,7 @@ const STOCK: &[(&str, &str)] = &[
     ("valkey-8",  include_str!("stock/valkey-8.txt")),
 ];
 
-/// A folder of its own, removed with it.
+/// A folder that is removed with this.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -143,7 +143,7 @@ fn check_config(_: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits for a server that nobody holds a handle of.
+/// Waits for a server that we hold no handle of.
 fn client_at(port: u16) -> Result<Client, String> {
     let start = Instant::now();
     loop {
@@ -217,7 +217,8 @@ fn log_lines(stage: &Stage) -> Result<(), String> {
     ensure(!log.contains('\u{1b}'), || format!("colour in a file: {log:?}"))
 }
 
-/// A folder stands for all that is there and no file: who runs the tests may read everything.
+/// A folder stands for existing but unreadable files: the user who runs the tests may be able to
+/// read everything.
 fn unreadable(_: &Stage) -> Result<(), String> {
     let folder = Folder::new("unreadable")?;
     fs::create_dir_all(folder.0.join("dump.rdb")).map_err(text)?;
@@ -282,7 +283,7 @@ fn changes(stage: &Stage) -> Result<(), String> {
         ensure(now - before == *wanted, || format!("{line}: {}, not {wanted}", now - before))?;
         before = now;
     }
-    std::thread::sleep(Duration::from_millis(50)); // What dies of its deadline is no change.
+    std::thread::sleep(Duration::from_millis(50)); // An expired key is no change.
     writer.words("EXISTS x").map_err(text)?;
     let now = counted()?;
     ensure(now == before, || format!("the death of a key counts {}", now - before))
@@ -378,7 +379,7 @@ impl Daemon {
         Ok(Self { folder: Folder::new(name)?, port: server::free_port().map_err(text)? })
     }
 
-    /// Starts one, a further one at the same port too: it returns when the terminal is left.
+    /// Starts one, also a second one at the same port: it returns once the terminal is left.
     fn start(&self) -> Result<(), String> {
         let mut command = subject();
         command.args(["--daemonize", "yes", "--save", "", "--port", &self.port.to_string()]);

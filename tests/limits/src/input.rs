@@ -1,5 +1,5 @@
-//! What arrives: headers that promise too much, lines without end, bytes one at a time, pipelines
-//! longer than memory.
+//! Input: headers that promise too much, lines without end, bytes one at a time, pipelines longer
+//! than memory.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -87,7 +87,7 @@ fn refuses_endless(stage: &Stage, filler: &[u8], wanted: &[u8]) -> Result<(), St
     let grown = growth(&server, before);
     ensure(grown < 16 * MIB, || format!("it took {grown} bytes"))?;
     must_answer(&server)?;
-    // The first 64 KiB and a little, so that the answer is not lost in a reset.
+    // A little more than the first 64 KiB, so that the answer is not lost in a reset.
     let mut client = server.client().map_err(text)?;
     let fill = filler.iter().copied().cycle().take(66 * 1024).collect::<Vec<u8>>();
     client.send(&fill).map_err(text)?;
@@ -135,7 +135,7 @@ fn random_bytes(stage: &Stage) -> Result<(), String> {
         let mut bytes = Vec::new();
         for _ in 0..(round * 7 % 500 + 1) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
-            // Mostly the bytes that the protocol gives a meaning to.
+            // Mostly bytes that mean something to the protocol.
             let alphabet = b"*$+-:\r\n0123456789 \"'GETSPINGx\x00\xff";
             let index = usize::try_from(state >> 33).unwrap_or(0) % alphabet.len();
             bytes.push(alphabet[index]);
@@ -148,8 +148,8 @@ fn random_bytes(stage: &Stage) -> Result<(), String> {
     must_answer(&server)
 }
 
-/// Sends for as long as the server takes bytes, reading nothing: it must stop taking them, on the
-/// core that has the key and on another.
+/// Sends for as long as the server takes bytes, reading nothing: it must stop taking them, both on
+/// the core that has the key and on another.
 fn endless_pipeline(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     server
@@ -189,8 +189,8 @@ fn million_arguments(stage: &Stage) -> Result<(), String> {
     ensure(count.int() == Some(1_000_000), || format!("SCARD: {count:?}"))
 }
 
-/// Words of 128 MiB in the places of names: none is put together, which would take another 128 MiB
-/// and some ten milliseconds in one slice.
+/// Words of 128 MiB in place of names: none is gathered, which would take another 128 MiB and some
+/// ten milliseconds in one slice.
 fn huge_words(stage: &Stage) -> Result<(), String> {
     const BYTES: u64 = 128 * MIB;
     let huge = "x".repeat(BYTES as usize);
@@ -228,7 +228,7 @@ fn huge_words(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// However long arguments may be, a string has a bound: SETRANGE must not lay out a gap without end.
+/// However long arguments may be, a string is bounded: SETRANGE must not lay out a gap without end.
 fn endless_gap(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
@@ -248,7 +248,7 @@ fn endless_gap(stage: &Stage) -> Result<(), String> {
 }
 
 /// Beyond `maxmemory` what may grow is refused, alone and in a pipeline, on all cores; reading and
-/// removing go on, and make room.
+/// removing continue, and make room.
 fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     const OOM: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
     let server = stage.server_with(&["--maxmemory", "24mb"])?;
@@ -283,7 +283,8 @@ fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A password of other bytes would never match what AUTH brings: it is refused, and nobody is shut out.
+/// A password of other bytes would never match that of AUTH: it is refused, and no one is locked
+/// out.
 fn settings_are_text(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;

@@ -26,7 +26,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a wrong setting is refused at the start",       Asks::AsRedis, wrong_setting),
     ("a port in use is refused at the start",         Asks::AsRedis, port_in_use),
     ("a start right after a kill",                    Asks::AsRedis, start_after_kill),
-    ("clients are told that a file is loading",       Asks::AsRedis, told_of_loading),
+    ("clients learn that a file is loading",          Asks::AsRedis, reports_loading),
     ("a file that redis-server wrote is loaded",      Asks::AsRedis, loads_file),
     ("a truncated file is refused",                   Asks::AsRedis, truncated_file),
     ("a corrupted file is refused",                   Asks::AsRedis, corrupted_file),
@@ -69,7 +69,7 @@ fn second_signal(stage: &Stage) -> Result<(), String> {
     server.client().and_then(|mut other| other.words("PING")).map_err(text)?;
     server.signal(Signal::TERM).map_err(text)?;
     if server.wait_for_exit(Duration::from_millis(200)).map_err(text)?.is_some() {
-        return Ok(()); // It gave the client up at once.
+        return Ok(()); // It abandoned the client at once.
     }
     server.signal(Signal::TERM).map_err(text)?;
     let status = server.wait_for_exit(Duration::from_secs(1)).map_err(text)?;
@@ -121,7 +121,8 @@ fn settings_file(stage: &Stage) -> Result<(), String> {
     expect_setting(&mut client, "maxmemory", "12582912")
 }
 
-/// Where a client may set them at all: what would write elsewhere is refused, and changes nothing.
+/// Even where clients may set these at all: what would write elsewhere is refused, and changes
+/// nothing.
 fn checked_folder(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--enable-protected-configs", "local"])?;
     let mut client = server.client().map_err(text)?;
@@ -189,7 +190,7 @@ fn rewrite(stage: &Stage) -> Result<(), String> {
 }
 
 fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
-    let first = stage.server_with(&[name])?; // Its folder goes with it, and the file names that one.
+    let first = stage.server_with(&[name])?; // Its folder goes with it.
     let mut client = first.client().map_err(text)?;
     client.words("CONFIG SET timeout 55 maxmemory-policy allkeys-lru").map_err(text)?;
     let limits = "normal 10485760 1048576 9 slave 0 0 0 pubsub 0 0 0";
@@ -206,7 +207,7 @@ fn rewrite_and_read(stage: &Stage, name: &str) -> Result<(), String> {
     expect_setting(&mut client, "maxmemory-policy", "allkeys-lru")
 }
 
-/// Starts the subject where it must not start; what it printed.
+/// Starts the subject where it must not start; returns its output.
 fn refused_start(args: &[&str]) -> Result<String, String> {
     let mut child = Command::new(server::subject_path())
         .args(args)
@@ -253,7 +254,7 @@ impl Drop for Child {
     }
 }
 
-/// Starts the subject on a port, and waits until it answers, were it by a refusal.
+/// Starts the subject on a port, and waits until it answers, be it with a refusal.
 fn start_on(port: u16, more: &[&str]) -> Result<(Child, Client), String> {
     let mut command = Command::new(server::subject_path());
     command.args(["--port", &port.to_string(), "--save", ""]).args(more);
@@ -273,7 +274,7 @@ fn start_on(port: u16, more: &[&str]) -> Result<(Child, Client), String> {
     }
 }
 
-/// The kernel may hold on to a killed server's sockets for a while; its successor waits for them.
+/// The kernel may hold a killed server's sockets for a while; its successor waits for them.
 fn start_after_kill(_: &Stage) -> Result<(), String> {
     let port = server::free_port().map_err(text)?;
     for round in 0..8 {
@@ -285,8 +286,8 @@ fn start_after_kill(_: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// While a file is loaded: connections are taken, data is refused, INFO tells how far it is.
-fn told_of_loading(stage: &Stage) -> Result<(), String> {
+/// While a file loads: connections are accepted, data is refused, INFO reports the progress.
+fn reports_loading(stage: &Stage) -> Result<(), String> {
     let oracle = Server::oracle().map_err(text)?;
     let mut client = oracle.client().map_err(text)?;
     client.words("DEBUG POPULATE 300000 key 20").map_err(text)?;
@@ -394,7 +395,7 @@ fn refuses_file(bytes: &[u8], name: &str) -> Result<String, String> {
     shown
 }
 
-/// Redis tells the offset in its log, Darter in its last words.
+/// Redis reports the offset in its log, Darter in its last message.
 fn tells_where(shown: &str) -> Result<(), String> {
     let is_told = shown.to_lowercase().contains("offset");
     ensure(is_told || shown.contains("truncated"), || format!("it does not say where:\n{shown}"))

@@ -1,10 +1,11 @@
-//! How the server bears clients that mean harm or know no better, and how it starts and stops:
-//! raw sockets, one server a check, memory and CPU read from `/proc`.
+//! How the server copes with hostile and careless clients, and how it starts and stops: raw
+//! sockets, one server a check, memory and CPU read from `/proc`.
 //!
-//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [TEXT]`; with a text
-//! only the checks whose names hold it. What is random, the soak, goes on for about so long.
+//! `cargo run -p darter-limits -- [--cores N] [--io auto|epoll] [--soak SECONDS] [TEXT]`; with a
+//! text only the checks whose names contain it. Random checks, the soak, run for about as long as
+//! given.
 //!
-//! With `DARTER_BIN=redis-server` the checks that ask for more than Redis offers are left out.
+//! With `DARTER_BIN=redis-server` the checks that ask for more than Redis offers are skipped.
 //!
 //! Not here: the replies to malformed input, which `tests/conformance` compares with Redis.
 
@@ -27,10 +28,10 @@ use darter_testkit::{Io, Server, Shape, Tally, server};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What a check is given.
+/// What a check works with.
 pub(crate) struct Stage {
     pub(crate) shape: Shape,
-    /// How long a check that is random goes on, about.
+    /// About how long a random check runs.
     pub(crate) soak: Duration,
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), St
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Whether Redis, as a stand-in, can pass it too.
+/// Whether Redis, in Darter's place, can pass it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// What Redis does as well.
@@ -65,7 +66,7 @@ pub(crate) enum Asks {
     More,
 }
 
-/// One check: its name, what it asks, and itself.
+/// One check: its name, what it asks for, and its function.
 pub(crate) type Check = (&'static str, Asks, fn(&Stage) -> Result<(), String>);
 
 const GROUPS: &[&[Check]] = &[

@@ -1,7 +1,7 @@
-//! Memory: what is told of it against what the process takes, what clients may hold, and what costs
+//! Memory: what is reported against what the process takes, what clients may hold, and what costs
 //! nothing.
 //!
-//! `--soak SECONDS` repeats what compares, with more data, for about so long.
+//! `--soak SECONDS` repeats the comparisons, with more data, for about that long.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -10,21 +10,21 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long memory, and closing, may take to follow: only what never comes is a fault.
+/// How long memory, and closing, may take to follow: only what never happens is a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("two billion databases cost nothing until used",       Asks::More,    databases),
     ("a turn costs the same with very many databases",      Asks::More,    very_many_databases),
-    ("deleted hashes that are still read are told",         Asks::More,    pinned_hashes),
-    ("deleted strings that are still read are told",        Asks::More,    pinned_strings),
-    ("what replies of several values hold is told",         Asks::More,    pinned_by_several),
-    ("what is pinned is told by itself",                    Asks::More,    pinned_by_itself),
-    ("requests that are arriving are told",                 Asks::More,    arriving),
+    ("deleted hashes that are still read count",            Asks::More,    pinned_hashes),
+    ("deleted strings that are still read count",           Asks::More,    pinned_strings),
+    ("what replies of several values hold counts",          Asks::More,    pinned_by_several),
+    ("what is pinned is reported by itself",                Asks::More,    pinned_by_itself),
+    ("requests that are arriving count",                    Asks::More,    arriving),
     ("an idle writer keeps nothing of its argument",        Asks::AsRedis, idle_writers),
     ("a long reply leaves no buffer behind",                Asks::AsRedis, reply_buffers),
-    ("a long reply is told as what it takes",               Asks::More,    long_replies),
+    ("a long reply counts as what it takes",                Asks::More,    long_replies),
     ("copies are counted once",                             Asks::More,    copies),
     ("maxmemory counts what arrives and what is pinned",    Asks::More,    maxmemory),
     ("client-query-buffer-limit closes",                    Asks::AsRedis, query_limit),
@@ -38,7 +38,7 @@ fn info(client: &mut Client, section: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned())
 }
 
-/// The number behind `name:` in a section of INFO.
+/// The number after `name:` in a section of INFO.
 fn told(client: &mut Client, section: &str, name: &str) -> Result<u64, String> {
     let info = info(client, section)?;
     number_of(&info, name).ok_or_else(|| format!("no {name} in {info}"))
@@ -49,7 +49,7 @@ fn number_of(info: &str, name: &str) -> Option<u64> {
     line.and_then(|line| line.trim().parse().ok())
 }
 
-/// A reply that must be this text.
+/// The reply must be this text.
 fn must_say(client: &mut Client, line: &str, wanted: &str) -> Result<(), String> {
     let reply = client.words(line).map_err(text)?;
     let said = reply.text().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
@@ -57,7 +57,7 @@ fn must_say(client: &mut Client, line: &str, wanted: &str) -> Result<(), String>
     ensure(said == wanted, || format!("{line}: {reply:?}"))
 }
 
-/// Asks until it holds.
+/// Repeats until it holds.
 fn wait_until(mut holds: impl FnMut() -> Result<bool, String>) -> Result<bool, String> {
     let start = Instant::now();
     while !holds()? {
@@ -92,7 +92,7 @@ impl Watched {
         Ok((used, self.server.process().resident_bytes().saturating_sub(self.resident)))
     }
 
-    /// What is told grows to `least`, and is what is resident, to a tenth and 10 MB.
+    /// The reported bytes grow to `least`, and match the resident ones, to a tenth and 10 MB.
     fn must_tell(&mut self, least: u64, what: &str) -> Result<(), String> {
         let mut last = (0, 0);
         let holds = wait_until(|| {
@@ -107,7 +107,7 @@ impl Watched {
         })
     }
 
-    /// What is told falls back to next to nothing.
+    /// The reported bytes fall back to next to nothing.
     fn must_fall(&mut self, what: &str) -> Result<(), String> {
         let mut last = (0, 0);
         let holds = wait_until(|| {
@@ -124,7 +124,7 @@ impl Watched {
         ensure(!reply.is_error(), || format!("{reply:?}"))
     }
 
-    /// A set of so many thousand members, 500 bytes each.
+    /// A set of `thousands` thousand members, 500 bytes each.
     fn set(&mut self, key: &str, thousands: u64) -> Result<(), String> {
         for thousand in 0..thousands {
             let members = (0..1_000).map(|at| format!("{key}{thousand}:{at:0>490}"));
@@ -150,7 +150,7 @@ impl Watched {
         Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
 
-    /// A number of CLIENT LIST for the client of this name, or none when it is gone.
+    /// A number in CLIENT LIST for the client of this name; none when it is gone.
     fn of_client(&mut self, name: &str, field: &str) -> Result<Option<u64>, String> {
         let list = self.client.words("CLIENT LIST").map_err(text)?;
         let list = String::from_utf8_lossy(list.text().unwrap_or_default()).into_owned();
@@ -168,7 +168,7 @@ fn unread(server: &Server, command: &str, keys: &[String]) -> Result<Vec<Client>
     keys.iter().map(|key| unread_one(server, key, &format!("{command} {key}"))).collect()
 }
 
-/// One of them, called `of:` and its name.
+/// One such client, named after its key with the prefix `of:`.
 fn unread_one(server: &Server, name: &str, line: &str) -> Result<Client, String> {
     let mut client = server.client().map_err(text)?;
     client.words(&format!("CLIENT SETNAME of:{name}")).map_err(text)?;
@@ -178,7 +178,7 @@ fn unread_one(server: &Server, name: &str, line: &str) -> Result<Client, String>
     Ok(client)
 }
 
-/// Runs a round, with so many times the least data; more and larger ones in a soak.
+/// Runs a round with the least amount of data; in a soak, more rounds with multiples of it.
 fn rounds(stage: &Stage, round: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
     const TIMES_MAX: u64 = 10;
     let start = Instant::now();
@@ -233,7 +233,8 @@ fn pinned_strings(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// MGET of strings, draws from a hash, and a union of sets; all is deleted before it is read.
+/// MGET of strings, random draws from a hash, and a union of sets; all is deleted before it is
+/// read.
 fn pinned_by_several(stage: &Stage) -> Result<(), String> {
     rounds(stage, |times| {
         let mut watched = Watched::start(stage)?;
@@ -269,7 +270,7 @@ fn pinned_by_several(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Nothing is pinned where nobody reads what is gone; and the kinds come to what is used.
+/// Nothing is pinned where nothing deleted is read; and the categories add up to what is used.
 fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     const BYTES: u64 = 20 * MIB;
     const KINDS: [&str; 6] = ["startup", "clients", "dataset", "pinned", "freeing", "other"];
@@ -293,7 +294,7 @@ fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     let readers = unread(&watched.server, "GET", &keys)?;
     must_be(&mut watched, 0, 0, "of keys that are there")?;
     watched.client.words("DEL one two").map_err(text)?;
-    // What is on its way to the socket is told as their output.
+    // What is on its way to the socket is reported as their output.
     let pinned_least = 2 * BYTES - MIB;
     must_be(&mut watched, pinned_least, 2 * BYTES + MIB, "by two readers")?;
     let stats = watched.client.words("MEMORY STATS").map_err(text)?;
@@ -306,7 +307,7 @@ fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     must_be(&mut watched, 0, 0, "at last")
 }
 
-/// A client called `name` that has sent `sent` bytes of an argument of `announced`.
+/// A client named `name` that has sent `sent` bytes of an argument of `announced`.
 fn sender(server: &Server, name: &str, sent: u64, announced: u64) -> Result<Client, String> {
     let mut client = server.client().map_err(text)?;
     client.words(&format!("CLIENT SETNAME {name}")).map_err(text)?;
@@ -357,7 +358,7 @@ fn idle_writers(stage: &Stage) -> Result<(), String> {
     ensure(holds, || format!("{} told, {} resident of idle writers", last.0, last.1))
 }
 
-/// Members of 8 MiB, of sets of both cores.
+/// Members of 8 MiB, in sets of both cores.
 fn reply_buffers(stage: &Stage) -> Result<(), String> {
     let mut watched = Watched::start(stage)?;
     let member = "m".repeat(usize::try_from(8 * MIB).map_err(text)?);
@@ -372,7 +373,7 @@ fn reply_buffers(stage: &Stage) -> Result<(), String> {
     watched.must_fall("replies that were read")
 }
 
-/// Names and words are copied into replies, behind which others stand.
+/// Names and words are copied into replies, and others follow them.
 fn long_replies(stage: &Stage) -> Result<(), String> {
     let long = "m".repeat(usize::try_from(24 * MIB).map_err(text)?);
     for command in ["ECHO", "PING", "HGETALL", "SMEMBERS"] {
@@ -408,7 +409,7 @@ fn copies(stage: &Stage) -> Result<(), String> {
     ensure(used < 60 * MIB, || format!("{used} told of a hash and its copies"))
 }
 
-/// Bytes that are no keys' count too, and again do not once they are gone.
+/// Bytes other than keys' count too, and no longer once they are gone.
 fn maxmemory(stage: &Stage) -> Result<(), String> {
     let mut watched = Watched::start(stage)?;
     must_say(&mut watched.client, "CONFIG SET maxmemory 100mb", "OK")?;
@@ -454,7 +455,7 @@ fn query_limit(stage: &Stage) -> Result<(), String> {
     ensure(watched.server.logs(line, PATIENCE), || watched.server.log())
 }
 
-/// A reader of a value that is there holds nothing; of one that is gone, all that it has not read.
+/// A reader of an existing value holds nothing; of a deleted one, all that it has not read.
 fn output_limits(stage: &Stage) -> Result<(), String> {
     const CLOSED: &str = "closed for overcoming of output buffer limits.";
     for (limits, set) in [("hard", "normal 10mb 0 0"), ("soft", "normal 0 10mb 1")] {
@@ -481,7 +482,7 @@ fn output_limits(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The largest that may be is closed, and nobody else: 30 MB are held, 20 are allowed.
+/// The largest client that may be is closed, and no other: 30 MB are held, 20 are allowed.
 fn all_clients(stage: &Stage) -> Result<(), String> {
     for limit in ["maxmemory-clients 20mb", "maxmemory 200mb maxmemory-clients 10%"] {
         let mut watched = Watched::start(stage)?;
@@ -510,12 +511,11 @@ fn all_clients(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A turn looks at none of the databases that nobody uses in it, and what concerns all of them goes
-/// through them in portions.
+/// A turn visits no unused database, and what concerns all of them visits them in portions.
 fn very_many_databases(stage: &Stage) -> Result<(), String> {
     const MANY: u64 = 50_000;
     const GETS: u64 = 200;
-    /// What walks so many takes a multiple of this, in a debug build and in any other.
+    /// Walking this many takes a multiple of this, in a debug build and in any other.
     const PORTION_US: u64 = 20_000;
     const TRIES: usize = 5;
     let server = stage.server_with(&["--databases", "100000"])?;
@@ -551,7 +551,7 @@ fn very_many_databases(stage: &Stage) -> Result<(), String> {
     must_say(&mut client, "GET k", "")
 }
 
-/// A key that dies some day in each of so many databases.
+/// Sets a key with a distant deadline in each of `count` databases.
 fn fill_databases(client: &mut Client, count: u64) -> Result<(), String> {
     const AT_ONCE: u64 = 500;
     for first in (0..count).step_by(AT_ONCE as usize) {
@@ -569,7 +569,7 @@ fn fill_databases(client: &mut Client, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// What goes through all databases goes through those in use.
+/// What visits all databases visits those in use.
 fn databases(stage: &Stage) -> Result<(), String> {
     let small = stage.server()?.process().resident_bytes();
     let server = stage.server_with(&["--databases", "2147483647"])?;

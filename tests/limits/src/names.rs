@@ -1,9 +1,9 @@
-//! Names (keys, fields, members) of 64 MB: what is done with them is done in slices.
+//! Names (keys, fields, members) of 64 MB are handled in slices.
 //!
-//! Copying one takes 30 ms, its slot 32, its hash 6, comparing it with another 4, freeing it 3: each of
-//! these would show. A slice's time is the core's own CPU time, which a loaded machine makes longer
-//! now and then; so each command has some tries, and what counts is the shortest of the longest
-//! slices.
+//! Copying one takes 30 ms, its slot 32, its hash 6, comparing it with another 4, freeing it 3:
+//! each of these would show. A slice's time is the core's own CPU time, which a loaded machine
+//! prolongs now and then; so each command has several tries, and the shortest of their longest
+//! slices counts.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::notation::show;
@@ -16,11 +16,12 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 const BYTES: usize = 64 << 20;
-/// Four times what a slice may take, and less than the least of what is above.
+/// Four times what a slice may take, and less than the least of the above.
 const SLICE_MAX_US: u64 = 2_000;
 const TRIES: usize = 6;
 
-/// A command, in which `A` to `D` stand for the long names, and its reply. `A` and `D` begin alike.
+/// A command, in which `A` to `D` stand for the long names, and its reply. `A` and `D` have a
+/// common beginning.
 type Case = (&'static str, &'static str);
 
 #[rustfmt::skip] // A table.
@@ -76,7 +77,8 @@ fn names() -> [String; 4] {
     [a, b, c, d]
 }
 
-/// The order of deaths shares the block of the key's entry, whichever request's key it hears of first.
+/// The tree of deadlines shares the block of the key's entry, whichever request's key it sees
+/// first.
 fn fields_with_deadlines(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
@@ -89,7 +91,7 @@ fn fields_with_deadlines(stage: &Stage) -> Result<(), String> {
     ensure(after < most, || format!("{before} bytes became {after}"))
 }
 
-/// Runs a command. Returns the longest slice that it made, and what it let go of, in microseconds.
+/// Runs a command. Returns its longest slice, that of its deferred frees included, in microseconds.
 fn slice_max(
     client: &mut Client,
     line: &str,

@@ -40,7 +40,7 @@ fn maxclients(stage: &Stage) -> Result<(), String> {
             Err(_) => refusals += 1, // The refusal may be lost in the reset.
         }
     }
-    // The last readiness probe may still count as a client when the first ones arrive.
+    // The last readiness probe may still count as a client when the first ones connect.
     ensure((18..=20).contains(&held.len()), || format!("{} were served", held.len()))?;
     ensure(refusals >= 10, || format!("{refusals} were refused"))?;
     let pong = held[0].words("PING").map_err(text)?;
@@ -93,7 +93,7 @@ fn come_and_go(stage: &Stage) -> Result<(), String> {
     ensure(grown < 8 * MIB, || format!("2000 connections left {grown} bytes"))
 }
 
-/// Stores the value that the gluttons ask for, by a connection of its own.
+/// Stores the value that the gluttons read, on a connection of its own.
 fn store_big(server: &Server) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     let stored = client.command(&["SET", "big", &"x".repeat(3_000_000)]).map_err(text)?;
@@ -147,7 +147,7 @@ fn reset(stage: &Stage) -> Result<(), String> {
     ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
 }
 
-/// One who watches, or waits for the end of a pause, is not idle.
+/// A client that monitors, or waits for the end of a pause, is not idle.
 fn timeout(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--timeout", "1"])?;
     let client = || server.client().map_err(text);
@@ -192,8 +192,8 @@ fn two_cores_with_timeout(stage: &Stage) -> Result<Server, String> {
     Server::subject_with(Shape { cores: 2, ..stage.shape }, &more).map_err(text)
 }
 
-/// One core does nothing for three seconds. Clients of the other have asked for its keys, and get
-/// them, though they have sent and heard nothing for longer than the timeout.
+/// One core is blocked for three seconds. Clients of the other have asked for its keys, and get
+/// them, though they have sent and received nothing for longer than the timeout.
 fn timeout_spares(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 20;
     let server = two_cores_with_timeout(stage)?;
@@ -208,7 +208,7 @@ fn timeout_spares(stage: &Stage) -> Result<(), String> {
         (0..KEYS).try_for_each(|_| client.receive().map(drop)).map_err(text)?;
     }
     sleeper.send(&encode(&["DEBUG", "SLEEP", "3"])).map_err(text)?;
-    std::thread::sleep(Duration::from_millis(50)); // Now it sleeps, and so do the clients it has.
+    std::thread::sleep(Duration::from_millis(50)); // Now it is blocked, and so are its clients.
     for (who, client) in clients.iter_mut().enumerate() {
         client.send(&sets(who)).map_err(text)?;
     }
@@ -226,7 +226,7 @@ fn timeout_two_cores(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 50;
     let server = two_cores_with_timeout(stage)?;
     let mut other = server.client().map_err(text)?;
-    let value = "v".repeat(60_000); // Long enough that batches rest.
+    let value = "v".repeat(60_000); // Long enough that batches are suspended.
     for at in 0..KEYS {
         other.command(&["SET", &format!("key:{at}"), &value]).map_err(text)?;
     }

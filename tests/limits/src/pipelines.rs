@@ -1,7 +1,7 @@
-//! Pipelines: longer than what is received ahead, over several cores, with a change of protocol in
-//! their middle; and whose each command was, as the slow log tells it.
+//! Pipelines: longer than the receive buffers, over several cores, with a change of protocol in the
+//! middle; and whose each command was, according to the slow log.
 //!
-//! There are two cores always: with one, nothing needs to be put in order.
+//! There are always two cores: with one, nothing needs to be put in order.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -19,12 +19,12 @@ pub(crate) const CHECKS: &[Check] = &[
     ("the first long replies of other cores are bounded",    Asks::More,    first_long_replies),
     ("what rests goes on when its client has gone",          Asks::More,    rest_of_the_gone),
     ("requests for a core that sleeps are bounded",          Asks::More,    sleeping_core),
-    ("a request longer than what is received ahead",         Asks::AsRedis, long_request),
-    ("HELLO amid a pipeline over two cores",                 Asks::AsRedis, hello_amid),
+    ("a request longer than the receive buffers",            Asks::AsRedis, long_request),
+    ("HELLO in a pipeline over two cores",                   Asks::AsRedis, hello_midway),
     ("SIGTERM answers what two cores received",              Asks::AsRedis, sigterm),
     ("CLIENT PAUSE holds a pipeline and keeps its order",    Asks::AsRedis, pause),
     ("of two CLIENT PAUSEs the stricter and the later stay", Asks::AsRedis, pauses),
-    ("others are answered amid floods over two cores",       Asks::AsRedis, flood),
+    ("others are answered during floods over two cores",     Asks::AsRedis, flood),
     ("SLOWLOG tells the client, however a command ran",      Asks::AsRedis, slowlog_clients),
     ("SLOWLOG counts what a job takes, once",                Asks::More,    slowlog_job),
 ];
@@ -56,7 +56,7 @@ fn while_sending(
     })
 }
 
-/// Turns of the server in which `client`'s replies go unread.
+/// Lets the server run turns in which `client`'s replies go unread.
 fn let_turn(server: &Server) -> Result<(), String> {
     let mut other = server.client().map_err(text)?;
     for _ in 0..200 {
@@ -65,8 +65,8 @@ fn let_turn(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// 20 MB of replies are asked for by 1 MB of requests before the first reply is read: the server
-/// stops receiving, and must begin again.
+/// 20 MB of replies are requested by 1 MB of requests before the first reply is read: the server
+/// stops receiving, and must resume.
 fn late_reader(stage: &Stage) -> Result<(), String> {
     const COUNT: usize = 20_000;
     let server = two_cores(stage)?;
@@ -88,8 +88,8 @@ fn late_reader(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Clients whose replies were short so far ask for long ones, and read none: what was learnt of the
-/// short ones must not let 20 MB be made for each. Read at last, all of it comes.
+/// Clients whose replies were short so far ask for long ones, and read none: what was learnt from
+/// the short ones must not let 20 MB be made for each. Read at last, all of it arrives.
 fn first_long_replies(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SHORT: usize = 4_000;
@@ -123,7 +123,7 @@ fn first_long_replies(stage: &Stage) -> Result<(), String> {
     let_turn(&server)?;
     let grown = server.process().resident_bytes().saturating_sub(before);
     ensure(grown < BOUND_BYTES, || format!("{CLIENTS} clients who do not read: {grown} bytes"))?;
-    drop(clients.pop()); // Goes without having read anything.
+    drop(clients.pop()); // Disconnects without having read anything.
     for client in &mut clients {
         for at in 0..LONG {
             let reply = client.receive().map_err(|error| format!("reply {at}: {error}"))?;
@@ -133,9 +133,9 @@ fn first_long_replies(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Two clients, one of either core, ask for 7 MB of one core's values and then set a key, all in one
-/// send, and go without having read anything. What the other core was sent is done all the same; what
-/// their own core has not begun is not.
+/// Two clients, one of each core, ask for 7 MB of one core's values and then set a key, all in one
+/// send, and disconnect without having read anything. What the other core was sent is done all the
+/// same; what their own core has not begun is not.
 fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let server = two_cores(stage)?;
@@ -159,8 +159,8 @@ fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
     }
 }
 
-/// One core does nothing for two seconds, while clients send 40 MB each, half of it to that core. What
-/// it is to do is not taken from the sockets before.
+/// One core is blocked for two seconds, while clients send 40 MB each, half of it for that core.
+/// Its requests are not taken from the sockets before.
 fn sleeping_core(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SETS: usize = 100;
@@ -196,8 +196,8 @@ fn sleeping_core(stage: &Stage) -> Result<(), String> {
     ensure(grown < BOUND_BYTES, || format!("{CLIENTS} clients took {grown} bytes"))
 }
 
-/// Behind replies that nobody reads comes a request of 3 MB, in many arguments, then one in a
-/// single argument: neither is whole when receiving pauses, and nothing else will resume it.
+/// Unread replies are followed by a request of 3 MB, in many arguments, then one in a single
+/// argument: neither is complete when receiving pauses, and nothing else will resume it.
 fn long_request(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut client = server.client().map_err(text)?;
@@ -228,8 +228,8 @@ fn long_request(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// One send: hashes made and read, in RESP2, in RESP3, and in RESP2 again.
-fn hello_amid(stage: &Stage) -> Result<(), String> {
+/// One send: hashes are written and read, in RESP2, in RESP3, and in RESP2 again.
+fn hello_midway(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut client = server.client().map_err(text)?;
     let reads: Vec<u8> = (0..50).flat_map(|at| encode(&["HGETALL", &key(at)])).collect();
@@ -263,8 +263,8 @@ fn hello_amid(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Commands for one key, for another core's, and for keys of both, then the signal: all that came
-/// is answered, in order, and the server exits with 0.
+/// Commands for one key, for another core's, and for keys of both, then the signal: all that has
+/// arrived is answered, in order, and the server exits with 0.
 fn sigterm(stage: &Stage) -> Result<(), String> {
     const ROUNDS: usize = 200;
     let mut server = two_cores(stage)?;
@@ -296,8 +296,7 @@ fn sigterm(stage: &Stage) -> Result<(), String> {
     ensure(status.code() == Some(0), || format!("{status}; its log:\n{}", server.log()))
 }
 
-/// Writes wait for the end of the pause, and what came behind them does too; reads of others do
-/// not.
+/// Writes wait for the end of the pause, and so does what follows them; reads of others do not.
 fn pause(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let (mut client, mut other) = (server.client().map_err(text)?, server.client().map_err(text)?);
@@ -324,7 +323,8 @@ fn pause(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Amid a pause of all nothing is answered, its own end neither; and it lasts as long as the longest.
+/// During a pause of all commands nothing is answered, not even its own end; and it lasts as long
+/// as the longest.
 fn pauses(stage: &Stage) -> Result<(), String> {
     const LONG: Duration = Duration::from_millis(600);
     let server = two_cores(stage)?;
@@ -340,7 +340,7 @@ fn pauses(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of the slow log but its newest, which is the SET of its limit, oldest first.
+/// The rows of the slow log except its newest, which is the SET of its limit, oldest first.
 fn slow_rows(client: &mut Client) -> Result<Vec<Vec<Reply>>, String> {
     let log = client.words("SLOWLOG GET -1").map_err(text)?;
     let rows = log.items().ok_or_else(|| format!("SLOWLOG GET: {log:?}"))?;
@@ -377,7 +377,7 @@ fn slowlog_clients(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A long SADD is one entry with all of its time, and commandstats has that time too.
+/// A long SADD is one entry with all of its time, which commandstats has too.
 fn slowlog_job(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut client = server.client().map_err(text)?;
@@ -404,8 +404,8 @@ fn slowlog_job(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Four clients keep both cores busy with each other's work, for as long as it takes two others to
-/// have all their requests answered.
+/// Four clients keep both cores busy with each other's work, until two others have all their
+/// requests answered.
 fn flood(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 4;
     const ASKED: usize = 300;
@@ -443,7 +443,7 @@ fn ask_often(server: &Server, times: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends HSETs of a hundred fields, on one key after another, until it is over.
+/// Sends HSETs of a hundred fields, on one key after another, until told to stop.
 fn pour(mut socket: TcpStream, client: usize, over: &AtomicBool) {
     let mut number = 0;
     while !over.load(Ordering::SeqCst) {

@@ -1,4 +1,4 @@
-//! CONFIG SET port and bind: the server moves while it runs, or stays where it is, whole.
+//! CONFIG SET port and bind: the running server moves, or stays where it was, entirely.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Protocol, server};
@@ -29,7 +29,7 @@ fn is_refused(client: &mut Client, words: &[&str], why: &str) -> Result<(), Stri
     ensure(reply.encode() == wanted.as_bytes(), || format!("{words:?}: {reply:?}"))
 }
 
-/// Whether somebody new is served at `address`.
+/// Whether a new client is served at `address`.
 fn serves(address: &str, port: u16) -> Result<bool, String> {
     let Ok(mut socket) = TcpStream::connect((address, port)) else { return Ok(false) };
     socket.set_read_timeout(Some(std::time::Duration::from_secs(10))).map_err(text)?;
@@ -102,14 +102,14 @@ fn names(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--bind", "127.0.0.1"])?;
     let mut client = server.client().map_err(text)?;
     is_refused(&mut client, &["CONFIG", "SET", "bind", "localhost"], why)?;
-    let server = stage.server_with(&["--bind", "localhost"])?; // One of the start is known.
+    let server = stage.server_with(&["--bind", "localhost"])?; // Known from the start.
     let mut client = server.client().map_err(text)?;
     is_ok(&mut client, &["CONFIG", "SET", "bind", "localhost 127.0.0.2"])?;
     let new = server::free_port().map_err(text)?.to_string();
     is_ok(&mut client, &["CONFIG", "SET", "port", &new])
 }
 
-/// 192.0.2.1 belongs to nobody: it is kept for examples.
+/// 192.0.2.1 belongs to no one: it is reserved for examples.
 fn addresses(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--bind", "127.0.0.1"])?;
     let mut client = server.client().map_err(text)?;
@@ -135,9 +135,10 @@ fn addresses(stage: &Stage) -> Result<(), String> {
     serves_only(&[one], &[])
 }
 
-/// Seconds until the server probes its silent client, as the kernel tells; none when it never does.
+/// Seconds until the server probes its silent client, according to the kernel; none if it never
+/// does.
 fn probed_after_s(server: u16, client: u16) -> Result<Option<u64>, String> {
-    /// The timers of the kernel's table: none, one for what is not acknowledged yet, and this one.
+    /// The timers of the kernel's table: none, one for unacknowledged data, and this one.
     const OFF: &str = "00";
     const KEEPALIVE: &str = "02";
     let ends = [format!(":{server:04X}"), format!(":{client:04X}")];
@@ -178,7 +179,7 @@ fn keepalive(stage: &Stage) -> Result<(), String> {
     let (_first, port) = first.ok_or("nobody came")?;
     let told = probed_after_s(server.port(), port)?;
     ensure(told.is_some_and(|told| told > 240), || format!("who came first: after {told:?} s"))?;
-    let server = stage.server_with(&["--tcp-keepalive", "100000"])?; // The kernel takes less.
+    let server = stage.server_with(&["--tcp-keepalive", "100000"])?; // The kernel allows less.
     serves_only(&[("127.0.0.1", server.port())], &[])
 }
 

@@ -1,10 +1,9 @@
-//! Clients that end their connection the hard way: amid what they send, amid what they are sent,
-//! while the server holds them back, while a long reply streams, and at random bytes of anything.
-//! Nothing of them may stay: no client in CLIENT LIST, no descriptor, no memory, no buffer that is
-//! received into.
+//! Clients that end their connection with a reset: while they send, while they are sent to, while
+//! the server holds them back, while a long reply streams, and at random bytes of anything. Nothing
+//! of them may stay: no client in CLIENT LIST, no descriptor, no memory, no receive buffer.
 //!
-//! Each check runs on both backends, where both can be used, whichever the others run on: they notice
-//! ends in their own ways.
+//! Each check runs on both backends, if available, whichever the others run on: they notice ends in
+//! different ways.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_base::Prng;
@@ -15,21 +14,21 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long the ends may take to be noticed: a machine under load takes its time, a connection that
-/// leaks takes forever.
+/// How long it may take until the ends are noticed: a loaded machine is slow, a leaked connection
+/// is forever.
 const SOON: Duration = Duration::from_secs(10);
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("a thousand resets amid a long argument leave nothing", Asks::AsRedis, amid_receives),
-    ("resets amid replies leave nothing",                    Asks::AsRedis, amid_sends),
-    ("resets of clients that are held back leave nothing",   Asks::AsRedis, while_held_back),
-    ("resets while a long reply streams leave nothing",      Asks::AsRedis, amid_streams),
-    ("resets at random bytes leave nothing",                 Asks::AsRedis, at_random_bytes),
-    ("who ends only its own side gets all replies",          Asks::More,    half_closed),
+    ("a thousand resets in a long argument leave nothing", Asks::AsRedis, during_receives),
+    ("resets during replies leave nothing",                Asks::AsRedis, during_sends),
+    ("resets of clients that are held back leave nothing", Asks::AsRedis, while_held_back),
+    ("resets while a long reply streams leave nothing",    Asks::AsRedis, during_streams),
+    ("resets at random bytes leave nothing",               Asks::AsRedis, at_random_bytes),
+    ("who ends only its own side gets all replies",        Asks::More,    half_closed),
 ];
 
-/// A server, somebody who watches it, and what it holds open while nobody else is there.
+/// A server, a client that watches it, and its open files without others.
 struct Place {
     server: Server,
     watcher: Client,
@@ -75,7 +74,7 @@ impl Place {
         Ok(socket)
     }
 
-    /// Stores what long replies are made of: a string and a hash.
+    /// Stores the data of long replies: a string and a hash.
     fn store(&mut self) -> Result<(), String> {
         let big = "x".repeat(3_000_000);
         self.watcher.command(&["SET", "big", &big]).map_err(text)?;
@@ -90,8 +89,8 @@ impl Place {
     }
 }
 
-/// The backends available here: where the server itself finds that io_uring cannot be used, the one
-/// that is left, and a line that says so.
+/// The available backends: where the server itself finds that io_uring cannot be used, the other
+/// one, and a line that says so.
 fn backends(stage: &Stage) -> Result<Vec<Io>, String> {
     let server = Server::subject(Shape { io: Io::Auto, ..stage.shape }).map_err(text)?;
     if server.log().contains("io_uring cannot be used here") {
@@ -108,8 +107,8 @@ fn reset(socket: TcpStream) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs `act` on both backends, in rounds; then nothing may stay, and memory may not have grown since
-/// the first round.
+/// Runs `act` on both backends, in rounds; then nothing may be left, and memory may not have grown
+/// since the first round.
 fn on_both(
     stage: &Stage,
     rounds: usize,
@@ -134,7 +133,7 @@ fn on_both(
     Ok(())
 }
 
-/// More than all buffers hold, so that one that was lost for good would be missed.
+/// More than all buffers hold, so that a leaked one would be missed.
 fn still_receives(place: &mut Place) -> Result<(), String> {
     let value = "v".repeat(8_000_000);
     let set = place.watcher.command(&["SET", "after", &value]).map_err(text)?;
@@ -143,7 +142,7 @@ fn still_receives(place: &mut Place) -> Result<(), String> {
     ensure(length.int() == Some(8_000_000), || format!("STRLEN: {length:?}"))
 }
 
-fn amid_receives(stage: &Stage) -> Result<(), String> {
+fn during_receives(stage: &Stage) -> Result<(), String> {
     on_both(stage, 10, |place, _| {
         let whole = encode(&["SET", "k", &"v".repeat(1_000_000)]);
         for _ in 0..100 {
@@ -155,7 +154,7 @@ fn amid_receives(stage: &Stage) -> Result<(), String> {
     })
 }
 
-fn amid_sends(stage: &Stage) -> Result<(), String> {
+fn during_sends(stage: &Stage) -> Result<(), String> {
     on_both(stage, 10, |place, prng| {
         for _ in 0..50 {
             let mut socket = place.connect()?;
@@ -167,7 +166,7 @@ fn amid_sends(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Reads a random number of bytes, one at least: so a send is under way.
+/// Reads a random number of bytes, at least one: so a send is under way.
 fn read_some(socket: &mut TcpStream, prng: &mut Prng) -> Result<(), String> {
     let most = [1, 1_000, 100_000, 1_000_000][prng.below(4) as usize];
     let mut left = 1 + prng.below(most) as usize;
@@ -175,15 +174,15 @@ fn read_some(socket: &mut TcpStream, prng: &mut Prng) -> Result<(), String> {
     while left > 0 {
         let part = left.min(chunk.len());
         match socket.read(&mut chunk[..part]).map_err(text)? {
-            0 => return Err("closed amid a reply".to_owned()),
+            0 => return Err("closed in the middle of a reply".to_owned()),
             got => left -= got,
         }
     }
     Ok(())
 }
 
-/// Writes are paused, so the server takes what it takes ahead, and then receives no more. The ends
-/// are noticed while the pause lasts.
+/// Writes are paused, so the server receives what it buffers, and then no more. The ends are
+/// noticed during the pause.
 fn while_held_back(stage: &Stage) -> Result<(), String> {
     on_both(stage, 4, |place, prng| {
         place.watcher.words("CLIENT PAUSE 100000 WRITE").map_err(text)?;
@@ -194,7 +193,7 @@ fn while_held_back(stage: &Stage) -> Result<(), String> {
             socket.set_nonblocking(true).map_err(text)?;
             let start = Instant::now();
             let mut sent = 0;
-            // Until it takes no more, or all of it is with the kernel.
+            // Until it takes no more, or the kernel has all of it.
             while sent < sets.len() && start.elapsed() < Duration::from_millis(20) {
                 match socket.write(&sets[sent..]) {
                     Ok(count) => sent += count,
@@ -209,12 +208,12 @@ fn while_held_back(stage: &Stage) -> Result<(), String> {
             }
             reset(socket)?;
         }
-        place.nothing_stays("amid the pause")?;
+        place.nothing_stays("during the pause")?;
         place.watcher.words("CLIENT UNPAUSE").map(drop).map_err(text)
     })
 }
 
-fn amid_streams(stage: &Stage) -> Result<(), String> {
+fn during_streams(stage: &Stage) -> Result<(), String> {
     on_both(stage, 10, |place, prng| {
         for _ in 0..25 {
             let mut socket = place.connect()?;
@@ -226,7 +225,7 @@ fn amid_streams(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// A part of the soak: what clients of all kinds do, cut at any byte, and ended in any way.
+/// A part of the soak: what clients of all kinds do, cut off at any byte, and ended in any way.
 fn at_random_bytes(stage: &Stage) -> Result<(), String> {
     let rounds = (stage.soak.as_secs() as usize).clamp(1, usize::MAX / 2);
     on_both(stage, 4 * rounds, |place, prng| {
@@ -236,7 +235,7 @@ fn at_random_bytes(stage: &Stage) -> Result<(), String> {
             let bytes = some_requests(prng);
             let cut =
                 if prng.chance(70) { prng.below(bytes.len() as u64) } else { bytes.len() as u64 };
-            // The server may have stopped receiving; who is stuck is reset all the same.
+            // The server may have stopped receiving; a client that is stuck resets all the same.
             socket.set_nonblocking(true).map_err(text)?;
             let _ = socket.write(&bytes[..cut as usize]);
             socket.set_nonblocking(false).map_err(text)?;
@@ -246,7 +245,7 @@ fn at_random_bytes(stage: &Stage) -> Result<(), String> {
                 let _ = socket.read(&mut chunk); // Nothing, a part of a reply, or several.
             }
             if prng.chance(15) {
-                let _ = socket.shutdown(Shutdown::Write); // Closed already, after a wrong request.
+                let _ = socket.shutdown(Shutdown::Write); // Closed, after a malformed request.
             }
             match prng.below(4) {
                 0 => drop(socket),
@@ -258,7 +257,7 @@ fn at_random_bytes(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// A pipeline of small, long and wrong requests.
+/// A pipeline of small, long and malformed requests.
 fn some_requests(prng: &mut Prng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..=prng.below(8) {

@@ -1,10 +1,10 @@
 //! Soak: pipelines of mixed sizes over two cores, and a watch on every reply that is late.
 //!
-//! A core that goes to sleep with work to do, or that nobody wakes, is woken by whatever happens next.
+//! A core that goes to sleep with work to do, or is not woken, is woken by whatever happens next.
 //! So there are few clients, and they send together, then only wait: no request of one hides that a
 //! reply of the other is stuck. A reply counts as stalled when its client waited for it longer than
-//! [`STALL`] *beyond* all time in which the server, or the client, ran or was ready to run: a loaded
-//! machine makes replies late, but not idle.
+//! [`STALL`] *beyond* all time in which the server, or the client, ran or was runnable: a loaded
+//! machine delays replies, but is not idle.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_base::Prng;
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("no reply stalls amid pipelines of mixed sizes: one client",  Asks::AsRedis, |stage| soak(stage, 1)),
-    ("no reply stalls amid pipelines of mixed sizes: two clients", Asks::AsRedis, |stage| soak(stage, 2)),
+    ("no reply stalls in pipelines of mixed sizes: one client",  Asks::AsRedis, |stage| soak(stage, 1)),
+    ("no reply stalls in pipelines of mixed sizes: two clients", Asks::AsRedis, |stage| soak(stage, 2)),
 ];
 
-/// Idle time of everyone concerned from which a late reply is a stall.
+/// Idle time of everyone involved from which a late reply is a stall.
 const STALL: Duration = Duration::from_millis(300);
 /// Commands of a pipeline.
 const DEPTH: usize = 50;
@@ -48,7 +48,7 @@ struct Player {
     client: Client,
     prng: Prng,
     pipelines: usize,
-    /// The commands whose replies are to come.
+    /// The commands whose replies are outstanding.
     sent: Vec<Vec<String>>,
 }
 
@@ -60,7 +60,7 @@ impl Player {
     }
 
     fn send(&mut self) -> Result<(), String> {
-        // At times a single command, behind which nothing else comes.
+        // Sometimes a single command, with nothing after it.
         let depth = if self.prng.chance(30) { 1 } else { DEPTH };
         self.sent = (0..depth).map(|_| draw(&mut self.prng)).collect();
         self.pipelines += 1;
@@ -85,8 +85,8 @@ impl Player {
     }
 }
 
-/// When a client began to wait for its next reply, and what had run until then: what runs for one
-/// reply does not excuse the next.
+/// When a client began to wait for its next reply, and what had run until then: CPU time spent on
+/// one reply does not excuse the next.
 struct Moment {
     at: Instant,
     active: Duration,
@@ -99,7 +99,7 @@ impl Moment {
     }
 }
 
-/// Time that the server's threads, and this one, have run or been ready to run.
+/// Time that the server's threads, and this one, have run or been runnable.
 fn active(server: Process) -> Duration {
     server.active_time() + process::own_thread_active_time()
 }

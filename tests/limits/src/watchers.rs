@@ -1,4 +1,4 @@
-//! MONITOR: who watches sees every command once, in its client's order, however long it is, and
+//! MONITOR: a watcher sees every command once, in its client's order, however long it is, and
 //! others do not wait for that.
 
 use crate::{Asks, Check, Stage, ensure, text};
@@ -10,11 +10,11 @@ pub(crate) const CHECKS: &[Check] = &[
     ("MONITOR shows what each client sends, in its order", Asks::AsRedis, monitor),
     ("MONITOR shows a command that had to wait once",      Asks::AsRedis, monitor_once),
     ("MONITOR shows a huge command whole",                 Asks::AsRedis, monitor_huge),
-    ("what a MONITOR does not read is told",               Asks::AsRedis, monitor_deaf),
+    ("what a MONITOR does not read counts",                Asks::AsRedis, monitor_deaf),
     ("a slice stays short beside a MONITOR",               Asks::More,    monitor_slices),
 ];
 
-/// Clients of several cores: whose commands stand between whose is left open.
+/// Clients of several cores: the interleaving of their commands is unspecified.
 fn monitor(stage: &Stage) -> Result<(), String> {
     const EACH: usize = 200;
     let server = stage.server()?;
@@ -47,7 +47,7 @@ fn line_of(watcher: &mut Client) -> Result<String, String> {
     Ok(String::from_utf8_lossy(line.text().unwrap_or_default()).into_owned())
 }
 
-/// DBSIZE asks all cores, and so waits until the replies of the other core are there.
+/// DBSIZE asks all cores, and so waits until the replies of the other core have arrived.
 fn monitor_once(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 50;
     let server = Server::subject(Shape { cores: 2, ..stage.shape }).map_err(text)?;
@@ -87,7 +87,7 @@ fn quoted(words: &[Vec<u8>]) -> String {
     words.iter().map(quote).collect()
 }
 
-/// A server, one who watches it, and another client.
+/// A server, a client that watches it, and another one.
 fn watched(server: &Server) -> Result<(Client, Client), String> {
     let (mut watcher, client) = (server.client().map_err(text)?, server.client().map_err(text)?);
     watcher.words("MONITOR").map_err(text)?;
@@ -108,7 +108,7 @@ fn monitor_huge(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// `omem` and `tot-mem` of the connection that has this name.
+/// `omem` and `tot-mem` of the connection of this name.
 fn memory_of(client: &mut Client, name: &str) -> Result<(u64, u64), String> {
     let list = client.words("CLIENT LIST").map_err(text)?;
     let list = String::from_utf8_lossy(list.text().unwrap_or_default()).into_owned();
@@ -120,8 +120,8 @@ fn memory_of(client: &mut Client, name: &str) -> Result<(u64, u64), String> {
     Ok((word("omem=")?, word("tot-mem=")?))
 }
 
-/// 40 MB of commands are shown to one who does not look: nobody else waits, and what that takes can
-/// be seen. It reads at last, and all is there.
+/// 40 MB of commands are shown to a watcher that does not read: others do not wait, and the memory
+/// for it is visible. When it reads at last, everything is there.
 fn monitor_deaf(stage: &Stage) -> Result<(), String> {
     const COUNT: usize = 200;
     const UNREAD_MIN: u64 = 25_000_000; // The sockets may hold some megabytes.
@@ -146,8 +146,8 @@ fn monitor_deaf(stage: &Stage) -> Result<(), String> {
     ensure(output < 1_000, || format!("{output} bytes are left"))
 }
 
-/// By the core's own CPU time: some ten times what a slice may take, and a tenth of what the whole
-/// line takes.
+/// By the core's own CPU time: some ten times a slice's limit, and a tenth of what the whole line
+/// takes.
 fn monitor_slices(stage: &Stage) -> Result<(), String> {
     const SLICE_MAX_US: u64 = 6_000;
     let server = Server::subject(Shape { cores: 1, ..stage.shape }).map_err(text)?;

@@ -1,7 +1,7 @@
-//! One socket to a server: commands out, replies in, as the very bytes and as values.
+//! One socket to a server: commands out, replies in, as raw bytes and as values.
 //!
-//! Blocking, with a deadline on every read, so that a server that hangs is a failed step and
-//! not a hung run.
+//! Blocking, with a deadline on every read, so that a hanging server is a failed step and not a
+//! hung run.
 
 use crate::reply::{self, Framer, Reply};
 use std::io::{self, Read, Write};
@@ -14,9 +14,9 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Which protocol a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The one that connections start in.
+    /// The protocol that connections start in.
     Resp2,
-    /// Asked for by `HELLO 3`.
+    /// Requested with `HELLO 3`.
     Resp3,
 }
 
@@ -28,7 +28,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and switches the protocol when it is not the first one.
+    /// Connects, and switches the protocol if needed.
     ///
     /// # Errors
     /// When the server does not accept or refuses `HELLO 3`.
@@ -59,7 +59,7 @@ impl Client {
     /// Sends a command written as words between spaces.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// Those of [`Client::command`].
     pub fn words(&mut self, line: &str) -> io::Result<Reply> {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         self.command(&words)
@@ -76,7 +76,7 @@ impl Client {
     /// Waits for one reply, as its value.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// Those of [`Client::command`].
     pub fn receive(&mut self) -> io::Result<Reply> {
         let raw = self.receive_raw()?;
         reply::parse(&raw).map_err(|error| io::Error::other(format!("{error:?}")))
@@ -85,7 +85,7 @@ impl Client {
     /// Waits for one reply, as its bytes.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// Those of [`Client::command`].
     pub fn receive_raw(&mut self) -> io::Result<Vec<u8>> {
         let mut framer = Framer::default();
         loop {
@@ -109,7 +109,7 @@ impl Client {
         io::Error::other(format!("{error:?} in {:?}", String::from_utf8_lossy(head)))
     }
 
-    /// Reads until the server closes; all bytes that came.
+    /// Reads until the server closes; returns all bytes.
     ///
     /// # Errors
     /// When the server does not close in time.
@@ -130,7 +130,7 @@ impl Client {
         self.socket.shutdown(Shutdown::Write)
     }
 
-    /// The socket, for tests that read and write in their own rhythm.
+    /// The socket, for tests that read and write at their own pace.
     #[must_use]
     pub fn socket(&self) -> &TcpStream {
         &self.socket

@@ -1,5 +1,5 @@
-//! When two replies agree: byte for byte, unless a mark says which part is left open by the
-//! command's definition (an order, an instant, a choice at random).
+//! When two replies agree: byte for byte, unless a mark says which part the command's definition
+//! leaves open (an order, an instant, a random choice).
 
 use crate::notation::show;
 use crate::reply::{self, Reply};
@@ -24,11 +24,11 @@ pub enum Match {
     ErrorCode,
     /// These elements of each row (an array of arrays), sorted inside.
     Fields(Vec<usize>),
-    /// Both texts hold this; they may differ elsewhere.
+    /// Both texts contain this; they may differ elsewhere.
     Has(Vec<u8>),
 }
 
-/// Compares what the subject answered with what was expected.
+/// Compares the subject's reply with the expected one.
 ///
 /// # Errors
 /// With both replies shown, when they differ.

@@ -1,13 +1,12 @@
-//! What every test that speaks to a server from outside needs: servers that start on free
-//! ports and die with their handle, and a client that shows replies both as bytes and as values.
+//! What every test needs that talks to a server from outside: servers that start on free ports and
+//! die with their handle, and a client that returns replies both as bytes and as values.
 //!
-//! It shares no code with the server's own protocol crates on purpose: a bug in their parser
-//! must not be able to hide itself here.
+//! It shares no code with the server's own protocol crates on purpose: a bug in their parser must
+//! not be able to hide itself here.
 //!
-//! Shape: [`server::Server`] (a child process), [`client::Client`] (one socket),
-//! [`reply::Reply`] (a value), [`notation`] (how tests write it), [`compare`] (when two agree),
-//! [`process`] (what
-//! `/proc` knows about a child), [`tally::Tally`] (the count that closes each run).
+//! Shape: [`server::Server`] (a child process), [`client::Client`] (one socket), [`reply::Reply`]
+//! (a value), [`notation`] (how tests write it), [`compare`] (when two agree), [`process`] (a child
+//! in `/proc`), [`tally::Tally`] (the count that closes each run).
 //!
 //! Not here: what is tested. See `tests/conformance`, `tests/limits`, `tests/clients`.
 

@@ -1,4 +1,4 @@
-//! Replies as text: how scripts write what they expect, and how failures are shown.
+//! Replies as text: how scripts write expected ones, and how failures are shown.
 //!
 //! ```text
 //! +OK   -ERR syntax error   :1   "bulk\r\n\x00"   nil   [:1, "a"]   {"k": "v"}   ~["a"]
@@ -189,7 +189,7 @@ impl Notation<'_> {
         Ok(bytes)
     }
 
-    /// Text up to the end, or inside an aggregate to the next separator.
+    /// Text up to the end, or inside an aggregate up to the next separator.
     fn plain(&mut self) -> Vec<u8> {
         let rest = &self.text[self.at..];
         let ends = |byte: &u8| self.depth > 0 && matches!(byte, b',' | b']' | b'}' | b':');
@@ -201,7 +201,7 @@ impl Notation<'_> {
     fn many(&mut self, close: u8) -> Result<Vec<Reply>, String> {
         let mut items = Vec::new();
         self.depth += 1;
-        let mut separated = true; // Else a comma begins a double.
+        let mut separated = true; // Otherwise a comma begins a double.
         loop {
             self.space();
             match self.text.get(self.at) {

@@ -1,4 +1,4 @@
-//! What Linux tells about another process: memory, CPU time, threads, open files.
+//! Another process as Linux shows it: memory, CPU time, threads, open files.
 
 use std::fs;
 use std::path::Path;
@@ -33,8 +33,7 @@ impl Process {
         self.scheduled(1)
     }
 
-    /// Time that its threads have run, or have been ready to run, so far: what remains of a moment
-    /// they slept.
+    /// Time that its threads have run, or been runnable, so far: the rest they slept.
     #[must_use]
     pub fn active_time(self) -> Duration {
         self.scheduled(2)
@@ -71,7 +70,7 @@ impl Process {
     }
 }
 
-/// Time that the calling thread has run, or has been ready to run, so far.
+/// Time that the calling thread has run, or been runnable, so far.
 #[must_use]
 pub fn own_thread_active_time() -> Duration {
     scheduled(Path::new("/proc/thread-self/schedstat"), 2)

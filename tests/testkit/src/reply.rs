@@ -1,8 +1,8 @@
 //! A reply as a value: parsed from bytes, encoded back, translated from RESP3 to RESP2.
 //!
-//! The parser is strict and small: it reads what servers send, and whatever else it sees is a
-//! failure of the test. [`frame_len`] finds where a reply ends, so that a client can keep the
-//! exact bytes; [`Framer`] does so while they arrive.
+//! The parser is strict and small: it reads what servers send, and anything else is a failure of
+//! the test. [`frame_len`] finds where a reply ends, so that a client can keep the exact bytes;
+//! [`Framer`] does so while they arrive.
 //!
 //! Invariant: `parse(encode(reply)) == reply` for each reply in its own protocol (tested).
 //!
@@ -43,12 +43,12 @@ pub enum Reply {
     Verbatim(Vec<u8>),
 }
 
-/// Why bytes are no reply.
+/// Why bytes are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// The first byte names no type.
+    /// The first byte is not a type.
     UnknownType(u8),
-    /// A header that holds no number, or a line without its end.
+    /// A header without a number, or a line without its end.
     BadHeader,
 }
 
@@ -92,7 +92,7 @@ impl Framer {
     }
 }
 
-/// The length of the reply that starts `bytes`; none while its end has not arrived.
+/// The length of the reply at the start of `bytes`; none while its end has not arrived.
 ///
 /// # Errors
 /// When no continuation could make it a reply.
@@ -100,10 +100,10 @@ pub fn frame_len(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     Framer::default().advance(bytes)
 }
 
-/// Parses the whole of `bytes` as one reply.
+/// Parses all of `bytes` as one reply.
 ///
 /// # Errors
-/// When the bytes are no reply, or not exactly one.
+/// When the bytes are not exactly one reply.
 pub fn parse(bytes: &[u8]) -> Result<Reply, Malformed> {
     let mut at = 0;
     let reply = parse_at(bytes, &mut at)?;
@@ -195,8 +195,8 @@ impl Reply {
         }
     }
 
-    /// What a RESP2 client is sent where a RESP3 client is sent this: maps and sets become
-    /// arrays, doubles bulks, booleans integers, nulls null bulks.
+    /// What a RESP2 client receives in place of this: maps and sets become arrays, doubles bulks,
+    /// booleans integers, nulls null bulks.
     #[must_use]
     pub fn to_resp2(&self) -> Self {
         let all = |items: &[Self]| items.iter().map(Self::to_resp2).collect();

@@ -2,10 +2,10 @@
 //! with a folder of its own, killed and removed when the handle is dropped.
 //!
 //! The subject is `DARTER_BIN`, or `target/debug/darter` next to the running test. A name that
-//! contains `redis` or `valkey` is started as such a server, so that the tests can be tried
+//! contains `redis` or `valkey` is started as such a server, so that the tests can be checked
 //! against the oracle itself.
 //!
-//! Not here: what tests do with a server, and how they stop it in order; see `tests/limits`.
+//! Not here: what tests do with a server, and orderly shutdown; see `tests/limits`.
 
 use crate::client::{Client, Protocol};
 use crate::process::Process;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How long a server may take to answer PING after its start.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Which back of the event loop the subject is told to use.
+/// The backend of the subject's event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     /// Its own choice.
@@ -53,9 +53,9 @@ impl Io {
 /// How the subject is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Cores it uses.
+    /// Number of cores.
     pub cores: usize,
-    /// The back of its event loop.
+    /// The backend of its event loop.
     pub io: Io,
 }
 
@@ -106,7 +106,7 @@ impl Server {
         Self::try_start(&subject_path(), shape, more, Some(files), &|_| Ok(()))
     }
 
-    /// Starts Darter in a folder that `prepare` has filled.
+    /// Starts Darter in a folder filled by `prepare`.
     ///
     /// # Errors
     /// When it cannot be started or does not answer.
@@ -121,7 +121,7 @@ impl Server {
     fn start(binary: &Path, shape: Shape, more: &[&str]) -> io::Result<Self> {
         let mut last = io::Error::other("no attempt");
         for _ in 0..3 {
-            // Another process may take the port between our look and the server's bind.
+            // Another process may take the port before the server binds it.
             match Self::try_start(binary, shape, more, None, &|_| Ok(())) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = error,
@@ -192,20 +192,20 @@ impl Server {
         &self.folder
     }
 
-    /// Its entry in `/proc`.
+    /// Its process in `/proc`.
     #[must_use]
     pub fn process(&self) -> Process {
         Process(self.child.id())
     }
 
-    /// What it has written so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// Whether `words` stand in the log, or come within `patience`: a core may answer before another
-    /// has said what it does.
+    /// Whether `words` appear in the log within `patience`: a core may answer before another has
+    /// logged what it does.
     #[must_use]
     pub fn logs(&self, words: &str, patience: Duration) -> bool {
         let end = Instant::now() + patience;
@@ -218,7 +218,7 @@ impl Server {
         true
     }
 
-    /// A connection that speaks RESP2.
+    /// A RESP2 connection.
     ///
     /// # Errors
     /// When it does not accept.
@@ -226,7 +226,7 @@ impl Server {
         Client::connect(self.port, Protocol::Resp2)
     }
 
-    /// Waits for the process to end by itself; none when it runs on.
+    /// Waits for the process to end by itself; none if it does not.
     ///
     /// # Errors
     /// When the child cannot be waited for.
@@ -261,9 +261,9 @@ impl Drop for Server {
     }
 }
 
-/// A command for `binary` that the kernel kills when this thread ends, however it ends: nothing
-/// is left running by a test that was killed itself. Without `setpriv` it is a plain command. It may
-/// open `files_open` files, if so many are told, and no more: not even root's child raises that.
+/// A command for `binary` that the kernel kills when this thread ends, however it ends: a test that
+/// is killed leaves nothing running. Without `setpriv` it is a plain command. With `files_open`, it
+/// may open that many files and no more: not even a child of root raises that.
 fn dies_with_us(binary: &Path, files_open: Option<u64>) -> Command {
     if !Path::new("/usr/bin/setpriv").exists() {
         return Command::new(binary);
@@ -291,7 +291,7 @@ pub fn subject_path() -> PathBuf {
     folders.map(|folder| folder.join("darter")).find(|path| path.exists()).unwrap_or_default()
 }
 
-/// Whether the subject is a Redis or Valkey that stands in for Darter.
+/// Whether the subject is a Redis or Valkey in Darter's place.
 #[must_use]
 pub fn subject_is_redis() -> bool {
     is_redis(&subject_path())
@@ -302,7 +302,7 @@ fn is_redis(binary: &Path) -> bool {
     name.contains("redis") || name.contains("valkey")
 }
 
-/// A port on 127.0.0.1 that nobody listens on at this moment.
+/// A port on 127.0.0.1 that is free at this moment.
 ///
 /// # Errors
 /// When the system has none.

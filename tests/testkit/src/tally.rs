@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// How many checks passed and which failed.
+/// How many checks passed, and which ones failed.
 #[derive(Debug, Default)]
 pub struct Tally {
     passed: usize,
@@ -31,7 +31,7 @@ impl Tally {
         self.count(name, outcome);
     }
 
-    /// Takes over another tally's counts.
+    /// Adds another tally's counts.
     pub fn absorb(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed.extend(other.failed);
@@ -43,7 +43,7 @@ impl Tally {
         (self.passed, self.failed.len())
     }
 
-    /// Prints the closing line, and says how the process should exit.
+    /// Prints the closing line, and returns the process's exit code.
     #[must_use]
     pub fn close(&self) -> ExitCode {
         println!("{} passed, {} failed", self.passed, self.failed.len());
@@ -55,7 +55,7 @@ impl Tally {
 mod tests {
     use super::*;
 
-    #[test] // Failures, errors and panics are counted apart from what passed.
+    #[test] // Failures, errors and panics are counted separately from what passed.
     fn counts_all_outcomes() {
         let mut tally = Tally::default();
         tally.run("good", || Ok(()));
