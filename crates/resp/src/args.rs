@@ -169,16 +169,47 @@ impl Drop for Request {
     fn drop(&mut self) {
         let large = |block: &Block| matches!(block, Block::Big { .. });
         if self.blocks.len() > DROP_AT_ONCE || self.blocks.iter().any(large) {
-            let bytes = self.bytes();
-            lazyfree::defer(Box::new(Remains { blocks: std::mem::take(&mut self.blocks), bytes }));
+            lazyfree::defer(Box::new(Remains::of(std::mem::take(&mut self.blocks))));
         }
     }
 }
 
 /// The blocks of a request that is no longer read.
+///
+/// A chunk that a value still held when they were counted may be the last of its kind when it is freed.
+/// So what each large block was counted for is kept: taking off more would hide others.
 struct Remains {
     blocks: Vec<Block>,
     bytes: usize,
+    /// What is left in `bytes` of each large block, in their order.
+    large: Vec<usize>,
+}
+
+impl Remains {
+    fn of(blocks: Vec<Block>) -> Self {
+        let (mut bytes, mut large) = (0, Vec::new());
+        for block in &blocks {
+            let own = block.memory_bytes();
+            bytes += own;
+            if let Block::Big { .. } = block {
+                large.push(own);
+            }
+        }
+        Self { blocks, bytes, large }
+    }
+
+    /// So many bytes of the last block, a large one, were freed.
+    fn took_large(&mut self, freed: usize) {
+        let left = self.large.last_mut().expect("each large block is counted");
+        let freed = freed.min(*left);
+        *left -= freed;
+        self.take_off(freed);
+    }
+
+    fn take_off(&mut self, freed: usize) {
+        assert!(freed <= self.bytes, "{freed} of {} bytes were freed", self.bytes);
+        self.bytes -= freed;
+    }
 }
 
 impl Dismantle for Remains {
@@ -188,16 +219,20 @@ impl Dismantle for Remains {
         match self.blocks.last_mut() {
             Some(Block::Big { chunks, whole, .. }) if !chunks.is_empty() => {
                 let whole = std::mem::take(whole); // If long, it is deferred on its own.
-                self.bytes = self.bytes.saturating_sub(whole.memory_bytes());
                 let gone = chunks.drain(chunks.len().saturating_sub(CHUNKS)..);
                 let bytes: usize = gone.filter(is_own).map(|chunk| chunk.len()).sum();
-                self.bytes = self.bytes.saturating_sub(bytes);
+                self.took_large(whole.memory_bytes() + bytes);
             }
-            _ => {
-                let gone = self.blocks.pop().map_or(0, |block| block.memory_bytes());
-                self.bytes = self.bytes.saturating_sub(gone);
-            }
+            _ => match self.blocks.pop() {
+                Some(Block::Big { .. }) => {
+                    self.took_large(usize::MAX);
+                    self.large.pop();
+                }
+                Some(small) => self.take_off(small.memory_bytes()),
+                None => {}
+            },
         }
+        assert!(!self.blocks.is_empty() || self.bytes == 0, "{} bytes of nothing", self.bytes);
         !self.blocks.is_empty()
     }
 
@@ -482,6 +517,31 @@ mod tests {
             }
         }
         request
+    }
+
+    #[test] // Whatever others hold meanwhile, or let go of: all that is counted is, up to its end.
+    fn what_waits_to_be_freed_is_counted() {
+        let held = |request: &Request, block: usize| match &request.blocks[block] {
+            Block::Big { chunks, .. } => chunks.clone(),
+            Block::Small { .. } => panic!("a large one"),
+        };
+        let big = 40 * CHUNK_BYTES;
+        let request = request(&[Some(big), None, Some(big)]);
+        let value = held(&request, 2);
+        let small = request.blocks[1].memory_bytes();
+        let mut remains = Remains::of(vec![]);
+        assert!(!remains.dismantle() && remains.bytes() == 0, "nothing");
+        drop(request);
+        assert_eq!(lazyfree::waiting().1, big + small, "a value holds the last block");
+        drop(value);
+        assert!(lazyfree::run(&Countdown::new(0)));
+        assert_eq!(lazyfree::waiting().1, big + small, "what was not counted is not taken off");
+        for _ in 0..3 {
+            assert!(lazyfree::run(&Countdown::new(0)));
+        }
+        assert_eq!(lazyfree::waiting().1, big + small, "the last block is gone");
+        while lazyfree::run(&Countdown::new(0)) {}
+        assert_eq!(lazyfree::waiting(), (0, 0));
     }
 
     #[test] // Arguments are found in whichever block they are, and in their existing pieces.
