@@ -182,12 +182,13 @@ pub(crate) mod tests {
     #[derive(Default)]
     pub(crate) struct Told {
         pub(crate) knocks: Cell<bool>,
+        every_ns: Cell<u64>,
         asked: Cell<usize>,
     }
 
     impl Knocker for Told {
         fn every_ns(&self) -> u64 {
-            0
+            self.every_ns.get()
         }
 
         fn has_knocked(&self, _now_ns: u64) -> bool {
@@ -252,6 +253,17 @@ pub(crate) mod tests {
         bench.timer.extend(bench.clock.now_ns() + SLICE_AIM_NS);
         assert_eq!((1..).find(|_| bench.timer.must_yield()), Some(10));
         assert_eq!(bench.knocker.asked.get(), 0);
+    }
+
+    #[test] // Once its quarter is over: after each portion, or less often where asking costs more.
+    fn nobody_asks_more_often_than_it_is_worth() {
+        let bench = Bench::new(false);
+        for (every_ns, asked) in [(0, 7), (PORTION_NS, 7), (2 * PORTION_NS, 4), (SLICE_AIM_NS, 1)] {
+            bench.knocker.every_ns.set(every_ns);
+            bench.knocker.asked.set(0);
+            assert_eq!(bench.turn(0), 10);
+            assert_eq!(bench.knocker.asked.get(), asked, "every {every_ns} ns");
+        }
     }
 
     #[test] // With a knock at every portion background work has nine tenths of what it has without.
