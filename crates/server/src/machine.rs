@@ -7,6 +7,14 @@ use darter_runtime::{clock, heap, limits};
 pub(crate) struct System;
 
 impl Machine for System {
+    fn system(&self) -> String {
+        let read = |name: &str| {
+            let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+            text.unwrap_or_default().trim().to_owned()
+        };
+        format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+    }
+
     fn resident_bytes(&self) -> (usize, usize) {
         let bytes = |reading: std::io::Result<u64>| {
             reading.ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)

@@ -135,6 +135,10 @@ impl Shared {
 
 /// What the system tells about the process.
 pub trait Machine: Send + Sync {
+    /// The operating system as `uname -srm` names it: INFO's `os`.
+    fn system(&self) -> String {
+        std::env::consts::OS.to_owned()
+    }
     /// Resident bytes now, and at their most.
     fn resident_bytes(&self) -> (usize, usize);
     /// Microseconds of user and of system CPU time.

@@ -149,6 +149,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         let mut ids = call.args();
         ids.next(); // The word ID.
         while let Some(id) = ids.next() {
+            // Read once more: a list of them would have to be freed in portions, too.
             let line = client_list::id(id).and_then(|id| by_id.get(&id));
             text.tail.push_str(line.map_or("", String::as_str));
             text.settle();

@@ -56,7 +56,7 @@ fn takes(word: &[u8], args: usize) -> bool {
     match word {
         b"sleep" | b"set-active-expire" | b"object" | b"error" => args == 1,
         b"populate" => args >= 1,
-        b"digest" | b"help" => args == 0,
+        b"digest" | b"table" | b"check" | b"help" => args == 0,
         _ => true,
     }
 }

@@ -285,7 +285,7 @@ fn server(report: &Report<'_>, text: &mut String) {
     field(text, "redis_git_sha1", "00000000");
     field(text, "redis_git_dirty", 0);
     field(text, "redis_mode", "standalone");
-    field(text, "os", std::env::consts::OS);
+    field(text, "os", shared.machine.system());
     field(text, "arch_bits", usize::BITS);
     field(text, "multiplexing_api", shared.io.get().copied().unwrap_or("none"));
     field(text, "process_id", std::process::id());

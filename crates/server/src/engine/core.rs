@@ -503,6 +503,18 @@ impl Core {
         if core == self.id() {
             return start(Rc::clone(self)).await;
         }
+        self.start_on(core, start).await
+    }
+
+    /// Starts a task on another core, and gives what waits for its result.
+    fn start_on<R: Send + 'static, S, T: Future<Output = R> + 'static>(
+        self: &Rc<Self>,
+        core: CoreId,
+        start: S,
+    ) -> impl Future<Output = R> + use<R, S, T>
+    where
+        S: FnOnce(Rc<Core>) -> T + Send + 'static,
+    {
         let from = self.id();
         let (ticket, result) = self.tx.ticket();
         self.tell(core, move |there| {
@@ -511,19 +523,25 @@ impl Core {
                 core.return_to(from, ticket, Box::new(value));
             });
         });
-        result.await
+        result
     }
 
-    /// Runs a task on each core, one after another, and gathers their results.
+    /// Runs a task on each core, on all at the same time, and gathers their results in order.
     pub async fn run_on_all<R, F, T>(self: &Rc<Self>, make: impl Fn() -> F) -> Vec<R>
     where
         R: Send + 'static,
         F: FnOnce(Rc<Core>) -> T + Send + 'static,
         T: Future<Output = R> + 'static,
     {
+        let others = |core| (core != self.id()).then(|| self.start_on(core, make()));
+        let others: Vec<_> = (0..self.tx.cores()).map(others).collect();
+        let mut here = Some(make()(Rc::clone(self)).await);
         let mut results = Vec::new();
-        for core in 0..self.tx.cores() {
-            results.push(self.run_on(core, make()).await);
+        for other in others {
+            match other {
+                Some(result) => results.push(result.await),
+                None => results.extend(here.take()),
+            }
         }
         results
     }

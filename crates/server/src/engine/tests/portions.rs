@@ -45,6 +45,12 @@ fn many_databases_are_asked_for_together() {
     }
 }
 
+#[test] // All cores at the same time, not one after another.
+fn more_cores_take_no_more_rounds() {
+    let rounds = |cores: usize| Bench::new(cores).rounds("INFO");
+    assert!(rounds(8) <= rounds(2) + 1, "{} rounds, {} on two cores", rounds(8), rounds(2));
+}
+
 #[test] // The clients of a core.
 fn many_clients_are_gone_through_in_portions() {
     const CLIENTS: usize = 400;
