@@ -4,6 +4,9 @@
 //! would mean reading all deadlines, hundreds of cache misses for one removal. So a search
 //! remembers the [`NEXT_MAX`] that die next, in the head's cache line, and the next search comes
 //! when they are used up. Counting the dead reads this list, too.
+//!
+//! ```text
+//! deadlines of the segment, sorted:   | listed, up to 15 | horizon | all others ... |
 //! ```
 //! Invariant S3 (`check_next`): the listed entries have a deadline, are in its order, and none dies
 //! after the horizon; all other entries with a deadline die at the horizon or later. A segment that is
