@@ -1,12 +1,12 @@
 //! Times of access: when a key was last used, in the stamp of its entry.
 //!
 //! A stamp is the end of the second of the access, as Unix seconds modulo 2^24: 194 days, as in
-//! Redis. The end, not the beginning, so that a time never comes out longer than it is. What lies
-//! ahead of now by up to 12 days is no time at all: the clock was set back. So idle times count to
-//! 182 days; a key that nobody has used for longer begins anew at 0. What a client gives as idle time
-//! counts as 91 days at most, so that it does not begin anew the second after.
+//! Redis. The end, not the beginning, so that an idle time never comes out longer than it is. A
+//! stamp ahead of now by up to 12 days counts as just used: the clock was set back. So idle times
+//! count to 182 days; a key that has not been used for longer restarts at 0. Idle times given by
+//! clients count as 91 days at most, so that they do not restart a second later.
 //!
-//! Whoever will evict by age compares idle times, not stamps.
+//! Eviction by age will have to compare idle times, not stamps.
 //!
 //! Not here: what counts as an access. See [`crate::Db::read`].
 
@@ -18,7 +18,7 @@ const MASK: u64 = STAMP_END as u64 - 1;
 const SKEW_MAX: u64 = 1 << 20;
 /// Longest idle time, in seconds.
 pub(crate) const IDLE_MAX: u64 = MASK - SKEW_MAX;
-/// Longest idle time that can be given: it has as long again to be told.
+/// Longest idle time that can be given: half of the range is left for it to grow.
 pub(crate) const GIVEN_MAX: u64 = IDLE_MAX / 2;
 
 const _: () = assert!(STAMP_END.is_power_of_two());
@@ -30,8 +30,8 @@ pub(crate) fn stamp(now: UnixMillis) -> u32 {
     wrapped(now / 1_000 + 1)
 }
 
-/// The stamp of what was idle for so many seconds at `now`; more than [`GIVEN_MAX`] count as that.
-/// They are told at once, so they count from the beginning of this second.
+/// The stamp of a key that has been idle for `seconds` at `now`, [`GIVEN_MAX`] at most. They are
+/// reported at once, so they count from the beginning of this second.
 pub(crate) fn stamp_of_idle(seconds: u64, now: UnixMillis) -> u32 {
     wrapped((now / 1_000).wrapping_sub(seconds.min(GIVEN_MAX)))
 }
@@ -62,7 +62,7 @@ mod tests {
         }
     }
 
-    #[test] // What is given is told, up to the longest, and grows as any other.
+    #[test] // A given time is reported, up to the longest, and grows like any other.
     fn given_times_are_told() {
         for seconds in [0, 1, 1_000, GIVEN_MAX - 1, GIVEN_MAX, GIVEN_MAX + 1, IDLE_MAX, u64::MAX] {
             let (stamp, given) = (stamp_of_idle(seconds, NOW), seconds.min(GIVEN_MAX));
@@ -72,7 +72,7 @@ mod tests {
         }
     }
 
-    #[test] // A clock that is set back makes nobody old.
+    #[test] // A clock that is set back ages nothing.
     fn a_stamp_ahead_of_the_clock_is_no_age() {
         for back in [1_000, 60_000, 86_400_000, (SKEW_MAX - 2) * 1_000] {
             assert_eq!(idle_seconds(stamp(NOW), NOW - back), 0, "{back}");

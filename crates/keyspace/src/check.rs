@@ -1,19 +1,19 @@
 //! Checking the invariants of a database in slices: for DEBUG CHECK.
 //!
 //! The accounts (I1, I2 of `db`) are those of one moment, so they are checked on a cut. The clocks
-//! (I3) have no cuts, nor do they need one: what holds of each value and of each pair holds at any
-//! moment, so a few are looked at a time, in the database as it is.
+//! (I3) have no cuts, and need none: what holds for each value and each pair holds at any moment,
+//! so a few are checked at a time, in the live database.
 
 use crate::clocks::{Clocks, Pair};
 use crate::{Object, Usage, packed};
 use darter_structs::table::{self, Scratch, Table, ValueRef};
 
-/// Groups of entries whose clocks are looked for at a time, unless so many clocks are found before:
-/// about 20 us.
+/// Groups of entries in which clocks are looked for at a time, unless this many clocks are found
+/// first: about 20 us.
 const GROUPS: usize = 16;
 const CLOCKS: usize = 24;
 
-/// Checks a cut of a database's keys, and what the database had counted of them.
+/// Checks a cut of a database's keys against the database's counts.
 pub struct Checker {
     keys: table::Checker<Object>,
     len: usize,
@@ -30,7 +30,7 @@ impl Checker {
     }
 
     /// Checks the next segment of the table. Returns true while some are left. Panics when an
-    /// invariant does not hold; that the sums fit is checked with the last.
+    /// invariant does not hold; the sums are checked last.
     pub fn next_slice(&mut self) -> bool {
         let (usage, expires, len) = &mut self.found;
         let more = self.keys.next_slice(&mut |entry| {
@@ -59,8 +59,8 @@ impl Checker {
     }
 }
 
-/// Asserts that the next values that have a clock stand under it. Returns the cursor to go on with,
-/// or 0 at the end.
+/// Asserts that the next values with a clock are under it. Returns the cursor to continue with, or
+/// 0 at the end.
 pub(crate) fn values(keys: &Table<Object>, clocks: &Clocks, cursor: u64) -> u64 {
     let (mut cursor, mut found) = (cursor, 0);
     for _ in 0..GROUPS {
@@ -81,10 +81,10 @@ pub(crate) fn values(keys: &Table<Object>, clocks: &Clocks, cursor: u64) -> u64 
     cursor
 }
 
-/// Asserts that the pairs behind `last` are those of values. Returns the last of them, or `None` at
-/// the end.
+/// Asserts that the pairs after `last` belong to values. Returns the last of them, or `None` at the
+/// end.
 pub(crate) fn pairs(keys: &Table<Object>, clocks: &Clocks, last: Option<&Pair>) -> Option<Pair> {
-    let next = clocks.behind(last).take(CLOCKS);
+    let next = clocks.after(last).take(CLOCKS);
     let end = next.inspect(|(at, name)| {
         let found = keys.get(darter_base::hash::of(name), name).map(|entry| entry.value());
         let clock = match found {
@@ -122,7 +122,7 @@ mod tests {
         db
     }
 
-    #[test] // And the database goes on: what is found is as of the moment that it began.
+    #[test] // The database changes meanwhile: the result is that of the moment when it began.
     fn a_database_is_checked_in_slices() {
         let mut db = db();
         let (mut checker, mut slices) = (db.checker(), 1);
@@ -141,7 +141,7 @@ mod tests {
             }
         }
         loop {
-            last = db.check_clocks_behind(last.as_ref());
+            last = db.check_clocks_after(last.as_ref());
             slices[1] += 1;
             db.remove(&Key::new(format!("key:{}", 2_000 + slices[1]).as_bytes()));
             if last.is_none() {

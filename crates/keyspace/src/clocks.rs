@@ -1,21 +1,21 @@
-//! When the next field or member of each value dies: in whose table the sweeper has to look.
+//! When the next field or member of each value dies: where reaping must look.
 //!
-//! Keys with deadlines on fields stand in a tree, in the order in which they are to be looked at. A
-//! tree, as it grows without ever moving as a whole. Each key has one pair at most, and its value
-//! knows under which moment ([`Clock`]): whoever removes the value removes its pair. So the tree is
+//! Keys whose fields have deadlines are in a tree, ordered by the moment at which they must be
+//! looked at: a tree, because it grows without moving as a whole. Each key has one pair at most,
+//! and its value knows the moment ([`Clock`]): removing the value removes its pair. So the tree is
 //! never longer than the keyspace, however often keys come and go.
 //!
-//! A pair goes to an earlier moment at once, to a later one when its own has come: sessions whose
-//! fields are given more time again and again would take 1 us each time, which is as much as all
-//! else.
+//! A pair moves to an earlier moment at once, to a later one only when its own has come: sessions
+//! whose fields are extended again and again would otherwise take 1 us each time, as much as
+//! everything else.
 //!
 //! A long key is held once: the pair shares the block of the key's entry, so it counts nothing
 //! here.
 //!
-//! Invariant: `name_bytes` is the sum over all short names. That the pairs are those of the values,
-//! see I3 in `db`.
+//! Invariant: `name_bytes` is the sum over all short names. For the pairs being those of the
+//! values, see I3 in `db`.
 //!
-//! Not here: what a key holds, and when to sweep. See `db`.
+//! Not here: what a key holds, and when to reap. See `db`.
 
 use crate::lazyfree::{self, Dismantle};
 use darter_base::hash;
@@ -24,16 +24,16 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Bound, Deref};
 
-/// What a pair takes in a node that is as full as most are, and around a name.
+/// What a pair takes in a node of typical fill, apart from its name.
 const PAIR_BYTES: usize = 48;
 
-/// Under which moment a value stands in [`Clocks`], if it does. It is part of the value: copies and
-/// cuts have it too, and who puts one of these at a key puts that under the same moment.
+/// The moment of a value in [`Clocks`], if it has one. It is part of the value: copies and cuts
+/// have it too, and putting one of these at a key puts that key under the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock(u64);
 
 impl Clock {
-    /// Of what is in no order.
+    /// The clock of a value that is not in the tree.
     const NONE: Self = Self(u64::MAX);
 
     /// The moment.
@@ -41,7 +41,7 @@ impl Clock {
         (self != Self::NONE).then_some(self.0)
     }
 
-    /// The clock of a value whose earliest deadline is this, and that was under this one.
+    /// The clock of a value with this earliest deadline, which had the clock `old`.
     #[inline]
     pub(crate) fn settled(self, earliest: Option<u64>) -> Self {
         debug_assert_ne!(earliest, Some(Self::NONE.0), "a moment that means none");
@@ -55,10 +55,10 @@ impl Default for Clock {
     }
 }
 
-/// A moment, and the key that stands under it.
+/// A moment, and a key under it.
 pub type Pair = (u64, Name);
 
-/// A key, owned: a long one by its block. In whatever order is cheap to find.
+/// A key, owned: a long one by its block. Ordered in whatever way is cheap to compare.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Name {
     /// Copied.
@@ -113,7 +113,7 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Nobody dies before.
+    /// Nothing dies before this.
     pub(crate) fn next(&self) -> Option<u64> {
         self.pairs.first().map(|&(at, _)| at)
     }
@@ -123,8 +123,8 @@ impl Clocks {
         self.pairs.first().map(|(_, name)| name)
     }
 
-    /// The key `name` was under one moment, and is under another now. One that is new here is to be
-    /// lent by its entry: a long name is shared with whom it is lent by.
+    /// Moves the key `name` from one moment to another. A new one must be lent by its entry: a long
+    /// name is shared with its lender.
     #[inline]
     pub(crate) fn change(&mut self, name: &[u8], before: Clock, after: Clock) {
         if before != after {
@@ -138,7 +138,7 @@ impl Clocks {
             let pair = (at, name);
             let was_there = self.pairs.take(&pair);
             debug_assert!(was_there.is_some(), "no clock of {:?} at {at}", pair.1);
-            name = was_there.unwrap_or(pair).1; // It is shared already.
+            name = was_there.unwrap_or(pair).1; // Already shared.
             self.name_bytes -= name.own_bytes();
         }
         if let Some(at) = after {
@@ -148,14 +148,14 @@ impl Clocks {
         }
     }
 
-    /// Forgets all. O(1): memory comes back in slices.
+    /// Forgets everything. O(1): memory is freed in slices.
     pub(crate) fn clear(&mut self) {
         if !self.pairs.is_empty() {
             lazyfree::defer(Box::new(std::mem::take(self)));
         }
     }
 
-    /// Bytes of memory, about. Cost: O(1).
+    /// Approximate bytes of memory. Cost: O(1).
     pub(crate) fn memory_bytes(&self) -> usize {
         self.pairs.len() * PAIR_BYTES + self.name_bytes
     }
@@ -165,12 +165,12 @@ impl Clocks {
         self.pairs.contains(&(at, Name::from(name)))
     }
 
-    /// The pairs behind `last`, in order; all of them without.
-    pub(crate) fn behind(&self, last: Option<&Pair>) -> impl Iterator<Item = &Pair> {
+    /// The pairs after `last`, in order; without it, all of them.
+    pub(crate) fn after(&self, last: Option<&Pair>) -> impl Iterator<Item = &Pair> {
         self.pairs.range((last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
     }
 
-    /// Asserts that the bytes of names are as counted. Cost: O(pairs).
+    /// Asserts that the bytes of names match the count. Cost: O(pairs).
     pub(crate) fn check(&self) {
         let name_bytes: usize = self.pairs.iter().map(|(_, name)| name.own_bytes()).sum();
         assert_eq!(self.name_bytes, name_bytes);

@@ -1,10 +1,10 @@
 //! The databases of one shard, their sums, and the order of their next deaths.
 //!
-//! A core asks in every turn how much its databases hold and when the next of their keys dies. A
-//! hundred thousand of them may be in use, so nothing here walks them. They are handed out for
-//! changes one at a time: the one that was handed out last is the *current* one. What it adds to the
-//! sums is settled when another is handed out; until then the sums are corrected by what it says
-//! itself. So who stays in one database, as most clients do, pays a comparison.
+//! A core asks in every turn how much its databases hold and when the next key dies. A hundred
+//! thousand of them may be in use, so nothing here walks them. They are handed out for changes one
+//! at a time; the last one handed out is the *current* one. Its share of the sums is settled when
+//! another is handed out; until then the sums are corrected by its own counts. So a client that
+//! stays in one database, as most do, pays a comparison.
 //!
 //! ```text
 //! near:   | 0 | 1 | 2 | ...    at most [`NEAR`], made at once: at one addition's distance
@@ -12,20 +12,20 @@
 //! sums:   what all of them hold      deaths: (moment, index) of each that has deadlines
 //! ```
 //! Invariants (`check_invariants`):
-//! - D1: `sums` is the sum of what was noted of each database, but for what those counted that have
+//! - D1: `sums` is the sum of what was noted of each database, plus the counters of those that are
 //!   gone; and what was noted is what the database says, unless it is the current one.
 //! - D2: a far database that is not the current one is not blank.
 //! - D3: `deaths` has the moments that were noted, and nothing else.
-//! - D4: the log, while somebody listens, lies with the current one, and knows its index.
+//! - D4: the log, while there is a subscriber, is with the current one, and knows its index.
 
 use crate::lazyfree::{self, Dismantle};
 use crate::log::Log;
 use crate::{Db, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Databases that lie side by side: the ones that are commonly used, at one addition's distance.
+/// Databases that are stored side by side: the commonly used ones, at one addition's distance.
 pub(crate) const NEAR: usize = 64;
-/// What a far database takes beside what it says itself: in a map that is as full as most are.
+/// What a far database takes apart from its own count: in a map of typical fill.
 const FAR_BYTES: usize = size_of::<Slot>() + 24;
 /// What a moment in [`Deaths`] takes.
 const DEATH_BYTES: usize = 24;
@@ -52,12 +52,12 @@ impl Sums {
         }
     }
 
-    /// What was counted: it stays when a database goes.
+    /// The counters: they stay when a database goes.
     fn counted(&self) -> Self {
         Self { expired: self.expired, changes: self.changes, ..Self::default() }
     }
 
-    /// A part of these was `before` and is `after`.
+    /// Replaces one share, `before`, by `after`.
     fn replace(&mut self, before: &Self, after: &Self) {
         self.keys = self.keys + after.keys - before.keys;
         self.memory_bytes = self.memory_bytes + after.memory_bytes - before.memory_bytes;
@@ -80,7 +80,7 @@ impl NextDeaths {
     }
 }
 
-/// Moments, and the databases in which somebody dies then.
+/// Moments, and the databases in which something dies then.
 type Moments = BTreeSet<(u64, usize)>;
 
 /// The next deaths of all databases.
@@ -91,7 +91,7 @@ struct Deaths {
 }
 
 impl Deaths {
-    /// Those of database `at` were `before` and are `after`.
+    /// Replaces the deaths of database `at`, `before`, by `after`.
     fn replace(&mut self, at: usize, before: NextDeaths, after: NextDeaths) {
         replace(&mut self.keys, at, before.key, after.key);
         replace(&mut self.fields, at, before.field, after.field);
@@ -146,7 +146,7 @@ impl Databases {
         }
     }
 
-    /// Database `at`, unless it is a far one that nobody uses.
+    /// Database `at`, unless it is a far one that is not in use.
     #[inline]
     pub(crate) fn get(&self, at: usize) -> Option<&Db> {
         self.slot(at).map(|slot| &slot.db)
@@ -187,14 +187,14 @@ impl Databases {
         self.go_to(at);
     }
 
-    /// Makes a database that is there the current one.
+    /// Makes an existing database the current one.
     fn go_to(&mut self, at: usize) {
         let log = self.take_log();
         self.current = at;
         self.give_log(log);
     }
 
-    /// The log, if somebody listens.
+    /// The log, if there is a subscriber.
     pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
         let current = self.current;
         self.slot_mut(current).expect("the current one is there").db.log()
@@ -212,7 +212,7 @@ impl Databases {
         *self.log() = log;
     }
 
-    /// Notes what the current one holds now, and lets go of it if it is far and blank. Then the first
+    /// Notes what the current one holds now, and releases it if it is far and blank. Then the first
     /// is the current one.
     fn settle(&mut self) {
         let at = self.current;
@@ -228,7 +228,7 @@ impl Databases {
         self.close_blank(at);
     }
 
-    /// Lets go of a settled one if it is far and blank. What it counted stays in the sums.
+    /// Releases a settled one if it is far and blank. What it counted stays in the sums.
     fn close_blank(&mut self, at: usize) {
         if at < self.near.len() || !self.get(at).is_some_and(Db::is_blank) {
             return;
@@ -247,7 +247,7 @@ impl Databases {
         near.chain(far).map(|(at, slot)| (at, &slot.db))
     }
 
-    /// What all of them hold, without what it takes to keep them: see [`Databases::memory_bytes`].
+    /// What all of them hold, without their own overhead: see [`Databases::memory_bytes`].
     pub(crate) fn sums(&self) -> Sums {
         let (mut sums, current) = (self.sums, self.current());
         sums.replace(&current.sums, &Sums::of(&current.db));
@@ -276,7 +276,7 @@ impl Databases {
         others.into_iter().chain(of(&self.current().db)).min()
     }
 
-    /// A database with dead: one with dead fields or members before one with dead keys.
+    /// A database with dead entries: one with dead fields or members before one with dead keys.
     pub(crate) fn first_with_dead(&mut self, now: u64) -> Option<usize> {
         self.settle();
         let next = |moments: &Moments| {
@@ -287,8 +287,8 @@ impl Databases {
         at
     }
 
-    /// Removes all keys of all databases, and records nothing. Cost: O([`NEAR`]): memory comes back in
-    /// slices.
+    /// Removes all keys of all databases, and records nothing. Cost: O([`NEAR`]): memory is freed
+    /// in slices.
     pub(crate) fn clear(&mut self) {
         self.settle();
         for at in 0..self.near.len() {
@@ -297,7 +297,8 @@ impl Databases {
             }
         }
         self.settle();
-        // What is noted now is of far ones only, but for the bytes of empty tables, and for counters.
+        // What is noted now is of far ones only, except for the bytes of empty tables, and for
+        // counters.
         let near_bytes = self.near.iter().map(|slot| slot.sums.memory_bytes).sum::<usize>();
         let gone = Gone {
             dbs: std::mem::take(&mut self.far),
@@ -337,10 +338,10 @@ impl Databases {
     }
 }
 
-/// Far databases that were let go of.
+/// Far databases that were released.
 struct Gone {
     dbs: BTreeMap<usize, Box<Slot>>,
-    /// What they say that they hold.
+    /// The bytes that they count themselves.
     bytes: usize,
     deaths: Deaths,
 }

@@ -1,10 +1,9 @@
 //! One database of one shard: keys to values.
 //!
-//! Reads filter the dead by their deadline; removing them is the sweeper's work (`reap`), so a read
-//! never writes: but for the time of access, in place, and only where no cut would have to be
-//! copied for it (`read`; `get` looks without a trace). Every change goes through a method here,
-//! which keeps the accounts, records the effect, and drops a collection's key when its last entry
-//! goes.
+//! Reads filter the dead by their deadline; removing them is the reaper's work (`reap`), so a read
+//! never writes, except for the time of access, in place, and only where no cut would have to be
+//! copied for it (`read`; `get` leaves no trace). Every change goes through a method here, which
+//! keeps the accounts, records the effect, and drops a collection's key with its last entry.
 //!
 //! Invariants (`check_invariants`):
 //! - I1: `usage` is the sum over all entries.
@@ -41,14 +40,14 @@ pub(crate) const BIT_RAW: u8 = 1;
 /// Set when a number was computed as a float: OBJECT ENCODING does not say `int`.
 const BIT_FLOAT: u8 = 2;
 
-/// Both: a copy of an integer, which in Redis is nobody else's: OBJECT REFCOUNT says so.
+/// Both: a copy of an integer, which Redis does not share: OBJECT REFCOUNT shows it.
 pub(crate) const COPIED_INT: u8 = BIT_RAW | BIT_FLOAT;
 
 /// The key holds a value of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongType;
 
-/// What becomes of a deadline when a value is written.
+/// What happens to a deadline when a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
     /// None from now on.
@@ -66,7 +65,7 @@ impl From<Option<u64>> for Deadline {
 }
 
 impl Deadline {
-    /// The deadline of what is written over an entry that had `old`.
+    /// The deadline of a value written over an entry that had `old`.
     #[inline]
     #[must_use]
     pub fn resolve(self, old: Option<u64>) -> Option<u64> {
@@ -84,24 +83,24 @@ pub struct Db {
     keys: Table<Object>,
     usage: Usage,
     expires: usize,
-    /// Where changes are recorded while somebody listens, and this database is the one of its shard
-    /// that was handed out.
+    /// Where changes are recorded while there is a subscriber and this is the shard's current
+    /// database.
     log: Option<Box<Log>>,
-    /// Changes since the database began, whether or not somebody listens: what a snapshot lacks.
+    /// Changes since the database began, recorded or not: what a snapshot lacks.
     changes: u64,
     /// Values with deadlines on fields or members.
     clocks: Clocks,
-    /// The time of this turn: a shard tells it with each look, so that it need not tell all.
+    /// The time of this turn: a shard sets it on each access, so that it need not visit all.
     now: Cell<u64>,
     /// The stamp of an access now.
     stamp: Cell<u32>,
-    /// What is done now is no access: CLIENT NO-TOUCH.
+    /// What is done now does not count as access: CLIENT NO-TOUCH.
     no_touch: bool,
     expired: u64,
 }
 
 impl Db {
-    /// Tells the time: Unix milliseconds.
+    /// Sets the time: Unix milliseconds.
     #[inline]
     pub fn set_now(&self, now: u64) {
         if now != self.now.replace(now) {
@@ -109,13 +108,13 @@ impl Db {
         }
     }
 
-    /// Tells by which moment keys are dead, and leaves the stamp of an access as it is.
+    /// Sets the moment that decides which keys are dead, without changing the stamp of an access.
     pub(crate) fn judge_by(&self, moment: u64) {
         self.now.set(moment);
     }
 
-    /// Whether what follows is no access to the keys it reads and changes. A value that is new is
-    /// of now in any case.
+    /// Whether what follows counts as access to the keys it reads and changes. New values are
+    /// stamped in any case.
     pub fn set_no_touch(&mut self, no_touch: bool) {
         self.no_touch = no_touch;
     }
@@ -126,7 +125,7 @@ impl Db {
         self.now.get()
     }
 
-    /// Keys, the dead that are not yet reaped included.
+    /// Keys, dead ones that are not yet reaped included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -138,7 +137,7 @@ impl Db {
         self.keys.is_empty()
     }
 
-    /// True when it differs from a new one by nothing but its counters.
+    /// True when it differs from a new one in its counters only.
     pub(crate) fn is_blank(&self) -> bool {
         self.keys.is_empty() && self.log.is_none()
     }
@@ -149,13 +148,13 @@ impl Db {
         self.expires
     }
 
-    /// Keys that died of their deadline since the database began.
+    /// Keys that expired since the database began.
     #[must_use]
     pub fn expired_count(&self) -> u64 {
         self.expired
     }
 
-    /// Changes since the database began, but for what time removed.
+    /// Changes since the database began, except for what time removed.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -167,13 +166,13 @@ impl Db {
         &self.usage
     }
 
-    /// Bytes held: keys, short strings, all values out of line, and the order of their deaths.
+    /// Bytes held: keys, short strings, all out-of-line values, and the order of their deaths.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes() + self.usage.total_bytes() + self.clocks.memory_bytes()
     }
 
-    /// Begins or ceases to record what is changed, for a database that is no shard's. (For others:
+    /// Starts or stops recording changes, for a database outside a shard. (For others:
     /// [`Shard::listen`](crate::Shard::listen).)
     pub fn listen(&mut self, listening: bool) {
         self.log = listening.then(Box::default);
@@ -191,7 +190,7 @@ impl Db {
         self.log.as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// The log, to be passed on or looked into.
+    /// The log, to be moved or inspected.
     pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
         &mut self.log
     }
@@ -202,15 +201,14 @@ impl Db {
         &self.keys
     }
 
-    /// Asks the memory for the entries of `keys`, all at once: first for their index lines, then
-    /// for what these lead to.
+    /// Prefetches the entries of `keys` together: first their index lines, then the entries.
     pub fn prefetch(&self, keys: &[Key<'_>]) {
         keys.iter().for_each(|key| self.keys.prefetch(key.hash));
         keys.iter().for_each(|key| self.keys.prefetch_entry(key.hash));
     }
 
-    /// What lies out of line at `key`, dead or alive: for asking the memory for its entries. It is
-    /// asked here for those of a pack in the entry.
+    /// The out-of-line value at `key`, dead or alive, for prefetching its entries. Those of a pack
+    /// in the entry are prefetched here.
     #[must_use]
     pub fn object(&self, key: &Key<'_>) -> Option<&Object> {
         match self.keys.get(key.hash, key.bytes)?.value() {
@@ -235,7 +233,7 @@ impl Db {
         self.touch(key)
     }
 
-    /// [`Db::read`], and an access whoever asks: TOUCH.
+    /// [`Db::read`], and always an access: TOUCH.
     #[inline]
     #[must_use]
     pub fn touch(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
@@ -243,21 +241,21 @@ impl Db {
         Found::alive(entry, self.now.get())
     }
 
-    /// [`Db::read`] for a command that replies with what it read: if somebody listens for it, a key that
-    /// is not there is recorded.
+    /// [`Db::read`] for a command that replies with what it read: a miss is recorded, if a
+    /// subscriber wants that.
     #[inline]
     #[must_use]
     pub fn find(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         self.look_up(key, self.access())
     }
 
-    /// [`Db::find`], and an access whoever asks: TOUCH.
+    /// [`Db::find`], and always an access: TOUCH.
     #[must_use]
     pub fn find_touched(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         self.look_up(key, Some(self.stamp.get()))
     }
 
-    /// [`Db::find`], and no access.
+    /// [`Db::find`] that is not an access.
     #[must_use]
     pub fn peek(&mut self, key: &Key<'_>) -> Option<Found<'_>> {
         self.look_up(key, None)
@@ -276,14 +274,14 @@ impl Db {
         found
     }
 
-    /// Records that these keys were not there for a command that looked for them in a cut.
+    /// Records misses of a command that looked in a cut.
     pub fn tell_missed<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) {
         if let Some(log) = &mut self.log {
             keys.into_iter().for_each(|key| log.push_miss(key));
         }
     }
 
-    /// The living entry of `key`, looked at without a trace.
+    /// The living entry of `key`, read without a trace.
     #[must_use]
     pub fn get(&self, key: &Key<'_>) -> Option<Found<'_>> {
         let entry = self.keys.get(key.hash, key.bytes)?;
@@ -301,7 +299,7 @@ impl Db {
         self.read(key).map(|found| found.text()).transpose()
     }
 
-    /// The value at `key`, which is to be a `V`, for a command that uses it.
+    /// The value at `key`, which must be a `V`, for a command that uses it.
     pub fn read_value<V: Typed>(
         &mut self,
         key: &Key<'_>,
@@ -314,7 +312,7 @@ impl Db {
         self.get(key).map(|found| found.text()).transpose()
     }
 
-    /// The value at `key`, which is to be a `V`.
+    /// The value at `key`, which must be a `V`.
     pub fn value<V: Typed>(&self, key: &Key<'_>) -> Result<Option<Lent<'_, V>>, WrongType> {
         self.get(key).map(|found| found.value()).transpose()
     }
@@ -327,7 +325,7 @@ impl Db {
         self.set_text_told(key, (value, 0), deadline, tells);
     }
 
-    /// [`Db::set_text`] by a command that calls it something else.
+    /// [`Db::set_text`] with other events.
     pub fn set_text_as(
         &mut self,
         key: &Key<'_>,
@@ -378,8 +376,8 @@ impl Db {
         }
     }
 
-    /// Replaces the string at `key` by an integer that `update` makes of it, and keeps its
-    /// deadline: one lookup for INCR. `Ok(None)`: the key is not there.
+    /// Replaces the string at `key` by an integer that `update` computes from it, and keeps its
+    /// deadline: one lookup for INCR. `Ok(None)`: the key is absent.
     pub fn update_int<E: From<WrongType>>(
         &mut self,
         key: &Key<'_>,
@@ -415,7 +413,7 @@ impl Db {
     }
 
     /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with
-    /// zeros. Gives its length; `None` when the key holds no long string. Cost: O(bytes).
+    /// zeros. Returns its length; `None` when there is no long string at the key. Cost: O(bytes).
     pub fn write_text(
         &mut self,
         key: &Key<'_>,
@@ -438,9 +436,8 @@ impl Db {
         Some(len)
     }
 
-    /// Changes the collection at `key`, which is to be a `V`; with `create`, one that is not there
-    /// begins empty. One left empty goes with its key. `Ok(None)`: not there, and not to be
-    /// created.
+    /// Changes the collection at `key`, which must be a `V`; with `create`, a missing one starts
+    /// empty. One left empty goes with its key. `Ok(None)`: missing, and not created.
     #[inline]
     pub fn edit<V: Collection, R>(
         &mut self,
@@ -462,7 +459,7 @@ impl Db {
                 return Ok(Some(result));
             }
             let object = entry.out_mut().ok_or(WrongType)?;
-            // One whose entries are all dead counts as absent, and begins anew below.
+            // One whose entries are all dead counts as absent, and starts again below.
             if !(is_dead(object.mark().at(), now) && is_hollow(object, now)) {
                 // Measured before a shared one is copied: the copy may hold less in reserve.
                 let before = object.get::<V>().ok_or(WrongType)?.content_bytes();
@@ -490,7 +487,7 @@ impl Db {
             return Ok(None);
         }
         if self.log.is_some() {
-            self.remove_hollow(key); // One that is dead would live on where the effects are applied.
+            self.remove_hollow(key); // A dead one would live on where the effects are applied.
         }
         let mut value = V::default();
         let recorder = Recorder::of_new(&mut self.changes, self.log.as_deref_mut(), key);
@@ -504,9 +501,9 @@ impl Db {
         Ok(Some(result))
     }
 
-    /// Makes the places of those fields or members that a change will touch the value's own, until
-    /// the slice is over: the change copies nothing then, whatever cuts are being read. Nobody can
-    /// tell that it was done. `None`: all of them are; else how many names were looked at.
+    /// Makes the places of the fields or members that a change will touch the value's own, until
+    /// the slice is over: then the change copies nothing, whatever cuts are being read. It has no
+    /// visible effect. `None`: all of them are; otherwise how many names were processed.
     pub fn unshare(
         &mut self,
         key: &Key<'_>,
@@ -516,7 +513,7 @@ impl Db {
     ) -> Option<usize> {
         let mut entry = living(&mut self.keys, key, self.now.get())?;
         let object = entry.out_mut().filter(|object| object.row() == kind)?;
-        object.named()?; // Nothing is copied for a value without.
+        object.named()?; // Nothing is copied for other values.
 
         let before = object.content_bytes();
         let value = object.face_mut();
@@ -526,7 +523,7 @@ impl Db {
         last.map(|last| last + 1)
     }
 
-    /// Puts a value that was built aside, or came from elsewhere, at `key`, over whatever it held.
+    /// Puts a value that was built aside, or came from elsewhere, at `key`, over any previous one.
     /// An empty one removes the key. Cost: O(1).
     pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline, tells: Tells<'_>) {
         let deadline = self.resolve(key, deadline);
@@ -534,7 +531,7 @@ impl Db {
         self.install_told(key, (object, deadline, 0), None, told);
     }
 
-    /// [`Db::install`] of what `changes` made of the value at the key, if it is known.
+    /// [`Db::install`] of the value at the key as changed by `changes`, if these are known.
     pub(crate) fn install_told(
         &mut self,
         key: &Key<'_>,
@@ -561,7 +558,7 @@ impl Db {
         }
     }
 
-    /// True when the key still holds this value, untouched, until then.
+    /// True when the key still holds this value, unchanged.
     pub(crate) fn is_at(
         &self,
         key: &Key<'_>,
@@ -578,7 +575,7 @@ impl Db {
         })
     }
 
-    /// Puts a held value at `key`, over whatever that held, with the deadline it brings. O(1).
+    /// Puts a held value at `key`, over any previous one, with its own deadline. O(1).
     pub fn put(&mut self, key: &Key<'_>, held: Held, tells: Tells<'_>) {
         let stamp = held.stamp.unwrap_or(self.stamp.get());
         match held.value {
@@ -595,12 +592,12 @@ impl Db {
         }
     }
 
-    /// Makes `key` one that nobody has used for so many seconds.
+    /// Sets the idle time of `key`.
     pub fn set_idle(&mut self, key: &Key<'_>, seconds: u64) {
         self.restamp(key, access::stamp_of_idle(seconds, self.now.get()));
     }
 
-    /// Removes `key`, and hands over its value: an access. O(1).
+    /// Removes `key`, and returns its value: an access. O(1).
     pub fn take(&mut self, key: &Key<'_>, tells: Tells<'_>) -> Option<Held> {
         let found = self.read(key)?;
         let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
@@ -610,26 +607,26 @@ impl Db {
         Some(held)
     }
 
-    /// Removes `key`. Returns false when it was not there, or dead. O(1): a large value is freed
-    /// later, in slices.
+    /// Removes `key`. Returns false when it was absent or dead. O(1): a large value is freed later,
+    /// in slices.
     pub fn remove(&mut self, key: &Key<'_>) -> bool {
         let old = self.keys.remove(key.hash, key.bytes);
         self.note_removed(key, old, &[DEL])
     }
 
-    /// [`Db::remove`], which leaves it to [`Db::settle`] to win back the memory of the table: for a
+    /// [`Db::remove`], which leaves it to [`Db::settle`] to reclaim the memory of the table: for a
     /// large part of all keys, that is a third of the work.
     pub fn remove_loosely(&mut self, key: &Key<'_>) -> bool {
         let old = self.keys.remove_loosely(key.hash, key.bytes);
         self.note_removed(key, old, &[DEL])
     }
 
-    /// Wins back the memory of the table, place by place: see [`Table::settle`].
+    /// Reclaims the memory of the table, place by place: see [`Table::settle`].
     pub fn settle(&mut self, hash: u64) -> Option<u64> {
         self.keys.settle(hash)
     }
 
-    /// Removes `key`, as nothing is left for it; `told` is what led to that.
+    /// Removes `key`, as nothing is left at it; `told` are the events that led to that.
     fn remove_emptied(&mut self, key: &Key<'_>, mut told: Events) {
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };
         self.changes += u64::from(was_alive(&old, self.now.get()));
@@ -651,7 +648,7 @@ impl Db {
         was_alive
     }
 
-    /// Changes the deadline of `key`. Returns false when it is not there.
+    /// Changes the deadline of `key`. Returns false when the key is absent.
     pub fn set_deadline(&mut self, key: &Key<'_>, deadline: Option<u64>) -> bool {
         let stamp = self.access();
         let Some(mut entry) = used(&mut self.keys, key, self.now.get(), stamp) else {
@@ -675,7 +672,7 @@ impl Db {
         true
     }
 
-    /// Removes all keys. O(1): memory comes back in slices.
+    /// Removes all keys. O(1): memory is freed in slices.
     pub fn flush(&mut self) {
         self.clear();
         if let Some(log) = &mut self.log {
@@ -713,7 +710,7 @@ impl Db {
         self.clocks.next()
     }
 
-    /// Removes the dead: fields and members first, as [`Db::len`] counts a collection until its
+    /// Removes dead entries: fields and members first, as [`Db::len`] counts a collection until its
     /// last is removed, then keys; about `most` of them. Returns true while more are left. Cost:
     /// O(most), however many are dead.
     pub fn reap(&mut self, most: usize) -> bool {
@@ -746,7 +743,7 @@ impl Db {
         let Some(name) = self.clocks.next_name().cloned() else { return false };
         let (key, now) = (Key::new(&name), self.now.get());
         let Some(mut entry) = living(&mut self.keys, &key, now) else {
-            self.remove(&key); // It is dead itself.
+            self.remove(&key); // The key itself is dead.
             return true;
         };
         let object = entry.out_mut().expect("I3: clocks are of collections");
@@ -767,7 +764,7 @@ impl Db {
 
     // ---- helpers ----
 
-    /// Records what happened to a key and what became of it, if somebody listens.
+    /// Records what happened to a key and what became of it, if there is a listener.
     #[inline]
     fn tell(&mut self, key: &[u8], what: impl FnOnce() -> (Events, Effect)) {
         if let Some(log) = &mut self.log {
@@ -776,7 +773,7 @@ impl Db {
         }
     }
 
-    /// The stamp that an access leaves, if there is to be one.
+    /// The stamp that an access leaves, if it leaves one.
     fn access(&self) -> Option<u32> {
         (!self.no_touch).then_some(self.stamp.get())
     }
@@ -832,7 +829,7 @@ impl Db {
         replaced
     }
 
-    /// The value that is at `key` was under one moment, and is under another now.
+    /// Moves the value at `key` from one moment to another.
     #[inline]
     fn set_clock(&mut self, key: &Key<'_>, before: Clock, after: Clock) {
         if before == after {
@@ -856,7 +853,7 @@ impl Db {
             let is_empty = old.out.as_ref().map_or(old.note.is_some(), |object| object.is_empty());
             assert!(is_empty || !was_alive(&old, self.now.get()), "what is removed has entries");
             self.forget(key, &old);
-            // What emptied it was counted, or nobody did it.
+            // What emptied it was counted, or time did it.
             let has_expired = is_dead(old.deadline, self.now.get());
             self.tell(key.bytes, || {
                 let event = if has_expired { EXPIRED } else { DEL };
@@ -870,13 +867,13 @@ impl Db {
         Checker::new(self.keys.clone(), self.usage, self.expires)
     }
 
-    /// Asserts I3 of a few values behind `cursor`: see [`check::values`].
+    /// Asserts I3 of a few values after `cursor`: see [`check::values`].
     pub fn check_clocks_of_values(&self, cursor: u64) -> u64 {
         check::values(&self.keys, &self.clocks, cursor)
     }
 
-    /// Asserts I3 of a few pairs behind `last`: see [`check::pairs`].
-    pub fn check_clocks_behind(&self, last: Option<&Pair>) -> Option<Pair> {
+    /// Asserts I3 of a few pairs after `last`: see [`check::pairs`].
+    pub fn check_clocks_after(&self, last: Option<&Pair>) -> Option<Pair> {
         check::pairs(&self.keys, &self.clocks, last)
     }
 
@@ -888,20 +885,20 @@ impl Db {
         while cursor != 0 {
             cursor = self.check_clocks_of_values(cursor);
         }
-        let mut last = self.check_clocks_behind(None);
+        let mut last = self.check_clocks_after(None);
         while last.is_some() {
-            last = self.check_clocks_behind(last.as_ref());
+            last = self.check_clocks_after(last.as_ref());
         }
         self.clocks.check();
     }
 }
 
-/// The type of a value: short strings do not lie out of line.
+/// The type of a value: short strings are not out of line.
 pub(crate) fn kind(object: Option<&Object>) -> &'static Type {
     object.map_or(Blob::TYPE, Object::row)
 }
 
-/// True when `deadline` has come.
+/// True when `deadline` has passed.
 #[inline]
 #[must_use]
 pub fn is_dead(deadline: Option<u64>, now: u64) -> bool {
@@ -913,15 +910,15 @@ fn clock(old: &Old<Object>) -> Clock {
     old.out.as_ref().map_or(Clock::default(), Object::mark)
 }
 
-/// True when an entry that was removed was there at `now`, for who looks.
+/// True when a removed entry was visible at `now`.
 fn was_alive(old: &Old<Object>, now: u64) -> bool {
     let hollow = |object: &Object| is_dead(object.mark().at(), now) && is_hollow(object, now);
     !is_dead(old.deadline, now) && !old.out.as_ref().is_some_and(hollow)
 }
 
 /// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
-/// only: where nothing lives in these, what lies behind them counts as alive. So a huge one all of
-/// whose entries die at once is there until the sweeper has been through it (docs/compat.md).
+/// only: if nothing is alive in these, the rest counts as alive. So a huge one whose entries all
+/// die at once exists until it is reaped (docs/compat.md).
 pub(crate) fn is_hollow(object: &Object, now: u64) -> bool {
     const SEGMENTS: usize = 4;
     !object.has_living(now, SEGMENTS)

@@ -1,9 +1,10 @@
-//! A value that is changed aside, in portions, and installed in one step; with what was done to it.
+//! A value that is changed aside, in portions, and installed in one step; and the record of its
+//! changes.
 //!
-//! Meanwhile readers are answered from the value at the key, and writers of the key wait. What is
-//! recorded in the end is what was done, where that is certainly smaller than the value, and the
-//! value at the key is still the one that was found (the sweeper may have been there). Else the whole
-//! value is, by a shared pointer: whoever reads the log encodes it, in portions of his own.
+//! Meanwhile readers see the value at the key, and writers of the key wait. In the end the changes
+//! are recorded, if they are certainly smaller than the value, and the value at the key is still
+//! the one that was found (it may have been reaped meanwhile). Otherwise the whole value is, by a
+//! shared pointer: readers of the log encode it in portions of their own.
 //!
 //! Not here: who waits for whom. See `tx`.
 
@@ -16,20 +17,20 @@ use crate::{Db, Event, Key, WrongType};
 use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 
-/// What a change takes in a log, about.
+/// Approximate size of a change in a log.
 const CHANGE_BYTES: usize = 32;
-/// Longer writes are not recorded by themselves: sharing their chunks would take 30 us.
+/// Longer writes are not recorded as such: sharing their chunks would take 30 us.
 const WRITTEN_MAX_BYTES: usize = 32 << 20;
 
 /// See the module.
 #[derive(Default)]
 pub struct Draft<V> {
     value: V,
-    /// The value as it was found. As long as it is held, nobody changes it in place, but for a pack
-    /// in the entry, of which it is a copy.
+    /// The value as it was found. While it is held, it is not changed in place, unless it is a pack
+    /// in the entry, of which this is a copy.
     base: Option<Object>,
     deadline: Option<u64>,
-    /// What was done since, if somebody listens.
+    /// The changes since, if there is a subscriber.
     done: Option<Done>,
 }
 
@@ -40,7 +41,7 @@ impl<V> Draft<V> {
         &self.value
     }
 
-    /// True when nothing was found at the key.
+    /// True when there was nothing at the key.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.base.is_none()
@@ -50,14 +51,14 @@ impl<V> Draft<V> {
         self.done.as_mut()?.changes.as_mut()
     }
 
-    /// The whole value is to be recorded.
+    /// The whole value will be recorded.
     fn forget_changes(&mut self) {
         if let Some(done) = &mut self.done {
             done.changes = None;
         }
     }
 
-    /// True when what was done is recorded, not the whole value, unless that takes more.
+    /// True when the changes are worth recording instead of the whole value.
     fn is_worth(&self, change_bytes: usize) -> bool {
         let bytes = self.base.as_ref().map_or(0, |base| base.content_bytes());
         2 * change_bytes <= bytes
@@ -75,7 +76,7 @@ impl<V: Collection> Draft<V> {
         self.value.edit(now, recorder)
     }
 
-    /// Begins anew, empty: for what is built of the old value.
+    /// Starts again, empty: for a value rebuilt from the old one.
     pub fn clear(&mut self) {
         self.value = V::default();
         self.forget_changes();
@@ -83,12 +84,12 @@ impl<V: Collection> Draft<V> {
 }
 
 impl Draft<Blob> {
-    /// Writes a piece from `offset` on. What all pieces made is told by [`Draft::end_write`].
+    /// Writes a piece from `offset` on. [`Draft::end_write`] reports all pieces together.
     pub fn write_piece(&mut self, offset: usize, bytes: &[u8]) {
         self.value.write_at(offset, bytes);
     }
 
-    /// All pieces of `bytes` stand at `offset`; that is told as `event`.
+    /// All pieces of `bytes` are at `offset`; reports that as `event`.
     pub fn end_write(&mut self, offset: usize, bytes: Fresh<'_>, event: &'static Event) {
         if bytes.len() > WRITTEN_MAX_BYTES || !self.is_worth(bytes.len()) {
             self.forget_changes();
@@ -103,7 +104,7 @@ impl Draft<Blob> {
 }
 
 impl Db {
-    /// Begins to change the value at `key` aside; one that is not there begins empty. An access.
+    /// Starts to change the value at `key` aside; a missing one starts empty. An access.
     pub fn draft<V: Collection>(&mut self, key: &Key<'_>) -> Result<Draft<V>, WrongType> {
         let done = self.begin_done();
         let Some(found) = self.read(key) else { return Ok(Draft { done, ..Draft::default() }) };
@@ -123,8 +124,8 @@ impl Db {
     }
 
     /// Puts a value that was changed aside back at `key`, with the deadline that it had there. An
-    /// empty one removes the key. If the key has died meanwhile, so has what is installed: the change
-    /// came before. Cost: O(1).
+    /// empty one removes the key. If the key has died meanwhile, so has what is installed: the
+    /// change came before. Cost: O(1).
     pub fn install_draft<V: Typed>(&mut self, key: &Key<'_>, draft: Draft<V>) {
         let Draft { value, base, deadline, done } = draft;
         let is_as_found = self.is_at(key, base.as_ref(), deadline);

@@ -1,9 +1,9 @@
 //! What a command changed, as data: absolute times, chosen members, results.
 //!
-//! Effects, not commands, are what files, replicas and slot migrations are fed with: applying them
-//! gives the same data whatever the command was, without its randomness, its time or its script.
-//! What happens to a key as a whole stands here; what happens inside a value is brought by its type
-//! ([`Change`]). How effects are recorded and numbered: see `log`.
+//! Files, replicas and slot migrations receive effects, not commands: applying them gives the same
+//! data whatever the command was, without its randomness, its time or its script. What happens to a
+//! key as a whole is here; what happens inside a value is described by its type ([`Change`]). How
+//! effects are recorded and numbered: see `log`.
 //!
 //! docs/design/0014-effects.md has the reasons.
 
@@ -24,12 +24,12 @@ pub struct Record {
     pub part: Option<Part>,
     /// What was done.
     pub act: Act,
-    /// What happened, as Redis names it; told with the first of the records of one change.
+    /// What happened, as Redis names it; in the first of the records of one change.
     pub events: Events,
 }
 
-/// What one shard contributes to a transaction. A transaction is all that is recorded in its name on
-/// all shards; it is whole once each of its parts has ended.
+/// What one shard contributes to a transaction. A transaction is everything recorded under its
+/// number on all shards; it is complete once each of its parts has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Which transaction: a number of this process.
@@ -43,15 +43,15 @@ pub struct Part {
 pub enum Act {
     /// This became of a key.
     Key(Name, Effect),
-    /// This key was looked for and is not there. Nothing became of it.
+    /// This key was looked for and is absent. Nothing became of it.
     Miss(Name),
     /// All keys of the database are gone.
     Flush,
     /// All keys of all databases are gone.
     FlushAll,
-    /// The database was exchanged with this one, whatever they held.
+    /// The database was swapped with this one, whatever they held.
     Swap(usize),
-    /// Nothing more belongs to this shard's part of the transaction.
+    /// This shard's part of the transaction ends here.
     EndOfPart,
 }
 
@@ -76,15 +76,15 @@ pub trait Change: Debug + Send + 'static {
     /// The type of value.
     const TYPE: &'static Type;
 
-    /// Makes `changes` again, in order.
+    /// Replays `changes`, in order.
     ///
-    /// Errors: [`WrongType`] when they do not follow from the data.
+    /// Errors: [`WrongType`] when they do not fit the data.
     fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>
     where
         Self: Sized;
 }
 
-/// Changes within one value, of whatever type, in the order in which they were made.
+/// Changes within one value, of any type, in order.
 pub trait Changes: Any + Debug + Send {
     /// The type of value.
     fn kind(&self) -> &'static Type;
@@ -92,9 +92,9 @@ pub trait Changes: Any + Debug + Send {
     /// How many there are.
     fn count(&self) -> usize;
 
-    /// Makes them again.
+    /// Replays them.
     ///
-    /// Errors: as [`Change::apply`].
+    /// Errors: those of [`Change::apply`].
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType>;
 }
 
@@ -114,12 +114,12 @@ impl<C: Change> Changes for Vec<C> {
 
 /// Applies a record to a shard: what a replica or a recovery does.
 ///
-/// Nothing dies of its deadline meanwhile, whatever the time is: the log says itself what has gone,
-/// and a key that looks dead to a later clock was alive when the record was made. So whoever applies
-/// must not reap; reads may filter. Times of access are no effects: what is applied is of now.
+/// Nothing expires meanwhile, whatever the time is: the log itself says what has gone, and a key
+/// that looks dead to a later clock was alive when the record was made. So the caller must not
+/// reap; reads may filter. Times of access are not effects: what is applied is stamped now.
 ///
-/// Errors: [`WrongType`] when the record does not follow from the data: a log with a gap.
-/// Cost: that of the change.
+/// Errors: [`WrongType`] when the record does not fit the data: a log with a gap. Cost: that of the
+/// change.
 pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
     match &record.act {
         Act::Swap(other) => shard.swap(record.database, *other),
@@ -129,9 +129,9 @@ pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
     Ok(())
 }
 
-/// [`apply`] for what concerns one database only; what concerns several is left out.
+/// [`apply`] for what concerns one database only; the rest is ignored.
 ///
-/// Errors: as there.
+/// Errors: the same.
 pub fn apply_to_db(db: &mut Db, act: &Act) -> Result<(), WrongType> {
     /// Before every deadline.
     const NOTHING_IS_DEAD: u64 = 0;

@@ -1,34 +1,34 @@
-//! The bounds by which OBJECT ENCODING names collections: settings, the same on all cores. A type's
-//! row lists its own.
+//! The limits that decide OBJECT ENCODING's names for collections: settings, the same on all cores.
+//! A type's row lists its own.
 //!
 //! The names say nothing about how Darter keeps a value; clients read them to see what Redis would
-//! do. A value that has passed a bound keeps the larger name, as in Redis.
+//! do. A value that has passed a limit keeps the larger name, as in Redis.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A bound, which is the setting of this name.
+/// A limit, which is the setting of this name.
 #[derive(Debug)]
 pub struct Bound {
     /// Redis's name of the setting.
     pub name: &'static str,
-    /// Its name in older versions, where it had another one.
+    /// Its name in older versions, if different.
     pub older_name: Option<&'static str>,
-    /// Its value at first.
+    /// Its default.
     pub default: &'static str,
-    /// Whether it counts bytes, not entries.
+    /// Whether it limits bytes, not entries.
     pub is_bytes: bool,
     value: AtomicUsize,
 }
 
 impl Bound {
-    /// A bound of entries.
+    /// A limit of entries.
     #[must_use]
     pub const fn new(name: &'static str, default: &'static str) -> Self {
         let value = AtomicUsize::new(number(default));
         Self { name, older_name: None, default, is_bytes: false, value }
     }
 
-    /// The same of bytes.
+    /// A limit of bytes.
     #[must_use]
     pub const fn of_bytes(self) -> Self {
         Self { is_bytes: true, ..self }
@@ -40,12 +40,12 @@ impl Bound {
         Self { older_name: Some(name), ..self }
     }
 
-    /// Follows the setting.
+    /// Sets the current value.
     pub fn set(&self, value: usize) {
         self.value.store(value, Ordering::Relaxed);
     }
 
-    /// The setting as it is now.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> usize {

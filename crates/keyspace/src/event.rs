@@ -1,10 +1,10 @@
 //! What happened to a key, as Redis names it in keyspace notifications.
 //!
-//! An event is told beside the effect, once per key and command, at the place where the change is
-//! made. So a method of the database or of a type's editor has its usual event, and a command whose
-//! name for it is another hands that over. What belongs to one type stands with the type.
+//! An event is recorded with the effect, once per key and command, at the place where the change is
+//! made. So a method of the database or of a type's editor has its usual event, and a command with
+//! another name for it passes that. Events of one type are in the type's folder.
 //!
-//! Not here: who listens, and channels.
+//! Not here: subscribers, and channels.
 
 use std::fmt;
 
@@ -31,11 +31,11 @@ impl fmt::Debug for Event {
     }
 }
 
-/// What was at a key at which a value was put.
+/// What was at a key when a value was put there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replaced {
     Nothing,
-    /// A value whose deadline had come.
+    /// A value whose deadline had passed.
     Dead,
     Living,
 }
@@ -63,16 +63,16 @@ mod names {
 
 pub use names::*;
 
-/// What one change of one key told: each event once, in order.
+/// The events of one change of one key: each once, in order.
 #[derive(Clone, Copy, Default)]
 pub struct Events([Option<&'static Event>; Events::MAX]);
 
 impl Events {
-    /// The most that one change tells: what it replaced had expired, the key is new, it happened, it
-    /// has a deadline.
+    /// The most events of one change: the replaced value had expired, the key is new, the change
+    /// itself, it has a deadline.
     const MAX: usize = 4;
 
-    /// Adds one at the end. False if it is there already.
+    /// Adds one at the end. False if it is already there.
     pub(crate) fn add(&mut self, event: &'static Event) -> bool {
         if self.iter().any(|other| other == event) {
             return false;
@@ -82,7 +82,7 @@ impl Events {
         true
     }
 
-    /// These, after what is to be told of the value that was put over `replaced`.
+    /// These, preceded by the events of the value that was put over `replaced`.
     pub(crate) fn of_put(self, replaced: Replaced) -> Self {
         let first: Tells<'_> = match replaced {
             Replaced::Living => &[],

@@ -1,4 +1,4 @@
-//! A key that is there: what is read of its value, wherever that lies.
+//! An existing key: reading its value, wherever that is stored.
 
 use crate::Key;
 use crate::access;
@@ -27,8 +27,7 @@ impl<'a> Found<'a> {
         (!is_dead(entry.deadline(), now) && !found.is_hollow(now)).then_some(found)
     }
 
-    /// True for a collection whose entries are all dead: it is gone, though the sweeper has yet to
-    /// come.
+    /// True for a collection whose entries are all dead: it is gone, though not reaped yet.
     #[inline]
     pub(crate) fn is_hollow(&self, now: u64) -> bool {
         self.object()
@@ -53,13 +52,13 @@ impl<'a> Found<'a> {
         packed::in_entry(&self.0)
     }
 
-    /// Its value when that is no string in the entry; a small collection is copied.
+    /// Its value when that is not a string in the entry; a small collection is copied.
     #[must_use]
     pub fn to_object(&self) -> Option<Object> {
         self.packed().map(packed::object).or_else(|| self.object().cloned())
     }
 
-    /// Its value when that lies out of line.
+    /// Its value when that is out of line.
     #[must_use]
     pub fn object(&self) -> Option<&'a Object> {
         self.0.out()
@@ -75,7 +74,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Its value, which is to be a `V`.
+    /// Its value, which must be a `V`.
     #[inline]
     pub fn value<V: Typed>(&self) -> Result<Lent<'a, V>, WrongType> {
         match self.packed() {
@@ -84,7 +83,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The entry of `name` in its value, which is to be a `V`: found by `find`, or in its pack.
+    /// The entry of `name` in its value, which must be a `V`: found by `find`, or in its pack.
     #[inline]
     pub fn look<V: Typed, X: OutOfLine>(
         &self,
@@ -100,8 +99,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The deadline of what has this name in its value, if it is there: of a collection whose entries
-    /// are found by name.
+    /// The deadline of the entry of this name in its value, if it exists: for collections whose
+    /// entries are found by name.
     pub fn deadline_of(&self, name: &[u8], now: u64) -> Result<Option<Option<u64>>, WrongType> {
         if let Some(packed) = self.packed() {
             let is_there = PackRef::new(packed.bytes).contains(hash::of(name), name);
@@ -111,7 +110,7 @@ impl<'a> Found<'a> {
         Ok(named.deadline_of(name, now))
     }
 
-    /// What its value is made of, as of `now`: from a cut.
+    /// The items of its value, as of `now`: from a cut.
     #[must_use]
     pub fn items(&self, now: u64) -> Items {
         match self.to_object() {
@@ -154,10 +153,10 @@ impl<'a> Found<'a> {
         self.0.bits() == COPIED_INT
     }
 
-    /// The name that OBJECT ENCODING gives: Redis 7.0's.
+    /// The name that OBJECT ENCODING replies: Redis 7.0's.
     #[must_use]
     pub fn encoding(&self) -> &'static str {
-        /// Redis keeps strings up to this length beside their header.
+        /// Redis keeps strings up to this length in the object itself.
         const EMBEDDED_MAX: usize = 44;
         match (self.object(), self.text()) {
             (Some(object), _) => object.encoding(),
@@ -178,7 +177,7 @@ impl<'a> Found<'a> {
         held
     }
 
-    /// The value with its deadline, to be put elsewhere: shared, never copied when long.
+    /// The value with its deadline, to be put at another key: shared, never copied when long.
     #[must_use]
     pub fn hold(&self) -> Held {
         let value = match self.to_object() {

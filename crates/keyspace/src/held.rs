@@ -1,10 +1,10 @@
-//! A value that was taken from its key, or copied, and is to be put at another.
+//! A value that was taken from its key, or copied, to be put at another.
 
 use crate::db::kind;
 use crate::object::{Object, Type, Typed};
 use crate::text::StrPieces;
 
-/// A value on its way from one key to another, perhaps on another core. Holding it is a cut.
+/// A value in transit from one key to another, perhaps on another core. Holding it is a cut.
 #[derive(Clone)]
 pub struct Held {
     /// The value.
@@ -12,7 +12,7 @@ pub struct Held {
     /// When it dies.
     pub deadline: Option<u64>,
     pub(crate) bits: u8,
-    /// Of a value that was taken, not copied: its time of access goes with it.
+    /// The stamp of a value that was taken, not copied: its time of access goes with it.
     pub(crate) stamp: Option<u32>,
 }
 

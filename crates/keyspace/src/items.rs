@@ -1,6 +1,6 @@
-//! The items of values: out of a cut, and into a value that is built.
+//! The items of values: read from a cut, and added to a value being built.
 //!
-//! What walks through the items of any value (DUMP, digests, files) and what builds values from them
+//! Whatever reads the items of any value (DUMP, digests, files) or builds values from them
 //! (RESTORE, the loader) does so through these, and knows no type.
 
 use crate::db::is_dead;
@@ -11,21 +11,21 @@ use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table};
 use std::sync::Arc;
 
-/// Bytes of a part of what is long: whoever sums them up does so in some 20 us.
+/// Bytes of a part of something long: hashing one takes some 20 us.
 const PART_BYTES: usize = CHUNK_BYTES / 4;
-/// Entries copied out of the table at a time, and about how many bytes.
+/// Entries copied out of the table at a time, and about as many bytes.
 const BATCH: usize = 32;
 const BATCH_BYTES: usize = 32 * 1024;
-/// Names and values of so many bytes are not copied.
+/// Names and values of this many bytes are not copied.
 const LONG_BYTES: usize = 4 * 1024;
 
-/// An item on its way into a value that is built.
+/// An item for a value being built.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum NewItem<'a> {
     /// A name alone.
     Single { name: &'a [u8], deadline: Option<u64> },
-    /// A name and its value. A type without values takes the name.
+    /// A name and its value. A type without values uses the name only.
     Pair { name: &'a [u8], value: Fresh<'a>, deadline: Option<u64> },
 }
 
@@ -84,7 +84,7 @@ impl Source for Pieces {
     }
 }
 
-/// Appends the value of an entry, or gives it when it is long: at least [`LONG_BYTES`].
+/// Appends the value of an entry, or returns it when it is long: at least [`LONG_BYTES`].
 pub type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>) -> Option<Arc<Blob>>;
 
 /// The entries of a table that are alive at `now`: pairs of their names and what `value` makes of
@@ -103,16 +103,16 @@ pub fn of_table<X: OutOfLine>(cut: Table<X>, now: u64, value: Option<WriteValue<
     })
 }
 
-/// True when a value of so many bytes is given in parts.
+/// True when a value of this many bytes comes in parts.
 #[must_use]
 pub fn is_long(bytes: usize) -> bool {
     bytes >= LONG_BYTES
 }
 
-/// The living entries of a cut: copied out of the table in small batches, but for long names and
-/// values, which are given in parts.
+/// The living entries of a cut: copied out of the table in small batches, except for long names and
+/// values, which come in parts.
 struct Entries<X: OutOfLine> {
-    /// For the second pass, which lets go of what it has read.
+    /// For the second pass, which releases what it has read.
     cut: Option<Table<X>>,
     reader: Reader<X>,
     now: u64,
@@ -122,7 +122,7 @@ struct Entries<X: OutOfLine> {
     /// Read up to `next`.
     copied: Vec<Copied>,
     next: usize,
-    /// The long name or value that is being given, and how much of it was.
+    /// The long name or value that is being returned, and how much of it was.
     long: Option<(Long, usize)>,
 }
 
@@ -132,13 +132,13 @@ struct Copied {
     name_end: usize,
     end: usize,
     deadline_ms: Option<u64>,
-    /// Its name, when that is long: then none was copied.
+    /// Its name, when that is long: then it was not copied.
     long_name: Option<HeldKey>,
     /// Its value, when that is long.
     long: Option<Arc<Blob>>,
 }
 
-/// What is given in parts.
+/// Something returned in parts.
 enum Long {
     /// A name; its value comes next, if there are values.
     Name(HeldKey),
@@ -164,7 +164,7 @@ impl Long {
 }
 
 impl<X: OutOfLine> Entries<X> {
-    /// Copies the next living entries, unless there are none.
+    /// Copies the next living entries, if there are any.
     fn refill(&mut self, looks: &mut usize) {
         let Self { reader, now, value, bytes, copied, .. } = self;
         bytes.clear();
@@ -197,7 +197,7 @@ impl<X: OutOfLine> Entries<X> {
         Some(Item::Part(part))
     }
 
-    /// What comes behind a long name, all of which was given.
+    /// What follows a long name that was returned completely.
     fn value_of_long_name(&mut self) -> Option<Item<'_>> {
         let &mut Copied { name_end, end, ref mut long, .. } = &mut self.copied[self.next - 1];
         let blob = long.take();

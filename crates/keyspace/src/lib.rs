@@ -3,12 +3,13 @@
 //! - [`Db`] maps keys to values. Reads do not see the dead, and leave nothing but the time of
 //!   access; writes keep the accounts and record their [`Effect`]s. Nothing else changes data.
 //! - [`Object`] is a value that does not fit a table's page. It is reference-counted, and cloning
-//!   one is a cut: whoever holds a clone reads that instant, whatever is written later. What a type
-//!   of value is, see `object`. Of all types only strings are at home here (`text`), as the short ones
-//!   lie in the table of keys.
+//!   one is a cut: a clone reads that instant, whatever is written later. What a type of value is,
+//!   see `object`. Strings are the only type in this crate (`text`), as short ones are stored in
+//!   the table of keys.
 //! - [`Shard`] is what one core owns.
 //!
-//! Not here: the other types, replies, commands, other shards, the source of time (`now` is told every turn).
+//! Not here: the other types, replies, commands, other shards, the source of time (`now` is set
+//! every turn).
 
 #![forbid(unsafe_code)]
 
@@ -53,9 +54,9 @@ pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, Str, StrPieces, TextChange};
 pub use usage::Usage;
 
-/// How values stand in files: a part of a type's row.
+/// How values are laid out in files: a part of a type's row.
 pub use darter_rdb::Kind;
-/// Where large values are freed, in slices.
+/// Deferred freeing of large values, in slices.
 pub use darter_structs::lazyfree;
 
 /// A key with its hash, computed once for the lock table and the keyspace.

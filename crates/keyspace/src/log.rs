@@ -1,16 +1,16 @@
 //! The log of a shard: what was changed, in one order over all its databases, numbered.
 //!
-//! The recorder sits below the commands, in the methods that change data, so no command can forget.
-//! There is a log only while somebody listens; without one, a change costs a branch.
+//! Recording is below the commands, in the methods that change data, so no command can forget it.
+//! There is a log only while there is a subscriber; without one, a change costs a branch.
 //!
 //! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
-//! with the one that was handed out (`databases`), and needs neither a lock nor a merge.
+//! with the current one (`databases`), and needs neither a lock nor a merge.
 //!
-//! Whoever listens takes the records in every turn. A command that runs at once is whole in what is
-//! taken; one that spans turns or shards is a transaction, and its records say so ([`Part`]).
+//! The subscriber takes the records in every turn. A command that runs at once is complete in what
+//! is taken; one that spans turns or shards is a transaction, and its records say so ([`Part`]).
 //!
 //! Invariants:
-//! - I1: numbers follow each other, without a gap, from 1 on.
+//! - I1: numbers are consecutive, from 1 on.
 //! - I2: the changes of one record are of one edit of one value.
 
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
@@ -19,28 +19,28 @@ use crate::lazyfree::{self, Dismantle};
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use std::any::Any;
 
-/// Changes in one record, at most: the list grows, and is freed, in about 10 us.
+/// The most changes in one record: the list grows, and is freed, in about 10 us.
 const CHANGES_MAX: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     records: Vec<Record>,
-    /// Records so far, those that were taken included.
+    /// Records so far, including those that were taken.
     count: u64,
-    /// What is recorded now concerns this database,
+    /// The database of the records made now,
     database: usize,
-    /// and belongs to this transaction,
+    /// and their transaction,
     part: Option<Part>,
     /// whose claims were compared with the records before this one.
     compared: usize,
-    /// The last record is of the edit that is running.
+    /// The last record belongs to the edit in progress.
     is_open: bool,
-    /// What that edit has told.
+    /// The events of that edit.
     told: Events,
-    /// Its key is new, which is still to be told.
+    /// Its key is new, which is still to be recorded.
     is_new: bool,
-    /// Somebody wants to know which keys were not found, too.
+    /// Misses are recorded, too.
     hears_misses: bool,
 }
 
@@ -55,7 +55,7 @@ impl Log {
         (self.part, self.compared) = (part, self.records.len());
     }
 
-    /// What the transaction has recorded since it was last asked.
+    /// The records of the transaction since it was last asked.
     pub(crate) fn compare_part(&mut self) -> Option<(Part, &[Record])> {
         let from = std::mem::replace(&mut self.compared, self.records.len());
         assert!(from <= self.records.len(), "{from} of {} were compared", self.records.len());
@@ -91,8 +91,8 @@ impl Log {
         self.hears_misses
     }
 
-    /// Records that a key was not found, if somebody wants to know. It belongs to no transaction: one
-    /// that only reads has no part here that would end.
+    /// Records a miss, if that is wanted. It belongs to no transaction: one that only reads has no
+    /// part here that would end.
     #[cold]
     pub(crate) fn push_miss(&mut self, key: &[u8]) {
         if self.hears_misses {
@@ -107,7 +107,7 @@ impl Log {
         (self.is_open, self.told, self.is_new) = (false, Events::default(), is_new);
     }
 
-    /// Records a change within the value at `key`: beside those of the same edit.
+    /// Records a change within the value at `key`: with the others of the same edit.
     fn push_change<C: Change>(&mut self, key: &[u8], tells: &[&'static Event], change: C) {
         let last = if self.is_open { self.records.last_mut() } else { None };
         let last = match last {
@@ -135,7 +135,7 @@ impl Log {
     }
 }
 
-/// Adds a change to the last list, if it takes one more of this type; else makes a new one of it.
+/// Adds a change to the last list, if it takes one more of this type; otherwise starts a new one.
 fn join<C: Change>(last: Option<&mut Box<dyn Changes>>, change: C) -> Option<Box<dyn Changes>> {
     if let Some(last) = last
         && let Some(list) = (&mut **last as &mut dyn Any).downcast_mut::<Vec<C>>()
@@ -196,7 +196,7 @@ impl Drop for Lists {
     }
 }
 
-/// Lists that nobody reads any more.
+/// Lists that no one reads any more.
 struct Remains(Vec<Box<dyn Changes>>);
 
 impl Dismantle for Remains {
@@ -206,7 +206,7 @@ impl Dismantle for Remains {
     }
 
     fn bytes(&self) -> usize {
-        /// An entry's name and value, short ones, with what stands around them.
+        /// An entry's name and value, short ones, with what is around them.
         const CHANGE_BYTES: usize = 128;
         self.0.len() * CHANGES_MAX * CHANGE_BYTES
     }
@@ -215,7 +215,7 @@ impl Dismantle for Remains {
 /// Where an edit of a value tells what it does; nowhere, when the value belongs to no key yet.
 pub struct Recorder<'a> {
     target: Target<'a>,
-    /// What happens is told as this, whatever the editor calls it.
+    /// What happens is reported as this, whatever the editor calls it.
     told_as: Option<&'static Event>,
 }
 
@@ -268,14 +268,14 @@ impl<'a> Recorder<'a> {
         Self { target: Target::Key { count, log, key }, told_as: None }
     }
 
-    /// What happens from now on is told as `event`, whatever the editor calls it.
+    /// Records what happens from now on as `event`, whatever the editor calls it.
     #[inline]
     pub fn tell_as(&mut self, event: &'static Event) {
         self.told_as = Some(event);
     }
 
-    /// Counts one change, and records what `change` makes, if somebody listens; `tells` is what
-    /// happened to the key.
+    /// Counts one change, and records what `change` makes, if there is a subscriber; `tells` are
+    /// the key's events.
     #[inline]
     pub fn record<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         if let Target::Key { count, .. } = &mut self.target {
@@ -284,7 +284,7 @@ impl<'a> Recorder<'a> {
         self.record_death(tells, change);
     }
 
-    /// [`Recorder::record`] of what time removed: nobody changed it.
+    /// [`Recorder::record`] of removals by time, which are not counted as changes.
     #[inline]
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);

@@ -1,4 +1,4 @@
-//! What values that are tables can do by the names of their entries.
+//! What table-like values can do by the names of their entries.
 
 use crate::db::is_dead;
 use crate::object::Named;
@@ -28,7 +28,7 @@ impl<X: OutOfLine> Named for Table<X> {
     }
 }
 
-/// Names that are looked up together.
+/// Names looked up together.
 const BATCH: usize = 16;
 
 /// Which of the entries that it names a change will touch.
@@ -38,8 +38,8 @@ pub enum Touch {
     All,
     /// Those that are there: it removes them, or changes their deadlines.
     Present,
-    /// Those that are not there: it adds them. (One that is dead counts as there: its place is
-    /// copied by the change.)
+    /// Those that are absent: it adds them. (A dead one counts as there: the change itself copies
+    /// its place.)
     Absent,
 }
 
@@ -53,8 +53,8 @@ impl Touch {
     }
 }
 
-/// Makes the places of those of `names` that are touched the table's own. Returns the index of the
-/// name after which the slice was over.
+/// Makes the places of the affected `names` the table's own. Returns the index of the name after
+/// which the slice was over.
 fn unshare<X: OutOfLine>(
     table: &mut Table<X>,
     names: &[&[u8]],

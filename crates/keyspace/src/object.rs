@@ -1,8 +1,8 @@
-//! A value that lies out of line, and what every type of value must be able to do.
+//! An out-of-line value, and what every type of value must be able to do.
 //!
-//! A type is a row ([`Type`]) and an implementation of [`Value`]. Whoever knows the type asks for it
-//! ([`Object::get`](darter_structs::shared::Shared::get): a comparison of pointers); all others call
-//! what all values can do, and what some can ([`Named`]). Nothing here lists the types.
+//! A type is a row ([`Type`]) and an implementation of [`Value`]. Code that knows the type asks for
+//! it ([`Object::get`](darter_structs::shared::Shared::get): a comparison of pointers); all other
+//! code calls what all values can do, and what some can ([`Named`]). Nothing here lists the types.
 
 use crate::clocks::Clock;
 use crate::encoding::Bound;
@@ -14,11 +14,11 @@ use darter_rdb::{Items, Kind};
 use darter_structs::shared::{Family, Holds, Shared};
 use darter_structs::table::PackedValue;
 
-/// A value behind a reference count. Cloning one is a cut. Before the value stands the moment under
-/// which the database has it in order.
+/// A reference-counted value. Cloning one is a cut. Its mark is the moment under which the database
+/// keeps it in order.
 pub type Object = Shared<Values>;
 
-/// All values out of line.
+/// All out-of-line values.
 pub struct Values;
 
 impl Family for Values {
@@ -46,13 +46,13 @@ impl<V: Typed> Holds<V> for Values {
 pub struct Type {
     /// The name that TYPE replies with.
     pub name: &'static str,
-    /// The number by which Redis knows it, in DEBUG DIGEST among others: below [`Type::NUMBERS`].
+    /// Redis's number of it, in DEBUG DIGEST among others: below [`Type::NUMBERS`].
     pub number: usize,
-    /// How its values stand in files and payloads.
+    /// How its values are laid out in files and payloads.
     pub rdb: &'static Kind,
-    /// Makes an empty value, to be filled by [`Value::take_in`].
+    /// Creates an empty value, to be filled by [`Value::take_in`].
     pub empty: fn() -> Object,
-    /// The settings by which its encodings are named.
+    /// The settings that decide its encodings' names.
     pub bounds: &'static [&'static Bound],
     /// Whether the order of the items is part of what a value is: DEBUG DIGEST.
     pub is_ordered: bool,
@@ -69,7 +69,7 @@ impl PartialEq for Type {
     }
 }
 
-/// The types that a server knows: made by [`types!`](crate::types).
+/// The types of a server: made by [`types!`](crate::types).
 #[derive(Clone, Copy, Debug)]
 pub struct Types {
     rows: &'static [&'static Type],
@@ -99,7 +99,7 @@ impl Types {
         self.rows.iter().copied()
     }
 
-    /// What a reader of files and payloads is told of them.
+    /// Their kinds, for a reader of files and payloads.
     #[must_use]
     pub fn kinds(&self) -> &'static [&'static Kind] {
         self.kinds
@@ -108,7 +108,7 @@ impl Types {
     /// The type of a value that such a reader has found.
     ///
     /// # Panics
-    /// When the kind is none of [`Types::kinds`].
+    /// When the kind is not one of [`Types::kinds`].
     #[must_use]
     pub fn of(&self, kind: &Kind) -> &'static Type {
         self.iter().find(|row| row.rdb == kind).expect("the reader was told these kinds")
@@ -120,14 +120,14 @@ pub trait Value: Send + Sync + 'static {
     /// Bytes of memory that it owns, itself not included. Cost: O(1).
     fn content_bytes(&self) -> usize;
 
-    /// The name that OBJECT ENCODING gives: Redis 7.0's.
+    /// The name that OBJECT ENCODING replies: Redis 7.0's.
     fn encoding(&self) -> &'static str;
 
-    /// What it is made of, as of `now`: from a cut. O(1).
+    /// Its items, as of `now`: from a cut. O(1).
     fn items(&self, now: u64) -> Items;
 
-    /// Takes in the next item of a value that is built aside. False when it is there already, or is
-    /// no item of this type: then the value is of no use.
+    /// Adds the next item to a value that is built aside. False when it is already there, or not an
+    /// item of this type: then the value is of no use.
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let _ = item;
         false
@@ -138,12 +138,13 @@ pub trait Value: Send + Sync + 'static {
         false
     }
 
-    /// Its bytes, if it is nothing but a pack of its type: then it may lie in its key's entry.
+    /// Its bytes, if it is nothing but a pack of its type: then it may be stored in its key's
+    /// entry.
     fn packed(&self) -> Option<PackedValue<'_>> {
         None
     }
 
-    /// Becomes the value that had these bytes. False, and nothing changed, if it was of another type.
+    /// Becomes the value that had these bytes. False, without a change, if it was of another type.
     fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
         let _ = packed;
         false
@@ -154,26 +155,26 @@ pub trait Value: Send + Sync + 'static {
         None
     }
 
-    /// Removes entries that are dead at `now`, at most `most`, and records each. True while more are
-    /// left.
+    /// Removes entries that are dead at `now`, at most `most`, and records each. True while more
+    /// are left.
     fn reap(&mut self, now: u64, most: usize, recorder: &mut Recorder<'_>) -> bool {
         let _ = (now, most, recorder);
         false
     }
 
-    /// True when some entry is alive at `now`, as far as a look at `segments` segments tells; what
-    /// lies behind these counts as alive.
+    /// True when some entry is alive at `now`, as far as `segments` segments tell; the rest counts
+    /// as alive.
     fn has_living(&self, now: u64, segments: usize) -> bool {
         let _ = (now, segments);
         true
     }
 
-    /// Its entries, when it has some that are found by the hash of their names.
+    /// Its entries, if they are found by the hash of their names.
     fn named(&self) -> Option<&dyn Named> {
         None
     }
 
-    /// [`Value::named`], to be changed.
+    /// [`Value::named`], for changing.
     fn named_mut(&mut self) -> Option<&mut dyn Named> {
         None
     }
@@ -181,13 +182,13 @@ pub trait Value: Send + Sync + 'static {
 
 /// Entries that are found by the hash of their names: fields, members.
 pub trait Named {
-    /// How many there are, the dead included.
+    /// How many there are, dead ones included.
     fn entries(&self) -> usize;
 
-    /// Asks the memory for the index line of the entry with this hash.
+    /// Prefetches the index line of the entry with this hash.
     fn prefetch(&self, hash: u64);
 
-    /// Asks the memory for that entry, whose index line was asked for before.
+    /// Prefetches that entry, whose index line was prefetched before.
     fn prefetch_entry(&self, hash: u64);
 
     /// The deadline of the entry, if it is there, alive at `now`.
@@ -203,12 +204,12 @@ pub trait Typed: Value + Clone + Default {
     const TYPE: &'static Type;
 }
 
-/// A type whose values begin empty, and are changed entry by entry.
+/// A type whose values start empty, and are changed entry by entry.
 pub trait Collection: Typed {
-    /// What changes one, and records what it does.
+    /// Changes one, and records what it does.
     type Edit<'a>;
 
-    /// Begins a change at `now`.
+    /// Starts a change at `now`.
     fn edit<'a>(&'a mut self, now: u64, recorder: Recorder<'a>) -> Self::Edit<'a>;
 
     /// Edits outside a database: for values that are built aside, in slices.
@@ -217,7 +218,7 @@ pub trait Collection: Typed {
     }
 }
 
-/// Bytes of memory that a value takes, itself and what stands before it included. Cost: O(1).
+/// Bytes of memory that a value takes, itself and what precedes it included. Cost: O(1).
 #[must_use]
 pub fn memory_bytes(object: &Object) -> usize {
     object.content_bytes() + object.cell_bytes()

@@ -26,18 +26,18 @@ impl ShardStats {
     }
 }
 
-/// The databases of one core. There may be two billion; they cost nothing until they are used, and no
-/// turn costs more for it that a hundred thousand are (see `databases`).
+/// The databases of one core. There may be two billion; they cost nothing until they are used, and
+/// a turn costs no more with a hundred thousand in use (see `databases`).
 pub struct Shard {
     count: usize,
     databases: Databases,
-    /// What is read where nothing was ever written.
+    /// Read where nothing was ever written.
     nothing: Db,
     /// The time of this turn.
     now: u64,
     /// Counters, for INFO.
     pub stats: ShardStats,
-    /// Randomness for samples, seeded by whoever made the shard.
+    /// Randomness for samples, seeded by the creator of the shard.
     pub prng: Prng,
 }
 
@@ -56,7 +56,7 @@ impl Shard {
         }
     }
 
-    /// Tells the time, in Unix milliseconds. A database hears it when somebody looks at it.
+    /// Sets the time, in Unix milliseconds. A database learns it when it is accessed.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
     }
@@ -119,12 +119,12 @@ impl Shard {
         self.iter_from(0)
     }
 
-    /// [`Shard::iter`] from database `first` on: for who goes through them in portions.
+    /// [`Shard::iter`] from database `first` on: for walking them in portions.
     pub fn iter_from(&self, first: usize) -> impl Iterator<Item = (usize, &Db)> {
         self.databases.iter_from(first).inspect(|(_, db)| db.set_now(self.now))
     }
 
-    /// Removes all keys of all databases: FLUSHALL. Cost: O(1); memory comes back in slices.
+    /// Removes all keys of all databases: FLUSHALL. Cost: O(1); memory is freed in slices.
     pub fn flush(&mut self) {
         self.databases.clear();
         debug_assert_eq!(self.keys(), 0, "keys are left");
@@ -133,14 +133,14 @@ impl Shard {
         }
     }
 
-    /// Exchanges two databases: SWAPDB. Cost: O(1).
+    /// Swaps two databases: SWAPDB. Cost: O(1).
     pub fn swap(&mut self, one: usize, other: usize) {
-        [one, other].into_iter().for_each(|index| self.check(index)); // Before it is told.
+        [one, other].into_iter().for_each(|index| self.check(index)); // Before it is recorded.
         if one == other {
             return;
         }
         let keys = self.keys();
-        let log = self.databases.take_log(); // It is the shard's, and stays where it is.
+        let log = self.databases.take_log(); // It is the shard's, and stays with it.
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
         *self.db_mut(one) = second;
@@ -151,13 +151,12 @@ impl Shard {
         }
     }
 
-    /// Begins to record what is changed, with a new log; or ceases to.
+    /// Starts recording changes, with a new log; or stops.
     pub fn listen(&mut self, listening: bool) {
         self.databases.give_log(listening.then(Box::default));
     }
 
-    /// Whether keys that a command looked for and did not find are recorded, too, while somebody
-    /// listens.
+    /// Whether misses of commands are recorded, too, while there is a subscriber.
     pub fn hear_misses(&mut self, hears: bool) {
         if let Some(log) = self.databases.log() {
             log.hear_misses(hears);
@@ -169,26 +168,26 @@ impl Shard {
         self.databases.log().as_ref().is_some_and(|log| log.hears_misses())
     }
 
-    /// Takes what was recorded, in order. To be called in every turn: the log has no bound.
+    /// Takes the records, in order. Call it in every turn: the log has no bound.
     #[must_use]
     pub fn take_records(&mut self) -> Vec<Record> {
         self.databases.log().as_mut().map_or_else(Vec::new, |log| log.take())
     }
 
-    /// What is recorded from now on belongs to this transaction, or to none.
+    /// From now on records belong to this transaction, or to none.
     pub fn set_part(&mut self, part: Option<Part>) {
         if let Some(log) = self.databases.log() {
             log.set_part(part);
         }
     }
 
-    /// What was recorded for the transaction since this was last asked, to be compared with what it
-    /// holds locked.
+    /// The records of the transaction since this was last asked, to be compared with the locks that
+    /// it holds.
     pub fn compare_part(&mut self) -> Option<(Part, &[Record])> {
         self.databases.log().as_mut().and_then(|log| log.compare_part())
     }
 
-    /// Nothing more belongs to this shard's part of the transaction.
+    /// This shard's part of the transaction ends.
     pub fn end_part(&mut self, part: Part) {
         if let Some(log) = self.databases.log() {
             log.end_part(part);
@@ -207,7 +206,7 @@ impl Shard {
         self.databases.sums().expired
     }
 
-    /// Changes to all databases, but for what time removed.
+    /// Changes to all databases, except for what time removed.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.databases.sums().changes
@@ -237,7 +236,8 @@ impl Shard {
         self.databases.next_field_death()
     }
 
-    /// Removes about `most` of the dead: fields and members first. Returns true while more may be left.
+    /// Removes about `most` of the dead: fields and members first. Returns true while more may be
+    /// left.
     pub fn reap(&mut self, most: usize) -> bool {
         let Some(at) = self.databases.first_with_dead(self.now) else { return false };
         self.db_mut(at).reap(most);
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(used(&shard), []);
     }
 
-    #[test] // Whoever looks into one after another leaves nothing behind.
+    #[test] // Looking into one after the other leaves nothing behind.
     fn empty_databases_are_let_go_of() {
         let mut shard = Shard::new(DATABASES, 1);
         for db in 0..10_000 {

@@ -11,7 +11,7 @@ use darter_structs::table::{Scratch, Text};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Values up to this length lie in the table's page, beside their key; longer ones are blobs.
+/// Values up to this length are in the table's page, with their key; longer ones are blobs.
 ///
 /// A quarter of a page: longer ones would waste the rest of it.
 pub(crate) const INLINE_VALUE_MAX: usize = 512;
@@ -20,7 +20,7 @@ pub(crate) const INLINE_VALUE_MAX: usize = 512;
 const INT_BYTES_MAX: usize = 20;
 const _: () = assert!(INT_BYTES_MAX <= INLINE_VALUE_MAX && INLINE_VALUE_MAX < CHUNK_BYTES);
 
-/// Strings. The short ones lie in the table's page, and are no objects.
+/// Strings. Short ones are stored in the table's page, and are not objects.
 static TYPE: &Type = &Type {
     name: "string",
     number: 0,
@@ -71,14 +71,14 @@ impl Change for TextChange {
     }
 }
 
-/// A value on its way into the store.
+/// A value to be stored.
 #[derive(Clone, Copy, Debug)]
 pub enum Fresh<'a> {
     /// In one piece.
     Bytes(&'a [u8]),
     /// In chunks, as the protocol's parser gathered them; they are shared, not copied.
     Chunks(&'a [Arc<[u8]>]),
-    /// A value that is out of line already.
+    /// A value that is already out of line.
     Blob(&'a Blob),
 }
 
@@ -99,7 +99,7 @@ impl Fresh<'_> {
         self.len() == 0
     }
 
-    /// The bytes, when they are few enough to lie in a page.
+    /// The bytes, if they are few enough for a page.
     #[inline]
     #[must_use]
     pub fn inline(&self) -> Option<&[u8]> {
@@ -148,7 +148,7 @@ impl Fresh<'_> {
 /// A string value, read.
 #[derive(Clone, Copy)]
 pub enum Str<'a> {
-    /// Lies in a page, perhaps packed.
+    /// In a page, perhaps packed.
     Inline(Text<'a>),
     /// Out of line.
     Blob(&'a Blob),
@@ -221,7 +221,7 @@ impl<'a> Str<'a> {
         }
     }
 
-    /// The same for who reads it for long: it does not keep a value there.
+    /// The same for a long-lived reader, which does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> StrPieces {
         match self {
@@ -241,7 +241,7 @@ pub enum StrPieces {
 }
 
 impl StrPieces {
-    /// The value as it can be stored again.
+    /// The value in a form that can be stored again.
     #[must_use]
     pub fn fresh(&self) -> Fresh<'_> {
         match self {

@@ -4,11 +4,11 @@ use crate::db;
 use crate::object::{self, Object, Type};
 use crate::packed;
 
-/// Places for types.
+/// Slots for types.
 const TYPES: usize = Type::NUMBERS;
 
-/// What the values of one database take, by type. The table of keys, where short strings and small
-/// collections lie, is accounted by the table itself.
+/// What the values of one database take, by type. The table of keys, with its short strings and
+/// small collections, is accounted by the table itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     keys: [usize; TYPES],
@@ -22,13 +22,13 @@ impl Usage {
         self.keys[kind.number]
     }
 
-    /// Bytes out of line that values of this type take.
+    /// Out-of-line bytes of values of this type.
     #[must_use]
     pub fn bytes(&self, kind: &Type) -> usize {
         self.bytes[kind.number]
     }
 
-    /// Bytes out of line of all types.
+    /// Out-of-line bytes of all types.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         self.bytes.iter().sum()
@@ -42,7 +42,7 @@ impl Usage {
         }
     }
 
-    /// A part of these accounts was `before` and is `after`.
+    /// Replaces one share of these accounts, `before`, by `after`.
     pub(crate) fn replace(&mut self, before: &Self, after: &Self) {
         for kind in 0..TYPES {
             self.keys[kind] = self.keys[kind] + after.keys[kind] - before.keys[kind];
@@ -50,7 +50,7 @@ impl Usage {
         }
     }
 
-    /// A key was added: `object` is its value when that lies out of line, `note` that of its pack.
+    /// A key was added: `object` is its value if that is out of line, `note` that of its pack.
     pub(crate) fn add(&mut self, object: Option<&Object>, note: Option<u8>) {
         let (number, bytes) = measure(object, note);
         self.keys[number] += 1;
@@ -64,14 +64,14 @@ impl Usage {
         self.bytes[number] -= bytes;
     }
 
-    /// A value out of line changed its size.
+    /// An out-of-line value changed its size.
     pub(crate) fn resize(&mut self, kind: &Type, before: usize, after: usize) {
         let bytes = &mut self.bytes[kind.number];
         *bytes = *bytes + after - before;
     }
 }
 
-/// The number of a value's type, and its bytes out of line.
+/// The number of a value's type, and its out-of-line bytes.
 fn measure(object: Option<&Object>, note: Option<u8>) -> (usize, usize) {
     match (object, note) {
         (None, Some(note)) => (packed::number(note), 0),

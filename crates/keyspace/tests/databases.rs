@@ -1,5 +1,5 @@
-//! Random changes to a [`Shard`] and to plain databases that are all walked agree at every step: sums,
-//! next deaths, what is counted. And what is let go of whole is freed in portions.
+//! Random changes to a [`Shard`] and to plain databases that are all walked agree at every step:
+//! sums, next deaths, counters. And what is dropped whole is freed in portions.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -136,7 +136,7 @@ impl Run {
         *self.plain(one) = second;
     }
 
-    /// Time goes on, and the dead are swept.
+    /// Time passes, and the dead are reaped.
     fn wait(&mut self) {
         self.now += self.prng.below(30);
         self.tell_time();
@@ -184,7 +184,7 @@ impl Run {
     }
 }
 
-#[test] // Whatever is done to one of them, all are told of as if they had been walked.
+#[test] // Whatever is done to one of them, the sums are as if all had been walked.
 fn sums_are_those_of_a_walk() {
     for seed in 0..SEEDS {
         let mut run = Run::new(seed);

@@ -99,7 +99,7 @@ impl Run {
             10 => {
                 let seconds = self.prng.below(KEPT);
                 self.db.set_idle(&key, seconds);
-                // What is given is told at once, so it counts from the beginning of the second.
+                // What is given is reported at once, so it counts from the beginning of the second.
                 let used = self.now / 1_000 * 1_000 - seconds.min(GIVEN) * 1_000;
                 self.used.entry(name).and_modify(|at| *at = used);
             }

@@ -1,4 +1,4 @@
-//! A shard's databases together: sums, deaths, exchanges, and what is told of them.
+//! A shard's databases together: sums, deaths, swaps, and totals.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
@@ -29,7 +29,7 @@ fn member(shard: &mut Shard, db: usize, key: &str, member: &str, deadline: Deadl
     assert_eq!(added, Ok(Some(true)));
 }
 
-#[test] // What is told of the shard is the sum over its databases, near and far.
+#[test] // The shard's totals are the sums over its databases, near and far.
 fn sums_are_over_all_databases() {
     let mut shard = shard();
     assert_eq!((shard.databases(), shard.now()), (10_000, NOW));
@@ -49,7 +49,7 @@ fn sums_are_over_all_databases() {
     assert!(shard.iter().all(|(_, db)| db.is_empty()));
 }
 
-#[test] // Each change once, wherever it was made; what time removed is nobody's.
+#[test] // Each change once, wherever it was made; what time removed is no one's.
 fn changes_are_counted() {
     let mut shard = shard();
     for db in USED {
@@ -91,7 +91,7 @@ fn no_touch_ends_with_its_command() {
     }
 }
 
-#[test] // The first death of any database is told, and all dead are swept, fields before keys.
+#[test] // The first death of any database is reported, and all dead are swept, fields before keys.
 fn deaths_of_all_databases_are_found() {
     let mut shard = shard();
     assert_eq!((shard.next_key_death(), shard.next_field_death()), (None, None));
@@ -118,7 +118,7 @@ fn deaths_of_all_databases_are_found() {
     shard.set_now(NOW + 40);
     while shard.reap(10) {}
     assert_eq!((shard.expired_count(), shard.usage().keys(Blob::TYPE)), (4, 0));
-    // A database that is let go of because it is empty takes no count with it.
+    // A database that is released because it is empty takes no count with it.
     shard.flush();
     (100..2_000).for_each(|db| assert!(shard.db_mut(db).is_empty()));
     assert!(shard.iter().all(|(at, _)| at != 5_000), "it has gone");

@@ -1,14 +1,14 @@
 //! A type that no crate has heard of, whole: the toy of docs/adding-a-type.md.
 //!
-//! A heap of numbers that sum up. It has deadlines as a whole only, and no entries that are found by
-//! name.
+//! A heap of numbers that sum up. It has deadlines as a whole only, and no entries that are found
+//! by name.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
 use darter_keyspace::{Collection, Kind, NewItem, Object, Recorder, Type, Typed, Value};
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Layout, Origin, Source};
 
-/// How a heap stands in a payload.
+/// How a heap is in a payload.
 const NUMBERS: u8 = PRIVATE + 1;
 
 /// The row.

@@ -11,7 +11,7 @@ use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Layout, Origin};
 use darter_structs::table::{Never, New, PackedValue, Scratch, Table};
 
-/// How a roll stands in a payload.
+/// How a roll is in a payload.
 const NAMES: u8 = PRIVATE + 2;
 
 /// The row.

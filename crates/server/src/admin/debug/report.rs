@@ -106,7 +106,7 @@ async fn check_clocks(tx: &Tx, db: usize) {
     }
     let mut last = None;
     loop {
-        let check = move |home: &mut Home| home.shard.db(db).check_clocks_behind(last.as_ref());
+        let check = move |home: &mut Home| home.shard.db(db).check_clocks_after(last.as_ref());
         last = here(tx, check).await;
         if last.is_none() {
             break;
