@@ -15,39 +15,43 @@ const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
     (0, &["settings", "shared", "spent", "spin"]),
     (1, &["doors", "files", "load", "log", "machine", "supervisor"]),
-    (2, &["engine::owed", "engine::slices", "engine::stats"]),
+    (2, &["engine::absent", "engine::owed", "engine::slices", "engine::stats",
+          "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency"]),
     (3, &["engine::conn"]),
+    (4, &["engine::state::slowlog"]),
+    (5, &["engine::state::local"]),
+    (6, &["engine::state"]),
     // The core.
-    (4, &["engine::entry"]),
-    (5, &["engine::core"]),
+    (7, &["engine::entry"]),
+    (8, &["engine::core"]),
     // What a core does.
-    (6, &["engine::monitor", "engine::release", "engine::prefetch"]),
-    (7, &["engine::batch"]),
-    (8, &["engine::serve"]),
-    (9, &["engine::turn"]),
-    (10, &["engine::sleep"]),
-    (11, &["engine"]),
+    (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch",
+          "engine::release"]),
+    (10, &["engine::account", "engine::census"]),
+    (11, &["engine::batch", "engine::upkeep"]),
+    (12, &["engine::serve"]),
+    (13, &["engine::turn"]),
+    (14, &["engine::sleep"]),
+    (15, &["engine"]),
     // The commands of connections and of the server.
-    (12, &["admin"]),
+    (16, &["admin"]),
     // What runs cores.
-    (13, &["clock", "knock", "post"]),
-    (14, &["arrivals"]),
-    (15, &["thread"]),
-    (16, &["boot"]),
-    (17, &[""]),
+    (17, &["clock", "knock", "post"]),
+    (18, &["arrivals"]),
+    (19, &["thread"]),
+    (20, &["boot"]),
+    (21, &[""]),
 ];
 
 /// Names that point upwards or sideways, and are yet to be turned.
 #[rustfmt::skip] // A table.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("engine::batch", "admin::slowlog"), ("engine::batch", "engine::serve"),
+    ("engine::batch", "engine::serve"),
     ("engine::conn",  "engine::batch"),
-    ("engine::core",  "admin"), ("engine::core", "admin::census"), ("engine::core", "engine::batch"),
+    ("engine::core",  "engine::batch"), ("engine::core", "engine::census"),
     ("engine::core",  "engine::monitor"), ("engine::core", "engine::release"),
-    ("engine::entry", "admin::absent"), ("engine::entry", "engine::core"),
-    ("engine::serve", "admin::slowlog"),
-    ("engine::sleep", "admin"),
-    ("engine::turn",  "admin"),
+    ("engine::core",  "engine::upkeep"),
+    ("engine::entry", "engine::core"),
 ];
 
 /// Every edge that points the wrong way, and every module without a rank, as a sentence.

@@ -14,61 +14,7 @@ pub(super) struct Line {
 
 /// The line of a connection. Without its `conn`, as while its own command runs, sizes are 0.
 pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line {
-    let now = core.now_ms();
-    let seconds = |since: u64| now.saturating_sub(since) / 1_000;
-    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let command = session.last_command.map_or("NULL", |index| core.table.entries()[index].row.name);
-    let sizes = conn.map(Conn::sizes).unwrap_or_default();
-    let peak = conn.map_or(0, |conn| conn.lane.reply_peak());
-    let text = format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
-         multi=-1 qbuf={} qbuf-free={} argv-mem={} multi-mem=0 rbs={} rbp={peak} obl={} oll={} \
-         omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={}\n",
-        session.id,
-        session.peer.remote,
-        session.peer.local,
-        core.id() + 8,
-        lossy(&session.name),
-        seconds(session.created_ms),
-        seconds(session.active_ms),
-        flags(session),
-        session.db,
-        sizes.query,
-        sizes.query_free,
-        sizes.arguments,
-        sizes.reply_buffer,
-        sizes.reply_bytes,
-        sizes.output_parts,
-        sizes.output,
-        sizes.total,
-        if session.resp3 { 3 } else { 2 },
-    );
-    let text = with_library(text, session);
-    Line { id: session.id, text }
-}
-
-/// `lib-name` and `lib-ver`, as Redis 7.2 shows them, once a client has told them.
-fn with_library(text: String, session: &Session) -> String {
-    if session.lib_name.is_empty() && session.lib_version.is_empty() {
-        return text;
-    }
-    let name = String::from_utf8_lossy(&session.lib_name);
-    let version = String::from_utf8_lossy(&session.lib_version);
-    format!("{} lib-name={name} lib-ver={version}\n", text.trim_end())
-}
-
-fn flags(session: &Session) -> String {
-    let mut flags = String::new();
-    let marks = [
-        (session.monitor, 'O'),
-        (session.close_after_reply, 'c'),
-        (session.killed, 'A'),
-        (session.peer.local.ends_with(":0"), 'U'),
-        (session.no_evict, 'e'),
-        (session.no_touch, 'T'),
-    ];
-    flags.extend(marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark));
-    if flags.is_empty() { "N".into() } else { flags }
+    Line { id: session.id, text: core.line_of(session, conn) }
 }
 
 /// The kinds of clients by which LIST and KILL filter.

@@ -1,6 +1,7 @@
 //! CONFIG GET, SET, REWRITE, RESETSTAT, HELP.
 
 use super::{container, history, now, secret, syntax, task, tips};
+use crate::engine::state::changes::{Change, Pairs};
 use crate::engine::{ClientLimits, Core, Runner, ServerCall, SessionCx};
 use crate::files;
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
@@ -8,7 +9,6 @@ use darter_base::glob::{self, Case};
 use darter_base::limits;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal, Secret};
 use darter_families::TYPES;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -105,45 +105,17 @@ fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Resul
     }
 }
 
-type Pairs = Vec<(String, String)>;
-
 /// Core 0 decides, on one change after the other. The next begins when all cores follow the last: a
 /// core that was told by two, in any order, would end with what only one of them knew.
 async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
     let asked = Change { pairs, from: core.id(), ticket };
     core.tell(0, move |there| {
-        let mut changes = there.admin.changes.borrow_mut();
-        changes.queue.push_back(asked);
-        if !std::mem::replace(&mut changes.are_made, true) {
+        if there.admin.changes.borrow_mut().ask(asked) {
             there.spawn_on_self(make_changes);
         }
     });
     decided.await
-}
-
-/// CONFIG SETs that wait for their turn.
-#[derive(Default)]
-pub(super) struct Changes {
-    queue: VecDeque<Change>,
-    /// A task is at it.
-    are_made: bool,
-}
-
-/// One of them, and who asked.
-struct Change {
-    pairs: Pairs,
-    from: usize,
-    ticket: u64,
-}
-
-impl Changes {
-    /// The one whose turn it is; none, and nobody is at it any more.
-    fn next(&mut self) -> Option<Change> {
-        let next = self.queue.pop_front();
-        self.are_made = next.is_some();
-        next
-    }
 }
 
 /// Makes the changes that are asked for, until none is left.
@@ -236,12 +208,8 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.clients_max = settings.size("maxclients").div_ceil(core.tx.cores());
     hot.protected = settings.flag("protected-mode");
     hot.client_limits = client_limits(&settings);
-    core.admin.census_runs.set(hot.client_limits.are_set());
-    if hot.client_limits.all == 0 {
-        super::census::forget(core);
-    }
     drop(hot);
-    core.admin.idle_check.take(); // The timeout may be shorter now.
+    core.limits_changed();
     *core.admin.settings.borrow_mut() = settings;
 }
 

@@ -80,7 +80,7 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let session = &mut *cx.session;
     if session.monitor {
         session.monitor = false;
-        super::server::monitor_left(cx.core, session.id);
+        cx.core.monitor_left(session.id);
     }
     session.db = 0;
     session.resp3 = false;

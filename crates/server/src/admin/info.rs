@@ -3,7 +3,7 @@
 use super::databases::{self, Size};
 use super::long_text::LongText;
 use super::{categories, history, syntax, task, tips};
-use crate::engine::{Cause, CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
+use crate::engine::{CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use crate::shared::Shared;
 use darter_command::{Answer, Command, Flags, Group, Refusal};
 use darter_families::TYPES;
@@ -164,32 +164,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         locks: home.locks.counts(),
         held,
         freeing: lazyfree::waiting(),
-        ops_per_s: core.admin.pace.borrow_mut().per_second(&core),
-    }
-}
-
-/// Commands a second of one core, between two looks that are at least a tick apart: nobody counts
-/// while nobody asks.
-#[derive(Default)]
-pub(super) struct Pace {
-    at_ms: u64,
-    commands: u64,
-    per_s: u64,
-}
-
-impl Pace {
-    fn per_second(&mut self, core: &Core) -> u64 {
-        /// Looks closer than this see the same number.
-        const TICK_MS: u64 = 100;
-        let (now, commands) = (core.now_ms(), core.stats.borrow().commands);
-        let elapsed = now.saturating_sub(self.at_ms);
-        if self.at_ms == 0 || elapsed >= TICK_MS {
-            let since = if self.at_ms == 0 { core.admin.shared.started_ms } else { self.at_ms };
-            let done = commands.saturating_sub(self.commands);
-            self.per_s = done * 1_000 / now.saturating_sub(since).max(1);
-            (self.at_ms, self.commands) = (now, commands);
-        }
-        self.per_s
+        ops_per_s: core.commands_per_s(),
     }
 }
 
@@ -523,19 +498,6 @@ fn cores(report: &Report<'_>, text: &mut String) {
     }
 }
 
-/// The command that a slice was spent on, where it was one.
-pub(super) fn command_name(core: &Core, cause: Cause) -> Option<&'static str> {
-    cause.row().map(|row| core.table.entries()[row].row.name)
-}
-
-/// What a slice is called as an event of LATENCY.
-pub(super) fn event_name(core: &Core, cause: Cause) -> &'static str {
-    match cause {
-        Cause::Command(_) => command_name(core, cause).unwrap_or_default(),
-        other => other.name(),
-    }
-}
-
 fn slices(report: &Report<'_>, text: &mut String) {
     let mut all = Slices::default();
     report.facts.iter().for_each(|facts| all.merge(&facts.slices));
@@ -552,7 +514,7 @@ fn slices(report: &Report<'_>, text: &mut String) {
     field(text, "slices_over_128us", over(128));
     field(text, "slices_over_512us", over(512));
     for (at, long) in all.longest.iter().take(5).enumerate() {
-        let command = command_name(report.core, long.cause).unwrap_or("-");
+        let command = report.core.command_of(long.cause).unwrap_or("-");
         let value = format!(
             "us={},cause={},command={command},core={},at_ms={}",
             long.ns / 1_000,

@@ -5,10 +5,9 @@
 //! slices themselves are in `LATENCY SLICES` and in INFO.
 
 use super::{container, info, now, syntax, task, tips};
-use crate::engine::{BUCKETS, Core, Runner, ServerCall, SessionCx, Slice, Slices};
-use darter_base::limits::SLICE_MAX_NS;
+use crate::engine::state::latency::{Event, Events};
+use crate::engine::{BUCKETS, Core, Runner, ServerCall, SessionCx, Slices};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
-use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
@@ -30,80 +29,10 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("latency|help", "2.8.13", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands.", "O(1)")),
 ];
 
-/// Samples kept of an event, as in Redis.
-const SAMPLES_MAX: usize = 160;
-
-/// Events of one core by name: the samples (second, milliseconds), and the worst.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Events(BTreeMap<String, (VecDeque<(u64, u64)>, u64)>);
-
-/// Says which slices were too long, but not so often that this fills the log.
-#[derive(Debug, Default)]
-pub(super) struct Complaints {
-    /// Silent until then, by the monotonic clock.
-    silent_until_ns: u64,
-    left_out: u64,
-}
-
-impl Complaints {
-    /// Between two of a core. Without optimisation most slices are too long.
-    const EVERY_NS: u64 = if cfg!(debug_assertions) { 60_000_000_000 } else { 1_000_000_000 };
-
-    /// Whether one may be logged now: how many were not since the last that was.
-    fn admit(&mut self, now_ns: u64) -> Option<u64> {
-        if now_ns < self.silent_until_ns {
-            self.left_out += 1;
-            return None;
-        }
-        self.silent_until_ns = now_ns + Self::EVERY_NS;
-        Some(std::mem::take(&mut self.left_out))
-    }
-}
-
-/// What is logged of a slice that was too long.
-fn complaint(core: &Core, slice: Slice, left_out: u64) -> String {
-    let (us, max_us) = (slice.ns / 1_000, SLICE_MAX_NS / 1_000);
-    let (cause, by) = (slice.cause.name(), slice.core);
-    let command = info::command_name(core, slice.cause).unwrap_or("-");
-    format!(
-        "slice of {us} us, at most {max_us} are wanted: cause {cause}, command {command}, \
-         core {by}; {left_out} more since the last was logged"
-    )
-}
-
-/// A slice has ended: logs it when it was too long, and keeps it when it is beyond the threshold.
-pub(crate) fn observe(core: &Core, slice: Slice) {
-    if slice.ns > SLICE_MAX_NS {
-        let left_out = core.admin.complaints.borrow_mut().admit(core.clock.monotonic_ns());
-        if let Some(left_out) = left_out {
-            tracing::warn!("{}", complaint(core, slice, left_out));
-        }
-    }
-    let Slice { ns, cause, .. } = slice;
-    let threshold = core.admin.settings.borrow().size("latency-monitor-threshold") as u64;
-    let ms = ns / 1_000_000;
-    if threshold == 0 || ms < threshold {
-        return;
-    }
-    let name = info::event_name(core, cause);
-    let mut events = core.admin.latency.borrow_mut();
-    let (samples, worst) = events.0.entry(name.to_owned()).or_default();
-    samples.push_back((core.now_ms() / 1_000, ms));
-    if samples.len() > SAMPLES_MAX {
-        samples.pop_front();
-    }
-    *worst = ms.max(*worst);
-}
-
 async fn gather(core: &Rc<Core>) -> Events {
     let mut all = Events::default();
     for events in core.ask_all(|| |core: &Rc<Core>| core.admin.latency.borrow().clone()).await {
-        for (name, (samples, worst)) in events.0 {
-            let (to, most) = all.0.entry(name).or_default();
-            to.extend(samples);
-            to.make_contiguous().sort_unstable();
-            *most = worst.max(*most);
-        }
+        all.merge(events);
     }
     all
 }
@@ -116,14 +45,14 @@ fn int(value: u64) -> i64 {
 async fn latest(call: ServerCall) -> Result<Answer, Refusal> {
     let events = gather(&call.core).await;
     Ok(call.answer(|reply| {
-        reply.array(events.0.len());
-        for (name, (samples, worst)) in &events.0 {
-            let (second, ms) = samples.back().copied().unwrap_or_default();
+        reply.array(events.len());
+        for (name, event) in events.iter() {
+            let (second, ms) = event.samples.back().copied().unwrap_or_default();
             reply.array(4);
             reply.bulk(name.as_bytes());
             reply.int(int(second));
             reply.int(int(ms));
-            reply.int(int(*worst));
+            reply.int(int(event.worst_ms));
         }
     }))
 }
@@ -132,7 +61,7 @@ async fn latest(call: ServerCall) -> Result<Answer, Refusal> {
 async fn history(call: ServerCall) -> Result<Answer, Refusal> {
     let name = String::from_utf8_lossy(call.args().bytes()?).into_owned();
     let events = gather(&call.core).await;
-    let samples = events.0.get(&name).map(|(samples, _)| samples.clone()).unwrap_or_default();
+    let samples = events.get(&name).map(|event| event.samples.clone()).unwrap_or_default();
     Ok(call.answer(|reply| {
         reply.array(samples.len());
         for (second, ms) in samples {
@@ -148,13 +77,12 @@ async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
     let word = call.args().word()?;
     let name = String::from_utf8_lossy(word).into_owned();
     let events = gather(&call.core).await;
-    let Some((samples, worst)) = events.0.get(&name).filter(|(samples, _)| !samples.is_empty())
-    else {
+    let Some(event) = events.get(&name).filter(|event| !event.samples.is_empty()) else {
         return Err(Refusal::quoting("ERR No samples available for event '", word, "'"));
     };
     let now_s = call.core.now_ms() / 1_000;
-    let samples: Vec<(u64, u64)> = samples.iter().copied().collect();
-    let text = draw(&name, &samples, *worst, now_s);
+    let samples: Vec<(u64, u64)> = event.samples.iter().copied().collect();
+    let text = draw(&name, &samples, event.worst_ms, now_s);
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
@@ -195,14 +123,14 @@ async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
             "Events are not watched: CONFIG SET latency-monitor-threshold <milliseconds> \
              begins it. LATENCY SLICES has the longest slices either way.\n",
         );
-    } else if events.0.is_empty() {
+    } else if events.len() == 0 {
         text = format!("Nothing took {threshold} ms or longer since the events were reset.\n");
     }
-    for (name, (samples, worst)) in &events.0 {
+    for (name, Event { samples, worst_ms }) in events.iter() {
         let sum: u64 = samples.iter().map(|(_, ms)| ms).sum();
         let mean = sum / (samples.len() as u64).max(1);
         text.push_str(&format!(
-            "{name}: {} slices beyond {threshold} ms, {mean} ms on average, {worst} ms at worst. \
+            "{name}: {} slices beyond {threshold} ms, {mean} ms on average, {worst_ms} ms at worst. \
              A slice should end within a fraction of a millisecond: report it with LATENCY \
              SLICES, unless the machine had no CPU to give.\n",
             samples.len()
@@ -217,13 +145,13 @@ async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
         call.request_words().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     let events = gather(&call.core).await;
     let wanted = |name: &String| names.is_empty() || names.contains(name);
-    let count = events.0.keys().filter(|name| wanted(name)).count();
+    let count = events.iter().filter(|(name, _)| wanted(name)).count();
     call.core
         .ask_all(|| {
             let names = names.clone();
             move |core: &Rc<Core>| {
                 let keep = |name: &String| !names.is_empty() && !names.contains(name);
-                core.admin.latency.borrow_mut().0.retain(|name, _| keep(name));
+                core.admin.latency.borrow_mut().retain(keep);
             }
         })
         .await;
@@ -311,7 +239,7 @@ async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
             reply.bulk(b"cause");
             reply.bulk(long.cause.name().as_bytes());
             reply.bulk(b"command");
-            reply.bulk(info::command_name(core, long.cause).unwrap_or("-").as_bytes());
+            reply.bulk(core.command_of(long.cause).unwrap_or("-").as_bytes());
             reply.bulk(b"core");
             reply.count(long.core);
             reply.bulk(b"at_ms");
@@ -357,17 +285,6 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test] // The first at once, then one in a while, which says how many were not.
-    fn long_slices_do_not_fill_the_log() {
-        let mut complaints = Complaints::default();
-        assert_eq!(complaints.admit(5), Some(0));
-        assert_eq!(complaints.admit(6), None);
-        assert_eq!(complaints.admit(4 + Complaints::EVERY_NS), None);
-        assert_eq!(complaints.admit(5 + Complaints::EVERY_NS), Some(2));
-        assert_eq!(complaints.admit(6 + Complaints::EVERY_NS), None);
-        assert_eq!(complaints.admit(9 + 3 * Complaints::EVERY_NS), Some(1));
-    }
 
     #[test]
     fn buckets_say_what_they_count() {

@@ -1,9 +1,8 @@
 //! TIME, LASTSAVE, LOLWUT, MONITOR, SHUTDOWN.
 
 use super::{categories, history, now, syntax, task, tips};
-use crate::engine::{Core, Runner, ServerCall, ServerFuture, SessionCx};
+use crate::engine::{Runner, ServerCall, ServerFuture, SessionCx};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
@@ -61,21 +60,10 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
     let begun =
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {
-        change_monitors(&call.core, 1).await;
+        call.core.monitors_changed(1).await;
         call.core.watch(id); // Only now, so that no line comes before the answer.
     }
     Ok(call.answer(|reply| reply.ok()))
-}
-
-async fn change_monitors(core: &Rc<Core>, by: isize) {
-    let here = core.id();
-    core.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
-}
-
-/// A connection that watched is gone, or watches no more.
-pub(super) fn monitor_left(core: &Core, client: u64) {
-    core.unwatch(client);
-    core.spawn_on_self(|core| async move { change_monitors(&core, -1).await });
 }
 
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`.

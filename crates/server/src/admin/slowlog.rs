@@ -1,11 +1,11 @@
-//! SLOWLOG: the slowest commands, kept per core and shown together.
+//! SLOWLOG: the slowest commands, kept per core and shown together. How they are kept:
+//! `engine::state::slowlog`.
 
 use super::{container, history, now, syntax, task, tips};
-use crate::engine::{Core, Entry as Row, Runner, ServerCall, Session, SessionCx};
+use crate::engine::state::slowlog::SlowCall;
+use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
-use darter_tx::CoreId;
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::LOADING).and(Flags::STALE);
@@ -19,96 +19,6 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("slowlog|help", "6.2.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
-/// Arguments shown of a command, and bytes shown of an argument, as in Redis.
-const ARGS_MAX: usize = 32;
-const ARG_BYTES_MAX: usize = 128;
-
-/// One slow command.
-#[derive(Clone)]
-struct Entry {
-    id: u64,
-    unix_us: u64,
-    us: u64,
-    args: Vec<Vec<u8>>,
-    peer: String,
-    name: Vec<u8>,
-}
-
-/// The slow commands of one core, newest first.
-#[derive(Default)]
-pub(super) struct Slowlog {
-    entries: VecDeque<Entry>,
-    next: u64,
-}
-
-/// Whose command it was.
-#[derive(Clone, Copy)]
-pub enum Caller<'a> {
-    /// A connection of this core that is being served.
-    Served(&'a Session),
-    /// A connection by its core and its id: that of a task, or of a batch from another core.
-    Client(CoreId, u64),
-}
-
-/// A command took longer than `slowlog-log-slower-than`. Kept on the core of its connection, where
-/// its address and its name are known.
-pub fn slow_command(
-    core: &Rc<Core>,
-    ns: u64,
-    row: &Row,
-    args: darter_resp::Args<'_>,
-    caller: Caller<'_>,
-) {
-    let entry = Entry {
-        id: 0,
-        unix_us: core.clock.unix_us(),
-        us: ns / 1_000,
-        args: shown(row, args),
-        peer: String::new(),
-        name: Vec::new(),
-    };
-    match caller {
-        Caller::Served(session) => keep(core, entry, Some(session)),
-        Caller::Client(home, client) => core.tell(home, move |there| {
-            let session = there.with_client(client, |conn| conn.lane.session.clone());
-            keep(there, entry, session.as_ref());
-        }),
-    }
-}
-
-/// Keeps an entry, without address and name when its connection has gone.
-fn keep(core: &Core, entry: Entry, session: Option<&Session>) {
-    let most = core.admin.settings().size("slowlog-max-len");
-    let mut log = core.admin.slowlog.borrow_mut();
-    let id = log.next * core.tx.cores() as u64 + core.id() as u64;
-    log.next += 1;
-    log.entries.push_front(Entry {
-        id,
-        peer: session.map(|session| session.peer.remote.clone()).unwrap_or_default(),
-        name: session.map(|session| session.name.clone()).unwrap_or_default(),
-        ..entry
-    });
-    log.entries.truncate(most);
-}
-
-fn shown(row: &Row, args: darter_resp::Args<'_>) -> Vec<Vec<u8>> {
-    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
-    let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(row.row.shown(args, at))).collect();
-    if args.len() > ARGS_MAX {
-        texts.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
-    }
-    texts
-}
-
-fn shorten(arg: darter_resp::Arg<'_>) -> Vec<u8> {
-    let mut text: Vec<u8> = arg.pieces().flatten().take(ARG_BYTES_MAX).copied().collect();
-    if arg.len() > ARG_BYTES_MAX {
-        let more = format!("... ({} more bytes)", arg.len() - ARG_BYTES_MAX);
-        text.extend_from_slice(more.as_bytes());
-    }
-    text
-}
-
 /// `SLOWLOG GET [count]`: the newest, of all cores; 10 by default, -1 for all.
 async fn get(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -121,32 +31,34 @@ async fn get(call: ServerCall) -> Result<Answer, Refusal> {
             .filter(|&count| count >= -1)
             .ok_or_else(|| Refusal::line("ERR count should be greater than or equal to -1"))?,
     };
-    let mut all: Vec<Entry> = call
+    let mut all: Vec<SlowCall> = call
         .core
-        .ask_all(|| |core: &Rc<Core>| Vec::from(core.admin.slowlog.borrow().entries.clone()))
+        .ask_all(|| {
+            |core: &Rc<Core>| core.admin.slowlog.borrow().calls().cloned().collect::<Vec<_>>()
+        })
         .await
         .concat();
-    all.sort_by_key(|entry| std::cmp::Reverse((entry.unix_us, entry.id)));
+    all.sort_by_key(|call| std::cmp::Reverse((call.unix_us, call.id)));
     // Each core keeps as many as all of them may show.
     all.truncate(usize::try_from(count).unwrap_or(usize::MAX).min(longest(&call)));
     Ok(call.answer(|reply| {
         reply.array(all.len());
-        for entry in &all {
+        for call in &all {
             reply.array(6);
-            reply.int(i64::try_from(entry.id).unwrap_or(i64::MAX));
-            reply.int(i64::try_from(entry.unix_us / 1_000_000).unwrap_or(i64::MAX));
-            reply.int(i64::try_from(entry.us).unwrap_or(i64::MAX));
-            reply.array(entry.args.len());
-            entry.args.iter().for_each(|arg| reply.bulk(arg));
-            reply.bulk(entry.peer.as_bytes());
-            reply.bulk(&entry.name);
+            reply.int(i64::try_from(call.id).unwrap_or(i64::MAX));
+            reply.int(i64::try_from(call.unix_us / 1_000_000).unwrap_or(i64::MAX));
+            reply.int(i64::try_from(call.us).unwrap_or(i64::MAX));
+            reply.array(call.args.len());
+            call.args.iter().for_each(|arg| reply.bulk(arg));
+            reply.bulk(call.peer.as_bytes());
+            reply.bulk(&call.name);
         }
     }))
 }
 
 /// `SLOWLOG LEN`.
 async fn len(call: ServerCall) -> Result<Answer, Refusal> {
-    let lens = call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow().entries.len());
+    let lens = call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow().calls().len());
     let len: usize = lens.await.into_iter().sum();
     Ok(call.answer(|reply| reply.count(len.min(longest(&call)))))
 }
@@ -158,7 +70,7 @@ fn longest(call: &ServerCall) -> usize {
 
 /// `SLOWLOG RESET`.
 async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
-    call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow_mut().entries.clear()).await;
+    call.core.ask_all(|| |core: &Rc<Core>| core.admin.slowlog.borrow_mut().clear()).await;
     Ok(call.answer(|reply| reply.ok()))
 }
 

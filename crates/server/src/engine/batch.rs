@@ -10,11 +10,11 @@
 //! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that comes
 //! to what CLIENT PAUSE holds back sends its replies home likewise, and goes on when that is over.
 
+use super::account::Caller;
 use super::conn::{Lane, View};
 use super::core::{Core, Mail};
 use super::entry::Entry as Row;
 use super::owed::Owed;
-use crate::admin::Caller;
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
 use darter_resp::{Args, LOOKAHEAD_MAX, Output, Reply, Request, Span};

@@ -5,6 +5,9 @@ use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
 use super::monitor::Watchers;
 use super::slices::{Blame, Cause, Slices};
+use super::state::clock::{Clock, SliceClock, World};
+use super::state::hot::Hot;
+use super::state::local::Local;
 use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
 use darter_base::Preempt;
@@ -20,20 +23,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Time, as the engine is told it.
-pub trait Clock {
-    /// Nanoseconds since some moment; never goes back. Cheap: read for every command.
-    fn monotonic_ns(&self) -> u64;
-    /// Unix milliseconds.
-    fn unix_ms(&self) -> u64;
-    /// Unix microseconds, for people to read.
-    fn unix_us(&self) -> u64 {
-        self.unix_ms() * 1_000
-    }
-    /// Nanoseconds of CPU time that this thread has used. A system call.
-    fn cpu_ns(&self) -> u64;
-}
 
 /// What the core wants done with its sockets.
 #[derive(Debug)]
@@ -68,112 +57,6 @@ pub enum Mail {
     Ask(Question),
 }
 
-/// Settings that the hot path reads; the settings table keeps them up to date on every core.
-#[derive(Clone, Debug)]
-pub struct Hot {
-    /// `requirepass` is set, so new connections begin unauthenticated.
-    pub password: Option<Arc<str>>,
-    /// `proto-max-bulk-len`.
-    pub bulk_max: usize,
-    /// `slowlog-log-slower-than`, in nanoseconds; `None`: never.
-    pub slow_ns: Option<u64>,
-    /// `maxmemory`; 0: no limit.
-    pub maxmemory: usize,
-    /// `timeout`, in milliseconds; 0: never.
-    pub timeout_ms: u64,
-    /// `maxclients`, for this core.
-    pub clients_max: usize,
-    /// `protected-mode`, with no password: only local clients.
-    pub protected: bool,
-    /// The server is loading: only commands with the flag LOADING.
-    pub loading: bool,
-    /// CLIENT PAUSE: until when, in Unix milliseconds, and whether all commands pause, not only those
-    /// that write.
-    pub pause: Option<(u64, bool)>,
-    /// DEBUG SET-ACTIVE-EXPIRE.
-    pub active_expire: bool,
-    /// What a client may hold.
-    pub client_limits: ClientLimits,
-}
-
-/// What clients may hold before they are closed, in bytes; 0 for no limit.
-#[derive(Clone, Copy, Debug)]
-pub struct ClientLimits {
-    /// `client-query-buffer-limit`.
-    pub query: usize,
-    /// `client-output-buffer-limit` of the class `normal`: beyond it a client is closed at once.
-    pub output_hard: usize,
-    /// The same, for longer than `output_soft_ms`.
-    pub output_soft: usize,
-    /// See there.
-    pub output_soft_ms: u64,
-    /// `maxmemory-clients`: all clients of all cores together.
-    pub all: usize,
-}
-
-impl ClientLimits {
-    /// True when somebody has to look at the clients from time to time.
-    #[must_use]
-    pub fn are_set(&self) -> bool {
-        self.output_hard > 0 || self.output_soft > 0 || self.all > 0
-    }
-}
-
-impl Default for ClientLimits {
-    fn default() -> Self {
-        Self { query: 1 << 30, output_hard: 0, output_soft: 0, output_soft_ms: 0, all: 0 }
-    }
-}
-
-impl Default for Hot {
-    fn default() -> Self {
-        Self {
-            password: None,
-            bulk_max: 512 << 20,
-            slow_ns: Some(10_000_000),
-            maxmemory: 0,
-            timeout_ms: 0,
-            clients_max: 10_000,
-            protected: true,
-            loading: false,
-            pause: None,
-            active_expire: true,
-            client_limits: ClientLimits::default(),
-        }
-    }
-}
-
-/// Tells tasks and loops when the running slice is over.
-pub trait SliceClock: Preempt {
-    /// A slice begins at `now_ns`.
-    fn begin(&self, now_ns: u64);
-    /// The slice may go on until `until_ns` at least, whoever knocks.
-    fn extend(&self, until_ns: u64);
-    /// Background work has the rest of the slice, from `now_ns` on: `least_ns` at least. Beyond those a
-    /// knock may end it.
-    fn begin_background(&self, now_ns: u64, least_ns: u64) {
-        self.extend(now_ns + least_ns);
-    }
-    /// True when a knock has ended the slice.
-    fn is_knocked(&self) -> bool {
-        false
-    }
-    /// [`Preempt::must_yield`] for who has just read the clock.
-    fn is_over(&self, _now_ns: u64) -> bool {
-        self.must_yield()
-    }
-}
-
-/// What the engine is made of, as its maker chooses it.
-pub struct World {
-    /// Time.
-    pub clock: Rc<dyn Clock>,
-    /// The end of slices.
-    pub slice: Rc<dyn SliceClock>,
-    /// Seed of this core's randomness.
-    pub seed: u64,
-}
-
 /// One core. See the module.
 pub struct Core {
     /// The end of the fabric.
@@ -189,7 +72,7 @@ pub struct Core {
     /// The measure of stalls.
     pub slices: RefCell<Slices>,
     /// What the commands of administration keep on this core.
-    pub admin: crate::admin::Local,
+    pub admin: Local,
     me: std::rc::Weak<Self>,
     pub(super) slice: Rc<dyn SliceClock>,
     pub(super) slice_start: Cell<SliceStart>,
@@ -209,6 +92,9 @@ pub struct Core {
     pub(super) streaming: RefCell<VecDeque<Token>>,
     /// The round that takes back the memory of silent connections.
     pub(super) release: Cell<super::release::Round>,
+    /// The look for idle connections, and the one at what clients hold.
+    pub(super) idle_check: Cell<super::upkeep::IdleCheck>,
+    pub(super) census: RefCell<super::census::Census>,
     /// Background work used up the last slice.
     pub(super) works_on: Cell<bool>,
     /// Whose turn is next in the background.
@@ -243,7 +129,7 @@ impl Core {
         databases: usize,
         table: Arc<Table>,
         world: World,
-        admin: crate::admin::Local,
+        admin: Local,
     ) -> Rc<Self> {
         let World { clock, slice, seed } = world;
         let mut shard = Shard::new(databases, seed);
@@ -273,6 +159,8 @@ impl Core {
             ready: RefCell::default(),
             streaming: RefCell::default(),
             release: Cell::default(),
+            idle_check: Cell::default(),
+            census: RefCell::default(),
             works_on: Cell::default(),
             next_chore: Cell::default(),
             reap_at: Cell::default(),
@@ -352,7 +240,7 @@ impl Core {
             let query = conn.query_bytes();
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
             if query > self.hot.borrow().client_limits.query && !conn.lane.session.killed {
-                crate::admin::over_query_limit(self, conn);
+                super::census::over_query_limit(self, conn);
                 self.kill(&mut conn.lane);
             }
             conn.lane.bytes_in += bytes.len() as u64;
@@ -409,7 +297,7 @@ impl Core {
             self.wake_all(&mut conn.lane);
             self.conns_len.set(self.conns_len.get() - 1);
             self.tokens.borrow_mut().remove(&conn.lane.session.id);
-            crate::admin::connection_closed(self, &conn.lane.session);
+            self.connection_left(&conn.lane.session);
         }
     }
 
@@ -721,7 +609,12 @@ impl Core {
     fn new_id(&self) -> u64 {
         let number = self.next_id.get();
         self.next_id.set(number + 1);
-        number * self.tx.cores() as u64 + self.id() as u64 + 1
+        self.unique(number) + 1
+    }
+
+    /// A number of this core's own, as one that no other core has.
+    pub(super) fn unique(&self, number: u64) -> u64 {
+        number * self.tx.cores() as u64 + self.id() as u64
     }
 }
 

@@ -8,10 +8,15 @@
 //! ```
 //! Not here: what any command does.
 
+mod absent;
+mod account;
 mod batch;
+mod census;
+mod client_line;
 mod conn;
 mod core;
 mod entry;
+mod measure;
 pub(crate) mod monitor;
 mod owed;
 mod prefetch;
@@ -19,17 +24,22 @@ mod release;
 mod serve;
 mod sleep;
 mod slices;
+pub(crate) mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod upkeep;
 
 pub use batch::Batch;
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};
-pub use core::{Action, ClientLimits, Clock, Core, Hot, Mail, SliceClock, World};
+pub use core::{Action, Core, Mail};
 pub use darter_runtime::net::Token;
 pub use entry::{Entry, Runner, ServerCall, ServerFuture, SessionCx, Table};
 pub use sleep::Wait;
 pub(crate) use slices::BUCKETS;
 pub use slices::{Cause, Slice, Slices};
+pub use state::clock::{Clock, SliceClock, World};
+pub use state::hot::{ClientLimits, Hot};
+pub use state::local::Local;
 pub use stats::{CommandStats, CoreStats, Recent};

@@ -42,8 +42,20 @@ impl Watchers {
 }
 
 impl Core {
+    /// On this core so many more watch, or fewer: tells all cores.
+    pub(crate) async fn monitors_changed(self: &Rc<Self>, by: isize) {
+        let here = self.id();
+        self.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
+    }
+
+    /// A connection that watched is gone, or watches no more.
+    pub(crate) fn monitor_left(&self, client: u64) {
+        self.unwatch(client);
+        self.spawn_on_self(|core| async move { core.monitors_changed(-1).await });
+    }
+
     /// On core `at` so many more watch, or fewer.
-    pub(crate) fn watchers_changed(&self, at: CoreId, by: isize) {
+    fn watchers_changed(&self, at: CoreId, by: isize) {
         let watchers = &mut *self.watchers.borrow_mut();
         if watchers.counts.len() <= at {
             watchers.counts.resize(at + 1, 0);
@@ -60,7 +72,7 @@ impl Core {
     }
 
     /// A client of this core is shown no more.
-    pub(crate) fn unwatch(&self, client: u64) {
+    fn unwatch(&self, client: u64) {
         self.watchers.borrow_mut().here.retain(|here| *here != client);
     }
 }

@@ -3,13 +3,13 @@
 //! What every request runs through is marked `inline(always)`: as functions of their own, these few
 //! layers spent 5 % of a GET's instructions on handing the same arguments to each other.
 
+use super::account::Caller;
 use super::batch::Batch;
 use super::conn::{Conn, Lane, ReplyMode, View};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
 use super::slices::{Cause, named};
-use crate::admin::{Caller, slow_command};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
@@ -530,7 +530,7 @@ impl Core {
         let ns = self.clock.monotonic_ns().saturating_sub(begun);
         self.account_job(entry, ns, answer.as_ref().err());
         if self.is_slow(entry, ns) {
-            slow_command(self, ns, entry, args, caller);
+            self.slow_command(ns, entry, args, caller);
         }
         answer
     }
@@ -592,7 +592,7 @@ impl Core {
             let entry = &core.table.entries()[index];
             if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
                 let caller = Caller::Client(core.id(), client);
-                slow_command(&core, ns, entry, resp::Args::owned(&request), caller);
+                core.slow_command(ns, entry, resp::Args::owned(&request), caller);
             }
             core.finish(client, answer);
         });
@@ -696,7 +696,7 @@ impl Core {
         caller: Caller<'_>,
     ) {
         if let Some(ns) = self.account(entry, begun, refusal) {
-            slow_command(self, ns, entry, args, caller);
+            self.slow_command(ns, entry, args, caller);
         }
     }
 

@@ -72,8 +72,8 @@ impl Core {
             self.next_reap(),
             self.pause_ends(),
             self.next_release(),
-            crate::admin::next_idle_check(self),
-            crate::admin::next_census(self),
+            self.next_idle_check(),
+            self.next_census(),
         ];
         timers.into_iter().flatten().min()
     }

@@ -72,6 +72,31 @@ impl Recent {
     }
 }
 
+/// Commands a second, between two looks that are at least a tick apart: nobody counts while nobody
+/// asks.
+#[derive(Default)]
+pub(crate) struct Pace {
+    at_ms: u64,
+    commands: u64,
+    per_s: u64,
+}
+
+impl Pace {
+    /// `commands` have run by `now_ms`, since `started_ms`.
+    pub(crate) fn per_s(&mut self, now_ms: u64, commands: u64, started_ms: u64) -> u64 {
+        /// Looks closer than this see the same number.
+        const TICK_MS: u64 = 100;
+        let elapsed = now_ms.saturating_sub(self.at_ms);
+        if self.at_ms == 0 || elapsed >= TICK_MS {
+            let since = if self.at_ms == 0 { started_ms } else { self.at_ms };
+            let done = commands.saturating_sub(self.commands);
+            self.per_s = done * 1_000 / now_ms.saturating_sub(since).max(1);
+            (self.at_ms, self.commands) = (now_ms, commands);
+        }
+        self.per_s
+    }
+}
+
 /// Counters of one core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreStats {
@@ -181,6 +206,16 @@ mod tests {
         assert_eq!(
             [10_900, 17_999, 18_000, 20_999, 21_000].map(|at| recent.most(at)),
             [100, 100, 40, 40, 0]
+        );
+    }
+
+    #[test] // Of the time since the last look, or since the start; closer looks see the same.
+    fn the_pace_is_of_the_last_while() {
+        let mut pace = Pace::default();
+        let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];
+        assert_eq!(
+            looks.map(|(now, commands)| pace.per_s(now, commands, 1_000)),
+            [500, 500, 1_000, 1_000]
         );
     }
 }

@@ -8,8 +8,7 @@ mod portions;
 mod requests;
 mod slices;
 
-use super::{Action, Clock, Core, Mail, Peer, SliceClock, Token, Wait, World};
-use crate::admin::Local;
+use super::{Action, Clock, Core, Local, Mail, Peer, SliceClock, Token, Wait, World};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use darter_base::Preempt;
@@ -212,7 +211,7 @@ impl Bench {
         self.cores[core].begin_turn();
         self.take(core);
         self.cores[core].end_pause();
-        crate::admin::tick(&self.cores[core]);
+        self.cores[core].tick();
     }
 
     /// The clients of a core take what was sent to them.

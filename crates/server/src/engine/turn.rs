@@ -1,7 +1,7 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
 use super::core::{Action, Core, SliceStart};
-use super::slices::{Blame, Cause, Slice};
+use super::slices::{Blame, Cause};
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
@@ -94,7 +94,7 @@ impl Core {
         self.slice.begin_background(self.clock.monotonic_ns(), BACKGROUND_NS);
         self.works_on.set(self.run_background());
         self.run_batches_left();
-        crate::admin::tick(self);
+        self.tick();
         self.release_idle();
         self.send_dirty();
         self.end_slice();
@@ -315,13 +315,6 @@ impl Core {
         let cause = self.blame.get().cause();
         self.slices.borrow_mut().knocked += u64::from(self.slice.is_knocked());
         self.record_slice(ns, cause);
-    }
-
-    /// Counts a slice, remembers it if it is among the longest, and tells of it if it is too long.
-    pub(super) fn record_slice(&self, ns: u64, cause: Cause) {
-        let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
-        self.slices.borrow_mut().record(slice);
-        crate::admin::observe_slice(self, slice);
     }
 
     /// When what waits for the end of CLIENT PAUSE, a connection or a batch of one, may go on.

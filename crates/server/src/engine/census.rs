@@ -8,8 +8,9 @@
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
-use super::client_list;
-use crate::engine::{ClientLimits, Conn, Core};
+use super::conn::Conn;
+use super::core::Core;
+use super::state::hot::ClientLimits;
 use crate::shared::{Shared, Told};
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -45,14 +46,14 @@ impl Census {
 
 /// Nobody is there, or no limit is set any more: the look ends, and so does what it has told.
 pub(super) fn forget(core: &Core) {
-    core.admin.census.take();
+    core.census.take();
     core.admin.shared.told[core.id()].forget_clients();
 }
 
 /// Goes on with the look, if it is due: a portion, which ends with the slice.
 pub(super) fn step(core: &Core) {
     let (now, limits) = (core.now_ms(), core.hot.borrow().client_limits);
-    let census = &mut *core.admin.census.borrow_mut();
+    let census = &mut *core.census.borrow_mut();
     if now < census.due_ms {
         census.due_ms = census.due_ms.min(now + EVERY_MS); // The clock may be set back.
         return;
@@ -91,7 +92,7 @@ impl Census {
         }
         let sizes = conn.sizes();
         if is_over(conn, sizes.output, limits, core.now_ms()) {
-            let line = client_list::line(core, &conn.lane.session, Some(conn)).text;
+            let line = core.line_of(&conn.lane.session, Some(conn));
             tracing::warn!(
                 "Client {} closed for overcoming of output buffer limits.",
                 line.trim_end()
@@ -148,7 +149,7 @@ impl Census {
 /// Closes the largest client, unless it has left.
 fn close(core: &Core, id: u64) {
     core.with_client(id, |conn| {
-        let line = client_list::line(core, &conn.lane.session, Some(conn)).text;
+        let line = core.line_of(&conn.lane.session, Some(conn));
         tracing::info!("Evicting client: {}", line.trim_end());
         core.kill(&mut conn.lane);
         core.stats.borrow_mut().evicted_clients += 1;
@@ -182,10 +183,10 @@ fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
 }
 
 /// A client is closed for what it has sent of a request that is not whole.
-pub(crate) fn over_query_limit(core: &Core, conn: &Conn) {
+pub(super) fn over_query_limit(core: &Core, conn: &Conn) {
     /// Bytes that the log shows, as in Redis.
     const SHOWN: usize = 64;
-    let line = client_list::line(core, &conn.lane.session, Some(conn)).text;
+    let line = core.line_of(&conn.lane.session, Some(conn));
     let head = conn.query_head();
     tracing::warn!(
         "Closing client that reached max query buffer length: {} (qbuf initial bytes: \"{}\")",

@@ -1,0 +1,56 @@
+//! What is kept and logged of slices.
+
+use super::core::Core;
+use super::slices::{Cause, Slice};
+use darter_base::limits::SLICE_MAX_NS;
+
+impl Core {
+    /// Counts a slice, remembers it if it is among the longest or beyond the threshold of LATENCY, and
+    /// logs it if it is too long.
+    pub(super) fn record_slice(&self, ns: u64, cause: Cause) {
+        let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
+        self.slices.borrow_mut().record(slice);
+        if ns > SLICE_MAX_NS {
+            let left_out = self.admin.complaints.borrow_mut().admit(self.clock.monotonic_ns());
+            if let Some(left_out) = left_out {
+                tracing::warn!("{}", self.complaint(slice, left_out));
+            }
+        }
+        let threshold = self.admin.settings.borrow().size("latency-monitor-threshold") as u64;
+        let ms = ns / 1_000_000;
+        if threshold > 0 && ms >= threshold {
+            let name = self.event_of(cause);
+            self.admin.latency.borrow_mut().add(name, self.now_ms() / 1_000, ms);
+        }
+    }
+
+    /// What is logged of a slice that was too long.
+    fn complaint(&self, slice: Slice, left_out: u64) -> String {
+        let (us, max_us) = (slice.ns / 1_000, SLICE_MAX_NS / 1_000);
+        let (cause, by) = (slice.cause.name(), slice.core);
+        let command = self.command_of(slice.cause).unwrap_or("-");
+        format!(
+            "slice of {us} us, at most {max_us} are wanted: cause {cause}, command {command}, \
+             core {by}; {left_out} more since the last was logged"
+        )
+    }
+
+    /// The command that a slice was spent on, where it was one.
+    pub(crate) fn command_of(&self, cause: Cause) -> Option<&'static str> {
+        cause.row().map(|row| self.table.entries()[row].row.name)
+    }
+
+    /// What a slice is called as an event of LATENCY.
+    pub(crate) fn event_of(&self, cause: Cause) -> &'static str {
+        match cause {
+            Cause::Command(_) => self.command_of(cause).unwrap_or_default(),
+            other => other.name(),
+        }
+    }
+
+    /// Commands that it runs a second, since it was last asked.
+    pub(crate) fn commands_per_s(&self) -> u64 {
+        let (commands, started_ms) = (self.stats.borrow().commands, self.admin.shared.started_ms);
+        self.admin.pace.borrow_mut().per_s(self.now_ms(), commands, started_ms)
+    }
+}

@@ -1,0 +1,117 @@
+//! The events of LATENCY on one core, and which slices that were too long are logged.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Samples kept of an event, as in Redis.
+const SAMPLES_MAX: usize = 160;
+
+/// What took too long under one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Event {
+    /// When, in Unix seconds, and how many milliseconds it took; oldest first.
+    pub(crate) samples: VecDeque<(u64, u64)>,
+    /// The longest of all, also of those that are not kept.
+    pub(crate) worst_ms: u64,
+}
+
+/// Events of one core, or of all, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events(BTreeMap<String, Event>);
+
+impl Events {
+    /// Something took `ms` milliseconds.
+    pub(crate) fn add(&mut self, name: &str, unix_s: u64, ms: u64) {
+        let event = self.0.entry(name.to_owned()).or_default();
+        event.samples.push_back((unix_s, ms));
+        if event.samples.len() > SAMPLES_MAX {
+            event.samples.pop_front();
+        }
+        event.worst_ms = ms.max(event.worst_ms);
+    }
+
+    /// Adds those of another core.
+    pub(crate) fn merge(&mut self, others: Self) {
+        for (name, other) in others.0 {
+            let event = self.0.entry(name).or_default();
+            event.samples.extend(other.samples);
+            event.samples.make_contiguous().sort_unstable();
+            event.worst_ms = other.worst_ms.max(event.worst_ms);
+        }
+    }
+
+    /// Forgets the events whose names are not to be kept.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&String) -> bool) {
+        self.0.retain(|name, _| keep(name));
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Event> {
+        self.0.get(name)
+    }
+
+    /// All, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &Event)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Says which slices were too long, but not so often that this fills the log.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    /// Silent until then, by the monotonic clock.
+    silent_until_ns: u64,
+    left_out: u64,
+}
+
+impl Complaints {
+    /// Between two of a core. Without optimisation most slices are too long.
+    const EVERY_NS: u64 = if cfg!(debug_assertions) { 60_000_000_000 } else { 1_000_000_000 };
+
+    /// Whether one may be logged now: how many were not since the last that was.
+    pub(crate) fn admit(&mut self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.silent_until_ns {
+            self.left_out += 1;
+            return None;
+        }
+        self.silent_until_ns = now_ns + Self::EVERY_NS;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // The last samples are kept, and the worst of all; cores' events stand in order of time.
+    fn events_are_kept_and_merged() {
+        let (mut one, mut other) = (Events::default(), Events::default());
+        one.add("free", 1, 900);
+        (0..SAMPLES_MAX as u64).for_each(|at| one.add("free", 10 + at, 3));
+        other.add("free", 5, 4);
+        other.add("expiry", 7, 8);
+        assert_eq!(
+            one.get("free").map(|event| (event.samples.len(), event.worst_ms)),
+            Some((SAMPLES_MAX, 900))
+        );
+        one.merge(other);
+        let free = one.get("free").expect("it was added");
+        assert_eq!((free.samples[0], free.samples.len()), ((5, 4), SAMPLES_MAX + 1));
+        one.retain(|name| name == "expiry");
+        assert_eq!(one.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["expiry"]);
+        assert_eq!(one.len(), 1);
+    }
+
+    #[test] // The first at once, then one in a while, which says how many were not.
+    fn long_slices_do_not_fill_the_log() {
+        let mut complaints = Complaints::default();
+        assert_eq!(complaints.admit(5), Some(0));
+        assert_eq!(complaints.admit(6), None);
+        assert_eq!(complaints.admit(4 + Complaints::EVERY_NS), None);
+        assert_eq!(complaints.admit(5 + Complaints::EVERY_NS), Some(2));
+        assert_eq!(complaints.admit(6 + Complaints::EVERY_NS), None);
+        assert_eq!(complaints.admit(9 + 3 * Complaints::EVERY_NS), Some(1));
+    }
+}

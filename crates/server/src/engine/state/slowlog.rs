@@ -1,0 +1,113 @@
+//! The slow commands of one core, for SLOWLOG.
+
+use super::super::conn::Session;
+use darter_command::Command;
+use darter_resp::{Arg, Args};
+use std::collections::VecDeque;
+
+/// Arguments shown of a command, and bytes shown of an argument, as in Redis.
+const ARGS_MAX: usize = 32;
+const ARG_BYTES_MAX: usize = 128;
+
+/// One slow command.
+#[derive(Clone)]
+pub(crate) struct SlowCall {
+    /// Unique among those of all cores.
+    pub(crate) id: u64,
+    /// When it ended.
+    pub(crate) unix_us: u64,
+    /// How long it took.
+    pub(crate) us: u64,
+    /// Its arguments, shortened.
+    pub(crate) args: Vec<Vec<u8>>,
+    /// The address and the name of its connection; empty when that has gone.
+    pub(crate) peer: String,
+    pub(crate) name: Vec<u8>,
+}
+
+impl SlowCall {
+    /// A command of `row` that has just ended. Its id and its connection are told when it is kept.
+    pub(crate) fn new(unix_us: u64, ns: u64, row: &Command, args: Args<'_>) -> Self {
+        let (us, args) = (ns / 1_000, shown(row, args));
+        Self { id: 0, unix_us, us, args, peer: String::new(), name: Vec::new() }
+    }
+}
+
+/// The slow commands of one core, newest first.
+#[derive(Default)]
+pub(crate) struct Slowlog {
+    calls: VecDeque<SlowCall>,
+    kept: u64,
+}
+
+impl Slowlog {
+    /// Keeps a command, and of all no more than `most`. `id` makes an id of a number that is unique
+    /// on this core.
+    pub(crate) fn keep(
+        &mut self,
+        call: SlowCall,
+        session: Option<&Session>,
+        most: usize,
+        id: impl FnOnce(u64) -> u64,
+    ) {
+        let peer = session.map(|session| session.peer.remote.clone()).unwrap_or_default();
+        let name = session.map(|session| session.name.clone()).unwrap_or_default();
+        self.calls.push_front(SlowCall { id: id(self.kept), peer, name, ..call });
+        self.calls.truncate(most);
+        self.kept += 1;
+    }
+
+    pub(crate) fn calls(&self) -> impl ExactSizeIterator<Item = &SlowCall> {
+        self.calls.iter()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+    }
+}
+
+fn shown(row: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
+    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let mut texts: Vec<Vec<u8>> = (0..shown).map(|at| shorten(row.shown(args, at))).collect();
+    if args.len() > ARGS_MAX {
+        texts.push(format!("... ({} more arguments)", args.len() - shown).into_bytes());
+    }
+    texts
+}
+
+fn shorten(arg: Arg<'_>) -> Vec<u8> {
+    let mut text: Vec<u8> = arg.pieces().flatten().take(ARG_BYTES_MAX).copied().collect();
+    if arg.len() > ARG_BYTES_MAX {
+        let more = format!("... ({} more bytes)", arg.len() - ARG_BYTES_MAX);
+        text.extend_from_slice(more.as_bytes());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Newest first, no more than wanted; ids go on after the log was cleared.
+    fn the_newest_are_kept() {
+        let mut log = Slowlog::default();
+        let call = |us| SlowCall {
+            id: 0,
+            unix_us: 0,
+            us,
+            args: Vec::new(),
+            peer: String::new(),
+            name: Vec::new(),
+        };
+        let session = Session { name: b"one".to_vec(), ..Session::default() };
+        (1..=3).for_each(|us| log.keep(call(us), Some(&session), 2, |number| number * 10));
+        let kept = |log: &Slowlog| log.calls().map(|call| (call.id, call.us)).collect::<Vec<_>>();
+        assert_eq!(kept(&log), [(20, 3), (10, 2)]);
+        log.clear();
+        log.keep(call(4), None, 2, |number| number * 10);
+        assert_eq!(kept(&log), [(30, 4)]);
+        assert!(log.calls().all(|call| call.name.is_empty()), "its connection has gone");
+        log.keep(call(5), None, 0, |number| number);
+        assert_eq!(log.calls().len(), 0);
+    }
+}
