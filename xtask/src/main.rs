@@ -9,6 +9,7 @@ mod layers;
 mod mutants;
 mod paths;
 mod ranks;
+mod statics;
 mod tidy;
 mod types;
 

@@ -13,9 +13,9 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["settings", "shared", "spent", "spin"]),
-    (1, &["doors", "files", "load", "log", "machine", "supervisor"]),
-    (2, &["engine::absent", "engine::owed", "engine::slices", "engine::stats",
+    (0, &["absent", "settings", "spent", "spin"]),
+    (1, &["doors", "load", "log", "shared", "supervisor"]),
+    (2, &["files", "machine", "engine::owed", "engine::slices", "engine::stats",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency"]),
     (3, &["engine::conn"]),
     (4, &["engine::state::slowlog"]),

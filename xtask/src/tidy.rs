@@ -1,7 +1,7 @@
 //! Conventions that neither the compiler nor clippy checks. Each is a function from the workspace
 //! to sentences that say what is wrong and where.
 
-use crate::{layers, ranks, types};
+use crate::{layers, ranks, statics, types};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,7 @@ type Rule = (&'static str, fn(&Path, &[Source]) -> Vec<String>);
 const RULES: &[Rule] = &[
     ("imports point downwards",                     imports),
     ("the server's modules keep their ranks",       ranks),
+    ("all global state is listed",                   state),
     ("unsafe only in base, structs, runtime",       unsafe_code),
     ("files have at most 1000 lines",               lengths),
     ("folders have at most 25 files",               folders),
@@ -78,6 +79,11 @@ fn imports(root: &Path, _: &[Source]) -> Vec<String> {
 
 fn ranks(root: &Path, sources: &[Source]) -> Vec<String> {
     ranks::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
+}
+
+fn state(root: &Path, sources: &[Source]) -> Vec<String> {
+    let list = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
+    statics::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)), &list)
 }
 
 fn type_names(root: &Path, sources: &[Source]) -> Vec<String> {

@@ -208,6 +208,7 @@ fn shared(cores: usize) -> Arc<Shared> {
         started_ms: clock::unix_millis(),
         io: OnceLock::new(),
         empty: Empty::default(),
+        absent: crate::absent::Absent::default(),
         told: (0..cores).map(|_| Told::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absent;
 pub mod admin;
 mod arrivals;
 pub mod boot;

@@ -1,6 +1,7 @@
 //! What all cores share: facts of the process, what each tells of its memory, and the face of the
 //! machine.
 
+use crate::absent::Absent;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -26,6 +27,8 @@ pub struct Shared {
     pub load: Arc<[AtomicU64; 4]>,
     /// Wakes the thread that waits for the end.
     pub stopper: Box<dyn Fn() + Send + Sync>,
+    /// Commands that are not there yet.
+    pub(crate) absent: Absent,
     /// Facts of the machine and the process that only the runtime can tell.
     pub machine: Box<dyn Machine>,
 }
@@ -92,6 +95,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             load: Arc::default(),
             stopper: Box::new(|| {}),
+            absent: Absent::default(),
             machine: Box::new(Nowhere),
         })
     }

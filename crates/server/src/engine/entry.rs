@@ -228,7 +228,6 @@ fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     fn shown(word: &[u8], most: usize) -> &[u8] {
         until_nul(&word[..word.len().min(most)])
     }
-    super::absent::tell(args.head(0));
     let name = shown(args.head(0), SHOWN);
     let mut line = [b"ERR unknown command '", name, b"', with args beginning with: "].concat();
     let begin = line.len();

@@ -8,7 +8,6 @@
 //! ```
 //! Not here: what any command does.
 
-mod absent;
 mod account;
 mod batch;
 mod census;

@@ -290,8 +290,9 @@ impl Core {
         {
             let mut stats = self.stats.borrow_mut();
             stats.count_error(&line);
-            if let Ok(entry) = self.table.resolve(args) {
-                stats.by_command[entry.index].rejected += 1;
+            match self.table.resolve(args) {
+                Ok(entry) => stats.by_command[entry.index].rejected += 1,
+                Err(_) => self.admin.shared.absent.asked_for(args.head(0)),
             }
         }
         self.reply_in_turn(lane, |reply| reply.error(&line));

@@ -25,24 +25,37 @@ const NAMES: &[&str] = &[
     "zrevrangebyscore", "zrevrank", "zscan", "zscore", "zunion", "zunionstore",
 ];
 
-/// By name: it was logged, by whichever core.
-static TOLD: [AtomicBool; NAMES.len()] = [const { AtomicBool::new(false) }; NAMES.len()];
+/// Which of them were logged, by whichever core.
+#[derive(Debug)]
+pub(crate) struct Absent([AtomicBool; NAMES.len()]);
 
 /// No name is longer.
 const NAME_MAX: usize = 40;
 
-/// Logs `name`, if it is one of these and was not asked for before.
-pub(crate) fn tell(name: &[u8]) {
-    if name.len() > NAME_MAX {
-        return; // Cheaply: it may be of any length.
+impl Default for Absent {
+    fn default() -> Self {
+        Self([const { AtomicBool::new(false) }; NAMES.len()])
     }
-    let Ok(name) = std::str::from_utf8(name) else { return };
-    let Ok(at) = NAMES.binary_search(&name.to_ascii_lowercase().as_str()) else { return };
-    if !TOLD[at].swap(true, Ordering::Relaxed) {
-        tracing::warn!(
-            "{} was asked for and is not there yet: see \"Not there yet\" in docs/compat.md",
-            NAMES[at].to_ascii_uppercase()
-        );
+}
+
+impl Absent {
+    /// An unknown command was asked for: logs `name`, if it is one of these, the first time.
+    pub(crate) fn asked_for(&self, name: &[u8]) {
+        if self.is_news(name) {
+            let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+            tracing::warn!(
+                "{name} was asked for and is not there yet: see \"Not there yet\" in docs/compat.md"
+            );
+        }
+    }
+
+    fn is_news(&self, name: &[u8]) -> bool {
+        if name.len() > NAME_MAX {
+            return false; // Cheaply: it may be of any length.
+        }
+        let Ok(name) = std::str::from_utf8(name) else { return false };
+        let at = NAMES.binary_search(&name.to_ascii_lowercase().as_str());
+        at.is_ok_and(|at| !self.0[at].swap(true, Ordering::Relaxed))
     }
 }
 
@@ -58,5 +71,15 @@ mod tests {
             assert!(name.len() <= NAME_MAX, "{name} is never told of");
             assert!(table.find(name.as_bytes()).is_none(), "{name} is there");
         }
+    }
+
+    #[test] // Once, in any case; others never.
+    fn each_is_logged_once() {
+        let absent = Absent::default();
+        let asked = [&b"EVAL"[..], b"eval", b"zadd", b"get", b"\xff", &[b'a'; 100]];
+        assert_eq!(
+            asked.map(|name| absent.is_news(name)),
+            [true, false, true, false, false, false]
+        );
     }
 }
