@@ -35,6 +35,8 @@ pub(crate) const JUST_NOW_MS: u64 = 20;
 
 /// See the module.
 pub(crate) struct Client {
+    /// How many connections it had before this one.
+    pub(crate) connection: usize,
     pub(crate) waiting: VecDeque<Pending>,
     /// The database that it has selected last.
     pub(crate) db: usize,
@@ -53,8 +55,9 @@ pub(crate) struct Client {
 
 impl Client {
     /// One that has just connected.
-    pub(crate) fn new(now_ms: u64) -> Self {
+    pub(crate) fn new(connection: usize, now_ms: u64) -> Self {
         Self {
+            connection,
             waiting: VecDeque::new(),
             db: 0,
             leaves: Leaves::No,

@@ -186,6 +186,37 @@ impl Op {
         ) && !self.is_pause()
     }
 
+    /// The keys that it names; `None` when it is about all keys.
+    pub(crate) fn keys(&self) -> Option<Vec<&String>> {
+        Some(match self {
+            Self::Keys | Self::Dbsize | Self::Flushdb | Self::Flushall | Self::Swapdb(..) => {
+                return None;
+            }
+            Self::Select(_) | Self::Pause { .. } | Self::Unpause | Self::Config(..) => Vec::new(),
+            Self::Del(keys) | Self::Exists(keys) | Self::Mget(keys) => keys.iter().collect(),
+            Self::Mset(pairs) | Self::Msetnx(pairs) => pairs.iter().map(|(key, _)| key).collect(),
+            Self::Algebra { store, keys, .. } => store.iter().chain(keys).collect(),
+            Self::Rename(from, to)
+            | Self::Copy(from, to)
+            | Self::CopyTo(from, to, _)
+            | Self::Smove(from, to, _) => vec![from, to],
+            Self::Get(key)
+            | Self::Set(key, _)
+            | Self::Incr(key)
+            | Self::Append(key, _)
+            | Self::Move(key, _)
+            | Self::Hset(key, _)
+            | Self::Hdel(key, _)
+            | Self::Hget(key, _)
+            | Self::Hlen(key)
+            | Self::Hgetall(key)
+            | Self::Sadd(key, _)
+            | Self::Srem(key, _)
+            | Self::Smembers(key)
+            | Self::Broken(key) => vec![key],
+        })
+    }
+
     /// True when it begins a pause, or ends it.
     pub(crate) fn is_pause(&self) -> bool {
         matches!(self, Self::Pause { .. } | Self::Unpause)

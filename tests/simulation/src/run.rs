@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         sim.flaw = plan.flaw;
         let mut prng = Prng::from_seed(plan.seed.wrapping_mul(31).wrapping_add(7));
         let (depth, at_once) = draw_depth(plan, &mut prng);
-        let clients = (0..plan.clients).map(|_| Client::new(sim.now_ms())).collect();
+        let clients = (0..plan.clients).map(|_| Client::new(0, sim.now_ms())).collect();
         Self {
             plan,
             sim,
@@ -318,7 +318,8 @@ impl<'a> Run<'a> {
         }
         self.last = now;
         self.done += 1;
-        self.history.push(Event { client, db, op, called, returned: now, reply });
+        let connection = self.clients[client].connection;
+        self.history.push(Event { client, connection, db, op, called, returned: now, reply });
         Ok(())
     }
 
@@ -329,7 +330,7 @@ impl<'a> Run<'a> {
             self.check_close(client)?;
             self.closed_ms = now_ms;
             self.sim.reconnect(client);
-            self.clients[client] = Client::new(now_ms);
+            self.clients[client] = Client::new(self.clients[client].connection + 1, now_ms);
             return Ok(());
         }
         if self.clients[client].rests_until_ms.is_some() {
@@ -413,12 +414,13 @@ impl<'a> Run<'a> {
     /// What else a client waits for may have taken effect.
     fn lose(&mut self, client: usize) {
         self.pause.lose(client, self.sim.now_ms());
+        let connection = self.clients[client].connection;
         for Pending { op, db, called, .. } in std::mem::take(&mut self.clients[client].waiting) {
             self.done += 1;
             if op.is_write() {
                 self.lost += 1;
-                let reply = Value::Null;
-                self.history.push(Event { client, db, op, called, returned: NEVER, reply });
+                let (returned, reply) = (NEVER, Value::Null);
+                self.history.push(Event { client, connection, db, op, called, returned, reply });
             }
         }
     }
