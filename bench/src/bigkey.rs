@@ -182,7 +182,8 @@ impl Bench<'_> {
         // A server without these statistics returns an error, and shows no slice later.
         let _ = admin.ask(&["CONFIG", "RESETSTAT"]);
         let connection = server.connect(options.limit)?;
-        let mut actor = Actor { connection, scale: options.scale, limit: options.limit };
+        let (port, scale, limit) = (server.port, options.scale, options.limit);
+        let mut actor = Actor { connection, port, scale, limit };
         server.forget_peak();
         let resident_before = server.resident_bytes();
         let cores = self.subjects[self.subject].cores;
@@ -193,7 +194,6 @@ impl Bench<'_> {
             let key = data::small_key(prng.below(SMALL_KEYS));
             crate::client::command(request, &[&b"GET"[..], &key]);
         })?;
-        let scale = options.scale;
         let same = experiment.same.map(|touch| {
             self.spawn(server, &plan, options.rate / 2, move |number, prng, request| {
                 touch(&scale, number, prng, request);

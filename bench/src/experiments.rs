@@ -8,9 +8,10 @@
 use std::time::{Duration, Instant};
 
 use crate::client::{self, Connection, Reader, Streamed};
-use crate::data::{self, BIG, Data, OTHER, SEED, Scale};
+use crate::data::{self, BIG, Data, OTHER, SEED, SMALL_KEYS, Scale};
 use crate::fault::{Fault, Outcome};
 use crate::prng::{Prng, uuid};
+use crate::saturate::{self, Load, Supply};
 
 /// The rate at which the slow reader reads.
 const SLOW_READER: Reader = Reader::Slow { bytes_per_s: 32 << 20 };
@@ -49,6 +50,8 @@ pub(crate) type SameKey = fn(&Scale, u64, &mut Prng, &mut Vec<u8>);
 pub(crate) struct Actor {
     /// Its connection.
     pub(crate) connection: Connection,
+    /// The port of its server.
+    pub(crate) port: u16,
     /// How large everything is.
     pub(crate) scale: Scale,
     /// The longest that one command, and the whole act, may take.
@@ -96,6 +99,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("GET huge string",     Text,      TEXT, Left,  |a| a.run(&["GET", BIG])),
     row("SETRANGE in it",      Text,      TEXT, Left,  |a| a.run(&["SETRANGE", BIG, "1000000", "here"])),
     row("APPEND to it",        Text,      TEXT, Left,  |a| a.run(&["APPEND", BIG, "and more"])),
+    row("MSETs of 50 clients", Small,     None, Left,  Actor::crowd),
     row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
 ];
@@ -168,6 +172,29 @@ impl Actor {
             }
         }
         Ok(streamed)
+    }
+
+    /// Fifty clients with MSETs of ten keys each, two seconds in full scale: with several cores each of
+    /// them makes work for all, and messages of other cores are to run within the slice as well.
+    fn crowd(&mut self) -> Outcome<Streamed> {
+        let load = Load {
+            clients: 50,
+            pipeline: 1,
+            lines: 1,
+            request: &|prng, request| {
+                client::header(request, 1 + 2 * 10);
+                client::bulk(request, b"MSET");
+                for _ in 0..10 {
+                    client::bulk(request, &data::small_key(prng.below(SMALL_KEYS)));
+                    client::bulk(request, b"another value...");
+                }
+            },
+            supply: Supply::Pool,
+        };
+        let pushed =
+            saturate::push(self.port, &load, Duration::from_micros(self.scale.elements / 5))?;
+        let bytes = pushed.replies * b"+OK\r\n".len() as u64;
+        Ok(Streamed { first_byte: pushed.elapsed, whole: pushed.elapsed, bytes })
     }
 
     /// EXPIRE, and then a wait until the fields are gone; `first_byte` is the reply's time.

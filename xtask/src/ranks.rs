@@ -15,7 +15,7 @@ const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
     (0, &["absent", "settings", "spent", "spin"]),
     (1, &["doors", "load", "log", "shared", "supervisor"]),
-    (2, &["files", "machine", "engine::owed", "engine::slices", "engine::stats",
+    (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency"]),
     (3, &["engine::conn"]),
     (4, &["engine::state::slowlog"]),

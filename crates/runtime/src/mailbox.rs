@@ -1,41 +1,68 @@
 //! Messages between cores: a ring for each pair and direction, and a wake for sleepers only.
 //!
-//! A turn's messages to one core go in with one store, and cost one wake at most, which is skipped
-//! while the receiver is awake: under load a wake serves dozens of messages. What a full ring does
-//! not take stays in the sender's own queue, in order, and goes first next time.
+//! All that one flush sends to a core goes into its ring as one *bundle*, and costs one wake at most,
+//! which is skipped while the receiver is awake: under load a wake serves dozens of messages. A flush
+//! sends everything or nothing: while a ring that it needs is full, all messages stay in the sender's
+//! own queues.
 //!
 //! ```text
 //! core 0 --queue--> ring 0→1 --> core 1        each: Producer with a queue, Consumer,
 //! core 1 --queue--> ring 1→0 --> core 0        and a flag "sleeping" with its waker
 //! ```
+//! Order: a core that has received a message of a flush, and answers, never has its answer taken before
+//! the other messages of that flush, on any core (docs/design/0011-pipeline-order.md). With two cores
+//! that needs nothing, as a ring is a queue. With more, a flush is published by one store: it writes its
+//! stamp, a reading of the monotonic clock, into the sender's word. A drain takes the bundles that were
+//! published before it began, by these words and by the clock, in the order of their stamps:
+//!
+//! ```text
+//! flush:  stamp = now;  bundles with the stamp into the rings;  published[me] = stamp
+//! drain:  began = now;  read all of published;  take bundles with stamp <= published[sender], < began
+//! ```
+//! A bundle that was published after the drain read its sender's word was published after `began`. So
+//! every answer to it has a later stamp still. The drain may already find such an answer in its rings:
+//! it leaves it to the next drain, which finds both.
+//!
 //! Bound: a queue is as long as what the turn posts and the receiver does not take. The sender
 //! bounds it by the hops it keeps open (one message a connection and target); [`Mailbox::backlog`]
 //! tells when to take no more input.
 //!
-//! Sleep: the sleeper sets its flag, then looks at its rings; a sender fills the ring, then looks
-//! at the flag. With a full fence between the two on both sides, one of them sees the other.
+//! Sleep: the sleeper sets its flag, then looks at its rings; a sender fills the ring, publishes, then
+//! looks at the flag. With a full fence between the two on both sides, one of them sees the other. A
+//! bundle that a drain leaves in its ring keeps the receiver awake.
 //!
-//! Not here: what a message means. See `tx` and `server`.
+//! Not here: what a message means, and in which order it runs. See `tx` and `server`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+use crate::clock;
 use crate::net::Waker;
 use crate::ring::{Consumer, Padded, Producer, ring};
 
-/// What all cores know of each other.
+/// What all cores share.
 struct Bells {
     sleeping: Vec<Padded<AtomicBool>>,
     wakers: Vec<Waker>,
+    /// By core: the stamp of its last flush. Not used with two cores.
+    published: Vec<Padded<AtomicU64>>,
+}
+
+/// What one flush sends to one core.
+struct Bundle<T> {
+    stamp: u64,
+    first: T,
+    rest: Vec<T>,
 }
 
 struct Lane<T> {
-    queue: VecDeque<T>,
-    outgoing: Producer<T>,
-    incoming: Consumer<T>,
-    /// This flush had something for it.
-    told: bool,
+    queue: Vec<T>,
+    outgoing: Producer<Bundle<T>>,
+    incoming: Consumer<Bundle<T>>,
+    /// The current flush sends something to it.
+    notify: bool,
+    /// The current drain takes bundles with stamps up to this one.
+    limit: u64,
 }
 
 /// One core's end of the mesh.
@@ -44,22 +71,26 @@ pub struct Mailbox<T> {
     /// By core; none for oneself.
     lanes: Vec<Option<Lane<T>>>,
     bells: Arc<Bells>,
+    /// The stamp of the last flush.
+    stamp: u64,
     wakes: u64,
 }
 
 /// The mailboxes of as many cores as there are `wakers`, in their order; each ring takes
-/// `capacity` messages.
+/// the bundles of `capacity` flushes.
 #[must_use]
 pub fn mesh<T: Send>(wakers: Vec<Waker>, capacity: usize) -> Vec<Mailbox<T>> {
     let cores = wakers.len();
     assert!(cores > 0, "no core");
     let sleeping = (0..cores).map(|_| Padded::default()).collect();
-    let bells = Arc::new(Bells { sleeping, wakers });
+    let published = (0..cores).map(|_| Padded::default()).collect();
+    let bells = Arc::new(Bells { sleeping, wakers, published });
     let mut boxes: Vec<Mailbox<T>> = (0..cores)
         .map(|me| Mailbox {
             me,
             lanes: (0..cores).map(|_| None).collect(),
             bells: Arc::clone(&bells),
+            stamp: 0,
             wakes: 0,
         })
         .collect();
@@ -75,8 +106,35 @@ pub fn mesh<T: Send>(wakers: Vec<Waker>, capacity: usize) -> Vec<Mailbox<T>> {
 }
 
 impl<T> Lane<T> {
-    fn new(outgoing: Producer<T>, incoming: Consumer<T>) -> Self {
-        Self { queue: VecDeque::new(), outgoing, incoming, told: false }
+    fn new(outgoing: Producer<Bundle<T>>, incoming: Consumer<Bundle<T>>) -> Self {
+        Self { queue: Vec::new(), outgoing, incoming, notify: false, limit: 0 }
+    }
+}
+
+impl<T: Send> Lane<T> {
+    /// True when what was posted fits.
+    fn has_room(&mut self) -> bool {
+        self.queue.is_empty() || self.outgoing.has_room()
+    }
+
+    /// Puts what was posted into the ring, which has room for it.
+    fn send(&mut self, stamp: u64) {
+        self.notify = !self.queue.is_empty();
+        let rest = if self.queue.len() > 1 { self.queue.drain(1..).collect() } else { Vec::new() };
+        if let Some(first) = self.queue.pop() {
+            let sent = self.outgoing.push(Bundle { stamp, first, rest });
+            assert!(sent.is_ok(), "a ring with room is full");
+        }
+    }
+}
+
+impl<T> Bundle<T> {
+    /// Hands out its messages, in order. Returns how many.
+    fn open(self, from: usize, each: &mut impl FnMut(usize, T)) -> usize {
+        let count = 1 + self.rest.len();
+        each(from, self.first);
+        self.rest.into_iter().for_each(|message| each(from, message));
+        count
     }
 }
 
@@ -97,33 +155,81 @@ impl<T: Send> Mailbox<T> {
     /// `to` is this core or none.
     pub fn post(&mut self, to: usize, message: T) {
         let lane = self.lanes[to].as_mut().expect("a core does not write to itself");
-        lane.queue.push_back(message);
+        lane.queue.push(message);
     }
 
-    /// Sends what was posted, and wakes those who sleep. Once a turn, before the network's sends.
-    pub fn flush(&mut self) {
-        let mut sent = false;
+    /// Sends what was posted, and wakes those who sleep. False when it could not: nothing has left, and
+    /// what was posted later stays behind it. Before the network's sends, which must not leave then:
+    /// nobody is to hear of a change before the cores have been sent what precedes it.
+    #[must_use]
+    pub fn flush(&mut self) -> bool {
+        if self.backlog() == 0 {
+            return true;
+        }
+        if !self.lanes.iter_mut().flatten().all(Lane::has_room) {
+            return false;
+        }
+        if self.has_many_peers() {
+            self.stamp = clock::monotonic_nanos().max(self.stamp + 1);
+        }
         for lane in self.lanes.iter_mut().flatten() {
-            lane.told = !lane.queue.is_empty();
-            if lane.told {
-                lane.outgoing.push_all(&mut lane.queue);
-                sent = true;
-            }
+            lane.send(self.stamp);
         }
-        if sent {
-            self.wake_sleepers();
+        if self.has_many_peers() {
+            // Release: the bundles before the word.
+            self.bells.published[self.me].0.store(self.stamp, Ordering::Release);
         }
+        self.wake_sleepers();
+        true
     }
 
-    /// Takes all messages that have come, core by core, in order. Returns how many. Bounded by the
+    /// Takes all messages that were published before, in their order. Returns how many. Bounded by the
     /// rings' capacity.
     pub fn drain(&mut self, mut each: impl FnMut(usize, T)) -> usize {
+        if self.has_many_peers() {
+            return if self.has_mail() { self.drain_by_stamps(each) } else { 0 };
+        }
         let mut count = 0;
         for (from, lane) in self.lanes.iter_mut().enumerate() {
             let Some(lane) = lane else { continue };
-            count += lane.incoming.pop_all(|message| each(from, message));
+            lane.incoming.pop_all(|bundle| count += bundle.open(from, &mut each));
         }
         count
+    }
+
+    /// [`Mailbox::drain`] with several peers: see the module.
+    fn drain_by_stamps(&mut self, mut each: impl FnMut(usize, T)) -> usize {
+        // The processor may read the words some nanoseconds before the clock. For another core to
+        // receive a bundle and to answer takes a hundred.
+        let began = clock::monotonic_nanos();
+        for (lane, published) in self.lanes.iter_mut().zip(&self.bells.published) {
+            let Some(lane) = lane else { continue };
+            // Acquire: the bundles up to this stamp.
+            lane.limit = published.0.load(Ordering::Acquire).min(began - 1);
+        }
+        let mut count = 0;
+        while let Some(from) = self.next_sender() {
+            let lane = self.lanes[from].as_mut().expect("it has a bundle");
+            if let Some(bundle) = lane.incoming.pop() {
+                count += bundle.open(from, &mut each);
+            }
+        }
+        count
+    }
+
+    /// Whose bundle this drain takes next: that with the lowest stamp.
+    fn next_sender(&mut self) -> Option<usize> {
+        let firsts = self.lanes.iter_mut().enumerate().filter_map(|(from, lane)| {
+            let lane = lane.as_mut()?;
+            let stamp = lane.incoming.front()?.stamp;
+            (stamp <= lane.limit).then_some((stamp, from))
+        });
+        firsts.min().map(|(_, from)| from)
+    }
+
+    /// With one peer a ring keeps all the order there is.
+    fn has_many_peers(&self) -> bool {
+        self.lanes.len() > 2
     }
 
     /// True when a message has come.
@@ -138,7 +244,7 @@ impl<T: Send> Mailbox<T> {
         self.lanes.iter().flatten().map(|lane| lane.queue.len()).sum()
     }
 
-    /// Announces sleep, and says whether it is safe: false when messages wait, here or in an
+    /// Announces sleep, and says whether it is safe: false when messages wait, here or in a
     /// queue. After true, sleep at once, then call [`Mailbox::after_sleep`].
     pub fn before_sleep(&mut self) -> bool {
         if self.backlog() > 0 {
@@ -172,9 +278,9 @@ impl<T: Send> Mailbox<T> {
         fence(Ordering::SeqCst);
         for (core, lane) in self.lanes.iter().enumerate() {
             let flag = &self.bells.sleeping[core].0;
-            let told = lane.as_ref().is_some_and(|lane| lane.told);
+            let notify = lane.as_ref().is_some_and(|lane| lane.notify);
             // The swap leaves one waker of several.
-            if told && flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed) {
+            if notify && flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed) {
                 self.bells.wakers[core].wake();
                 self.wakes += 1;
             }
@@ -197,15 +303,93 @@ mod tests {
         let mut other = boxes.pop().unwrap();
         let mut one = boxes.pop().unwrap();
         assert_eq!((one.me(), other.me(), one.cores()), (0, 1, 2));
-        (0..10).for_each(|message| one.post(1, message));
+        for message in 0..10 {
+            one.post(1, message);
+            assert_eq!(one.flush(), message < 4);
+        }
+        assert_eq!(one.backlog(), 6);
         let mut got = Vec::new();
-        for left in [6, 2, 0] {
-            one.flush();
-            assert_eq!(one.backlog(), left);
+        for left in [6, 0] {
             assert_eq!(one.before_sleep(), left == 0);
             other.drain(|from, message| got.push((from, message)));
+            assert!(one.flush());
+            assert_eq!(one.backlog(), 0);
         }
         assert_eq!(got, (0..10).map(|message| (0, message)).collect::<Vec<_>>());
+    }
+
+    #[test] // A flush sends all or nothing: nothing while one of the rings is full.
+    fn a_flush_is_whole() {
+        let mut boxes = mesh::<u32>(wakers(3), 1);
+        let mut third = boxes.pop().unwrap();
+        let mut second = boxes.pop().unwrap();
+        let mut first = boxes.pop().unwrap();
+        first.post(1, 1);
+        assert!(first.flush());
+        first.post(2, 2);
+        first.post(1, 3);
+        assert!(!first.flush());
+        assert_eq!(first.backlog(), 2);
+        assert_eq!(third.drain(|_, _| {}), 0, "half of a flush");
+        let mut got = Vec::new();
+        assert_eq!(second.drain(|_, message| got.push(message)), 1);
+        assert!(first.flush());
+        assert_eq!(third.drain(|_, message| got.push(message)), 1);
+        assert_eq!(second.drain(|_, message| got.push(message)), 1);
+        assert_eq!(got, [1, 2, 3]);
+    }
+
+    #[test] // What is in the ring and not published is not taken, and nobody sleeps over it.
+    fn what_is_not_published_waits() {
+        let mut boxes = mesh::<u32>(wakers(3), 4);
+        let mut other = boxes.pop().unwrap();
+        let mut one = boxes.pop().unwrap();
+        one.post(2, 1);
+        let stamp = clock::monotonic_nanos();
+        one.lanes[2].as_mut().unwrap().send(stamp);
+        assert_eq!(other.drain(|_, _| {}), 0);
+        assert!(!other.before_sleep());
+        one.bells.published[1].0.store(stamp, Ordering::Release);
+        assert_eq!(other.drain(|_, _| {}), 1);
+        assert!(other.before_sleep());
+    }
+
+    #[test] // An answer to one message of a flush is never taken before the others of that flush.
+    fn answers_do_not_overtake() {
+        const ROUNDS: u64 = if cfg!(miri) { 50 } else { 20_000 };
+        let mut boxes = mesh::<u64>(wakers(4), 64).into_iter();
+        let (mut writer, mut checker) = (boxes.next().unwrap(), boxes.next().unwrap());
+        let run = |mut echo: Mailbox<u64>| {
+            let mut heard = 0;
+            while heard < ROUNDS || echo.backlog() > 0 {
+                if echo.drain(|_, number| heard = number) > 0 {
+                    echo.post(1, heard);
+                }
+                let _ = echo.flush();
+                std::thread::yield_now();
+            }
+        };
+        let echoes: Vec<_> = boxes.map(|echo| std::thread::spawn(move || run(echo))).collect();
+        let writing = std::thread::spawn(move || {
+            for number in 1..=ROUNDS {
+                // In either order: theirs means nothing.
+                let to = if number % 2 == 0 { [1, 2, 3] } else { [3, 2, 1] };
+                to.iter().for_each(|core| writer.post(*core, number));
+                while !writer.flush() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut seen = [0; 4];
+        while seen.iter().sum::<u64>() < 3 * ROUNDS {
+            checker.drain(|from, number| {
+                seen[from] = number;
+                assert!(number <= seen[0], "core {from} was first with {number}");
+            });
+            std::thread::yield_now();
+        }
+        writing.join().unwrap();
+        echoes.into_iter().for_each(|echo| echo.join().unwrap());
     }
 
     #[test] // A wake goes to sleepers only, and once.
@@ -214,15 +398,15 @@ mod tests {
         let mut other = boxes.pop().unwrap();
         let mut one = boxes.pop().unwrap();
         one.post(1, 1);
-        one.flush();
+        assert!(one.flush());
         assert_eq!(one.wakes(), 0);
         assert!(!other.before_sleep(), "a message waits");
         assert_eq!(other.drain(|_, _| {}), 1);
         assert!(other.before_sleep());
         one.post(1, 2);
-        one.flush();
+        assert!(one.flush());
         one.post(1, 3);
-        one.flush();
+        assert!(one.flush());
         assert_eq!(one.wakes(), 1);
         other.after_sleep();
         assert_eq!(other.drain(|_, _| {}), 2);
@@ -247,7 +431,7 @@ mod tests {
                     seen += 1;
                     mailbox.post((me + 1) % 3, token + 1);
                 }
-                mailbox.flush();
+                assert!(mailbox.flush());
                 if seen < ROUNDS && mailbox.before_sleep() {
                     net.poll(Wait::Forever, &mut |_| {}).unwrap();
                     mailbox.after_sleep();

@@ -1,7 +1,7 @@
 //! A bounded queue of one producer and one consumer, on different threads.
 //!
 //! What cores say to each other goes through these: no lock, no compare-and-swap, one store per
-//! batch on either side. Each side keeps a stale copy of the other's position and looks at the
+//! item on either side. Each side keeps a stale copy of the other's position and looks at the
 //! real one only when the copy says "full" or "empty", so that a busy pair seldom shares a line.
 //!
 //! ```text
@@ -17,7 +17,6 @@
 //! Not here: who sleeps and who wakes. See [`crate::mailbox`].
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,6 +57,19 @@ impl<T> Shared<T> {
         // SAFETY: by the caller's promise the slot is empty and ours (I2): nobody else holds a
         // reference to it, and nothing is overwritten that ought to be dropped.
         unsafe { (*slot).write(item) };
+    }
+
+    /// What is in the slot at `position`.
+    ///
+    /// # Safety
+    /// The caller is the consumer, `position` is in `head..tail`, and nobody takes it while the
+    /// reference lives.
+    unsafe fn look_at(&self, position: usize) -> &T {
+        let slot = self.slots[position & (self.slots.len() - 1)].get();
+        // SAFETY: by the caller's promise the slot is ours (I2): the producer holds no reference.
+        let slot = unsafe { &*slot };
+        // SAFETY: it holds an item, written before the Release that our Acquire saw.
+        unsafe { slot.assume_init_ref() }
     }
 
     /// Empties the slot at `position`.
@@ -117,49 +129,29 @@ pub fn ring<T: Send>(capacity: usize) -> (Producer<T>, Consumer<T>) {
 impl<T: Send> Producer<T> {
     /// Puts one item in, or hands it back when the ring is full.
     pub fn push(&mut self, item: T) -> Result<(), T> {
-        if self.room(1) == 0 {
+        if !self.has_room() {
             return Err(item);
         }
         // SAFETY: we are the producer, and there is room at `tail`.
         unsafe { self.shared.put(self.tail, item) };
-        self.publish(1);
+        self.tail = self.tail.wrapping_add(1);
+        let used = self.tail.wrapping_sub(self.head_seen);
+        debug_assert!(used <= self.shared.slots.len(), "I1: {used} are shown");
+        // Release: the item before the position.
+        self.shared.tail.0.store(self.tail, Ordering::Release);
         Ok(())
     }
 
-    /// Moves items from the front of `items` in, as many as fit, and shows them all at once.
-    /// Returns how many.
-    pub fn push_all(&mut self, items: &mut VecDeque<T>) -> usize {
-        let count = self.room(items.len()).min(items.len());
-        for (nth, item) in items.drain(..count).enumerate() {
-            // SAFETY: we are the producer, and there is room for `count` items from `tail` on.
-            unsafe { self.shared.put(self.tail.wrapping_add(nth), item) };
-        }
-        self.publish(count);
-        count
-    }
-
-    /// Free slots: exact, or at least `wanted`.
-    fn room(&mut self, wanted: usize) -> usize {
+    /// True when one more item fits.
+    pub fn has_room(&mut self) -> bool {
         let capacity = self.shared.slots.len();
-        let used = self.tail.wrapping_sub(self.head_seen);
-        if capacity - used >= wanted {
-            return capacity - used;
+        if self.tail.wrapping_sub(self.head_seen) == capacity {
+            // Acquire: the consumer has read what it took before it moved on.
+            self.head_seen = self.shared.head.0.load(Ordering::Acquire);
         }
-        // Acquire: the consumer has read what it took before it moved on.
-        self.head_seen = self.shared.head.0.load(Ordering::Acquire);
         let used = self.tail.wrapping_sub(self.head_seen);
         debug_assert!(used <= capacity, "used={used} capacity={capacity}");
-        capacity - used
-    }
-
-    fn publish(&mut self, count: usize) {
-        if count > 0 {
-            self.tail = self.tail.wrapping_add(count);
-            let used = self.tail.wrapping_sub(self.head_seen);
-            debug_assert!(used <= self.shared.slots.len(), "I1: {used} are shown");
-            // Release: the items before the position.
-            self.shared.tail.0.store(self.tail, Ordering::Release);
-        }
+        used < capacity
     }
 }
 
@@ -174,6 +166,16 @@ impl<T: Send> Consumer<T> {
         self.head = self.head.wrapping_add(1);
         self.release();
         Some(item)
+    }
+
+    /// The item that is taken next, if there is one.
+    pub fn front(&mut self) -> Option<&T> {
+        if self.waiting() == 0 {
+            return None;
+        }
+        // SAFETY: we are the consumer, `head` is before the producer's position; who has `&mut self`
+        // meanwhile takes nothing.
+        Some(unsafe { self.shared.look_at(self.head) })
     }
 
     /// Takes all that is there now, at most the ring's capacity, and frees it as one. Returns how
@@ -226,9 +228,10 @@ impl<T: Send> Consumer<T> {
 mod tests {
     use super::*;
     use darter_base::Prng;
+    use std::collections::VecDeque;
     use std::sync::atomic::AtomicBool;
 
-    #[test] // Random batches agree with a `VecDeque`, full and empty rings included.
+    #[test] // Random steps agree with a `VecDeque`, full and empty rings included.
     fn ring_matches_vecdeque() {
         for seed in 0..50 {
             let mut prng = Prng::from_seed(seed);
@@ -236,8 +239,14 @@ mod tests {
             let (mut producer, mut consumer) = ring::<Box<u64>>(capacity);
             let (mut model, mut next) = (VecDeque::new(), 0_u64);
             for step in 0..2_000 {
-                match prng.below(4) {
-                    0 => match producer.push(Box::new(next)) {
+                assert_eq!(
+                    consumer.front().map(|item| **item),
+                    model.front().copied(),
+                    "{seed} {step}"
+                );
+                assert_eq!(producer.has_room(), model.len() < capacity, "{seed} {step}");
+                match prng.below(5) {
+                    2.. => match producer.push(Box::new(next)) {
                         Ok(()) => {
                             assert!(model.len() < capacity, "{seed} {step}");
                             model.push_back(next);
@@ -245,18 +254,8 @@ mod tests {
                         }
                         Err(item) => assert_eq!((*item, model.len()), (next, capacity)),
                     },
-                    1 => {
-                        let count = prng.below(2 * capacity as u64 + 1);
-                        let mut items: VecDeque<_> = (next..next + count).map(Box::new).collect();
-                        let room = capacity - model.len();
-                        let pushed = producer.push_all(&mut items);
-                        assert_eq!(pushed, room.min(count as usize), "{seed} {step}");
-                        assert_eq!(items.len(), count as usize - pushed, "{seed} {step}");
-                        model.extend(next..next + pushed as u64);
-                        next += pushed as u64;
-                    }
-                    2 => assert_eq!(consumer.pop().map(|item| *item), model.pop_front()),
-                    _ => {
+                    1 => assert_eq!(consumer.pop().map(|item| *item), model.pop_front()),
+                    0 => {
                         let mut all = VecDeque::new();
                         assert_eq!(consumer.pop_all(|item| all.push_back(*item)), model.len());
                         assert_eq!(all, model, "{seed} {step}");
@@ -274,13 +273,10 @@ mod tests {
         for capacity in [1, 2, 64] {
             let (mut producer, mut consumer) = ring::<Box<u64>>(capacity);
             let filling = std::thread::spawn(move || {
-                let mut prng = Prng::from_seed(capacity as u64);
-                let (mut next, mut batch) = (0, VecDeque::new());
-                while next < count || !batch.is_empty() {
-                    let until = count.min(next + prng.below(9));
-                    batch.extend((next..until).map(Box::new));
-                    next = until;
-                    if producer.push_all(&mut batch) == 0 {
+                for next in 0..count {
+                    let mut item = Box::new(next);
+                    while let Err(back) = producer.push(item) {
+                        item = back;
                         std::thread::yield_now();
                     }
                 }

@@ -196,7 +196,7 @@ mod tests {
             let Some(mut bench) = Bench::new(choice) else { continue };
             let post = |bench: &mut Bench| {
                 bench.other.post(0, Post::Mail(crate::engine::Mail::Ask(Box::new(|_| ()))));
-                bench.other.flush();
+                assert!(bench.other.flush());
             };
             assert_eq!(bench.slice(|_| ()), 10, "{choice:?}: nobody knocks");
             let portions = bench.slice(post);

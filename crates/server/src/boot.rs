@@ -37,8 +37,8 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Messages between two cores that are on their way; more wait at the sender.
-const RING_CAPACITY: usize = 4_096;
+/// Flushes whose messages are on their way between two cores; more wait at the sender.
+const RING_CAPACITY: usize = 256;
 
 /// Runs the server until it is told to stop.
 pub fn run(mut settings: Settings) -> Result<(), Failure> {

@@ -205,14 +205,17 @@ impl Thread {
         Ok(is_loading)
     }
 
-    /// Messages first, so that nobody hears of what was done before the cores that are to do it.
+    /// Messages first, so that nobody hears of a change before the cores have been sent what precedes
+    /// it. While a full ring holds messages up, replies wait in the core.
     fn do_what_is_wanted(&mut self) {
         let mut outbox = Vec::new();
         self.core.drain_outbox(&mut outbox);
         for (to, mail) in outbox {
             self.mailbox.borrow_mut().post(to, Post::Mail(mail));
         }
-        self.mailbox.borrow_mut().flush();
+        if !self.mailbox.borrow_mut().flush() {
+            return;
+        }
         let mut actions = Vec::new();
         self.core.drain_actions(&mut actions);
         for action in actions {

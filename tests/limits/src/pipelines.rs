@@ -25,6 +25,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("CLIENT PAUSE holds a pipeline and keeps its order",    Asks::AsRedis, pause),
     ("of two CLIENT PAUSEs the stricter and the later stay", Asks::AsRedis, pauses),
     ("others are answered during floods over two cores",     Asks::AsRedis, flood),
+    ("a pipeline over two cores is seen in its order",       Asks::AsRedis, seen_in_order),
     ("SLOWLOG tells the client, however a command ran",      Asks::AsRedis, slowlog_clients),
     ("SLOWLOG counts what a job takes, once",                Asks::More,    slowlog_job),
 ];
@@ -462,4 +463,75 @@ fn pour(mut socket: TcpStream, client: usize, over: &AtomicBool) {
 fn drain(mut socket: TcpStream) {
     let mut bytes = [0; 4_096];
     while socket.read(&mut bytes).is_ok_and(|read| read > 0) {}
+}
+
+/// One client pipelines numbers, each to a key of one core and then to a key of the other; eight
+/// observers look at the later key, then at the earlier one, which must have got the number as well.
+fn seen_in_order(stage: &Stage) -> Result<(), String> {
+    const WATCHERS: usize = 8;
+    let server = two_cores(stage)?;
+    let pairs = [[of_core(0), of_core(1)], [of_core(1), of_core(0)]].map(|pair| {
+        let [earlier, later] = pair;
+        [format!("earlier:{{{earlier}}}:{later}"), format!("later:{{{later}}}:{earlier}")]
+    });
+    let until = Instant::now() + stage.soak.max(Duration::from_secs(2));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = || {
+            let mut looks = (0_u64, 0_u64);
+            let mut client = server.client().map_err(text)?;
+            while !is_over.load(Ordering::Relaxed) {
+                for [earlier, later] in &pairs {
+                    let seen = number(&mut client, later)?;
+                    looks.0 += 1;
+                    looks.1 += u64::from(number(&mut client, earlier)? < seen);
+                }
+            }
+            Ok::<_, String>(looks)
+        };
+        let mut writer = server.client().map_err(text)?;
+        let watchers: Vec<_> = (0..WATCHERS).map(|_| scope.spawn(watch)).collect();
+        let written = write_pairs(&mut writer, &pairs, until);
+        is_over.store(true, Ordering::Relaxed);
+        let (mut looks, mut wrong) = (0, 0);
+        for watcher in watchers {
+            let (all, out_of_order) =
+                watcher.join().map_err(|_| "a watcher panicked".to_owned())??;
+            looks += all;
+            wrong += out_of_order;
+        }
+        written?;
+        ensure(looks > 1_000, || format!("only {looks} looks"))?;
+        ensure(wrong == 0, || format!("{wrong} of {looks} looks out of order"))
+    })
+}
+
+/// A name whose slot is of this core of two.
+fn of_core(core: usize) -> String {
+    let mut names = (0..).map(|at| format!("name:{at}"));
+    names.find(|name| darter_base::slot::owner_of(name.as_bytes(), 2) == core).unwrap_or_default()
+}
+
+fn number(client: &mut Client, key: &str) -> Result<u64, String> {
+    let reply = client.words(&format!("GET {key}")).map_err(text)?;
+    let digits = reply.text().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    Ok(digits.and_then(|digits| digits.parse().ok()).unwrap_or(0))
+}
+
+/// Writes numbers to pairs of keys, in pipelines of some hundred commands.
+fn write_pairs(client: &mut Client, pairs: &[[String; 2]], until: Instant) -> Result<(), String> {
+    const NUMBERS: u64 = 100;
+    let mut first = 1;
+    while Instant::now() < until {
+        let keys = |at: u64| pairs.iter().flatten().map(move |key| (key, at.to_string()));
+        let sets = (first..first + NUMBERS).flat_map(keys);
+        let bytes: Vec<u8> = sets.flat_map(|(key, at)| encode(&["SET", key, &at])).collect();
+        client.send(&bytes).map_err(text)?;
+        for _ in 0..NUMBERS * 4 {
+            let reply = client.receive().map_err(text)?;
+            ensure(!reply.is_error(), || format!("{reply:?}"))?;
+        }
+        first += NUMBERS;
+    }
+    Ok(())
 }

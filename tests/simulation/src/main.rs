@@ -1,6 +1,7 @@
 //! Runs the simulator: `cargo x sim [--seed N] [--seeds COUNT] [--cores N] [--trace]`.
 //!
-//! For every tenth seed it also checks that recorded effects make the same data: see `replay`.
+//! For every tenth seed it also checks that recorded effects make the same data (see `replay`), and
+//! for every second that pipelines are seen in their order (see `order`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cut of every packet. A failure prints its seed and the command to replay it.
@@ -13,6 +14,7 @@ mod client;
 mod faults;
 mod model;
 mod ops;
+mod order;
 mod replay;
 mod run;
 mod value;
@@ -33,6 +35,8 @@ fn command() -> Command {
 
 /// For so many seeds of histories there is one of effects.
 const REPLAYED_EACH: u64 = 10;
+/// And for so many one of pipelines that are watched.
+const WATCHED_EACH: u64 = 2;
 
 fn main() -> ExitCode {
     let options = command().get_matches();
@@ -55,11 +59,19 @@ fn main() -> ExitCode {
             println!("replay of seed {seed} failed: {failure}");
         }
     }
-    for name in broken::caught_in_all() {
+    for seed in first..first + seeds.div_ceil(WATCHED_EACH) {
+        let drawn = usize::try_from(2 + seed % 4).unwrap_or(2);
+        if let Err(failure) = order::watch(seed, cores.unwrap_or(drawn), world::Flaw::None) {
+            failed += 1;
+            println!("order of seed {seed} failed: {failure}");
+        }
+    }
+    for name in broken::caught_in_all().into_iter().chain(order::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
-    let runs = seeds + seeds.div_ceil(REPLAYED_EACH) + broken::BUGS.len() as u64;
+    let bugs = broken::BUGS.len() + order::BUGS.len();
+    let runs = seeds + seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH) + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

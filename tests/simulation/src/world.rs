@@ -1,7 +1,10 @@
 //! The world in one thread: cores, the messages between them, connections, time.
 //!
-//! Messages between two cores keep their order, and are delivered when the dice say so, several at
-//! once or none. Bytes to and from clients are cut at random. Slices end at random, mostly early.
+//! Messages travel as they do in the runtime's mailbox: a flush puts them into the rings core by core,
+//! and then publishes all by its stamp; a look reads the clock, then one core's stamp after another, and
+//! takes the messages that these and the clock allow. A turn has a second flush when replies are not to
+//! wait for its background work. Between any two of these steps others may take theirs. Bytes to and
+//! from clients are cut at random. Slices end at random, mostly early.
 //!
 //! A core that has nothing to do sleeps, as its thread would: until something comes to it, or until
 //! the time that it told. When all sleep and nothing is on its way, time goes on to the first of
@@ -142,6 +145,16 @@ pub(crate) enum Flaw {
     CutsOffTheEnded,
     /// The last core never hears of a pause.
     MissesPauses,
+    /// Messages are taken before their flush is published.
+    TakesUnpublished,
+    /// What was stamped after a look began is taken by that look.
+    TakesLater,
+    /// The sockets of a look are run before its messages.
+    SocketsFirst,
+    /// Some messages wait for the next look, and those that came later do not.
+    LeavesSome,
+    /// Replies leave before the messages of their flush.
+    RepliesFirst,
 }
 
 /// Until when a core sleeps.
@@ -155,13 +168,53 @@ enum Sleep {
     Forever,
 }
 
+/// What a flush sent to one core, with its stamp.
+type Bundle = (u64, Vec<Mail>);
+
+/// A look under way.
+struct Look {
+    began_ns: u64,
+    /// By core, as far as they have been read: the stamp that it published last.
+    published: Vec<u64>,
+}
+
+/// A flush under way.
+struct Flush {
+    stamp: u64,
+    /// What it sends, by core: the last goes into its ring next.
+    bundles: Vec<(usize, Vec<Mail>)>,
+    /// To be done after it.
+    actions: Vec<Action>,
+}
+
+/// How far a core is with its round.
+enum Stage {
+    /// It sleeps, or is about to look.
+    Rests,
+    /// It looks at what has come.
+    Looks(Look),
+    /// It sends what clients were served, and has background work to do.
+    SendsEarly(Flush),
+    /// It is to do its background work.
+    WorksOn,
+    /// It sends what the turn has left.
+    Sends(Flush),
+}
+
 /// See the module.
 pub(crate) struct Sim {
     pub(crate) prng: Prng,
     pub(crate) cores: Vec<Rc<Core>>,
     clock: Rc<SimClock>,
+    stages: Vec<Stage>,
+    /// The core that is slow for a while: others see it in the midst of things.
+    slow: usize,
     /// `mail[from][to]`.
-    mail: Vec<Vec<VecDeque<Mail>>>,
+    mail: Vec<Vec<VecDeque<Bundle>>>,
+    /// By core: the stamp of its last flush.
+    published: Vec<u64>,
+    /// Messages that a flaw holds back: for which core, and from which.
+    late: Vec<Vec<(usize, Mail)>>,
     wires: Vec<Wire>,
     sleep: Vec<Sleep>,
     /// A seeded bug.
@@ -176,7 +229,8 @@ impl Sim {
         let table = Arc::new(table);
         let settings = Arc::new(Settings::default());
         let shared = Shared::nowhere(cores, EPOCH_MS);
-        let percent = 20 + prng.below(75);
+        // Mostly early; in some worlds there is room for several commands.
+        let percent = if prng.chance(40) { 2 + prng.below(15) } else { 20 + prng.below(75) };
         let made = (0..cores).map(|id| {
             let slice = SimSlice::new(prng.next_u64(), percent);
             let world = World {
@@ -189,9 +243,19 @@ impl Sim {
         });
         let cores_made: Vec<Rc<Core>> = made.collect();
         let mail = (0..cores).map(|_| (0..cores).map(|_| VecDeque::new()).collect()).collect();
-        let sleep = vec![Sleep::Awake; cores];
-        let (wires, flaw) = (Vec::new(), Flaw::None);
-        let mut sim = Self { prng, cores: cores_made, clock, mail, wires, sleep, flaw };
+        let mut sim = Self {
+            prng,
+            cores: cores_made,
+            clock,
+            stages: (0..cores).map(|_| Stage::Rests).collect(),
+            slow: 0,
+            mail,
+            published: vec![0; cores],
+            late: (0..cores).map(|_| Vec::new()).collect(),
+            wires: Vec::new(),
+            sleep: vec![Sleep::Awake; cores],
+            flaw: Flaw::None,
+        };
         for client in 0..clients {
             let index = u32::try_from(client).unwrap_or(0);
             sim.wires.push(Wire::new(client % cores, Token { index, generation: 0 }));
@@ -276,23 +340,90 @@ impl Sim {
         self.clock.advance(ms * 1_000_000);
     }
 
-    /// One step of one core, drawn at random: nothing, if it sleeps.
+    /// A step or some of one core, drawn at random: nothing, if it sleeps.
     pub(crate) fn step(&mut self) {
         let core = usize::try_from(self.prng.below(self.cores.len() as u64)).unwrap_or(0);
         self.clock.advance(1 + self.prng.below(40_000));
         if self.is_asleep() {
             self.pass_until_due();
         }
-        self.cores[core].begin_turn();
-        let is_woken = self.deliver_mail(core) | self.deliver_bytes(core);
-        if is_woken || self.is_over(self.sleep[core]) {
-            self.sleep[core] = self.turn(core);
+        /// How likely a core goes on before others take a step, and how likely a slow one takes none.
+        const GOES_ON: u64 = 60;
+        const IDLES: u64 = 85;
+        if self.prng.chance(2) {
+            self.slow = at_most(&mut self.prng, self.cores.len() - 1);
         }
+        let is_slow = core == self.slow;
+        if is_slow && self.prng.chance(IDLES) {
+            return;
+        }
+        while self.advance(core) && !is_slow && self.prng.chance(GOES_ON) {}
+    }
+
+    /// A step of a core. False when it has done a round, or sleeps.
+    fn advance(&mut self, core: usize) -> bool {
+        match std::mem::replace(&mut self.stages[core], Stage::Rests) {
+            Stage::Rests => {
+                self.cores[core].begin_turn();
+                let is_woken = self.deliver_bytes(core) | self.has_mail(core);
+                let looks = is_woken || self.is_over(self.sleep[core]);
+                if looks {
+                    let look = Look { began_ns: self.clock.monotonic_ns(), published: Vec::new() };
+                    self.stages[core] = Stage::Looks(look);
+                    self.sleep[core] = Sleep::Awake;
+                }
+                return looks;
+            }
+            Stage::Looks(mut look) if look.published.len() < self.cores.len() => {
+                let (read, left) = self.published.split_at(look.published.len());
+                let most = if core == self.slow { 0 } else { left.len() - 1 };
+                let more = 1 + at_most(&mut self.prng, most);
+                look.published.extend_from_slice(&self.published[read.len()..read.len() + more]);
+                self.stages[core] = Stage::Looks(look);
+            }
+            Stage::Looks(look) => self.stages[core] = self.serve(core, &look),
+            Stage::SendsEarly(flush) => {
+                let left = self.send_on(core, flush);
+                self.stages[core] = left.map_or(Stage::WorksOn, Stage::SendsEarly);
+            }
+            Stage::WorksOn => self.stages[core] = self.work_on(core),
+            Stage::Sends(flush) => match self.send_on(core, flush) {
+                Some(left) => self.stages[core] = Stage::Sends(left),
+                None => {
+                    self.sleep[core] = self.wait(core);
+                    return false;
+                }
+            },
+        }
+        true
+    }
+
+    /// Puts the next messages of a flush into their ring; when that is done, publishes them and does
+    /// what the core wants. Returns what is left of the flush.
+    fn send_on(&mut self, core: usize, mut flush: Flush) -> Option<Flush> {
+        if self.flaw == Flaw::RepliesFirst {
+            self.act(core, std::mem::take(&mut flush.actions));
+        }
+        if let Some((to, messages)) = flush.bundles.pop() {
+            self.mail[core][to].push_back((flush.stamp, messages));
+            return Some(flush);
+        }
+        self.published[core] = flush.stamp;
+        self.act(core, flush.actions);
+        None
+    }
+
+    /// A ring holds something for the core.
+    fn has_mail(&self, core: usize) -> bool {
+        let came = |from: &Vec<VecDeque<Bundle>>| !from[core].is_empty();
+        self.mail.iter().any(came) || !self.late[core].is_empty()
     }
 
     /// True when every core sleeps, and nothing is on its way to any, or to a client that reads.
     pub(crate) fn is_asleep(&self) -> bool {
         !self.sleep.iter().any(|sleep| self.is_over(*sleep))
+            && self.stages.iter().all(|stage| matches!(stage, Stage::Rests))
+            && self.late.iter().all(Vec::is_empty)
             && self.mail.iter().flatten().all(VecDeque::is_empty)
             && self.wires.iter().all(Wire::is_quiet)
     }
@@ -325,13 +456,55 @@ impl Sim {
         }
     }
 
-    /// A turn, and how long the core sleeps after it.
-    fn turn(&mut self, core: usize) -> Sleep {
+    /// Takes what came with a look, and serves it.
+    fn serve(&mut self, core: usize, look: &Look) -> Stage {
         if self.flaw == Flaw::MissesPauses && core + 1 == self.cores.len() {
             self.cores[core].hot.borrow_mut().pause = None;
         }
-        self.cores[core].turn();
-        self.collect(core);
+        let held = self.flaw == Flaw::SocketsFirst || self.flaw == Flaw::LeavesSome;
+        for (from, mail) in std::mem::take(&mut self.late[core]) {
+            self.cores[core].deliver(from, mail);
+        }
+        for (from, mail) in self.take_mail(core, look) {
+            if held && (self.flaw == Flaw::SocketsFirst || self.prng.chance(30)) {
+                self.late[core].push((from, mail));
+            } else {
+                self.cores[core].deliver(from, mail);
+            }
+        }
+        if self.cores[core].serve_all() {
+            return Stage::SendsEarly(self.collect(core));
+        }
+        self.work_on(core)
+    }
+
+    fn work_on(&mut self, core: usize) -> Stage {
+        self.cores[core].work_on();
+        Stage::Sends(self.collect(core))
+    }
+
+    /// What a look takes, in its order.
+    fn take_mail(&mut self, core: usize, look: &Look) -> Vec<(usize, Mail)> {
+        let mut taken: Vec<(u64, usize, Vec<Mail>)> = Vec::new();
+        for from in 0..self.cores.len() {
+            let until = match self.flaw {
+                Flaw::TakesUnpublished => u64::MAX,
+                Flaw::TakesLater => look.published[from],
+                _ => look.published[from].min(look.began_ns - 1),
+            };
+            let mail = &mut self.mail[from][core];
+            let count = mail.iter().take_while(|(stamp, _)| *stamp <= until).count();
+            taken.extend(mail.drain(..count).map(|(stamp, messages)| (stamp, from, messages)));
+        }
+        taken.sort_by_key(|(stamp, from, _)| (*stamp, *from));
+        let each = |(_, from, messages): (u64, usize, Vec<Mail>)| {
+            messages.into_iter().map(move |mail| (from, mail))
+        };
+        taken.into_iter().flat_map(each).collect()
+    }
+
+    /// How long a core sleeps, when all that its turn wanted is done.
+    fn wait(&self, core: usize) -> Sleep {
         let oversleeps = self.flaw == Flaw::Oversleeps;
         match self.cores[core].wait() {
             Wait::Nothing if oversleeps && self.cores[core].tx.has_ready() => Sleep::Forever,
@@ -340,20 +513,6 @@ impl Sim {
             Wait::Millis(ms) => Sleep::Until(self.clock.monotonic_ns() + ms * 1_000_000),
             Wait::Forever => Sleep::Forever,
         }
-    }
-
-    /// True when something came.
-    fn deliver_mail(&mut self, core: usize) -> bool {
-        let mut came = false;
-        for from in 0..self.cores.len() {
-            while !self.mail[from][core].is_empty() && self.prng.chance(70) {
-                if let Some(mail) = self.mail[from][core].pop_front() {
-                    self.cores[core].deliver(from, mail);
-                    came = true;
-                }
-            }
-        }
-        came
     }
 
     /// True when something came.
@@ -381,14 +540,23 @@ impl Sim {
         came
     }
 
-    fn collect(&mut self, core: usize) {
-        let mut outbox = Vec::new();
+    /// What a core wants sent and done by now.
+    fn collect(&mut self, core: usize) -> Flush {
+        let (mut outbox, mut actions) = (Vec::new(), Vec::new());
         self.cores[core].drain_outbox(&mut outbox);
-        for (to, mail) in outbox {
-            self.mail[core][to].push_back(mail);
-        }
-        let mut actions = Vec::new();
         self.cores[core].drain_actions(&mut actions);
+        let mut sent: Vec<Vec<Mail>> = (0..self.cores.len()).map(|_| Vec::new()).collect();
+        outbox.into_iter().for_each(|(to, mail)| sent[to].push(mail));
+        let mut bundles: Vec<_> =
+            sent.into_iter().enumerate().filter(|(_, messages)| !messages.is_empty()).collect();
+        if self.prng.chance(50) {
+            bundles.reverse();
+        }
+        self.clock.advance(1); // No two flushes have one stamp.
+        Flush { stamp: self.clock.monotonic_ns(), bundles, actions }
+    }
+
+    fn act(&mut self, core: usize, actions: Vec<Action>) {
         for action in actions {
             match action {
                 Action::SendFlat(token, bytes) => self.arrive(core, token, &bytes),
@@ -432,7 +600,7 @@ impl Sim {
 
     /// Asserts that nothing is left behind when all clients are answered.
     pub(crate) fn check_rest(&mut self) {
-        const STEPS: usize = 2_000;
+        const STEPS: usize = 10_000;
         for _ in 0..STEPS {
             self.step();
         }
@@ -448,6 +616,11 @@ impl Sim {
         assert!(self.mail.iter().flatten().all(VecDeque::is_empty), "mail is left");
         assert!(lazyfree::is_empty(), "what was let go of is not freed");
     }
+}
+
+/// A number up to this one, at random.
+fn at_most(prng: &mut Prng, most: usize) -> usize {
+    usize::try_from(prng.below(most as u64 + 1)).unwrap_or(0)
 }
 
 impl Wire {

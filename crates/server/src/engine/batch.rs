@@ -3,8 +3,11 @@
 //! A pipeline is cut into one batch per core. The commands of a batch run in order on the core
 //! that owns their keys; where one must wait for a lock, or takes more than a slice, the rest of
 //! the batch waits behind it, as it would on a connection. So do batches of the same connection
-//! that arrive meanwhile: replies are told apart by their order alone. Connections take turns: of
-//! each, one batch is in the queue, and goes to its end when the slice is over.
+//! that arrive meanwhile: replies are told apart by their order alone. A batch that the end of the
+//! slice interrupts is resumed first in the next one: what other cores have sent runs in its order (see
+//! `queue`). The sender bounds what a batch holds: [`AWAY_AT_ONCE`].
+//!
+//! [`AWAY_AT_ONCE`]: super::conn::AWAY_AT_ONCE
 //!
 //! A batch whose replies have become many bytes sends them home, and rests until that core wants the
 //! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that comes
@@ -143,22 +146,22 @@ impl Batch {
     }
 }
 
-/// The batches that a core has to run.
+/// The batches that a core has begun, and those that wait for them.
 #[derive(Default)]
 pub(super) struct Batches {
-    /// Those whose turn will come: one of each client at most.
+    /// Those that can be resumed: before all that came later.
     queue: VecDeque<Box<Batch>>,
     /// Those that wait for the end of CLIENT PAUSE: one of each client at most.
     paused: VecDeque<Box<Batch>>,
-    /// Clients of whom a batch is in the queue, runs, or waits for a task or for the end of a pause;
-    /// and their later ones.
+    /// By client, while one of its batches has had to wait (for a task, for the end of a pause, for its
+    /// replies to be wanted) and is not done: its later ones. A batch that rests is the first of them.
     behind: IdentityMap<VecDeque<Box<Batch>>>,
 }
 
 impl Batches {
-    /// Clients whose turn will come.
-    pub(super) fn queued(&self) -> usize {
-        self.queue.len()
+    /// True when one can be resumed.
+    pub(super) fn has_next(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// True when one waits for the end of a pause.
@@ -171,60 +174,85 @@ impl Batches {
         self.queue.append(&mut self.paused);
     }
 
-    /// True when nothing is to be run, and nothing waits for a task.
+    /// True when all that have been begun are done.
     pub(super) fn is_empty(&self) -> bool {
-        self.behind.is_empty()
+        self.behind.is_empty() && self.queue.is_empty()
     }
 
-    /// Takes in what another core has sent.
-    pub(super) fn arrived(&mut self, batch: Box<Batch>) {
-        match self.behind.entry(batch.client) {
-            Entry::Occupied(mut behind) => behind.get_mut().push_back(batch),
-            Entry::Vacant(place) => {
-                place.insert(VecDeque::new());
-                self.queue.push_back(batch);
+    /// It is the turn of a batch that another core has sent. Gives it back, unless it has to wait for
+    /// another of its client.
+    fn begin(&mut self, batch: Box<Batch>) -> Option<Box<Batch>> {
+        if self.behind.is_empty() {
+            return Some(batch); // Nearly always.
+        }
+        match self.behind.get_mut(&batch.client) {
+            Some(behind) => {
+                behind.push_back(batch);
+                None
             }
+            None => Some(batch),
         }
     }
 
-    /// The batch whose turn it is.
-    pub(super) fn next(&mut self) -> Option<Box<Batch>> {
+    /// The one that is resumed next.
+    fn next(&mut self) -> Option<Box<Batch>> {
         self.queue.pop_front()
     }
 
-    /// The slice was over before the batch was done: others first.
-    fn put_back(&mut self, batch: Box<Batch>) {
-        self.queue.push_back(batch);
-    }
-
-    /// A batch that has waited for a task goes on, before all that came later.
+    /// A batch can be resumed: what came later must not overtake it.
     fn go_on(&mut self, batch: Box<Batch>) {
         self.queue.push_front(batch);
     }
 
+    /// A batch has to wait, and the later ones of its client wait for it.
+    fn hold(&mut self, client: u64) -> &mut VecDeque<Box<Batch>> {
+        self.behind.entry(client).or_default()
+    }
+
     /// A batch rests, before all that came later.
     fn rest(&mut self, batch: Box<Batch>) {
-        self.behind.entry(batch.client).or_default().push_front(batch);
+        self.hold(batch.client).push_front(batch);
     }
 
     /// What rests for a client may go on.
     fn wake(&mut self, client: u64) {
         let rested = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
-        self.queue.push_back(rested.expect("woken once for each rest"));
+        self.go_on(rested.expect("woken once for each rest"));
     }
 
-    /// The client's batch is done: its next one may queue.
+    /// The client's batch is done: its next one, if one waits, is resumed.
     fn done(&mut self, client: u64) {
-        match self.behind.get_mut(&client).and_then(VecDeque::pop_front) {
-            Some(next) => self.queue.push_back(next),
-            None => drop(self.behind.remove(&client)),
+        if self.behind.is_empty() {
+            return;
+        }
+        if let Entry::Occupied(mut behind) = self.behind.entry(client) {
+            match behind.get_mut().pop_front() {
+                Some(next) => self.queue.push_front(next),
+                None => drop(behind.remove()),
+            }
         }
     }
 }
 
 impl Core {
+    /// Runs a batch that another core has sent.
+    pub(super) fn begin_batch(self: &Rc<Self>, batch: Box<Batch>) {
+        let begun = self.batches.borrow_mut().begin(batch);
+        if let Some(batch) = begun {
+            self.run_batch(batch);
+        }
+    }
+
+    /// Resumes the batch that is next.
+    pub(super) fn resume_batch(self: &Rc<Self>) {
+        let next = self.batches.borrow_mut().next();
+        if let Some(batch) = next {
+            self.run_batch(batch);
+        }
+    }
+
     /// Runs a batch until it is done, the slice is over, or a command must wait.
-    pub(super) fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
+    fn run_batch(self: &Rc<Self>, mut batch: Box<Batch>) {
         while batch.next < batch.items.len() {
             if batch.next.is_multiple_of(LOOKAHEAD_MAX) {
                 let db = batch.items[batch.next].view.db;
@@ -272,7 +300,7 @@ impl Core {
                 return;
             }
             if self.slice.is_over(self.now_ns.get()) {
-                self.batches.borrow_mut().put_back(batch);
+                self.batches.borrow_mut().go_on(batch);
                 return;
             }
         }
@@ -286,7 +314,9 @@ impl Core {
         if !batch.ends.is_empty() {
             self.post(batch.from, Mail::BatchDone(batch.split_replies(false)));
         }
-        self.batches.borrow_mut().paused.push_back(batch);
+        let mut batches = self.batches.borrow_mut();
+        batches.hold(batch.client);
+        batches.paused.push_back(batch);
     }
 
     fn wait_in_batch(
@@ -297,6 +327,7 @@ impl Core {
         view: View,
         work: super::serve::Work,
     ) {
+        self.batches.borrow_mut().hold(batch.client);
         let core = Rc::clone(self);
         self.tx.spawn(async move {
             let (resp3, caller) = (batch.resp3, batch.caller());

@@ -90,6 +90,10 @@ impl Session {
 /// long it is.
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of requests that one connection sends to other cores in one turn, about: some 100 us of work
+/// there. What others send does not overtake a batch, so it is not to wait for more than that.
+pub(super) const AWAY_AT_ONCE: usize = 32 * 1024;
+
 /// Replies that other cores may owe a connection: two batches of a full receive buffer.
 const OWED_MAX: usize = 2_048;
 /// The same while nobody knows how long they are.
@@ -159,10 +163,14 @@ pub struct Lane {
     pub(super) resting: Vec<usize>,
     /// Bytes of requests that other cores have, or are to be sent: see `Batch::request_bytes`.
     pub(super) away_bytes: usize,
+    /// Those of them that the current turn has gathered.
+    pub(super) away_now: usize,
     /// Batches to other cores, by core, gathered while parsing.
     pub(super) batches: Vec<Option<Box<super::Batch>>>,
     /// In the queue of those with work.
     pub(super) queued: bool,
+    /// The look with which its last bytes came: see `queue`.
+    pub(super) look: u64,
     /// In the queue of those with a stream.
     pub(super) streaming: bool,
     /// In the list of those with output.
@@ -204,8 +212,10 @@ impl Conn {
             held: None,
             resting: Vec::new(),
             away_bytes: 0,
+            away_now: 0,
             batches: (0..cores).map(|_| None).collect(),
             queued: false,
+            look: 0,
             streaming: false,
             dirty: false,
             wanting: false,

@@ -4,6 +4,7 @@ use super::batch::{Batch, Batches};
 use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
 use super::monitor::Watchers;
+use super::queue::Queue;
 use super::slices::{Blame, Cause, Slices};
 use super::state::clock::{Clock, SliceClock, World};
 use super::state::hot::Hot;
@@ -88,7 +89,9 @@ pub struct Core {
     pub(super) conns_len: Cell<usize>,
     pub(super) tokens: RefCell<IdentityMap<Token>>,
     pub(super) next_id: Cell<u64>,
-    pub(super) ready: RefCell<VecDeque<Token>>,
+    /// What has come and is to be run, and the number of the current look.
+    pub(super) queue: RefCell<Queue<Mail>>,
+    pub(super) look: Cell<u64>,
     pub(super) streaming: RefCell<VecDeque<Token>>,
     /// The round that takes back the memory of silent connections.
     pub(super) release: Cell<super::release::Round>,
@@ -156,7 +159,8 @@ impl Core {
             conns_len: Cell::new(0),
             tokens: RefCell::default(),
             next_id: Cell::new(0),
-            ready: RefCell::default(),
+            queue: RefCell::default(),
+            look: Cell::new(0),
             streaming: RefCell::default(),
             release: Cell::default(),
             idle_check: Cell::default(),
@@ -236,6 +240,7 @@ impl Core {
         self.with_conn(token, |conn| {
             conn.parser.feed(bytes);
             conn.lane.wanting = false;
+            conn.lane.look = self.look.get();
             self.will_release();
             let query = conn.query_bytes();
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
@@ -301,13 +306,17 @@ impl Core {
         }
     }
 
-    /// A message from another core.
-    pub fn deliver(self: &Rc<Self>, from: CoreId, mail: Mail) {
+    /// A message from another core: it is queued, and runs when its turn comes.
+    pub fn deliver(&self, from: CoreId, mail: Mail) {
         self.stats.borrow_mut().hops += 1;
-        self.blame(Cause::Mail);
+        self.queue.borrow_mut().take_in(self.look.get(), from, mail);
+    }
+
+    /// It is the turn of a message.
+    pub(super) fn run_mail(self: &Rc<Self>, from: CoreId, mail: Mail) {
         match mail {
             Mail::Tx(message) => self.tx.deliver(message),
-            Mail::Batch(batch) => self.batches.borrow_mut().arrived(batch),
+            Mail::Batch(batch) => self.begin_batch(batch),
             Mail::BatchDone(batch) => self.batch_done(from, *batch),
             Mail::Ask(run) => run(self),
         }
@@ -331,6 +340,7 @@ impl Core {
         };
         self.conns.borrow().iter().flatten().all(|conn| quiet(conn))
             && self.batches.borrow().is_empty()
+            && !self.queue.borrow().has_mail()
             && !self.tx.has_ready()
     }
 
@@ -339,12 +349,17 @@ impl Core {
         into.append(&mut self.actions.borrow_mut());
     }
 
-    /// Moves what is to be sent to other cores into `into`.
+    /// Moves what is to be sent to other cores into `into`, in the order in which it was posted.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Mail)>) {
+        into.append(&mut self.outbox.borrow_mut());
+        self.drain_tasks(into);
+    }
+
+    /// The same for what tasks have posted.
+    fn drain_tasks(&self, into: &mut Vec<(CoreId, Mail)>) {
         let mut scratch = self.scratch.borrow_mut();
         self.tx.drain_outbox(&mut scratch);
         into.extend(scratch.drain(..).map(|(core, message)| (core, Mail::Tx(message))));
-        into.append(&mut self.outbox.borrow_mut());
     }
 
     // ---- for commands of administration ----
@@ -531,7 +546,11 @@ impl Core {
     /// Sends mail to another core at the end of the turn.
     pub(super) fn post(&self, core: CoreId, mail: Mail) {
         debug_assert_ne!(core, self.id(), "mail to oneself");
-        self.outbox.borrow_mut().push((core, mail));
+        let mut outbox = self.outbox.borrow_mut();
+        if self.tx.has_mail() {
+            self.drain_tasks(&mut outbox); // It was posted before.
+        }
+        outbox.push((core, mail));
     }
 
     pub(super) fn act(&self, action: Action) {
@@ -541,7 +560,7 @@ impl Core {
     pub(super) fn mark_ready(&self, lane: &mut super::conn::Lane) {
         if !lane.queued {
             lane.queued = true;
-            self.ready.borrow_mut().push_back(lane.token);
+            self.queue.borrow_mut().mark_ready(self.look.get(), lane.token);
         }
     }
 
@@ -588,15 +607,6 @@ impl Core {
     /// What is blamed just now has taken `ns`.
     pub(super) fn blame_took(&self, ns: u64) {
         self.blame.set(self.blame.get().took(ns));
-    }
-
-    /// What other cores have sent is taken in by `now`, if nothing has been blamed since: calls of
-    /// their commands are among it.
-    pub(super) fn blame_mail(&self, now: u64) {
-        if self.blame.get().is_on_mail() {
-            self.blame_took(now.saturating_sub(self.slice_start.get().wall_ns));
-            self.now_ns.set(now); // It is no part of the next command.
-        }
     }
 
     /// The running slice takes in bytes; what takes longer will have the blame.

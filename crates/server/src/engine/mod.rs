@@ -19,6 +19,7 @@ mod measure;
 pub(crate) mod monitor;
 mod owed;
 mod prefetch;
+mod queue;
 mod release;
 mod serve;
 mod sleep;

@@ -45,7 +45,7 @@ impl Core {
         const LITTLE_BYTES: usize = 256;
         let mut conns = self.conns.borrow_mut();
         let (mut next, mut requests) = (List::<usize>::new(), 0);
-        for token in self.ready.borrow().iter().take(resp::LOOKAHEAD_MAX) {
+        for token in self.queue.borrow().ready().take(resp::LOOKAHEAD_MAX) {
             let index = token.index as usize;
             next.push(index);
             if let Some(Some(conn)) = conns.get_mut(index)

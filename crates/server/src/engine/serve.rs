@@ -5,7 +5,7 @@
 
 use super::account::Caller;
 use super::batch::Batch;
-use super::conn::{Conn, Lane, ReplyMode, View};
+use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode, View};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
@@ -72,7 +72,7 @@ impl Core {
         let Conn { parser, lane } = conn;
         self.run_held(lane);
         while lane.may_parse() {
-            if self.slice.is_over(self.now_ns.get()) {
+            if self.slice.is_over(self.now_ns.get()) || lane.away_now >= AWAY_AT_ONCE {
                 self.mark_ready(lane);
                 return;
             }
@@ -724,7 +724,9 @@ impl Core {
             self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET stood in between.
         }
         let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
-        lane.away_bytes += batch.push(entry, lane.session.view(), args);
+        let bytes = batch.push(entry, lane.session.view(), args);
+        lane.away_bytes += bytes;
+        lane.away_now += bytes;
         let owed = match lane.session.reply_mode {
             ReplyMode::On => Owed::Remote(core),
             ReplyMode::Skip => {
@@ -740,6 +742,7 @@ impl Core {
         if self.tx.cores() == 1 {
             return;
         }
+        lane.away_now = 0;
         for (core, batch) in lane.batches.iter_mut().enumerate() {
             if let Some(batch) = batch.take() {
                 self.post(core, super::core::Mail::Batch(batch));

@@ -52,8 +52,8 @@ impl Core {
         let is_over = |at: Option<u64>| at.is_some_and(|at| at <= self.now_ms());
         #[rustfmt::skip] // A table.
         let queues: [(&str, &dyn Fn() -> bool); 10] = [
-            ("a connection",       &|| !self.ready.borrow().is_empty()),
-            ("a batch",            &|| self.batches.borrow().queued() > 0),
+            ("what has come",      &|| !self.queue.borrow().is_empty()),
+            ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
             ("a stream",           &|| !self.streaming.borrow().is_empty()),
             ("output",             &|| !self.dirty.borrow().is_empty()),

@@ -88,12 +88,6 @@ impl Blame {
         Self { longest, ..self }
     }
 
-    /// True when mail came last, and nothing has been measured.
-    #[must_use]
-    pub(super) fn is_on_mail(self) -> bool {
-        self.now == Cause::Mail && self.longest.1 == 0
-    }
-
     /// What the slice is remembered for.
     #[must_use]
     pub(super) fn cause(self) -> Cause {

@@ -1,15 +1,14 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
-use super::core::{Action, Core, SliceStart};
+use super::core::{Action, Core, Mail, SliceStart};
+use super::queue::Next;
 use super::slices::{Blame, Cause};
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
 use std::rc::Rc;
 
-/// What connections get of a slice even when other cores' batches have used it up.
-const READY_NS: u64 = SLICE_AIM_NS / 2;
-/// What background work gets of a slice even when connections have used it up, and whoever knocks.
+/// What background work gets of a slice even when what has come has used it up, and whoever knocks.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
@@ -64,24 +63,25 @@ impl Core {
         }
     }
 
-    /// Does a slice of work: messages' batches and connections first, then what takes longer. How long
-    /// the core may sleep then is what [`Core::wait`] says, once what it wants done has been done.
+    /// Does a slice of work: what other cores and connections have sent first, then what takes longer.
+    /// How long the core may sleep then is what [`Core::wait`] says, once what it wants done has been
+    /// done.
     pub fn turn(self: &Rc<Self>) {
         let _ = self.serve_all(); // Whoever calls this does all at the end.
         self.work_on();
     }
 
-    /// The first half: messages' batches and connections. True when background work is going to use
+    /// The first half: messages and connections. True when background work is going to use
     /// up the slice, and replies should not wait for it: what the core wants done is to be done before
     /// the second half, too.
     #[must_use]
     pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
-        self.run_batches();
-        let now = self.clock.monotonic_ns();
-        self.blame_mail(now);
-        self.slice.extend(now + READY_NS);
-        self.run_ready();
+        if self.queue.borrow().has_mail() {
+            self.now_ns.set(self.clock.monotonic_ns()); // Since the slice began bytes were taken in.
+        }
+        let look = self.look.replace(self.look.get() + 1);
+        self.run_arrived(look);
         let sends = self.works_on.get() && !self.dirty.borrow().is_empty();
         if sends {
             self.send_dirty();
@@ -93,51 +93,78 @@ impl Core {
     pub fn work_on(self: &Rc<Self>) {
         self.slice.begin_background(self.clock.monotonic_ns(), BACKGROUND_NS);
         self.works_on.set(self.run_background());
-        self.run_batches_left();
+        if !self.slice.must_yield() {
+            // Batches that a task has just resumed need no other turn.
+            self.run_arrived(self.look.get() - 1);
+        }
         self.tick();
         self.release_idle();
         self.send_dirty();
         self.end_slice();
     }
 
-    fn run_batches(self: &Rc<Self>) {
-        let count = self.batches.borrow().queued();
-        for _ in 0..count {
-            let next = self.batches.borrow_mut().next();
-            let Some(batch) = next else { return };
-            let now = self.clock.monotonic_ns();
-            self.blame_mail(now);
-            self.now_ns.set(now);
-            self.run_batch(batch);
-            if self.slice.must_yield() {
-                return;
-            }
-        }
-    }
-
-    /// Batches that a task has just let go on: their first commands need no other turn.
-    fn run_batches_left(self: &Rc<Self>) {
-        if !self.slice.must_yield() {
-            self.run_batches();
-        }
-    }
-
-    fn run_ready(self: &Rc<Self>) {
-        // Those that become ready meanwhile wait for the next look at the sockets.
-        let count = self.ready.borrow().len();
+    /// Runs what has come with the looks up to this one, in its order, until the slice is over.
+    fn run_arrived(self: &Rc<Self>, look: u64) {
         let mut prefetched = 0;
-        for left in (1..=count).rev() {
-            if prefetched == 0 && left > 1 {
-                prefetched = self.prefetch_ready();
-            }
-            prefetched = prefetched.saturating_sub(1);
-            let next = self.ready.borrow_mut().pop_front();
-            let Some(token) = next else { return };
-            self.serve(token);
-            if self.slice.must_yield() {
+        loop {
+            let has_batch = self.batches.borrow().has_next();
+            let next = if has_batch { Some(Next::Mail) } else { self.queue.borrow().next(look) };
+            let is_over = match next {
+                Some(Next::Mail) => {
+                    self.run_next_mail(has_batch);
+                    self.slice.is_over(self.now_ns.get())
+                }
+                Some(Next::Ready) => {
+                    self.run_next_ready(&mut prefetched);
+                    self.slice.must_yield()
+                }
+                None => return,
+            };
+            if is_over {
                 return;
             }
         }
+    }
+
+    /// Resumes a batch, or runs the next message.
+    fn run_next_mail(self: &Rc<Self>, has_batch: bool) {
+        let begun = self.now_ns.get();
+        self.blame(Cause::Mail);
+        if has_batch {
+            return self.resume_batch();
+        }
+        let next = self.queue.borrow_mut().next_mail();
+        let Some((from, mail)) = next else { return };
+        let is_batch = matches!(mail, Mail::Batch(_));
+        self.run_mail(from, mail);
+        if !is_batch {
+            // The commands of a batch read the clock for themselves.
+            let ended = self.clock.monotonic_ns();
+            self.now_ns.set(ended);
+            self.blame_took(ended.saturating_sub(begun));
+        }
+    }
+
+    fn run_next_ready(self: &Rc<Self>, prefetched: &mut usize) {
+        if *prefetched == 0 && self.queue.borrow().ready().len() > 1 {
+            *prefetched = self.prefetch_ready();
+        }
+        *prefetched = prefetched.saturating_sub(1);
+        let next = self.queue.borrow_mut().next_ready();
+        let Some(token) = next else { return };
+        if !self.waits_for_mail(token) {
+            self.serve(token);
+        }
+    }
+
+    /// True when a connection has received bytes since it was queued, and messages that came before
+    /// those bytes have not run yet: it is queued again, after them.
+    fn waits_for_mail(&self, token: Token) -> bool {
+        if !self.queue.borrow().has_mail() {
+            return false;
+        }
+        let look = self.with_conn(token, |conn| conn.lane.look);
+        look.is_some_and(|look| self.queue.borrow_mut().requeue_after_mail(look, token))
     }
 
     /// Chores in rounds, until the slice is over; the next slice goes on where this one ended, so

@@ -1,0 +1,97 @@
+//! What has come to a core and is to be run: messages of other cores, and connections with requests.
+//!
+//! It runs in the order in which it came, so that nobody sees a later effect of a pipeline and misses
+//! an earlier one. A core looks at its sockets first and takes its messages after that: whatever the
+//! bytes of a look depend on is among the messages of that look, or of an earlier one. Each entry has
+//! the number of its look:
+//!
+//! ```text
+//! messages 7 | connections 7 | messages 8 | connections 8 | ...
+//! ```
+//! What does not fit into the slice runs first in the next one. A connection may run later than its
+//! place, never earlier: one that receives more bytes while it waits is queued again, after the
+//! messages of their look. Nothing starves: what is first runs, and what comes is queued last.
+//!
+//! Not here: how messages come in their order. See `mailbox` in the runtime, and
+//! docs/design/0011-pipeline-order.md for why all this is enough.
+
+use darter_runtime::net::Token;
+use darter_tx::CoreId;
+use std::collections::VecDeque;
+
+/// See the module. `M` is a message.
+pub(super) struct Queue<M> {
+    mail: VecDeque<(u64, CoreId, M)>,
+    ready: VecDeque<(u64, Token)>,
+}
+
+/// What is to be run next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A message.
+    Mail,
+    /// A connection.
+    Ready,
+}
+
+impl<M> Default for Queue<M> {
+    fn default() -> Self {
+        Self { mail: VecDeque::new(), ready: VecDeque::new() }
+    }
+}
+
+impl<M> Queue<M> {
+    /// A message has come with this look.
+    pub(super) fn take_in(&mut self, look: u64, from: CoreId, mail: M) {
+        self.mail.push_back((look, from, mail));
+    }
+
+    /// A connection can go on since this look.
+    pub(super) fn mark_ready(&mut self, look: u64, token: Token) {
+        self.ready.push_back((look, token));
+    }
+
+    /// What is first of all that has come with the looks up to this one.
+    pub(super) fn next(&self, look: u64) -> Option<Next> {
+        let mail = self.mail.front().map_or(u64::MAX, |(look, ..)| *look);
+        let ready = self.ready.front().map_or(u64::MAX, |(look, _)| *look);
+        match mail <= ready {
+            _ if mail.min(ready) > look => None,
+            true => Some(Next::Mail),
+            false => Some(Next::Ready),
+        }
+    }
+
+    /// The first message.
+    pub(super) fn next_mail(&mut self) -> Option<(CoreId, M)> {
+        self.mail.pop_front().map(|(_, from, mail)| (from, mail))
+    }
+
+    /// The first connection.
+    pub(super) fn next_ready(&mut self) -> Option<Token> {
+        self.ready.pop_front().map(|(_, token)| token)
+    }
+
+    /// Queues a connection that has received bytes with this look once more, after the messages up to
+    /// then. False when there are none.
+    pub(super) fn requeue_after_mail(&mut self, look: u64, token: Token) -> bool {
+        let has_earlier = self.mail.front().is_some_and(|(came, ..)| *came <= look);
+        if has_earlier {
+            self.ready.push_back((look, token));
+        }
+        has_earlier
+    }
+
+    /// The connections, in their order.
+    pub(super) fn ready(&self) -> impl ExactSizeIterator<Item = &Token> {
+        self.ready.iter().map(|(_, token)| token)
+    }
+
+    pub(super) fn has_mail(&self) -> bool {
+        !self.mail.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.mail.is_empty() && self.ready.is_empty()
+    }
+}

@@ -1,0 +1,78 @@
+//! What came first runs first, whatever the slice leaves over.
+
+use super::*;
+
+impl Bench {
+    /// Core 1 is asked by another whether it has a key.
+    fn has(&self, key: &str) -> bool {
+        let (found, key) = (Arc::new(std::sync::Mutex::new(None)), key.to_owned());
+        let answer = Arc::clone(&found);
+        let ask = move |there: &Rc<Core>| {
+            let home = there.tx.home();
+            let key = darter_keyspace::Key::new(key.as_bytes());
+            *answer.lock().unwrap() = Some(home.shard.db(0).get(&key).is_some());
+        };
+        self.mail.borrow_mut()[1].push_back((0, Mail::Ask(Box::new(ask))));
+        self.turn(1);
+        found.lock().unwrap().expect("it was asked")
+    }
+}
+
+#[test] // A later request overtakes neither the rest of a batch nor a later batch of that pipeline.
+fn what_is_left_over_is_not_overtaken() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(0));
+    let sets: Vec<String> = (1..=4).map(|number| format!("SET {key} {number}")).collect();
+    bench.send(0, &sets[..3].join("\r\n"));
+    bench.turn(0);
+    bench.send(0, &sets[3]);
+    bench.turn(0);
+    bench.send(other, &format!("GET {key}"));
+    bench.turn(0);
+    bench.tiny.set(true);
+    bench.turn(1);
+    assert!(bench.cores[1].batches.borrow().has_next(), "the slice was over");
+    bench.tiny.set(false);
+    bench.settle();
+    assert_eq!(bench.got(other), "$1\r\n4\r\n");
+}
+
+#[test] // A connection that waits and receives more bytes is queued after the messages before these.
+fn bytes_do_not_overtake_messages() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(1));
+    bench.short.set(true);
+    bench.send(1, "PING");
+    bench.send(other, &"PING\r\n".repeat(3));
+    bench.turn(1); // Serves the first; the other one waits.
+    bench.send(0, &format!("SET {key} 1\r\nSET {key} 2"));
+    bench.turn(0);
+    bench.send(other, &format!("GET {key}"));
+    (0..20).for_each(|_| _ = bench.turn(1));
+    assert!(bench.got(other).ends_with("$1\r\n2\r\n"));
+}
+
+#[test] // Nor do questions overtake batches.
+fn questions_come_after_batches() {
+    let bench = Bench::new(2);
+    let key = bench.key(1);
+    bench.send(0, &format!("SET {key} 1"));
+    bench.turn(0);
+    assert!(bench.has(&key), "asked after the batch");
+}
+
+#[test] // What tasks post and what the core posts leaves in the order in which it was posted.
+fn messages_leave_in_their_order() {
+    let bench = Bench::new(2);
+    let core = &bench.cores[0];
+    let post = || core.post(1, Mail::Ask(Box::new(|_| {})));
+    let tx = core.tx.clone();
+    core.tx.spawn(async move { tx.on(1, |_| ()).await });
+    post();
+    core.tx.run_one();
+    post();
+    let mut outbox = Vec::new();
+    core.drain_outbox(&mut outbox);
+    let are_tasks: Vec<bool> = outbox.iter().map(|(_, mail)| matches!(mail, Mail::Tx(_))).collect();
+    assert_eq!(are_tasks, [false, true, false]);
+}
