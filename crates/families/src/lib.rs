@@ -11,6 +11,7 @@
 //! | `lookup`, `prefetch`           | finding a key for a reader; asking memory for entries ahead |
 //! | `word`, `expiry`, `cursor`     | arguments: options, expire times, cursors                   |
 //! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
+//! | `codes`                        | replies of what became of each entry                        |
 //! | `random`, `choice`             | entries at random                                           |
 //! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
 //! | `spread`, `cut`                | very many keys, over several cores                          |
@@ -20,6 +21,7 @@
 
 mod aside;
 mod choice;
+mod codes;
 mod cursor;
 mod cut;
 mod expiry;
@@ -39,12 +41,20 @@ mod tally;
 mod unshare;
 mod word;
 
-use darter_command::Command;
-use darter_keyspace::{Typed, Types, types};
+use darter_base::UnixMillis;
+use darter_command::{Args, Command, Cx, Flow, Refusal};
+use darter_keyspace::{Key, Type, Typed, Types, types};
 use darter_structs::blob::Blob;
 
 /// All types of value.
 pub static TYPES: Types = types![Blob::TYPE, hash::Hash::TYPE, set::Set::TYPE];
+
+/// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
+type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
+
+/// The types whose entries die by themselves, and what gives them a deadline.
+static EXPIRE_ENTRIES: &[(&Type, Expire)] =
+    &[(hash::Hash::TYPE, hash::expire), (set::Set::TYPE, set::expire)];
 
 /// The tables of all families.
 pub const TABLES: &[&[Command]] = &[string::TABLE, hash::TABLE, set::TABLE, keys::TABLE];

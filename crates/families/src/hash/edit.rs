@@ -9,11 +9,14 @@ use super::field::Values;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::value::{Hash, HashEdit, value_of};
 use crate::aside::{args_at_once, is_long};
+use crate::codes::{
+    ABSENT, DONE, GONE, NO_DEADLINE, UNCHANGED, reply_absent, reply_codes, reply_nulls,
+};
 use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
 use crate::unshare::{self, KEY};
 use darter_base::{Preempt, UnixMillis};
-use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Deadline, Draft, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
@@ -22,21 +25,8 @@ use std::sync::Arc;
 const CHECKED: usize = 96;
 /// Batches of changes in one portion, at most: about 25 us, once the segments they meet are our own.
 const BATCHES_MAX: usize = 6;
-/// Codes in one portion of a reply: about 5 us.
-const CODES: usize = 1_024;
 /// Bytes of arguments beyond which the work is done aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
-
-/// There is no such field.
-pub(super) const ABSENT: i8 = -2;
-/// The field has no deadline.
-pub(super) const NO_DEADLINE: i8 = -1;
-/// The condition was not met: nothing has changed.
-pub(super) const UNCHANGED: i8 = 0;
-/// Done; of a field that is set: it is new.
-pub(super) const DONE: i8 = 1;
-/// Done, and the field is gone, for its deadline has passed.
-pub(super) const GONE: i8 = 2;
 
 /// What is done with each field that is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,10 +187,8 @@ impl Answer {
     fn nothing(self, reply: &mut Reply<'_>, fields: usize) -> Flow {
         match self {
             Self::Count | Self::One | Self::Ok => reply.int(0),
-            Self::Codes | Self::Values => {
-                reply.array(fields);
-                return flow(reply, Codes { answer: self, codes: Absent(fields).into(), next: 0 });
-            }
+            Self::Codes => return reply_absent(reply, fields),
+            Self::Values => return reply_nulls(reply, fields),
         }
         Flow::Done
     }
@@ -403,16 +391,10 @@ impl Aside {
         }
         self.plan.conclude(&mut cx.reply, self.done);
         let Some(codes) = self.codes.take() else { return Flow::Done };
+        let Some(before) = self.before.take() else { return reply_codes(&mut cx.reply, codes) };
         cx.reply.array(codes.len());
-        match self.before.take() {
-            Some(before) => {
-                let args = Args::new(all, self.first);
-                flow(&mut cx.reply, Values::new(&before, args, self.now, Some(codes)))
-            }
-            None => {
-                flow(&mut cx.reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 })
-            }
-        }
+        let args = Args::new(all, self.first);
+        flow(&mut cx.reply, Values::new(&before, args, self.now, Some(codes)))
     }
 }
 
@@ -437,62 +419,4 @@ impl Job for Aside {
         }
         Ok(Step::More)
     }
-}
-
-/// As many codes that all say [`ABSENT`].
-struct Absent(usize);
-
-/// Codes to be sent.
-enum Source {
-    Each(Vec<i8>),
-    Absent(usize),
-}
-
-impl From<Vec<i8>> for Source {
-    fn from(codes: Vec<i8>) -> Self {
-        Self::Each(codes)
-    }
-}
-
-impl From<Absent> for Source {
-    fn from(absent: Absent) -> Self {
-        Self::Absent(absent.0)
-    }
-}
-
-/// A long reply of codes, or of nulls. The header is written before.
-struct Codes {
-    answer: Answer,
-    codes: Source,
-    next: usize,
-}
-
-impl Stream for Codes {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let len = match &self.codes {
-            Source::Each(codes) => codes.len(),
-            Source::Absent(len) => *len,
-        };
-        let end = len.min(self.next + CODES);
-        for at in self.next..end {
-            match (&self.codes, self.answer) {
-                (_, Answer::Values) => reply.null(),
-                (Source::Each(codes), _) => reply.int(i64::from(codes[at])),
-                (Source::Absent(_), _) => reply.int(i64::from(ABSENT)),
-            }
-        }
-        self.next = end;
-        end < len
-    }
-}
-
-/// A reply of codes that are known.
-pub(super) fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
-    reply.array(codes.len());
-    flow(reply, Codes { answer: Answer::Codes, codes: codes.into(), next: 0 })
-}
-
-/// As many codes that say that nothing is there.
-pub(super) fn reply_absent(reply: &mut Reply<'_>, fields: usize) -> Flow {
-    Answer::Codes.nothing(reply, fields)
 }

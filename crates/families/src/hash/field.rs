@@ -160,7 +160,7 @@ impl Stream for Values {
             let done = *next - *first;
             let args = Args::new(resp::Args::owned(request), *next);
             *next += ask(reply, unsent, hash, args, *now, &mut |index| {
-                codes.as_ref().is_none_or(|codes| codes[done + index] != super::edit::ABSENT)
+                codes.as_ref().is_none_or(|codes| codes[done + index] != crate::codes::ABSENT)
             });
         } else {
             unsent.pump(reply);

@@ -1,14 +1,12 @@
 //! Deadlines of whatever a collection holds, fields and members alike: FIELDTTL, FIELDEXPIRE.
 
-use super::edit::{ABSENT, Answer, Change, DONE, NO_DEADLINE, Plan, reply_absent, reply_codes};
-use super::value::Hash;
-use crate::aside::{self, Aside, args_at_once};
+use super::edit::{Answer, Change, Plan};
+use crate::EXPIRE_ENTRIES;
+use crate::codes::{NO_DEADLINE, reply_absent};
 use crate::expiry::{Conditions, seconds};
-use crate::set::{Set, SetEdit};
-use crate::unshare;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Key, Touch, Type, Typed};
+use darter_keyspace::Key;
 
 /// `FIELDTTL key field`: seconds that a field of a hash, or a member of a set, has left.
 ///
@@ -40,76 +38,19 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
 pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let at = seconds(args.bytes()?, cx.now)?;
-    let found = cx.db.read(&key);
-    let kind = found.map(|found| found.kind());
-    if kind == Some(Hash::TYPE) {
-        Plan::new(Change::Expire(at, Conditions::NONE), Answer::Codes).run(cx, &key, args)
-    } else if kind != Some(Set::TYPE) {
-        Ok(reply_absent(&mut cx.reply, args.left()))
-    } else if args.left() > args_at_once(true) {
-        aside(cx, &key, args, at)
-    } else {
-        unshare::run(cx, &key, args, Expire(at))
+    let kind = cx.db.read(&key).map(|found| found.kind());
+    match EXPIRE_ENTRIES.iter().find(|(row, _)| kind == Some(*row)) {
+        Some((_, expire)) => expire(cx, &key, args, at),
+        None => Ok(reply_absent(&mut cx.reply, args.left())),
     }
 }
 
-/// A new deadline for members of a set.
-#[derive(Clone, Copy)]
-struct Expire(UnixMillis);
-
-impl unshare::Edit for Expire {
-    fn width(self) -> usize {
-        1
-    }
-
-    fn touches(self) -> (&'static Type, Touch) {
-        (Set::TYPE, Touch::Present)
-    }
-
-    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-        let (reply, left) = (&mut cx.reply, args.left());
-        let done = cx.db.edit::<Set, _>(key, false, |edit| {
-            reply.array(left);
-            while let Some(member) = args.next() {
-                reply.int(i64::from(expire(edit, member, self.0)));
-            }
-        })?;
-        // The key may have died since the copies for its members were begun.
-        Ok(done.map_or_else(|| reply_absent(reply, left), |()| Flow::Done))
-    }
-}
-
-fn expire(edit: &mut SetEdit<'_>, member: &[u8], at: UnixMillis) -> i8 {
-    if edit.set_deadline(member, Some(at)) { DONE } else { ABSENT }
-}
-
-fn aside(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, at: UnixMillis) -> Result<Flow, Refusal> {
-    let draft = cx.db.draft::<Set>(key)?;
-    if draft.is_new() {
-        return Ok(reply_absent(&mut cx.reply, args.left()));
-    }
-    let codes = Vec::with_capacity(args.left());
-    Ok(Aside::start(args, draft, Coded { at, codes }))
-}
-
-/// A new deadline for many members of a set, and what became of each.
-struct Coded {
+/// Fields of a hash die at `at`. Reply: see [`fieldexpire`].
+pub(crate) fn expire(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    args: Args<'_>,
     at: UnixMillis,
-    codes: Vec<i8>,
-}
-
-impl aside::Change for Coded {
-    type Value = Set;
-
-    fn apply(&mut self, edit: &mut SetEdit<'_>, member: &[u8], _: UnixMillis) {
-        self.codes.push(expire(edit, member, self.at));
-    }
-
-    fn has_changed(&self) -> bool {
-        self.codes.contains(&DONE)
-    }
-
-    fn reply(&mut self, cx: &mut Cx<'_>) -> Flow {
-        reply_codes(&mut cx.reply, std::mem::take(&mut self.codes))
-    }
+) -> Result<Flow, Refusal> {
+    Plan::new(Change::Expire(at, Conditions::NONE), Answer::Codes).run(cx, key, args)
 }

@@ -34,6 +34,7 @@ mod whole;
 use crate::rows::{GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, UNORDERED, WRITE_FAST};
 use darter_command::{Command, Flags, Group, Keys, PointFn, Run, specs};
 
+pub(crate) use member::expire;
 pub use value::{Hash, HashChange, HashEdit, value_of};
 
 const GROUP: Group = Group::Type { name: "hash", category: "@hash" };

@@ -1,10 +1,10 @@
 //! How long fields live: HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME.
 
 use super::deadline::{COUNT_REFUSED, fields};
-use super::edit::{ABSENT, NO_DEADLINE};
 use super::field::find;
 use super::unsent::flow;
 use super::value::Hash;
+use crate::codes::{ABSENT, NO_DEADLINE};
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};

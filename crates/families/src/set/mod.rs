@@ -12,6 +12,7 @@
 //! | `random`   | SRANDMEMBER; `pop`: SPOP; `smove`: SMOVE; `scan`: SSCAN      |
 //! | `algebra`  | SINTER, SUNION, SDIFF; `card`: their counts; `store`: their STORE forms |
 //! | `cuts`     | inputs, taken wherever they live; `plan`: in what order they are gone through |
+//! | `deadline` | what FIELDEXPIRE does with members                           |
 //! | `walk`     | the inner loop; `build`: a result built aside                |
 //! | `reply`    | long replies; `estimate`: HyperLogLog                        |
 
@@ -19,6 +20,7 @@ mod algebra;
 mod build;
 mod card;
 mod cuts;
+mod deadline;
 mod edit;
 mod estimate;
 mod member;
@@ -39,6 +41,7 @@ use crate::rows::{
 use darter_command::{Command, Flags, Group, KeyFlags, KeySpec, Keys, Place, Run, specs};
 use plan::Act;
 
+pub(crate) use deadline::expire;
 pub use value::{Set, SetChange, SetEdit};
 
 const SOURCES: KeySpec = range(2, -1, KeyFlags::RO_ACCESS);
