@@ -9,9 +9,11 @@
 mod heap;
 mod roll;
 
-use darter_keyspace::{Db, Deadline, Fresh, Key, Object, Touch, WrongType, memory_bytes};
+use darter_keyspace::{
+    Act, Db, Deadline, Effect, Fresh, Key, Object, Touch, WrongType, apply_to_db, memory_bytes,
+};
 use heap::{HEAP, Heap};
-use roll::Roll;
+use roll::{ROLL, Roll};
 
 fn db() -> Db {
     let mut db = Db::default();
@@ -75,4 +77,47 @@ fn it_is_cut_moved_and_removed() {
     db.edit::<Heap, _>(&other, false, |edit| while edit.pop().is_some() {}).unwrap();
     assert_eq!((db.len(), db.usage().keys(&HEAP), db.usage().total_bytes()), (0, 0, 0));
     db.check_invariants();
+}
+
+#[test] // What a value was done to is recorded by its own names, and makes the same of nothing.
+fn changes_are_recorded_and_made_again() {
+    let (mut db, mut copy) = (Db::default(), Db::default());
+    db.set_now(1_000);
+    db.listen(true);
+    let (heap, roll) = (Key::new(b"heap"), Key::new(b"roll"));
+    db.edit::<Heap, _>(&heap, true, |edit| {
+        (1..=5).for_each(|number| edit.push(number));
+        assert_eq!(edit.pop(), Some(5));
+    })
+    .unwrap();
+    db.edit::<Roll, _>(&roll, true, |edit| {
+        edit.enter(b"stays", Deadline::Clear);
+        edit.enter(b"dies", Deadline::At(2_000));
+        edit.enter(b"struck", Deadline::Clear) && edit.strike(b"struck")
+    })
+    .unwrap();
+    let mut draft = db.draft::<Heap>(&heap).unwrap();
+    draft.edit(1_000).push(7);
+    db.install_draft(&heap, draft);
+    db.set_now(2_000);
+    while db.reap(10) {}
+    let records = db.take_records();
+    let told: Vec<Vec<_>> = records
+        .iter()
+        .map(|record| record.events.iter().map(|event| event.name).collect())
+        .collect();
+    let words: [&[&str]; 4] =
+        [&["new", "pushed", "popped"], &["new", "entered", "struck"], &["pushed"], &["struck"]];
+    assert_eq!(told, words.map(<[_]>::to_vec));
+    for record in &records {
+        apply_to_db(&mut copy, &record.act).unwrap();
+    }
+    assert_eq!(sum(&copy, b"heap"), Ok(Some(1 + 2 + 3 + 4 + 7)));
+    let names = copy.value::<Roll>(&roll).unwrap().unwrap();
+    assert!(names.contains(b"stays", 0) && names.len() == 1);
+    assert_eq!((copy.usage().keys(&HEAP), copy.usage().keys(&ROLL)), (1, 1));
+    let wrong =
+        Act::Key(b"roll"[..].into(), Effect::Changes(Box::new(vec![heap::HeapChange::Pop])));
+    assert_eq!(apply_to_db(&mut copy, &wrong), Err(WrongType), "it does not follow from the data");
+    copy.check_invariants();
 }

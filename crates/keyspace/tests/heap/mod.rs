@@ -4,7 +4,10 @@
 //! by name.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
-use darter_keyspace::{Collection, Kind, NewItem, Object, Recorder, Type, Typed, Value};
+use darter_keyspace::{
+    Change, Collection, Db, Event, Key, Kind, NewItem, Object, Recorder, Type, Typed, Value,
+    WrongType,
+};
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Layout, Origin, Source};
 
@@ -49,8 +52,10 @@ impl Value for Heap {
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let number: Option<u64> =
             std::str::from_utf8(item.name()).ok().and_then(|text| text.parse().ok());
-        self.0.extend(number);
-        number.is_some()
+        number.is_some_and(|number| {
+            self.edit_aside(0).push(number);
+            true
+        })
     }
 
     fn is_empty(&self) -> bool {
@@ -84,20 +89,52 @@ impl Typed for Heap {
 impl Collection for Heap {
     type Edit<'a> = HeapEdit<'a>;
 
-    fn edit<'a>(&'a mut self, _: u64, _: Recorder<'a>) -> HeapEdit<'a> {
-        HeapEdit(self)
+    fn edit<'a>(&'a mut self, _: u64, recorder: Recorder<'a>) -> HeapEdit<'a> {
+        HeapEdit { numbers: &mut self.0, recorder }
+    }
+}
+
+const PUSHED: &Event = &Event::new("pushed", b'd');
+const POPPED: &Event = &Event::new("popped", b'd');
+
+/// What is recorded of a change.
+#[derive(Debug)]
+pub enum HeapChange {
+    Push(u64),
+    Pop,
+}
+
+impl Change for HeapChange {
+    const TYPE: &'static Type = &HEAP;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<Heap, _>(key, true, |edit| {
+            for change in changes {
+                match change {
+                    Self::Push(number) => edit.push(*number),
+                    Self::Pop => _ = edit.pop(),
+                }
+            }
+        })?;
+        Ok(())
     }
 }
 
 /// What changes one.
-pub struct HeapEdit<'a>(&'a mut Heap);
+pub struct HeapEdit<'a> {
+    numbers: &'a mut Vec<u64>,
+    recorder: Recorder<'a>,
+}
 
 impl HeapEdit<'_> {
     pub fn push(&mut self, number: u64) {
-        self.0.0.push(number);
+        self.numbers.push(number);
+        self.recorder.record(&[PUSHED], || HeapChange::Push(number));
     }
 
     pub fn pop(&mut self) -> Option<u64> {
-        self.0.0.pop()
+        let number = self.numbers.pop()?;
+        self.recorder.record(&[POPPED], || HeapChange::Pop);
+        Some(number)
     }
 }
