@@ -47,15 +47,23 @@ pub(super) fn text(bytes: &[u8]) -> Text<'_> {
     let (tag, rest) = (bytes[0], &bytes[1..]);
     Text(match tag {
         ..INT => Form::Raw(&rest[..usize::from(tag)]),
-        INT..UUID => {
-            let mut word = [0; 8];
-            let len = usize::from(tag - INT);
-            word[..len].copy_from_slice(&rest[..len]);
-            Form::Int(text::unzigzag(u64::from_le_bytes(word)))
-        }
+        INT..UUID => Form::Int(text::unzigzag(word(rest, usize::from(tag - INT)))),
         UUID => Form::Uuid(rest.first_chunk().expect("a UUID follows its tag")),
         _ => Form::Raw(&rest[1..][..long_len(tag, rest[0])]),
     })
+}
+
+/// The number that `len` bytes at the front are, the lowest first. Eight are read at once where there
+/// are as many, which costs less than a copy of a length that is not known before.
+#[inline]
+fn word(bytes: &[u8], len: usize) -> u64 {
+    match (bytes.first_chunk(), len) {
+        (_, 0) => 0,
+        (Some(eight), _) => {
+            u64::from_le_bytes(*eight) & (u64::MAX >> (u64::BITS as usize - 8 * len))
+        }
+        (None, _) => bytes[..len].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    }
 }
 
 /// A text on its way into a pack.
