@@ -1,5 +1,5 @@
-//! The data structures: the segment-packed table of which keyspace, hashes and sets are made, and
-//! long strings.
+//! The data structures: the segment-packed table of which keyspace, hashes and sets are made,
+//! lists, and long strings.
 //!
 //! All of them clone in constant or nearly constant time: a clone is a *cut*, and a writer of
 //! either copy copies only what it touches.
@@ -8,6 +8,7 @@
 
 pub mod blob;
 pub use darter_base::lazyfree;
+pub mod list;
 mod owner;
 pub use owner::Watch;
 pub mod shared;

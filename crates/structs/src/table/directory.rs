@@ -335,7 +335,7 @@ pub(super) struct Path {
 /// The content, mutably, if it is not shared. Cheaper than `Arc::get_mut`, which must allow for
 /// weak references; there are none here.
 #[inline]
-pub(super) fn get_mut<T>(arc: &mut Arc<T>) -> Option<&mut T> {
+pub(crate) fn get_mut<T: ?Sized>(arc: &mut Arc<T>) -> Option<&mut T> {
     if Arc::strong_count(arc) != 1 {
         return None;
     }

@@ -54,7 +54,7 @@ mod entry;
 mod expire;
 mod group;
 mod long;
-mod pack;
+pub(crate) mod pack;
 mod packed;
 mod rebuild;
 mod remains;
@@ -64,7 +64,7 @@ mod small;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 mod value;
 
 pub use check::{Checker, Fill, Filling};
@@ -82,6 +82,7 @@ pub use value::{
 
 use crate::owner::{Owner, Watch};
 use darter_base::UnixMillis;
+pub(crate) use directory::get_mut;
 use directory::{Directory, NEVER};
 use entry::{Needle, Raw};
 use pack::Pack;

@@ -198,7 +198,7 @@ impl fmt::Debug for Text<'_> {
 
 /// A text in its packed form, borrowed where it is raw: what lookups compare with, and what
 /// entries are written from.
-pub(super) enum Packed<'a> {
+pub(crate) enum Packed<'a> {
     Raw(&'a [u8]),
     Int(i64),
     /// The bytes as a number, the first lowest.
@@ -209,7 +209,7 @@ impl<'a> Packed<'a> {
     /// Packs `text` if it is canonical. Cost: a few nanoseconds; length and first byte rule out
     /// most.
     #[inline]
-    pub(super) fn of(text: &'a [u8]) -> Self {
+    pub(crate) fn of(text: &'a [u8]) -> Self {
         if text.len() == UUID_CHARS {
             return uuid_of(text).map_or(Self::Raw(text), Self::Uuid);
         }

@@ -22,7 +22,7 @@ const _: () = assert!(SHORT_MAX + 1 == INT as usize && UUID == INT + 9);
 
 /// Bytes of the tagged text at the front, its tag included.
 #[inline]
-pub(super) fn len(bytes: &[u8]) -> usize {
+pub(crate) fn len(bytes: &[u8]) -> usize {
     let tag = bytes[0];
     match tag {
         ..INT => 1 + usize::from(tag),
@@ -43,7 +43,7 @@ pub(super) fn raw_len(tag: u8) -> Option<usize> {
 
 /// The tagged text at the front.
 #[inline]
-pub(super) fn text(bytes: &[u8]) -> Text<'_> {
+pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     let (tag, rest) = (bytes[0], &bytes[1..]);
     Text(match tag {
         ..INT => Form::Raw(&rest[..usize::from(tag)]),
@@ -67,7 +67,7 @@ fn word(bytes: &[u8], len: usize) -> u64 {
 }
 
 /// A text on its way into a pack.
-pub(super) struct Tagged<'a> {
+pub(crate) struct Tagged<'a> {
     head: [u8; 1 + UUID_BYTES],
     head_len: usize,
     /// Follows the head.
@@ -97,7 +97,7 @@ impl<'a> Tagged<'a> {
     }
 
     #[inline]
-    pub(super) fn of(text: Packed<'a>) -> Self {
+    pub(crate) fn of(text: Packed<'a>) -> Self {
         match text {
             Packed::Raw(text) => Self::raw(text),
             Packed::Int(value) => Self::int(value),
@@ -113,7 +113,7 @@ impl<'a> Tagged<'a> {
         &self.head[..self.head_len]
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.head_len + self.body.len()
     }
 
@@ -138,7 +138,7 @@ impl<'a> Tagged<'a> {
     }
 
     /// Writes it over as many bytes.
-    pub(super) fn write_to(&self, out: &mut [u8]) {
+    pub(crate) fn write_to(&self, out: &mut [u8]) {
         let (head, body) = out.split_at_mut(self.head_len);
         head.copy_from_slice(self.head());
         body.copy_from_slice(self.body);

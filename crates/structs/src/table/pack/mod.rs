@@ -17,7 +17,7 @@
 //! Not here: when a table is a pack, and when not any more. See `super::packed`.
 
 mod ints;
-mod item;
+pub(crate) mod item;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -390,7 +390,7 @@ fn reserve(bytes: &mut Vec<u8>, more: usize) {
 }
 
 /// Bytes of the block that holds so many: the allocator's size classes, four a doubling.
-pub(super) fn class(bytes: usize) -> usize {
+pub(crate) fn class(bytes: usize) -> usize {
     let bytes = bytes.max(16);
     let step = (bytes.next_power_of_two() / 8).max(16);
     bytes.next_multiple_of(step)

@@ -1,0 +1,285 @@
+//! Changing a chunk in place: at its ends, and in the middle.
+//!
+//! An addition may be refused for want of room: then the chunk is as before, and its owner gives it a
+//! larger block, or halves it (`remake`).
+
+use super::super::item::{self, Code, Element};
+use super::super::outside::BLOBS_MAX;
+use super::{Chunk, End, GROUP, MARK};
+
+/// A push moves the elements away from its end only when one part in so many of the block is free
+/// beside what is needed: else the next pushes would do the same again.
+const SLACK_SHARE: usize = 8;
+
+impl Chunk {
+    /// Adds an element at one end. False if there is no room.
+    #[inline]
+    pub(in super::super) fn push(&mut self, end: End, code: &Code<'_>) -> bool {
+        self.push_with(end, code, self.room.len() / SLACK_SHARE)
+    }
+
+    /// [`Chunk::push`]; elements are moved only if `slack` bytes remain free.
+    #[inline]
+    fn push_with(&mut self, end: End, code: &Code<'_>, slack: usize) -> bool {
+        let need = code.len();
+        let opens = self.opens_group(end);
+        let mark = if opens { MARK } else { 0 };
+        if !self.has_room(end, need, mark, slack) || !self.can_name(code) {
+            return false;
+        }
+        match end {
+            End::Front => self.begin -= need as u16,
+            End::Back => self.end += need as u16,
+        }
+        let place = match end {
+            End::Front => usize::from(self.begin),
+            End::Back => usize::from(self.end) - need,
+        };
+        self.write(place, code);
+        match (end, opens) {
+            (End::Front, true) => self.open_front(place + need),
+            (End::Front, false) => (self.head, self.len) = (self.head + 1, self.len + 1),
+            (End::Back, true) => {
+                self.len += 1;
+                self.set_mark(self.marks(), place);
+            }
+            (End::Back, false) => {
+                self.head += u16::from(self.head == self.len);
+                self.len += 1;
+            }
+        }
+        true
+    }
+
+    /// True when an element that is pushed at this end begins a group that needs a mark.
+    #[inline]
+    fn opens_group(&self, end: End) -> bool {
+        let (len, head) = (usize::from(self.len), usize::from(self.head));
+        match end {
+            End::Front => head == GROUP,
+            End::Back if len == head => len == GROUP,
+            End::Back => (len - head).is_multiple_of(GROUP),
+        }
+    }
+
+    /// One more element stands before what was group 0, which began at `place` and is group 1 now.
+    fn open_front(&mut self, place: usize) {
+        debug_assert_eq!(usize::from(self.head), GROUP, "only a full group is marked");
+        (self.head, self.len) = (1, self.len + 1);
+        let (first, size) = (self.marks(), self.room.len());
+        self.room.copy_within(size - (first - 1) * MARK.., size - first * MARK);
+        self.set_mark(1, place);
+    }
+
+    /// True when there is room at this end for an element, and for a mark; made, if there is some at
+    /// the other.
+    #[inline]
+    fn has_room(&mut self, end: End, need: usize, mark: usize, slack: usize) -> bool {
+        let (front, back) = (self.front_room(), self.back_room());
+        let fits = match end {
+            End::Front => front >= need && back >= mark,
+            End::Back => back >= need + mark,
+        };
+        fits || self.slide(end, need, mark, slack)
+    }
+
+    /// Moves the elements away from this end: what is free besides is halved between both.
+    #[cold]
+    fn slide(&mut self, end: End, need: usize, mark: usize, slack: usize) -> bool {
+        let free = self.front_room() + self.back_room();
+        if free < need + mark + slack {
+            return false;
+        }
+        let half = (free - need - mark) / 2;
+        self.move_to(if end == End::Front { need + half } else { half });
+        true
+    }
+
+    /// Moves the elements to where they begin at `begin`.
+    pub(super) fn move_to(&mut self, begin: usize) {
+        let old = usize::from(self.begin);
+        self.room.copy_within(old..usize::from(self.end), begin);
+        self.move_marks(1..self.marks() + 1, begin.cast_signed() - old.cast_signed());
+        self.end = (usize::from(self.end) + begin - old) as u16;
+        self.begin = begin as u16;
+    }
+
+    /// True unless it is a blob too many.
+    fn can_name(&self, code: &Code<'_>) -> bool {
+        matches!(code, Code::Text(_)) || self.blobs() < BLOBS_MAX
+    }
+
+    #[inline]
+    fn write(&mut self, place: usize, code: &Code<'_>) {
+        match code {
+            Code::Text(text) => text.write_to(&mut self.room[place..place + text.len()]),
+            Code::Blob(blob) => {
+                let number = self.outside.get_or_insert_default().add(blob.clone());
+                item::write_outside(&mut self.room[place..], number);
+            }
+        }
+    }
+
+    /// Lets go of the blob of the element at `place`, if it has one.
+    #[inline]
+    pub(super) fn release(&mut self, place: usize) {
+        if let Some(outside) = &mut self.outside
+            && let Some(number) = item::outside(&self.room[place..])
+        {
+            outside.remove(number);
+            if outside.len() == 0 {
+                self.outside = None;
+            }
+        }
+    }
+
+    /// [`Chunk::release`] of all elements between two places.
+    fn release_all(&mut self, mut from: usize, to: usize) {
+        while from < to && self.outside.is_some() {
+            self.release(from);
+            from += item::len(&self.room[from..]);
+        }
+    }
+
+    /// The element at one end of a chunk that has some.
+    #[inline]
+    pub(in super::super) fn peek(&self, end: End) -> Element<'_> {
+        match end {
+            End::Front => self.element(0),
+            End::Back => self.element(self.offset(self.len() - 1)),
+        }
+    }
+
+    /// Removes so many elements at one end: as many as there are, at most.
+    #[inline]
+    pub(in super::super) fn cut(&mut self, end: End, count: usize) {
+        match end {
+            End::Front => self.cut_front(count),
+            End::Back => self.cut_back(self.len() - count),
+        }
+    }
+
+    fn cut_back(&mut self, len: usize) {
+        let place = self.place(len);
+        self.release_all(place, usize::from(self.end));
+        self.end = place as u16;
+        self.len = len as u16;
+        self.head = self.head.min(self.len);
+    }
+
+    fn cut_front(&mut self, count: usize) {
+        let place = self.place(count);
+        self.release_all(usize::from(self.begin), place);
+        let marks = self.marks();
+        let (gone, head) = match count.checked_sub(usize::from(self.head)) {
+            None => (0, usize::from(self.head) - count),
+            Some(past) => (past / GROUP + 1, GROUP - past % GROUP),
+        };
+        let gone = gone.min(marks);
+        let size = self.room.len();
+        self.room
+            .copy_within(size - marks * MARK..size - gone * MARK, size - (marks - gone) * MARK);
+        self.begin = place as u16;
+        self.len -= count as u16;
+        self.head = (head as u16).min(self.len);
+    }
+
+    /// Adds an element before the one with this index. False if there is no room at all.
+    pub(in super::super) fn insert(&mut self, index: usize, code: &Code<'_>) -> bool {
+        debug_assert!(index <= self.len(), "index={index} len={}", self.len);
+        if index == 0 {
+            return self.push_with(End::Front, code, 0);
+        }
+        if index == self.len() {
+            return self.push_with(End::Back, code, 0);
+        }
+        let (need, mark) = (code.len(), if usize::from(self.head) == GROUP { MARK } else { 0 });
+        if self.front_room() + self.back_room() < need + mark || !self.can_name(code) {
+            return false;
+        }
+        let group = self.group(index - 1);
+        let place = self.open_gap(self.place(index), group, need, mark);
+        self.write(place, code);
+        // One element of each group up to here goes over to the group before it.
+        self.step_marks(1..group + 1);
+        if mark > 0 {
+            let first = usize::from(self.begin);
+            self.open_front(first + item::len(&self.room[first..]));
+        } else {
+            (self.head, self.len) = (self.head + 1, self.len + 1);
+        }
+        true
+    }
+
+    /// Makes room for `need` bytes before what is at `place`, where `group` ends or goes on, and for a
+    /// mark. Returns where it is.
+    fn open_gap(&mut self, place: usize, group: usize, need: usize, mark: usize) -> usize {
+        let (front, back) = (self.front_room(), self.back_room());
+        let is_front_shorter = place - usize::from(self.begin) < usize::from(self.end) - place;
+        if front >= need && back >= mark && (is_front_shorter || back < need + mark) {
+            let begin = usize::from(self.begin);
+            self.room.copy_within(begin..place, begin - need);
+            self.move_marks(1..group + 1, -need.cast_signed());
+            self.begin -= need as u16;
+            return place - need;
+        }
+        let mut place = place;
+        if back < need + mark {
+            place -= front;
+            self.move_to(0);
+        }
+        self.room.copy_within(place..usize::from(self.end), place + need);
+        self.move_marks(group + 1..self.marks() + 1, need.cast_signed());
+        self.end += need as u16;
+        place
+    }
+
+    /// Removes the element with this index.
+    pub(in super::super) fn remove(&mut self, index: usize) {
+        debug_assert!(index < self.len(), "index={index} len={}", self.len);
+        if index == 0 {
+            return self.cut_front(1);
+        }
+        let (place, group) = (self.place(index), self.group(index));
+        let bytes = item::len(&self.room[place..]);
+        self.release(place);
+        // Each group behind gives its first element to the group before it.
+        self.step_marks(group + 1..self.marks() + 1);
+        self.close_gap(place, group, bytes);
+        self.len -= 1;
+        self.head = self.head.min(self.len);
+    }
+
+    /// Closes a gap of `bytes` at `place`, in `group`. Returns where what stands before it ends now.
+    fn close_gap(&mut self, place: usize, group: usize, bytes: usize) -> usize {
+        let (begin, end) = (usize::from(self.begin), usize::from(self.end));
+        if place - begin < end - place {
+            self.room.copy_within(begin..place, begin + bytes);
+            self.move_marks(1..group + 1, bytes.cast_signed());
+            self.begin += bytes as u16;
+            return place + bytes;
+        }
+        self.room.copy_within(place + bytes..end, place);
+        self.move_marks(group + 1..self.marks() + 1, -bytes.cast_signed());
+        self.end -= bytes as u16;
+        place
+    }
+
+    /// Puts another element in the place of the one with this index. False if there is no room.
+    pub(in super::super) fn set(&mut self, index: usize, code: &Code<'_>) -> bool {
+        debug_assert!(index < self.len(), "index={index} len={}", self.len);
+        let (place, group) = (self.place(index), self.group(index));
+        let (old, new) = (item::len(&self.room[place..]), code.len());
+        if self.front_room() + self.back_room() + old < new || !self.can_name(code) {
+            return false;
+        }
+        self.release(place);
+        // The mark of this element, if it has one, moves or stays with its first bytes.
+        let place = match new.checked_sub(old) {
+            Some(more) => self.open_gap(place + old, group, more, 0) + more - new,
+            None => self.close_gap(place + new, group, old - new) - new,
+        };
+        self.write(place, code);
+        true
+    }
+}

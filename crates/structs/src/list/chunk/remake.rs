@@ -1,0 +1,176 @@
+//! Chunks made of others: copied, split, merged, given another block.
+
+use super::super::item;
+use super::super::outside::BLOBS_MAX;
+use super::{Chunk, End, GROUP, Handle, MARK, ROOM_MAX, blank, get_mut, own};
+use std::ops::Range;
+
+/// Neighbours are merged when they fill at most this much of a block together.
+const MERGED_MAX: usize = ROOM_MAX / 4 * 3;
+/// Blobs of neighbours that are merged.
+const MERGED_BLOBS_MAX: usize = BLOBS_MAX / 4 * 3;
+/// A chunk that fills less looks for a neighbour to merge with.
+const SPARSE_MAX: usize = ROOM_MAX / 3;
+/// A block that grows has as much room again as a share of what it holds.
+const GROWTH_SHARE: usize = 4;
+/// What a chunk may leave unused when nothing is pushed to it any more: a quarter of a class.
+const UNUSED_SHARE: usize = 8;
+
+/// True when two neighbours are worth being one chunk.
+pub(in super::super) fn can_merge(one: &Chunk, other: &Chunk) -> bool {
+    one.used_bytes() + other.used_bytes() <= MERGED_MAX
+        && one.blobs() + other.blobs() <= MERGED_BLOBS_MAX
+        && (one.is_sparse() || other.is_sparse())
+}
+
+/// Some elements of a chunk, by their bytes in [`Chunk::items`].
+type Part<'a> = (&'a Chunk, Range<usize>);
+
+/// Bytes of the marks of `count` elements, of which the first sixteen need none.
+fn mark_bytes(count: usize) -> usize {
+    count.saturating_sub(GROUP).div_ceil(GROUP) * MARK
+}
+
+/// A chunk of what the parts hold, one behind the other, with `spare` bytes of room at one end.
+fn gather(parts: &[Part<'_>], count: usize, spare: usize, end: End) -> Handle {
+    let used = parts.iter().map(|(_, part)| part.len()).sum::<usize>() + mark_bytes(count);
+    let mut handle = blank((used + spare).min(ROOM_MAX));
+    let chunk = get_mut(&mut handle).expect("new");
+    for (source, part) in parts {
+        chunk.append(source, part.clone());
+    }
+    chunk.mark_all();
+    assert_eq!(chunk.len(), count, "the parts hold as many");
+    if end == End::Front {
+        chunk.move_to(chunk.back_room());
+    }
+    handle
+}
+
+impl Chunk {
+    /// A chunk of no elements, with room for `room` bytes at `end`.
+    pub(in super::super) fn empty(room: usize, end: End) -> Handle {
+        gather(&[], 0, room.min(ROOM_MAX), end)
+    }
+
+    /// A chunk of these elements, without blobs, and with room for `need` bytes more at `end`.
+    pub(in super::super) fn of_items(items: &[u8], count: usize, need: usize, end: End) -> Handle {
+        let spare = (items.len() / GROWTH_SHARE).max(need + MARK);
+        let mut handle = blank((items.len() + mark_bytes(count) + spare).min(ROOM_MAX));
+        let chunk = get_mut(&mut handle).expect("new");
+        chunk.room[..items.len()].copy_from_slice(items);
+        chunk.end = items.len() as u16;
+        chunk.mark_all();
+        assert_eq!(chunk.len(), count, "the elements are as many");
+        if end == End::Front {
+            chunk.move_to(chunk.back_room());
+        }
+        handle
+    }
+
+    /// The same in another block.
+    pub(super) fn copy(&self) -> Handle {
+        let mut handle = blank(self.room.len());
+        let copy = get_mut(&mut handle).expect("new");
+        copy.outside.clone_from(&self.outside);
+        (copy.begin, copy.end, copy.len, copy.head) = (self.begin, self.end, self.len, self.head);
+        copy.room.copy_from_slice(&self.room);
+        handle
+    }
+
+    /// Copies elements of another to the end. Marks are not made.
+    fn append(&mut self, source: &Self, part: Range<usize>) {
+        let (from, items) = (usize::from(self.end), &source.items()[part]);
+        self.room[from..from + items.len()].copy_from_slice(items);
+        self.end = (from + items.len()) as u16;
+        let mut at = from;
+        while source.outside.is_some() && at < usize::from(self.end) {
+            if let Some(number) = item::outside(&self.room[at..]) {
+                let blob = source.blob(number).clone();
+                let number = self.outside.get_or_insert_default().add(blob);
+                item::write_outside(&mut self.room[at..], number);
+            }
+            at += item::len(&self.room[at..]);
+        }
+    }
+
+    /// Counts the elements, and marks every sixteenth. There is room.
+    fn mark_all(&mut self) {
+        let (mut at, mut index) = (usize::from(self.begin), 0);
+        while at < usize::from(self.end) {
+            let next = at + item::len(&self.room[at..]);
+            if index > 0 && index % GROUP == 0 {
+                self.set_mark(index / GROUP, at);
+            }
+            (at, index) = (next, index + 1);
+        }
+        self.len = index as u16;
+        self.head = self.len.min(GROUP as u16);
+    }
+
+    fn whole(&self) -> Part<'_> {
+        (self, 0..self.items().len())
+    }
+
+    /// True when it fills less than a third of a block.
+    pub(in super::super) fn is_sparse(&self) -> bool {
+        self.used_bytes() <= SPARSE_MAX
+    }
+
+    /// The same in a larger block, with room for `need` bytes more at `end`, if there are as many.
+    /// `None` if there is no larger one, or it would not help.
+    pub(in super::super) fn grown(&self, end: End, need: usize) -> Option<Handle> {
+        if self.blobs() == BLOBS_MAX || self.room.len() == ROOM_MAX {
+            return None;
+        }
+        let spare = (self.used_bytes() / GROWTH_SHARE).max(need + MARK);
+        Some(gather(&[self.whole()], self.len(), spare, end))
+    }
+
+    /// Both, with the room at the back.
+    pub(in super::super) fn merged(&self, other: &Self) -> Handle {
+        let parts = [self.whole(), other.whole()];
+        gather(&parts, self.len() + other.len(), 0, End::Back)
+    }
+
+    /// The elements before an index, and those from there on.
+    pub(in super::super) fn split(&self, index: usize) -> (Handle, Handle) {
+        debug_assert!(0 < index && index < self.len(), "index={index} len={}", self.len);
+        let (at, end) = (self.offset(index), self.items().len());
+        let front = gather(&[(self, 0..at)], index, 0, End::Back);
+        (front, gather(&[(self, at..end)], self.len() - index, 0, End::Back))
+    }
+
+    /// The index before which about half of the bytes are. The chunk has two elements or more.
+    pub(in super::super) fn middle(&self) -> usize {
+        let (half, mut index, mut at) = (self.items().len() / 2, 0, 0);
+        while at < half {
+            at += item::len(&self.items()[at..]);
+            index += 1;
+        }
+        index.clamp(1, self.len() - 1)
+    }
+}
+
+/// A chunk to which nothing is pushed any more, in a block that fits it.
+pub(in super::super) fn trim(handle: &mut Handle) {
+    let unused = handle.room.len() - handle.used_bytes();
+    if unused > handle.room.len() / UNUSED_SHARE {
+        *handle = gather(&[handle.whole()], handle.len(), 0, End::Back);
+    }
+}
+
+/// Removes the elements with these indexes, ascending.
+pub(in super::super) fn remove_all(handle: &mut Handle, hits: &[u16]) {
+    let chunk = own(handle);
+    for &hit in hits {
+        if chunk.outside.is_none() {
+            break;
+        }
+        chunk.release(chunk.place(usize::from(hit)));
+    }
+    let (begin, end) = (usize::from(chunk.begin), usize::from(chunk.end));
+    let len = item::compact(&mut chunk.room[begin..end], hits);
+    chunk.end = (begin + len) as u16;
+    chunk.mark_all();
+}

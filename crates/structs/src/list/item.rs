@@ -1,0 +1,229 @@
+//! One element as a list's bytes hold it: a tagged text, as in a table's pack, or the number of a
+//! blob that lies outside.
+//!
+//! ```text
+//! tag  0..=253   a text of at most 1 008 bytes: see `table::pack::item`
+//!      254       a longer one: two bytes of its number follow, the low one first
+//! ```
+//! Equal elements are equal bytes, blobs apart. So a search compares bytes, and does so for a whole
+//! run of elements at once: what looks like the element but does not begin where an element begins
+//! is ruled out by walking there.
+//!
+//! Not here: where blobs are kept. See `outside`.
+
+use super::search::Needle;
+use crate::blob::Blob;
+use crate::table::Text;
+use crate::table::pack::item::{self, Tagged};
+use crate::table::text::Packed;
+
+/// Longest element that lies among the others; longer ones lie outside.
+pub const INLINE_MAX: usize = 1_008;
+/// Tag of an element that lies outside.
+pub(super) const OUTSIDE: u8 = 254;
+/// Bytes of such an element.
+pub(super) const OUTSIDE_BYTES: usize = 3;
+/// Bytes of the longest element.
+pub(super) const ITEM_BYTES_MAX: usize = INLINE_MAX + 2;
+
+/// Bytes of an element by its tag, which is counted; 0 where another byte has to be read.
+const BYTES_BY_TAG: &[u8; 256] = &{
+    let mut bytes = [0; 256];
+    let mut tag = 0;
+    while tag <= 250 {
+        bytes[tag] = match tag {
+            ..=240 => tag as u8 + 1,
+            250 => 17,
+            _ => tag as u8 - 240,
+        };
+        tag += 1;
+    }
+    bytes[OUTSIDE as usize] = OUTSIDE_BYTES as u8;
+    bytes
+};
+
+/// An element of a list.
+#[derive(Clone, Copy, Debug)]
+pub enum Element<'a> {
+    /// Kept among the others.
+    Text(Text<'a>),
+    /// Longer than [`INLINE_MAX`], kept outside.
+    Blob(&'a Blob),
+}
+
+impl Element<'_> {
+    /// Bytes of the element, unpacked.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Blob(blob) => blob.len(),
+        }
+    }
+
+    /// True for the empty string.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Text(text) if text.is_empty())
+    }
+
+    /// The element as a vector of its own. Cost: O(len).
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.to_vec(),
+            Self::Blob(blob) => blob.to_vec(),
+        }
+    }
+}
+
+/// An element on its way into a list.
+#[derive(Clone, Debug)]
+pub enum New<'a> {
+    /// Of any length; what is longer than [`INLINE_MAX`] is copied into a blob.
+    Bytes(&'a [u8]),
+    /// Of any length; what is not longer than [`INLINE_MAX`] is copied out of it.
+    Blob(Blob),
+}
+
+impl<'a> From<&'a [u8]> for New<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl New<'_> {
+    /// Calls `f` with the element in the form in which it is kept.
+    pub(super) fn coded<R>(self, f: impl FnOnce(&Code<'_>) -> R) -> R {
+        match self {
+            Self::Bytes(bytes) if bytes.len() <= INLINE_MAX => f(&Code::text(bytes)),
+            Self::Bytes(bytes) => f(&Code::Blob(Blob::from(bytes))),
+            Self::Blob(blob) if blob.len() <= INLINE_MAX => f(&Code::text(&blob.to_vec())),
+            Self::Blob(blob) => f(&Code::Blob(blob)),
+        }
+    }
+}
+
+/// An element in the form in which it is kept.
+pub(super) enum Code<'a> {
+    Text(Tagged<'a>),
+    Blob(Blob),
+}
+
+impl<'a> Code<'a> {
+    #[inline]
+    fn text(bytes: &'a [u8]) -> Self {
+        Self::Text(Tagged::of(Packed::of(bytes)))
+    }
+
+    /// Bytes that it takes among the others.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Blob(_) => OUTSIDE_BYTES,
+        }
+    }
+}
+
+/// Bytes of the element at the front of `bytes`.
+#[inline]
+pub(super) fn len(bytes: &[u8]) -> usize {
+    match BYTES_BY_TAG[usize::from(bytes[0])] {
+        0 => item::len(bytes),
+        len => usize::from(len),
+    }
+}
+
+/// The number of the blob at the front of `bytes`, if there is one.
+#[inline]
+pub(super) fn outside(bytes: &[u8]) -> Option<u16> {
+    (bytes[0] == OUTSIDE).then(|| u16::from_le_bytes([bytes[1], bytes[2]]))
+}
+
+/// Writes an element that lies outside to the front of `bytes`.
+pub(super) fn write_outside(bytes: &mut [u8], number: u16) {
+    bytes[0] = OUTSIDE;
+    bytes[1..OUTSIDE_BYTES].copy_from_slice(&number.to_le_bytes());
+}
+
+/// The text at the front of `bytes`, which is no blob.
+#[inline]
+pub(super) fn text(bytes: &[u8]) -> Text<'_> {
+    debug_assert_ne!(bytes[0], OUTSIDE, "a blob is no text");
+    item::text(bytes)
+}
+
+/// Where the element begins that is `count` behind the one at `at`.
+#[inline]
+pub(super) fn skip(items: &[u8], at: usize, count: usize) -> usize {
+    (0..count).fold(at, |at, _| at + len(&items[at..]))
+}
+
+/// Finds the elements among `items` that look like `needle`, and appends their indexes to `hits`.
+///
+/// `jump` says of a place which element begins nearest before it, as far as is known without walking:
+/// its index, and where it begins. Cost: that of `memmem`, and a short walk for each find.
+pub(super) fn find(
+    items: &[u8],
+    needle: &Needle,
+    jump: impl Fn(usize) -> (usize, usize),
+    hits: &mut Vec<u16>,
+) {
+    let (mut index, mut at) = (0, 0);
+    while let Some(found) = needle.find_in(&items[at..]) {
+        let found = at + found;
+        let near = jump(found);
+        if near.1 > at {
+            (index, at) = near;
+        }
+        while at < found {
+            at += len(&items[at..]);
+            index += 1;
+        }
+        if at == found {
+            hits.push(index as u16);
+            at += len(&items[at..]);
+            index += 1;
+        }
+    }
+}
+
+/// Moves the elements that are not in `hits` together, to where the first begins. Returns where they
+/// end. `hits` are indexes, ascending.
+pub(super) fn compact(items: &mut [u8], hits: &[u16]) -> usize {
+    let (mut index, mut from, mut to) = (0, 0, 0);
+    for &hit in hits {
+        let run = from..skip(items, from, usize::from(hit) - index);
+        items.copy_within(run.clone(), to);
+        to += run.len();
+        from = run.end + len(&items[run.end..]);
+        index = usize::from(hit) + 1;
+    }
+    items.copy_within(from.., to);
+    to + items.len() - from
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // The table by tags says what the code says.
+    fn lengths_are_those_of_the_code() {
+        let texts: Vec<Vec<u8>> = (0..=INLINE_MAX).map(|len| vec![b'x'; len]).collect();
+        let ints = (0..63).flat_map(|bit| [1_i64 << bit, -(1 << bit)]);
+        let ints = ints.map(|value| value.to_string().into_bytes());
+        let uuid = b"6ba7b810-9dad-11d1-80b4-00c04fd430c8".to_vec();
+        for bytes in texts.into_iter().chain(ints).chain([uuid, b"0".to_vec()]) {
+            let Code::Text(tagged) = Code::text(&bytes) else { unreachable!("a text") };
+            let mut written = vec![0; tagged.len()];
+            tagged.write_to(&mut written);
+            assert_eq!(len(&written), written.len(), "{bytes:?}");
+            assert_eq!(text(&written), *bytes);
+            assert!(written.len() <= ITEM_BYTES_MAX && outside(&written).is_none());
+        }
+        let mut written = [0; OUTSIDE_BYTES];
+        write_outside(&mut written, 0x1234);
+        assert_eq!((len(&written), outside(&written)), (OUTSIDE_BYTES, Some(0x1234)));
+    }
+}

@@ -1,0 +1,468 @@
+//! Lists: a small one is one run of bytes, a large one a counted tree of packed chunks.
+//!
+//! A linked list of listpacks, as Redis has it, walks to every index, and frees node by
+//! node, all at once. Here an index, an insertion and a cut at any place are O(log n), a clone
+//! is a cut, and nothing takes a step that grows with the list. Numbers and what we rejected:
+//! docs/design/0015-lists.md.
+//!
+//! ```text
+//! List --+-- Pack      one run of bytes, up to 2 KiB: | len | element | element | ...
+//!        +-- Chunks    front chunk | tree of chunks | back chunk
+//!                                        |
+//!                                   nodes of 8 to 32 children, with the sums of what hangs there
+//!
+//! chunk: | head | .. room .. | element | element | ... | .. room .. | marks: every 16th |   to 4 KiB
+//! ```
+//! | file      | holds                                                               |
+//! |-----------|---------------------------------------------------------------------|
+//! | `item`    | the bytes of one element, finding them among others                 |
+//! | `pack`    | small lists as bytes                                                |
+//! | `chunk`   | one block of elements: layout; `edit`, `remake`: changes            |
+//! | `outside` | elements too long for a chunk                                       |
+//! | `tree`    | chunks by index: join, split                                        |
+//! | `big`     | the two ends and the tree                                           |
+//! | `run`     | reading in place, both ways                                         |
+//! | `reader`  | reading a cut in slices, freeing                                    |
+//! | `search`  | finding and removing a value, in slices                             |
+//!
+//! Cuts: `clone` counts three references, or copies a pack. Writers copy the chunk that they change
+//! and the nodes above it, where a cut shares them: 0.3 us at an end, a few in the middle.
+//!
+//! Invariants (`check_invariants`; those of chunks, nodes and packs are in their files):
+//! - A list without elements is a pack without bytes.
+//!
+//! Not here: what an element means, and who may write. See `keyspace`.
+
+mod big;
+mod chunk;
+mod item;
+mod outside;
+mod pack;
+mod reader;
+mod run;
+mod search;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use chunk::End;
+pub use item::{Element, INLINE_MAX, New};
+pub use pack::PackRef;
+pub use reader::Reader;
+pub use run::{Backward, Forward};
+pub use search::{Needle, Progress, Removal, Search};
+
+use crate::owner::{Owner, Watch};
+use big::Big;
+use chunk::{Chunk, can_merge};
+use pack::Pack;
+use std::fmt;
+use std::ops::Range;
+use tree::{Child, join, join_some, pop, split};
+
+/// A pack again, from a single chunk: half of what makes it a chunk.
+const PACK_AGAIN_BYTES: usize = pack::PACK_BYTES_MAX / 2;
+const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
+
+/// A list of byte strings. Cloning it is a cut. See the module.
+#[derive(Clone)]
+pub struct List(Root);
+
+/// What a list is made of.
+#[derive(Clone)]
+enum Root {
+    Pack(Pack),
+    Chunks(Box<Big>),
+}
+
+const _: () = assert!(size_of::<List>() == 24);
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "a list of {} elements", self.len())
+    }
+}
+
+impl List {
+    /// An empty list. Allocates nothing.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Root::Pack(Pack::new()))
+    }
+
+    /// The bytes of a list that is a pack: all there is of it, to be kept wherever bytes are.
+    #[must_use]
+    pub fn packed(&self) -> Option<&[u8]> {
+        if let Root::Pack(pack) = &self.0 { Some(pack.bytes()) } else { None }
+    }
+
+    /// The list that had these bytes, which are copied.
+    #[must_use]
+    pub fn of_packed(bytes: &[u8]) -> Self {
+        Self(Root::Pack(Pack::copy(bytes)))
+    }
+
+    /// Elements. Cost: O(1).
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Root::Pack(pack) => pack.view().len(),
+            Root::Chunks(big) => big.len(),
+        }
+    }
+
+    /// True when there are no elements.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory, with long elements; what cuts share in full. Cost: O(1).
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Root::Pack(pack) => pack.memory_bytes(),
+            Root::Chunks(big) => big.memory_bytes(),
+        }
+    }
+
+    /// A cut for a long read: it does not count as a version of the list, and must not become a value.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        Self(match &self.0 {
+            Root::Pack(pack) => Root::Pack(pack.clone()),
+            Root::Chunks(big) => Root::Chunks(Box::new(big.reader())),
+        })
+    }
+
+    /// True when only readers still hold what this [`List::reader`] holds; false while any version of
+    /// the list exists. Readers of a pack have copies, too small to be reported.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        match &self.0 {
+            Root::Pack(_) => false,
+            Root::Chunks(big) => big.owner().is_gone(),
+        }
+    }
+
+    /// A watch over the list. It reports nothing for a pack.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        match &self.0 {
+            Root::Pack(_) => Watch::default(),
+            Root::Chunks(big) => Watch::new(big.owner(), big.memory_bytes()),
+        }
+    }
+
+    /// Makes the place of an index the list's own, if a cut holds it too: what a change there would
+    /// have to copy is copied now. The content stays the same. Returns true when something was
+    /// copied: a few microseconds.
+    ///
+    /// Panics when there is no such element.
+    pub fn unshare(&mut self, index: usize) -> bool {
+        assert!(index < self.len(), "index={index} len={}", self.len());
+        match &mut self.0 {
+            Root::Pack(_) => false,
+            Root::Chunks(big) => big.unshare(index),
+        }
+    }
+
+    /// Adds an element at one end. Cost: O(1): 10 to 30 ns.
+    #[inline]
+    pub fn push<'a>(&mut self, end: End, value: impl Into<New<'a>>) {
+        value.into().coded(|code| match &mut self.0 {
+            Root::Chunks(big) => big.push(end, code),
+            Root::Pack(pack) => {
+                let index = if end == End::Front { 0 } else { pack.view().len() };
+                if !pack.insert(index, code) {
+                    self.unpack(end, code.len()).push(end, code);
+                }
+            }
+        });
+    }
+
+    /// Removes the element at one end after calling `f` with it. `None` of an empty list.
+    #[inline]
+    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Element<'_>) -> R) -> Option<R> {
+        let result = match &self.0 {
+            Root::Chunks(big) => f(big.peek(end).peek(end)),
+            Root::Pack(pack) => {
+                let last = pack.view().len().checked_sub(1)?;
+                f(pack.view().get(if end == End::Front { 0 } else { last })?)
+            }
+        };
+        self.cut(end, 1);
+        Some(result)
+    }
+
+    /// Removes as many elements at one end; all, if there are no more. Cost: O(log n), and the freeing
+    /// of what is large comes later.
+    pub fn cut(&mut self, end: End, count: usize) {
+        let len = self.len();
+        let count = count.min(len);
+        if let Root::Chunks(big) = &mut self.0
+            && count <= big.peek(end).len()
+            && count < len
+        {
+            big.cut(end, count);
+            self.shrink();
+            return;
+        }
+        match end {
+            End::Front => self.remove_range(0..count),
+            End::Back => self.remove_range(len - count..len),
+        }
+    }
+
+    /// Puts another element in the place of the one with this index. Cost: O(log n).
+    ///
+    /// Panics when there is no such element.
+    pub fn set<'a>(&mut self, index: usize, value: impl Into<New<'a>>) {
+        assert!(index < self.len(), "index={index} len={}", self.len());
+        value.into().coded(|code| {
+            let is_set = match &mut self.0 {
+                Root::Pack(pack) => pack.set(index, code),
+                Root::Chunks(big) => big.set(index, code),
+            };
+            if !is_set {
+                self.make_room(index, &mut |big| big.set(index, code));
+            }
+        });
+    }
+
+    /// Adds an element before the one with this index, or at the end. Cost: O(log n).
+    ///
+    /// Panics when `index` is above [`List::len`].
+    pub fn insert<'a>(&mut self, index: usize, value: impl Into<New<'a>>) {
+        let len = self.len();
+        assert!(index <= len, "index={index} len={len}");
+        if index == 0 || index == len {
+            return self.push(if index == 0 { End::Front } else { End::Back }, value);
+        }
+        value.into().coded(|code| {
+            let is_in = match &mut self.0 {
+                Root::Pack(pack) => pack.insert(index, code),
+                Root::Chunks(big) => big.insert(index, code),
+            };
+            if !is_in {
+                self.make_room(index, &mut |big| big.insert(index, code));
+            }
+        });
+    }
+
+    /// Removes the element with this index. Cost: O(log n).
+    ///
+    /// Panics when there is no such element.
+    pub fn remove(&mut self, index: usize) {
+        assert!(index < self.len(), "index={index} len={}", self.len());
+        match &mut self.0 {
+            Root::Chunks(big) if big.find(index).0.len() > 1 => {
+                if big.remove(index) {
+                    self.merge_near(index);
+                    self.shrink();
+                }
+            }
+            _ => self.remove_range(index..index + 1),
+        }
+    }
+
+    /// Removes the elements with these indexes, as far as there are some. Cost: O(log n), and the
+    /// freeing of what is large comes later.
+    pub fn remove_range(&mut self, indexes: Range<usize>) {
+        let indexes = indexes.start..indexes.end.min(self.len());
+        if indexes.is_empty() {
+            return;
+        }
+        if let Root::Pack(pack) = &mut self.0 {
+            return pack.remove(indexes);
+        }
+        self.rebuild(|tree, owner| {
+            let (left, rest) = split(tree, indexes.start);
+            let (gone, right) = split(rest.expect("the range is not empty"), indexes.len());
+            reader::defer(gone, owner.reader());
+            join_seam(left, right)
+        });
+        self.shrink();
+    }
+
+    /// Removes and returns the elements from an index on. Cost: O(log n).
+    ///
+    /// Panics when `index` is above [`List::len`].
+    #[must_use]
+    pub fn split_off(&mut self, index: usize) -> Self {
+        let len = self.len();
+        assert!(index <= len, "index={index} len={len}");
+        let mut rest = Self::new();
+        if let Root::Pack(pack) = &mut self.0 {
+            let view = pack.view();
+            if index < len {
+                let items = &view.items()[view.offset(index)..];
+                rest = Self(Root::Pack(Pack::of_items(items, len - index)));
+                pack.remove(index..len);
+            }
+            return rest;
+        }
+        self.rebuild(|tree, _| {
+            let (left, right) = split(tree, index);
+            if let Some(right) = right {
+                rest = Self(Root::Chunks(Box::new(Big::open(right, Owner::new()))));
+            }
+            left
+        });
+        self.shrink();
+        rest.shrink();
+        rest
+    }
+
+    /// Adds all elements of another list behind those of this. Cost: O(log n), or as many pushes as a
+    /// pack has elements.
+    pub fn append(&mut self, mut other: Self) {
+        match (&self.0, &other.0) {
+            (_, Root::Pack(pack)) => {
+                pack.view().iter().for_each(|element| self.push_copy(End::Back, element));
+            }
+            (Root::Pack(_), Root::Chunks(_)) => {
+                let front = std::mem::replace(self, std::mem::take(&mut other));
+                front.range_back(0..front.len()).for_each(|one| self.push_copy(End::Front, one));
+            }
+            (Root::Chunks(_), Root::Chunks(_)) => {
+                let Root::Chunks(back) = std::mem::take(&mut other).0 else { return };
+                self.rebuild(|tree, _| join_seam(Some(tree), Some(back.close().0)));
+            }
+        }
+    }
+
+    fn push_copy(&mut self, end: End, element: Element<'_>) {
+        match element {
+            Element::Text(text) => self.push(end, &*text.to_vec()),
+            Element::Blob(blob) => self.push(end, New::Blob(blob.clone())),
+        }
+    }
+
+    /// Removes elements of one run: `hits` are indexes, ascending.
+    fn remove_hits(&mut self, hits: &[usize]) {
+        let Some(&index) = hits.first() else { return };
+        let (run, first) = self.run_at(index);
+        let run = first..first + run.len();
+        if run.len() == hits.len() {
+            return self.remove_range(run);
+        }
+        assert!(hits.iter().all(|hit| run.contains(hit)), "hits of one run: {run:?}");
+        let hits: Vec<u16> = hits.iter().map(|hit| (hit - first) as u16).collect();
+        match &mut self.0 {
+            Root::Pack(pack) => pack.remove_all(&hits),
+            Root::Chunks(big) => {
+                if big.remove_all(index, &hits) {
+                    self.merge_near(first);
+                    self.shrink();
+                }
+            }
+        }
+    }
+
+    /// Panics when an invariant does not hold. Cost: O(n): for tests.
+    pub fn check_invariants(&self) {
+        match &self.0 {
+            Root::Pack(pack) => pack.view().check_invariants(),
+            Root::Chunks(big) => big.check(),
+        }
+    }
+
+    /// From a pack to one chunk, with room for `need` bytes more at `end`.
+    #[cold]
+    fn unpack(&mut self, end: End, need: usize) -> &mut Big {
+        if let Root::Pack(pack) = &self.0 {
+            let chunk = Chunk::of_items(pack.view().items(), pack.view().len(), need, end);
+            self.0 = Root::Chunks(Box::new(Big::of(chunk)));
+        }
+        let Root::Chunks(big) = &mut self.0 else { unreachable!("just made") };
+        big
+    }
+
+    /// Does what was refused for want of room, in the chunk of this index: in a chunk instead of a
+    /// pack, or in one half of the chunk.
+    #[cold]
+    fn make_room(&mut self, index: usize, act: &mut dyn FnMut(&mut Big) -> bool) {
+        /// A half has room; a pack's chunk may have to be halved, too.
+        const TRIES_MAX: usize = 3;
+        for _ in 0..TRIES_MAX {
+            if let Root::Chunks(big) = &self.0 {
+                let (chunk, first) = big.find(index);
+                let middle = first + chunk.middle();
+                self.rebuild(|tree, _| {
+                    let (left, right) = split(tree, middle);
+                    join_some(left, right)
+                });
+            }
+            if act(self.unpack(End::Back, item::ITEM_BYTES_MAX)) {
+                return;
+            }
+        }
+        unreachable!("half a chunk has no room");
+    }
+
+    /// Merges the chunk of this index, or of the last, with a neighbour, if they fill one chunk only.
+    fn merge_near(&mut self, index: usize) {
+        let len = self.len();
+        let Root::Chunks(big) = &mut self.0 else { return };
+        let (chunk, first) = big.find(index.min(len - 1));
+        let end = first + chunk.len();
+        let worth = |at: usize| can_merge(chunk, big.find(at).0);
+        let start = if end < len && worth(end) {
+            first
+        } else if first > 0 && worth(first - 1) {
+            big.find(first - 1).1
+        } else {
+            return;
+        };
+        let seam = if start == first { end } else { first };
+        self.rebuild(|tree, _| {
+            let (left, right) = split(tree, seam);
+            join_seam(left, right)
+        });
+    }
+
+    /// Has `f` make another tree of the list's.
+    fn rebuild(&mut self, f: impl FnOnce(Child, &Owner) -> Option<Child>) {
+        let Root::Chunks(big) = std::mem::replace(&mut self.0, Root::Pack(Pack::new())) else {
+            unreachable!("a pack has no tree")
+        };
+        let (tree, owner) = big.close();
+        if let Some(tree) = f(tree, &owner) {
+            self.0 = Root::Chunks(Box::new(Big::open(tree, owner)));
+        }
+    }
+
+    /// From a chunk with few elements to a pack.
+    #[inline]
+    fn shrink(&mut self) {
+        let Root::Chunks(big) = &self.0 else { return };
+        let Some(chunk) = big.only() else { return };
+        let (items, len) = (chunk.items(), chunk.len());
+        if items.len() <= PACK_AGAIN_BYTES && len <= PACK_AGAIN_LEN && chunk.blobs() == 0 {
+            self.0 = Root::Pack(Pack::of_items(items, len));
+        }
+    }
+}
+
+/// One tree of two; the chunks that meet become one, if they fill one only.
+fn join_seam(left: Option<Child>, right: Option<Child>) -> Option<Child> {
+    let (left, right) = match (left, right) {
+        (Some(left), Some(right)) => (left, right),
+        (left, right) => return left.or(right),
+    };
+    if !can_merge(left.peek(End::Back), right.peek(End::Front)) {
+        return Some(join(left, right));
+    }
+    let (last, left) = pop(left, End::Back);
+    let (first, right) = pop(right, End::Front);
+    join_some(join_some(left, Some(Child::of(last.merged(&first)))), right)
+}

@@ -1,0 +1,234 @@
+//! Reading a cut in slices and letting go of what has been read, and freeing what is no longer referenced.
+//!
+//! A cut keeps every chunk shared, so that a writer copies each that it changes for as long as the cut
+//! lives. [`Reader`] takes the cut apart instead, and drops each chunk when it has read it.
+
+use super::big::Big;
+use super::chunk::Handle;
+use super::item::{self, Element};
+use super::pack::Pack;
+use super::tree::{Child, Part};
+use super::{List, Root};
+use crate::lazyfree::{self, Dismantle};
+use crate::owner::Owner;
+use std::ops::Range;
+
+/// Chunks that are freed at once: some 5 us.
+const FREED_AT_ONCE: usize = 32;
+/// What takes less memory is freed where it is dropped.
+const DEFERRED_BYTES_MIN: usize = 64 * 1024;
+
+/// Trees, each given away chunk by chunk: a stack whose top is next.
+struct Rest {
+    trees: Vec<Child>,
+    /// Memory of what is left, shared or not.
+    bytes: usize,
+    /// Of the list that it is of.
+    owner: Owner,
+}
+
+/// Lets go of a part of a list: later, if it is large.
+pub(super) fn defer(tree: Option<Child>, owner: Owner) {
+    let Some(tree) = tree else { return };
+    Rest { bytes: tree.bytes, trees: vec![tree], owner }.defer();
+}
+
+impl Rest {
+    fn defer(self) {
+        if self.bytes >= DEFERRED_BYTES_MIN {
+            lazyfree::defer(Box::new(self));
+        }
+    }
+
+    /// The next chunk, to be read. The children of a shared node are counted: 32 at once.
+    fn next(&mut self) -> Option<Handle> {
+        loop {
+            match self.pop()?.open() {
+                Part::Chunk(chunk) => return Some(chunk),
+                Part::Node(children) => self.trees.extend(children.into_iter().rev()),
+            }
+        }
+    }
+
+    /// Drops the chunks of the next `count` elements. Returns how many elements at the front of the
+    /// chunk that is next then are still to be skipped.
+    fn skip(&mut self, mut count: usize) -> usize {
+        let mut gone = Vec::new();
+        while let Some(tree) = self.pop() {
+            if tree.len <= count {
+                count -= tree.len;
+                gone.push(tree);
+                continue;
+            }
+            if !tree.is_node() {
+                self.push(tree);
+                break;
+            }
+            if let Part::Node(children) = tree.open() {
+                children.into_iter().rev().for_each(|child| self.push(child));
+            }
+        }
+        gone.into_iter().for_each(|tree| defer(Some(tree), self.owner.reader()));
+        count
+    }
+
+    fn push(&mut self, tree: Child) {
+        self.bytes += tree.bytes;
+        self.trees.push(tree);
+    }
+
+    fn pop(&mut self) -> Option<Child> {
+        let tree = self.trees.pop()?;
+        // A node's bytes are mostly its children's, which are subtracted when they are taken.
+        self.bytes = self.bytes.saturating_sub(if tree.is_node() { 0 } else { tree.bytes });
+        Some(tree)
+    }
+}
+
+impl Dismantle for Rest {
+    fn dismantle(&mut self) -> bool {
+        for _ in 0..FREED_AT_ONCE {
+            // What a cut shares is freed with the cut.
+            match self.pop().map(Child::into_inner) {
+                Some(Some(Part::Node(children))) => self.trees.extend(children),
+                Some(_) => {}
+                None => return false,
+            }
+        }
+        !self.trees.is_empty()
+    }
+
+    /// What cuts share stays, which may be all of it.
+    fn bytes(&self) -> usize {
+        if self.owner.is_shared() || self.trees.is_empty() { 0 } else { self.bytes }
+    }
+}
+
+/// What is read.
+enum Source {
+    Pack(Pack),
+    Chunks(Unread),
+}
+
+/// A rest that is freed later if it is dropped.
+struct Unread(Rest);
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let rest = &mut self.0;
+        let (trees, owner) = (std::mem::take(&mut rest.trees), rest.owner.retire());
+        Rest { trees, bytes: rest.bytes, owner }.defer();
+    }
+}
+
+/// See the module.
+pub struct Reader {
+    source: Source,
+    /// The chunk at hand.
+    chunk: Option<Handle>,
+    /// Of the next element, in its run.
+    offset: usize,
+    /// Elements that are still to come.
+    left: usize,
+    /// Elements at first, and what the cut took.
+    len: usize,
+    bytes: usize,
+}
+
+impl Reader {
+    /// Takes over a cut, of which the elements with these indexes are to be read, as far as there are
+    /// some. Cost: O(log n).
+    #[must_use]
+    pub fn new(cut: List, indexes: Range<usize>) -> Self {
+        let end = indexes.end.min(cut.len());
+        let left = end.saturating_sub(indexes.start);
+        let (len, bytes) = (cut.len().max(1), cut.memory_bytes());
+        let bytes = bytes.saturating_mul(left) / len;
+        match cut.0 {
+            Root::Pack(pack) => {
+                let offset = pack.view().offset(indexes.start.min(end));
+                Self { source: Source::Pack(pack), chunk: None, offset, left, len: left, bytes }
+            }
+            Root::Chunks(big) => Self::of_chunks(*big, indexes.start, left, bytes),
+        }
+    }
+
+    fn of_chunks(big: Big, start: usize, left: usize, bytes: usize) -> Self {
+        let (parts, owner) = big.into_parts();
+        let mut unread = Unread(Rest { bytes: 0, trees: Vec::new(), owner });
+        parts.into_iter().rev().flatten().for_each(|part| unread.0.push(part));
+        let skipped = unread.0.skip(start);
+        let source = Source::Chunks(unread);
+        let mut reader = Self { source, chunk: None, offset: 0, left, len: left, bytes };
+        if left > 0 {
+            reader.advance();
+            reader.offset = reader.chunk.as_ref().map_or(0, |chunk| chunk.offset(skipped));
+        } else {
+            reader.close();
+        }
+        reader
+    }
+
+    /// Elements that are still to come.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Bytes that are still to be read and that only readers hold: about, by the number of elements.
+    /// 0 while a version of the list exists, and for packs.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        match &self.source {
+            Source::Chunks(unread) if unread.0.owner.is_gone() => {
+                self.bytes.saturating_mul(self.left) / self.len.max(1)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Calls `f` for the next elements, at most `max_elements`. Returns true while some are left.
+    ///
+    /// Cost: a few nanoseconds an element, besides `f`.
+    pub fn next_slice(&mut self, max_elements: usize, f: &mut dyn FnMut(Element<'_>)) -> bool {
+        let mut budget = max_elements.min(self.left);
+        self.left -= budget;
+        while budget > 0 {
+            let items = match (&self.source, &self.chunk) {
+                (Source::Pack(pack), _) => pack.view().items(),
+                (_, Some(chunk)) => chunk.items(),
+                (_, None) => unreachable!("there is a chunk while elements are left"),
+            };
+            if self.offset == items.len() {
+                self.advance();
+                continue;
+            }
+            let bytes = item::len(&items[self.offset..]);
+            f(match (&self.source, &self.chunk) {
+                (Source::Chunks(_), Some(chunk)) => chunk.element(self.offset),
+                _ => Element::Text(item::text(&items[self.offset..])),
+            });
+            self.offset += bytes;
+            budget -= 1;
+        }
+        if self.left == 0 {
+            self.close();
+        }
+        self.left > 0
+    }
+
+    /// Lets go of everything.
+    fn close(&mut self) {
+        (self.source, self.chunk, self.offset) = (Source::Pack(Pack::new()), None, 0);
+    }
+
+    /// Goes on to the next chunk, and lets go of this one.
+    fn advance(&mut self) {
+        let Source::Chunks(unread) = &mut self.source else {
+            unreachable!("a pack holds all its elements")
+        };
+        self.chunk = unread.0.next();
+        self.offset = 0;
+        assert!(self.chunk.is_some(), "the chunks hold `len` elements");
+    }
+}

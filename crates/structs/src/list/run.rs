@@ -1,0 +1,197 @@
+//! Reading a list in place: the element at an index, and elements in order, either way.
+
+use super::chunk::Chunk;
+use super::item::{self, Element};
+use super::pack::PackRef;
+use super::{List, Root};
+use std::ops::Range;
+
+/// Elements that lie one behind the other: a chunk, or all of a pack.
+#[derive(Clone, Copy)]
+pub(super) enum Run<'a> {
+    Pack(PackRef<'a>),
+    Chunk(&'a Chunk),
+}
+
+impl<'a> Run<'a> {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Pack(pack) => pack.len(),
+            Self::Chunk(chunk) => chunk.len(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn items(&self) -> &'a [u8] {
+        match self {
+            Self::Pack(pack) => pack.items(),
+            Self::Chunk(chunk) => chunk.items(),
+        }
+    }
+
+    /// Where in [`Run::items`] the element with this index begins.
+    #[inline]
+    pub(super) fn offset(&self, index: usize) -> usize {
+        match self {
+            Self::Pack(pack) => pack.offset(index),
+            Self::Chunk(chunk) => chunk.offset(index),
+        }
+    }
+
+    /// The element at this offset.
+    #[inline]
+    pub(super) fn element(&self, offset: usize) -> Element<'a> {
+        match self {
+            Self::Pack(pack) => pack.element(offset),
+            Self::Chunk(chunk) => chunk.element(offset),
+        }
+    }
+}
+
+impl List {
+    /// The element with this index. Cost: O(log n), and a walk past fifteen elements at most; in a
+    /// pack past all before it.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Element<'_>> {
+        if index >= self.len() {
+            return None;
+        }
+        let (run, first) = self.run_at(index);
+        Some(run.element(run.offset(index - first)))
+    }
+
+    /// The run that the element with this index is in, and the index of its first.
+    #[inline]
+    pub(super) fn run_at(&self, index: usize) -> (Run<'_>, usize) {
+        match &self.0 {
+            Root::Pack(pack) => (Run::Pack(pack.view()), 0),
+            Root::Chunks(big) => {
+                let (chunk, first) = big.find(index);
+                (Run::Chunk(chunk), first)
+            }
+        }
+    }
+
+    /// The elements with these indexes, as far as there are some, in order.
+    ///
+    /// Cost: O(log n) for each chunk, and some nanoseconds each.
+    #[must_use]
+    pub fn range(&self, indexes: Range<usize>) -> Forward<'_> {
+        let end = indexes.end.min(self.len());
+        let next = indexes.start;
+        Forward { list: self, chunk: None, items: &[], offset: 0, next, run_end: 0, end }
+    }
+
+    /// The elements with these indexes, as far as there are some, in reverse.
+    #[must_use]
+    pub fn range_back(&self, indexes: Range<usize>) -> Backward<'_> {
+        let end = indexes.end.min(self.len());
+        let run = None;
+        Backward { list: self, run, offsets: [0; BATCH], ready: 0, next: end, start: indexes.start }
+    }
+}
+
+/// Elements in order: see [`List::range`].
+pub struct Forward<'a> {
+    list: &'a List,
+    /// The run at hand: its chunk, unless it is a pack, and its bytes.
+    chunk: Option<&'a Chunk>,
+    items: &'a [u8],
+    /// Of the next element in its run.
+    offset: usize,
+    /// Index of the next element, of the first behind its run, and of the first that is not wanted.
+    next: usize,
+    run_end: usize,
+    end: usize,
+}
+
+impl<'a> Iterator for Forward<'a> {
+    type Item = Element<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'a>> {
+        if self.next >= self.end {
+            return None;
+        }
+        if self.next >= self.run_end {
+            self.advance();
+        }
+        let bytes = &self.items[self.offset..];
+        self.offset += item::len(bytes);
+        self.next += 1;
+        Some(match (item::outside(bytes), self.chunk) {
+            (Some(number), Some(chunk)) => Element::Blob(chunk.blob(number)),
+            _ => Element::Text(item::text(bytes)),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.end.saturating_sub(self.next);
+        (left, Some(left))
+    }
+}
+
+impl Forward<'_> {
+    /// Goes on to the run of the next element.
+    #[cold]
+    fn advance(&mut self) {
+        let (run, first) = self.list.run_at(self.next);
+        self.offset = run.offset(self.next - first);
+        self.run_end = first + run.len();
+        self.items = run.items();
+        self.chunk = if let Run::Chunk(chunk) = run { Some(chunk) } else { None };
+    }
+}
+
+impl ExactSizeIterator for Forward<'_> {}
+
+/// Elements that [`Backward`] finds by one walk.
+const BATCH: usize = 16;
+
+/// Elements in reverse: see [`List::range_back`].
+pub struct Backward<'a> {
+    list: &'a List,
+    run: Option<Run<'a>>,
+    /// Of elements of the run, in order; the first `ready` of them are still to come.
+    offsets: [u16; BATCH],
+    ready: usize,
+    /// Index behind the next element, and the last that is wanted.
+    next: usize,
+    start: usize,
+}
+
+impl Backward<'_> {
+    /// Finds the next elements.
+    fn fill(&mut self) {
+        let (run, first) = self.list.run_at(self.next - 1);
+        let end = self.next - first;
+        debug_assert!(0 < end && end <= run.len(), "end={end} len={}", run.len());
+        let begin = end.saturating_sub(BATCH);
+        let mut offset = run.offset(begin);
+        for slot in &mut self.offsets[..end - begin] {
+            *slot = offset as u16;
+            offset += item::len(&run.items()[offset..]);
+        }
+        (self.run, self.ready) = (Some(run), end - begin);
+    }
+}
+
+impl<'a> Iterator for Backward<'a> {
+    type Item = Element<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Element<'a>> {
+        if self.next <= self.start {
+            return None;
+        }
+        if self.ready == 0 {
+            self.fill();
+        }
+        self.ready -= 1;
+        self.next -= 1;
+        let run = self.run.as_ref()?;
+        Some(run.element(usize::from(self.offsets[self.ready])))
+    }
+}

@@ -1,0 +1,240 @@
+//! Looking for a value in a cut, in slices, from either end.
+//!
+//! Equal elements are equal bytes, so a run of elements is searched as plain memory (`memmem`), some
+//! gigabytes a second: a chunk of a thousand integers takes half a microsecond. Only what is found is
+//! looked at as an element (`item::find`). Blobs are found by their length, and compared by their
+//! bytes, also in slices.
+
+use super::item::{Code, New, OUTSIDE};
+use super::run::Run;
+use super::{End, List};
+use crate::blob::Blob;
+use memchr::memmem::Finder;
+use std::ops::Range;
+
+/// Bytes of blobs that are compared at once: about as long as a chunk takes.
+const COMPARED_AT_ONCE: usize = 16 * 1024;
+
+/// A value that is looked for.
+pub struct Needle {
+    /// Of the element's bytes; of a blob, of the tag alone.
+    finder: Finder<'static>,
+    blob: Option<Blob>,
+}
+
+impl Needle {
+    /// Of an element that is equal to this.
+    #[must_use]
+    pub fn new(value: New<'_>) -> Self {
+        value.coded(|code| match code {
+            Code::Text(text) => {
+                let mut bytes = vec![0; text.len()];
+                text.write_to(&mut bytes);
+                Self { finder: Finder::new(&bytes).into_owned(), blob: None }
+            }
+            Code::Blob(blob) => {
+                Self { finder: Finder::new(&[OUTSIDE]).into_owned(), blob: Some(blob.clone()) }
+            }
+        })
+    }
+
+    /// Where in `bytes` something begins that looks like it.
+    #[inline]
+    pub(super) fn find_in(&self, bytes: &[u8]) -> Option<usize> {
+        self.finder.find(bytes)
+    }
+
+    /// The value, if it is one that lies outside.
+    pub(super) fn blob(&self) -> Option<&Blob> {
+        self.blob.as_ref()
+    }
+
+    /// Compares some bytes with those of a blob of the same length, from `at` on, which it moves.
+    /// `None` while they are the same and some are left.
+    fn compare(&self, blob: &Blob, at: &mut usize) -> Option<bool> {
+        let own = self.blob.as_ref().expect("only blobs are compared");
+        debug_assert_eq!(own.len(), blob.len());
+        let end = own.len().min(*at + COMPARED_AT_ONCE);
+        // Where a blob is cut into pieces follows from its length.
+        let is_same = own.slices(*at..end).eq(blob.slices(*at..end));
+        *at = end;
+        (!is_same || end == own.len()).then_some(is_same)
+    }
+}
+
+/// Whether there is more to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Call again, in a later slice.
+    More,
+    /// All has been looked at, or nothing more is wanted.
+    Done,
+}
+
+/// See the module.
+pub struct Search {
+    needle: Needle,
+    from: End,
+    /// What has not been looked at.
+    rest: Range<usize>,
+    /// Of the run at hand: what looks like the needle and was not looked at, in reverse, as indexes
+    /// of the list.
+    candidates: Vec<usize>,
+    /// Bytes of the last candidate that were compared.
+    compared: usize,
+    scratch: Vec<u16>,
+}
+
+impl Search {
+    /// A search for the indexes in `range` with this value, beginning at one end of it.
+    #[must_use]
+    pub fn new(needle: Needle, range: Range<usize>, from: End) -> Self {
+        debug_assert!(range.start <= range.end, "{range:?}");
+        let (candidates, scratch) = (Vec::new(), Vec::new());
+        Self { needle, from, rest: range, candidates, compared: 0, scratch }
+    }
+
+    /// The next index with the value. `max_runs` is what may still be looked at, and counts down: a
+    /// chunk each, 0.5 us, or as many bytes of blobs; it is 0 when nothing was found before that.
+    ///
+    /// `list` is the same at each call. `None` with some of `max_runs` left: there is none any more.
+    pub fn next(&mut self, list: &List, max_runs: &mut usize) -> Option<usize> {
+        while *max_runs > 0 {
+            let Some(&index) = self.candidates.last() else {
+                if self.rest.is_empty() {
+                    return None;
+                }
+                *max_runs -= 1;
+                self.look(list);
+                continue;
+            };
+            if self.needle.blob.is_some() {
+                *max_runs -= 1;
+                match self.compare(list, index) {
+                    None => continue,
+                    Some(false) => {
+                        self.candidates.pop();
+                        continue;
+                    }
+                    Some(true) => {}
+                }
+            }
+            self.candidates.pop();
+            return Some(index);
+        }
+        None
+    }
+
+    /// [`Needle::compare`] with the element at this index.
+    fn compare(&mut self, list: &List, index: usize) -> Option<bool> {
+        let (run, first) = list.run_at(index);
+        let super::Element::Blob(blob) = run.element(run.offset(index - first)) else {
+            unreachable!("it has been found")
+        };
+        let result = self.needle.compare(blob, &mut self.compared);
+        if result.is_some() {
+            self.compared = 0;
+        }
+        result
+    }
+
+    /// Finds the candidates of the next run.
+    fn look(&mut self, list: &List) {
+        let (run, first) = match self.from {
+            End::Front => list.run_at(self.rest.start),
+            End::Back => list.run_at(self.rest.end - 1),
+        };
+        debug_assert!(self.candidates.is_empty(), "those of the run before are used up");
+        self.scratch.clear();
+        run.find(&self.needle, &mut self.scratch);
+        let rest = self.rest.clone();
+        let found = self.scratch.iter().map(|&hit| first + usize::from(hit));
+        self.candidates.extend(found.filter(|index| rest.contains(index)));
+        match self.from {
+            End::Front => {
+                self.candidates.reverse();
+                self.rest.start = (first + run.len()).min(self.rest.end);
+            }
+            End::Back => self.rest.end = first.max(self.rest.start),
+        }
+    }
+}
+
+/// Removing all elements with a value, or the first of them from either end, in slices.
+///
+/// No one else changes the list meanwhile: it is a copy that is changed aside and installed at the end.
+pub struct Removal {
+    search: Search,
+    /// How many are still to be removed, at most.
+    left: usize,
+    removed: usize,
+}
+
+impl Removal {
+    /// Of at most `max` elements of `list`, the first from one end.
+    #[must_use]
+    pub fn new(list: &List, needle: Needle, max: usize, from: End) -> Self {
+        Self { search: Search::new(needle, 0..list.len(), from), left: max, removed: 0 }
+    }
+
+    /// Removes more of them. A run costs 0.5 us when nothing is found there, some 20 us when much is.
+    pub fn next_slice(&mut self, list: &mut List, max_runs: usize) -> Progress {
+        let mut runs = max_runs;
+        while runs > 0 && self.left > 0 {
+            let Some(index) = self.search.next(list, &mut runs) else {
+                return if runs > 0 { Progress::Done } else { Progress::More };
+            };
+            let mut hits = vec![index];
+            self.gather(list, &mut hits);
+            runs = runs.saturating_sub(1);
+            debug_assert!(hits.len() <= self.left, "{} hits, {} left", hits.len(), self.left);
+            self.left -= hits.len();
+            self.removed += hits.len();
+            hits.sort_unstable();
+            self.search.shift(hits.len());
+            list.remove_hits(&hits);
+        }
+        if self.left > 0 { Progress::More } else { Progress::Done }
+    }
+
+    /// The other hits of a run, which take no further look.
+    fn gather(&mut self, list: &List, hits: &mut Vec<usize>) {
+        if self.search.needle.blob.is_some() {
+            return;
+        }
+        let (run, first) = list.run_at(hits[0]);
+        let run = first..first + run.len();
+        while hits.len() < self.left
+            && let Some(index) = self.search.candidates.pop_if(|index| run.contains(index))
+        {
+            hits.push(index);
+        }
+    }
+
+    /// How many were removed so far.
+    #[must_use]
+    pub fn removed(&self) -> usize {
+        self.removed
+    }
+}
+
+impl Search {
+    /// Of what was found, so many are gone from the list: what has not been looked at from the front
+    /// on begins so much earlier.
+    fn shift(&mut self, gone: usize) {
+        if self.from == End::Front {
+            self.rest = self.rest.start - gone..self.rest.end - gone;
+            self.candidates.iter_mut().for_each(|index| *index -= gone);
+        }
+    }
+}
+
+impl Run<'_> {
+    /// See [`super::chunk::Chunk::find`].
+    fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
+        match self {
+            Self::Pack(pack) => pack.find(needle, hits),
+            Self::Chunk(chunk) => chunk.find(needle, hits),
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Lists against vectors, under seeds; cuts, readers, searches, and freeing in portions.
+
+use super::*;
+use crate::lazyfree;
+use darter_base::Prng;
+use darter_base::preempt::{Countdown, Never};
+use std::collections::VecDeque;
+
+type Model = VecDeque<Vec<u8>>;
+
+fn content(list: &List) -> Model {
+    list.range(0..list.len()).map(|element| element.to_vec()).collect()
+}
+
+/// Numbers and texts out of few, so that searches find some; some of any length.
+fn value(prng: &mut Prng, longest: usize) -> Vec<u8> {
+    match prng.below(20) {
+        0..=5 => prng.below(40).to_string().into_bytes(),
+        6..=9 => format!("element:{}", prng.below(30)).into_bytes(),
+        10 => format!("{:08x}-0000-4000-8000-000000000000", prng.below(9)).into_bytes(),
+        11 => prng.bytes(0..=longest),
+        12..=15 => prng.next_u64().to_string().into_bytes(),
+        _ => prng.bytes(0..=40),
+    }
+}
+
+fn check(list: &List, model: &Model, prng: &mut Prng) {
+    list.check_invariants();
+    assert_eq!(list.len(), model.len());
+    if let Some(last) = model.len().checked_sub(1) {
+        let index = prng.below(model.len() as u64) as usize;
+        assert_eq!(list.get(index).map(|one| one.to_vec()).as_ref(), model.get(index));
+        assert_eq!(list.get(last).map(|one| one.to_vec()).as_ref(), model.get(last));
+    }
+    assert!(list.get(model.len()).is_none());
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Push,
+    Pop,
+    Insert,
+    Set,
+    Remove,
+    RemoveRange,
+    Trim,
+    Split,
+    Cut,
+    RemoveValue,
+    Unshare,
+}
+
+#[rustfmt::skip] // A table.
+const GROW: &[(u64, Op)] = &[
+    (40, Op::Push), (10, Op::Pop), (20, Op::Insert), (10, Op::Set), (5, Op::Remove),
+    (2, Op::Split), (3, Op::Cut), (1, Op::RemoveValue), (1, Op::Unshare),
+];
+#[rustfmt::skip] // A table.
+const SHRINK: &[(u64, Op)] = &[
+    (10, Op::Push), (20, Op::Pop), (5, Op::Insert), (10, Op::Set), (30, Op::Remove),
+    (5, Op::RemoveRange), (3, Op::Trim), (2, Op::Split), (3, Op::Cut), (2, Op::RemoveValue),
+    (1, Op::Unshare),
+];
+
+/// A list, what it should be, and cuts of it with what they should be.
+struct Trial {
+    list: List,
+    model: Model,
+    cuts: Vec<(List, Model)>,
+    longest: usize,
+}
+
+impl Trial {
+    fn step(&mut self, op: Op, prng: &mut Prng) {
+        let len = self.model.len();
+        let end = if prng.chance(50) { End::Front } else { End::Back };
+        let (a, b) = (prng.below(len as u64 + 1) as usize, prng.below(len as u64 + 1) as usize);
+        let (from, to) = (a.min(b), a.max(b));
+        let bytes = value(prng, self.longest);
+        let (list, model) = (&mut self.list, &mut self.model);
+        match op {
+            Op::Push => {
+                for _ in 0..=prng.below(20) {
+                    let bytes = value(prng, self.longest);
+                    list.push(end, &*bytes);
+                    match end {
+                        End::Front => model.push_front(bytes),
+                        End::Back => model.push_back(bytes),
+                    }
+                }
+            }
+            Op::Pop => {
+                let popped = list.pop(end, |element| element.to_vec());
+                let expected = if end == End::Front { model.pop_front() } else { model.pop_back() };
+                assert_eq!(popped, expected);
+            }
+            Op::Insert => {
+                list.insert(a, &*bytes);
+                model.insert(a, bytes);
+            }
+            Op::Set if a < len => {
+                list.set(a, &*bytes);
+                model[a] = bytes;
+            }
+            Op::Remove if a < len => {
+                list.remove(a);
+                model.remove(a);
+            }
+            Op::RemoveRange => {
+                let to = to.min(from + len / 4);
+                list.remove_range(from..to);
+                model.drain(from..to);
+            }
+            Op::Trim => {
+                let (front, back) = (from.min(len / 8), (len - to).min(len / 8));
+                list.cut(End::Back, back);
+                list.cut(End::Front, front);
+                model.truncate(len - back);
+                model.drain(..front);
+            }
+            Op::Split => {
+                let rest = list.split_off(a);
+                rest.check_invariants();
+                list.check_invariants();
+                assert_eq!((list.len(), rest.len()), (a, len - a));
+                list.append(rest);
+            }
+            Op::Cut => self.cuts.push((list.clone(), model.clone())),
+            Op::RemoveValue => self.remove_value(prng, end),
+            Op::Unshare if a < len => {
+                list.unshare(a);
+                assert!(!list.unshare(a), "it is its own now");
+            }
+            _ => {}
+        }
+    }
+
+    fn remove_value(&mut self, prng: &mut Prng, end: End) {
+        let bytes = value(prng, self.longest);
+        let max = if prng.chance(50) { usize::MAX } else { 1 + prng.below(4) as usize };
+        let mut removal = Removal::new(&self.list, Needle::new(New::Bytes(&bytes)), max, end);
+        while removal.next_slice(&mut self.list, 1 + prng.below(3) as usize) == Progress::More {}
+        let mut hits: Vec<usize> =
+            (0..self.model.len()).filter(|&at| self.model[at] == bytes).collect();
+        if end == End::Back {
+            hits.reverse();
+        }
+        hits.truncate(max);
+        assert_eq!(removal.removed(), hits.len());
+        hits.sort_unstable();
+        for hit in hits.into_iter().rev() {
+            self.model.remove(hit);
+        }
+    }
+}
+
+#[test] // Random operations on a list and on a deque agree at every step; cuts stay what they were.
+fn list_matches_a_deque() {
+    for seed in 0..24 {
+        let mut prng = Prng::from_seed(seed);
+        let longest = [30, 300, 1_500, 3_000][seed as usize % 4];
+        let mut trial = Trial { list: List::new(), model: Model::new(), cuts: Vec::new(), longest };
+        for step in 0..600 {
+            let ops = if step / 150 % 2 == 0 { GROW } else { SHRINK };
+            let op = *prng.weighted(ops);
+            trial.step(op, &mut prng);
+            check(&trial.list, &trial.model, &mut prng);
+            if step % 50 == 0 {
+                assert_eq!(content(&trial.list), trial.model, "seed {seed} step {step} {op:?}");
+            }
+            if trial.cuts.len() > 6 {
+                let (cut, expected) = trial.cuts.remove(prng.below(6) as usize);
+                cut.check_invariants();
+                assert_eq!(content(&cut), expected, "seed {seed} step {step}: a cut has changed");
+            }
+        }
+        let backwards: Model =
+            trial.list.range_back(0..usize::MAX).map(|element| element.to_vec()).collect();
+        assert!(backwards.iter().eq(trial.model.iter().rev()), "seed {seed}");
+        drop(trial);
+        while lazyfree::run(&Never) {}
+    }
+}
+
+fn numbers(range: Range<u64>) -> List {
+    let mut list = List::new();
+    range.for_each(|number| list.push(End::Back, number.to_string().as_bytes()));
+    list
+}
+
+fn int(element: Element<'_>) -> u64 {
+    let Element::Text(text) = element else { panic!("a blob") };
+    u64::try_from(text.as_int().unwrap()).unwrap()
+}
+
+#[test] // A large list: indexes, cuts in the middle, the depth of the tree, and its bytes.
+fn a_large_list_is_a_tree() {
+    let mut list = numbers(0..200_000);
+    list.check_invariants();
+    let bytes = list.memory_bytes();
+    assert!(bytes < 200_000 * 48 / 10, "{bytes} bytes");
+    for index in (0..200_000).step_by(777) {
+        assert_eq!(list.get(index).map(int), Some(index as u64));
+    }
+    let cut = list.clone();
+    let rest = list.split_off(77_777);
+    assert_eq!((list.len(), rest.len()), (77_777, 122_223));
+    assert_eq!(rest.get(0).map(int), Some(77_777));
+    let mut turned = rest;
+    turned.append(list);
+    turned.check_invariants();
+    assert_eq!(turned.get(122_222).map(int), Some(199_999));
+    assert_eq!(turned.get(122_223).map(int), Some(0));
+    turned.remove_range(1..199_999);
+    turned.check_invariants();
+    assert_eq!(turned.range(0..9).map(int).collect::<Vec<_>>(), [77_777, 77_776]);
+    assert!(turned.packed().is_some(), "two elements are a pack");
+    cut.check_invariants();
+    assert_eq!(cut.memory_bytes(), bytes, "the cut has changed");
+    assert!((0..200_000).eq(cut.range(0..usize::MAX).map(int)));
+}
+
+#[test] // Whatever is inserted in the middle, chunks stay filled; and when it goes, they are merged.
+fn chunks_split_and_merge() {
+    let mut prng = Prng::from_seed(7);
+    let mut list = numbers(0..2_000);
+    for _ in 0..30_000 {
+        let index = prng.below(list.len() as u64) as usize;
+        list.insert(index, &b"123456"[..]);
+    }
+    list.check_invariants();
+    assert!(list.memory_bytes() < 32_000 * 9, "{} bytes", list.memory_bytes());
+    while list.len() > 3_000 {
+        let index = prng.below(list.len() as u64) as usize;
+        list.remove(index);
+    }
+    list.check_invariants();
+    assert!(list.memory_bytes() < 3_000 * 16, "{} bytes", list.memory_bytes());
+}
+
+#[test] // Four of the longest fill a chunk: wherever one comes, half a chunk has room for it.
+fn the_longest_find_room_anywhere() {
+    for seed in 0..20 {
+        let mut prng = Prng::from_seed(seed);
+        let (mut list, mut model) = (numbers(0..200), Model::new());
+        model.extend((0..200).map(|number: u64| number.to_string().into_bytes()));
+        for _ in 0..300 {
+            let long = if prng.chance(30) { 0 } else { 600 };
+            let bytes = prng.bytes(long..=INLINE_MAX + 1);
+            let index = prng.below(model.len() as u64 + 1) as usize;
+            if index < model.len() && prng.chance(40) {
+                list.set(index, &*bytes);
+                model[index] = bytes;
+            } else {
+                list.insert(index, &*bytes);
+                model.insert(index, bytes);
+            }
+        }
+        list.check_invariants();
+        assert_eq!(content(&list), model, "seed {seed}");
+    }
+}
+
+#[test] // A pack has the bytes of a chunk; it becomes one and is one again.
+fn small_lists_are_packs() {
+    let mut list = numbers(0..100);
+    let bytes = list.packed().unwrap().to_vec();
+    let pack = PackRef::new(&bytes);
+    pack.check_invariants();
+    assert_eq!((pack.len(), pack.get(42).map(int)), (100, Some(42)));
+    assert!((0..100).eq(pack.iter().map(int)));
+    assert_eq!(content(&List::of_packed(&bytes)), content(&list));
+    while list.packed().is_some() {
+        list.push(End::Front, &b"a text of some length"[..]);
+    }
+    let len = list.len();
+    list.check_invariants();
+    assert!(list.memory_bytes() > pack::PACK_BYTES_MAX);
+    list.cut(End::Front, len - 100);
+    assert_eq!(list.packed(), Some(&*bytes), "the same bytes");
+    list.push(End::Back, &*vec![b'l'; INLINE_MAX]);
+    assert!(list.packed().is_some());
+    list.push(End::Back, &*vec![b'l'; INLINE_MAX + 1]);
+    assert!(list.packed().is_none(), "a blob is in no pack");
+    list.cut(End::Front, 102);
+    assert!(list.is_empty() && list.packed() == Some(&[]) && list.memory_bytes() == 0);
+}
+
+#[test] // A reader reads its range of the cut, whatever becomes of the list, and holds less and less.
+fn a_reader_lets_go_of_what_it_has_read() {
+    for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
+        let mut list = numbers(0..30_000);
+        let mut reader = Reader::new(list.reader(), range.clone());
+        list.cut(End::Front, 17_000);
+        list.set(5, &b"other"[..]);
+        let (mut read, mut expected) = (Vec::new(), reader.left());
+        assert_eq!(expected, range.len());
+        while reader.next_slice(100, &mut |element| read.push(int(element))) {
+            expected -= 100;
+            assert_eq!(reader.left(), expected);
+        }
+        assert!((range.start as u64..range.end as u64).eq(read.iter().copied()), "{range:?}");
+        while lazyfree::run(&Never) {}
+        assert!(!list.unshare(3_000), "{range:?}: what was let go of is the list's own");
+    }
+    let list = numbers(0..100);
+    let mut read = Vec::new();
+    let mut reader = Reader::new(list, 90..1_000);
+    while reader.next_slice(3, &mut |element| read.push(int(element))) {}
+    assert!((90..100).eq(read.iter().copied()), "of a pack");
+}
+
+#[test] // A reader pins nothing while the list is there; then what it has still to read.
+fn a_reader_knows_what_it_pins() {
+    let list = numbers(0..50_000);
+    let watch = list.watch();
+    let mut reader = Reader::new(list.reader(), 0..50_000);
+    let other = list.reader();
+    assert_eq!((reader.pinned_bytes(), other.is_pinned(), watch.pinned_bytes()), (0, false, 0));
+    let bytes = list.memory_bytes();
+    drop(list);
+    assert!(other.is_pinned() && watch.pinned_bytes() == bytes);
+    let all = reader.pinned_bytes();
+    assert!(all > bytes * 9 / 10 && all <= bytes, "{all} of {bytes}");
+    reader.next_slice(25_000, &mut |_| {});
+    assert!(reader.pinned_bytes() <= all / 2 + 1);
+    drop((reader, other));
+    while lazyfree::run(&Never) {}
+}
+
+#[test] // A large list is freed in portions, and not while a cut shares it.
+fn large_lists_are_freed_in_portions() {
+    let list = numbers(0..300_000);
+    let (cut, bytes) = (list.clone(), list.memory_bytes());
+    drop(list);
+    assert!(lazyfree::waiting().1 == 0, "the cut has all of it");
+    while lazyfree::run(&Never) {}
+    assert!((0..300_000).eq(cut.range(0..usize::MAX).map(int)), "it is whole");
+    drop(cut);
+    let (count, waiting) = lazyfree::waiting();
+    assert!(count == 1 && waiting > bytes * 9 / 10, "{count} values of {waiting} bytes");
+    let mut portions = 0;
+    while lazyfree::run(&Countdown::new(0)) {
+        portions += 1;
+        assert!(lazyfree::waiting().1 < waiting, "portion {portions} freed something");
+    }
+    assert!(portions > 8, "{portions} portions");
+    assert_eq!(lazyfree::waiting(), (0, 0));
+}
+
+#[test] // What is cut off is freed later, and no cut is touched by it.
+fn what_is_cut_off_is_freed_later() {
+    let mut list = numbers(0..300_000);
+    list.remove_range(100..299_900);
+    list.check_invariants();
+    assert!(!lazyfree::is_empty(), "the large part waits");
+    while lazyfree::run(&Never) {}
+    assert_eq!(list.len(), 200);
+    assert_eq!(list.get(100).map(int), Some(299_900));
+}
+
+#[test] // Blobs are kept as they are, found by all of their bytes, and freed with their chunks.
+fn long_elements_lie_outside() {
+    let long = |last: u8| {
+        let mut bytes = vec![b'x'; 100_000];
+        bytes[99_999] = last;
+        bytes
+    };
+    let mut list = numbers(0..3_000);
+    for index in [10, 1_500, 2_900] {
+        list.insert(index, &*long(b'a'));
+        list.insert(index, &*long(b'b'));
+    }
+    list.check_invariants();
+    assert!(list.memory_bytes() > 600_000);
+    assert_eq!(list.get(1_501).unwrap().to_vec(), long(b'a'));
+    let mut search = Search::new(Needle::new(New::Bytes(&long(b'a'))), 0..list.len(), End::Back);
+    let (mut found, mut calls) = (Vec::new(), 0);
+    loop {
+        let mut budget = 2;
+        found.extend(search.next(&list, &mut budget));
+        calls += 1;
+        if budget > 0 && found.last() == Some(&11) {
+            break;
+        }
+        assert!(calls < 1_000, "{found:?}");
+    }
+    assert_eq!(found, [2_901, 1_501, 11]);
+    assert!(calls > 10, "600 KB are compared in {calls} calls");
+    let mut removal = Removal::new(&list, Needle::new(New::Bytes(&long(b'b'))), 2, End::Front);
+    while removal.next_slice(&mut list, 1) == Progress::More {}
+    list.check_invariants();
+    assert_eq!((removal.removed(), list.len()), (2, 3_004));
+    assert_eq!(list.get(2_898).unwrap().to_vec(), long(b'b'), "the third is there");
+}
+
+#[test] // A search in slices finds what a walk finds, from either end, within a range.
+fn a_search_finds_all() {
+    let mut prng = Prng::from_seed(3);
+    let mut list = List::new();
+    for _ in 0..20_000 {
+        list.push(End::Back, &*value(&mut prng, 30));
+    }
+    let all = content(&list);
+    for end in [End::Front, End::Back] {
+        for needle in [&b"7"[..], b"element:12", b"absent", b""] {
+            let range = 100..19_000;
+            let mut expected: Vec<usize> =
+                range.clone().filter(|&index| all[index] == needle).collect();
+            if end == End::Back {
+                expected.reverse();
+            }
+            let mut search = Search::new(Needle::new(New::Bytes(needle)), range, end);
+            let mut found = Vec::new();
+            loop {
+                let mut budget = 1;
+                found.extend(search.next(&list, &mut budget));
+                if budget > 0 && found.len() >= expected.len() {
+                    break;
+                }
+            }
+            assert_eq!(found, expected, "{needle:?} from {end:?}");
+        }
+    }
+}

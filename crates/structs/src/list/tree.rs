@@ -1,0 +1,392 @@
+//! The chunks between a list's ends: a counted tree, cut and joined in O(log n).
+//!
+//! ```text
+//! Child -> node: level 2 | len, bytes, -> | len, bytes, -> | ...             8 to 32 children
+//!                             node: level 1 | len, bytes, -> | ...
+//!                                                  chunk
+//! ```
+//! A tree is a [`Child`]: a link to a node or to a chunk alone, and what hangs there. Two operations
+//! do all that changes its shape: [`split`] at an index, and [`join`] of two trees of any heights.
+//! Nodes are shared between the list and its cuts, and copied before they are changed.
+//!
+//! Invariants:
+//! - N1: `len` and `bytes` of a child are the sums over what hangs there, its node included.
+//! - N2: all children of a node of level n are of level n - 1; chunks are of level 0.
+//! - N3: a node has [`CHILDREN_MAX`] children at most, two or more if it is the root, and
+//!   [`CHILDREN_MIN`] or more if it is not.
+
+use super::chunk::{Chunk, End, Handle};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Children of a node. More would make a node's copy longer: each child is counted, at a cache miss.
+pub(super) const CHILDREN_MAX: usize = 32;
+/// Children of a node that is not the root. Far below half, so that nodes that are filled from one
+/// end remain nearly full.
+const CHILDREN_MIN: usize = 8;
+/// Memory of a node.
+const NODE_BYTES: usize =
+    2 * size_of::<usize>() + size_of::<Node>() + CHILDREN_MAX * size_of::<Child>();
+
+const _: () = assert!(size_of::<Child>() == 32);
+
+/// A tree, or a part of one.
+#[derive(Clone)]
+pub(super) struct Child {
+    /// Elements.
+    pub(super) len: usize,
+    /// Memory of chunks and nodes, shared or not.
+    pub(super) bytes: usize,
+    link: Link,
+}
+
+#[derive(Clone)]
+enum Link {
+    Chunk(Handle),
+    Node(Arc<Node>),
+}
+
+/// See the module.
+pub(super) struct Node {
+    level: u8,
+    children: Vec<Child>,
+}
+
+impl Clone for Node {
+    fn clone(&self) -> Self {
+        let mut children = Vec::with_capacity(CHILDREN_MAX);
+        children.extend_from_slice(&self.children);
+        Self { level: self.level, children }
+    }
+}
+
+/// What a child turns out to be.
+pub(super) enum Part {
+    Chunk(Handle),
+    /// The children of a node.
+    Node(Vec<Child>),
+}
+
+impl Child {
+    /// A tree of one chunk.
+    pub(super) fn of(chunk: Handle) -> Self {
+        Self { len: chunk.len(), bytes: chunk.memory_bytes(), link: Link::Chunk(chunk) }
+    }
+
+    /// A tree of these: none, one as it is, or a node.
+    fn over(level: u8, mut children: Vec<Self>) -> Option<Self> {
+        if children.len() <= 1 {
+            return children.pop();
+        }
+        let mut child =
+            Self { len: 0, bytes: 0, link: Link::Node(Arc::new(Node { level, children })) };
+        child.sum();
+        Some(child)
+    }
+
+    fn level(&self) -> u8 {
+        match &self.link {
+            Link::Chunk(_) => 0,
+            Link::Node(node) => node.level,
+        }
+    }
+
+    fn children(&self) -> &[Self] {
+        match &self.link {
+            Link::Chunk(_) => &[],
+            Link::Node(node) => &node.children,
+        }
+    }
+
+    /// The children of a node, to be changed; copied first if a cut shares them. The caller
+    /// calls [`Child::sum`] afterwards.
+    fn children_mut(&mut self) -> &mut Vec<Self> {
+        match &mut self.link {
+            Link::Chunk(_) => unreachable!("a chunk has no children"),
+            Link::Node(node) => &mut Arc::make_mut(node).children,
+        }
+    }
+
+    /// Takes it apart; children that a cut shares are counted.
+    pub(super) fn open(self) -> Part {
+        match self.link {
+            Link::Chunk(chunk) => Part::Chunk(chunk),
+            Link::Node(node) => Part::Node(Arc::unwrap_or_clone(node).children),
+        }
+    }
+
+    /// Takes it apart to free it; `None` if a cut shares it, which frees it then.
+    pub(super) fn into_inner(self) -> Option<Part> {
+        match self.link {
+            Link::Chunk(chunk) => Some(Part::Chunk(chunk)),
+            Link::Node(node) => Some(Part::Node(Arc::into_inner(node)?.children)),
+        }
+    }
+
+    /// True for what has children.
+    pub(super) fn is_node(&self) -> bool {
+        matches!(self.link, Link::Node(_))
+    }
+
+    fn into_children(self) -> Vec<Self> {
+        match self.open() {
+            Part::Chunk(_) => unreachable!("a chunk has no children"),
+            Part::Node(children) => children,
+        }
+    }
+
+    /// Brings the sums up to date with the children.
+    fn sum(&mut self) {
+        let children = self.children();
+        let len = children.iter().map(|child| child.len).sum();
+        self.bytes = NODE_BYTES + children.iter().map(|child| child.bytes).sum::<usize>();
+        self.len = len;
+    }
+
+    /// The chunk that the element with this index is in, and the index of its first.
+    pub(super) fn find(&self, index: usize) -> (&Chunk, usize) {
+        debug_assert!(index < self.len, "index={index} len={}", self.len);
+        let (mut at, mut first) = (self, 0);
+        loop {
+            match &at.link {
+                Link::Chunk(chunk) => return (chunk, first),
+                Link::Node(node) => {
+                    let (child, before) = locate(&node.children, index - first);
+                    first += before;
+                    at = &node.children[child];
+                }
+            }
+        }
+    }
+
+    /// Calls `f` with the chunk that the element with this index is in, to be changed, and with its
+    /// index there. Copies the nodes on the way that cuts share.
+    pub(super) fn edit<R>(
+        &mut self,
+        index: usize,
+        f: &mut dyn FnMut(&mut Handle, usize) -> R,
+    ) -> R {
+        match &mut self.link {
+            Link::Chunk(chunk) => {
+                let result = f(chunk, index);
+                (self.len, self.bytes) = (chunk.len(), chunk.memory_bytes());
+                result
+            }
+            Link::Node(node) => {
+                let node = Arc::make_mut(node);
+                let (at, before) = locate(&node.children, index);
+                let child = &mut node.children[at];
+                let (len, bytes) = (child.len, child.bytes);
+                let result = child.edit(index - before, f);
+                self.len = self.len - len + child.len;
+                self.bytes = self.bytes - bytes + child.bytes;
+                result
+            }
+        }
+    }
+
+    /// Whether a change at this index would copy something.
+    pub(super) fn is_shared(&self, index: usize) -> bool {
+        match &self.link {
+            Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
+            Link::Node(node) => {
+                let (at, before) = locate(&node.children, index);
+                Arc::strong_count(node) > 1 || node.children[at].is_shared(index - before)
+            }
+        }
+    }
+
+    /// The chunk at one end.
+    pub(super) fn peek(&self, end: End) -> &Chunk {
+        self.find(if end == End::Front { 0 } else { self.len - 1 }).0
+    }
+
+    /// Panics when an invariant does not hold. Returns the number of chunks.
+    pub(super) fn check(&self, is_root: bool) -> usize {
+        let children = self.children();
+        match &self.link {
+            Link::Chunk(chunk) => {
+                chunk.check();
+                assert!(chunk.len() > 0, "L2: an empty chunk");
+                assert_eq!((self.len, self.bytes), (chunk.len(), chunk.memory_bytes()), "N1");
+                return 1;
+            }
+            Link::Node(node) => {
+                assert!(children.iter().all(|child| child.level() + 1 == node.level), "N2");
+            }
+        }
+        let least = if is_root { 2 } else { CHILDREN_MIN };
+        let count = children.len();
+        assert!((least..=CHILDREN_MAX).contains(&count), "N3: {count} children");
+        let mut sums = self.clone();
+        sums.sum();
+        assert_eq!((self.len, self.bytes), (sums.len, sums.bytes), "N1");
+        children.iter().map(|child| child.check(false)).sum()
+    }
+}
+
+/// The child that the element with this index is in, and how many elements are before that.
+fn locate(children: &[Child], index: usize) -> (usize, usize) {
+    let mut before = 0;
+    for (at, child) in children.iter().enumerate() {
+        if index - before < child.len {
+            return (at, before);
+        }
+        before += child.len;
+    }
+    unreachable!("index={index} of {before}");
+}
+
+/// One tree of two, the elements of `left` before those of `right`. Cost: O(log n).
+pub(super) fn join(mut left: Child, mut right: Child) -> Child {
+    let len = left.len + right.len;
+    let level = left.level().max(right.level());
+    let (first, second) = match left.level().cmp(&right.level()) {
+        Ordering::Equal => balance(left, right),
+        Ordering::Greater => {
+            let more = attach(&mut left, right, End::Back);
+            (left, more)
+        }
+        Ordering::Less => {
+            let more = attach(&mut right, left, End::Front);
+            match more {
+                Some(more) => (more, Some(right)),
+                None => (right, None),
+            }
+        }
+    };
+    let tree = match second {
+        None => first,
+        Some(second) => Child::over(level + 1, with_room([first, second])).expect("of two"),
+    };
+    debug_assert_eq!(tree.len, len, "N1");
+    tree
+}
+
+/// [`join`], where either may be missing.
+pub(super) fn join_some(left: Option<Child>, right: Option<Child>) -> Option<Child> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(join(left, right)),
+        (left, right) => left.or(right),
+    }
+}
+
+fn with_room(children: impl IntoIterator<Item = Child>) -> Vec<Child> {
+    let mut all = Vec::with_capacity(CHILDREN_MAX);
+    all.extend(children);
+    all
+}
+
+/// Hangs a lower tree to one end of a higher one. Returns what has to become its neighbour there.
+fn attach(node: &mut Child, other: Child, end: End) -> Option<Child> {
+    let level = node.level();
+    debug_assert!(level > other.level(), "N2: {level} {}", other.level());
+    let children = node.children_mut();
+    let last = if end == End::Front { 0 } else { children.len() - 1 };
+    let more = if children[last].level() > other.level() {
+        attach(&mut children[last], other, end)
+    } else {
+        let child = children.remove(last);
+        // Nearest to the middle of the node, and to its end.
+        let (near, far) = match end {
+            End::Back => balance(child, other),
+            End::Front => match balance(other, child) {
+                (far, Some(near)) => (near, Some(far)),
+                one => one,
+            },
+        };
+        children.insert(last, near);
+        far
+    };
+    let over = more.and_then(|more| hang(children, more, end));
+    node.sum();
+    over.and_then(|children| Child::over(level, children))
+}
+
+/// Adds a child at one end. A node that is full gives it company for a node of its own.
+fn hang(children: &mut Vec<Child>, child: Child, end: End) -> Option<Vec<Child>> {
+    let is_full = children.len() == CHILDREN_MAX;
+    debug_assert!(children.len() <= CHILDREN_MAX, "N3: {} children", children.len());
+    match (end, is_full) {
+        (End::Front, false) => children.insert(0, child),
+        (End::Back, false) => children.push(child),
+        (End::Front, true) => {
+            let company = children.drain(..CHILDREN_MIN - 1);
+            return Some(with_room(std::iter::once(child).chain(company)));
+        }
+        (End::Back, true) => {
+            let company = children.drain(CHILDREN_MAX - (CHILDREN_MIN - 1)..);
+            return Some(with_room(company.chain(std::iter::once(child))));
+        }
+    }
+    None
+}
+
+/// Neighbours of one level, either of which may have too few children: they become one, or share.
+fn balance(mut left: Child, mut right: Child) -> (Child, Option<Child>) {
+    debug_assert_eq!(left.level(), right.level(), "N2");
+    if left.level() == 0 {
+        return (left, Some(right));
+    }
+    let (lefts, rights) = (left.children().len(), right.children().len());
+    if lefts + rights <= CHILDREN_MAX {
+        left.children_mut().extend(right.into_children());
+        left.sum();
+        return (left, None);
+    }
+    if rights < CHILDREN_MIN {
+        let moved = left.children_mut().drain(lefts - (CHILDREN_MIN - rights)..);
+        right.children_mut().splice(0..0, moved);
+    } else if lefts < CHILDREN_MIN {
+        let moved = right.children_mut().drain(..CHILDREN_MIN - lefts);
+        left.children_mut().extend(moved);
+    } else {
+        return (left, Some(right));
+    }
+    left.sum();
+    right.sum();
+    (left, Some(right))
+}
+
+/// The elements before an index, and those from there on. Cost: O(log n); a chunk in which the index
+/// lies is split.
+pub(super) fn split(tree: Child, index: usize) -> (Option<Child>, Option<Child>) {
+    if index == 0 {
+        return (None, Some(tree));
+    }
+    if index >= tree.len {
+        return (Some(tree), None);
+    }
+    let level = tree.level();
+    let mut lefts = match tree.open() {
+        Part::Chunk(chunk) => {
+            let (left, right) = chunk.split(index);
+            return (Some(Child::of(left)), Some(Child::of(right)));
+        }
+        Part::Node(children) => children,
+    };
+    let (at, before) = locate(&lefts, index);
+    let rights = with_room(lefts.drain(at + 1..));
+    let middle = lefts.pop().expect("the child that was found");
+    let (left, right) = split(middle, index - before);
+    let left = join_some(Child::over(level, lefts), left);
+    debug_assert_eq!(left.as_ref().map(|left| left.len), Some(index), "N1");
+    (left, join_some(right, Child::over(level, rights)))
+}
+
+/// Takes the chunk at one end off. Cost: O(log n).
+pub(super) fn pop(tree: Child, end: End) -> (Handle, Option<Child>) {
+    let chunk = tree.peek(end).len();
+    let (one, rest) = match end {
+        End::Front => split(tree, chunk),
+        End::Back => {
+            let len = tree.len;
+            let (rest, one) = split(tree, len - chunk);
+            (one, rest)
+        }
+    };
+    match one.expect("a chunk has elements").open() {
+        Part::Chunk(chunk) => (chunk, rest),
+        Part::Node(_) => unreachable!("cut between two chunks"),
+    }
+}
