@@ -1,10 +1,10 @@
-//! Question: what do a listener of effects, and the removals that it is told, add to a change?
+//! What do a subscriber to effects, and the removals that it receives, add to a change?
 //!
 //! `cargo run --release -p darter-families --example listener_cost -- [OPERATIONS] [ROUNDS]` makes
-//! changes of one kind, on one shard, in rounds without and with a listener in turn; the listener takes
-//! what was recorded after every [`TURN`] changes and drops it. Printed are nanoseconds of CPU time an
-//! operation: the median round, and the lowest and the highest. No network, no commands: the methods
-//! of the database only.
+//! changes of one kind, on one shard, in rounds without and with a listener in turn; the listener
+//! takes what was recorded after every [`TURN`] changes and drops it. Printed are nanoseconds of
+//! CPU time an operation: the median round, and the lowest and the highest. No network, no
+//! commands: the methods of the database only.
 
 use darter_base::{lazyfree, preempt::Never};
 use darter_families::hash::{Hash, HashEdit};

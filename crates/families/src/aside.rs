@@ -1,10 +1,10 @@
 //! The shape *Edit*: changes of so many entries of a collection that they take more than a slice.
 //!
-//! A cut of it is edited aside in portions, and installed at the end. Writers of the key wait;
-//! readers are answered from what it was before. Hashes have their own (`hash::edit`), as what they
-//! reply may be the old values.
+//! A cut of the collection is edited aside in portions, and installed at the end. Writers of the
+//! key wait; readers see the previous value. Hashes have their own (`hash::edit`), as their replies
+//! may be the old values.
 //!
-//! Not here: changes of so few that they are made at once. See `unshare`.
+//! Not here: changes of so few entries that they are made at once. See `unshare`.
 
 use crate::prefetch::prefetch;
 use crate::unshare::{KEY, MANY};
@@ -15,17 +15,17 @@ use darter_keyspace::{Collection, Draft, Key, Value};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// Changes in one portion, at most: about 25 us, once the segments they meet are our own.
+/// The most changes in one portion: about 25 us, once the segments they touch are our own.
 const PORTION: usize = 96;
 
-/// Arguments of entries that are changed at once, at most. One that gets a deadline grows by it and
-/// moves, and is put in its place among the next deaths: twice the work of one that comes or goes.
+/// The most arguments whose entries are changed at once. An entry that gets a deadline grows by it
+/// and moves, and joins the list of next deaths: twice the work of adding or removing one.
 pub(crate) fn args_at_once(gives_deadlines: bool) -> usize {
     if gives_deadlines { MANY } else { ENTRIES_AT_ONCE }
 }
 
-/// True when the entries that are named take more than a slice: by the number of their arguments, or
-/// by their bytes, which are to be hashed and copied.
+/// True when the named entries take more than a slice: by the number of their arguments, or by
+/// their bytes, which must be hashed and copied.
 pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool {
     if args.left() > args_max {
         return true;
@@ -40,7 +40,7 @@ pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool
 /// What changes a `V`.
 pub(crate) type Edit<'a, V> = <V as Collection>::Edit<'a>;
 
-/// A change of entries, and what is known of it so far.
+/// A change of entries, and its state so far.
 pub(crate) trait Change: Send + 'static {
     /// The collection.
     type Value: Collection;
@@ -48,25 +48,25 @@ pub(crate) trait Change: Send + 'static {
     /// Changes one entry.
     fn apply(&mut self, edit: &mut Edit<'_, Self::Value>, name: &[u8], now: UnixMillis);
 
-    /// True when the collection may not be what it was.
+    /// True when the collection may have changed.
     fn has_changed(&self) -> bool;
 
-    /// Replies, when all entries are done.
+    /// Replies, once all entries are done.
     fn reply(&mut self, cx: &mut Cx<'_>) -> Flow;
 }
 
-/// A change on its way.
+/// A change in progress.
 pub(crate) struct Aside<C: Change> {
     request: Arc<Request>,
     /// Index of the next entry.
     next: usize,
-    /// The collection as it will be.
+    /// The new collection.
     draft: Draft<C::Value>,
     change: C,
 }
 
 impl<C: Change> Aside<C> {
-    /// Changes all entries that are left among the arguments.
+    /// Changes the entries of all remaining arguments.
     pub(crate) fn start(args: Args<'_>, draft: Draft<C::Value>, change: C) -> Flow {
         let (request, next) = (args.all().to_request(), args.position());
         Flow::Job(Box::new(Self { request, next, draft, change }))

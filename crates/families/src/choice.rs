@@ -1,9 +1,9 @@
-//! A random choice among entries that are walked by.
+//! A random choice among entries during a walk.
 
 use darter_base::Prng;
 
-/// Chooses some of what is walked by, every subset with the same probability: each entry with the
-/// chance "still to be chosen of still to come" (Knuth, vol. 2, algorithm S).
+/// Chooses some of the entries of a walk, every subset with the same probability: each entry with
+/// the chance "still to be chosen out of still to come" (Knuth, vol. 2, algorithm S).
 pub(crate) struct Choice {
     wanted: usize,
     left: usize,
@@ -24,7 +24,7 @@ impl Choice {
         chosen
     }
 
-    /// True when all that are wanted were chosen.
+    /// True when all wanted entries were chosen.
     pub(crate) fn is_done(&self) -> bool {
         self.wanted == 0
     }

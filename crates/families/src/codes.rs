@@ -1,4 +1,4 @@
-//! Replies of one code an entry: what became of each, as HEXPIRE and its like say it.
+//! Replies of one code an entry: its outcome, as in HEXPIRE and the like.
 
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;
@@ -9,20 +9,20 @@ pub(crate) const ABSENT: i8 = -2;
 pub(crate) const NO_DEADLINE: i8 = -1;
 /// The condition was not met: nothing has changed.
 pub(crate) const UNCHANGED: i8 = 0;
-/// Done; of an entry that is set: it is new.
+/// Done; for an entry that is set: it is new.
 pub(crate) const DONE: i8 = 1;
-/// Done, and the entry is gone, for its deadline has passed.
+/// Done, and the entry is gone, because its deadline has passed.
 pub(crate) const GONE: i8 = 2;
 
 /// Codes in one portion of a reply: about 5 us.
 const AT_ONCE: usize = 1_024;
 
-/// Replies with codes that are known.
+/// Replies with known codes.
 pub(crate) fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
     send(reply, codes.len(), Codes::Each(codes))
 }
 
-/// Replies that none of `count` entries is there.
+/// Replies that each of `count` entries is absent.
 pub(crate) fn reply_absent(reply: &mut Reply<'_>, count: usize) -> Flow {
     send(reply, count, Codes::Absent)
 }
@@ -32,21 +32,21 @@ pub(crate) fn reply_nulls(reply: &mut Reply<'_>, count: usize) -> Flow {
     send(reply, count, Codes::Nulls)
 }
 
-/// What is said of the entries.
+/// The codes of the entries.
 enum Codes {
     Each(Vec<i8>),
     Absent,
     Nulls,
 }
 
-/// Codes that are being sent. The header is written before.
+/// Codes being sent. The header is already written.
 struct Sending {
     codes: Codes,
     next: usize,
     count: usize,
 }
 
-/// Sends the first portion at once; what is left becomes a stream.
+/// Sends the first portion at once; the rest becomes a stream.
 fn send(reply: &mut Reply<'_>, count: usize, codes: Codes) -> Flow {
     reply.array(count);
     let mut sending = Sending { codes, next: 0, count };

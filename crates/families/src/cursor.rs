@@ -7,7 +7,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<u64, Refusal> {
     number(text).ok_or(Refusal::line("ERR invalid cursor"))
 }
 
-/// Reads as C's `strtoul` does, which Redis calls: a sign is allowed, and so is nothing, and a NUL
+/// Reads as C's `strtoul` does, which Redis calls: a sign is allowed, an empty text is 0, and a NUL
 /// ends it.
 fn number(text: &[u8]) -> Option<u64> {
     let text = until_nul(text);

@@ -1,4 +1,4 @@
-//! The keyspace of one database on all cores, as of one instant.
+//! The keyspace of one database on all cores, at one instant.
 
 use darter_command::Call;
 use darter_keyspace::{Db, Found, Key, Object};
@@ -6,16 +6,16 @@ use darter_structs::table::Table;
 use darter_tx::{Access, Home};
 use std::ops::Range;
 
-/// Keys that are looked up together, so that their cache misses run side by side.
+/// Keys looked up together, so that their cache misses overlap.
 pub(crate) const KEYS_AT_ONCE: usize = 32;
 
 /// A cut of the keys of one core, with the time at which it was taken.
 pub(crate) struct Cut {
     pub(crate) keys: Table<Object>,
-    /// What the keys and their values take.
+    /// Bytes of the keys and their values.
     pub(crate) bytes: usize,
     pub(crate) now: u64,
-    /// Nothing in it was dead: every entry is to be seen.
+    /// Nothing in it was dead: every entry is visible.
     pub(crate) is_whole: bool,
 }
 
@@ -35,7 +35,7 @@ impl Cut {
 pub(crate) struct Cuts(pub(crate) Vec<Cut>);
 
 impl Cuts {
-    /// Cuts of the call's database as of one instant.
+    /// Cuts of the call's database at one instant.
     pub(crate) async fn take(call: &Call) -> Self {
         let locked = call.lock_all(Access::Shared).await;
         let cuts = Self::take_locked(call).await;
@@ -43,21 +43,21 @@ impl Cuts {
         cuts
     }
 
-    /// Cuts of the call's database, which are of one instant for the keys that it holds locked.
+    /// Cuts of the call's database, consistent for the keys that it holds locked.
     pub(crate) async fn take_locked(call: &Call) -> Self {
         let db = call.db;
         let cut = |_| move |home: &mut Home| Cut::of(home.shard.db(db));
         Self(call.tx.on_each(0..call.tx.cores(), cut).await)
     }
 
-    /// Bytes that only cuts hold: of databases that were flushed.
+    /// Bytes that only cuts hold: those of flushed databases.
     pub(crate) fn pinned_bytes(&self) -> usize {
         let flushed = self.0.iter().filter(|cut| cut.keys.is_pinned());
         flushed.map(|cut| cut.bytes).sum()
     }
 
-    /// The keys that stand at `positions` of the request, each with its core's cut. Their memory is
-    /// asked for, all at once.
+    /// The keys at `positions` of the request, each with its core's cut. They are prefetched
+    /// together.
     pub(crate) fn keys<'a>(
         &'a self,
         args: darter_resp::Args<'a>,

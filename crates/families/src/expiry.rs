@@ -1,7 +1,7 @@
-//! Expire times as arguments: their units, their bounds and their conditions.
+//! Expire times as arguments: their units, limits and conditions.
 //!
-//! Commands of strings, hashes, sets and keys share these words, but not their bounds: SET wants a
-//! positive time, HEXPIRE one that is not negative, EXPIRE any, and Dragonfly's dialect 1 to 2^28-1
+//! Commands of strings, hashes, sets and keys share these words, but not the limits: SET wants a
+//! positive time, HEXPIRE a non-negative one, EXPIRE any, and Dragonfly's dialect 1 to 2^28-1
 //! seconds.
 
 use crate::word;
@@ -25,7 +25,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// The unit that an option of SET and its like names, in any case.
+    /// The unit named by an option of SET and the like, in any case.
     pub(crate) fn of_option(word: &[u8]) -> Option<Self> {
         let names = [
             ("EX", Self::Seconds),
@@ -36,8 +36,8 @@ impl Unit {
         word::meaning(word, &names)
     }
 
-    /// The absolute time that `amount` of this unit means at `now`; `None` when it overflows. May
-    /// lie in the past, even before 1970.
+    /// The absolute time of `amount` of this unit at `now`; `None` when it overflows. May be in the
+    /// past, even before 1970.
     pub(crate) fn absolute(self, amount: i64, now: UnixMillis) -> Option<i64> {
         let now = i64::try_from(now).ok()?;
         match self {
@@ -49,7 +49,7 @@ impl Unit {
     }
 }
 
-/// The deadline that an option of `command` (lower case) gives: `text` must be a positive integer.
+/// The deadline given by an option of `command` (lower case): `text` must be a positive integer.
 ///
 /// Errors: `NotAnInteger`, `InvalidExpire` for zero, negatives and overflow.
 pub(crate) fn positive_deadline(
@@ -67,16 +67,16 @@ pub(crate) fn positive_deadline(
     UnixMillis::try_from(at).map_err(|_| invalid())
 }
 
-/// The deadline that `text` gives in seconds in Dragonfly's dialect.
+/// The deadline given by `text` in seconds in Dragonfly's dialect.
 ///
-/// Errors: `NotAnInteger`, for a time out of its bounds too.
+/// Errors: `NotAnInteger`, also for a time out of range.
 pub(crate) fn seconds(text: &[u8], now: UnixMillis) -> Result<UnixMillis, Refusal> {
     let seconds = number::parse_i64(text).filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
     let seconds = seconds.ok_or(Refusal::NotAnInteger)?;
     Ok(now.saturating_add(seconds.unsigned_abs() * 1_000))
 }
 
-/// Under which conditions a deadline is set: NX, XX, GT, LT. None at all is the latest deadline.
+/// Conditions for setting a deadline: NX, XX, GT, LT. No deadline counts as the latest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// Only if there is no deadline.
@@ -90,7 +90,7 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Sets a deadline whatever there was.
+    /// Sets a deadline unconditionally.
     pub(crate) const NONE: Self = Self { nx: false, xx: false, gt: false, lt: false };
 
     /// Reads one of the words, if it comes next: for the commands of fields.
@@ -102,7 +102,7 @@ impl Conditions {
         one.unwrap_or(Self::NONE)
     }
 
-    /// Reads all arguments that are left: for the commands of keys, which take several.
+    /// Reads all remaining arguments: for the commands of keys, which take several.
     ///
     /// Errors: an unknown word, or two that contradict each other.
     pub(crate) fn parse_all(mut args: Args<'_>) -> Result<Self, Refusal> {
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    #[test] // One row: the conditions, the old deadline, whether 100 may follow it.
+    #[test] // One row: the conditions, the old deadline, whether 100 may replace it.
     fn no_deadline_is_later_than_any() {
         #[rustfmt::skip] // A table.
         let cases: &[(&[&str], Option<u64>, bool)] = &[

@@ -1,7 +1,7 @@
 //! Keys or members gathered for a reply whose count is known only at the end.
 //!
-//! They are encoded as they come, into chunks: one vector for 200 MB of keys would be copied as a
-//! whole each time it grows.
+//! They are encoded as they are found, into chunks: one vector for 200 MB of keys would be copied
+//! as a whole each time it grows.
 
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
@@ -11,12 +11,12 @@ use darter_resp::{Output, Reply};
 use darter_structs::table::Text;
 use std::collections::VecDeque;
 
-/// Room behind the bound of a chunk, so that the string that passes it seldom makes it grow.
+/// Room beyond the limit of a chunk, so that the string that crosses it seldom makes it grow.
 const CHUNK_SLACK_BYTES: usize = 1024;
-/// Chunks that are freed at once.
+/// Chunks freed at once.
 const CHUNKS_FREED_AT_ONCE: usize = 8;
 
-/// Encoded bulk strings, and as a stream: these, behind a header that is written.
+/// Encoded bulk strings; as a stream: these, after a header that is already written.
 #[derive(Default)]
 pub(crate) struct Gathered {
     full: Chunks,
@@ -24,7 +24,7 @@ pub(crate) struct Gathered {
     count: usize,
 }
 
-/// Frees what nobody reads any more in portions.
+/// Frees what is no longer read in portions.
 #[derive(Default)]
 struct Chunks(VecDeque<Vec<u8>>);
 
@@ -66,7 +66,7 @@ impl Gathered {
         self.count += 1;
     }
 
-    /// Adds `count` that are encoded already.
+    /// Adds `count` encoded ones.
     pub(crate) fn append(&mut self, encoded: &[u8], count: usize) {
         self.make_room();
         self.tail.extend_from_slice(encoded);
@@ -75,7 +75,7 @@ impl Gathered {
 
     fn make_room(&mut self) {
         if self.tail.capacity() == 0 {
-            return; // A first few: it grows as vectors do, up to a chunk.
+            return; // The first few: it grows as vectors do, up to a chunk.
         }
         if self.tail.len() >= CHUNK_BYTES {
             let next = Vec::with_capacity(CHUNK_BYTES + CHUNK_SLACK_BYTES);
@@ -83,7 +83,8 @@ impl Gathered {
         }
     }
 
-    /// The reply: what `head` writes, an array of what was gathered, streamed when it is long.
+    /// The reply: the output of `head`, then an array of what was gathered, streamed when it is
+    /// long.
     pub(crate) fn into_answer(self, resp3: bool, head: impl FnOnce(&mut Reply<'_>)) -> Answer {
         let mut out = Output::default();
         let mut reply = Reply::new(&mut out, resp3);

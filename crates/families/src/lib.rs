@@ -1,14 +1,14 @@
 //! The types of values, and the commands over them, one file each and one row each.
 //!
-//! A family is a folder: its `value.rs` holds the type, where it has one of its own, its other files
-//! the functions, its `mod.rs` the table of rows. A command sees a database of one shard, its
+//! A family is a folder: its `value.rs` holds the type, where it has one of its own, its other
+//! files the functions, its `mod.rs` the table of rows. A command sees a database of one shard, its
 //! arguments and a reply; it knows no sockets, files, threads, nor the privates of other families.
 //!
-//! What several families do in the same way stands beside them:
+//! What several families share is next to them:
 //!
 //! | files                          | what                                                        |
 //! |--------------------------------|-------------------------------------------------------------|
-//! | `lookup`, `prefetch`           | finding a key for a reader; asking memory for entries ahead |
+//! | `lookup`, `prefetch`           | finding a key for a reader; prefetching entries             |
 //! | `word`, `expiry`, `cursor`     | arguments: options, expire times, cursors                   |
 //! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
 //! | `codes`                        | replies of what became of each entry                        |

@@ -1,11 +1,11 @@
-//! The living among entries of which some may be dead: which they are, and exactly how many.
+//! The living among entries of which some may be dead: which they are, and their exact number.
 
 use darter_base::UnixMillis;
 use darter_command::{Flow, Stream};
 use darter_resp::Reply;
 use darter_structs::table::{LiveCount, OutOfLine, Table};
 
-/// Segments that are counted in one portion: at most about 20 us.
+/// Segments counted in one portion: at most about 20 us.
 pub(crate) const SEGMENTS_AT_ONCE: usize = 4;
 
 /// True when an entry with this deadline is alive at `now`.
@@ -29,7 +29,7 @@ pub(crate) fn reply_count<X: OutOfLine>(
     }
 }
 
-/// A count in the making, then the reply.
+/// A count in progress, then the reply.
 struct Count<X: OutOfLine>(LiveCount<X>);
 
 impl<X: OutOfLine> Stream for Count<X> {
@@ -42,8 +42,8 @@ impl<X: OutOfLine> Stream for Count<X> {
     }
 }
 
-/// A cut whose living are being counted, as a reply's header needs before the first of them; nothing
-/// is to be done where nobody is dead.
+/// A cut whose living entries are being counted, since a reply's header needs the number before the
+/// first of them; there is nothing to do if nothing is dead.
 pub(crate) struct Living<X: OutOfLine> {
     cut: Table<X>,
     count: Option<LiveCount<X>>,
@@ -57,12 +57,13 @@ impl<X: OutOfLine> Living<X> {
         Self { cut, count }
     }
 
-    /// Bytes that only readers hold, but for what values own.
+    /// Bytes that only readers hold, without those of out-of-line values.
     pub(crate) fn pinned_bytes(&self) -> usize {
         if self.cut.is_pinned() { self.cut.memory_bytes() } else { 0 }
     }
 
-    /// Counts a portion. The number, and the cut itself, once all are counted; not called again.
+    /// Counts a portion. Returns the number, and the cut itself, once all are counted; not called
+    /// again.
     pub(crate) fn portion(&mut self) -> Option<(usize, Table<X>)> {
         let living = match &mut self.count {
             None => self.cut.len(),

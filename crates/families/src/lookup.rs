@@ -4,7 +4,7 @@ use darter_keyspace::{Db, Found, Key, ShardStats};
 
 /// The living entry of `key`, which is an access; counts the hit or the miss.
 ///
-/// It is [`darter_command::Cx::find`] for those who reply while they look at what was found: it
+/// It is [`darter_command::Cx::find`] for commands that reply while they hold what was found: it
 /// leaves the rest of the context free.
 pub(crate) fn find<'d>(db: &'d mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Option<Found<'d>> {
     let found = db.find(key);

@@ -1,22 +1,21 @@
-//! Asking the memory for the entries that arguments name, before they are looked up.
+//! Prefetching the entries that arguments name, before they are looked up.
 //!
-//! In a table that the caches do not hold, a lookup waits for memory, first for the index line of an
-//! entry, then for the entry. Those of sixteen that are asked for together arrive in the time of one.
+//! In a table that does not fit the caches, a lookup waits for memory, first for the index line of
+//! an entry, then for the entry. Sixteen that are prefetched together arrive in the time of one.
 
 use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_command::Args;
 use darter_keyspace::Named;
 
-/// Entries that are asked for together. More lines in flight than a core has buffers for gain
-/// nothing.
+/// Entries prefetched together. More lines in flight than a core has buffers for gain nothing.
 pub(crate) const BATCH: usize = 16;
-/// A table of fewer entries lies in the caches anyway.
+/// A table of fewer entries is in the caches anyway.
 const ENTRIES_MIN: usize = 4_096;
 
-/// To be called before the entry of each `index` is looked up: with the first of a batch, asks for
-/// all of it. Each entry takes `width` arguments, of which the first is its name; `args` stands at
-/// the entry of `index`.
+/// Call it before the entry of each `index` is looked up: with the first of a batch, it prefetches
+/// all of it. Each entry takes `width` arguments, of which the first is its name; `args` is at the
+/// entry of `index`.
 pub(crate) fn prefetch<N: Named + ?Sized>(
     index: usize,
     named: &N,

@@ -1,11 +1,11 @@
 //! Entries at random: what HRANDFIELD and SRANDMEMBER share.
 //!
-//! One entry costs a few draws of places in the table. Distinct entries are drawn and looked up in
-//! what was drawn before, while they are few; many are chosen in one walk, each with the chance that
-//! is left, which needs no memory at all. Both are uniform over all subsets.
+//! One entry costs a few draws of places in the table. Distinct entries are drawn and checked
+//! against those drawn before, while they are few; many are chosen in one walk, each with the
+//! remaining chance, which needs no memory at all. Both are uniform over all subsets.
 //!
-//! Everything is drawn from a cut without dead entries. At the moment when some have just died, the
-//! living are copied first, in slices.
+//! Everything is drawn from a cut without dead entries. If some have just died, the living are
+//! copied first, in slices.
 //!
 //! Not here: how an entry is shown.
 
@@ -19,7 +19,7 @@ use darter_tx::KeySet;
 
 /// Draws in one portion: about 25 us.
 pub(crate) const DRAWS: usize = 48;
-/// Entries are drawn one by one while they are at most so small a part of the table.
+/// Entries are drawn one by one while they are at most this small a part of the table.
 pub(crate) const DRAWN_PART: usize = 16;
 /// Entries copied in one portion: about 25 us.
 const COPIES: usize = 96;
@@ -29,14 +29,14 @@ const COPIES: usize = 96;
 pub(crate) enum Wish {
     /// One entry, or null.
     One,
-    /// So many, each as often as it comes.
+    /// This many, with repetitions.
     Repeated(usize),
-    /// At most so many, all different.
+    /// At most this many, all distinct.
     Distinct(usize),
 }
 
 impl Wish {
-    /// Reads a count: so many different ones, or if it is negative, so many that may repeat.
+    /// Reads a count: this many distinct ones, or if it is negative, this many that may repeat.
     pub(crate) fn of_count(text: &[u8]) -> Result<Self, Refusal> {
         let count = number::parse_i64(text).ok_or(Refusal::NotAnInteger)?;
         if count == i64::MIN {
@@ -49,7 +49,7 @@ impl Wish {
         Ok(if count < 0 { Self::Repeated(size) } else { Self::Distinct(size) })
     }
 
-    /// How it is fulfilled from a table of so many entries, all alive.
+    /// How to fulfil it from a table of `entries`, all alive.
     pub(crate) fn way(self, entries: usize, prng: &mut Prng) -> Way {
         match self {
             Self::One => Way::One,
@@ -65,19 +65,20 @@ impl Wish {
     }
 }
 
-/// How a wish is fulfilled.
+/// How to fulfil a wish.
 pub(crate) enum Way {
     /// Draw one entry, if there is any.
     One,
-    /// Draw so many, one by one; if they must differ, these are the hashes of those drawn before.
+    /// Draw this many, one by one; if they must be distinct, these are the hashes of those drawn
+    /// before.
     Draw(usize, Option<KeySet>),
     /// Take them all.
     All,
-    /// Choose so many in one walk.
+    /// Choose this many in one walk.
     Choose(usize, Choice),
 }
 
-/// A hash or a set that is filled with living entries, to be drawn from.
+/// A hash or a set that is filled with living entries, to draw from.
 pub(crate) trait Urn: Send + 'static {
     /// What the values of its entries are out of line.
     type Out: OutOfLine;
@@ -85,10 +86,10 @@ pub(crate) trait Urn: Send + 'static {
     /// Bytes of memory that it takes.
     fn bytes(&self) -> usize;
 
-    /// Puts a copy of an entry in, without its deadline.
+    /// Adds a copy of an entry, without its deadline.
     fn put(&mut self, entry: &Entry<'_, Self::Out>, now: UnixMillis);
 
-    /// Replies from what was put in.
+    /// Replies from what was added.
     fn draw(&mut self, reply: &mut Reply<'_>, prng: &mut Prng) -> Flow;
 }
 
@@ -102,7 +103,7 @@ pub(crate) struct Purge<U: Urn> {
 }
 
 impl<U: Urn> Purge<U> {
-    /// Draws from what lives in `cut` at `now`, by way of `urn`; the value takes `bytes`.
+    /// Draws from what is alive in `cut` at `now`, by way of `urn`; the value takes `bytes`.
     pub(crate) fn new(
         (cut, bytes): (Table<U::Out>, usize),
         urn: U,
@@ -143,7 +144,7 @@ impl<U: Urn> Stream for Purge<U> {
     }
 }
 
-/// A generator of its own, for what goes on beside others.
+/// An independent generator, for work that is interleaved with other work.
 pub(crate) fn fork(prng: &mut Prng) -> Prng {
     Prng::from_seed(prng.next_u64())
 }

@@ -1,4 +1,4 @@
-//! The vocabulary of the rows: what the tables of several families say in the same words.
+//! The vocabulary of the rows: what the tables of several families have in common.
 
 use darter_command::{Flags, KeyFlags, KeySpec, Place};
 
@@ -9,7 +9,7 @@ pub(crate) const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
 pub(crate) const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
 pub(crate) const GROW_FAST: Flags = GROW.and(Flags::FAST);
 
-/// Tips of `COMMAND INFO`: the reply is the same, but for its order; or chance decides it.
+/// Tips of `COMMAND INFO`: the reply is the same, except for its order; or it is random.
 pub(crate) const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 pub(crate) const RANDOM: &[&str] = &["nondeterministic_output"];
 

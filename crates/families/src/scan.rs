@@ -8,10 +8,10 @@ use darter_base::{glob, number};
 use darter_command::{Args, Refusal};
 use darter_structs::table::{Entry, OutOfLine, Scratch, Table, Text};
 
-/// Entries a call, if the client does not say.
+/// Entries a call, if the client gives no count.
 const COUNT_DEFAULT: usize = 10;
-/// Places of the table that are looked at for each entry wanted: an almost empty table does not
-/// hold a call up.
+/// Places of the table visited for each wanted entry: an almost empty table does not hold a call
+/// up.
 const PLACES_PER_ENTRY: usize = 10;
 /// Places in one portion of a long call: at most about 30 us.
 pub(crate) const PORTION: usize = 24;
@@ -21,12 +21,12 @@ const CURSOR_MASK: u64 = (1 << 48) - 1;
 /// What the client asked for.
 pub(crate) struct Options {
     pattern: Option<Vec<u8>>,
-    /// Entries that the call is to look at.
+    /// Entries that the call should visit.
     pub(crate) count: usize,
 }
 
 impl Options {
-    /// Reads the options. `own` is asked about each word that is none of them: true if it took it.
+    /// Reads the options. `own` is called for each other word: true if it took it.
     pub(crate) fn parse(
         mut args: Args<'_>,
         mut own: impl FnMut(&mut Args<'_>) -> bool,
@@ -46,16 +46,16 @@ impl Options {
         Ok(options)
     }
 
-    /// True when an entry of this key is to be returned.
+    /// True when an entry with this key should be returned.
     pub(crate) fn wants(&self, key: &Text<'_>) -> bool {
         let matches = |pattern: &Vec<u8>| glob::matches(pattern, key.bytes(&mut Scratch::new()));
         self.pattern.as_ref().is_none_or(matches)
     }
 }
 
-/// A walk through the part of a cut that one call returns: until so many entries were seen, matching
-/// or not. It is made twice, first to count and to find the cursor, which stand at the beginning of
-/// the reply, then to send. Nothing is gathered, however large the count.
+/// A walk through the part of a cut that one call returns: until `count` entries were seen,
+/// matching or not. It is made twice, first to count and to find the cursor, which are at the
+/// beginning of the reply, then to send. Nothing is gathered, however large the count.
 pub(crate) struct Walk<X: OutOfLine> {
     cut: Table<X>,
     options: Options,
@@ -74,8 +74,8 @@ impl<X: OutOfLine> Walk<X> {
         Self { cut, options, now, first, next: first, entries: 0, places: 0 }
     }
 
-    /// Looks at the next place of the table, and calls `take` with what lives and matches there.
-    /// True while the part goes on.
+    /// Visits the next place of the table, and calls `take` with what is alive and matches there.
+    /// True while the part continues.
     pub(crate) fn place(&mut self, take: &mut dyn FnMut(&Entry<'_, X>)) -> bool {
         let Self { cut, options, now, next, entries, .. } = self;
         *next = cut.scan(*next, &mut |entry| {
@@ -91,7 +91,7 @@ impl<X: OutOfLine> Walk<X> {
         self.next != 0 && !is_enough
     }
 
-    /// The cursor behind what was walked through.
+    /// The cursor after the entries visited.
     pub(crate) fn cursor(&self) -> u64 {
         self.next
     }

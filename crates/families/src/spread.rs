@@ -1,10 +1,10 @@
 //! The keys of a request over very many of them, split by the cores that own them.
 //!
 //! A million keys take longer to hash than a slice, and a list of a million locks takes longer to
-//! grant. So the split is made in portions, the locks of a core are one list that is made aside,
-//! and each core works in portions on its own keys ([`Spread::work`]): on what is a portion at once,
-//! when the message comes, on more as a task, in slices. What must be brought together as it is
-//! found (MGET) goes in rounds instead, in each of which every core gets the next of its keys.
+//! grant. So the split is made in portions, the locks of a core are one list that is built aside,
+//! and each core works in portions on its own keys ([`Spread::work`]): on a single portion at once,
+//! when the message arrives, on more as a task, in slices. Results that must be merged as they are
+//! found (MGET) come in rounds instead, in each of which every core gets the next of its keys.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_command::Call;
@@ -14,16 +14,16 @@ use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, Tx, lock_key};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to so many keys of a core are locked one by one; more, as a list.
+/// Up to this many keys of a core are locked one by one; more, as a list.
 const LOCKED_SINGLY_MAX: usize = 64;
-/// Keys that a core works on before it looks at others: 15 us, and 100 us where segments merge. Fewer
-/// would make tasks of smaller requests, and rounds of MGET, a hop each.
+/// Keys that a core works on before it yields: 15 us, and 100 us where segments merge. Fewer would
+/// make tasks of smaller requests, and rounds of MGET, a hop each.
 pub(crate) const PORTION_KEYS: usize = 64;
-/// Keys that are split or locked between two looks at the clock.
+/// Keys that are split or locked between two reads of the clock.
 const BREATH_KEYS: usize = 16;
 
 /// Positions in a request, in order. One vector of a million would move as it grows, and be freed
-/// at once; so they lie in chunks.
+/// at once; so they are in chunks.
 #[derive(Default)]
 struct Positions {
     /// All but the last hold [`Positions::PER_CHUNK`].
@@ -52,7 +52,7 @@ impl Positions {
     }
 }
 
-/// Chunks of positions that are freed at once.
+/// Chunks of positions freed at once.
 const CHUNKS_FREED_AT_ONCE: usize = 4;
 
 impl Drop for Positions {
@@ -63,7 +63,7 @@ impl Drop for Positions {
     }
 }
 
-/// The chunks of positions that nobody reads any more.
+/// The chunks of positions that are no longer used.
 struct Remains(Vec<Vec<u32>>);
 
 impl Dismantle for Remains {
@@ -77,19 +77,19 @@ impl Dismantle for Remains {
     }
 }
 
-/// Where the keys of a request stand.
+/// Where the keys of a request are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// The argument that is the first key.
     pub(crate) first: usize,
-    /// From one key to the next: 2 where values stand between them.
+    /// From one key to the next: 2 where there are values in between.
     pub(crate) step: usize,
     /// How many there are.
     pub(crate) count: usize,
 }
 
 impl Layout {
-    /// Every argument behind the name is a key.
+    /// Every argument after the name is a key.
     pub(crate) fn all(call: &Call) -> Self {
         Self { first: call.first, step: 1, count: call.len() - call.first }
     }
@@ -128,7 +128,7 @@ impl Portion {
         self.positions.len()
     }
 
-    /// Where the keys stand in the request.
+    /// The indexes of the keys in the request.
     pub(crate) fn positions(&self) -> impl Iterator<Item = usize> + '_ {
         self.range.clone().map(|index| self.positions.get(index))
     }
@@ -138,8 +138,7 @@ impl Portion {
         resp::Args::owned(&self.request)
     }
 
-    /// The keys, in the order of [`Portion::positions`]. Their memory is asked for first, all at
-    /// once.
+    /// The keys, in the order of [`Portion::positions`]. They are prefetched first, together.
     pub(crate) fn keys(&self, db: &Db) -> Vec<Key<'_>> {
         let args = self.args();
         let keys: Vec<_> = self.positions().map(|at| Key::new(args.get(at))).collect();
@@ -183,11 +182,11 @@ impl Spread {
         call.tx.lock(claims).await
     }
 
-    /// Works on all the keys, each core on its own; gives what each of the owners made of them.
+    /// Works on all the keys, each core on its own; returns the result of each owner.
     ///
-    /// `step` gets as many of the keys that are left as `most` says, and adds to what the core
-    /// gives; false ends the core's work. Where one portion is all that any core has, it is worked
-    /// on as the message comes in: a task would be a turn later.
+    /// `step` gets up to `most` of the remaining keys, and adds to the core's result; false ends
+    /// the core's work. If no core has more than one portion, it is done as the message arrives: a
+    /// task would be a turn later.
     pub(crate) async fn work<R, S>(
         &self,
         call: &Call,
@@ -227,7 +226,7 @@ impl Spread {
         call.tx.drive_each(self.owners(), in_slices).await
     }
 
-    /// Rounds in which every core is done with its keys.
+    /// The number of rounds until every core is done with its keys.
     pub(crate) fn rounds(&self) -> usize {
         self.cores.iter().map(|list| list.len().div_ceil(PORTION_KEYS)).max().unwrap_or(0)
     }
@@ -237,14 +236,14 @@ impl Spread {
         (0..self.cores.len()).filter(move |core| round * PORTION_KEYS < self.cores[*core].len())
     }
 
-    /// What `core` has to do in this round.
+    /// The keys of `core` in this round.
     pub(crate) fn portion(&self, call: &Call, core: CoreId, round: usize) -> Portion {
         let len = self.len_of(core);
         let from = (round * PORTION_KEYS).min(len);
         self.range(call, core, from..(from + PORTION_KEYS).min(len))
     }
 
-    /// All that `core` has to do.
+    /// All keys of `core`.
     fn all(&self, call: &Call, core: CoreId) -> Portion {
         self.range(call, core, 0..self.len_of(core))
     }

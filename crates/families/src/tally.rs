@@ -1,19 +1,19 @@
-//! Values that wait for their reader, and how much of them only he still holds.
+//! Values that wait to be read, and how much of them only the reader still holds.
 //!
-//! A reply of sixteen thousand values cannot ask each of them, whenever somebody wants to know, whether
-//! it is still there: that is a cache miss each. So a look asks some, the next look goes on from there,
-//! and what was found once is kept: what is gone never comes back. The sum of a long reply is late by
-//! the looks that it takes, never too large.
+//! A reply of sixteen thousand values cannot check each of them, whenever the total is asked for,
+//! for still being in use: that is a cache miss each. So a check looks at some, the next one
+//! continues from there, and findings are kept: what is gone never comes back. The sum of a long
+//! reply lags by the checks that it takes, and is never too large.
 
 use darter_keyspace::StrPieces;
 use darter_structs::Watch;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Values that one look asks: about 10 us.
+/// Values looked at in one check: about 10 us.
 const ASKED_AT_ONCE: usize = 128;
 
-/// What may be gone while it is read.
+/// A value that may be deleted while it is read.
 pub(crate) trait Pinned {
     /// Bytes of it that only readers hold.
     fn pinned_bytes(&self) -> usize;
@@ -39,9 +39,9 @@ impl Pinned for Watch {
 /// See the module.
 pub(crate) struct Tally<T> {
     values: VecDeque<(T, Cell<usize>)>,
-    /// The sum of what was found of each.
+    /// The sum of what was found for each.
     found: Cell<usize>,
-    /// Where the next look begins.
+    /// Where the next check begins.
     next: Cell<usize>,
 }
 
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    #[test] // Each that is gone counts once, until it leaves, however far the looks have come.
+    #[test] // Each deleted value counts once, until it leaves, however far the checks have come.
     fn what_is_gone_counts_until_it_leaves() {
         for count in [1_usize, 100, 1_000] {
             let kept: Vec<_> = (0..count).map(|_| std::rc::Rc::new(())).collect();

@@ -1,9 +1,10 @@
-//! Copying ahead: how many entries of a value are changed at once while cuts of it are being read.
+//! Copying in advance: how many entries of a value are changed at once while cuts of it are being
+//! read.
 //!
 //! A change copies the segment that it touches if a cut holds it too: 8 us, and more the first
 //! time. For a hundred changes that is more than a slice, and they must take effect at once. But
-//! nobody can tell whether a segment was copied. So that is done ahead, in slices where it must be,
-//! and then all changes at once, none of which has anything left to copy.
+//! whether a segment was copied is invisible. So that is done first, in slices if necessary, and
+//! then all changes at once, none of which has anything left to copy.
 //!
 //! Not here: changes of so many entries that they are made aside.
 
@@ -14,14 +15,14 @@ use darter_keyspace::{Key, Touch, Type};
 use darter_resp::{self as resp, Request};
 use std::sync::Arc;
 
-/// So few changes are simply made: at most about 100 us.
+/// This few changes are simply made: at most about 100 us.
 const FEW: usize = 4;
-/// More changes than these wait for the next slice when looking at their places took this one: in a
-/// table that the caches do not hold, each change costs 2 us.
+/// More changes than these wait for the next slice if checking their places took this one: in a
+/// table that does not fit the caches, each change costs 2 us.
 pub(crate) const MANY: usize = 128;
-/// New cuts may be taken while the copies for old ones are made; so often the job begins again.
+/// New cuts may be taken while the copies for old ones are made; the job restarts this often.
 const AGAIN_MAX: usize = 3;
-/// Where the key stands in all commands that change entries.
+/// The index of the key in all commands that change entries.
 pub(crate) const KEY: usize = 1;
 
 /// A change of several entries of one value, each named by an argument.
@@ -36,7 +37,7 @@ pub(crate) trait Edit: Copy + Send + 'static {
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal>;
 }
 
-/// Runs `edit`: at once if what there is to copy can be copied in this slice.
+/// Runs `edit`: at once if this slice suffices for the copies.
 pub(crate) fn run<E: Edit>(
     cx: &mut Cx<'_>,
     key: &Key<'_>,
@@ -49,7 +50,7 @@ pub(crate) fn run<E: Edit>(
     }
     let is_many = args.left() > MANY * edit.width();
     let next = copy(cx, key, args, edit);
-    // With nothing to copy, looking at very many was half of the work, and used up the slice.
+    // With nothing to copy, checking very many was half of the work, and used up the slice.
     let first = args.position();
     match next.or_else(|| (is_many && cx.preempt.must_yield()).then_some(first)) {
         None => edit.run(cx, key, args),
@@ -60,8 +61,8 @@ pub(crate) fn run<E: Edit>(
     }
 }
 
-/// Copies what the entries that are left share with cuts. `None`: all of it; else the slice is over,
-/// and this is the position of the entry that comes next.
+/// Copies what the remaining entries share with cuts. `None`: all of it; otherwise the slice is
+/// over, and this is the position of the next entry.
 fn copy<E: Edit>(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, edit: E) -> Option<usize> {
     let (all, width) = (args.all(), edit.width());
     let names = |from: usize| (from..all.len()).step_by(width).take(BATCH);
@@ -82,9 +83,9 @@ struct Unsharing<E> {
     request: Arc<Request>,
     /// Index of the first entry.
     first: usize,
-    /// Index of the entry that is next to be copied for.
+    /// Index of the next entry to copy for.
     next: usize,
-    /// How often it began again.
+    /// How often it has restarted.
     again: usize,
 }
 
@@ -100,7 +101,8 @@ impl<E: Edit> Job for Unsharing<E> {
         if begins || self.again == AGAIN_MAX {
             return self.edit.run(cx, &key, Args::new(all, self.first)).map(Step::Done);
         }
-        // Mostly the slice is over. The next step looks whether all is well, and makes the changes.
+        // Usually the slice is over. The next step checks that nothing has changed, and makes the
+        // changes.
         (self.next, self.again) = (self.first, self.again + 1);
         Ok(Step::More)
     }

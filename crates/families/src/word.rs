@@ -4,7 +4,7 @@ use darter_command::Args;
 use darter_resp::Arg;
 
 /// Takes the next argument as an option's word, or as a short value. One that came in chunks is no
-/// option: it reads as empty, and is never made one piece.
+/// option: it reads as empty, and is never gathered into one piece.
 pub(crate) fn take<'a>(args: &mut Args<'a>) -> Option<&'a [u8]> {
     let at = args.position();
     if args.left() == 0 {
@@ -22,7 +22,7 @@ pub(crate) fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// What `word` stands for in a table of names.
+/// The meaning of `word` in a table of names.
 pub(crate) fn meaning<T: Copy>(word: &[u8], names: &[(&str, T)]) -> Option<T> {
     names.iter().find(|(name, _)| is(word, name)).map(|(_, meaning)| *meaning)
 }

@@ -10,8 +10,8 @@ use darter_command::{Args, Cx, Flow, Refusal};
 /// Latest deadline of a field, as in Redis.
 const DEADLINE_MAX: UnixMillis = (1 << 46) - 1;
 
-/// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`: fields die in so many
-/// seconds.
+/// `HEXPIRE key seconds [NX | XX | GT | LT] FIELDS count field [field ...]`: fields die in this
+/// many seconds.
 ///
 /// Reply: array of 1 done, 0 the condition is not met, 2 gone, for the time has passed, -2 no such
 /// field. Refusals: `WrongType`, `NotAnInteger`, a negative time, `InvalidExpire`, `FIELDS`
@@ -21,12 +21,14 @@ pub(super) fn hexpire(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> 
     expire(cx, args, Unit::Seconds, "hexpire")
 }
 
-/// `HPEXPIRE key milliseconds ...`: as HEXPIRE. Source: <https://redis.io/commands/hpexpire> (7.4.0).
+/// `HPEXPIRE key milliseconds ...`: as HEXPIRE. Source: <https://redis.io/commands/hpexpire>
+/// (7.4.0).
 pub(super) fn hpexpire(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     expire(cx, args, Unit::Millis, "hpexpire")
 }
 
-/// `HEXPIREAT key unix-seconds ...`: as HEXPIRE. Source: <https://redis.io/commands/hexpireat> (7.4.0).
+/// `HEXPIREAT key unix-seconds ...`: as HEXPIRE. Source: <https://redis.io/commands/hexpireat>
+/// (7.4.0).
 pub(super) fn hexpireat(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     expire(cx, args, Unit::UnixSeconds, "hexpireat")
 }
@@ -64,11 +66,11 @@ pub(super) fn hpersist(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     Plan::new(Change::Persist, Answer::Codes).run(cx, &key, args)
 }
 
-/// What most of the family say about a count that is none.
+/// What most of the family say about an invalid count.
 pub(super) const COUNT_REFUSED: &str = "ERR Number of fields must be a positive integer";
 
-/// Reads `FIELDS count` and checks that as many fields follow; `refused` is said of a count that is
-/// no positive integer.
+/// Reads `FIELDS count` and checks that as many fields follow; `refused` is the error for a count
+/// that is not a positive integer.
 pub(super) fn fields(args: &mut Args<'_>, refused: &'static str) -> Result<(), Refusal> {
     if !args.option("FIELDS") {
         return Err(Refusal::line(
@@ -80,14 +82,14 @@ pub(super) fn fields(args: &mut Args<'_>, refused: &'static str) -> Result<(), R
     if usize::try_from(count) == Ok(args.left()) { Ok(()) } else { Err(mismatch()) }
 }
 
-/// The count does not fit the fields that follow.
+/// The count does not match the fields that follow.
 pub(super) fn mismatch() -> Refusal {
     Refusal::line("ERR The `numfields` parameter must match the number of arguments")
 }
 
-/// The deadline that `text` gives in `unit`, for `command`; it may have passed.
+/// The deadline given by `text` in `unit`, for `command`; it may have passed.
 ///
-/// Errors: `NotAnInteger`, a negative time, `InvalidExpire` for one beyond Redis's bound.
+/// Errors: `NotAnInteger`, a negative time, `InvalidExpire` for one beyond Redis's limit.
 pub(super) fn deadline(
     unit: Unit,
     text: &[u8],

@@ -1,9 +1,9 @@
-//! Changes of fields: one engine for HSET, HDEL, HEXPIRE and all their like.
+//! Changes of fields: one engine for HSET, HDEL, HEXPIRE and the like.
 //!
 //! A command says what is done with each field it names ([`Change`]) and what it replies
-//! ([`Answer`]). A few fields are changed at once. More than a slice can change is the shape *Edit*: a
-//! cut of the hash is edited aside in portions and installed at the end; writers of the key wait,
-//! readers are answered from the hash before it.
+//! ([`Answer`]). A few fields are changed at once. More than a slice can change is the shape
+//! *Edit*: a cut of the hash is edited aside in portions and installed at the end; writers of the
+//! key wait, readers see the previous hash.
 
 use super::field::Values;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
@@ -23,17 +23,18 @@ use std::sync::Arc;
 
 /// Fields whose guard is checked in one portion: about 25 us.
 const CHECKED: usize = 96;
-/// Batches of changes in one portion, at most: about 25 us, once the segments they meet are our own.
+/// The most batches of changes in one portion: about 25 us, once the segments they touch are our
+/// own.
 const BATCHES_MAX: usize = 6;
-/// Bytes of arguments beyond which the work is done aside too: hashing and copying take time.
+/// More bytes of arguments than this are processed aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 128 * 1024;
 
-/// What is done with each field that is named.
+/// What is done with each named field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Set it to the value that follows it. A deadline that has passed removes it.
     Set(Deadline),
-    /// Set it, with this deadline, if it is not there.
+    /// Set it, with this deadline, if it is absent.
     SetAbsent(UnixMillis),
     /// Set it; if it has no deadline, give it this one.
     SetKeeping(UnixMillis),
@@ -41,7 +42,7 @@ pub(super) enum Change {
     Remove,
     /// Change its deadline. One that has passed removes it.
     Expire(UnixMillis, Conditions),
-    /// Take its deadline away.
+    /// Remove its deadline.
     Persist,
 }
 
@@ -54,18 +55,18 @@ impl Change {
         }
     }
 
-    /// True when a hash that is not there is made.
+    /// True when a missing hash is created.
     fn creates(self) -> bool {
         self.width() == 2
     }
 
-    /// True when fields get a deadline. Setting them takes two arguments a field, so that as few are
-    /// done at once whether they get one or not.
+    /// True when fields get a deadline. Setting them takes two arguments a field, so as few are
+    /// done at once with a deadline as without.
     fn gives_deadlines(self) -> bool {
         matches!(self, Self::Expire(..))
     }
 
-    /// Changes the field that comes next. Returns one of the codes above.
+    /// Changes the next field. Returns one of the codes above.
     fn apply(self, edit: &mut HashEdit<'_>, args: &mut Args<'_>, now: UnixMillis) -> i8 {
         let Some(field) = args.next() else { return ABSENT };
         match self {
@@ -146,7 +147,7 @@ fn expire(
     DONE
 }
 
-/// What must hold of all fields that are named, or nothing is done and the reply is 0.
+/// What must hold for all named fields; otherwise nothing is done and the reply is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Guard {
     /// They are there.
@@ -156,7 +157,7 @@ pub(super) enum Guard {
 }
 
 impl Guard {
-    /// Does it hold of the next `count` fields?
+    /// Does it hold for the next `count` fields?
     fn holds(self, hash: &Hash, mut args: Args<'_>, count: usize, now: UnixMillis) -> bool {
         (0..count).all(|index| {
             prefetch(index, hash.fields(), args, 2);
@@ -167,7 +168,7 @@ impl Guard {
     }
 }
 
-/// What is replied.
+/// The reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// How many codes are [`DONE`].
@@ -178,12 +179,12 @@ pub(super) enum Answer {
     One,
     /// The codes.
     Codes,
-    /// The values as they were before.
+    /// The previous values.
     Values,
 }
 
 impl Answer {
-    /// The reply when nothing could be done, for there is no hash, or the guard does not hold.
+    /// The reply when nothing could be done, as there is no hash, or the guard does not hold.
     fn nothing(self, reply: &mut Reply<'_>, fields: usize) -> Flow {
         match self {
             Self::Count | Self::One | Self::Ok => reply.int(0),
@@ -211,7 +212,7 @@ impl Plan {
         Self { change, guard: None, answer }
     }
 
-    /// Runs the command for all arguments that are left: fields, or fields and values.
+    /// Runs the command for all remaining arguments: fields, or fields and values.
     pub(super) fn run(
         self,
         cx: &mut Cx<'_>,
@@ -324,13 +325,13 @@ struct Aside {
     first: usize,
     /// Index of the next field.
     next: usize,
-    /// The guard holds of all fields, or there is none.
+    /// The guard holds for all fields, or there is none.
     checked: bool,
-    /// The moment as of which fields live or not: that at which the command began.
+    /// The moment that decides which fields are alive: when the command began.
     now: UnixMillis,
-    /// The hash as it will be.
+    /// The new hash.
     draft: Draft<Hash>,
-    /// The hash as it was, if its values are replied.
+    /// The previous hash, if its values are the reply.
     before: Option<Hash>,
     done: usize,
     changed: bool,
@@ -364,7 +365,7 @@ impl Aside {
         holds
     }
 
-    /// Changes the next few, while the slice is not over: each may copy a segment.
+    /// Changes the next few, until the slice is over: each may copy a segment.
     fn change(&mut self, all: resp::Args<'_>, preempt: &dyn Preempt) {
         let (count, change) = (self.portion(all, BATCH), self.plan.change);
         let mut args = Args::new(all, self.next);

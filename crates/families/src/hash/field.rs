@@ -87,7 +87,8 @@ pub(super) fn hmget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(values(&mut cx.reply, hash.as_deref(), args, cx.now))
 }
 
-/// Replies with the values of the fields that are left among the arguments; the header is written.
+/// Replies with the values of the fields among the remaining arguments; the header is already
+/// written.
 pub(super) fn values(reply: &mut Reply<'_>, hash: Option<&Hash>, args: Args<'_>, now: u64) -> Flow {
     let empty = Hash::new();
     let hash = hash.unwrap_or(&empty);
@@ -110,7 +111,7 @@ fn asking(unsent: Unsent, hash: &Hash, args: Args<'_>, asked: usize, now: u64) -
 }
 
 /// Encodes the values of the next fields, until the portion is full or some value has to wait;
-/// those that `shown` refuses are null. Returns how many were asked.
+/// those rejected by `shown` are null. Returns how many were processed.
 fn ask(
     reply: &mut Reply<'_>,
     unsent: &mut Unsent,
@@ -140,13 +141,13 @@ pub(super) struct Values {
     next: usize,
     hash: Hash,
     now: u64,
-    /// What a change said of each field: the values of those that were absent are not shown.
+    /// The codes of a change of the fields: the values of those that were absent are not shown.
     codes: Option<Vec<i8>>,
     unsent: Unsent,
 }
 
 impl Values {
-    /// The values in `hash`, as of `now`, of the fields that are left among the arguments.
+    /// The values in `hash`, as of `now`, of the fields among the remaining arguments.
     pub(super) fn new(hash: &Hash, args: Args<'_>, now: u64, codes: Option<Vec<i8>>) -> Self {
         let (request, next, hash) = (args.all().to_request(), args.position(), hash.reader());
         Self { request, first: next, next, hash, now, codes, unsent: Unsent::default() }

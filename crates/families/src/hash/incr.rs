@@ -9,8 +9,9 @@ const HINCRBYFLOAT: &Event = &Event::new("hincrbyfloat", b'h');
 
 /// `HINCRBY key field increment`: adds to the integer in a field; an absent one counts as 0.
 ///
-/// Reply: the sum. Refusals: `NotAnInteger`, `WrongType`, a value that is no integer, `Overflow`.
-/// Cost: O(1), one lookup of the field. Source: <https://redis.io/commands/hincrby> (2.0.0).
+/// Reply: the sum. Refusals: `NotAnInteger`, `WrongType`, a value that is not an integer,
+/// `Overflow`. Cost: O(1), one lookup of the field. Source: <https://redis.io/commands/hincrby>
+/// (2.0.0).
 pub(super) fn hincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, field, increment) = (args.key()?, args.bytes()?, args.int()?);
     let sum = cx.db.edit::<Hash, _>(&key, true, |edit| {
@@ -33,7 +34,7 @@ pub(super) fn hincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// `HINCRBYFLOAT key field increment`: adds to the number in a field; an absent one counts as 0.
 ///
 /// Reply: the sum as a bulk, in Redis's text: see [`extended`]. Refusals: `NotAFloat`, an infinite
-/// increment, `WrongType`, a value that is no number, an infinite sum. Cost: O(digits).
+/// increment, `WrongType`, a value that is not a number, an infinite sum. Cost: O(digits).
 /// Source: <https://redis.io/commands/hincrbyfloat> (2.6.0).
 pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, field) = (args.key()?, args.bytes()?);
@@ -56,7 +57,7 @@ pub(super) fn hincrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, 
     Ok(Flow::Done)
 }
 
-/// The value as a number of 80 bits. Longer than 5 KiB, it is none, and is not looked at.
+/// The value as an 80-bit number. Longer than 5 KiB, it is not a number, and is not read.
 fn number(text: &Str<'_>) -> Result<extended::Extended, Refusal> {
     const TEXT_MAX_BYTES: usize = 5 * 1024;
     let short = (text.len() < TEXT_MAX_BYTES).then(|| text.to_vec());

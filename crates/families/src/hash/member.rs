@@ -1,4 +1,4 @@
-//! Deadlines of whatever a collection holds, fields and members alike: FIELDTTL, FIELDEXPIRE.
+//! Deadlines of the entries of any collection, fields and members alike: FIELDTTL, FIELDEXPIRE.
 
 use super::edit::{Answer, Change, Plan};
 use crate::EXPIRE_ENTRIES;
@@ -29,11 +29,11 @@ pub(super) fn fieldttl(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     Ok(Flow::Done)
 }
 
-/// `FIELDEXPIRE key seconds field [field ...]`: fields of a hash, or members of a set, die in so
-/// many seconds, whatever deadline they had.
+/// `FIELDEXPIRE key seconds field [field ...]`: fields of a hash, or members of a set, die in
+/// `seconds`, whatever deadline they had.
 ///
 /// Reply: array of 1 done, -2 no such field, or no such key, or a key of another type. Refusals:
-/// `NotAnInteger` for a time that is none or does not fit. Cost: O(fields named), in slices when
+/// `NotAnInteger` for a time that is invalid or out of range. Cost: O(fields named), in slices when
 /// they are many. Source: Dragonfly, <https://www.dragonflydb.io/docs/command-reference>.
 pub(super) fn fieldexpire(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;

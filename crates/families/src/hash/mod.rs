@@ -1,8 +1,8 @@
 //! Hashes: fields and values, each field with an optional deadline.
 //!
-//! Whatever looks at more fields than a slice can works on a cut: replies are streamed from it, a
-//! change of many fields is made aside and installed. Headers and counts are exact: fields that are
-//! dead but not yet reaped are neither counted nor shown.
+//! A command that reads more fields than a slice can works on a cut: replies are streamed from it,
+//! a change of many fields is made aside and installed. Headers and counts are exact: fields that
+//! are dead but not yet reaped are neither counted nor shown.
 //!
 //! | file       | holds                                                                |
 //! |------------|----------------------------------------------------------------------|

@@ -35,7 +35,7 @@ pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     Ok(draw(&mut cx.reply, &hash, wish, cx.prng))
 }
 
-/// What is asked for, and what of it is shown.
+/// What is asked for, and which part of it is shown.
 fn wish(mut args: Args<'_>) -> Result<(Wish, Part), Refusal> {
     let Some(count) = args.next() else { return Ok((Wish::One, Part::Field)) };
     let wish = Wish::of_count(count)?;
@@ -48,7 +48,7 @@ fn wish(mut args: Args<'_>) -> Result<(Wish, Part), Refusal> {
     Ok((wish, part))
 }
 
-/// Replies from a hash in which nothing is dead.
+/// Replies from a hash without dead fields.
 fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &mut Prng) -> Flow {
     let (fields, bytes) = (hash.fields(), hash.memory_bytes());
     match wish.way(fields.len(), prng) {
@@ -75,7 +75,7 @@ fn draw(reply: &mut Reply<'_>, hash: &Hash, (wish, part): (Wish, Part), prng: &m
 struct Draws {
     hash: Hash,
     left: usize,
-    /// Hashes of those drawn before, if fields must differ.
+    /// Hashes of those drawn before, if fields must be distinct.
     seen: Option<KeySet>,
     part: Part,
     prng: Prng,
@@ -139,7 +139,7 @@ impl Stream for Chosen {
 struct Living {
     hash: Hash,
     wish: (Wish, Part),
-    /// The text of a value, on its way.
+    /// A buffer for the text of a value.
     text: Vec<u8>,
 }
 

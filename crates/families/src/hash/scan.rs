@@ -15,7 +15,7 @@ use std::sync::Arc;
 const WHOLE: &str = "listpack";
 
 /// `HSCAN key cursor [MATCH pattern] [COUNT count] [NOVALUES]`: some fields with their values, and
-/// the cursor to go on with.
+/// the cursor to continue with.
 ///
 /// Reply: array of the cursor and a flat array. A hash that Redis keeps packed is returned whole.
 /// With a large count the reply is made in slices, from a cut. Refusals: an invalid cursor,
@@ -49,7 +49,7 @@ fn header(reply: &mut Reply<'_>, cursor: u64, part: Part, fields: usize) {
     part.header(reply, fields);
 }
 
-/// Where a call stands.
+/// How far a call has got.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Counting,

@@ -5,7 +5,7 @@
 //! HSETEX key [NX | XX] [FNX | FXX] [EX s | PX ms | EXAT s | PXAT ms | KEEPTTL]
 //!        FIELDS count field value [field value ...]                           Redis's and Valkey's
 //! ```
-//! The word `FIELDS` behind the options tells them apart: Dragonfly's wants a number there. They
+//! The word `FIELDS` after the options distinguishes them: Dragonfly's expects a number there. They
 //! differ in more than their form:
 //!
 //! | point    | Dragonfly's                                    | Redis's                           |
@@ -13,7 +13,7 @@
 //! | reply    | fields that are new                            | 1 done, 0 a condition is not met  |
 //! | NX       | skips fields that are there                    | Valkey's: the key must be absent  |
 //! | KEEPTTL  | who has a deadline keeps it, others get theirs | deadlines stay as they are        |
-//! | no time  | not to be had                                  | deadlines are taken away          |
+//! | no time  | not possible                                   | deadlines are taken away          |
 //! | time 0   | refused                                        | the fields are removed            |
 
 use super::deadline::deadline;
@@ -57,7 +57,7 @@ pub(super) fn hsetex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Plan { change, guard: options.guard, answer: Answer::One }.run(cx, &key, args)
 }
 
-/// True when `FIELDS` stands behind the options.
+/// True when `FIELDS` follows the options.
 fn names_fields(mut args: Args<'_>) -> bool {
     while let Some(word) = args.next() {
         if Unit::of_option(word).is_some() {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 const PORTION: usize = 128;
 const SECOND: UnixMillis = 1_000;
 
-/// How a deadline is told.
+/// How a deadline is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
     /// From now, or from 1970.

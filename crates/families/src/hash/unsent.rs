@@ -1,8 +1,8 @@
-//! Fields and values on their way out, whatever their length.
+//! Fields and values being sent, whatever their length.
 //!
-//! A value in a page is copied into the reply. One out of line is shared, chunk by chunk, and a value
-//! of 512 MB has 8 192 of them: so it waits here together with whatever comes behind it, and leaves in
-//! portions. Replies of short values never touch the queue.
+//! A value in a page is copied into the reply. An out-of-line one is shared, chunk by chunk, and a
+//! value of 512 MB has 8 192 of them: so it waits here together with whatever follows it, and
+//! leaves in portions. Replies of short values never touch the queue.
 
 use darter_base::number;
 use darter_command::{Flow, Stream};
@@ -21,7 +21,7 @@ pub(super) struct Unsent {
     waiting: VecDeque<Piece>,
 }
 
-/// What waits.
+/// A piece that waits.
 enum Piece {
     /// Encoded.
     Bytes(Vec<u8>),
@@ -50,7 +50,7 @@ impl Unsent {
         bytes.len()
     }
 
-    /// Appends a value. Returns the bytes that this portion has to bear.
+    /// Appends a value. Returns the bytes to charge to this portion.
     pub(super) fn value(&mut self, reply: &mut Reply<'_>, value: &Str<'_>) -> usize {
         let blob = match value {
             Str::Inline(text) => return self.text(reply, text),
@@ -93,7 +93,7 @@ impl Unsent {
         }
     }
 
-    /// What is left of a reply that has been encoded whole.
+    /// The rest of a reply that has been encoded completely.
     pub(super) fn into_flow(self) -> Flow {
         if self.waiting.is_empty() { Flow::Done } else { Flow::Stream(Box::new(self)) }
     }
@@ -140,7 +140,7 @@ impl Stream for Unsent {
         !self.waiting.is_empty()
     }
 
-    /// Of the few values of a portion.
+    /// That of the few values of a portion.
     fn pinned_bytes(&self) -> usize {
         let bytes = self.waiting.iter().map(|piece| match piece {
             Piece::Bytes(bytes) => bytes.capacity(),
@@ -150,7 +150,7 @@ impl Stream for Unsent {
     }
 }
 
-/// Sends the first portion at once; what is left becomes a stream.
+/// Sends the first portion at once; the rest becomes a stream.
 pub(super) fn flow(reply: &mut Reply<'_>, mut stream: impl Stream + 'static) -> Flow {
     if stream.pump(reply) { Flow::Stream(Box::new(stream)) } else { Flow::Done }
 }

@@ -25,7 +25,7 @@ static FIELDS_MAX: Bound =
 static ITEM_BYTES_MAX: Bound =
     Bound::new("hash-max-listpack-value", "64").of_bytes().formerly("hash-max-ziplist-value");
 
-// How a hash stands in a file; without deadlines and with.
+// How a hash is laid out in a file; without deadlines and with.
 const PLAIN: u8 = 4;
 const LISTPACK: u8 = 16;
 const DEADLINES: u8 = 24;
@@ -60,7 +60,7 @@ fn plan(survey: &Survey) -> Plan {
 
 const HSET: &Event = &Event::new("hset", b'h');
 const HDEL: &Event = &Event::new("hdel", b'h');
-/// A field was counted up or down.
+/// A field was incremented or decremented.
 pub(super) const HINCRBY: &Event = &Event::new("hincrby", b'h');
 const HEXPIRE: &Event = &Event::new("hexpire", b'h');
 const HPERSIST: &Event = &Event::new("hpersist", b'h');
@@ -84,7 +84,7 @@ pub fn value_of<'a>(entry: &Entry<'a, Arc<Blob>>) -> Str<'a> {
     }
 }
 
-/// Appends the value of a field, or gives it when it is long.
+/// Appends the value of a field, or returns it when it is long.
 fn write_value(entry: &Entry<'_, Arc<Blob>>, out: &mut Vec<u8>) -> Option<Arc<Blob>> {
     match entry.value() {
         ValueRef::Text(text) => out.extend_from_slice(text.bytes(&mut Scratch::default())),
@@ -112,7 +112,7 @@ impl Hash {
         &self.fields
     }
 
-    /// Fields, the dead that are not yet reaped included. `live_len` of the table excludes them.
+    /// Fields, dead ones that are not yet reaped included. `live_len` of the table excludes them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields.len()
@@ -136,7 +136,7 @@ impl Hash {
         self.fields.get(field.hash, field.bytes).filter(|entry| !is_dead(entry.deadline(), now))
     }
 
-    /// [`Hash::find`] in the hash that a key holds, wherever it lies: nothing is copied.
+    /// [`Hash::find`] in the hash at a key, wherever it is stored: nothing is copied.
     pub fn look<'a>(
         found: &Found<'a>,
         field: &Key<'_>,
@@ -151,20 +151,20 @@ impl Hash {
         self.fields.memory_bytes() + self.blob_bytes
     }
 
-    /// A cut for who reads it for long: it does not keep the value there.
+    /// A cut for a long-lived reader, which does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> Self {
         Self { fields: self.fields.reader(), ..self.clone() }
     }
 
-    /// Bytes that a [`Hash::reader`] holds of what is gone: see [`Table::is_pinned`].
+    /// Bytes of a deleted hash that a [`Hash::reader`] holds: see [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         if self.fields.is_pinned() { self.memory_bytes() } else { 0 }
     }
 
     fn put(&mut self, field: &Key<'_>, value: Fresh<'_>, deadline: Option<u64>) -> bool {
-        // Not looked up again once grown: this is the hot path of large hashes.
+        // Not computed again once grown: this is the hot path of large hashes.
         self.grown = self.grown
             || self.fields.len() >= FIELDS_MAX.get() && !self.contains(field)
             || field.bytes.len().max(value.len()) > ITEM_BYTES_MAX.get();
@@ -195,7 +195,7 @@ impl Value for Hash {
         self.memory_bytes()
     }
 
-    /// By Redis's default bounds.
+    /// By Redis's default limits.
     fn encoding(&self) -> &'static str {
         if self.grown { "hashtable" } else { "listpack" }
     }
@@ -206,7 +206,7 @@ impl Value for Hash {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let NewItem::Pair { name, value, deadline } = item else { return false };
-        // At the time 0 nothing is dead, and a name that is there already is told from a new one.
+        // At time 0 nothing is dead, so an existing name is told from a new one.
         self.edit_aside(0).set(name, value, Deadline::from(deadline))
     }
 
@@ -265,7 +265,7 @@ impl Collection for Hash {
     }
 }
 
-/// What is recorded of a change to a hash. Deadlines are absolute, in Unix milliseconds.
+/// A change of a hash, as recorded. Deadlines are absolute, in Unix milliseconds.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum HashChange {
@@ -294,7 +294,7 @@ pub struct HashEdit<'a> {
 }
 
 impl HashEdit<'_> {
-    /// What follows is told as `event`.
+    /// Records what follows as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }
@@ -305,7 +305,7 @@ impl HashEdit<'_> {
         self.hash
     }
 
-    /// Sets `field` to `value`. Returns true when the field is new (or its old self was dead).
+    /// Sets `field` to `value`. Returns true when the field is new (or was dead).
     pub fn set(&mut self, field: &[u8], value: Fresh<'_>, deadline: Deadline) -> bool {
         self.put(&Key::new(field), value, deadline)
     }
@@ -331,8 +331,8 @@ impl HashEdit<'_> {
         new
     }
 
-    /// Replaces the value of `field` by an integer that `update` makes of it, and keeps its deadline:
-    /// one lookup for HINCRBY. `Ok(None)`: the field is not there, alive.
+    /// Replaces the value of `field` by an integer that `update` computes from it, and keeps its
+    /// deadline: one lookup for HINCRBY. `Ok(None)`: there is no such living field.
     pub fn update_int<E>(
         &mut self,
         field: &[u8],
@@ -356,7 +356,7 @@ impl HashEdit<'_> {
         Ok(Some(value))
     }
 
-    /// Removes `field`. Returns true when it was there, alive.
+    /// Removes `field`. Returns true when it was alive.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let Some(old) = self.hash.fields.remove(hash::of(field), field) else { return false };
         self.hash.forget(old.out.as_ref());
@@ -364,7 +364,7 @@ impl HashEdit<'_> {
         !is_dead(old.deadline, self.now)
     }
 
-    /// Changes the deadline of `field`. Returns false when it is not there, alive.
+    /// Changes the deadline of `field`. Returns false when there is no such living field.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<u64>) -> bool {
         let now = self.now;
         let entry = self.hash.fields.get_mut(hash::of(field), field);

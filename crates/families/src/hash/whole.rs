@@ -1,8 +1,8 @@
 //! Whole hashes: HGETALL, HKEYS, HVALS.
 //!
-//! The reply is streamed from a cut, its first portion at once. When some fields are dead at that
+//! The reply is streamed from a cut, its first portion at once. If some fields are dead at that
 //! moment, the living are counted first, in portions that encode nothing: the header is exact, and
-//! what follows is the same instant.
+//! what follows is of the same instant.
 
 use super::field::find;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
@@ -17,23 +17,23 @@ use std::sync::Arc;
 /// A table of fields.
 pub(super) type Fields = Table<Arc<Blob>>;
 
-/// Entries read at once: with the longest that lie in a page, 16 KiB.
+/// Entries read at once: 16 KiB with the longest ones that fit a page.
 const ENTRIES: usize = 16;
 /// Entries of one portion: at most about 20 us.
 const PORTION_ENTRIES: usize = 384;
 
-/// What is shown of a field.
+/// Which part of a field is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Its name.
     Field,
     /// Its value.
     Value,
-    /// Both: a map for those who speak RESP3.
+    /// Both: a map in RESP3.
     Map,
     /// Both, flat.
     Flat,
-    /// Both: for those who speak RESP3, in an array of two.
+    /// Both: in RESP3, in an array of two.
     Pairs,
 }
 
@@ -48,7 +48,7 @@ impl Part {
         }
     }
 
-    /// Encodes one field. Returns the bytes that this portion has to bear.
+    /// Encodes one field. Returns the bytes to charge to this portion.
     pub(super) fn encode(
         self,
         reply: &mut Reply<'_>,
@@ -139,18 +139,18 @@ impl Stream for All {
     }
 }
 
-/// Goes through a cut, and lets go of what it has read.
+/// Walks a cut, and releases what it has read.
 pub(super) struct Walk {
     reader: Reader<Arc<Blob>>,
     unsent: Unsent,
 }
 
-/// Encodes an entry, or not; returns the bytes that the portion has to bear.
+/// Encodes an entry, or not; returns the bytes to charge to the portion.
 pub(super) type Encode<'a> =
     dyn FnMut(&mut Reply<'_>, &mut Unsent, &Entry<'_, Arc<Blob>>) -> usize + 'a;
 
 impl Walk {
-    /// Takes over the cut of a hash that takes so many bytes.
+    /// Takes over the cut of a hash of `bytes`.
     pub(super) fn new(cut: Fields, bytes: usize) -> Self {
         Self { reader: Reader::of_value(cut, bytes), unsent: Unsent::default() }
     }
@@ -176,7 +176,7 @@ impl Walk {
         !unsent.is_empty() || reader.left() > 0
     }
 
-    /// Lets go of the rest of the cut; true while something waits to be sent.
+    /// Releases the rest of the cut; true while something waits to be sent.
     pub(super) fn finish(&mut self) -> bool {
         self.reader = Reader::new(Table::new());
         !self.unsent.is_empty()

@@ -1,12 +1,12 @@
-//! DEL and UNLINK. One and the same here: a value is detached at once, and freed in slices.
+//! DEL and UNLINK. They are the same here: a value is detached at once, and freed in slices.
 
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Db;
 use darter_tx::{Access, Home, Tx};
 
-/// So many keys of a core, if they are so large a part of all that it has, are removed loosely: then
-/// going through its table behind them costs less than a look after each.
+/// At least this many keys of a core, if they are a large enough part of all its keys, are removed
+/// loosely: walking its table afterwards then costs less than a check after each.
 const LOOSELY_MIN: usize = 4_096;
 const LOOSELY_PART: usize = 8;
 
@@ -46,7 +46,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
 #[derive(Default)]
 struct Removed {
     count: usize,
-    /// Some of it was removed loosely: the table is to be settled.
+    /// Some of it was removed loosely: the table must be settled.
     loosely: bool,
 }
 
@@ -63,7 +63,7 @@ impl Removed {
     }
 }
 
-/// Wins back what was left on all cores, each in slices of its own.
+/// Reclaims the gaps on all cores, each in slices of its own.
 async fn settle(call: &Call) {
     let db = call.db;
     let settle = |_| {

@@ -1,4 +1,4 @@
-//! EXISTS and TOUCH: both count keys, and TOUCH makes them keys that were just used.
+//! EXISTS and TOUCH: both count keys, and TOUCH counts as an access to them.
 
 use crate::cut::{Cuts, KEYS_AT_ONCE};
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
@@ -10,7 +10,7 @@ use darter_resp as resp;
 use darter_tx::{Access, CoreId, Home};
 use std::sync::Arc;
 
-/// `EXISTS key [key ...]`: counts the keys that are there, one named twice twice.
+/// `EXISTS key [key ...]`: counts the existing keys; one that is named twice counts twice.
 ///
 /// Reply: integer. Refusals: none. Cost: O(keys), in slices when they are many.
 /// Source: <https://redis.io/commands/exists> (1.0.0).
@@ -24,7 +24,7 @@ pub(super) fn exists_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     Ok(Flow::Done)
 }
 
-/// `TOUCH key [key ...]`: EXISTS, and an access to each key, be it by a client with NO-TOUCH.
+/// `TOUCH key [key ...]`: EXISTS, and an access to each key, even by a client with NO-TOUCH.
 ///
 /// Reply, cost: as EXISTS. Source: <https://redis.io/commands/touch> (3.2.1).
 pub(super) fn touch_here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
@@ -48,8 +48,8 @@ pub(super) async fn exists_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// TOUCH of keys of several cores, or very many. Those are touched first and counted then: a cut
-/// would keep the times of what it holds. No lock is needed, as a time of access is no data.
+/// TOUCH of keys of several cores, or very many. They are touched first and counted then: a cut
+/// would preserve the times of what it holds. No lock is needed, as a time of access is not data.
 pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     let count = if is_long(&call) {
         let spread = Spread::of(&call, Layout::all(&call)).await;
@@ -61,7 +61,7 @@ pub(super) async fn touch_anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, count))
 }
 
-/// True for so many keys that nobody may wait until they are counted.
+/// True for so many keys that no one may wait until they are counted.
 fn is_long(call: &Call) -> bool {
     call.len() - call.first > ENTRIES_AT_ONCE
 }
@@ -82,7 +82,7 @@ async fn count_locked(call: &Call, look: fn(&mut Db, &Key<'_>) -> bool) -> usize
     count
 }
 
-/// The keys that `look` finds, each core as it comes to them.
+/// Counts the keys that `look` finds, each core as it gets to them.
 async fn count_found(call: &Call, spread: &Spread, look: fn(&mut Db, &Key<'_>) -> bool) -> usize {
     let db = call.db;
     let step = move |home: &mut Home, keys: &Portion, count: &mut usize| {
@@ -93,7 +93,7 @@ async fn count_found(call: &Call, spread: &Spread, look: fn(&mut Db, &Key<'_>) -
     spread.work(call, |_| PORTION_KEYS, step).await.into_iter().sum()
 }
 
-/// Very many: they are looked for in cuts, so that nobody waits meanwhile.
+/// Very many: they are looked up in cuts, so that no one waits meanwhile.
 async fn count_in_cuts(call: &Call) -> usize {
     let cuts = Cuts::take(call).await;
     let (mut count, args) = (0, resp::Args::owned(&call.request));
@@ -113,7 +113,7 @@ async fn count_in_cuts(call: &Call) -> usize {
     count
 }
 
-/// Tells that the keys at these arguments are not there, each on its own core, if somebody listens.
+/// Records misses for the keys at these arguments, each on its own core, if there is a subscriber.
 async fn tell_missed(call: &Call, missed: Vec<usize>) {
     if missed.is_empty() || !call.tx.home().shard.hears_misses() {
         return;

@@ -43,7 +43,7 @@ fn set(
     let conditions = Conditions::parse_all(args)?;
     let amount = number::parse_i64(amount).ok_or(Refusal::NotAnInteger)?;
     let at = unit.absolute(amount, cx.now).ok_or(Refusal::InvalidExpire(command.into()))?;
-    let at = u64::try_from(at).unwrap_or(0); // Before 1970, or just then: either way it is over.
+    let at = u64::try_from(at).unwrap_or(0); // Not after 1970 began: passed either way.
 
     let old = cx.db.read(&key).map(|found| found.deadline());
     let allowed = old.is_some_and(|old| conditions.allow(old, at));

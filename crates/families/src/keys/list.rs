@@ -1,8 +1,8 @@
-//! KEYS: all keys that match a pattern, as of one instant, without holding anybody up.
+//! KEYS: all keys that match a pattern, at one instant, without blocking anyone.
 //!
 //! Cuts of the keyspace of all cores are taken at one instant, and walked in portions. The reply's
-//! header needs the count, so matches are gathered first; when every key is to be listed, the
-//! count is known, and they are streamed from the cuts.
+//! header needs the count, so matches are gathered first; if every key is to be listed, the count
+//! is known, and they are streamed from the cuts.
 
 use crate::cut::{Cut, Cuts};
 use crate::gathered::{Gathered, write_bulk};
@@ -47,7 +47,7 @@ pub(super) async fn keys(call: Call) -> Result<Answer, Refusal> {
     Ok(found.into_answer(call.resp3, |_| ()))
 }
 
-/// All keys of cuts in which nothing is dead.
+/// All keys of cuts without dead ones.
 fn list_all(resp3: bool, cuts: Vec<Cut>) -> Answer {
     let readers: Vec<_> =
         cuts.into_iter().map(|cut| Reader::of_value(cut.keys, cut.bytes)).collect();

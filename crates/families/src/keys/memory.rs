@@ -1,20 +1,20 @@
-//! MEMORY USAGE. Its siblings concern the server, and live there.
+//! MEMORY USAGE. Its siblings are about the server, and are there.
 
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Found, memory_bytes};
 use darter_structs::table::{Text, ValueRef};
 
-/// What every entry takes besides its texts: flags, and its fingerprint and offset in the index.
+/// What every entry takes apart from its texts: flags, and its fingerprint and offset in the index.
 const ENTRY_BYTES: usize = 1 + 3;
 /// What a deadline takes: Unix milliseconds of this century as a varint.
 const DEADLINE_BYTES: usize = 6;
 const POINTER_BYTES: usize = 8;
-/// What stands before a small collection in an entry: its length, its note, its slack.
+/// What precedes a small collection in an entry: its length, its note, its slack.
 const PACK_BYTES: usize = 4;
 
 /// `MEMORY USAGE key [SAMPLES count]`: bytes that the entry and its value take.
 ///
-/// Exact but for the slack of pages; nothing is sampled, so `count` changes nothing. Reply:
+/// Exact except for the slack of pages; nothing is sampled, so `count` changes nothing. Reply:
 /// integer, null when the key is absent. Refusals: `Syntax`, `NotAnInteger`. Cost: O(1).
 /// Source: <https://redis.io/commands/memory-usage> (4.0.0).
 pub(super) fn usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
@@ -43,7 +43,7 @@ fn bytes_of(found: &Found<'_>) -> usize {
     ENTRY_BYTES + packed_bytes(entry.key()) + deadline + value
 }
 
-/// What a text takes inside of a page: see the table's `text`.
+/// What a text takes in a page: see the table's `text`.
 fn packed_bytes(text: Text<'_>) -> usize {
     const UUID_BYTES: usize = 16;
     if let Some(value) = text.as_int() {

@@ -1,8 +1,8 @@
 //! Keys, whatever they hold: their names, their deadlines, the databases they are in.
 //!
-//! Nothing here depends on the size of a value. Removing detaches it, renaming and moving hand it
-//! over by pointer, copying shares it. What goes over all keys reads cuts taken at one instant, or,
-//! as SCAN, short portions; what names very many keys works through them in portions.
+//! Nothing here depends on the size of a value. Removing detaches it, renaming and moving pass it
+//! by pointer, copying shares it. Commands over all keys read cuts taken at one instant or, like
+//! SCAN, short portions; those that name very many keys work through them in portions.
 //!
 //! | file     | holds                                                                     |
 //! |----------|---------------------------------------------------------------------------|
@@ -79,7 +79,7 @@ const TOUCH: Run = multi(exists::touch_here, |call| Box::pin(exists::touch_anywh
 const RENAME: Run = multi(rename::rename_here, |call| Box::pin(rename::rename_anywhere(call)));
 const RENAMENX: Run =
     multi(rename::renamenx_here, |call| Box::pin(rename::renamenx_anywhere(call)));
-// Those that may reach another database are tasks even where all their keys are on one core.
+// Those that may reach another database are tasks even if all their keys are on one core.
 const COPY: Run = task(|call| Box::pin(copy::copy(call)));
 const MOVE: Run = task(|call| Box::pin(copy::relocate(call)));
 const KEYS: Run = task(|call| Box::pin(list::keys(call)));

@@ -1,9 +1,9 @@
-//! TYPE, and OBJECT with its subcommands: what a value is made of.
+//! TYPE, and OBJECT with its subcommands: how a value is represented.
 
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Found;
 
-/// Redis shares the objects of these integers among all keys, and says so by this count.
+/// Redis shares the objects of these integers among all keys, and shows it by this count.
 const SHARED_INTEGERS: std::ops::Range<i64> = 0..10_000;
 const SHARED_COUNT: i64 = i32::MAX as i64;
 
@@ -100,7 +100,7 @@ pub(super) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(Flow::Done)
 }
 
-/// Gives what `look` says of the entry of the one key in `args`; replies null when there is none.
+/// Replies with the result of `look` on the entry of the one key in `args`; null when it is absent.
 fn inspect<R>(
     cx: &mut Cx<'_>,
     mut args: Args<'_>,

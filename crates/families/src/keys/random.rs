@@ -8,9 +8,9 @@ use darter_keyspace::{Db, Found};
 use darter_structs::table::Reader;
 use darter_tx::{CoreId, Home};
 
-/// Draws on one core before it is asked how many keys there are again.
+/// Draws on one core before the number of its keys is read again.
 const DRAWS_AT_ONCE: usize = 16;
-/// Rounds of draws before the keys are gone through: reached only where nearly all are dead.
+/// Rounds of draws before all keys are walked: reached only where nearly all are dead.
 const ROUNDS_MAX: usize = 8;
 
 /// `RANDOMKEY`: a key of the database, each with the same probability.
@@ -58,7 +58,7 @@ async fn draw_core(call: &Call) -> Option<CoreId> {
     })
 }
 
-/// A living key at random, if a few draws meet one.
+/// A living key at random, if a few draws find one.
 fn draw_key(db: &Db, prng: &mut Prng) -> Option<Vec<u8>> {
     for _ in 0..DRAWS_AT_ONCE {
         let entry = db.keys().random(&mut || prng.next_u64())?;

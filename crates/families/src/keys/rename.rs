@@ -1,5 +1,5 @@
-//! RENAME and RENAMENX: a value goes from one key to another, by pointer, whatever its size and
-//! wherever the keys live.
+//! RENAME and RENAMENX: a value moves from one key to another, by pointer, whatever its size and
+//! wherever the keys are.
 
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
@@ -16,9 +16,9 @@ const RENAMED: Tells<'_> = &[NEW, &Event::new("rename_to", b'g')];
 /// Which of the commands is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// RENAME: over whatever the new name held.
+    /// RENAME: over any value at the new name.
     Over,
-    /// RENAMENX: only if the new name holds nothing.
+    /// RENAMENX: only if the new name is free.
     IfAbsent,
 }
 
@@ -91,7 +91,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
         let key = Key::new(resp::Args::owned(&request).get(from));
         home.shard.db_for(db, no_touch).take(&key, &[RENAME_FROM])
     };
-    // Its time may have come meanwhile.
+    // It may have died meanwhile.
     let held = call.tx.on(source, take).await.ok_or(Refusal::NoSuchKey)?;
     let request = Arc::clone(&call.request);
     let put = move |home: &mut Home| {

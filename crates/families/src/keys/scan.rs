@@ -3,8 +3,8 @@
 //! ```text
 //! cursor  | 16: the core | 48: the table's cursor on that core |      0: start, and end
 //! ```
-//! It goes through core after core. What is there from the first call to the last is returned, as
-//! the table's own cursor promises it for each core. A call goes in slices, whatever its COUNT.
+//! It visits core after core. What exists from the first call to the last is returned, by the
+//! guarantee of each table's own cursor. A call works in slices, whatever its COUNT.
 
 use crate::TYPES;
 use crate::gathered::{Gathered, write_bulk};
@@ -26,12 +26,12 @@ const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 /// What is asked for.
 struct Plan {
     options: Options,
-    /// The type that values must have; `Some(None)`: one that there is not.
+    /// The type that values must have; `Some(None)`: an unknown one.
     kind: Option<Option<&'static Type>>,
 }
 
 impl Plan {
-    /// Reads the options behind the cursor.
+    /// Reads the options after the cursor.
     fn parse(args: Args<'_>) -> Result<Self, Refusal> {
         let mut kind = None;
         let options = Options::parse(args, |args| {
@@ -50,9 +50,9 @@ impl Plan {
     }
 }
 
-/// What one portion has given.
+/// The result of one portion.
 struct Portion {
-    /// The table's cursor to go on with; 0 at the end of the core.
+    /// The table's cursor to continue with; 0 at the end of the core.
     cursor: u64,
     /// Keys looked at.
     visited: usize,
@@ -61,10 +61,10 @@ struct Portion {
     encoded: Vec<u8>,
 }
 
-/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys behind the
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys after the
 /// cursor, and gives those that match.
 ///
-/// Reply: the next cursor, and an array. Refusals: a cursor that is no number, `Syntax`,
+/// Reply: the next cursor, and an array. Refusals: a cursor that is not a number, `Syntax`,
 /// `NotAnInteger`. Cost: O(count), in slices. Source: <https://redis.io/commands/scan> (2.8.0).
 pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
     let mut args = call.args();
@@ -111,13 +111,13 @@ fn read_portion(home: &mut Home, db: usize, plan: &Plan, cursor: u64, most: usiz
     portion
 }
 
-/// The core and the table's cursor; `None` when there is no such core: what begins there is done.
+/// The core and the table's cursor; `None` when there is no such core: the scan ends there.
 fn split(cursor: u64, cores: usize) -> Option<(CoreId, u64)> {
     let core = usize::try_from(cursor >> CORE_SHIFT).ok().filter(|core| *core < cores)?;
     Some((core, cursor & ((1 << CORE_SHIFT) - 1)))
 }
 
-/// The cursor behind what was read; `None` at the end of the last core.
+/// The cursor after what was read; `None` at the end of the last core.
 fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
     debug_assert!(at >> CORE_SHIFT == 0, "at={at:#x}");
     let core = if at == 0 { core + 1 } else { core };

@@ -1,8 +1,8 @@
-//! TTL, PTTL, EXPIRETIME, PEXPIRETIME, PERSIST: reading and lifting deadlines.
+//! TTL, PTTL, EXPIRETIME, PEXPIRETIME, PERSIST: reading and removing deadlines.
 
 use darter_command::{Args, Cx, Flow, Refusal};
 
-/// Replies of the readers for a key that has no deadline, and for one that is not there.
+/// Replies for a key without a deadline, and for an absent one.
 const NO_DEADLINE: i64 = -1;
 const ABSENT: i64 = -2;
 

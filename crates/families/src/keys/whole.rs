@@ -1,4 +1,4 @@
-//! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: what concerns whole databases.
+//! DBSIZE, FLUSHDB, FLUSHALL, SWAPDB: commands on whole databases.
 
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
@@ -6,12 +6,12 @@ use darter_keyspace::{Db, Object, Shard};
 use darter_structs::table::{LiveCount, Table};
 use darter_tx::{Access, Home};
 
-/// Segments that are looked through at once for the dead: up to 5 us each.
+/// Segments searched for the dead at once: up to 5 us each.
 const SEGMENTS_AT_ONCE: usize = 8;
 
 /// The keys of one core.
 enum Size {
-    /// So many are alive.
+    /// This many are alive.
     Known(usize),
     /// To be counted: the cut, and its time.
     Uncounted(Table<Object>, u64),
@@ -104,7 +104,7 @@ pub(super) async fn swapdb(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Takes the next argument as an `int` of C.
+/// Takes the next argument as a C `int`.
 fn index(args: &mut Args<'_>, refusal: &'static str) -> Result<i32, Refusal> {
     let value = number::parse_i64(args.bytes()?).and_then(|value| i32::try_from(value).ok());
     value.ok_or(Refusal::line(refusal))

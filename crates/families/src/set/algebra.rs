@@ -1,6 +1,6 @@
-//! SINTER, SUNION, SDIFF: what several sets have together, replied with.
+//! SINTER, SUNION, SDIFF: replies with the combination of several sets.
 //!
-//! Two walks: the first decides, the second sends. Between them stands one bit a member, 1.25 MB
+//! Two walks: the first decides, the second sends. In between there is one bit a member, 1.25 MB
 //! for ten million, so that the exact count can go first and no member is copied. A result of up to
 //! [`KEPT_BYTES`] is kept as it will be sent, and needs no second walk.
 
@@ -17,9 +17,9 @@ use darter_structs::Watch;
 use darter_structs::table::{Never, Table, Text};
 use std::collections::VecDeque;
 
-/// Bytes of members that are kept beside their bits.
+/// Bytes of members that are kept in addition to their bits.
 const KEPT_BYTES: usize = 64 * 1024;
-/// Lookups and members decided on, in one portion: about 15 us.
+/// Lookups and decisions in one portion: about 15 us.
 const PORTION: usize = 400;
 
 /// `SINTER key [key ...]`: the members that all the sets have. An absent key is an empty set.
@@ -54,7 +54,7 @@ fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     Ok(flow(&mut cx.reply, small, Combine::new(inputs, cx.now)))
 }
 
-/// SINTER, SUNION or SDIFF of sets that live on several cores, or of very many.
+/// SINTER, SUNION or SDIFF of sets on several cores, or of very many.
 pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let cuts = cuts::anywhere(&call, call.first..call.len()).await?;
     let now = call.tx.home().shard.now();
@@ -62,7 +62,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(Output::default(), Box::new(combine)))
 }
 
-/// A result on its way to the client.
+/// A result being sent.
 pub(super) struct Combine {
     stage: Stage,
     /// Until the result is decided on.
@@ -89,7 +89,7 @@ struct Deciding {
 }
 
 impl Combine {
-    /// What `inputs` make, as of `now`. Nothing of the reply is encoded yet.
+    /// The combination of `inputs`, as of `now`. Nothing of the reply is encoded yet.
     pub(super) fn new(mut inputs: Inputs, now: u64) -> Self {
         let watched = inputs.watch();
         if inputs.is_built() {

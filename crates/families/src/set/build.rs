@@ -1,8 +1,8 @@
 //! A set that is built aside, in portions: what the STORE forms install.
 //!
-//! Where most of the result is one of the inputs, the work begins with that: a cut of it, which
-//! shares all memory, and the changes are made to it. SUNIONSTORE begins with the largest input and
-//! adds the others; SDIFFSTORE begins with the first and removes the others, if these have fewer
+//! If most of the result is one of the inputs, the work begins with that: a cut of it, which shares
+//! all memory, and the changes are made to it. SUNIONSTORE begins with the largest input and adds
+//! the others; SDIFFSTORE begins with the first and removes the others, if these have fewer
 //! members. An input whose members have deadlines is copied instead: the result has none.
 
 use super::plan::{Act, Inputs};
@@ -11,17 +11,17 @@ use super::value::Set;
 use super::walk::Walk;
 use darter_keyspace::{Collection, Deadline};
 
-/// Sets up to this size are always built anew: they are cheap, and their encoding follows from
-/// what they hold, as in Redis.
+/// Sets up to this size are always built from scratch: they are cheap, and their encoding follows
+/// from their contents, as in Redis.
 const NEW_MAX: usize = 512;
-/// Changes in one portion: each may copy a segment (8 us and more), so that is at most about 40 us,
-/// and about 1 us mostly.
+/// Changes in one portion: each may copy a segment (8 us and more), so this is at most about 40 us,
+/// and usually about 1 us.
 const PORTION: usize = 4;
 
-/// What a change of a set that shares its memory copies: a segment, about.
+/// What a change of a set that shares its memory copies: about a segment.
 const COPIED_BYTES: usize = 40 * 1024;
 
-/// What is done with the members that a walk keeps.
+/// What is done with the members kept by a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
@@ -41,7 +41,7 @@ pub(super) struct Build {
 }
 
 impl Build {
-    /// Begins to build, as of `now`. Cost: O(1).
+    /// Starts building, as of `now`. Cost: O(1).
     pub(super) fn new(mut inputs: Inputs, now: u64) -> Self {
         let removed = inputs.others();
         let shares = inputs.sets.front().is_some_and(|first| {
@@ -74,7 +74,7 @@ impl Build {
         Self { result, turns, change: Change::Add, now: 0, shares: false, changes: 0 }
     }
 
-    /// Bytes of the result that are no input's: all, or what the changes have copied, at most.
+    /// Bytes of the result that are not an input's: all, or at most what the changes have copied.
     pub(super) fn own_bytes(&self) -> usize {
         let bytes = self.result.memory_bytes();
         if self.shares { bytes.min(self.changes.saturating_mul(COPIED_BYTES)) } else { bytes }
@@ -113,7 +113,7 @@ impl Build {
         if !self.shares || self.result.len() > NEW_MAX {
             return self.result;
         }
-        // Few are left of a large set: its encoding begins anew, as in Redis.
+        // Few are left of a large set: its encoding starts again, as in Redis.
         let mut small = Set::new();
         let mut edit = small.edit_aside(self.now);
         self.result.members().for_each(&mut |entry| {

@@ -1,4 +1,4 @@
-//! SINTERCARD, SUNIONCARD, SDIFFCARD: how many members several sets have together.
+//! SINTERCARD, SUNIONCARD, SDIFFCARD: the number of members of a combination of several sets.
 //!
 //! The same walks as for the members themselves, which end at the limit. A union of many sets is
 //! built aside to be counted. `APPROX` estimates a union in 16 KiB, whatever the inputs.
@@ -17,7 +17,7 @@ use darter_resp::{Output, Reply};
 use darter_structs::Watch;
 use std::collections::VecDeque;
 
-/// Lookups and members decided on, in one portion: about 15 us.
+/// Lookups and decisions in one portion: about 15 us.
 const PORTION: usize = 400;
 
 /// `SINTERCARD numkeys key [key ...] [LIMIT limit]`: how many members all the sets have; counting
@@ -31,7 +31,7 @@ pub(super) fn sintercard_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, R
 }
 
 /// `SUNIONCARD numkeys key [key ...] [APPROX] [LIMIT limit]`: how many members any of the sets has;
-/// with `APPROX` an estimate, within 1 percent mostly.
+/// with `APPROX` an estimate, usually within 1 percent.
 ///
 /// Otherwise as SINTERCARD. Cost: O(members of all sets).
 /// Source: <https://redis.io/commands/sunioncard> (8.10.0).
@@ -96,7 +96,7 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, act: Act) -> Result<Flow, Refusal> 
     Ok(flow(&mut cx.reply, small, Counting::new(inputs, options, cx.now)))
 }
 
-/// The count for sets that live on several cores, or for very many.
+/// The count for sets on several cores, or for very many.
 pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let options = Options::parse(&mut args, act)?;
@@ -107,7 +107,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(Output::default(), Box::new(counting)))
 }
 
-/// A count in the making.
+/// A count in progress.
 struct Counting {
     way: Way,
     inputs: Tally<Watch>,
@@ -141,7 +141,7 @@ impl Counting {
             Way::Exact(walks) => walk(walks, &mut |_, kept| *count += usize::from(kept)),
             Way::Built(build) => {
                 let more = build.step();
-                // While members are still taken away, the size of the result says nothing.
+                // While members are still being removed, the size of the result says nothing.
                 if !more || build.grows() {
                     *count = build.len();
                 }

@@ -1,8 +1,8 @@
-//! The inputs of a command over several sets: cuts of all of them, as of one instant.
+//! The inputs of a command over several sets: cuts of all of them, at one instant.
 //!
-//! Where all keys live on this core, taking them is counting references. Otherwise the keys are
-//! locked, the cuts are sent here by pointer, and the locks are given back before anything is
-//! computed: readers never hold one while they work.
+//! If all keys are on this core, taking them is counting references. Otherwise the keys are locked,
+//! the cuts are sent here by pointer, and the locks are released before anything is computed:
+//! readers never hold one while they work.
 
 use super::value::Set;
 use crate::lookup::find;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 /// The sets at some keys, in their order; `None` for a key that is absent.
 pub(super) type Cuts = Vec<Option<Set>>;
 
-/// How a set is held: as a reader does, or as a value whose memory the result may share.
+/// How a set is held: by a reader, or as a value whose memory the result may share.
 type Hold = fn(&Set) -> Set;
 
-/// The sets at the `count` keys that come next, all on this shard, for who reads them.
+/// The sets at the next `count` keys, all on this shard, for a reader.
 pub(super) fn here(
     db: &mut darter_keyspace::Db,
     stats: &mut ShardStats,
@@ -44,7 +44,7 @@ fn cut(
     found.map(|found| found.value::<Set>().map(|set| hold(&set))).transpose()
 }
 
-/// The sets at the keys at `keys`, wherever they live, for who reads them.
+/// The sets at the keys at `keys`, wherever they are, for a reader.
 pub(super) async fn anywhere(call: &Call, keys: Range<usize>) -> Result<Cuts, Refusal> {
     let parts = split(call, keys.clone()).await;
     let locked = lock(call, &parts, None).await;
@@ -53,9 +53,9 @@ pub(super) async fn anywhere(call: &Call, keys: Range<usize>) -> Result<Cuts, Re
     cuts
 }
 
-/// The sets at the keys at `keys`, to build from, and the destination at `target` held until the guard
-/// is dropped: nobody reads or writes it meanwhile. A reader that saw its old value, while a source has
-/// already moved on from the cut that was taken, could tell that the two did not happen in one order.
+/// The sets at the keys at `keys`, to build from, with the destination at `target` locked until the
+/// guard is dropped: no one reads or writes it meanwhile. A reader that saw its old value after a
+/// source had already changed since the cut could tell that the two did not happen in one order.
 pub(super) async fn for_target(
     call: &Call,
     keys: Range<usize>,
@@ -158,7 +158,7 @@ fn take_portion(
     positions.iter().map(|at| cut(db, stats, args.get(*at), hold)).collect()
 }
 
-/// Gives the slice back where it is over, once in a portion.
+/// Ends the slice if it is over, checked once in a portion.
 pub(super) async fn pause_now_and_then(call: &Call, done: usize) {
     if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
         call.tx.pause().await;

@@ -1,7 +1,7 @@
 //! Adding and removing members: SADD, SADDEX, SREM.
 //!
-//! A few are changed at once, what cuts share with them copied ahead (`unshare`). More than a slice
-//! can change are changed aside (`aside`).
+//! A few are changed at once, after copying what they share with cuts (`unshare`). More than a
+//! slice can change are changed aside (`aside`).
 
 use super::value::{Set, SetEdit};
 use crate::aside::{self, Aside, args_at_once, is_long};
@@ -12,16 +12,16 @@ use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::{Deadline, Key, Touch, Type, Typed};
 
-/// Bytes of members beyond which the work is done aside too: hashing and copying take time.
+/// More bytes of members than this are processed aside too: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// What is done with the members that are named.
+/// What is done with the named members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
-    /// Add until then; members that are there already get the deadline too.
+    /// Add until then; existing members get the deadline too.
     AddUntil(UnixMillis),
-    /// Add until then; members that are there already keep what they have.
+    /// Add until then; existing members keep what they have.
     AddNewUntil(UnixMillis),
     Remove,
 }

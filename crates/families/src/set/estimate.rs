@@ -1,12 +1,13 @@
-//! An estimate of how many different members there are, in 16 KiB: HyperLogLog.
+//! An estimate of the number of distinct members, in 16 KiB: HyperLogLog.
 //!
-//! Each member's hash chooses a register, and the register remembers the longest run of zero bits
-//! that the rest of such a hash has begun with. The harmonic mean over all registers gives the
-//! count; while many registers are untouched, their number says it better. The standard error is
-//! 0.81 percent.
+//! Each member's hash selects a register, and the register keeps the longest run of leading zero
+//! bits in the rest of such a hash. The harmonic mean over all registers gives the count; while
+//! many registers are untouched, their number is the better estimate. The standard error is 0.81
+//! percent.
 //!
 //! Source: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal
-//! cardinality estimation algorithm" (2007). With hashes of 64 bits large counts need no correction.
+//! cardinality estimation algorithm" (2007). With hashes of 64 bits large counts need no
+//! correction.
 
 use darter_base::hash;
 
@@ -25,7 +26,7 @@ impl Default for Estimate {
 }
 
 impl Estimate {
-    /// Takes a member in; one that was taken in before changes nothing.
+    /// Adds a member; one that was added before changes nothing.
     pub(super) fn add(&mut self, member: &[u8]) {
         let hash = hash::of(member);
         let register = hash as usize % REGISTERS;
@@ -34,7 +35,7 @@ impl Estimate {
         self.registers[register] = self.registers[register].max(run);
     }
 
-    /// How many different members were taken in, about. Cost: 20 us.
+    /// About how many distinct members were added. Cost: 20 us.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -1,8 +1,8 @@
 //! Sets: members without order, each with an optional deadline.
 //!
-//! Integers and UUIDs are packed by the table. Whatever looks at more members than a slice can works
-//! on a cut: replies are streamed, changes of many members are made aside and installed. The algebra
-//! reads cuts of all its inputs from whatever core, and copies none of them.
+//! Integers and UUIDs are packed by the table. A command that reads more members than a slice can
+//! works on a cut: replies are streamed, changes of many members are made aside and installed. The
+//! algebra reads cuts of all its inputs from any core, and copies none of them.
 //!
 //! | file       | holds                                                        |
 //! |------------|--------------------------------------------------------------|
@@ -77,7 +77,7 @@ const O_POP: &str =
 const O_RANDOM: &str = "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.";
 const O_REM: &str = "O(N) where N is the number of members to be removed.";
 
-/// The STORE forms are never run as point commands: these would hold their sources, too, while they
+/// The STORE forms are never run as point commands: those would lock their sources, too, while they
 /// build.
 const fn store(anywhere: darter_command::MultiFn) -> Run {
     Run::Multi { here: None, anywhere }

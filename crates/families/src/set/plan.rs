@@ -1,4 +1,4 @@
-//! How the algebra of sets goes about it: which set is gone through, which are asked.
+//! The plan of the algebra of sets: which set is walked, which are asked.
 //!
 //! | act   | gone through                           | asked                 | kept when |
 //! |-------|----------------------------------------|-----------------------|-----------|
@@ -6,9 +6,9 @@
 //! | union | all, large first                       | those before          | in none   |
 //! | diff  | the first                              | the others, large first | in none |
 //!
-//! So nothing is copied: a member of the result is one that was kept, and it still lies where it
-//! lay. With many sets, asking all of them for each member of a union or a difference would cost
-//! the square of their number; those are built aside instead (see `build`).
+//! So nothing is copied: a member of the result is one that was kept, and it stays in place. With
+//! many sets, asking all of them for each member of a union or a difference would be quadratic in
+//! their number; those are built aside instead (see `build`).
 
 use super::cuts::{Cuts, pause_now_and_then};
 use super::sets::Sets;
@@ -24,10 +24,10 @@ use std::collections::BTreeSet;
 
 /// With more sets than this, a union is built aside.
 const ASKED_MAX: usize = 4;
-/// Up to so many sets are sorted, which takes about 50 us. Of more, the foremost decides most.
+/// Up to this many sets are sorted, which takes about 50 us. With more, the first one decides most.
 const SORTED_MAX: usize = 1_024;
 
-/// What is made of several sets.
+/// How several sets are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// The members of all.
@@ -38,7 +38,7 @@ pub(super) enum Act {
     Diff,
 }
 
-/// What is to be gone through, and whom to ask.
+/// Which set to walk, and which to ask.
 pub(super) struct Leg {
     /// Gone through.
     pub(super) walked: Table<Never>,
@@ -53,7 +53,7 @@ impl Leg {
         Self { walked: walked.members().clone(), asked, wanted }
     }
 
-    /// Begins to walk, as of `now`. The leg keeps its cut, for a second walk.
+    /// Starts a walk, as of `now`. The leg keeps its cut, for a second walk.
     pub(super) fn walk(&mut self, now: u64) -> Walk {
         Walk::new(self.walked.clone(), std::mem::take(&mut self.asked), self.wanted, now)
     }
@@ -61,7 +61,7 @@ impl Leg {
 
 /// The inputs without those that do not matter; the first, or the smallest, comes first.
 pub(super) struct Inputs {
-    /// What is made of them.
+    /// How they are combined.
     pub(super) act: Act,
     /// None of them is empty. No sets: the result is empty.
     pub(super) sets: Sets,
@@ -71,12 +71,12 @@ pub(super) struct Inputs {
     watched: Tally<Watch>,
     /// Those that are watched.
     seen: BTreeSet<usize>,
-    /// Nothing can be in the result, whatever comes.
+    /// The result is empty, whatever follows.
     is_void: bool,
 }
 
 impl Inputs {
-    /// Sorts out what was read, all at once: a few.
+    /// Sorts the inputs, all at once: a few.
     pub(super) fn here(act: Act, cuts: Cuts) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for cut in cuts {
@@ -85,7 +85,7 @@ impl Inputs {
         inputs.sorted()
     }
 
-    /// Sorts out what was read, in portions.
+    /// Sorts the inputs, in portions.
     pub(super) async fn anywhere(call: &Call, act: Act, cuts: Cuts) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for (done, cut) in cuts.into_iter().enumerate() {
@@ -101,13 +101,13 @@ impl Inputs {
         Self { act, sets, total: 0, watched, seen, is_void: false }
     }
 
-    /// Takes the next one. Cost: O(1), of a watched one O(log(watched)).
+    /// Adds the next one. Cost: O(1), of a watched one O(log(watched)).
     fn push(&mut self, cut: Option<Set>) {
         let is_needed = self.act == Act::Inter || self.act == Act::Diff && self.sets.is_empty();
         self.is_void |= cut.is_none() && is_needed;
         let Some(set) = cut.filter(|_| !self.is_void) else { return };
         let watch = set.members().watch();
-        // Named twice it is held once; one that is too small to be told is not worth asking.
+        // Named twice it is held once; one that is too small to be counted is not worth asking.
         if watch.value().is_some_and(|value| self.seen.insert(value)) {
             self.watched.push(watch);
         }
@@ -116,7 +116,7 @@ impl Inputs {
         self.bring_forward(self.sets.len() - 1);
     }
 
-    /// The one at `last` changes places with the foremost, if it should be before that.
+    /// Swaps the one at `last` with the first, if it should precede that.
     fn bring_forward(&mut self, last: usize) {
         let first = usize::from(self.act == Act::Diff);
         let (Some(old), new) = (self.sets.get(first), &self.sets[last]) else { return };
@@ -129,7 +129,7 @@ impl Inputs {
         }
     }
 
-    /// Puts them in order; of very many only the foremost is in its place.
+    /// Sorts them; of very many only the first is in its place.
     fn sorted(mut self) -> Self {
         if self.is_void {
             self.sets = Sets::default();
@@ -148,8 +148,8 @@ impl Inputs {
         self
     }
 
-    /// How much of them only readers hold: each value once, however often it is named. Whoever asks
-    /// has it from here on.
+    /// How much of them only readers hold: each value once, however often it is named. The caller
+    /// owns it from here on.
     pub(super) fn watch(&mut self) -> Tally<Watch> {
         std::mem::replace(&mut self.watched, Tally::new([]))
     }
@@ -159,7 +159,7 @@ impl Inputs {
         self.total - self.sets.front().map_or(0, Set::len)
     }
 
-    /// Members that are gone through.
+    /// Members that are walked.
     pub(super) fn walked(&self) -> usize {
         match self.act {
             Act::Union => self.total,
@@ -184,8 +184,8 @@ impl Inputs {
         }
     }
 
-    /// The walks whose kept members, one after another, are the result. Cost: O(1), but for a union:
-    /// a large one is built.
+    /// The walks whose kept members, one after the other, are the result. Cost: O(1), except for a
+    /// union: a large one is built.
     pub(super) fn legs(mut self) -> Vec<Leg> {
         if self.act == Act::Union {
             let each = self.sets.iter().enumerate();

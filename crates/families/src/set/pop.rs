@@ -1,12 +1,12 @@
 //! SPOP: members at random, taken out.
 //!
-//! - The whole set goes by detaching it: the reply is streamed from what was detached.
-//! - A few members are drawn and removed at once; so are some dozens of those that cannot die, once
-//!   their places are copied where a cut holds them too (see `unshare`).
+//! - The whole set is removed by detaching it: the reply is streamed from what was detached.
+//! - A few members are drawn and removed at once; so are some dozens of those without deadlines,
+//!   once their places are copied where a cut holds them too (see `unshare`).
 //! - More are the shape *Edit*: chosen and removed aside, in portions, then installed in one step.
-//!   The reply is streamed afterwards, from the members gathered while they are a small part of the
-//!   set; else from the cut, with one bit a member that says which were taken (1.25 MB for ten
-//!   million). When most of the set is taken, the rest is built anew instead.
+//!   The reply is streamed afterwards: from the gathered members while they are a small part of the
+//!   set, otherwise from the cut, with one bit a member for those that were taken (1.25 MB for ten
+//!   million). If most of the set is taken, the rest is rebuilt instead.
 
 use super::reply::{Bits, Chosen, Form, Members, flow, is_small};
 use super::value::Set;
@@ -28,16 +28,16 @@ use std::sync::Arc;
 
 const SPOP: &Event = &Event::new("spop", b's');
 
-/// So many members are simply drawn and removed, though each removal may copy a segment.
+/// Up to this many members are simply drawn and removed, though each removal may copy a segment.
 const FEW: usize = 4;
 /// Members that are drawn and removed at once: about 50 us.
 const AT_ONCE: usize = 64;
-/// Where the members stand in a request that names them.
+/// The index of the first member in a request that names them.
 const FIRST: usize = 2;
-/// Members drawn and removed in one portion of a job, while the slice is not over: each removal may
+/// Members drawn and removed in one portion of a job, until the slice is over: each removal may
 /// copy a segment (8 us and more).
 const DRAWS: usize = 64;
-/// Members walked by in one portion, while the slice is not over, which is asked after so many.
+/// Members walked in one portion, until the slice is over, which is checked after this many.
 const WALKED: usize = 512;
 const WALKED_AT_ONCE: usize = 8;
 
@@ -66,7 +66,7 @@ pub(super) fn spop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         return Ok(Flow::Done);
     }
     if set.members().earliest_deadline().is_some_and(|earliest| earliest <= now) {
-        // Mostly only a few have died since the sweeper last came.
+        // Usually only a few have died since the last reaping.
         cx.db.edit::<Set, _>(&key, false, |edit| edit.reap(ENTRIES_AT_ONCE))?;
     }
     let Some(set) = cx.db.read_value::<Set>(&key)? else {
@@ -134,7 +134,7 @@ fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
     flow(&mut cx.reply, small, Members::new(cut, Form::Set, cx.now))
 }
 
-/// A request that names `count` different members of a set that has more, none of which can die.
+/// A request that names `count` different members of a larger set, none of which has a deadline.
 /// `None` when they are too long to be handled at once, or hard to find.
 fn drawn(key: &Key<'_>, set: &Set, count: usize, prng: &mut Prng) -> Option<Arc<Request>> {
     /// Bytes of all of them.
@@ -182,7 +182,7 @@ impl unshare::Edit for Drawn {
         let members = || (args.position()..args.all().len()).map(|at| args.all().get(at));
         cx.reply.set(args.left());
         members().for_each(|member| cx.reply.bulk(member));
-        // If the key has died meanwhile, nothing is left to be removed: the pop came before.
+        // If the key has died meanwhile, there is nothing left to remove: the pop came before.
         cx.db.edit::<Set, _>(key, false, |edit| {
             edit.tell_as(SPOP);
             members().for_each(|member| _ = edit.remove(member))
@@ -191,7 +191,7 @@ impl unshare::Edit for Drawn {
     }
 }
 
-/// Draws and removes `count` members of a set that has more, or as many, and replies with them.
+/// Draws and removes `count` members of a set that has at least as many, and replies with them.
 fn draw(cx: &mut Cx<'_>, key: &Key<'_>, count: usize) -> Result<Flow, Refusal> {
     let (reply, prng) = (&mut cx.reply, &mut *cx.prng);
     cx.db.edit::<Set, _>(key, false, |edit| {
@@ -214,9 +214,9 @@ struct Pop {
     key: Vec<u8>,
     wish: Wish,
     seed: u64,
-    /// The set before.
+    /// The previous set.
     cut: Table<Never>,
-    /// The set as it will be.
+    /// The new set.
     left: Draft<Set>,
     now: UnixMillis,
     way: Way,
@@ -236,7 +236,7 @@ struct Choosing {
     reader: Reader<Never>,
     choice: Choice,
     bits: Bits,
-    /// The set begins empty, and what is not taken is added.
+    /// The set starts empty, and what is not taken is added.
     anew: bool,
     count: usize,
 }
@@ -248,7 +248,7 @@ impl Pop {
         Self { key: key.to_vec(), wish, seed, cut, left, now, way }
     }
 
-    /// Decides on the way, once the number of the living is known.
+    /// Decides how to proceed, once the number of the living is known.
     fn choose(&mut self, living: usize) {
         let count = self.wish.count().min(living);
         let is_clean = living == self.cut.len();
@@ -329,7 +329,7 @@ impl Pop {
 }
 
 impl Choosing {
-    /// Walks by. True while there is more to do.
+    /// Walks a portion. True while there is more to do.
     fn portion(&mut self, left: &mut Draft<Set>, now: UnixMillis, preempt: &dyn Preempt) -> bool {
         let Self { reader, choice, bits, anew, .. } = self;
         let mut walked = 0;

@@ -15,9 +15,9 @@ use darter_tx::KeySet;
 /// `SRANDMEMBER key [count]`: a random member; or `count` different ones, all when the set has no
 /// more; or, if `count` is negative, so many that may repeat.
 ///
-/// Reply: bulk or null; array with a count. Refusals: `WrongType`, `NotAnInteger` and a count out of
-/// range, `Syntax`. Cost: O(count), or O(members) for a large part of the set; in slices, from a cut.
-/// Source: <https://redis.io/commands/srandmember> (1.0.0).
+/// Reply: bulk or null; array with a count. Refusals: `WrongType`, `NotAnInteger` and a count out
+/// of range, `Syntax`. Cost: O(count), or O(members) for a large part of the set; in slices, from a
+/// cut. Source: <https://redis.io/commands/srandmember> (1.0.0).
 pub(super) fn srandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let wish = wish(args)?;
@@ -41,7 +41,7 @@ fn wish(mut args: Args<'_>) -> Result<Wish, Refusal> {
     Wish::of_count(count)
 }
 
-/// Replies from a set in which nothing is dead.
+/// Replies from a set without dead members.
 fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
     let (members, small) = (set.members(), is_small(set.len()));
     match wish.way(set.len(), prng) {
@@ -68,7 +68,7 @@ fn draw(reply: &mut Reply<'_>, set: &Set, wish: Wish, prng: &mut Prng) -> Flow {
 struct Draws {
     set: Set,
     left: usize,
-    /// Hashes of those drawn before, if members must differ.
+    /// Hashes of those drawn before, if members must be distinct.
     seen: Option<KeySet>,
     prng: Prng,
 }

@@ -1,8 +1,8 @@
 //! Long replies of members: exact count first, then the members, in portions.
 //!
-//! A count that is not known when the reply begins (the dead among the members, the result of
-//! SINTER) is found first, in portions that encode nothing; no lock is held meanwhile, for all is
-//! read from cuts.
+//! A count that is not known when the reply begins (because of dead members, or for the result of
+//! SINTER) is computed first, in portions that encode nothing; no lock is held meanwhile, as
+//! everything is read from cuts.
 
 use crate::living::{Living, is_alive};
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -11,7 +11,7 @@ use darter_resp::Reply;
 use darter_structs::table::{Entry, Never, Reader, Scratch, Table};
 use std::collections::VecDeque;
 
-/// Entries read at once: with the longest members that lie in a page, 8 KiB.
+/// Entries read at once: 8 KiB with the longest members that fit a page.
 const ENTRIES: usize = 32;
 /// Entries and bytes of one portion: at most about 20 us.
 const PORTION_ENTRIES: usize = 512;
@@ -25,7 +25,7 @@ pub(super) fn bulk(reply: &mut Reply<'_>, entry: &Entry<'_, Never>) -> usize {
     bytes.len()
 }
 
-/// Does all of a stream at once: for what is known to be small.
+/// Does all of a stream at once: for small ones.
 pub(super) fn at_once(reply: &mut Reply<'_>, mut stream: impl Stream) -> Flow {
     while stream.pump(reply) {}
     Flow::Done
@@ -36,12 +36,12 @@ pub(super) fn flow(reply: &mut Reply<'_>, small: bool, stream: impl Stream + 'st
     if small { at_once(reply, stream) } else { Flow::Stream(Box::new(stream)) }
 }
 
-/// Whether the reply says that its members are distinct: RESP3 tells a set from an array.
+/// Whether the reply says that its members are distinct: RESP3 distinguishes sets from arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// An array.
     Array,
-    /// A set, for those who speak RESP3.
+    /// A set, in RESP3.
     Set,
 }
 
@@ -73,7 +73,7 @@ impl Members {
         Self::made(cut, 0, form, now)
     }
 
-    /// Those of what was made for this reply: so many bytes of it, at most.
+    /// The same for a cut that was made for this reply: at most `own_bytes` of it.
     pub(super) fn made(cut: Table<Never>, own_bytes: usize, form: Form, now: u64) -> Self {
         let (len, reader) = (cut.len(), Reader::new(Table::new()));
         Self { living: Some(Living::new(cut, now)), reader, form, now, len, own_bytes }
@@ -126,7 +126,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Room for `bits`: so that pushing never copies. The room is not touched before it is used.
+    /// Room for `bits`, so that pushing never copies. It is not touched before it is used.
     pub(super) fn with_capacity(bits: usize) -> Self {
         Self { words: Vec::with_capacity(bits.div_ceil(64)), len: 0 }
     }
@@ -142,7 +142,7 @@ impl Bits {
         self.len += 1;
     }
 
-    /// Bytes of memory that are used.
+    /// Bytes of memory in use.
     pub(super) fn memory_bytes(&self) -> usize {
         self.words.len() * size_of::<u64>()
     }
@@ -152,7 +152,7 @@ impl Bits {
     }
 }
 
-/// The members of cuts whose bit is set. The header is written before.
+/// The members of cuts whose bit is set. The header is already written.
 pub(super) struct Chosen {
     cuts: VecDeque<Table<Never>>,
     reader: Reader<Never>,
@@ -193,13 +193,13 @@ impl Stream for Chosen {
     }
 
     fn pinned_bytes(&self) -> usize {
-        let waiting = self.cuts.iter().filter(|cut| cut.is_pinned()); // As many as are asked at most.
+        let waiting = self.cuts.iter().filter(|cut| cut.is_pinned()); // No more than are asked at a time.
         let waiting: usize = waiting.map(Table::memory_bytes).sum();
         self.reader.pinned_bytes() + waiting + self.bits.memory_bytes()
     }
 }
 
-/// True when going through a set of so many members fits the running slice.
+/// True when walking a set of `members` fits the running slice.
 pub(super) fn is_small(members: usize) -> bool {
     members <= ENTRIES_AT_ONCE
 }

@@ -13,7 +13,7 @@ use darter_structs::table::Never;
 /// The encoding of sets that are returned whole.
 const WHOLE: &str = "intset";
 
-/// `SSCAN key cursor [MATCH pattern] [COUNT count]`: some members, and the cursor to go on with.
+/// `SSCAN key cursor [MATCH pattern] [COUNT count]`: some members, and the cursor to continue with.
 ///
 /// Reply: array of the cursor and an array of members. A set of few integers is returned whole.
 /// With a large count the reply is made in slices, from a cut. Refusals: an invalid cursor,

@@ -1,7 +1,7 @@
-//! Sets in a row, as many as a request names keys: freed in portions, and walked through in turn.
+//! A sequence of sets, as many as a request names keys: freed in portions, and walked one by one.
 //!
-//! Letting go of a hundred thousand sets takes milliseconds, so dropping a long row leaves it to the
-//! `lazyfree`. A walk is larger than a small set: there is one at a time.
+//! Freeing a hundred thousand sets takes milliseconds, so a long sequence is dropped through
+//! `lazyfree`. A walk is larger than a small set: there is only one at a time.
 
 use super::value::Set;
 use super::walk::{Walk, Wanted};
@@ -9,7 +9,7 @@ use darter_keyspace::lazyfree::{self, Dismantle};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-/// Sets that are let go of at once: about 10 us.
+/// Sets freed at once: about 10 us.
 const FREED_AT_ONCE: usize = 128;
 
 /// See the module.
@@ -44,7 +44,7 @@ impl Drop for Sets {
     }
 }
 
-/// Sets that nobody reads any more.
+/// Sets that are no longer read.
 struct Rest(VecDeque<Set>);
 
 impl Dismantle for Rest {
@@ -53,13 +53,13 @@ impl Dismantle for Rest {
         !self.0.is_empty()
     }
 
-    /// The row itself: what the sets hold may be the keyspace's.
+    /// The sequence itself: the sets' contents may be the keyspace's.
     fn bytes(&self) -> usize {
         self.0.len() * size_of::<Set>()
     }
 }
 
-/// All members of some sets, one set after another; each is let go of when it has been read.
+/// All members of some sets, one set after the other; each is released once it has been read.
 #[derive(Default)]
 pub(super) struct Turns {
     walk: Option<Walk>,
@@ -73,12 +73,12 @@ impl Turns {
         Self { walk: None, waiting: sets, now }
     }
 
-    /// One walk that has been begun.
+    /// One walk that has begun.
     pub(super) fn of(walk: Walk) -> Self {
         Self { walk: Some(walk), ..Self::default() }
     }
 
-    /// [`Walk::step`] of the set whose turn it is.
+    /// [`Walk::step`] of the current set.
     pub(super) fn step(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], bool)) -> bool {
         if self.walk.is_none() {
             let next = self.waiting.pop_front();
@@ -105,7 +105,7 @@ mod tests {
     use darter_base::preempt::Countdown;
     use darter_keyspace::{Collection, Deadline};
 
-    #[test] // A row of very many is let go of in portions, wherever it is dropped.
+    #[test] // A very long sequence is freed in portions, wherever it is dropped.
     fn a_long_row_is_freed_in_portions() {
         let mut set = Set::new();
         set.edit_aside(0).add(b"member", Deadline::Clear);

@@ -33,11 +33,11 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// What the source is.
+/// The source, as found.
 enum Source {
     /// No key.
     Absent,
-    /// A set, which has the member, with this deadline, or has it not.
+    /// A set, which has the member, with this deadline, or not.
     There { member: Option<Option<u64>> },
 }
 
@@ -66,7 +66,7 @@ fn add(db: &mut Db, key: &Key<'_>, member: &[u8], deadline: Option<u64>) {
     debug_assert!(added.is_ok(), "its type was just checked");
 }
 
-/// SMOVE between cores: both keys are held, so what was found does not change until it is done.
+/// SMOVE between cores: both keys are locked, so what was found does not change until it is done.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
@@ -104,7 +104,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.int(i64::from(member.is_some()))))
 }
 
-/// The arguments, on their way to another core.
+/// The arguments, for sending to another core.
 struct Arguments {
     request: Arc<resp::Request>,
     first: usize,

@@ -1,9 +1,9 @@
-//! SINTERSTORE, SUNIONSTORE, SDIFFSTORE: what several sets have together, kept under a key.
+//! SINTERSTORE, SUNIONSTORE, SDIFFSTORE: the combination of several sets, stored at a key.
 //!
-//! The shape *Build*, across cores: the destination is held, cuts of the sources are taken as of one
-//! instant and their locks given back, the result is built aside in slices on the core that
-//! coordinates, and installed in one step where the destination lives. Nobody but those who touch
-//! the destination waits.
+//! The shape *Build*, across cores: the destination is locked, cuts of the sources are taken at one
+//! instant and their locks released, the result is built aside in slices on the coordinating core,
+//! and installed in one step on the core of the destination. Only those who touch the destination
+//! wait.
 
 use super::build::Build;
 use super::cuts;
@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// `SINTERSTORE destination key [key ...]` and its like: puts the result at `destination`, whatever
 /// that held; an empty result removes it. The destination may be one of the sources.
 ///
-/// Reply: integer, members of the result. Refusals: `WrongType` of any source; then nothing changes.
-/// Cost: as SINTER, SUNION, SDIFF; in slices. Memory: a source that makes up most of the result is
-/// shared with it. Source: <https://redis.io/commands/sinterstore> (1.0.0).
+/// Reply: integer, members of the result. Refusals: `WrongType` of any source; then nothing
+/// changes. Cost: as SINTER, SUNION, SDIFF; in slices. Memory: a source that makes up most of the
+/// result is shared with it. Source: <https://redis.io/commands/sinterstore> (1.0.0).
 pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     let target = call.first;
     let (cuts, locked) = cuts::for_target(&call, target + 1..call.len(), target).await?;
@@ -39,7 +39,7 @@ pub(super) async fn store(call: Call, act: Act) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(count)))
 }
 
-/// What the command is called.
+/// The event of the command.
 fn event_of(act: Act) -> &'static Event {
     const SINTERSTORE: &Event = &Event::new("sinterstore", b's');
     const SUNIONSTORE: &Event = &Event::new("sunionstore", b's');

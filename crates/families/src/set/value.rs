@@ -20,7 +20,7 @@ static TYPE: &Type = &Type {
 
 static INTEGERS_MAX: Bound = Bound::new("set-max-intset-entries", "512");
 
-// How a set stands in a file.
+// How a set is laid out in a file.
 const PLAIN: u8 = 2;
 const INTSET: u8 = 11;
 const LISTPACK: u8 = 20;
@@ -75,7 +75,7 @@ impl Set {
         &self.members
     }
 
-    /// Members, the dead that are not yet reaped included. `live_len` of the table excludes them.
+    /// Members, dead ones that are not yet reaped included. `live_len` of the table excludes them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.members.len()
@@ -99,7 +99,7 @@ impl Set {
         self.get(member, now).is_some()
     }
 
-    /// [`Set::contains`] of the set that a key holds, wherever it lies: nothing is copied.
+    /// [`Set::contains`] of the set at a key, wherever it is stored: nothing is copied.
     pub fn has(found: &Found<'_>, member: &[u8], now: u64) -> Result<bool, WrongType> {
         let entry = found.look::<Self, _>(&Key::new(member), |set| set.get(member, now))?;
         Ok(entry.is_some())
@@ -111,13 +111,13 @@ impl Set {
         self.members.memory_bytes()
     }
 
-    /// A cut for who reads it for long: it does not keep the value there.
+    /// A cut for a long-lived reader, which does not count as an owner of the value.
     #[must_use]
     pub fn reader(&self) -> Self {
         Self { members: self.members.reader(), ..self.clone() }
     }
 
-    /// Bytes that a [`Set::reader`] holds of what is gone: see [`Table::is_pinned`].
+    /// Bytes of a deleted set that a [`Set::reader`] holds: see [`Table::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         if self.members.is_pinned() { self.memory_bytes() } else { 0 }
@@ -129,7 +129,7 @@ impl Value for Set {
         self.memory_bytes()
     }
 
-    /// By Redis's default bounds.
+    /// By Redis's default limits.
     fn encoding(&self) -> &'static str {
         if self.grown { "hashtable" } else { "intset" }
     }
@@ -140,7 +140,7 @@ impl Value for Set {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let (NewItem::Single { name, deadline } | NewItem::Pair { name, deadline, .. }) = item;
-        // At the time 0 nothing is dead, and a name that is there already is told from a new one.
+        // At time 0 nothing is dead, so an existing name is told from a new one.
         self.edit_aside(0).add(name, Deadline::from(deadline))
     }
 
@@ -197,7 +197,7 @@ impl Collection for Set {
     }
 }
 
-/// What is recorded of a change to a set. Deadlines are absolute, in Unix milliseconds.
+/// A change of a set, as recorded. Deadlines are absolute, in Unix milliseconds.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum SetChange {
@@ -224,7 +224,7 @@ pub struct SetEdit<'a> {
 }
 
 impl SetEdit<'_> {
-    /// What follows is told as `event`.
+    /// Records what follows as `event`.
     pub fn tell_as(&mut self, event: &'static Event) {
         self.recorder.tell_as(event);
     }
@@ -235,8 +235,8 @@ impl SetEdit<'_> {
         self.set
     }
 
-    /// Adds `member`; `deadline` also changes that of a member already there. Returns true when
-    /// the member is new (or its old self was dead).
+    /// Adds `member`; `deadline` also changes that of an existing member. Returns true when the
+    /// member is new (or was dead).
     pub fn add(&mut self, member: &[u8], deadline: Deadline) -> bool {
         self.put(member, deadline, &[SADD])
     }
@@ -256,14 +256,14 @@ impl SetEdit<'_> {
         !was_alive
     }
 
-    /// Removes `member`. Returns true when it was there, alive.
+    /// Removes `member`. Returns true when it was alive.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let Some(old) = self.set.members.remove(hash::of(member), member) else { return false };
         self.recorder.record(&[SREM], || SetChange::Remove { member: Name::from(member) });
         !is_dead(old.deadline, self.now)
     }
 
-    /// Changes the deadline of `member`. Returns false when it is not there, alive.
+    /// Changes the deadline of `member`. Returns false when there is no such living member.
     pub fn set_deadline(&mut self, member: &[u8], deadline: Option<u64>) -> bool {
         self.set.contains(member, self.now) && {
             self.put(member, Deadline::from(deadline), &[]); // Redis has no such event.

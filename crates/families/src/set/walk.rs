@@ -1,12 +1,12 @@
-//! Going through one set while asking others: the inner loop of the algebra of sets.
+//! Walking one set while asking others: the inner loop of the algebra of sets.
 //!
-//! A member that is looked for in a set of ten million is a cache miss, and waiting for it is most
-//! of what a naive loop does. So members are taken in batches: the index lines of the whole batch
-//! are asked for, then the batch is looked up. The state between two batches, and between two of
-//! the sets that are asked, is kept, so a portion is as short as its caller wants, whether there
-//! are two sets or a million.
+//! Looking a member up in a set of ten million is a cache miss, and waiting for it is most of what
+//! a naive loop does. So members are taken in batches: the index lines of the whole batch are
+//! prefetched, then the batch is looked up. The state between batches, and between the sets that
+//! are asked, is kept, so a portion is as short as its caller wants, whether there are two sets or
+//! a million.
 //!
-//! Not here: what becomes of a member that was kept.
+//! Not here: what happens to the members that are kept.
 
 use super::sets::Sets;
 use crate::living::is_alive;
@@ -15,7 +15,7 @@ use darter_base::hash;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::table::{Entry, HeldKey, Never, Reader, Scratch, Table};
 
-/// What must hold of a member in the sets that are asked, for it to be kept.
+/// What must hold for a member in the sets that are asked, for it to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// It is in all of them.
@@ -33,17 +33,17 @@ pub(super) struct Walk {
     batch: Batch,
     /// Index of the set that the batch is looked up in next.
     next: usize,
-    /// Members of the batch that were given to the sink.
+    /// Members of the batch that were passed to the sink.
     given: usize,
 }
 
-/// Members on their way through the sets that are asked.
+/// A batch of members being looked up in the sets that are asked.
 #[derive(Default)]
 struct Batch {
-    /// Those that are copied.
+    /// Copies of the short ones.
     bytes: Vec<u8>,
     ends: [usize; BATCH],
-    /// Those that are too long for it, with their indexes.
+    /// The long ones, with their indexes.
     held: Vec<(usize, HeldKey)>,
     hashes: [u64; BATCH],
     len: usize,
@@ -93,16 +93,16 @@ impl Batch {
 }
 
 impl Walk {
-    /// Goes through `walked`, as of `now`, and asks `asked`, in that order: those that decide most
-    /// should come first.
+    /// Walks `walked`, as of `now`, and asks `asked`, in that order: the most selective ones should
+    /// come first.
     pub(super) fn new(walked: Table<Never>, asked: Sets, wanted: Wanted, now: u64) -> Self {
         let reader = Reader::new(walked);
         Self { reader, asked, wanted, now, batch: Batch::default(), next: 0, given: 0 }
     }
 
-    /// Does about `budget` lookups (30 to 50 ns each in large sets), and gives at most `budget`
-    /// living members that it has decided on to `sink`, in the order of the table, with whether
-    /// they are kept. Returns true while members are left.
+    /// Does about `budget` lookups (30 to 50 ns each in large sets), and passes at most `budget`
+    /// living members that are decided on to `sink`, in the order of the table, with whether they
+    /// are kept. Returns true while members are left.
     pub(super) fn step(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8], bool)) -> bool {
         let mut budget = budget;
         while budget > 0 {
@@ -134,7 +134,7 @@ impl Walk {
         });
     }
 
-    /// Looks the kept ones of the batch up in the next set.
+    /// Looks up the kept members of the batch in the next set.
     fn ask(&mut self) {
         let members = self.asked[self.next].members();
         for index in self.batch.kept() {
@@ -151,7 +151,7 @@ impl Walk {
         self.next += 1;
     }
 
-    /// Gives at most `most` members of the batch to `sink`. Returns how many.
+    /// Passes at most `most` members of the batch to `sink`. Returns how many.
     fn give(&mut self, most: usize, sink: &mut dyn FnMut(&[u8], bool)) -> usize {
         let end = self.batch.len.min(self.given + most);
         for index in self.given..end {

@@ -1,9 +1,9 @@
 //! Changing a string in place: APPEND and SETRANGE.
 //!
-//! A long string is changed chunk by chunk: a chunk is copied only where a cut still holds it, and
-//! a gap shares one chunk of zeros. So only what the client sends costs time; when that is more
-//! than a slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions,
-//! and installs the copy at the end.
+//! A long string is changed chunk by chunk: a chunk is copied only if a cut still holds it, and a
+//! gap shares one chunk of zeros. So only what the client sends costs time; if that is more than a
+//! slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions, and
+//! installs the copy at the end.
 
 use super::value::{BYTES_AT_ONCE, piece, pieces, to_blob};
 use crate::word;
@@ -16,7 +16,7 @@ use darter_resp::{self as resp, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// Up to this length a string is edited in a copy, which may lie beside its key.
+/// Up to this length a string is edited in a copy, which may be stored in its key's entry.
 const COPIED_MAX_BYTES: usize = 4 * 1024;
 
 /// `APPEND key value`: appends to the string at `key`; an absent key begins with `value`.
@@ -63,16 +63,16 @@ pub(super) fn setrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refu
     write(cx, &key, Write { args, key: first, value: at, offset, event: SETRANGE })
 }
 
-/// What is to be written.
+/// A write.
 struct Write<'a> {
     args: Args<'a>,
-    /// Where the key stands in the request.
+    /// The index of the key in the request.
     key: usize,
-    /// Where the value stands in the request.
+    /// The index of the value in the request.
     value: usize,
     /// Where its first byte goes.
     offset: usize,
-    /// What that is called.
+    /// Its event.
     event: &'static Event,
 }
 
@@ -112,7 +112,7 @@ fn write_pieces(blob: &mut Blob, mut offset: usize, value: Fresh<'_>) {
     }
 }
 
-/// Edits a string that lies beside its key, or an absent one. Returns the length.
+/// Edits a string in its key's entry, or an absent one. Returns the length.
 fn write_short(cx: &mut Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<usize, WrongType> {
     let (offset, value) = (write.offset, write.bytes());
     let old = cx.db.read_text(key)?;
@@ -138,7 +138,7 @@ struct Edit {
     request: Arc<Request>,
     key: usize,
     value: usize,
-    /// The string as it will be, a copy that shares what it can.
+    /// The new string, a copy that shares what it can.
     draft: Draft<Blob>,
     offset: usize,
     next: usize,

@@ -1,7 +1,7 @@
-//! Conditions on a value: IFEQ, IFNE, IFDEQ, IFDNE, and NX and XX beside them.
+//! Conditions on a value: IFEQ, IFNE, IFDEQ, IFDNE, and with them NX and XX.
 //!
 //! Comparing or hashing 400 MB takes longer than a slice. Then a [`Job`] does it from a cut, in
-//! portions, while the engine keeps other writers from the key, and acts at its last step.
+//! portions, while the engine locks the key against other writers, and acts at its last step.
 
 use super::options::{Condition, Test};
 use super::read::{digest_of, digest_text};
@@ -14,15 +14,15 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::sync::Arc;
 
-/// What is known of a condition.
+/// The verdict on a condition.
 pub(super) enum Verdict {
     /// Whether it holds.
     Known(bool),
-    /// It must be found out in slices.
+    /// It must be evaluated in slices.
     Long(Box<Comparison>),
 }
 
-/// Judges `condition` against what the key holds. Errors: `WrongType`, and a digest that is none.
+/// Evaluates `condition` on what the key holds. Errors: `WrongType`, and an invalid digest.
 pub(super) fn judge(
     condition: Option<&Condition<'_>>,
     found: Option<&Found<'_>>,
@@ -82,17 +82,17 @@ fn is_equal(text: &Str<'_>, operand: Fresh<'_>) -> bool {
                 None => false,
             })
         }
-        // Both are cut at the same places.
+        // Both are split at the same places.
         Str::Blob(blob) => pieces(Fresh::Blob(blob)).eq(pieces(operand)),
     }
 }
 
-/// A condition on a long string, while it is being found out.
+/// A condition on a long string being evaluated.
 pub(super) struct Comparison {
     cut: Blob,
     next: usize,
     test: Test,
-    /// Where the operand stands in the request.
+    /// The index of the operand in the request.
     operand: usize,
     digest: Digest,
 }
@@ -130,7 +130,7 @@ impl Comparison {
         matches!(self.test, Test::DigestEqual | Test::DigestDifferent)
     }
 
-    /// The verdict after the last piece, none of which differed.
+    /// The verdict after the last piece, if none differed.
     fn conclude(&self, operand: Fresh<'_>) -> bool {
         let same = !self.hashes()
             || digest_operand(operand).is_ok_and(|wanted| {
@@ -143,7 +143,7 @@ impl Comparison {
 /// What a command does once it knows whether its condition holds.
 pub(super) type Act = fn(&mut Cx<'_>, Args<'_>, bool) -> Result<darter_command::Flow, Refusal>;
 
-/// Finds out about a long string's condition, then acts.
+/// Evaluates a long string's condition, then acts.
 pub(super) struct Guarded {
     request: Arc<Request>,
     first: usize,
@@ -152,7 +152,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// A job for the request of `args`, which stand behind the command's name.
+    /// A job for the request of `args`, which follow the command's name.
     pub(super) fn new(args: Args<'_>, comparison: Box<Comparison>, act: Act) -> Box<Self> {
         let (request, first) = (args.all().to_request(), args.position());
         Box::new(Self { request, first, comparison, act })

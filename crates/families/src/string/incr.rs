@@ -75,7 +75,7 @@ pub(super) fn incrbyfloat(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, R
     Ok(Flow::Done)
 }
 
-/// The string as a number of 80 bits. Longer than 5 KiB, it is none, and is not looked at.
+/// The string as an 80-bit number. Longer than 5 KiB, it is not a number, and is not read.
 pub(super) fn float_of(text: &Str<'_>) -> Result<extended::Extended, Refusal> {
     const TEXT_MAX_BYTES: usize = 5 * 1024;
     let short = (text.len() < TEXT_MAX_BYTES).then(|| text.to_vec());

@@ -14,11 +14,11 @@ use std::cmp::Ordering;
 /// [EX s | PX ms | EXAT t | PXAT t | PERSIST] [ENX]`: adds to the number at `key`, within bounds.
 ///
 /// Reply: the new number and what was added, as integers, or as floats with BYFLOAT. A sum out of
-/// bounds changes nothing, and the reply is the number as it is and 0; with SATURATE it becomes
-/// the bound. Without an option the deadline stays; ENX sets one only where there is none; a Unix
-/// time that has passed removes the key. Refusals: `Syntax`, `WrongType`, arguments or a value that
-/// are no numbers, bounds in the wrong order, an applied increment that does not fit.
-/// Cost: O(1). Source: <https://redis.io/commands/increx> (8.8.0).
+/// bounds changes nothing, and the reply is the current number and 0; with SATURATE it becomes the
+/// bound. Without an option the deadline stays; ENX sets one only where there is none; a Unix time
+/// that has passed removes the key. Refusals: `Syntax`, `WrongType`, arguments or a value that are
+/// not numbers, bounds in the wrong order, an applied increment that does not fit. Cost: O(1).
+/// Source: <https://redis.io/commands/increx> (8.8.0).
 pub(super) fn increx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let words = Words::parse(args)?;
@@ -34,7 +34,7 @@ enum Mode {
     Float,
 }
 
-/// The options as they stand, numbers not yet read.
+/// The options as given, numbers not yet parsed.
 #[derive(Default)]
 struct Words<'a> {
     increment: Option<(Mode, &'a [u8])>,
@@ -46,7 +46,7 @@ struct Words<'a> {
     only_without: bool,
 }
 
-/// Puts an option into its place. An option may come once.
+/// Sets an option, which may be given once.
 fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Refusal> {
     if place.is_some() {
         return Err(Refusal::Syntax);
@@ -98,7 +98,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The numbers of the arguments, read by `read`: increment, lower and upper bound.
+    /// The numbers of the arguments, parsed by `read`: increment, lower and upper bound.
     fn numbers<T: PartialOrd>(
         &self,
         limits: (T, T),
@@ -121,7 +121,7 @@ impl<'a> Words<'a> {
         matches!(self.increment, Some((Mode::Float, _)))
     }
 
-    /// The time that was given, absolute.
+    /// The given time, absolute.
     fn deadline(&self, now: u64) -> Result<Option<u64>, Refusal> {
         let read = |(unit, text)| positive_deadline(unit, text, now, "increx");
         self.time.map(read).transpose()

@@ -1,9 +1,10 @@
 //! LCS: the longest common subsequence of two strings.
 //!
 //! The table of lengths has a cell for every pair of bytes: up to 134 million, as Redis allows.
-//! Redis keeps 4 bytes a cell and holds everybody up. Here one row of lengths is enough, and to
-//! walk back one bit a cell: which of the two strings loses its last byte when these differ. The work
-//! goes on in portions, from cuts of both strings, with no lock held; the reply comes at the end.
+//! Redis keeps 4 bytes a cell and blocks everyone. Here one row of lengths is enough, and for
+//! walking back one bit a cell: which of the two strings loses its last byte when these differ. The
+//! work continues in portions, from cuts of both strings, with no lock held; the reply comes at the
+//! end.
 //!
 //! ```text
 //!            0  m  y  n  e  w  ..     columns: the shorter string; row[j]: the length so far
@@ -23,7 +24,7 @@ use darter_resp::{Output, Reply};
 use darter_structs::blob::Blob;
 use darter_tx::Access;
 
-/// What the table may take, were it as Redis's: the default of `proto-max-bulk-len`.
+/// The limit of the table's size if it were Redis's: the default of `proto-max-bulk-len`.
 const TABLE_MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// Cells filled in one portion: 30 us.
 const CELLS_AT_ONCE: usize = 8 * 1024;
@@ -43,7 +44,7 @@ pub(super) fn lcs(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     let one = blob_of(find(cx.db, cx.stats, &one).as_ref());
     let other = blob_of(find(cx.db, cx.stats, &other).as_ref());
     let mut search = Search::new(one?, other?, Wanted::parse(args)?)?;
-    // A short search ends here; a long one goes on as a stream that is silent until its end.
+    // A short search ends here; a long one continues as a stream that is silent until its end.
     if search.pump(&mut cx.reply) { Ok(Flow::Stream(Box::new(search))) } else { Ok(Flow::Done) }
 }
 
@@ -125,23 +126,23 @@ struct Match {
     len: usize,
 }
 
-/// Where the search stands.
+/// How far the search has got.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Filling the table: the next cell.
     Fill { row: usize, column: usize },
     /// Walking back from the last cell: `i` and `j` bytes are still before it.
     Back { i: usize, j: usize, open: Option<Match> },
-    /// Giving back the bits.
+    /// Freeing the bits.
     Free,
-    /// Encoding: so many matches are out.
+    /// Encoding: this many matches are sent.
     Encode { next: usize },
     /// Done.
     Over,
 }
 
-/// Bits of the table, in cells' order; in chunks, so that growing never copies, and freeing goes in
-/// portions.
+/// Bits of the table, in the order of cells; in chunks, so that growing never copies, and freeing
+/// is done in portions.
 #[derive(Default)]
 struct Bits {
     chunks: Vec<Vec<u64>>,
@@ -189,16 +190,16 @@ impl Bits {
 /// The table of lengths: one row of it, and the way back through all of it.
 struct Table {
     row: Vec<u32>,
-    /// The length at the column before, in the row above: the row no longer has it.
+    /// The length at the previous column, in the row above: the row no longer has it.
     corner: u32,
-    /// True when rows stand for the second string: the longer one, so that the row is short.
+    /// True when rows are the second string's: the longer one, so that the row is short.
     turned: bool,
     /// `None` when only the length is wanted.
     back: Option<Bits>,
 }
 
 impl Table {
-    /// Fills the cells of `slice`, which stands at column `from`, in the row of `byte`.
+    /// Fills the cells of `slice`, which is at column `from`, in the row of `byte`.
     fn fill(&mut self, byte: u8, slice: &[u8], from: usize) {
         let row = &mut self.row[from..=from + slice.len()];
         let (mut corner, mut left) = (self.corner, row[0]);
@@ -254,7 +255,7 @@ impl Search {
         self.table.row.last().map_or(0, |len| *len as usize)
     }
 
-    /// Fills cells of a row from a column on. Returns where to go on.
+    /// Fills cells of a row from a column on. Returns where to continue.
     fn fill(&mut self, row: usize, mut column: usize) -> Stage {
         let turned = self.table.turned;
         let (long, short) =
@@ -277,7 +278,7 @@ impl Search {
         Stage::Fill { row: row + 1, column: 0 }
     }
 
-    /// Walks back at most a portion. Returns where to go on.
+    /// Walks back at most a portion. Returns where to continue.
     fn walk(&mut self, mut i: usize, mut j: usize, mut open: Option<Match>) -> Stage {
         for _ in 0..STEPS_AT_ONCE {
             if i == 0 || j == 0 {
@@ -304,7 +305,7 @@ impl Search {
         self.matches.extend(run.filter(|run| self.wanted.matches && run.len >= least));
     }
 
-    /// Frees a portion of the bits. Returns where to go on.
+    /// Frees a portion of the bits. Returns where to continue.
     fn free(&mut self) -> Stage {
         match self.table.back.as_mut().is_some_and(Bits::dismantle) {
             true => Stage::Free,
@@ -312,7 +313,7 @@ impl Search {
         }
     }
 
-    /// Encodes the reply, or a portion of it. Returns where to go on.
+    /// Encodes the reply, or a portion of it. Returns where to continue.
     fn encode(&mut self, reply: &mut Reply<'_>, next: usize) -> Stage {
         if self.wanted.len {
             reply.count(self.len());

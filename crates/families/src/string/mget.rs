@@ -10,11 +10,12 @@ use darter_resp::{self as resp, Output, Reply, Request};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// Up to so many keys the values are gathered while the keys are locked; beyond, they are read
+/// Up to this many keys the values are gathered while the keys are locked; beyond, they are read
 /// from cuts of the keyspace, so that the locks are held for a moment only.
 const GATHERED_MAX: usize = 16 * 1024;
 
-/// `MGET key [key ...]`: replies with the strings at the keys, null for what is absent or no string.
+/// `MGET key [key ...]`: replies with the strings at the keys, null for absent keys and other
+/// types.
 ///
 /// Reply: array; streamed when long. Refusals: none. Cost: O(keys) + bytes of the values.
 /// Source: <https://redis.io/commands/mget> (1.0.0).
@@ -40,7 +41,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     Ok(Flow::Done)
 }
 
-/// The strings at all keys that are left in `args`.
+/// The strings at all remaining keys of `args`.
 fn hold(db: &mut Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<StrPieces>> {
     let mut values = Vec::with_capacity(args.left());
     while let Ok(key) = args.key() {
@@ -50,7 +51,7 @@ fn hold(db: &mut Db, stats: &mut ShardStats, mut args: Args<'_>) -> Vec<Option<S
     values
 }
 
-/// MGET of keys that live on several cores, or of very many.
+/// MGET of keys on several cores, or of very many.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let keys = call.len() - call.first;
     if keys > GATHERED_MAX {
@@ -76,7 +77,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, values))
 }
 
-/// Reads some keys; gives each string with its position in the request.
+/// Reads some keys; returns each string with its position in the request.
 fn read_portion(
     home: &mut Home,
     (db, no_touch): (usize, bool),
@@ -91,7 +92,7 @@ fn read_portion(
     portion.positions().zip(&keys).map(read).collect()
 }
 
-/// The reply: a stream, whose first portion is encoded already.
+/// The reply: a stream, whose first portion is already encoded.
 fn answer(call: &Call, values: Vec<Option<StrPieces>>) -> Answer {
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, call.resp3);
@@ -100,7 +101,7 @@ fn answer(call: &Call, values: Vec<Option<StrPieces>>) -> Answer {
     if values.pump(&mut reply) { Answer::Stream(out, Box::new(values)) } else { Answer::Done(out) }
 }
 
-/// MGET of very many keys: takes cuts of the keyspace of all cores, as of one instant, and streams
+/// MGET of very many keys: takes cuts of the keyspace of all cores, at one instant, and streams
 /// from these.
 async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
     let cuts = cuts(&call).await;
@@ -111,9 +112,9 @@ async fn from_cuts(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::Stream(out, Box::new(stream)))
 }
 
-/// Cuts that show the keys of the call as of one instant. All keys of the shards are locked for that
-/// moment if nobody is against it, which costs nothing; else those of the call, so that it waits
-/// only for who changes one of them, and nobody waits for it but those.
+/// Cuts that show the keys of the call at one instant. All keys of the shards are locked for that
+/// moment unless that conflicts, which costs nothing; otherwise those of the call, so that it waits
+/// only for writers of one of them, and only those wait for it.
 async fn cuts(call: &Call) -> Cuts {
     let locked = match call.try_lock_all(Access::Shared).await {
         Some(locked) => locked,
@@ -129,12 +130,12 @@ struct FromCuts {
     request: Arc<Request>,
     next: usize,
     cuts: Cuts,
-    /// A long value that is under way.
+    /// A long value being sent.
     long: Option<Values>,
 }
 
 impl FromCuts {
-    /// Encodes the values of some keys, up to a long one, which is put aside.
+    /// Encodes the values of some keys, up to a long one, which is set aside.
     fn step(&mut self, reply: &mut Reply<'_>) {
         let mut bytes = 0;
         let positions = self.next..self.request.len().min(self.next + KEYS_AT_ONCE);

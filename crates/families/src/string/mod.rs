@@ -1,8 +1,8 @@
 //! Strings: text, bytes, counters; up to 512 MiB each.
 //!
-//! Short ones lie beside their key in the table; long ones are blobs of shared chunks. No command
-//! copies a long string as a whole, and none holds its core for longer than a slice: replies are
-//! streamed, comparisons and large edits are jobs.
+//! Short ones are stored with their key in the table; long ones are blobs of shared chunks. No
+//! command copies a long string as a whole, and none blocks its core for longer than a slice:
+//! replies are streamed, comparisons and large edits are jobs.
 //!
 //! | file    | holds                                                                      |
 //! |---------|----------------------------------------------------------------------------|

@@ -1,8 +1,8 @@
 //! Setting several strings at once: MSET, MSETNX, MSETEX.
 //!
-//! Few and short values are set on the spot. More bytes than a slice can copy are first made into
+//! Few and short values are set at once. More bytes than a slice can copy are first made into
 //! blobs, in portions, and then set in one step. Keys on several cores, or very many, are locked,
-//! and set in portions: nobody sees a part of them.
+//! and set in portions: no one sees a part of them.
 
 use super::options::{Face, Options, Test};
 use super::value::BYTES_AT_ONCE;
@@ -17,7 +17,7 @@ use darter_structs::blob::Blob;
 use darter_tx::{Access, Home};
 use std::sync::Arc;
 
-/// Which of the commands is meant.
+/// Which of the commands it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Mset,
@@ -25,11 +25,11 @@ enum Form {
     Msetex,
 }
 
-/// What is to be set, and when.
+/// What to set, and when.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     form: Form,
-    /// Where the first key stands; its value follows, then the next key.
+    /// The index of the first key; its value follows, then the next key.
     first: usize,
     pairs: usize,
     /// What must hold for all keys.
@@ -60,7 +60,7 @@ impl Plan {
         Ok(Self { form, first, pairs, test, deadline: Deadline::Clear })
     }
 
-    /// `numkeys`, so many pairs, options.
+    /// `numkeys`, this many pairs, options.
     fn counted(mut args: Args<'_>, now: u64) -> Result<Self, Refusal> {
         let count = word::take(&mut args).and_then(number::parse_i64);
         let pairs = count

@@ -39,7 +39,7 @@ pub(super) fn strlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// `GETRANGE key start end`, and its old name SUBSTR: replies with a part of the string at `key`.
 /// Both ends belong to it; negative ones count from the end of the string.
 ///
-/// Reply: bulk, empty when nothing lies in the range; streamed when long. Refusals:
+/// Reply: bulk, empty when nothing is in the range; streamed when long. Refusals:
 /// `NotAnInteger`, `WrongType`. Cost: O(1) + bytes of the range.
 /// Source: <https://redis.io/commands/getrange> (2.4.0).
 pub(super) fn getrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {

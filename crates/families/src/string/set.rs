@@ -134,7 +134,7 @@ pub(super) fn setnx(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     Ok(Flow::Done)
 }
 
-/// `SETEX key seconds value`: sets `key` to a string that dies in so many seconds.
+/// `SETEX key seconds value`: sets `key` to a string that dies in this many seconds.
 ///
 /// Reply: `OK`. Refusals: `NotAnInteger`, `InvalidExpire`. Cost: O(1).
 /// Source: <https://redis.io/commands/setex> (2.0.0).
@@ -211,7 +211,7 @@ pub(super) fn getex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
 /// `DELEX key [IFEQ v | IFNE v | IFDEQ d | IFDNE d]`: removes `key` if its string compares so.
 ///
 /// Reply: 1, or 0 when the key is absent or the condition does not hold. Refusals: the number of
-/// arguments, an unknown condition, a value that is no string, a digest that is none. Without a
+/// arguments, an unknown condition, a value that is not a string, a digest that is none. Without a
 /// condition any type is removed. Cost: O(1); comparing a long string takes slices.
 /// Source: <https://redis.io/commands/delex> (8.4.0).
 pub(super) fn delex(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {

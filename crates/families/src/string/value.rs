@@ -1,7 +1,7 @@
-//! String values on their way in and out, piece by piece.
+//! String values in and out, piece by piece.
 //!
-//! A string may be 512 MiB long. So nothing here copies one as a whole: what is read is shared
-//! with the socket chunk by chunk, what is written goes in chunk by chunk.
+//! A string may be 512 MiB long. So nothing here copies one as a whole: what is read is shared with
+//! the socket chunk by chunk, what is written goes in chunk by chunk.
 
 use crate::lookup::find;
 use crate::tally::Tally;
@@ -13,7 +13,7 @@ use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
 use std::ops::Range;
 
-/// Bytes that a command moves, compares or hashes in one go: about 20 us. More, and it works in
+/// Bytes that a command moves, compares or hashes in one go: about 20 us. Above that it works in
 /// slices.
 pub(super) const BYTES_AT_ONCE: usize = 2 * CHUNK_BYTES;
 
@@ -110,10 +110,10 @@ impl Stream for RangeStream {
     }
 }
 
-/// Sends values, null for those that are `None`: the elements of an array whose header is out.
+/// Sends values, null for those that are `None`: the elements of an array whose header is sent.
 pub(super) struct Values {
     values: Tally<Option<StrPieces>>,
-    /// Bytes of the next value that are out already.
+    /// Bytes of the next value that are already sent.
     sent: usize,
 }
 
@@ -123,7 +123,7 @@ impl Values {
         Self { values: Tally::new(values), sent: 0 }
     }
 
-    /// Encodes the next value, or a piece of it. Returns how many bytes that was, about.
+    /// Encodes the next value, or a piece of it. Returns about how many bytes that was.
     fn step(&mut self, reply: &mut Reply<'_>) -> usize {
         match self.values.front() {
             None | Some(None) => reply.null(),

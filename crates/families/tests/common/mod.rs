@@ -1,5 +1,5 @@
 //! What the tests of all families need: one shard or several cores that run commands, a real
-//! redis-server beside them, and replies read as values.
+//! redis-server alongside them, and replies read as values.
 
 pub(crate) mod engine;
 pub(crate) mod oracle;

@@ -141,7 +141,7 @@ impl World {
         slot
     }
 
-    /// One task goes on on a core, and the mail is carried. False when nothing moved.
+    /// One task continues on a core, and the mail is carried. False when nothing moved.
     pub(crate) fn step(&mut self) -> bool {
         let mut moved = false;
         for from in 0..self.cores.len() {
@@ -161,7 +161,7 @@ impl World {
         moved || self.cores.iter().any(Tx::has_ready)
     }
 
-    /// Goes on until nothing moves.
+    /// Continues until nothing moves.
     pub(crate) fn settle(&mut self) {
         while self.step() {}
     }

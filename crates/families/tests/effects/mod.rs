@@ -1,5 +1,5 @@
-//! What commands record: what they did, not the value to which they did it; and of what is built, the
-//! whole, shared. Whatever it is, it makes the same of a copy.
+//! What commands record: what they did, not the value to which they did it; and of what is built,
+//! the whole, shared. Whatever it is, it makes the same of a copy.
 
 use crate::common::engine::Engine;
 use crate::common::unix_millis;
@@ -33,7 +33,7 @@ impl Pair {
         records.iter().map(told).collect()
     }
 
-    /// [`Pair::run`] of a command with as many arguments made of numbers behind its first words.
+    /// [`Pair::run`] of a command with as many arguments made of numbers after its first words.
     fn many(&mut self, line: &str, from: usize, count: usize) -> Vec<String> {
         let names: Vec<String> = (from..from + count).map(|at| format!("name-{at}")).collect();
         let words = line.split(' ').map(str::as_bytes);
@@ -134,7 +134,7 @@ fn changes_record_entries() {
     assert_eq!(pair.many("SREM t", 0, 5_000), ["Delete"], "nothing is left");
 }
 
-#[test] // The same of a collection so small that it lies in its key's entry.
+#[test] // The same of a collection so small that it is in its key's entry.
 fn small_ones_record_entries() {
     let mut pair = Pair::new();
     assert_eq!(pair.many("HSET h", 0, 20), ["hash 10"]);

@@ -1,6 +1,6 @@
-//! What happened, as the log tells it, beside what redis-server 7.0.15 publishes: `notify-keyspace-events
-//! KEAmn`, line by line and at random, on one core and several. What is newer than that server stands
-//! in a table.
+//! What happened, as the log tells it, beside what redis-server 7.0.15 publishes:
+//! `notify-keyspace-events KEAmn`, line by line and at random, on one core and several. What is
+//! newer than that server stands in a table.
 
 use crate::common::oracle::{Oracle, Published};
 use crate::common::unix_millis;
@@ -331,8 +331,9 @@ impl Both {
         self.compare(line, found, wanted);
     }
 
-    /// Of several cores only those of one key are in order, and what moves between two keys comes there
-    /// first. What dies while we wait is told at once, by the oracle when it looks at it, or before.
+    /// Of several cores only those of one key are in order, and what moves between two keys comes
+    /// there first. What dies while we wait is reported at once, by the oracle when it looks at it,
+    /// or before.
     fn compare(&mut self, line: &str, mut found: Vec<Published>, mut wanted: Vec<Published>) {
         let is_death = |told: &Published| told.1 == "expired";
         found.retain(|told| !is_death(told));
@@ -354,7 +355,7 @@ fn events_are_those_of_redis() {
     }
 }
 
-#[test] // Each death is told once, by the sweeper or by whoever writes over what has died.
+#[test] // Each death is reported once, by the sweeper or by whoever writes over what has died.
 fn deaths_are_told_once() {
     let deaths = |told: &[Published]| told.iter().filter(|told| told.1 == "expired").count();
     let words = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
@@ -386,7 +387,7 @@ fn events_of_newer_commands() {
     }
 }
 
-#[test] // Fields that die are told as in Redis 7.4; the key goes with the last.
+#[test] // Fields that die are reported as in Redis 7.4; the key goes with the last.
 fn events_of_fields_that_die() {
     let mut ours = Ours::new(1, 5);
     ours.run(&[b"HSET", b"h", b"f", b"v", b"g", b"w"]);

@@ -151,7 +151,7 @@ fn many_deadlines_are_set_in_portions() {
     }
 }
 
-#[test] // Copies are made ahead for members that are there already and get a deadline, too.
+#[test] // Copies are made in advance for members that are there already and get a deadline, too.
 fn copies_for_deadlines_of_members_are_made_in_slices() {
     let mut engine = Engine::new(1_000_000, 3);
     let names: Vec<String> = (0..FIELDS).map(|n| format!("member:{n}")).collect();

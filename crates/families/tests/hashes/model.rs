@@ -1,5 +1,6 @@
 //! Random commands against a naive model: fields that die, hashes of a few fields and of many, few
-//! arguments and so many that the work is sliced, cuts that are held meanwhile, reaping at any time.
+//! arguments and so many that the work is sliced, cuts that are held meanwhile, reaping at any
+//! time.
 
 use crate::common::engine::Engine;
 use crate::common::value::Value;
@@ -17,7 +18,7 @@ struct Test {
     prng: Prng,
     /// Fields there can be.
     universe: u64,
-    /// Cuts that somebody reads, with what they must show.
+    /// Cuts that someone reads, with what they must show.
     held: Vec<(Held, BTreeMap<Bytes, Bytes>, u64)>,
 }
 

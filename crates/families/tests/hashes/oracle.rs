@@ -1,5 +1,5 @@
 //! The commands of Redis 7.0, here and on redis-server 7.0.15: every reply is equal, byte for byte,
-//! but for the order of fields where it has no meaning.
+//! except for the order of fields where it has no meaning.
 
 use crate::common::engine::Engine;
 use crate::common::oracle::Oracle;

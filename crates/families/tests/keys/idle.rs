@@ -7,7 +7,7 @@ const NOW: u64 = 1_800_000_000_000;
 /// How long the keys have not been used when a command comes.
 const IDLE_MS: u64 = 100_000;
 
-/// The commands that fill the keys, and one behind them; and whether it is an access to `k`: as
+/// The commands that fill the keys, and one after them; and whether it is an access to `k`: as
 /// redis-server 7.0.15 says, key by key, when the keys were restored with IDLETIME.
 #[rustfmt::skip] // A table.
 const CASES: &[(&str, &str, bool)] = &[
@@ -96,7 +96,7 @@ fn no_touch_leaves_the_time() {
     }
 }
 
-#[test] // A renamed or moved value takes its time along, a copy begins anew.
+#[test] // A renamed or moved value takes its time along, a copy begins again.
 fn values_take_their_time_along() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 5);

@@ -1,11 +1,12 @@
-//! What a reply that nobody reads holds of values that are gone.
+//! What a reply that no one reads holds of values that are gone.
 
 use crate::common::engine::Engine;
 use darter_base::preempt::Never;
 use darter_keyspace::lazyfree;
 use darter_resp::{Output, Reply};
 
-/// What a database is filled with: whole values of several segments or chunks, a few KB each in all.
+/// What a database is filled with: whole values of several segments or chunks, a few KB each in
+/// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Data {
     /// Twelve long strings.

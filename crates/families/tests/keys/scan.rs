@@ -61,7 +61,7 @@ fn what_stays_is_returned() {
     }
 }
 
-#[test] // One call for everything, in slices; patterns and types; cursors that nobody gave out.
+#[test] // One call for everything, in slices; patterns and types; cursors that no one gave out.
 fn counts_patterns_and_foreign_cursors() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 9);

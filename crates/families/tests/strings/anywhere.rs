@@ -91,7 +91,7 @@ fn a_stream_from_cuts_reads_one_instant() {
     world.check();
 }
 
-#[test] // Very many keys are read although somebody holds another, and not while he holds one of them.
+#[test] // Very many keys are read although someone holds another, and not while he holds one of them.
 fn a_large_mget_waits_for_its_own_keys() {
     for cores in [1, 3] {
         let mut world = World::new(cores, NOW, 6);

@@ -1,5 +1,5 @@
-//! The family of strings: beside redis-server 7.0.15, against a naive model, over several cores, and
-//! by tables for what is newer than that server.
+//! The family of strings: beside redis-server 7.0.15, against a naive model, over several cores,
+//! and by tables for what is newer than that server.
 
 mod anywhere;
 mod model;

@@ -44,7 +44,7 @@ impl Value {
 /// Keys with their values, and when each dies.
 type Data = BTreeMap<Bytes, (Value, Option<u64>)>;
 
-/// The naive database: what is dead is taken out as soon as the time is told.
+/// The naive database: what is dead is removed as soon as the time is set.
 #[derive(Default)]
 struct Model {
     data: Data,
@@ -514,7 +514,7 @@ fn resolved(deadline: Deadline, old: Option<u64>) -> Option<u64> {
     }
 }
 
-/// True for a string that lies beside its key.
+/// True for a string that is beside its key.
 fn is_short(value: &Value) -> bool {
     matches!(value, Value::Text(bytes) if bytes.len() <= 512)
 }
@@ -537,7 +537,7 @@ fn db_matches_a_map_of_maps() {
     }
 }
 
-#[test] // What all dies is found and freed without anybody asking for it.
+#[test] // What all dies is found and freed without anyone asking for it.
 fn the_dead_are_reaped_to_the_last() {
     let mut db = Db::default();
     db.set_now(EPOCH);
@@ -681,7 +681,7 @@ fn a_float_that_is_incremented_is_an_integer() {
     assert_eq!(copy.get(&key).map(|found| found.encoding()), Some("int"));
 }
 
-#[test] // An effect that does not follow from the data is told apart from one that does.
+#[test] // An effect that does not follow from the data is distinguished from one that does.
 fn a_stream_with_a_gap_is_noticed() {
     let mut db = Db::default();
     db.set_now(EPOCH);

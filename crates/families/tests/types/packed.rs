@@ -1,4 +1,4 @@
-//! Small collections lie in their keys' entries, and nobody can tell but by their bytes.
+//! Small collections are stored in their keys' entries, which only their bytes show.
 
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 

@@ -416,7 +416,7 @@ fn loose_removal_is_settled() {
     loose.check_invariants();
 }
 
-/// In how many portions what `act` lets go of is freed.
+/// In how many portions what `act` releases is freed.
 fn portions(act: impl FnOnce()) -> usize {
     while !lazyfree::is_empty() {
         lazyfree::run(&Never);
@@ -430,7 +430,7 @@ fn portions(act: impl FnOnce()) -> usize {
     portions
 }
 
-#[test] // Nothing is recorded until somebody listens, and then each change once.
+#[test] // Nothing is recorded until there is a listener, and then each change once.
 fn effects_are_recorded_for_listeners() {
     let mut db = db();
     assert!(!db.is_listening());
@@ -513,7 +513,7 @@ fn deaths_are_effects() {
     assert_eq!((*copy.usage(), copy.expires_len()), (Usage::default(), 0));
 }
 
-#[test] // Places that a cut holds are copied ahead, those that the change will touch, in portions.
+#[test] // Places that a cut holds are copied in advance, those that the change will touch, in portions.
 fn places_are_unshared_ahead() {
     let (key, many) = (Key::new(b"k"), 20_000);
     let names: Vec<String> = numbers(many).collect();
@@ -553,7 +553,7 @@ fn places_are_unshared_ahead() {
     }
 }
 
-#[test] // Whoever is told how many names were looked at goes on behind the one whose place was copied.
+#[test] // A caller that learns how many names were processed continues after the last copied one.
 fn unsharing_goes_on_behind_the_last_copy() {
     let key = Key::new(b"k");
     let names: Vec<String> = (0..40).map(|at| format!("name:{at}")).collect();
