@@ -24,7 +24,7 @@ mod tests;
 
 pub(super) use item::Lead;
 
-use super::entry::KEY_INLINE_MAX;
+use super::entry::{KEY_INLINE_MAX, PACKED_MAX};
 use super::segment::prefetch;
 use super::text::{Form, Packed, Text};
 use item::Tagged;
@@ -364,11 +364,13 @@ impl Pack {
         self.fit();
     }
 
-    /// Gives memory back, when that is worth it: not before it is two classes too large. Into a new
-    /// block: the allocator leaves what shrinks to a half where it is.
+    /// Gives memory back when a smaller class would do, and still take another entry, so that one
+    /// which comes and goes does not have all copied each time. Into a new block: the allocator leaves
+    /// what shrinks to a half where it is. The block of a pack that an entry can hold is not worth it:
+    /// mostly it is a copy that is about to be put back there.
     fn fit(&mut self) {
-        let class = class(self.0.len());
-        if self::class(class + 1) < self.0.capacity() {
+        let class = class(self.0.len() + GROWTH);
+        if class < self.0.capacity() && self.0.len() > PACKED_MAX {
             let mut fitting = Vec::with_capacity(class);
             fitting.extend_from_slice(&self.0);
             self.0 = fitting;
