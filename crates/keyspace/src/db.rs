@@ -626,6 +626,11 @@ impl Db {
         self.keys.settle(hash)
     }
 
+    /// Moves the table's entries closer together, place by place: see [`Table::compact`].
+    pub fn compact(&mut self, hash: u64) -> Option<u64> {
+        self.keys.compact(hash)
+    }
+
     /// Removes `key`, as nothing is left at it; `told` are the events that led to that.
     fn remove_emptied(&mut self, key: &Key<'_>, mut told: Events) {
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };

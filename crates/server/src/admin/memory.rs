@@ -1,8 +1,10 @@
 //! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS, HELP. MEMORY USAGE lives with the keys.
 
+use super::databases::Portions;
 use super::{container, info, now, task, tips};
 use crate::engine::{Runner, ServerCall, SessionCx};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use darter_tx::{Home, Tx};
 
 const NONE: Flags = Flags::NONE;
 
@@ -11,7 +13,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     container("memory", "4.0.0", NONE, Group::Server, "A container for memory diagnostics commands"),
     tips(task("memory|stats", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(stats(call)), ("Show memory usage details", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
     tips(task("memory|doctor", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(doctor(call)), ("Outputs memory problems report", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
-    tips(now("memory|purge", "4.0.0", 2, NONE, Group::Server, purge, ("Ask the allocator to release memory", "Depends on how much memory is allocated, could be slow")), &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    tips(task("memory|purge", "4.0.0", 2, NONE, Group::Server, |call| Box::pin(purge(call)), ("Ask the allocator to release memory", "Depends on how much memory is allocated, could be slow")), &["request_policy:all_shards", "response_policy:all_succeeded"]),
     now("memory|help", "4.0.0", 2, Flags::LOADING.and(Flags::STALE), Group::Server, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
@@ -73,11 +75,27 @@ async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// `MEMORY PURGE`.
-fn purge(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
-    cx.core.admin.shared.machine.purge();
-    cx.reply.ok();
-    Ok(())
+/// `MEMORY PURGE`: moves what the tables of keys hold closer together, in slices, so that whole blocks
+/// of the allocator go back to the system.
+async fn purge(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut portions = Portions::new(&call.core);
+    while portions.on_each_core(compact).await.is_some() {}
+    call.core.admin.shared.machine.purge();
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// Compacts the tables of some databases on this core.
+async fn compact(tx: Tx, dbs: Vec<usize>) {
+    /// What moves first leaves holes where it was, which what moves last does not fill.
+    const ROUNDS: usize = 2;
+    for db in dbs.into_iter().flat_map(|db| [db; ROUNDS]) {
+        let mut place = Some(0);
+        while let Some(hash) = place {
+            let step = move |home: &mut Home| home.shard.db_mut(db).compact(hash);
+            place = tx.on(tx.core(), step).await;
+            tx.pause().await;
+        }
+    }
 }
 
 fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {

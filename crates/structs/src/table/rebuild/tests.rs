@@ -68,3 +68,40 @@ fn deadlines_do_not_rewrite_many_segments_at_once() {
     assert!(all > ENTRIES, "{all}");
     assert!(most <= MOVED_MAX, "{most} of {all} entries in one command");
 }
+
+/// Compacts all places; how many there were.
+fn compact(table: &mut Table<Never>) -> usize {
+    let (mut hash, mut places) = (Some(0), 0);
+    while let Some(place) = hash {
+        (hash, places) = (table.compact(place), places + 1);
+    }
+    places
+}
+
+#[test] // All gaps go, and nothing else; a place that a cut holds too stays where it is.
+fn compacting_wins_gaps_back_and_copies_nothing() {
+    let (mut table, keys) = table_of_some_200_segments();
+    for key in &keys[..ENTRIES / 3] {
+        assert!(table.remove(hash::of(key), key).is_some());
+    }
+    let (cut, before, memory) = (table.clone(), segments(&table), table.memory_bytes());
+    assert_eq!(compact(&mut table), before.len());
+    assert_eq!((segments(&table), table.memory_bytes()), (before, memory), "all were shared");
+    drop(cut);
+    compact(&mut table);
+    assert!(table.memory_bytes() < memory * 97 / 100, "{} of {memory}", table.memory_bytes());
+    table.check_invariants();
+    let left = |key: &&[u8; 4]| table.contains(hash::of(key.as_slice()), key.as_slice());
+    assert_eq!(keys.iter().filter(left).count(), keys.len() - ENTRIES / 3);
+    let memory = table.memory_bytes();
+    compact(&mut table);
+    assert_eq!(table.memory_bytes(), memory, "there are no gaps left");
+}
+
+#[test] // Where there are no segments, there is nothing to compact.
+fn small_tables_are_not_compacted() {
+    let mut table = Table::<Never>::new();
+    assert_eq!(compact(&mut table), 1);
+    table.insert(hash::of(b"key"), b"key", New::Bytes(b""), None, 0);
+    assert_eq!((compact(&mut table), table.len()), (1, 1));
+}
