@@ -6,16 +6,44 @@
 
 use crate::clocks::{Clocks, Pair};
 use crate::{Object, Usage, packed};
-use darter_structs::table::{self, Scratch, Table, ValueRef};
+use darter_structs::table::{self, PackedValue, Scratch, Table, ValueRef};
 
 /// Groups of entries in which clocks are looked for at a time, unless this many clocks are found
 /// first: about 20 us.
 const GROUPS: usize = 16;
 const CLOCKS: usize = 24;
 
+/// Packs are checked until they come to so many bytes: about 30 us.
+const PACK_BYTES: usize = 1024;
+
+/// A pack of the segment that was checked last.
+enum Pending {
+    /// A copy of one in an entry, and its note.
+    Inline(u8, Vec<u8>),
+    /// The value that holds it.
+    Out(Object),
+}
+
+impl Pending {
+    /// Panics when it is not sound. Its bytes.
+    fn check(&self) -> usize {
+        let pack = match self {
+            Self::Inline(note, bytes) => Some(PackedValue { note: *note, bytes }),
+            Self::Out(object) => object.packed(),
+        };
+        let pack = pack.expect("it was a pack, and is shared");
+        packed::check(pack);
+        pack.bytes.len()
+    }
+}
+
 /// Checks a cut of a database's keys against the database's counts.
 pub struct Checker {
     keys: table::Checker<Object>,
+    /// Whether the last segment was checked.
+    is_through: bool,
+    /// To be checked before the next segment.
+    packs: Vec<Pending>,
     len: usize,
     usage: Usage,
     expires: usize,
@@ -26,22 +54,39 @@ pub struct Checker {
 impl Checker {
     pub(crate) fn new(keys: Table<Object>, usage: Usage, expires: usize) -> Self {
         let (len, found) = (keys.len(), (Usage::default(), 0, 0));
-        Self { keys: table::Checker::new(keys), len, usage, expires, found }
+        let (keys, packs) = (table::Checker::new(keys), Vec::new());
+        Self { keys, is_through: false, packs, len, usage, expires, found }
     }
 
-    /// Checks the next segment of the table. Returns true while some are left. Panics when an
-    /// invariant does not hold; the sums are checked last.
+    /// Checks the next segment of the table, or a few packs of the last one. Returns true while some
+    /// are left. Panics when an invariant does not hold; the sums are checked with the last segment.
     pub fn next_slice(&mut self) -> bool {
+        if self.packs.is_empty() {
+            self.check_segment();
+        } else {
+            self.check_packs();
+        }
+        !(self.is_through && self.packs.is_empty())
+    }
+
+    fn check_packs(&mut self) {
+        let mut bytes = 0;
+        while bytes < PACK_BYTES
+            && let Some(pack) = self.packs.pop()
+        {
+            bytes += pack.check();
+        }
+    }
+
+    fn check_segment(&mut self) {
         let (usage, expires, len) = &mut self.found;
-        let more = self.keys.next_slice(&mut |entry| {
+        self.is_through = !self.keys.next_slice(&mut |entry| {
             *len += 1;
             *expires += usize::from(entry.deadline().is_some());
             match entry.value() {
                 ValueRef::Text(_) => usage.add(None, None),
                 ValueRef::Packed(pack) => {
-                    if cfg!(debug_assertions) {
-                        packed::check(pack); // Some microseconds each: too long for a slice.
-                    }
+                    self.packs.push(Pending::Inline(pack.note, pack.bytes.to_vec()));
                     usage.add(None, Some(pack.note));
                 }
                 ValueRef::Out(object) => {
@@ -49,13 +94,15 @@ impl Checker {
                     usage.add(Some(object), None);
                     let clock = object.mark();
                     assert_eq!(clock, clock.settled(object.earliest_deadline()), "I3");
+                    if object.packed().is_some() {
+                        self.packs.push(Pending::Out(object.clone()));
+                    }
                 }
             }
         });
-        if !more {
+        if self.is_through {
             assert_eq!(self.found, (self.usage, self.expires, self.len), "I1");
         }
-        more
     }
 }
 
@@ -150,6 +197,36 @@ mod tests {
         }
         assert!(slices.iter().all(|&slices| slices > 50), "{slices:?}");
         db.check_invariants();
+    }
+
+    #[test] // Those in entries, and those that are too large for one.
+    fn packs_are_checked_a_few_at_a_time() {
+        let mut db = Db::default();
+        for number in 0..200 {
+            let (name, names) = (format!("key:{number}"), if number % 2 == 0 { 5 } else { 200 });
+            let enter = |edit: &mut RollEdit<'_>| {
+                for name in 0..names {
+                    edit.enter(format!("name:{name}").as_bytes(), Deadline::Clear);
+                }
+            };
+            db.edit::<Roll, _>(&Key::new(name.as_bytes()), true, enter).unwrap();
+        }
+        let (mut checker, mut slices, mut seen) = (db.checker(), 1, [false; 2]);
+        while checker.next_slice() {
+            slices += 1;
+            for pack in &checker.packs {
+                seen[usize::from(matches!(pack, super::Pending::Out(_)))] = true;
+            }
+        }
+        assert!(slices > 50 && seen == [true; 2], "{slices} {seen:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "an empty pack")]
+    fn a_pack_that_is_not_sound_is_found() {
+        let pack = super::Pending::Inline(6, vec![1, 0, 0]); // A roll's number; names, and none.
+        let mut checker = super::Checker { packs: vec![pack], ..db().checker() };
+        while checker.next_slice() {}
     }
 
     #[test]
