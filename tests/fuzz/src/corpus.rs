@@ -1,5 +1,5 @@
-//! Real input to start from: requests of every form, and files and payloads that redis-server has
-//! written.
+//! Real input to start from: requests of every form, files and payloads that redis-server has
+//! written, and changes of small collections.
 
 use darter_testkit::{Server, client};
 use std::fs;
@@ -19,6 +19,24 @@ pub(crate) fn requests() -> Result<Vec<Vec<u8>>, String> {
         b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n".to_vec(),
         b"*1000000000\r\n$536870912\r\n".to_vec(),
         long.into_bytes(),
+    ])
+}
+
+/// Changes of a small collection: names that begin alike, integers, and what ends a pack.
+#[allow(clippy::unnecessary_wraps, reason = "every corpus has one face, and others can fail")]
+pub(crate) fn changes() -> Result<Vec<Vec<u8>>, String> {
+    let adds = |kind: u8, to: u8, value: &'static [u8]| {
+        let entry = move |number: u8| [&[0, kind, number, value.len() as u8 / 2], value].concat();
+        (0..to).flat_map(entry).collect::<Vec<u8>>()
+    };
+    let removes = |kind: u8, to: u8| (0..to).flat_map(move |number| [7, kind, number, 0]);
+    Ok(vec![
+        adds(0, 20, b"twelve bytes"),
+        adds(0, 250, b"twelve bytes"),
+        adds(0, 100, b"twelve bytes").into_iter().chain(removes(0, 80)).collect(),
+        adds(4, 200, b"").into_iter().chain(removes(4, 150)).collect(),
+        [adds(5, 40, b""), adds(13, 20, b""), adds(29, 3, b"")].concat(),
+        [adds(6, 30, b""), adds(4, 30, b""), adds(0, 3, b"v v ")].concat(),
     ])
 }
 

@@ -1,5 +1,6 @@
-//! Short fuzzing of everything that parses untrusted bytes: requests, RDB files, payloads of DUMP.
-//! Seeded mutations of real input, for a given number of seconds a target.
+//! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP)
+//! and of small collections, which are packed into bytes here. Seeded mutations of real input, for a
+//! given number of seconds a target.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
 //! repeated. A target fails by a panic; the seed is printed.
@@ -11,6 +12,7 @@
 
 mod corpus;
 mod mutate;
+mod packs;
 mod requests;
 
 use darter_base::Prng;
@@ -29,6 +31,7 @@ struct Target {
 const TARGETS: &[Target] = &[
     Target { name: "requests", corpus: corpus::requests, run: requests::fuzz_requests },
     Target { name: "rdb", corpus: corpus::files, run: darter_persist::fuzz::fuzz_rdb },
+    Target { name: "packs", corpus: corpus::changes, run: packs::fuzz_packs },
 ];
 
 /// What the command line asked for.
