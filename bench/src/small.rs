@@ -4,7 +4,9 @@
 //! most of its memory. Each kind is measured at five sizes and in three states: as it was filled,
 //! after each entry was written again with another length (what a store that packs tightly has to
 //! move), and after half of them were removed (what it has to give back). Resident memory, above
-//! that of the empty server: what the process really takes, the allocator's rounding included.
+//! that of the empty server: what the process really takes, the allocator's rounding included. The
+//! empty server has taken a few keys through all states before, and removed them; the connection that
+//! fills a server is closed before its memory is looked at.
 //!
 //! CPU per operation is measured between the first state and the second, in pairs, as `throughput`
 //! does it: pipelines so long that most of what is left is the command itself.
@@ -205,22 +207,26 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     write_report(options, &subjects, &rows)
 }
 
-/// Keys with `len` entries: a fifth of the elements, but not too many keys.
+/// Keys with `len` entries: a fifth of the elements, but not too many keys; nor so few that what the
+/// process takes in any case weighs among them.
 fn keys_of(options: &Options, len: u64) -> u64 {
+    /// A hundred kilobytes are ten bytes a key.
+    const KEYS_MIN: u64 = 10_000;
     let elements = options.scale.elements;
-    (elements / 5 / len).min(elements / 25).max(1)
+    let least = KEYS_MIN.min(elements / 100).max(1);
+    (elements / 5 / len).min(elements / 25).max(least)
 }
 
 fn measure(options: &Options, subjects: &[Subject], kind: Kind, len: u64) -> Row {
     let keys = keys_of(options, len);
     let text = |fault: Fault| fault.to_string();
     let mut servers: Vec<Result<Filled, String>> =
-        subjects.iter().map(|subject| start(options, subject).map_err(text)).collect();
+        subjects.iter().map(|subject| start(options, subject, kind, len).map_err(text)).collect();
     let mut figures = vec![Ok(Figures::default()); subjects.len()];
     for (step, state) in STATES.into_iter().enumerate() {
         for (server, figures) in servers.iter_mut().zip(&mut figures) {
             update(server, figures, |filled, figures| {
-                figures.bytes[step] = advance(filled, kind, keys, len, state)?;
+                figures.bytes[step] = advance(options, filled, kind, keys, len, state)?;
                 Ok(())
             });
         }
@@ -257,23 +263,54 @@ fn update(
     }
 }
 
-fn start(options: &Options, subject: &Subject) -> Outcome<Filled> {
+fn start(options: &Options, subject: &Subject, kind: Kind, len: u64) -> Outcome<Filled> {
     let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
     let mut connection = server.connect(options.limit)?;
-    // What the first connection with long requests needs is not the data's.
+    // What is used for the first time with long requests is not the data's.
     let mut request = Vec::new();
     (0..BATCH * 4).for_each(|_| client::command(&mut request, &["ECHO", &"x".repeat(500)]));
     connection.send(&request)?;
     for _ in 0..BATCH * 4 {
         connection.reply()?;
     }
-    std::thread::sleep(SETTLE);
-    let empty_bytes = server.resident_bytes();
-    Ok(Filled { server, connection, empty_bytes })
+    warm_up(&mut connection, kind, len)?;
+    let mut filled = Filled { server, connection, empty_bytes: 0 };
+    filled.empty_bytes = settled_bytes(options, &mut filled)?;
+    Ok(filled)
 }
 
-/// Takes all keys to `state`; the bytes a key that the server takes then.
-fn advance(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> Outcome<f64> {
+/// What the server takes without a connection that has been used.
+fn settled_bytes(options: &Options, filled: &mut Filled) -> Outcome<u64> {
+    filled.connection = filled.server.connect(options.limit)?;
+    // Redis's allocator keeps what was freed for ten seconds, unless it is told.
+    filled.connection.ask(&["MEMORY", "PURGE"])?;
+    std::thread::sleep(SETTLE);
+    Ok(filled.server.resident_bytes())
+}
+
+/// Takes as many keys as are filled at once through all states, and removes them: code that runs for
+/// the first time is not the data's.
+fn warm_up(connection: &mut Connection, kind: Kind, len: u64) -> Outcome<()> {
+    let keys = (BATCH / len).max(1);
+    for state in STATES {
+        fill(connection, kind, keys, len, state)?;
+        for operation in kind.operations() {
+            let mut request = Vec::new();
+            kind.request(operation, keys, len, &mut Prng::from_seed(0), &mut request);
+            connection.send(&request)?;
+            for _ in 0..commands(operation) {
+                connection.reply()?;
+            }
+        }
+    }
+    for key in 0..keys {
+        connection.ask(&["DEL", &kind.key(key)])?;
+    }
+    Ok(())
+}
+
+/// Takes all keys to `state`.
+fn fill(connection: &mut Connection, kind: Kind, keys: u64, len: u64, state: State) -> Outcome<()> {
     let mut prng = Prng::from_seed(state as u64);
     // A reply is read for each request, so that neither side's buffers grow.
     let batch = (BATCH / len).max(1);
@@ -282,16 +319,26 @@ fn advance(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -
         for key in first..(first + batch).min(keys) {
             replies += kind.advance(key, len, state, &mut prng, &mut request);
         }
-        filled.connection.send(&request)?;
+        connection.send(&request)?;
         for _ in 0..replies {
-            filled.connection.reply()?;
+            connection.reply()?;
         }
     }
+    Ok(())
+}
+
+/// Takes all keys to `state`; the bytes a key that the server takes then.
+fn advance(
+    options: &Options,
+    filled: &mut Filled,
+    kind: Kind,
+    keys: u64,
+    len: u64,
+    state: State,
+) -> Outcome<f64> {
+    fill(&mut filled.connection, kind, keys, len, state)?;
     check(filled, kind, keys, len, state)?;
-    // Redis's allocator keeps what was freed for ten seconds, unless it is reported.
-    filled.connection.ask(&["MEMORY", "PURGE"])?;
-    std::thread::sleep(SETTLE);
-    let bytes = filled.server.resident_bytes().saturating_sub(filled.empty_bytes);
+    let bytes = settled_bytes(options, filled)?.saturating_sub(filled.empty_bytes);
     Ok(bytes as f64 / keys as f64)
 }
 
@@ -329,8 +376,12 @@ fn push(
     let before_ns = filled.server.cpu_ns();
     let pushed = saturate::push(filled.server.port, &load, options.push)?;
     let cpu_ns = filled.server.cpu_ns().saturating_sub(before_ns) as f64;
-    let commands = if operation == "SADD, SREM" { 2 } else { 1 } * pushed.replies.max(1);
-    Ok(cpu_ns / commands as f64)
+    Ok(cpu_ns / (commands(operation) * pushed.replies.max(1)) as f64)
+}
+
+/// Commands of a request.
+fn commands(operation: &str) -> u64 {
+    if operation == "SADD, SREM" { 2 } else { 1 }
 }
 
 fn middle(row: &Row, subject: usize, at: usize) -> Option<f64> {
