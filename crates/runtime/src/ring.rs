@@ -1,6 +1,6 @@
 //! A bounded queue of one producer and one consumer, on different threads.
 //!
-//! What cores say to each other goes through these: no lock, no compare-and-swap, one store per
+//! Messages between cores go through these: no lock, no compare-and-swap, one store per
 //! item on either side. Each side keeps a stale copy of the other's position and looks at the
 //! real one only when the copy says "full" or "empty", so that a busy pair seldom shares a line.
 //!
@@ -54,7 +54,7 @@ impl<T> Shared<T> {
     unsafe fn put(&self, position: usize, item: T) {
         debug_assert!(self.is_free(position), "I2: position {position} is not the producer's");
         let slot = self.slots[position & (self.slots.len() - 1)].get();
-        // SAFETY: by the caller's promise the slot is empty and ours (I2): nobody else holds a
+        // SAFETY: by the caller's promise the slot is empty and ours (I2): no one else holds a
         // reference to it, and nothing is overwritten that ought to be dropped.
         unsafe { (*slot).write(item) };
     }
@@ -62,7 +62,7 @@ impl<T> Shared<T> {
     /// What is in the slot at `position`.
     ///
     /// # Safety
-    /// The caller is the consumer, `position` is in `head..tail`, and nobody takes it while the
+    /// The caller is the consumer, `position` is in `head..tail`, and no one takes it while the
     /// reference lives.
     unsafe fn look_at(&self, position: usize) -> &T {
         let slot = self.slots[position & (self.slots.len() - 1)].get();
@@ -173,8 +173,8 @@ impl<T: Send> Consumer<T> {
         if self.waiting() == 0 {
             return None;
         }
-        // SAFETY: we are the consumer, `head` is before the producer's position; who has `&mut self`
-        // meanwhile takes nothing.
+        // SAFETY: we are the consumer, `head` is before the producer's position; who has
+        // `&mut self` meanwhile takes nothing.
         Some(unsafe { self.shared.look_at(self.head) })
     }
 

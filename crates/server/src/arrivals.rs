@@ -1,11 +1,11 @@
-//! What has come to a core while it works: see `knock`.
+//! What has arrived at a core while it works: see `knock`.
 //!
-//! On io_uring to ask is to read words that the kernel writes: the end of its queue, and a flag that
+//! On io_uring a check reads words that the kernel writes: the end of its queue, and a flag that
 //! more is to be fetched. Messages of other cores are in shared memory too. On epoll it is a system
-//! call, made less often, and only while clients ask for something: a core with a single client, who
+//! call, made less often, and only while clients are active: a core with a single client, which
 //! waits for its long command, makes none.
 //!
-//! Not here: what is done with what has come. See `thread`.
+//! Not here: what is done with arrivals. See `thread`.
 
 use crate::knock::Knocker;
 use crate::post::Post;
@@ -14,20 +14,20 @@ use darter_runtime::net::Net;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Between two questions that are reads of shared memory: jobs ask after every member.
+/// Between two checks that read shared memory: jobs ask after every member.
 const READS_EVERY_NS: u64 = 2_000;
-/// Between two questions that are system calls, each of 0.3 to 1 us: about a portion.
+/// Between two checks that are system calls, each of 0.3 to 1 us: about a portion.
 const CALLS_EVERY_NS: u64 = 20_000;
-/// Clients are active for so long after a request.
+/// Clients count as active for this long after a request.
 const ACTIVE_NS: u64 = 5_000_000;
 
 /// What can come to a core.
 pub(crate) struct Arrivals {
     net: Rc<RefCell<Net>>,
     mailbox: Rc<RefCell<Mailbox<Post>>>,
-    /// To ask the net is a system call.
+    /// Asking the net is a system call.
     calls: bool,
-    /// A client has asked for something since the last question.
+    /// A client has sent a request since the last check.
     heard: Cell<bool>,
     active_until_ns: Cell<u64>,
 }
@@ -44,7 +44,7 @@ impl Arrivals {
         }
     }
 
-    /// A client has asked for something.
+    /// A client has sent a request.
     pub(crate) fn heard(&self) {
         self.heard.set(true);
     }
@@ -69,7 +69,7 @@ impl Knocker for Arrivals {
         if self.calls && !self.are_clients_active(now_ns) {
             return false;
         }
-        // What is wrong with the back is told by the next poll.
+        // The next poll reports what is wrong with the backend.
         self.net.borrow_mut().has_newer().unwrap_or(true)
     }
 }
@@ -88,11 +88,11 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A core with one client: a unix socket, for there bytes have come when they are sent.
+    /// A core with one client: on a unix socket, where bytes have arrived once they are sent.
     struct Bench {
         net: Rc<RefCell<Net>>,
         mailbox: Rc<RefCell<Mailbox<Post>>>,
-        /// The core that it hears from.
+        /// The core that sends it messages.
         other: Mailbox<Post>,
         arrivals: Rc<Arrivals>,
         clock: Rc<Portions>,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     impl Bench {
-        /// `None` where the system lacks the back.
+        /// `None` where the system lacks the backend.
         fn new(choice: BackendChoice) -> Option<Self> {
             let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
             let (mut net, _) = match Net::open(choice, &wakers[0]) {
@@ -130,7 +130,7 @@ mod tests {
             Some(bench)
         }
 
-        /// What a look tells.
+        /// What a look reports.
         fn poll(&self, wait: Wait) -> Vec<&'static str> {
             let mut told = Vec::new();
             let mut tell = |event: Event<'_>| {
@@ -144,7 +144,7 @@ mod tests {
             told
         }
 
-        /// Looks until nothing more is there: what is new is received from then.
+        /// Looks until nothing more is there: from then on arrivals are new.
         fn look(&self, wait: Wait) -> Vec<&'static str> {
             let mut told = self.poll(wait);
             loop {
@@ -158,7 +158,7 @@ mod tests {
             told
         }
 
-        /// Portions of 10 us until the slice is over, `knock` coming amid the fourth.
+        /// Portions of 10 us until the slice is over, with `knock` during the fourth.
         fn slice(&mut self, knock: impl FnOnce(&mut Self)) -> usize {
             self.begin();
             assert!((1..=3).all(|_| !self.timer.must_yield()), "it ends unasked");
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    #[test] // On either back a byte ends the slice with the portion that it comes in, or the next.
+    #[test] // On either backend a byte ends the slice with its portion, or the next.
     fn a_byte_ends_the_slice() {
         for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
             let Some(mut bench) = Bench::new(choice) else { continue };
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    #[test] // Where no client has asked for anything lately, epoll is left alone.
+    #[test] // While no client has been active lately, epoll is left alone.
     fn no_calls_for_those_who_do_not_ask() {
         let Some(mut bench) = Bench::new(BackendChoice::Epoll) else { return };
         assert_eq!(bench.slice(Bench::send), 10);

@@ -1,8 +1,8 @@
 //! From settings to running cores, and to an orderly end.
 //!
 //! Order: limits, sockets, threads, the file, the signals. The sockets are open before the file is
-//! loaded, as in Redis: clients are told that loading is going on. Before any of them is answered the
-//! file with the process's number is written, by whoever could listen.
+//! loaded, as in Redis: clients are told that the server is loading. The pidfile is written before
+//! any of them is answered, by the process that could listen.
 
 use crate::admin::{self, Local};
 use crate::arrivals::Arrivals;
@@ -37,7 +37,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Flushes whose messages are on their way between two cores; more wait at the sender.
+/// Flushes in transit between two cores; more wait at the sender.
 const RING_CAPACITY: usize = 256;
 
 /// Runs the server until it is told to stop.
@@ -96,7 +96,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     drop(told);
     wait_for_cores(cores, &ready)?;
     let supervisor = Supervisor::begin(&settings);
-    shared.empty.measure(&System); // The cores are made, and none has begun: neither has the loader.
+    shared.empty.measure(&System); // Neither the cores nor the loader have begun.
     begun.wait();
     let loader = loader.map(load::Opened::begin).transpose();
     let loader = loader.map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
@@ -107,7 +107,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// From the file's first byte to the wish for the end.
+/// From the file's first byte until a stop is requested.
 fn serve(
     loader: Option<load::Handle>,
     supervisor: &Supervisor,
@@ -126,7 +126,7 @@ fn serve(
     Ok(())
 }
 
-/// Goes on as a daemon, where the settings say so. Call it while there is one thread.
+/// Continues as a daemon, if the settings say so. Call it while there is one thread.
 pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
     if !crate::supervisor::leaves_terminal(settings) {
         return Ok(());
@@ -134,7 +134,7 @@ pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
     supervise::daemonize().map_err(|error| Failure(format!("cannot be a daemon: {error}")))
 }
 
-/// Makes room for the clients' sockets; where the system does not allow it, for fewer of them.
+/// Raises the limit for the clients' sockets; if the system does not allow it, for fewer of them.
 fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
     let clients = settings.size("maxclients");
     let Err(fitting) = files::make_room(&System, clients, cores) else { return Ok(()) };
@@ -152,7 +152,7 @@ fn enter_folder(settings: &mut Settings) -> Result<(), Failure> {
     entered.map_err(|error| Failure(format!("cannot use dir '{}': {error}", settings.text("dir"))))
 }
 
-/// More cores than processors is slower than as many.
+/// More cores than processors is slower than an equal number.
 fn warn_of_sharing(cores: usize, processors: usize) {
     if cores > processors {
         tracing::warn!(
@@ -162,7 +162,7 @@ fn warn_of_sharing(cores: usize, processors: usize) {
     }
 }
 
-/// Waits until all cores run, or one has said why it cannot.
+/// Waits until all cores run, or one has reported why it cannot.
 fn wait_for_cores(
     cores: usize,
     ready: &std::sync::mpsc::Receiver<Result<(), Failure>>,
@@ -173,7 +173,7 @@ fn wait_for_cores(
     Ok(())
 }
 
-/// Tells all cores to come to an end, and waits for it.
+/// Tells all cores to finish, and waits for it.
 fn stop_cores(
     stop: &AtomicBool,
     wakers: &[Waker],
@@ -219,21 +219,21 @@ fn shared(cores: usize) -> Arc<Shared> {
     })
 }
 
-/// A signal wakes the cores, not this thread: it looks so often.
+/// A signal wakes the cores, not this thread, which checks this often.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
 
 fn is_to_end(signals: &signal::StopFlag, shared: &Shared) -> bool {
     signals.is_raised() || shared.stop.load(Ordering::SeqCst)
 }
 
-/// Sleeps until a signal or SHUTDOWN asks for the end.
+/// Sleeps until a signal or SHUTDOWN requests a stop.
 fn wait_for_end(signals: &signal::StopFlag, shared: &Shared) {
     while !is_to_end(signals, shared) {
         std::thread::park_timeout(LOOK);
     }
 }
 
-/// Waits for the file to be loaded; gives up when the end is asked for meanwhile.
+/// Waits for the file to be loaded; gives up if a stop is requested meanwhile.
 fn finish_loading(
     loader: load::Handle,
     signals: &signal::StopFlag,
@@ -254,8 +254,8 @@ fn finish_loading(
     Ok(())
 }
 
-/// The file to be loaded. Only where there is none the server begins empty: what is there and cannot
-/// be read may be somebody's data. A pipe is refused, and not waited for.
+/// The file to load. The server starts empty only if there is none: an existing one that cannot be
+/// read may be someone's data. A pipe is refused, and not waited for.
 fn rdb_file(settings: &Settings) -> Result<Option<PathBuf>, Failure> {
     let path = Path::new(settings.text("dbfilename"));
     let wrong = |why: &dyn std::fmt::Display| {
@@ -285,7 +285,7 @@ fn open_file(
     Ok((inboxes.into_iter().map(Some).collect(), Some(opened)))
 }
 
-/// What a core's thread is made from.
+/// What a core's thread is created from.
 struct Plan {
     id: usize,
     cores: usize,
@@ -297,7 +297,7 @@ struct Plan {
     stop: Arc<AtomicBool>,
     loaded: Arc<Loaded>,
     quiet: Arc<[AtomicBool]>,
-    /// All cores wait here, listening, for the word to serve.
+    /// All cores wait here, listening, for permission to serve.
     begun: Arc<Barrier>,
     inbox: Option<load::Inbox>,
 }
@@ -315,7 +315,7 @@ impl Plan {
         let (net, doors) = match opened {
             Ok(opened) => opened,
             Err(failure) => {
-                let _ = told.send(Err(failure)); // Nobody listens once another core has failed.
+                let _ = told.send(Err(failure)); // The receiver is gone once another core has failed.
                 return Ok(());
             }
         };
@@ -362,7 +362,7 @@ impl Plan {
         admin::apply_settings(&core, self.settings);
         let loading = !self.loaded.all_are_done();
         core.hot.borrow_mut().loading = loading;
-        // One core has nobody to wait for but clients; and who shares a processor gives it up at once.
+        // One core waits for clients only; and a core that shares its processor yields it at once.
         let looks_on = self.cores > 1 && self.processor.is_some();
         let patience = looks_on.then(Patience::default);
         let (stop, inbox, loaded, quiet) = (self.stop, self.inbox, self.loaded, self.quiet);

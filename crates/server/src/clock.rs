@@ -1,4 +1,4 @@
-//! The thread's clocks, as the engine wants them.
+//! The thread's clocks, in the form that the engine needs.
 
 use crate::engine::Clock;
 use darter_runtime::clock;

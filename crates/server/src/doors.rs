@@ -1,14 +1,15 @@
-//! Where the server listens over TCP: the addresses of `bind` at `port`, opened at the start, and
-//! changed while it runs. Clients inherit `tcp-keepalive` from where they came in.
+//! Where the server listens over TCP: the addresses of `bind` at `port`, opened at start, and
+//! changed while it runs. Clients inherit `tcp-keepalive` from their listener.
 //!
-//! A change is whole or not at all: if one of the new addresses cannot be had, the old ones stay. New
-//! ones are opened before old ones are closed, so that nobody finds the server closed meanwhile; only
-//! where an old one may stand in the way, as all addresses of a port do, it goes first.
+//! A change is made completely or not at all: if one of the new addresses is not available, the old
+//! ones stay. New ones are opened before old ones are closed, so that the server is always
+//! reachable; only where an old one may be in the way, as all addresses of a port are, it goes
+//! first.
 //!
-//! Names are looked up at the start, before anything is served: the system does that in its own time,
-//! seconds where a name server is silent, and no core may wait for it.
+//! Names are resolved at start, before anything is served: the system takes its own time for that,
+//! seconds if a name server is silent, and no core may wait for it.
 //!
-//! Not here: what becomes of a connection. See `thread`.
+//! Not here: what happens to a connection. See `thread`.
 
 use crate::settings::Settings;
 use darter_runtime::net::{Address, Net};
@@ -22,9 +23,9 @@ pub(crate) type Open = fn(&mut Net, SocketAddr, i32, u32) -> io::Result<usize>;
 #[derive(Default)]
 pub(crate) struct Doors {
     open: Vec<(SocketAddr, usize)>,
-    /// Names of `bind` at the start, and what the system said of them.
+    /// Names in `bind` at start, and the system's answers.
     names: Vec<(String, io::Result<IpAddr>)>,
-    /// As of the settings that were followed last.
+    /// From the settings applied last.
     keepalive_s: u32,
 }
 
@@ -37,7 +38,7 @@ struct Wanted {
 }
 
 impl Doors {
-    /// Looks up the names of `bind`, which may take seconds.
+    /// Resolves the names in `bind`, which may take seconds.
     pub(crate) fn look_up(&mut self, settings: &Settings) {
         let words = settings.text("bind").split(' ').filter(|word| !word.is_empty());
         let names = words.map(|word| word.strip_prefix('-').unwrap_or(word));
@@ -45,7 +46,7 @@ impl Doors {
         self.names = names.map(|name| (name.to_owned(), looked_up(name))).collect();
     }
 
-    /// The address that a word of `bind` means.
+    /// The address of a word of `bind`.
     fn resolve(&self, name: &str) -> io::Result<IpAddr> {
         if let Some(address) = plain_address(name) {
             return Ok(address);
@@ -73,7 +74,7 @@ impl Doors {
                 Wanted { word: format!("{name}:{port}"), address, optional }
             })
             .collect();
-        // Twice the same is once.
+        // Duplicates count once.
         let mut seen = Vec::new();
         all.retain(|wanted| match &wanted.address {
             Ok(address) if seen.contains(address) => false,
@@ -88,7 +89,8 @@ impl Doors {
 
     /// Listens where `settings` say, and nowhere else.
     ///
-    /// Errors: a sentence that says which address cannot be had, and why; then nothing has changed.
+    /// Errors: a sentence that says which address is not available, and why; then nothing has
+    /// changed.
     pub(crate) fn follow(
         &mut self,
         net: &mut Net,
@@ -146,7 +148,7 @@ fn port(settings: &Settings) -> u16 {
     u16::try_from(settings.int("port")).unwrap_or(0)
 }
 
-/// An address that is written as one; `*` and `::*` are all of a family.
+/// An address that is written as one; `*` and `::*` are all addresses of a family.
 fn plain_address(name: &str) -> Option<IpAddr> {
     let name = match name {
         "*" => "0.0.0.0",
@@ -156,7 +158,7 @@ fn plain_address(name: &str) -> Option<IpAddr> {
     name.parse().ok()
 }
 
-/// What holds a colon is of IPv6, all else of IPv4, names too, as in Redis.
+/// A name with a colon is IPv6, everything else IPv4, names too, as in Redis.
 fn looked_up(name: &str) -> io::Result<IpAddr> {
     let mut found = (name, 0).to_socket_addrs()?;
     let family = found.find(|address| address.is_ipv6() == name.contains(':'));
@@ -191,9 +193,9 @@ fn open_all<'a>(
     Ok(opened)
 }
 
-/// An address that was marked so, and a whole family that the machine does not have, as in Redis.
+/// Optional addresses, and families that the machine does not have, as in Redis.
 fn may_be_missing(error: &io::Error, optional: bool) -> bool {
-    /// EAFNOSUPPORT of Linux, which has no `ErrorKind`.
+    /// EAFNOSUPPORT on Linux, which has no `ErrorKind`.
     const FAMILY_NOT_SUPPORTED: i32 = 97;
     (optional && error.kind() == io::ErrorKind::AddrNotAvailable)
         || error.raw_os_error() == Some(FAMILY_NOT_SUPPORTED)
@@ -210,8 +212,8 @@ fn close(net: &mut Net, doors: &[(SocketAddr, usize)]) {
     doors.iter().for_each(|(_, id)| net.stop_listener(*id));
 }
 
-/// Opens anew what was closed to make room. Somebody else may have taken an address in between: then
-/// the server is reached by the others, and the log says so.
+/// Reopens what was closed to make room. Another process may have taken an address in between: then
+/// the server is reachable at the others, and the log says so.
 fn reopened(
     net: &mut Net,
     closed: Vec<(SocketAddr, usize)>,

@@ -1,18 +1,18 @@
-//! How many clients fit under the limit of open files. It is raised where that is allowed, else fewer
-//! clients are served, as in Redis: who comes beyond them is told so, and not left waiting in a queue
-//! that nobody can accept from.
+//! How many clients fit under the limit of open files. It is raised where that is allowed;
+//! otherwise fewer clients are served, as in Redis: those beyond are refused, and not left waiting
+//! in a queue from which no one can accept.
 
 use crate::shared::Machine;
 
-/// Files that are open beside the clients' sockets: the log, listeners, a ring and a waker a core, and
-/// those of clients that are being refused.
+/// Files that are open besides the clients' sockets: the log, listeners, a ring and a waker a core,
+/// and the sockets of clients that are being refused.
 fn beside_clients(cores: usize) -> u64 {
-    /// What Redis keeps, so that as many clients fit.
+    /// Redis's reserve, so that as many clients fit.
     const LEAST: u64 = 32;
     LEAST.max(24 + 2 * cores as u64)
 }
 
-/// Makes room for `clients`, or says how many there is room for: 0 when not even the files beside them
+/// Makes room for `clients`, or returns how many there is room for: 0 if not even the other files
 /// may be opened.
 pub(crate) fn make_room(machine: &dyn Machine, clients: usize, cores: usize) -> Result<(), usize> {
     let wanted = clients as u64 + beside_clients(cores);
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::shared::Nowhere;
 
-    /// A machine that allows so many files.
+    /// A machine that allows this many files.
     struct Allows(u64);
 
     impl Machine for Allows {
@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    #[test] // Redis's numbers with a few cores; with many, each takes two files.
+    #[test] // Redis's numbers with a few cores; with many, two files each.
     fn room_follows_the_limit() {
         assert_eq!(make_room(&Allows(132), 100, 1), Ok(()));
         assert_eq!(make_room(&Allows(131), 100, 1), Err(99));

@@ -1,16 +1,16 @@
-//! When a slice is over: by the clock, or because somebody knocks.
+//! When a slice is over: by the clock, or because of a knock.
 //!
-//! A *knock* is whatever comes to a core while background work has its slice: bytes on a socket, a
-//! message of another core. It ends the slice, so a client waits for a portion of others' long
-//! commands and not for a slice of them. Clients' own part of a slice hears no knocks: it serves those
-//! who came before.
+//! A *knock* is whatever arrives at a core while background work has its slice: bytes on a socket,
+//! a message of another core. It ends the slice, so a client waits for a portion of others' long
+//! commands and not for a slice of them. Clients' own part of a slice hears no knocks: it serves
+//! earlier arrivals.
 //!
-//! Background work keeps its share, whoever knocks how often:
-//! - What [`SliceClock::begin_background`] promises, a quarter of a slice, is never cut short. So where
-//!   clients use up their slices nothing changes.
-//! - The turn that a knock brings on keeps background work waiting. That is paid for, [`PRICE`] times,
-//!   with what background work has had; while nothing is saved, nobody asks. So all knocks together
-//!   delay it by a tenth at most.
+//! Background work keeps its share, however frequent the knocks:
+//! - What [`SliceClock::begin_background`] promises, a quarter of a slice, is never cut short. So
+//!   where clients use up their slices nothing changes.
+//! - The turn that follows a knock makes background work wait. That is paid for, [`PRICE`] times,
+//!   from the time that background work has had; while nothing is saved, knocks are not checked. So
+//!   all knocks together delay it by a tenth at most.
 //!
 //! ```text
 //! look | clients | quarter | portion | portion | knock      | look | clients | quarter | ...
@@ -24,20 +24,20 @@ use darter_base::limits::SLICE_AIM_NS;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Each nanosecond for which a knock keeps background work waiting costs so many that it has had.
+/// Each nanosecond for which a knock makes background work wait costs this many that it has had.
 const PRICE: u64 = 10;
-/// What a turn takes beside what clients want of it: a look, the sends' system calls, the measuring.
+/// What a turn takes apart from clients' requests: a look, the sends' system calls, the measuring.
 const TURN_NS: u64 = 5_000;
-/// The longest wait that is paid for: what takes longer is mostly the machine's doing.
+/// The longest wait that is paid for: a longer one is usually the machine's doing.
 const WAIT_MAX_NS: u64 = SLICE_AIM_NS;
-/// The most that is saved: some dozen knocks at once.
+/// The most that is saved: about a dozen knocks at once.
 const SAVED_MAX_NS: i64 = 1_000_000;
 
-/// Says whether something has come.
+/// Checks for arrivals.
 pub(crate) trait Knocker {
-    /// Nanoseconds that are to pass between two questions.
+    /// Minimum nanoseconds between two checks.
     fn every_ns(&self) -> u64;
-    /// True when something has come since the core last looked.
+    /// True when something has arrived since the core last looked.
     fn has_knocked(&self, now_ns: u64) -> bool;
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct SliceTimer<C> {
     is_listening: Cell<bool>,
     /// A knock has ended the slice, and is not paid for yet.
     is_knocked: Cell<bool>,
-    /// Nobody asks before.
+    /// The next check is not before this.
     ask_ns: Cell<u64>,
-    /// Until when what background work has had is saved.
+    /// The time of background work is saved up to here.
     saved_until_ns: Cell<u64>,
-    /// What is left of it: below zero after a turn that took long.
+    /// What is left of it: below zero after a long turn.
     saved_ns: Cell<i64>,
 }
 
@@ -74,7 +74,7 @@ impl<C: Clock> SliceTimer<C> {
         }
     }
 
-    /// True when background work is to end, which is then so until the next turn.
+    /// True when background work must end, which is then so until the next turn.
     fn is_background_over(&self, now_ns: u64) -> bool {
         let had_ns = now_ns.saturating_sub(self.saved_until_ns.replace(now_ns));
         let saved_ns = self.saved_ns.get().saturating_add_unsigned(had_ns).min(SAVED_MAX_NS);
@@ -92,7 +92,7 @@ impl<C: Clock> SliceTimer<C> {
         false
     }
 
-    /// Background work has waited for this turn because somebody knocked.
+    /// Background work has waited for this turn because of a knock.
     fn pay(&self, now_ns: u64) {
         let waited_ns = TURN_NS + now_ns.saturating_sub(self.begun_ns.get());
         let price_ns = PRICE * waited_ns.min(WAIT_MAX_NS);
@@ -149,7 +149,7 @@ pub(crate) mod tests {
     const PORTION_NS: u64 = 10_000;
     const QUARTER_NS: u64 = SLICE_AIM_NS / 4;
 
-    /// Time that passes by portions: each reading ends one.
+    /// Time that advances by portions: each reading ends one.
     #[derive(Default)]
     pub(crate) struct Portions(Cell<u64>);
 
@@ -178,7 +178,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Knocks as it is told to, and counts how often it is asked.
+    /// Knocks on command, and counts how often it is asked.
     #[derive(Default)]
     pub(crate) struct Told {
         pub(crate) knocks: Cell<bool>,
@@ -220,11 +220,11 @@ pub(crate) mod tests {
             let portions = (1..).find(|_| self.timer.must_yield()).unwrap();
             let now_ns = self.clock.now_ns();
             assert!(self.timer.must_yield(), "it goes on again");
-            self.clock.0.set(now_ns); // That question was no work.
+            self.clock.0.set(now_ns); // That check was not work.
             portions
         }
 
-        /// The percentage of time that background work has over many such turns.
+        /// The percentage of time that background work gets over many such turns.
         fn share(&self, clients_ns: u64) -> u64 {
             let begun_ns = self.clock.now_ns();
             let portions: u64 = (0..1_000).map(|_| self.turn(clients_ns)).sum();
@@ -255,7 +255,7 @@ pub(crate) mod tests {
         assert_eq!(bench.knocker.asked.get(), 0);
     }
 
-    #[test] // Once its quarter is over: after each portion, or less often where asking costs more.
+    #[test] // Once its quarter is over: after each portion, or less often where checking costs more.
     fn nobody_asks_more_often_than_it_is_worth() {
         let bench = Bench::new(false);
         for (every_ns, asked) in [(0, 7), (PORTION_NS, 7), (2 * PORTION_NS, 4), (SLICE_AIM_NS, 1)] {
@@ -266,7 +266,7 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // With a knock at every portion background work has nine tenths of what it has without.
+    #[test] // With a knock at every portion background work gets nine tenths of what it gets without.
     fn constant_knocks_leave_the_share() {
         for clients_us in [0, 2, 8, 20, 30, 50, 75, 100, 150] {
             let [quiet, knocked] =
@@ -276,7 +276,7 @@ pub(crate) mod tests {
         }
     }
 
-    #[test] // However long nobody knocks, and whatever a turn takes: some knocks, and some slices.
+    #[test] // However long no knock, and whatever a turn takes: some knocks, and some slices.
     fn savings_and_debts_are_bounded() {
         const CLIENTS_NS: u64 = 8_000;
         let bench = Bench::new(false);

@@ -2,7 +2,7 @@
 //!
 //! - `engine` is one core from received bytes to bytes to be sent, without sockets, threads or
 //!   clocks: `Core::turn` is called by the thread here, and by the simulator.
-//! - `admin` holds the commands that concern connections and the server itself.
+//! - `admin` holds the commands about connections and the server itself.
 //! - `settings` is the one table of settings.
 //! - `shared` is what all cores share.
 //! - `boot` starts the threads, loads the data, and stops in order.

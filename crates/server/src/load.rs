@@ -1,16 +1,17 @@
 //! Loading an RDB file at start.
 //!
 //! A thread of its own reads and parses the file, because parsing has no natural slices and the
-//! cores must go on answering "LOADING"; the cores insert, because nobody else may touch a shard.
-//! Between them go *portions*: some 128 KiB of packed records, a few per core at a time, so the
-//! memory on the way is bounded and the parser waits for the slowest core.
+//! cores must continue to answer "LOADING"; the cores insert, because no one else may touch a
+//! shard. Between them go *portions*: some 128 KiB of packed records, a few per core at a time, so
+//! the memory in transit is bounded and the parser waits for the slowest core.
 //!
 //! ```text
 //! file -> Reader -> Sorter -> portions -> Inbox of core 0 -> its shard
 //!         (thread "loader")            -> Inbox of core 1 -> its shard     results ---> Handle
 //! ```
-//! A file is loaded whole or the process ends: the last portion says "that was all" and is sent
-//! after the checksum fitted; until then no [`Inbox`] is finished, and the server serves nothing.
+//! A file is loaded completely or the process ends: the last portion says "that was all" and is
+//! sent after the checksum matched; until then no [`Inbox`] is finished, and the server serves
+//! nothing.
 //!
 //! - `portion`: records, packed. - `sorter`: events in, portions out, by the key's core.
 //! - `inbox`: portions in, slices of insertion out. - `meter`: progress for people.
@@ -49,24 +50,24 @@ pub(crate) type Progress = [AtomicU64; 4];
 const READ: usize = 0;
 /// Bytes of the file.
 const TOTAL: usize = 1;
-/// Keys that were loaded.
+/// Keys loaded.
 const KEYS: usize = 2;
-/// Keys that were skipped because their deadline had passed.
+/// Keys skipped because their deadline had passed.
 const EXPIRED: usize = 3;
 
 /// Bytes read at a time: long enough for the disk, short enough for the cache.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Portions on their way to one core.
+/// Portions in transit to one core.
 const PORTIONS_MAX: usize = 8;
 
-/// Cores that have taken in all of the file.
+/// Cores that have loaded their part of the file.
 pub(crate) struct Loaded {
     left: AtomicUsize,
     wakers: Vec<Waker>,
 }
 
 impl Loaded {
-    /// So many cores have a file to take in, and these are to hear of its end.
+    /// For `cores` that load a file; `wakers` are woken at its end.
     pub(crate) fn new(cores: usize, wakers: Vec<Waker>) -> Arc<Self> {
         Arc::new(Self { left: AtomicUsize::new(cores), wakers })
     }
@@ -95,13 +96,13 @@ pub(crate) struct LoadError {
 enum Cause {
     /// The file cannot be read at an offset.
     Io { offset: u64, error: io::Error },
-    /// The bytes are no RDB file, or not a whole one.
+    /// The bytes are not an RDB file, or not a complete one.
     Format(Error),
-    /// It holds a database that the settings do not admit.
+    /// It has a database that the settings do not allow.
     Database { database: u32, databases: usize, offset: u64 },
-    /// A key comes twice.
+    /// A duplicate key.
     DuplicateKey { key: Vec<u8>, database: usize, offset: u64 },
-    /// A field or member comes twice.
+    /// A duplicate field or member.
     DuplicateItem { key: Vec<u8>, database: usize, offset: u64 },
     /// The server stopped before the end.
     Stopped,
@@ -142,11 +143,11 @@ impl fmt::Display for Cause {
 /// What was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// Keys that were loaded.
+    /// Keys loaded.
     keys: u64,
     /// Their strings, fields and members.
     entries: u64,
-    /// Keys that had died.
+    /// Keys that had expired.
     expired: u64,
     /// Collections without entries, which Redis skips as well.
     empty: u64,
@@ -182,17 +183,17 @@ impl Handle {
         self.thread.is_finished()
     }
 
-    /// Asks the loader to end; [`Handle::join`] then says that the server stopped. The cores must
-    /// go on stepping, or drop their inboxes.
+    /// Asks the loader to stop; [`Handle::join`] then reports that the server stopped. The cores
+    /// must continue to step, or drop their inboxes.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all cores have taken in the whole file.
+    /// Waits until all cores have loaded their parts of the file.
     ///
     /// # Errors
     /// The file cannot be read, is damaged or unsupported, or the cores stopped. Some of it may be
-    /// in the shards: nothing of that may be served.
+    /// in the shards: none of that may be served.
     pub(crate) fn join(self) -> Result<Summary, LoadError> {
         let result = match self.thread.join() {
             Ok(result) => result,
@@ -202,17 +203,17 @@ impl Handle {
     }
 }
 
-/// A file that is open, and of which nothing has been read.
+/// An open file of which nothing has been read.
 pub(crate) struct Opened {
     loader: Loader,
     path: PathBuf,
 }
 
 impl Opened {
-    /// Begins to load it, in a thread of its own.
+    /// Starts loading it, in a thread of its own.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// The thread cannot be started.
     pub(crate) fn begin(self) -> io::Result<Handle> {
         let Self { loader, path } = self;
         let cancelled = Arc::clone(&loader.cancelled);
@@ -221,7 +222,8 @@ impl Opened {
     }
 }
 
-/// Opens `path`, to be loaded into `cores` cores of `databases` databases: an inbox for each, in order.
+/// Opens `path`, to be loaded into `cores` cores of `databases` databases: returns an inbox for
+/// each, in order.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -247,10 +249,10 @@ pub(crate) fn open(
     Ok((inboxes, Opened { loader, path: path.to_owned() }))
 }
 
-/// What a core says at its end.
+/// A core's final report.
 type Outcome = Result<(), Cause>;
 
-/// The way to the cores, and back.
+/// The channels to the cores, and back.
 struct Lanes {
     cores: Vec<(SyncSender<Portion>, Waker)>,
     outcomes: Receiver<Outcome>,
@@ -270,11 +272,11 @@ fn lanes(types: Types, wakers: Vec<Waker>) -> (Vec<Inbox>, Lanes) {
 }
 
 impl Lanes {
-    /// Sends a portion; gives an empty one to go on with. Waits while the core has enough.
+    /// Sends a portion; returns an empty one to continue with. Waits while the core has enough.
     fn send(&self, core: usize, portion: Portion) -> Result<Portion, Cause> {
         let (sender, waker) = &self.cores[core];
         if sender.send(portion).is_err() {
-            // The core has let go of its end: it failed, and said why, or it stopped.
+            // The core has dropped its end: it failed, and reported why, or it stopped.
             let why = self.outcomes.try_iter().find_map(Result::err);
             return Err(why.unwrap_or(Cause::Stopped));
         }
@@ -282,7 +284,7 @@ impl Lanes {
         Ok(self.spares.try_recv().unwrap_or_default())
     }
 
-    /// Waits until every core has said that it took in everything.
+    /// Waits until every core has reported that its part is loaded.
     fn wait(&self) -> Result<(), Cause> {
         for _ in &self.cores {
             self.outcomes.recv().unwrap_or(Err(Cause::Stopped))?;
@@ -315,7 +317,7 @@ impl Loader {
         Ok(Summary { bytes: self.reader.offset(), millis, ..self.sorter.summary() })
     }
 
-    /// Reads to the end of the format, whose checksum has fitted then.
+    /// Reads to the end of the format, whose checksum has then matched.
     fn parse(&mut self, meter: &mut Meter) -> Result<(), Cause> {
         while !self.reader.is_done() {
             if self.cancelled.load(Ordering::Relaxed) {

@@ -9,10 +9,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-/// How much is logged; nothing is kept where no log was started, as in the simulator.
+/// The log level; nothing is kept where no log was started, as in the simulator.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
-/// Starts the log as the settings say.
+/// Starts the log according to the settings.
 ///
 /// Errors: the file cannot be opened; the text says which.
 pub fn start(settings: &Settings) -> Result<(), String> {
@@ -31,7 +31,7 @@ pub fn start(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Says who begins here, with what settings, and what those do not do.
+/// Logs what starts here, with which settings, and which of those have no effect.
 pub(crate) fn begin(settings: &Settings) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     tracing::info!("darter {version} begins, pid {pid}");
@@ -49,7 +49,7 @@ pub(crate) fn begin(settings: &Settings) {
     }
 }
 
-/// Says what runs, when all cores do.
+/// Logs what is running, once all cores are.
 pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     let (bind, port) = (settings.text("bind"), settings.text("port"));
     tracing::info!("addresses: {bind}, port {port} {}", settings.text("unixsocket"));
@@ -64,7 +64,7 @@ pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     tracing::warn!("nothing is written to disk yet: what is in memory ends with this process");
 }
 
-/// Says what is lost.
+/// Logs what is lost.
 pub(crate) fn end([changes, keys]: [u64; 2]) {
     if changes > 0 {
         tracing::warn!("{keys} keys are gone: {changes} changes were not saved, since nothing is");
@@ -72,12 +72,12 @@ pub(crate) fn end([changes, keys]: [u64; 2]) {
     tracing::info!("bye");
 }
 
-/// Says why the server ends, where standard error is another place, or nobody's.
+/// Logs why the server ends, if standard error goes elsewhere, or nowhere.
 pub fn failed(failure: &impl std::fmt::Display) {
     tracing::error!("{failure}");
 }
 
-/// Follows `loglevel` after it was changed.
+/// Applies `loglevel` after it was changed.
 pub fn follow(settings: &Settings) {
     if let Some(handle) = LEVEL.get() {
         // It fails only when the log is gone.

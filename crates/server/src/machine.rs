@@ -1,4 +1,4 @@
-//! What the system tells about the process.
+//! What the system reports about the process.
 
 use crate::shared::Machine;
 use darter_runtime::{clock, heap, limits};

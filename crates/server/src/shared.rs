@@ -1,78 +1,79 @@
-//! What all cores share: facts of the process, what each tells of its memory, and the face of the
-//! machine.
+//! What all cores share: facts of the process, what each reports of its memory, and the interface
+//! to the machine.
 
 use crate::absent::Absent;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Facts of the process that all cores show, and the few words that they share.
+/// Facts of the process that all cores show, and a few shared words.
 pub struct Shared {
     /// 40 hexadecimal digits, new at every start.
     pub run_id: String,
     /// When the process began, in Unix milliseconds.
     pub started_ms: u64,
-    /// The back of the event loop.
+    /// The backend of the event loop.
     pub io: OnceLock<&'static str>,
     /// What the process takes without data and clients.
     pub empty: Empty,
-    /// What each core tells of its memory, once a turn.
+    /// What each core reports of its memory, once a turn.
     pub told: Vec<Told>,
-    /// The most that was used.
+    /// The peak of used memory.
     pub used_peak: AtomicUsize,
-    /// What is lost with the process, told by the cores at their end: changes, and keys.
+    /// What is lost with the process, reported by the cores at their end: changes, and keys.
     pub lost: [AtomicU64; 2],
-    /// Somebody wants the process to stop in order.
+    /// An orderly stop was requested.
     pub stop: AtomicBool,
-    /// Loading: bytes read and in all, keys, and when it began; 0 in all when none runs.
+    /// Loading: bytes read and total, keys, and when it began; a total of 0 when none is in
+    /// progress.
     pub load: Arc<[AtomicU64; 4]>,
     /// Wakes the thread that waits for the end.
     pub stopper: Box<dyn Fn() + Send + Sync>,
-    /// Commands that are not there yet.
+    /// Unsupported commands that clients have sent.
     pub(crate) absent: Absent,
-    /// Facts of the machine and the process that only the runtime can tell.
+    /// Facts of the machine and the process that only the runtime knows.
     pub machine: Box<dyn Machine>,
 }
 
 /// What the process took before its cores began to run.
 #[derive(Debug, Default)]
 pub struct Empty {
-    /// Resident bytes: its code, and what of its own structures was touched.
+    /// Resident bytes: its code, and the touched parts of its own structures.
     resident_bytes: AtomicUsize,
-    /// Bytes that its allocator had given out: beyond these it counts.
+    /// Bytes that its allocator had handed out: only more than these counts.
     held_bytes: AtomicUsize,
 }
 
 impl Empty {
-    /// The cores are made; none has begun, and no file is being loaded.
+    /// The cores are created; none has begun, and no file is being loaded.
     pub fn measure(&self, machine: &dyn Machine) {
         machine.tell_held();
         self.resident_bytes.store(machine.resident_bytes().0, Ordering::Relaxed);
         self.held_bytes.store(machine.held_bytes().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Bytes that are used while there are no data and no clients.
+    /// Bytes used without data and clients.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.resident_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// What a core tells of its memory. A line of its own, as it is written at every turn.
+/// What a core reports of its memory. On a cache line of its own, as it is written at every turn.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Told {
     /// Bytes of data.
     pub data: AtomicUsize,
-    /// Bytes that wait to be freed, at most.
+    /// An upper bound of the bytes waiting to be freed.
     pub freeing: AtomicUsize,
     /// Bytes of its clients, while `maxmemory-clients` is set.
     pub clients: AtomicUsize,
-    /// Those of the largest that may be closed for it.
+    /// Those of the largest client that may be closed for it.
     pub client_max: AtomicUsize,
 }
 
 impl Told {
-    /// Nobody is there, or nobody looks any more.
+    /// There are no clients, or their sizes are no longer needed.
     pub(crate) fn forget_clients(&self) {
         self.clients.store(0, Ordering::Relaxed);
         self.client_max.store(0, Ordering::Relaxed);
@@ -80,7 +81,7 @@ impl Told {
 }
 
 impl Shared {
-    /// What cores share that run on no machine, as in the simulation: it tells nothing, and nothing
+    /// What cores share without a machine, as in the simulation: it reports nothing, and nothing
     /// stops it.
     #[must_use]
     pub fn nowhere(cores: usize, started_ms: u64) -> Arc<Self> {
@@ -100,7 +101,7 @@ impl Shared {
         })
     }
 
-    /// A core tells what it holds, in bytes: its data, and what waits to be freed.
+    /// A core reports what it holds, in bytes: its data, and what waits to be freed.
     pub fn tell(&self, core: usize, data: usize, freeing: usize) {
         let told = &self.told[core];
         told.data.store(data, Ordering::Relaxed);
@@ -111,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// Bytes that the process takes: what it took empty, and all that its allocator has given out
+    /// Bytes that the process takes: what it took empty, and all that its allocator has handed out
     /// since. Without a counting allocator: the data.
     #[must_use]
     pub fn used_memory(&self) -> usize {
@@ -120,14 +121,14 @@ impl Shared {
         self.empty.bytes() + held.unwrap_or_else(|| self.data_bytes())
     }
 
-    /// Bytes of data, those that several values share counted for each.
+    /// Bytes of data; those shared by several values count for each.
     fn data_bytes(&self) -> usize {
         self.told.iter().map(|told| told.data.load(Ordering::Relaxed)).sum()
     }
 
     /// [`Shared::used_memory`] without what is being freed, as Redis waits for its own lazy freeing
-    /// before it refuses a write: what `maxmemory` is compared with. What is freed may share what it
-    /// holds with values that stay: so it is the data at least, as far as there is so much.
+    /// before it refuses a write: compared with `maxmemory`. What is freed may share parts with
+    /// values that stay: so it is at least the data, as far as there is that much.
     #[must_use]
     pub fn lasting_memory(&self) -> usize {
         let freeing = self.told.iter().map(|told| told.freeing.load(Ordering::Relaxed)).sum();
@@ -137,32 +138,33 @@ impl Shared {
     }
 }
 
-/// What the system tells about the process.
+/// What the system reports about the process.
 pub trait Machine: Send + Sync {
     /// The operating system as `uname -srm` names it: INFO's `os`.
     fn system(&self) -> String {
         std::env::consts::OS.to_owned()
     }
-    /// Resident bytes now, and at their most.
+    /// Resident bytes now, and their peak.
     fn resident_bytes(&self) -> (usize, usize);
     /// Microseconds of user and of system CPU time.
     fn cpu_us(&self) -> (u64, u64);
     /// Bytes of memory of the machine.
     fn total_bytes(&self) -> usize;
-    /// Bytes that the allocator has given out, as far as threads have told; none when nobody counts.
+    /// Bytes that the allocator has handed out, as far as threads have reported; none without
+    /// counting.
     fn held_bytes(&self) -> Option<usize> {
         None
     }
-    /// Tells what this thread has not told yet.
+    /// Reports what this thread has not reported yet.
     fn tell_held(&self) {}
-    /// Asks the allocator to give freed memory back to the system.
+    /// Asks the allocator to return freed memory to the system.
     fn purge(&self);
-    /// Lets the process open `wanted` files, or as many as the system allows. Returns how many it may
-    /// open now.
+    /// Raises the limit of open files to `wanted`, or as far as the system allows. Returns the
+    /// limit.
     fn raise_open_files(&self, wanted: u64) -> u64;
 }
 
-/// No machine: for cores whose time and neighbours are made up.
+/// No machine: for cores whose time and neighbours are simulated.
 pub(crate) struct Nowhere;
 
 impl Machine for Nowhere {

@@ -1,16 +1,16 @@
-//! What was sent, on its way back: one buffer is used again, and the rest is let go in portions.
+//! What was sent, on its way back: one buffer is reused, and the rest is freed in portions.
 //!
-//! A long reply is many parts, of up to 512 KiB each, and giving the pages of one back to the system
+//! A long reply is many parts, of up to 512 KiB each, and returning the pages of one to the system
 //! takes some 40 us: a hundred megabytes at once were a slice of 9 ms.
 
 use darter_base::lazyfree::{self, Dismantle};
 use darter_runtime::net::{Part, SendBuffer};
 use std::sync::Arc;
 
-/// So many parts are let go at once.
+/// Up to this many parts are freed at once.
 const FEW: usize = 4;
 
-/// The buffer worth using again, emptied. Cost: O(parts), besides letting go of a few.
+/// The buffer worth reusing, cleared. Cost: O(parts), plus freeing a few.
 pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     match buffer {
         SendBuffer::Parts(mut parts) if parts.len() > FEW => {
@@ -23,7 +23,7 @@ pub(crate) fn take_back(buffer: SendBuffer) -> Vec<u8> {
     }
 }
 
-/// Parts that nobody sends any more.
+/// Parts that are no longer sent.
 struct Rest {
     parts: Vec<Part>,
     bytes: usize,
@@ -41,7 +41,7 @@ impl Dismantle for Rest {
     }
 }
 
-/// What letting go of a part gives back: nothing, while others read the value.
+/// What freeing a part returns: nothing, while others read the value.
 fn bytes_of(part: &Part) -> usize {
     match part {
         Part::Bytes(bytes) => bytes.capacity(),
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use darter_base::preempt::Countdown;
 
-    #[test] // Few parts are gone at once, many one by one; what somebody else has does not count.
+    #[test] // Few parts are freed at once, many one by one; shared ones do not count.
     fn many_parts_go_one_by_one() {
         let value: Arc<[u8]> = vec![b'x'; 1_000].into();
         let parts = |count: usize| {

@@ -1,27 +1,28 @@
-//! The server and whoever watches over it: word to systemd, the file with the process's number.
+//! The server and its supervisor: notifications to systemd, and the pidfile.
 
 use crate::settings::Settings;
 use darter_runtime::supervise;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Where the process's number stands when a daemon is not told a place.
+/// The pidfile of a daemon without the setting.
 const PID_FILE: &str = "/run/darter.pid";
 
-/// What was agreed upon with the supervisor. The file is removed when this is dropped, unless another
+/// The agreement with the supervisor. The file is removed when this is dropped, unless another
 /// server has written its own there meanwhile.
 pub(crate) struct Supervisor {
-    /// `NOTIFY_SOCKET`, where states are told.
+    /// `NOTIFY_SOCKET`, where states are sent.
     socket: Option<OsString>,
     pid_file: Option<PathBuf>,
 }
 
-/// What stands in the file.
+/// The contents of the pidfile.
 fn pid_line() -> String {
     format!("{}\n", std::process::id())
 }
 
-/// Whether the process is to leave its terminal: not below a supervisor, who watches this process.
+/// Whether the process should leave its terminal: not under a supervisor, which watches this
+/// process.
 #[must_use]
 pub fn leaves_terminal(settings: &Settings) -> bool {
     settings.flag("daemonize") && socket(settings).is_none()
@@ -33,10 +34,10 @@ fn socket(settings: &Settings) -> Option<OsString> {
 }
 
 impl Supervisor {
-    /// Writes the file: if it cannot be written, that is logged, and nothing else, as in Redis.
+    /// Writes the pidfile: a failure is logged, and nothing else, as in Redis.
     ///
-    /// Call it once the server listens: whoever cannot, because another one does, leaves the other's
-    /// file alone.
+    /// Call it once the server listens: a process that cannot, because another one does, leaves the
+    /// other's file alone.
     pub(crate) fn begin(settings: &Settings) -> Self {
         let socket = socket(settings);
         if socket.is_none() && matches!(settings.text("supervised"), "systemd" | "upstart") {
@@ -56,12 +57,12 @@ impl Supervisor {
         Self { socket, pid_file }
     }
 
-    /// It takes connections, and all data is there.
+    /// It accepts connections, and all data is loaded.
     pub(crate) fn ready(&self) {
         self.tell("STATUS=Ready to accept connections\nREADY=1\n");
     }
 
-    /// The end has begun.
+    /// The stop has begun.
     pub(crate) fn stopping(&self) {
         self.tell("STATUS=Stopping\nSTOPPING=1\n");
     }
@@ -80,7 +81,7 @@ impl Drop for Supervisor {
         if let Some(path) = &self.pid_file
             && std::fs::read_to_string(path).is_ok_and(|line| line == pid_line())
         {
-            // Somebody else may have removed it.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }

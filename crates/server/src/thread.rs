@@ -27,19 +27,19 @@ pub(crate) struct Thread {
     /// What it listens on over TCP: core 0 only.
     pub(crate) doors: Doors,
     pub(crate) mailbox: Rc<RefCell<Mailbox<Post>>>,
-    /// What comes while the core works, to either of the two.
+    /// What arrives while the core works, on either.
     pub(crate) arrivals: Rc<Arrivals>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) inbox: Option<crate::load::Inbox>,
     pub(crate) loaded: Arc<crate::load::Loaded>,
     pub(crate) loading: bool,
-    /// By core: it has nothing left to do. Told while the server stops.
+    /// By core: it has nothing left to do. Reported while the server stops.
     pub(crate) quiet: Arc<[AtomicBool]>,
-    /// Whether it looks on before it sleeps, and how long.
+    /// Whether and how long it polls before it sleeps.
     pub(crate) patience: Option<Patience>,
-    /// Something was asked of it since it last looked on.
+    /// It has had requests since it last polled.
     pub(crate) asked: bool,
-    /// Since when it has had nothing to do, after something was asked of it.
+    /// Since when it has had nothing to do, after a request.
     pub(crate) waiting_since: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Thread {
         self.quiet.iter().all(|core| core.load(Ordering::SeqCst))
     }
 
-    /// Looks at the sockets and the messages, and tells the core.
+    /// Looks at the sockets and the messages, and passes arrivals to the core.
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
         let wait = if wait != Wait::Nothing && self.look_on()? { Wait::Nothing } else { wait };
         let may_sleep = || self.mailbox.borrow_mut().before_sleep();
@@ -144,15 +144,15 @@ impl Thread {
         Ok(())
     }
 
-    /// Looks on for a little while, if something was asked of the core before it had nothing left to
-    /// do: see `spin`. True when something has come, be it only that a reply is sent.
+    /// Polls for a little while, if the core had requests before it had nothing left to do: see
+    /// `spin`. True when something has arrived, even if only that a reply is sent.
     fn look_on(&mut self) -> io::Result<bool> {
         let Some(patience) = &self.patience else { return Ok(false) };
         let look_ns = patience.before_sleep();
         if self.asked && look_ns > 0 {
             self.net.borrow_mut().flush_submissions()?;
             if self.has_come()? {
-                return Ok(true); // What is sent already, mostly: no news of anybody.
+                return Ok(true); // Usually a completed send: not an arrival.
             }
         }
         if std::mem::take(&mut self.asked) {
@@ -167,7 +167,8 @@ impl Thread {
         Ok(came)
     }
 
-    /// Something came: tells `spin` how long that took, if the core had nothing to do meanwhile.
+    /// Something arrived: reports to `spin` how long that took, if the core had nothing to do
+    /// meanwhile.
     fn end_waiting(&mut self) {
         if let (Some(patience), Some(since)) = (&mut self.patience, self.waiting_since.take()) {
             patience.learn(self.core.clock.monotonic_ns().saturating_sub(since));
@@ -178,7 +179,7 @@ impl Thread {
         Ok(self.mailbox.borrow().has_mail() || self.net.borrow_mut().has_news()?)
     }
 
-    /// Gives a new connection to the next core in turn, so that few connections spread evenly.
+    /// Hands a new connection to the next core in turn, so that few connections spread evenly.
     fn place(&mut self, conn: Token, peer: &net::Peer, next_core: &mut usize) {
         let target = *next_core % self.core.tx.cores();
         *next_core += 1;
@@ -191,13 +192,13 @@ impl Thread {
         self.core.accepted(conn, peer_of(peer));
     }
 
-    /// A slice, and what it wants done. True while there is more to load at hand.
+    /// A slice, and its actions. True while there is more to load.
     fn turn(&mut self) -> io::Result<bool> {
         if self.core.serve_all() {
             self.do_what_is_wanted();
             let mut net = self.net.borrow_mut();
             net.flush_submissions()?;
-            net.note_news(); // That it is sent is nobody's knock.
+            net.note_news(); // A completed send is not a knock.
         }
         self.core.work_on();
         let is_loading = self.load_step();
@@ -205,8 +206,8 @@ impl Thread {
         Ok(is_loading)
     }
 
-    /// Messages first, so that nobody hears of a change before the cores have been sent what precedes
-    /// it. While a full ring holds messages up, replies wait in the core.
+    /// Messages first, so that no one hears of a change before the cores have been sent what
+    /// precedes it. While a full ring holds messages up, replies wait in the core.
     fn do_what_is_wanted(&mut self) {
         let mut outbox = Vec::new();
         self.core.drain_outbox(&mut outbox);
@@ -232,7 +233,7 @@ impl Thread {
         self.core.tx.complete(ticket, Box::new(listens.is_ok()));
     }
 
-    /// Takes in a portion of the file that is being loaded. True while there is more at hand.
+    /// Loads a portion of the file. True while there is more.
     fn load_step(&mut self) -> bool {
         let Some(inbox) = &mut self.inbox else {
             if self.loading && self.loaded.all_are_done() {

@@ -1,4 +1,4 @@
-//! Is there an order of the commands, one after another, in which every reply makes sense?
+//! Is there an order of the commands, one after the other, in which every reply makes sense?
 //!
 //! A history is linearisable when its commands can be put into one line such that each takes effect
 //! between its call and its return, and the model, run along the line, gives the replies that the
@@ -6,9 +6,10 @@
 //! states that led nowhere: of those commands that had begun when the first of the others ended,
 //! take one, run the model, and go on; go back when the reply differs.
 //!
-//! The commands of one connection are concurrent when it has sent them ahead, but for those that
-//! name the same key, which keep the order in which they were sent. That is a promise of the server's,
-//! and it keeps the search short: without it a pipeline of twelve writes that are lost has 12! orders.
+//! The commands of one connection are concurrent when it has sent them ahead, except for those that
+//! name the same key, which keep the order in which they were sent. That is a promise of the
+//! server's, and it keeps the search short: without it a pipeline of twelve writes that are lost
+//! has 12! orders.
 
 use crate::model::Model;
 use crate::ops::Op;
@@ -33,8 +34,8 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// True when this one, if it was sent before `other`, takes effect before it: over one connection,
-    /// commands on the same key keep their order.
+    /// True when this one, if it was sent before `other`, takes effect before it: over one
+    /// connection, commands on the same key keep their order.
     fn keeps_before(&self, other: &Self) -> bool {
         (self.client, self.connection) == (other.client, other.connection)
             && match (self.op.keys(), other.op.keys()) {
@@ -50,8 +51,8 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// Commands that one check can hold: the set of those done is a word.
 pub(crate) const EVENTS_MAX: usize = 128;
 
-/// Searches for an order. The history must be complete: every command has returned, or never will. In
-/// it the commands of one connection stand in the order in which they were sent.
+/// Searches for an order. The history must be complete: every command has returned, or never will.
+/// In it the commands of one connection are in the order in which they were sent.
 pub(crate) fn is_linearisable(history: &[Event]) -> bool {
     explains(history, NEVER - 1)
 }

@@ -1,13 +1,14 @@
 //! What happens to the connections of a run beside their commands, drawn from its seed.
 //!
-//! - Clients send no more and read on, amid a request or behind one: all that was whole is answered,
+//! - Clients send no more and read on, in the middle of a request or after one: all that was
+//!   complete is answered,
 //!   then the connection is closed.
 //! - Clients are gone: what they had sent may have taken effect, and nothing of them stays.
 //! - Clients do not read for a while. Beyond `client-output-buffer-limit` they are closed, in time.
 //! - Clients send more of a request than `client-query-buffer-limit` or `maxmemory-clients` allows:
-//!   they are closed, in time; by the first, nobody else is.
+//!   they are closed, in time; by the first, no one else is.
 //! - Clients work in several databases, some of them far ones.
-//! - Clients are silent for longer than `timeout`: they are closed, and nobody else is.
+//! - Clients are silent for longer than `timeout`: they are closed, and no one else is.
 //! - CLIENT PAUSE: nothing that it holds back is answered before its end, and all of it is then.
 
 use crate::ops::Op;

@@ -33,9 +33,9 @@ fn command() -> Command {
         .arg(Arg::new("trace").long("trace").action(ArgAction::SetTrue).help("Print the history"))
 }
 
-/// For so many seeds of histories there is one of effects.
+/// For this many seeds of histories there is one of effects.
 const REPLAYED_EACH: u64 = 10;
-/// And for so many one of pipelines that are watched.
+/// And for this many one of pipelines that are watched.
 const WATCHED_EACH: u64 = 2;
 
 fn main() -> ExitCode {

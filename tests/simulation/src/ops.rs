@@ -42,7 +42,7 @@ pub(crate) enum Op {
         store: Option<String>,
         keys: Vec<String>,
     },
-    /// CLIENT PAUSE, for so many milliseconds, of reads too or of writes only.
+    /// CLIENT PAUSE, for this many milliseconds, of reads too or of writes only.
     Pause {
         ms: u64,
         reads: bool,
@@ -82,7 +82,7 @@ fn text(prng: &mut Prng) -> String {
     if prng.chance(30) { prng.below(50).to_string() } else { format!("v{}", prng.below(50)) }
 }
 
-/// How many elements: mostly few, at times more than fit a slice.
+/// How many elements: usually few, at times more than fit a slice.
 fn amount(prng: &mut Prng) -> u64 {
     if prng.chance(12) { 250 + prng.below(MANY) } else { 1 + prng.below(4) }
 }
@@ -98,7 +98,7 @@ fn elements_of(prng: &mut Prng, count: u64) -> Vec<String> {
 }
 
 impl Op {
-    /// Draws a command, mostly one that takes more than a slice: in a pipeline, what waits
+    /// Draws a command, usually one that takes more than a slice: in a pipeline, what waits
     /// behind one waits for the next as well.
     pub(crate) fn draw_long(prng: &mut Prng) -> Self {
         if prng.chance(30) {

@@ -1,7 +1,7 @@
-//! Do others see a pipeline in its order? Writers pipeline numbers, one after another, to keys of all
-//! cores; watchers look at one key at a time, and wait for each reply. A watcher that has seen a
-//! number, and then looks at another key of its writer, must find what was written there last before
-//! that number, or something later; and so must all who begin to look afterwards.
+//! Do others see a pipeline in its order? Writers pipeline numbers, one after the other, to keys of
+//! all cores; watchers look at one key at a time, and wait for each reply. A watcher that has seen
+//! a number, and then looks at another key of its writer, must find what was written there last
+//! before that number, or something later; and so must all who begin to look afterwards.
 //!
 //! Not here: looks that are pipelined, and commands over several keys. These are concurrent to the
 //! pipeline: see docs/design/0011-pipeline-order.md.
@@ -33,7 +33,7 @@ struct Writer {
     written: Vec<usize>,
     /// Numbers that were answered.
     answered: usize,
-    /// Numbers up to here were seen by somebody.
+    /// Numbers up to here were seen by someone.
     seen: usize,
 }
 
@@ -60,9 +60,9 @@ struct Run {
     watchers: Vec<Watcher>,
 }
 
-/// Runs a seed on so many cores.
+/// Runs a seed on this many cores.
 pub(crate) fn watch(seed: u64, cores: usize, flaw: Flaw) -> Result<(), String> {
-    /// Steps after which somebody hangs.
+    /// Steps after which someone hangs.
     const PATIENCE: usize = 400_000;
     let mut run = Run::new(seed, cores, flaw);
     for _ in 0..PATIENCE {
@@ -126,7 +126,8 @@ impl Run {
         self.sim.send(client, &bytes);
     }
 
-    /// A watcher may look at a key: rather at the one that was written before what it has just seen.
+    /// A watcher may look at a key: rather at the one that was written before what it has just
+    /// seen.
     fn look(&mut self, watcher: usize) {
         if self.watchers[watcher].asked.is_some() || !self.prng.chance(60) {
             return;

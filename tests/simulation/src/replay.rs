@@ -1,9 +1,9 @@
 //! Do effects tell the whole truth? Random writes of all families run on some cores, in slices that
-//! end at random, while keys, fields and members die. What each shard records is applied to an empty
-//! one as it comes. That one must hold the same at any moment: the dead that are not yet removed
-//! included, deadlines and the names of encodings too. At a glance (keys, their kinds, deadlines and
-//! numbers of entries) they are compared after every step of the world, a key's whole content after
-//! every command, all of it now and then.
+//! end at random, while keys, fields and members die. What each shard records is applied to an
+//! empty one as it comes. That one must hold the same at any moment: the dead that are not yet
+//! removed included, deadlines and the names of encodings too. At a glance (keys, their kinds,
+//! deadlines and numbers of entries) they are compared after every step of the world, a key's whole
+//! content after every command, all of it now and then.
 //!
 //! Every row that writes must be among the [`LINES`], so that a new command cannot be forgotten.
 
@@ -22,7 +22,8 @@ use std::fmt::Debug;
 /// Commands of one run.
 const COMMANDS: usize = 400;
 
-/// Commands, by what stands for a random word: `K` a key, `F` a field or member, `V` a value, `I` an
+/// Commands, with placeholders for random words: `K` a key, `F` a field or member, `V` a value, `I`
+/// an
 /// integer, `S` seconds, `M` milliseconds, `A` a moment in milliseconds, `B` one in seconds, `FV*`
 /// and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP, `N` a
 /// database.
@@ -260,7 +261,8 @@ impl Copies {
         Self(sim.cores.iter().map(copy).collect())
     }
 
-    /// Applies what was recorded. The clocks of the copies are far ahead: only what is told dies.
+    /// Applies what was recorded. The clocks of the copies are far ahead: only what is reported
+    /// dies.
     fn follow(&mut self, sim: &Sim) -> Result<(), String> {
         const AHEAD_MS: u64 = 1_000_000_000;
         for (core, copy) in sim.cores.iter().zip(&mut self.0) {

@@ -1,6 +1,6 @@
-//! One run: clients send commands, one by one or up to three ahead, or a single one sends long ones in
-//! pipelines of up to twelve; the world turns, the history is checked. Replies belong to the requests
-//! in their order. What else happens to clients is in `faults`.
+//! One run: clients send commands, one by one or up to three ahead, or a single one sends long ones
+//! in pipelines of up to twelve; the world turns, the history is checked. Replies belong to the
+//! requests in their order. What else happens to clients is in `faults`.
 
 use crate::check::{EVENTS_MAX, Event, NEVER, first_unexplained, is_linearisable};
 use crate::client::{Client, JUST_NOW_MS, Leaves, Pending};
@@ -81,7 +81,7 @@ struct Run<'a> {
     sent: usize,
     /// Commands that were answered, or never will be.
     done: usize,
-    /// Writes of which nobody knows whether they took effect: each doubles the check.
+    /// Writes of which no one knows whether they took effect: each doubles the check.
     lost: usize,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
 
     /// Plays it to its end.
     fn play(mut self) -> Result<(Vec<Event>, Sim), String> {
-        /// Steps without a reply after which somebody hangs.
+        /// Steps without a reply after which someone hangs.
         const PATIENCE: u64 = 400_000;
         for op in self.plan.faults.settings() {
             self.send(0, op);
@@ -229,7 +229,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A client may end what it sends, at times amid a request, or be gone.
+    /// A client may end what it sends, at times in the middle of a request, or be gone.
     fn leave(&mut self, client: usize) {
         match self.prng.below(100) {
             0..3 if self.may_lose(client) => {
@@ -259,7 +259,8 @@ impl<'a> Run<'a> {
         self.lost + writes.count() <= LOST_MAX
     }
 
-    /// Nobody sleeps while a client is owed something, but for what waits for the end of a pause.
+    /// No one sleeps while a client is owed something, except for what waits for the end of a
+    /// pause.
     fn check_sleep(&mut self) -> Result<(), String> {
         /// Clocks are read in whole milliseconds, on both sides.
         const SLACK_MS: u64 = 2;
@@ -323,7 +324,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A client that rested reads again; one whose connection is no more connects anew.
+    /// A client that rested reads again; one whose connection is no more connects again.
     fn look_after(&mut self, client: usize) -> Result<(), String> {
         let now_ms = self.sim.now_ms();
         if self.sim.is_closed(client) {
@@ -354,7 +355,8 @@ impl<'a> Run<'a> {
         let is_right = match leaves {
             Leaves::Gone | Leaves::Hoards(_) => true,
             Leaves::Ends if waiting.is_empty() => true,
-            // FIXME: by `maxmemory-clients` one in a thousand runs closes a small client (seed 793).
+            // FIXME: by `maxmemory-clients` one in a thousand runs closes a small client (seed
+            // 793).
             _ if all_limit => true,
             _ => (timeout_s > 0 && is_idle) || (output_max > 0 && !waiting.is_empty()),
         };
@@ -385,7 +387,7 @@ impl<'a> Run<'a> {
     }
 
     /// A client that hoards is closed soon after all of that has come: by its own limit at once, by
-    /// that of all clients one after another, the largest first.
+    /// that of all clients one after the other, the largest first.
     fn check_hoard(&mut self, client: usize) -> Result<(), String> {
         /// Some looks of all cores.
         const PATIENCE_MS: u64 = 300;
@@ -483,7 +485,7 @@ mod tests {
         }
     }
 
-    #[test] // Long commands in a pipeline of one client: each waits for a task, and the rest behind it.
+    #[test] // Long commands in a pipeline of one client: each waits for a task, and the rest after it.
     fn nobody_oversleeps() {
         for seed in 0..60 {
             let plan = Plan {

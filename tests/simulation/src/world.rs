@@ -1,13 +1,13 @@
 //! The world in one thread: cores, the messages between them, connections, time.
 //!
-//! Messages travel as they do in the runtime's mailbox: a flush puts them into the rings core by core,
-//! and then publishes all by its stamp; a look reads the clock, then one core's stamp after another, and
-//! takes the messages that these and the clock allow. A turn has a second flush when replies are not to
-//! wait for its background work. Between any two of these steps others may take theirs. Bytes to and
-//! from clients are cut at random. Slices end at random, mostly early.
+//! Messages travel as they do in the runtime's mailbox: a flush puts them into the rings core by
+//! core, and then publishes all by its stamp; a look reads the clock, then one core's stamp after
+//! another, and takes the messages that these and the clock allow. A turn has a second flush when
+//! replies are not to wait for its background work. Between any two of these steps others may take
+//! theirs. Bytes to and from clients are cut at random. Slices end at random, usually early.
 //!
 //! A core that has nothing to do sleeps, as its thread would: until something comes to it, or until
-//! the time that it told. When all sleep and nothing is on its way, time goes on to the first of
+//! the time that it told. When all sleep and nothing is on its way, time continues to the first of
 //! those moments. A client that is owed a reply then has been forgotten: [`Sim::is_asleep`].
 //!
 //! Connections end in three ways: the client sends no more and reads on, it is gone, or its core
@@ -32,7 +32,7 @@ pub(crate) struct SimClock {
     now_ns: Cell<u64>,
 }
 
-/// As many databases as Redis allows, but for a few.
+/// As many databases as Redis allows, except for a few.
 pub(crate) const DATABASES: usize = 2_000_000_000;
 /// Those that are used: two that lie side by side, the first that is far, and the last.
 pub(crate) const DATABASES_USED: [usize; 4] = [0, 1, 64, DATABASES - 1];
@@ -60,7 +60,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Ends slices at random, and lets somebody knock at random.
+/// Ends slices at random, and lets someone knock at random.
 struct SimSlice {
     prng: RefCell<Prng>,
     percent: u64,
@@ -122,7 +122,7 @@ struct Wire {
 enum Phase {
     /// Both sides send.
     Open,
-    /// The client sends no more: its core is to hear that behind the last byte.
+    /// The client sends no more: its core is to hear that after the last byte.
     Ending,
     /// It has heard.
     Ended,
@@ -229,7 +229,7 @@ impl Sim {
         let table = Arc::new(table);
         let settings = Arc::new(Settings::default());
         let shared = Shared::nowhere(cores, EPOCH_MS);
-        // Mostly early; in some worlds there is room for several commands.
+        // Usually early; in some worlds there is room for several commands.
         let percent = if prng.chance(40) { 2 + prng.below(15) } else { 20 + prng.below(75) };
         let made = (0..cores).map(|id| {
             let slice = SimSlice::new(prng.next_u64(), percent);
@@ -335,7 +335,7 @@ impl Sim {
         &mut self.wires[client].from_core
     }
 
-    /// Lets time pass in which nobody does anything.
+    /// Lets time pass in which no one does anything.
     pub(crate) fn pass_ms(&self, ms: u64) {
         self.clock.advance(ms * 1_000_000);
     }
@@ -347,7 +347,8 @@ impl Sim {
         if self.is_asleep() {
             self.pass_until_due();
         }
-        /// How likely a core goes on before others take a step, and how likely a slow one takes none.
+        /// How likely a core continues before others take a step, and how likely a slow one takes
+        /// none.
         const GOES_ON: u64 = 60;
         const IDLES: u64 = 85;
         if self.prng.chance(2) {
@@ -398,8 +399,8 @@ impl Sim {
         true
     }
 
-    /// Puts the next messages of a flush into their ring; when that is done, publishes them and does
-    /// what the core wants. Returns what is left of the flush.
+    /// Puts the next messages of a flush into their ring; when that is done, publishes them and
+    /// does what the core wants. Returns what is left of the flush.
     fn send_on(&mut self, core: usize, mut flush: Flush) -> Option<Flush> {
         if self.flaw == Flaw::RepliesFirst {
             self.act(core, std::mem::take(&mut flush.actions));
@@ -441,7 +442,7 @@ impl Sim {
         told.min()
     }
 
-    /// Time passes until the first core has told that it wants to wake, if one has.
+    /// Time passes until the first core has reported that it wants to wake, if one has.
     fn pass_until_due(&self) {
         if let Some(due) = self.first_due_ns() {
             self.clock.advance(due.saturating_sub(self.clock.monotonic_ns()));

@@ -38,7 +38,7 @@ fn id(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Names are printable and have no blanks, so that the lines of CLIENT LIST can be read.
+/// Names must be printable and without blanks, so that the lines of CLIENT LIST stay readable.
 pub(super) fn check_name(name: &[u8], what: &str) -> Result<(), Refusal> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Ok(());
@@ -131,8 +131,8 @@ async fn info(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.unwrap_or_default().as_bytes())))
 }
 
-/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: in the order of their ids; and those that are asked for by
-/// their ids in the order asked, as often as asked.
+/// `CLIENT LIST [TYPE type] [ID id [id ...]]`: in the order of their ids; those requested by id in
+/// the order requested, as often as requested.
 async fn list(call: ServerCall) -> Result<Answer, Refusal> {
     let wanted = Wanted::read(&call).await?;
     let gathered = call.core.run_on_all(|| {
@@ -149,7 +149,7 @@ async fn list(call: ServerCall) -> Result<Answer, Refusal> {
         let mut ids = call.args();
         ids.next(); // The word ID.
         while let Some(id) = ids.next() {
-            // Read once more: a list of them would have to be freed in portions, too.
+            // Read again: a list of them would have to be freed in portions, too.
             let line = client_list::id(id).and_then(|id| by_id.get(&id));
             text.tail.push_str(line.map_or("", String::as_str));
             text.settle();
@@ -179,7 +179,7 @@ async fn lines(core: &Core, wanted: &Wanted) -> Vec<Line> {
     lines
 }
 
-/// `CLIENT KILL addr` answers OK or that there is none; with filters, how many were killed.
+/// `CLIENT KILL addr` replies OK or that there is none; with filters, how many were killed.
 async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let old_form = args.left() == 1;
@@ -199,7 +199,8 @@ async fn kill(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.count(killed)))
 }
 
-/// Kills those of this core that fit; client `me`, who asks for it, once it has its answer. How many.
+/// Kills the matching clients of this core; client `me`, the caller, after its reply. Returns how
+/// many.
 async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     let (now, mut killed) = (core.now_ms(), 0);
     core.each_conn(|conn| {
@@ -208,7 +209,7 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
         if !spared && !lane.session.killed && filter.fits(&lane.session, now) {
             killed += 1;
             if lane.session.id == me {
-                lane.session.close_after_reply = true; // It hears the answer.
+                lane.session.close_after_reply = true; // It still gets the reply.
             } else {
                 core.kill(lane);
             }
@@ -218,8 +219,8 @@ async fn kill_here(core: &Core, filter: &Filter, me: u64) -> usize {
     killed
 }
 
-/// `CLIENT PAUSE timeout [WRITE | ALL]`. Of pauses that overlap, the later end and the stricter mode
-/// stay, as in Redis. ALL holds CLIENT UNPAUSE too.
+/// `CLIENT PAUSE timeout [WRITE | ALL]`. Of overlapping pauses the later end and the stricter mode
+/// apply, as in Redis. ALL holds CLIENT UNPAUSE too.
 async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let timeout = args.bytes()?;
@@ -235,7 +236,7 @@ async fn pause(call: ServerCall) -> Result<Answer, Refusal> {
         .ok_or_else(|| Refusal::line("ERR timeout is not an integer or out of range"))?;
     let timeout = u64::try_from(timeout).map_err(|_| Refusal::line("ERR timeout is negative"))?;
     let until = call.core.now_ms().saturating_add(timeout);
-    // In Redis an end beyond its numbers lies in the past: nothing is paused.
+    // In Redis an end out of range is in the past: nothing is paused.
     if i64::try_from(until).is_ok() {
         set_pause(&call.core, Some((until, reads))).await;
     }
@@ -247,8 +248,8 @@ async fn unpause(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Core 0 decides, on one pause after the other, and tells all cores: of two that come together, each
-/// core is to know the same.
+/// Core 0 decides, one pause after the other, and tells all cores: of two concurrent ones, all
+/// cores must end with the same.
 async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
     let decide = move |core: Rc<Core>| async move {
         let before = core.hot.borrow().pause;
@@ -258,7 +259,7 @@ async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
     core.run_on(0, decide).await;
 }
 
-/// What a pause is with the one before, unless that is over.
+/// Combines a pause with the previous one, unless that is over.
 fn merged(before: Option<(u64, bool)>, pause: (u64, bool), now_ms: u64) -> (u64, bool) {
     let before = before.filter(|(until, _)| *until > now_ms);
     before.map_or(pause, |(until, reads)| (pause.0.max(until), pause.1 || reads))

@@ -17,15 +17,15 @@ pub(super) fn line(core: &Core, session: &Session, conn: Option<&Conn>) -> Line 
     Line { id: session.id, text: core.line_of(session, conn) }
 }
 
-/// The kinds of clients by which LIST and KILL filter.
+/// The client types by which LIST and KILL filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientKind {
     Normal,
-    /// Nobody is one here yet.
+    /// There is none here yet.
     Replica,
-    /// Nobody is one here yet.
+    /// There is none here yet.
     PubSub,
-    /// Nobody is one here yet.
+    /// There is none here yet.
     Master,
 }
 
@@ -66,7 +66,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// True when it names clients by their ids.
+    /// True when it names clients by id.
     pub(super) fn has_ids(&self) -> bool {
         self.ids.is_some()
     }
@@ -77,12 +77,12 @@ impl Wanted {
     }
 }
 
-/// The id that a word of CLIENT LIST is; none of what is no number.
+/// The id in a word of CLIENT LIST; none if it is not a number.
 pub(super) fn id(word: &[u8]) -> Option<u64> {
-    number::parse_i64(word).map(|id| u64::try_from(id).unwrap_or(0)) // Nobody's is 0 or below.
+    number::parse_i64(word).map(|id| u64::try_from(id).unwrap_or(0)) // No client has 0 or less.
 }
 
-/// What CLIENT KILL asks for: every part that is set must fit.
+/// What CLIENT KILL asks for: every filter that is set must match.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     pub(super) ids: Option<Vec<u64>>,

@@ -8,9 +8,9 @@ use darter_resp::Reply;
 
 const INFO: Flags = Flags::LOADING.and(Flags::STALE);
 
-/// COMMAND counts as a command of connections too.
+/// COMMAND also counts as a connection command.
 const CONNECTION: &[&str] = &["@connection"];
-/// The rows come in no promised order.
+/// The order of rows is unspecified.
 const UNORDERED: &[&str] = &["nondeterministic_output_order"];
 
 const fn sub(
@@ -35,7 +35,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     sub("command|help", "5.0.0", 2, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
-/// Categories of ACL, in the order in which Redis prints them.
+/// ACL categories, in the order in which Redis prints them.
 #[rustfmt::skip] // A table.
 const CATEGORIES: &[&str] = &[
     "@keyspace", "@read", "@write", "@set", "@sortedset", "@list", "@hash", "@string", "@bitmap",
@@ -47,8 +47,8 @@ pub(super) fn top_level<'a>(cx: &SessionCx<'a>) -> impl Iterator<Item = &'a Entr
     cx.core.table.entries().iter().filter(|entry| !entry.row.name.contains('|'))
 }
 
-/// `COMMAND`: all of them. As a container's subcommands go by names of their own, only the bare
-/// word comes here.
+/// `COMMAND`: all of them. As a container's subcommands have names of their own, only the bare word
+/// comes here.
 fn all(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
     if let Some(word) = args.peek_word() {
         return Err(Refusal::quoting("ERR unknown subcommand '", word, "'. Try COMMAND HELP."));
@@ -67,7 +67,7 @@ fn count(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `COMMAND INFO [name ...]`: null for a name that is not there.
+/// `COMMAND INFO [name ...]`: null for an unknown name.
 fn info(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
     if args.left() == 0 {
         return all(cx, args);
@@ -109,7 +109,7 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     row.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(row.keys.0.len());
     row.keys.0.iter().for_each(|spec| write_spec(reply, spec));
-    // An array of rows; without any, an empty set.
+    // An array of rows; an empty set if there are none.
     if subs.is_empty() {
         reply.set(0)
     } else {
@@ -120,14 +120,14 @@ fn write_entry(cx: &mut SessionCx<'_>, entry: &Entry) {
     }
 }
 
-/// The first key, the last and the step, as COMMAND told before there were key specs.
+/// The first key, the last and the step, as COMMAND showed them before there were key specs.
 fn legacy_range(row: &Command) -> (i64, i64, i64) {
     let ranges = row.keys.0.iter().map_while(|spec| match spec.place {
         Place::Range { first, last, step } => Some((first, last, step)),
         _ => None,
     });
     let narrow = |value: usize| i64::try_from(value).unwrap_or(0);
-    // Ranges that follow each other are one; a last key counted from the end is behind all others.
+    // Consecutive ranges are one; a last key counted from the end is after all others.
     ranges
         .map(|(first, last, step)| (narrow(first), i64::try_from(last).unwrap_or(0), narrow(step)))
         .reduce(|one, next| {

@@ -6,9 +6,9 @@ use darter_resp::{Args, Request};
 use std::sync::Arc;
 
 /// What this request does to a key. Variable flags are those of a write that reads the old value
-/// only when its option GET asks for it.
+/// only if its option GET asks for it.
 fn flags_of(flags: KeyFlags, args: Args<'_>) -> KeyFlags {
-    /// Options come behind the name, the key and the value.
+    /// Options follow the name, the key and the value.
     const OPTIONS: usize = 3;
     if !flags.0.contains(&"variable_flags") {
         return flags;
@@ -17,10 +17,10 @@ fn flags_of(flags: KeyFlags, args: Args<'_>) -> KeyFlags {
     if reads { KeyFlags::RW_ACCESS_UPDATE } else { KeyFlags::OW_UPDATE }
 }
 
-/// What is at the head of an argument: all of what may be a name, an option or a number.
+/// The head of an argument: all of what may be a name, an option or a number.
 const HEAD_BYTES: usize = 64;
 
-/// The keys that the request behind `skip` words names, each with what is done to it.
+/// The keys named by the request after `skip` words, each with what is done to it.
 pub(super) fn of_request(
     core: &Core,
     request: &Arc<Request>,

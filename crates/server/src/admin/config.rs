@@ -39,7 +39,7 @@ fn get(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
             {
                 continue;
             }
-            // A name is given back as it was asked for.
+            // A name is returned as it was requested.
             wanted.push((if is_glob { name } else { pattern }, value));
         }
     }
@@ -80,15 +80,15 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Why `name` cannot have its value, which is not UTF-8. Settings are text, as a file of them is: a
-/// password with other bytes in it would never match. What else is wrong with the values comes first.
+/// Why `name` cannot have its value, which is not UTF-8. Settings are text, like a file of them: a
+/// password with other bytes in it would never match. Other faults of the values take precedence.
 fn refuse_stray(settings: &Settings, name: &str, pairs: &Pairs) -> String {
     let mut settings = Settings::clone(settings);
     let wrong = pairs.iter().find_map(|(name, value)| settings.set(name, value).err());
     wrong.map_or_else(|| format!("'{name}') - argument must be UTF-8"), |wrong| in_words(&wrong))
 }
 
-/// Whether this client may set `name` behind those of `before`: every name is looked at before any
+/// Whether this client may set `name` after those of `before`: every name is checked before any
 /// value, as in Redis.
 fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Result<(), Refusal> {
     let word = text(name);
@@ -105,8 +105,8 @@ fn may_set(call: &ServerCall, name: &[u8], before: &[(String, String)]) -> Resul
     }
 }
 
-/// Core 0 decides, on one change after the other. The next begins when all cores follow the last: a
-/// core that was told by two, in any order, would end with what only one of them knew.
+/// Core 0 decides, one change after the other. The next begins when all cores have applied the
+/// last: a core that received two in any order would end with what only one of them knew.
 async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     let (ticket, decided) = core.tx.ticket();
     let asked = Change { pairs, from: core.id(), ticket };
@@ -118,7 +118,7 @@ async fn decide(core: &Rc<Core>, pairs: Pairs) -> Result<(), String> {
     decided.await
 }
 
-/// Makes the changes that are asked for, until none is left.
+/// Makes the requested changes, until none is left.
 async fn make_changes(core: Rc<Core>) {
     loop {
         let next = core.admin.changes.borrow_mut().next();
@@ -128,7 +128,8 @@ async fn make_changes(core: Rc<Core>) {
     }
 }
 
-/// Makes all cores follow the settings with `pairs` in them; if that cannot be, nothing has changed.
+/// Makes all cores apply the settings with `pairs` in them; if that is impossible, nothing has
+/// changed.
 async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     let mut settings = Settings::clone(&core.admin.settings());
     for (name, value) in pairs {
@@ -142,7 +143,7 @@ async fn change(core: &Rc<Core>, pairs: &Pairs) -> Result<(), String> {
     let settings = Arc::new(settings);
     if let Err(why) = listen(core, pairs, &settings).await {
         if changes_folder {
-            // Back to where it was: if that folder has gone meanwhile, so has all that was in it.
+            // Back to the previous folder: if that has gone meanwhile, so has all that was in it.
             let _ = Settings::clone(&core.admin.settings()).enter_folder();
         }
         return Err(why);
@@ -174,7 +175,8 @@ fn in_words(wrong: &Wrong) -> String {
     wrong.to_string().replacen("' - ", "') - ", 1)
 }
 
-/// Moves the server, or what its clients inherit, when one of these has changed: whole, or not at all.
+/// Moves the listeners, or what their clients inherit, if one of these has changed: completely, or
+/// not at all.
 async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<(), String> {
     let before = core.admin.settings();
     for (name, why) in [
@@ -191,7 +193,7 @@ async fn listen(core: &Core, pairs: &Pairs, settings: &Arc<Settings>) -> Result<
     Ok(())
 }
 
-/// Makes a core follow its settings.
+/// Makes a core apply its settings.
 pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     let mut hot = core.hot.borrow_mut();
     let password = settings.text("requirepass");

@@ -75,7 +75,7 @@ fn quit(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// `RESET`: the connection is as it was when it was accepted.
+/// `RESET`: restores the connection to its state when it was accepted.
 fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     let session = &mut *cx.session;
     if session.monitor {
@@ -85,7 +85,7 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     session.db = 0;
     session.resp3 = false;
     session.name.clear();
-    // What CLIENT REPLY SKIP came before is not answered, whatever it is.
+    // What follows CLIENT REPLY SKIP is not answered, whatever it is.
     if session.reply_mode != ReplyMode::Skip {
         session.reply_mode = ReplyMode::On;
     }
@@ -115,7 +115,7 @@ fn auth(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 
 fn authenticate(cx: &mut SessionCx<'_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
     let expected = cx.core.hot.borrow().password.clone();
-    // Without a password the default user is open to any.
+    // Without a password the default user is open to anyone.
     let right = expected.is_none_or(|expected| same(expected.as_bytes(), password));
     if user != b"default" || !right {
         return Err(Refusal::line("WRONGPASS invalid username-password pair or user is disabled."));
@@ -124,7 +124,7 @@ fn authenticate(cx: &mut SessionCx<'_>, user: &[u8], password: &[u8]) -> Result<
     Ok(())
 }
 
-/// Compares without telling by its time where the two differ.
+/// Compares in constant time.
 fn same(expected: &[u8], given: &[u8]) -> bool {
     let mut different = expected.len() ^ given.len();
     for (at, byte) in given.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! The databases that hold keys, over all cores, for who goes through all of them.
+//! The databases that hold keys, over all cores, for walking all of them.
 //!
-//! There may be a hundred thousand, so they are told of in portions: each core a few, from one on.
+//! There may be a hundred thousand, so they are reported in portions: each core a few, from one on.
 
 use crate::engine::Core;
 use darter_keyspace::Shard;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
-/// Databases of one core that are looked at between two looks at the clock: about 10 us.
+/// Databases of one core visited between two reads of the clock: about 10 us.
 const DATABASES_AT_ONCE: usize = 128;
 
 /// What all cores hold of one database.
@@ -20,7 +20,7 @@ pub(super) struct Size {
     pub(super) expires: usize,
 }
 
-/// What one core tells: those with keys among a few, and where it goes on.
+/// One core's report: those with keys among a few, and where it continues.
 struct Told {
     sizes: Vec<(usize, Size)>,
     next: Option<usize>,
@@ -36,8 +36,8 @@ impl Told {
     }
 }
 
-/// The next databases with keys on some core from `first` on, in order, and where to go on. Cost: a
-/// portion of work on each core.
+/// The next databases with keys on some core from `first` on, in order, and where to continue.
+/// Cost: a portion of work on each core.
 pub(super) async fn in_use_from(
     core: &Rc<Core>,
     first: usize,
@@ -45,7 +45,7 @@ pub(super) async fn in_use_from(
     let cores = 0..core.tx.cores();
     let told =
         core.tx.on_each(cores, |_| move |home: &mut Home| Told::from(first, &home.shard)).await;
-    // Behind this, some core has not told of all.
+    // Beyond this some core has not reported all.
     let next = told.iter().filter_map(|told| told.next).min();
     let mut sizes: BTreeMap<usize, Size> = BTreeMap::new();
     for (at, size) in told.into_iter().flat_map(|told| told.sizes) {
@@ -69,8 +69,8 @@ impl<'a> Portions<'a> {
         Self { core, next: Some(0) }
     }
 
-    /// Runs a task on each core for the next ones, which it is given in order, in slices of that core.
-    /// What the tasks came to, core by core; none when all databases were gone through.
+    /// Runs a task on each core for the next ones, which it is given in order, in slices of that
+    /// core. Returns the tasks' results, core by core; none when all databases were visited.
     pub(super) async fn on_each_core<R, T>(
         &mut self,
         task: fn(Tx, Vec<usize>) -> T,

@@ -1,4 +1,4 @@
-//! DEBUG: for tests, benchmarks and people who look inside.
+//! DEBUG: for tests, benchmarks and debugging.
 
 use super::{system, task};
 use crate::engine::{Core, Runner, ServerCall};
@@ -51,7 +51,7 @@ async fn debug(call: ServerCall) -> Result<Answer, Refusal> {
     }
 }
 
-/// True when a subcommand takes so many arguments.
+/// True when a subcommand takes this many arguments.
 fn takes(word: &[u8], args: usize) -> bool {
     match word {
         b"sleep" | b"set-active-expire" | b"object" | b"error" => args == 1,
@@ -63,7 +63,7 @@ fn takes(word: &[u8], args: usize) -> bool {
 
 /// `DEBUG SLEEP seconds`: blocks this core, on purpose: what a stall looks like.
 ///
-/// What does not begin with a number, and what is no time, is no sleep, as in Redis.
+/// An argument that does not begin with a number, or is not a time, does not sleep, as in Redis.
 fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     let seconds = leading_number(args.word()?);
     let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -75,7 +75,7 @@ fn sleep(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// The decimal number that `text` begins with, as far as it goes; 0 without one. Cost: one pass.
+/// The decimal number at the start of `text`; 0 without one. Cost: one pass.
 fn leading_number(text: &[u8]) -> f64 {
     let sign_at = |at: usize| usize::from(matches!(text.get(at), Some(b'+' | b'-')));
     let digits = |at: usize| text[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -94,7 +94,7 @@ fn leading_number(text: &[u8]) -> f64 {
 
 /// `DEBUG SET-ACTIVE-EXPIRE 0 | 1`.
 async fn set_active_expire(call: &ServerCall, mut args: Args<'_>) -> Result<Answer, Refusal> {
-    let on = number::leading_i32(args.bytes()?) != 0; // What is no number is 0, as in Redis.
+    let on = number::leading_i32(args.bytes()?) != 0; // What is not a number is 0, as in Redis.
     call.core.ask_all(|| move |core: &Rc<Core>| core.hot.borrow_mut().active_expire = on).await;
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -140,7 +140,7 @@ fn help(call: &ServerCall) -> Answer {
 mod tests {
     use super::leading_number;
 
-    #[test] // As far as it is one, and in one pass: each prefix once more would take minutes.
+    #[test] // As far as it is one, and in one pass: parsing each prefix would take minutes.
     fn the_number_at_the_start_is_read() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, f64)] = &[

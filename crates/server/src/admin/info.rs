@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// The version of Redis whose behaviour is ours.
+/// The version of Redis whose behaviour we follow.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 #[rustfmt::skip] // A table.
@@ -20,7 +20,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     history(syntax(categories(tips(task("info", "1.0.0", -1, Flags::LOADING.and(Flags::STALE), Group::Server, |call| Box::pin(info(call)), ("Get information and statistics about the server", "O(1)")), &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]), &["@dangerous"]), "[section]..."), &[("7.0.0", "Added support for taking multiple section arguments.")]),
 ];
 
-/// What one core tells.
+/// One core's report.
 pub(super) struct Facts {
     core: usize,
     pub(super) stats: CoreStats,
@@ -36,7 +36,7 @@ pub(super) struct Facts {
     tasks: usize,
     locks: (usize, usize),
     held: Held,
-    /// Values that wait to be freed, and their bytes, at most.
+    /// Values that wait to be freed, and an upper bound of their bytes.
     freeing: (usize, usize),
     ops_per_s: u64,
 }
@@ -47,7 +47,7 @@ struct Held {
     output_max: usize,
     query_max: usize,
     bytes: usize,
-    /// What of these only readers still hold.
+    /// The part of these that only readers still hold.
     pinned_bytes: usize,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Totals {
     freeing: (usize, usize),
 }
 
-/// What the process takes, by kind, in bytes.
+/// What the process takes, by category, in bytes.
 pub(super) struct Memory {
     /// All of it.
     pub(super) used: usize,
@@ -71,17 +71,17 @@ pub(super) struct Memory {
     pub(super) dataset: usize,
     /// Buffers and requests of clients.
     pub(super) clients: usize,
-    /// What was let go and waits to be freed.
+    /// Dropped, and waiting to be freed.
     pub(super) freeing: usize,
-    /// What stays only because clients are still to read it. What several read counts for each, but
-    /// never more than there is.
+    /// Kept only because clients are still reading it. What several read counts for each, but never
+    /// more than there is.
     pub(super) pinned: usize,
-    /// What is left: what commands are making, and the server's own tables, queues and statistics.
+    /// The rest: what commands are building, and the server's own tables, queues and statistics.
     pub(super) other: usize,
 }
 
 impl Memory {
-    /// Sorts what is used: each kind takes its own of what those before it have left.
+    /// Attributes what is used: each category takes its share of what the previous ones have left.
     pub(super) fn of(shared: &Shared, totals: &Totals) -> Self {
         let startup = shared.empty.bytes();
         let mut used = shared.used_memory();
@@ -122,12 +122,12 @@ impl Totals {
     }
 }
 
-/// Gathers what all cores tell.
+/// Collects the reports of all cores.
 pub(super) async fn gather(core: &Rc<Core>) -> Vec<Facts> {
     core.run_on_all(|| facts).await
 }
 
-/// What the connections of this core hold, or have held lately.
+/// What the connections of this core hold, or held recently.
 async fn held_by_clients(core: &Core) -> Held {
     let mut held = Held::default();
     core.each_conn(|conn| {
@@ -168,7 +168,7 @@ async fn facts(core: Rc<Core>) -> Facts {
     }
 }
 
-/// What all sections read.
+/// The input of all sections.
 struct Report<'a> {
     core: &'a Rc<Core>,
     facts: &'a [Facts],
@@ -183,7 +183,7 @@ impl Report<'_> {
 /// How a section is written.
 #[derive(Clone, Copy)]
 enum Section {
-    /// From what all cores told.
+    /// From the reports of all cores.
     Facts(fn(&Report<'_>, &mut String)),
     /// From all databases.
     Keyspace,
@@ -450,7 +450,8 @@ fn latency_stats(report: &Report<'_>, text: &mut String) {
     }
 }
 
-/// An upper bound of the duration below which `part` of the calls stay, in microseconds.
+/// An upper bound of the duration below which the fraction `part` of the calls stay, in
+/// microseconds.
 #[expect(clippy::cast_precision_loss, reason = "a quantile for people")]
 fn bound_us(sum: &CommandStats, part: f64) -> f64 {
     let total: u64 = sum.histogram.iter().map(|&count| u64::from(count)).sum();

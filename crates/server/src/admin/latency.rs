@@ -1,8 +1,8 @@
 //! LATENCY: events that took long, histograms of commands, and the longest slices.
 //!
-//! An event here is what a slice was spent on. Redis samples what blocked its thread; a core is
-//! never blocked longer than a slice, so with a threshold in milliseconds the events stay few. The
-//! slices themselves are in `LATENCY SLICES` and in INFO.
+//! An event here is the cause of a slice. Redis samples what blocked its thread; a core is never
+//! blocked longer than a slice, so with a threshold in milliseconds the events stay few. The slices
+//! themselves are in `LATENCY SLICES` and in INFO.
 
 use super::{container, info, now, syntax, task, tips};
 use crate::engine::state::latency::{Event, Events};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
-/// Tips of what differs from core to core and from moment to moment.
+/// Tips for what differs from core to core and from moment to moment.
 const SPECIAL: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 
@@ -86,7 +86,7 @@ async fn graph(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// Columns of `#`, as high as the sample is beside the highest, each above its age in seconds.
+/// Columns of `#`, as high as the sample relative to the highest, each above its age in seconds.
 fn draw(name: &str, samples: &[(u64, u64)], worst: u64, now_s: u64) -> String {
     const HEIGHT: u64 = 8;
     const WIDTH: usize = 80;
@@ -139,7 +139,7 @@ async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.verbatim(*b"txt", text.as_bytes())))
 }
 
-/// `LATENCY RESET [event ...]`: how many events were forgotten.
+/// `LATENCY RESET [event ...]`: returns how many events were reset.
 async fn reset(call: ServerCall) -> Result<Answer, Refusal> {
     let names: Vec<String> =
         call.request_words().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
@@ -209,8 +209,8 @@ fn cumulative(histogram: &[u32]) -> Vec<(u64, u64)> {
     buckets
 }
 
-/// `LATENCY SLICES`: the histogram of all cores, and the longest. All numbers have their names beside
-/// them, for whoever reads it in RESP2.
+/// `LATENCY SLICES`: the histogram of all cores, and the longest. All numbers have their names next
+/// to them, for readers in RESP2.
 async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     let facts = info::gather(&call.core).await;
     let mut all = Slices::default();
@@ -248,7 +248,7 @@ async fn slices(call: ServerCall) -> Result<Answer, Refusal> {
     }))
 }
 
-/// Which lengths a bucket counts.
+/// The durations that a bucket counts.
 fn bucket_name(bucket: usize) -> String {
     match bucket {
         last if last == BUCKETS - 1 => format!("from_{}us", 1_u64 << (last - 1)),

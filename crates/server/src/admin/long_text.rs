@@ -1,4 +1,4 @@
-//! The text of a reply, which may grow long: of a line for each client, or each database.
+//! The text of a reply that may grow long: a line for each client, or each database.
 
 use crate::engine::ServerCall;
 use darter_base::limits::CHUNK_BYTES;
@@ -6,11 +6,11 @@ use darter_command::{Answer, Flow, reply_text};
 use darter_resp::{Output, Reply};
 use darter_structs::blob::Blob;
 
-/// See the module. It is kept in blocks where it grows long, so that it is never copied whole.
+/// See the module. Long text is kept in blocks, so that it is never copied as a whole.
 #[derive(Default)]
 pub(super) struct LongText {
     blocks: Blob,
-    /// What comes next is written here.
+    /// What follows is written here.
     pub(super) tail: String,
 }
 
@@ -19,7 +19,7 @@ impl LongText {
         self.tail.is_empty() && self.blocks.is_empty()
     }
 
-    /// Moves the tail into the blocks, once it is worth it.
+    /// Moves the tail into the blocks, once it is long enough.
     pub(super) fn settle(&mut self) {
         if self.tail.len() >= CHUNK_BYTES {
             self.blocks.append(self.tail.as_bytes());

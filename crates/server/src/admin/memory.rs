@@ -1,4 +1,4 @@
-//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS, HELP. MEMORY USAGE lives with the keys.
+//! MEMORY STATS, DOCTOR, PURGE, MALLOC-STATS, HELP. MEMORY USAGE is with the keys.
 
 use super::databases::Portions;
 use super::{container, info, now, task, tips};
@@ -56,7 +56,7 @@ async fn stats(call: ServerCall) -> Result<Answer, Refusal> {
 
 /// `MEMORY DOCTOR`.
 async fn doctor(call: ServerCall) -> Result<Answer, Refusal> {
-    /// Below this there is nothing to judge.
+    /// Below this there is nothing to diagnose.
     const WORTH_BYTES: usize = 64 << 20;
     let facts = info::gather(&call.core).await;
     let totals = info::Totals::of(&facts);

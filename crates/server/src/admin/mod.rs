@@ -1,7 +1,7 @@
 //! Commands of connections and of the server.
 //!
-//! Those that concern one connection run at once ([`Runner::Session`]); those that ask other cores
-//! are tasks ([`Runner::Task`]). Not here: commands over data.
+//! Those about one connection run at once ([`Runner::Session`]); those that ask other cores are
+//! tasks ([`Runner::Task`]). Not here: commands over data.
 
 mod client;
 mod client_list;
@@ -77,7 +77,7 @@ const fn syntax(row: (Command, Runner), syntax: &'static str) -> (Command, Runne
     (row.0.syntax(syntax), row.1)
 }
 
-/// The row with versions, and what each changed.
+/// The row with versions and their changes.
 const fn history(
     row: (Command, Runner),
     history: &'static [(&'static str, &'static str)],
@@ -90,12 +90,12 @@ const fn tips(row: (Command, Runner), tips: &'static [&'static str]) -> (Command
     (row.0.tips(tips), row.1)
 }
 
-/// The row of a command that is for people who look inside.
+/// The row of a command for debugging.
 const fn system(row: (Command, Runner)) -> (Command, Runner) {
     (row.0.system(), row.1)
 }
 
-/// The row with categories of ACL beyond those of its flags and group.
+/// The row with ACL categories beyond those of its flags and group.
 const fn categories(
     row: (Command, Runner),
     categories: &'static [&'static str],
@@ -103,12 +103,12 @@ const fn categories(
     (row.0.categories(categories), row.1)
 }
 
-/// The row with what MONITOR and SLOWLOG hide of its arguments.
+/// The row with the arguments that MONITOR and SLOWLOG hide.
 const fn secret(row: (Command, Runner), secret: Secret) -> (Command, Runner) {
     (row.0.secret(secret), row.1)
 }
 
-/// The refusal of arguments that no form of a subcommand takes.
+/// The refusal of arguments that fit no form of a subcommand.
 fn wrong_subcommand(args: Args<'_>) -> Refusal {
     /// Bytes shown of the subcommand, as in Redis.
     const SHOWN: usize = 128;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
 
-/// No two replies need be the same.
+/// Every reply may differ.
 const VARIES: &[&str] = &["nondeterministic_output"];
 
 #[rustfmt::skip] // A table.
@@ -61,7 +61,7 @@ async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));
     if begun == Some(true) {
         call.core.monitors_changed(1).await;
-        call.core.watch(id); // Only now, so that no line comes before the answer.
+        call.core.watch(id); // Only now, so that no line precedes the reply.
     }
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -92,7 +92,7 @@ fn shutdown_task(call: ServerCall) -> ServerFuture {
         let shared = &call.core.admin.shared;
         shared.stop.store(true, Ordering::SeqCst);
         (shared.stopper)();
-        // Redis does not answer; the connection is closed by the end of the process.
+        // Redis does not reply; the connection is closed by the end of the process.
         Ok(Answer::Done(darter_resp::Output::default()))
     })
 }

@@ -6,11 +6,11 @@ use darter_base::{Preempt, hash};
 use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Shard, Types};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-/// Records whose memory is asked for together, so that their misses overlap.
+/// Records prefetched together, so that their misses overlap.
 const PREFETCHED: usize = 16;
-/// Records between two looks at the clock: about 2 us of small ones. The segments of a large table
+/// Records between two reads of the clock: about 2 us of small ones. The segments of a large table
 /// tend to split at about the same time, and a split takes 50 us: measured on ten million fields,
-/// looks after 64 let 1 slice of 100 exceed 260 us of the core's time, and some 700.
+/// checks after 64 let 1 slice of 100 exceed 260 us of the core's time, and some 700.
 const RECORDS_AT_ONCE: usize = 4;
 
 /// Where a core receives its part of the file.
@@ -21,19 +21,19 @@ pub(crate) struct Inbox {
     give_back: Sender<Portion>,
     current: Option<(Portion, Place)>,
     building: Option<Building>,
-    /// The key of what is being built; kept for its memory.
+    /// The key being built; kept for its memory.
     key: Vec<u8>,
 }
 
 enum State {
     Open(Receiver<Portion>),
-    /// Everything was taken in.
+    /// Everything is loaded.
     Finished,
-    /// Something was wrong, here or at the loader; it will say what.
+    /// Something was wrong, here or at the loader, which will report it.
     Failed,
 }
 
-/// A value of items, aside until it is whole.
+/// A value of items, kept aside until it is complete.
 struct Building {
     database: usize,
     deadline: Option<u64>,
@@ -58,8 +58,8 @@ impl Inbox {
         matches!(self.state, State::Finished)
     }
 
-    /// Inserts until the slice is over or nothing is at hand. Returns true while more is at hand;
-    /// else the core is woken when more has come.
+    /// Inserts until the slice is over or no more has arrived. Returns true while there is more;
+    /// otherwise the core is woken when more has arrived.
     pub(crate) fn step(&mut self, shard: &mut Shard, preempt: &dyn Preempt) -> bool {
         loop {
             let Some((portion, mut place)) = self.current.take().or_else(|| self.receive()) else {
@@ -100,7 +100,7 @@ impl Inbox {
             assert!(self.building.is_none(), "the file ended inside of a value");
             self.state = State::Finished;
             self.key = Vec::new();
-            let _ = self.told.send(Ok(())); // Nobody listens when another core has failed.
+            let _ = self.told.send(Ok(())); // The receiver is gone if another core has failed.
             return;
         }
         portion.clear();
@@ -108,13 +108,13 @@ impl Inbox {
     }
 
     fn fail(&mut self, cause: Cause) {
-        // Told before the receiver goes, so that the loader finds the reason.
+        // Reported before the receiver is dropped, so that the loader finds the reason.
         let _ = self.told.send(Err(cause));
         self.state = State::Failed;
         self.building = None;
     }
 
-    /// Inserts some records, fewer when the slice ends. True at the end of the portion.
+    /// Inserts some records, fewer if the slice ends. True at the end of the portion.
     fn insert(
         &mut self,
         portion: &Portion,
@@ -133,7 +133,7 @@ impl Inbox {
         Ok(false)
     }
 
-    /// Asks the memory for what the next records will touch.
+    /// Prefetches what the next records will touch.
     fn prefetch(&self, portion: &Portion, mut place: Place, shard: &Shard) {
         let named = self.building.as_ref().and_then(|building| building.value.named());
         for _ in 0..PREFETCHED {

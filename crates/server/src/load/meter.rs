@@ -31,7 +31,7 @@ impl Meter {
         Self { total_bytes, line_ns: now_ns, bar_ns: now_ns, line, terminal }
     }
 
-    /// Says how far it is, when it is time to. `bytes` were read.
+    /// Reports the progress, when it is time to. `bytes` were read.
     pub(crate) fn tick(&mut self, now_ns: u64, bytes: u64, summary: &Summary) {
         let counts = Counts { bytes, keys: summary.keys, entries: summary.entries };
         let since = now_ns - self.line_ns;
@@ -46,7 +46,7 @@ impl Meter {
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(crate) fn end(&mut self) {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K"); // A lost terminal loses the bar only.

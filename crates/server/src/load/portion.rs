@@ -1,8 +1,8 @@
-//! Records on their way from the loader to a core, packed into one vector.
+//! Records in transit from the loader to a core, packed into one vector.
 //!
 //! A message per key, let alone per field, would cost more than the insertion. So records are
-//! appended to a vector, which travels, is read in place, and comes back to be filled again. Only
-//! strings longer than a chunk travel beside it, in the form in which they will be kept.
+//! appended to a vector, which is sent, read in place, and returned to be filled again. Only
+//! strings longer than a chunk travel next to it, in their final form.
 //!
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
@@ -22,23 +22,23 @@ use darter_structs::blob::Blob;
 /// No deadline.
 const NONE: u64 = u64::MAX;
 
-/// A portion of records; in a batch of its own, so that two lists end together.
+/// A portion of records, boxed, so that both lists end together.
 #[derive(Default)]
 pub(crate) struct Portion {
     bytes: Vec<u8>,
     blobs: Vec<Blob>,
-    /// Nothing follows, and all that was sent is good.
+    /// Nothing follows, and everything that was sent is valid.
     pub(crate) is_last: bool,
 }
 
-/// A key, and what the file says of it.
+/// A key, and what the file says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
     pub(crate) database: u32,
     pub(crate) deadline: Option<u64>,
     /// Seconds since its last access.
     pub(crate) idle: Option<u32>,
-    /// Where it stands in the file.
+    /// Where it is in the file.
     pub(crate) offset: u64,
     pub(crate) key: &'a [u8],
 }
@@ -48,13 +48,13 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Record<'a> {
     Text(Head<'a>, &'a [u8]),
     Long(Head<'a>, &'a Blob),
-    /// What is built of items: of the kind with this number.
+    /// A value built of items: of the kind with this number.
     Begin(Head<'a>, u8),
     Item(NewItem<'a>),
     End,
 }
 
-/// Where a reader of a portion stands.
+/// How far a reader of a portion has got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Place {
     at: usize,
@@ -67,12 +67,12 @@ impl Portion {
         self.bytes.len()
     }
 
-    /// Bytes of memory that travel with it.
+    /// Bytes of memory sent with it.
     pub(crate) fn weight(&self) -> usize {
         self.bytes.len() + self.blobs.iter().map(Blob::len).sum::<usize>()
     }
 
-    /// Empties it, to be filled again.
+    /// Clears it, to be filled again.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.blobs.clear();
@@ -150,7 +150,7 @@ impl Portion {
         self.bytes.extend_from_slice(other);
     }
 
-    /// The record at `place`, which moves on; `None` at the end.
+    /// The record at `place`, which advances; `None` at the end.
     #[inline]
     pub(crate) fn next(&self, place: &mut Place) -> Option<Record<'_>> {
         let mut cursor = Cursor(self.bytes.get(place.at..)?);
@@ -230,7 +230,7 @@ impl<'a> Cursor<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// A head whose key is still to be taken.
+    /// A head whose key is still to be read.
     fn head(&mut self) -> (Head<'a>, usize) {
         let database = u32::from_le_bytes(self.array());
         let deadline = some(self.number());

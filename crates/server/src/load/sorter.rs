@@ -11,24 +11,24 @@ use darter_rdb::{Event, Item, Kind, Product};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
-/// A portion is sent when it holds so much: 100 us to 10 ms of insertion.
+/// A portion is sent when it holds this much: 100 us to 10 ms of insertion.
 const PORTION_BYTES: usize = 128 * 1024;
 
-/// Takes events, and sends what belongs to a core in portions.
+/// Receives events, and sends each core's records in portions.
 pub(crate) struct Sorter {
     open: Vec<Portion>,
     databases: usize,
-    /// The time at the start: what has died by then is skipped.
+    /// The time at the start: what has expired by then is skipped.
     now: UnixMillis,
     database: u32,
     current: Current,
     summary: Summary,
 }
 
-/// The key at hand.
+/// The current key.
 struct Current {
     key: Vec<u8>,
-    /// What is built of its items; none for a string.
+    /// The kind of the value being built; none for a string.
     kind: Option<&'static Kind>,
     deadline: Option<UnixMillis>,
     idle: Option<u32>,
@@ -41,7 +41,7 @@ struct Current {
     chunks: Vec<Arc<[u8]>>,
 }
 
-/// Sends a portion to a core, and gives an empty one.
+/// Sends a portion to a core, and returns an empty one.
 pub(crate) type Send<'a> = dyn FnMut(usize, Portion) -> Result<Portion, Cause> + 'a;
 
 /// Far more seconds than are kept, and not the number for none.
@@ -65,12 +65,12 @@ impl Sorter {
         Self { open, databases, now, database: 0, current, summary: Summary::default() }
     }
 
-    /// What was sorted so far.
+    /// What has been sorted so far.
     pub(crate) fn summary(&self) -> Summary {
         self.summary.clone()
     }
 
-    /// Takes in the event that began at `offset`.
+    /// Handles the event that began at `offset`.
     pub(crate) fn take_in(
         &mut self,
         event: Event<'_>,
@@ -101,7 +101,7 @@ impl Sorter {
         }
     }
 
-    /// Sends what is left, and to every core the word that this was all.
+    /// Sends what is left, and tells every core that this was all.
     pub(crate) fn finish(&mut self, send: &mut Send<'_>) -> Result<(), Cause> {
         for (core, open) in self.open.iter_mut().enumerate() {
             let mut portion = std::mem::take(open);
@@ -126,7 +126,7 @@ impl Sorter {
         self.summary.expired += u64::from(current.is_skipped);
     }
 
-    /// What is collected piece by piece begins with its head.
+    /// A value collected piece by piece begins with its head.
     fn begin_key(&mut self) {
         let current = &self.current;
         if let Some(kind) = current.kind.filter(|_| !current.is_skipped) {
@@ -147,7 +147,7 @@ impl Sorter {
                 return Ok(());
             }
             Item::Pair { name, value, deadline_ms: deadline } if value.len() > CHUNK_BYTES => {
-                // The core is spared the copy.
+                // Saves the core the copy.
                 let value = Fresh::Blob(&Blob::from(value));
                 portion.push(Record::Item(NewItem::Pair { name, value, deadline }));
             }
@@ -198,8 +198,8 @@ impl Sorter {
     }
 }
 
-/// Frees what this thread let go of: there is no core here that would do it between its slices, and
-/// long strings would be held until the thread ends.
+/// Frees what this thread has deferred: no core does it here between slices, and long strings would
+/// be held until the thread ends.
 fn free_deferred() {
     while lazyfree::run(&Never) {}
 }
@@ -220,7 +220,7 @@ impl Current {
     }
 }
 
-/// What is no data, for the log.
+/// Events that are not data, for the log.
 fn remark(event: Event<'_>) {
     match event {
         Event::Start { product, version } => {

@@ -5,18 +5,18 @@ use super::read::{self, Reading};
 use super::{ROWS, Settings, When, place, startable};
 use std::path::Path;
 
-/// What the words ask for.
+/// What the command line asks for.
 #[derive(Debug)]
 pub enum Wanted {
     /// To run.
     Run(Box<Settings>),
-    /// To be told something, and nothing else.
+    /// To print something, and nothing else.
     Told(String),
 }
 
-/// Reads the command line's words, without the program's name.
+/// Parses the command line's words, without the program's name.
 ///
-/// Errors: what is wrong, for people; all of it.
+/// Errors: everything that is wrong, for people.
 pub fn parse(words: &[String]) -> Result<Wanted, String> {
     let line = Line::split(words)?;
     if line.has("--help") || line.has("-h") {
@@ -46,7 +46,7 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
     Ok(Wanted::Run(Box::new(settings)))
 }
 
-/// The words, told apart.
+/// The words, classified.
 #[derive(Default)]
 struct Line<'a> {
     file: Option<&'a str>,
@@ -57,8 +57,8 @@ struct Line<'a> {
 const FLAGS: &[&str] = &["-h", "--help", "-v", "--version", "--check-config"];
 
 impl<'a> Line<'a> {
-    /// Behind an option stand its words up to the next one: one, or several where the setting takes
-    /// several. Whatever else stands there is the file.
+    /// An option is followed by its words up to the next one: one, or several where the setting
+    /// takes several. Anything else is the file.
     fn split(words: &'a [String]) -> Result<Self, String> {
         let mut line = Self::default();
         let mut words = words.iter().map(String::as_str).peekable();
@@ -102,7 +102,7 @@ fn version() -> String {
     format!("darter {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// What a start would say of the settings.
+/// What a start would log about the settings.
 fn checked(settings: &Settings) -> String {
     let mut lines: Vec<String> =
         read::warnings(settings).iter().map(|line| format!("warning: {line}")).collect();

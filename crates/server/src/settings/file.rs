@@ -1,5 +1,5 @@
-//! The settings file, rewritten in place by CONFIG REWRITE: comments and order are kept, the lines
-//! whose value has changed change, and what is new and not the default comes behind them.
+//! The settings file, rewritten in place by CONFIG REWRITE: comments and order are kept, lines
+//! whose value has changed are updated, and new values that are not the default follow at the end.
 //!
 //! Not here: how a file is read. See `read`.
 
@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a file was refused.
+/// Why the rewrite failed.
 #[derive(Debug)]
 pub enum Refused {
     /// It cannot be read or written.
@@ -26,11 +26,12 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Writes the values of `latest` back into the file they came from, in portions. `mark` tells apart
-/// those of one process who do this at once.
+/// Writes the values of `latest` back to the file that they came from, in portions. `mark`
+/// distinguishes concurrent rewrites of one process.
 ///
-/// The new file takes the place of the old one only if the settings are still the latest; else all
-/// begins anew, lest the older of two win. So this ends when nothing is set for as long as it takes.
+/// The new file replaces the old one only if the settings are still the latest; otherwise
+/// everything starts again, or the older of two rewrites could win. So this ends once nothing is
+/// set for as long as it takes.
 pub async fn rewrite(
     latest: impl Fn() -> Arc<Settings>,
     mark: u64,
@@ -47,7 +48,7 @@ pub async fn rewrite(
     }
 }
 
-/// Writes the new file, beside the one at `path`.
+/// Writes the new file next to the one at `path`.
 async fn write_beside(
     path: &Path,
     settings: &Settings,
@@ -56,7 +57,7 @@ async fn write_beside(
 ) -> io::Result<Temporary> {
     let old = File::open(path)?;
     let (temporary, new) = Temporary::create(path, mark)?;
-    // There may be a password in it: who could not read the old one cannot read this.
+    // There may be a password in it: the permissions must not be wider than the old file's.
     new.set_permissions(old.metadata()?.permissions())?;
     let (old, new) = (BufReader::new(old), BufWriter::new(new));
     let mut rewriting = Rewriting { settings, old, new, written: HashSet::new() };
@@ -67,11 +68,11 @@ async fn write_beside(
     Ok(temporary)
 }
 
-/// A file that is removed when this is dropped, be it by an error or with the task that writes it.
+/// A file that is removed when this is dropped, by an error or with the task that writes it.
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Makes the file, in the folder of `path` and with its name in front: nobody else's, whatever
+    /// Creates the file, in the folder of `path` and with its name as a prefix: unique, whatever
     /// other servers have there.
     fn create(path: &Path, mark: u64) -> io::Result<(Self, File)> {
         let mut name = path.as_os_str().to_owned();
@@ -92,20 +93,19 @@ impl Drop for Temporary {
     }
 }
 
-/// A file that is being rewritten.
+/// A file being rewritten.
 struct Rewriting<'a, R, W> {
     settings: &'a Settings,
     old: R,
     new: W,
-    /// Names that stand in the new file.
+    /// Names that are in the new file.
     written: HashSet<&'static str>,
 }
 
 impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
-    /// Rewrites some of the lines; a line is never parted, however long its writer made it. False
-    /// behind the last.
+    /// Rewrites some of the lines; a line is never split, however long it is. False after the last.
     fn lines(&mut self) -> io::Result<bool> {
-        /// About 20 us, and the system's own work.
+        /// About 20 us, plus the system's own work.
         const BYTES: usize = 16 * 1024;
         let (mut bytes, mut line) = (0, String::new());
         while bytes < BYTES {
@@ -123,7 +123,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
         let name = directive(line).ok().flatten().map(|(name, _)| name);
         let place = name.and_then(|name| super::place(&name));
         match place.map(|(at, _)| &ROWS[at]) {
-            // The last one counts, and stands where the first one stood.
+            // The last one counts, and takes the place of the first.
             Some(row) if self.written.contains(row.name) => Ok(()),
             Some(row) => {
                 let line = line_of(row, self.settings.text(row.name));
@@ -134,7 +134,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
         }
     }
 
-    /// Appends what is new and not the default.
+    /// Appends new values that are not the default.
     fn end(mut self) -> io::Result<W> {
         for (row, value) in self.settings.iter() {
             let is_new = value != row.default && !self.written.contains(row.name);
@@ -147,7 +147,7 @@ impl<R: BufRead, W: Write> Rewriting<'_, R, W> {
     }
 }
 
-/// The line that [`directive`] reads as this value: bare words only where the row takes so many.
+/// The line that [`directive`] reads as this value: bare words only where the row takes that many.
 fn line_of(row: &Setting, value: &str) -> String {
     let plain = |letter: char| letter.is_ascii_graphic() && !matches!(letter, '"' | '\'' | '\\');
     let is_plain = |word: &str| !word.is_empty() && word.chars().all(plain);
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// Goes on to the next pause, or to the end.
+    /// Runs to the next pause, or to the end.
     fn poll<F: Future>(task: Pin<&mut F>) -> Poll<F::Output> {
         task.poll(&mut Context::from_waker(Waker::noop()))
     }
@@ -225,7 +225,7 @@ mod tests {
         assert!(*was_here.get_mut());
     }
 
-    #[test] // Whether it ends well, ends in an error, or is given up: the folder is as it was.
+    #[test] // Whether it succeeds, fails, or is abandoned: the folder is as it was.
     fn rewriting_leaves_no_other_file() {
         let lines = "# long\n".repeat(10_000);
         let place = Place::new("leaves", lines.as_bytes());
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600, "what only its owner may read stays so");
     }
 
-    #[test] // Of two at once the one with the newer settings may end first; the other then follows it.
+    #[test] // Of two at once the one with the newer settings may end first; the other then follows.
     fn the_latest_settings_win() {
         let place = Place::new("latest", "# long\n".repeat(10_000).as_bytes());
         let now = RefCell::new(place.settings("1"));
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(text, "# mine\nport 7001\n\nrequirepass \"two words\"\n");
     }
 
-    #[test] // Else a server does not start with the file that it wrote itself.
+    #[test] // Otherwise a server would not start with the file that it wrote itself.
     fn every_line_is_read_as_what_it_was() {
         const OTHERS: &[(&str, &str)] = &[
             ("client-output-buffer-limit", "normal 1mb 2mb 3 pubsub 0 0 0"),

@@ -4,7 +4,7 @@
 //! A value is kept as its canonical text, which is what CONFIG GET shows; the typed readers parse
 //! it, and cannot fail, because only [`Settings::set`] writes, and it validates by the row.
 //!
-//! Not here: what a setting does. Whoever reads it is told of changes by `admin::config`.
+//! Not here: what a setting does. `admin::config` passes changes on.
 
 pub mod cli;
 pub mod file;
@@ -17,7 +17,7 @@ pub use rows::ROWS;
 
 use std::fmt;
 
-/// What values a setting takes.
+/// The values that a setting takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `yes` or `no`.
@@ -26,33 +26,33 @@ pub enum Kind {
     Off(&'static str),
     /// An integer in this range.
     Int(i64, i64),
-    /// An integer in this range, which Redis keeps without a sign: -1 is the largest there is.
+    /// An integer in this range, which Redis keeps unsigned: -1 is the largest.
     Count(u64, u64),
     /// Bytes in this range, with units: `100mb`, `1gb`.
     Memory(i64, i64),
-    /// As `Memory`, and kept without a sign, as `Count` is.
+    /// Like `Memory`, but unsigned, like `Count`.
     Size(u64, u64),
-    /// An integer that is brought into Redis's range of `hz`.
+    /// An integer that is clamped to Redis's range of `hz`.
     Hertz,
-    /// Bytes, at least as many as a replica's backlog has.
+    /// Bytes, at least the minimum of a replica's backlog.
     Backlog,
     /// How much is logged: Redis's words, and `nothing`, which newer ones have.
     Levels,
     /// Classes of events, a letter each.
     Events,
-    /// Bytes, or a part of something in per cent: `5%`.
+    /// Bytes, or a percentage of something: `5%`.
     MemoryOrPart,
     /// `class hard soft seconds`, repeated; a class that is not named stays as it is.
     OutputLimits,
     /// One of these words.
     Enum(&'static [&'static str]),
-    /// Several of these words; the first one stands alone.
+    /// Several of these words; the first one excludes the others.
     Flags(&'static [&'static str]),
     /// Any text.
     Text,
     /// The name of a file, without a path.
     FileName,
-    /// A folder that is there.
+    /// An existing folder.
     Folder,
     /// Several words, kept with one blank between them.
     Words,
@@ -60,20 +60,20 @@ pub enum Kind {
     Save,
     /// Numbers from 0 to 100, kept with one blank between them; empty for none.
     Percentiles,
-    /// Three numbers of the system's killer.
+    /// Three scores of the OOM killer.
     OomScores,
-    /// A name of a host, or nothing.
+    /// A host name, or nothing.
     Hostname,
     /// A text with variables in braces.
     Title,
     /// Permission bits in octal; empty or 0: the system's default.
     Octal,
-    /// Nothing yet, and why.
+    /// Not supported yet, and why.
     Absent(&'static str),
 }
 
 impl Kind {
-    /// Whether the words behind the name are its value together; else there is one.
+    /// Whether all words after the name are its value; otherwise there is one.
     #[must_use]
     pub fn takes_words(self) -> bool {
         matches!(
@@ -94,13 +94,13 @@ impl Kind {
 pub enum When {
     /// At any time, with CONFIG SET.
     Running,
-    /// As `Running`, if `enable-protected-configs` lets the client.
+    /// Like `Running`, if `enable-protected-configs` permits the client.
     Guarded,
     /// At start only.
     Start,
-    /// It has lost its meaning here; it is accepted, shown, and does nothing.
+    /// It has no meaning here; it is accepted, shown, and has no effect.
     Accepted,
-    /// As `Accepted`, at start only.
+    /// Like `Accepted`, at start only.
     Inert,
 }
 
@@ -109,9 +109,9 @@ pub enum When {
 pub struct Setting {
     /// Its name, Redis's own wherever the meaning is the same.
     pub name: &'static str,
-    /// Its canonical value at first.
+    /// Its default, in canonical form.
     pub default: &'static str,
-    /// What values it takes.
+    /// The values that it takes.
     pub kind: Kind,
     /// The unit of its value, for the help; empty for none.
     pub unit: &'static str,
@@ -130,7 +130,7 @@ pub enum Wrong {
     Immutable(String),
     /// `enable-protected-configs` forbids it.
     Protected(String),
-    /// The value does not fit; the text says why, as Redis does.
+    /// The value is invalid; the text says why, as Redis does.
     Value(String, String),
 }
 
@@ -149,9 +149,9 @@ impl fmt::Display for Wrong {
 #[derive(Clone, Debug)]
 pub struct Settings {
     values: Vec<String>,
-    /// The file they were read from, which CONFIG REWRITE writes.
+    /// The file they were read from, to which CONFIG REWRITE writes.
     pub file: Option<std::path::PathBuf>,
-    /// What was asked for beside the rows.
+    /// What was asked for apart from the rows.
     pub asked: read::Asked,
 }
 
@@ -165,8 +165,8 @@ impl Default for Settings {
     }
 }
 
-/// Place of the row called `name`, in any case; and its name as it stands in the tables, the older
-/// one if it was called by that.
+/// Index of the row named `name`, in any case; and the name as it is in the tables, the older one
+/// if that was used.
 fn place(name: &str) -> Option<(usize, &'static str)> {
     let is_called = |called: &str| called.eq_ignore_ascii_case(name);
     if let Some(at) = ROWS.iter().position(|row| is_called(row.name)) {
@@ -177,7 +177,7 @@ fn place(name: &str) -> Option<(usize, &'static str)> {
 }
 
 impl Settings {
-    /// The value as CONFIG GET shows it. Panics for a name that is in no row: a slip of ours.
+    /// The value as CONFIG GET shows it. Panics for a name without a row: a bug.
     #[must_use]
     pub fn text(&self, name: &str) -> &str {
         let (at, _) = place(name).expect("a setting of the table");
@@ -190,13 +190,13 @@ impl Settings {
         self.text(name).parse().expect("validated when it was set")
     }
 
-    /// A value that is an integer or bytes, of a row whose range begins at 0 or above.
+    /// A value that is an integer or bytes, of a row whose range starts at 0 or above.
     #[must_use]
     pub fn size(&self, name: &str) -> usize {
         self.text(name).parse().expect("validated when it was set")
     }
 
-    /// A value that is bytes, or a part of `whole`.
+    /// A value that is bytes, or a percentage of `whole`.
     #[must_use]
     pub fn part(&self, name: &str, whole: usize) -> usize {
         match self.text(name).strip_suffix('%') {
@@ -242,7 +242,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Makes `dir` the folder of the process, and its name absolute.
+    /// Makes `dir` the process's working directory, and its name absolute.
     pub fn enter_folder(&mut self) -> std::io::Result<()> {
         std::env::set_current_dir(self.text("dir"))?;
         let folder = std::env::current_dir()?.to_string_lossy().into_owned();

@@ -1,12 +1,12 @@
 //! Reading settings: from a file in the form of redis.conf, from standard input, from options. All
-//! faults are gathered, each with its line, so that a file is mended in one go.
+//! faults are gathered, each with its line, so that a file can be fixed in one go.
 //!
 //! A line is a name and its value, words that may be quoted; `#` begins a comment line; `include`
-//! reads other files at that place. A name that nobody here knows is left out and told of, because
-//! files come from newer servers too; unless it is nearly one of ours: then it is a slip.
+//! reads other files at that place. An unknown name is ignored and logged, because files come from
+//! newer servers too; unless it is close to a known one: then it is a typo.
 //!
-//! What would protect or keep data, and does not yet, is refused where going on would be unsafe
-//! ([`Reading::refused`]), and else told of loudly ([`warnings`]).
+//! Settings that would protect or persist data, and have no effect yet, are refused where
+//! continuing would be unsafe ([`Reading::refused`]), and cause a warning otherwise ([`warnings`]).
 
 use super::{ROWS, Settings, place, rows, value};
 use std::io::Read;
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 /// One fault.
 #[derive(Clone, Debug)]
 struct Fault {
-    /// The file, or where else it comes from.
+    /// The file, or another source.
     place: String,
-    /// Number from 1, and the line.
+    /// The line and its number, from 1.
     line: Option<(usize, String)>,
     why: String,
 }
 
-/// Why the server does not start: everything that is wrong, in the form of Redis.
+/// Why the server does not start: all faults, in the form of Redis.
 #[derive(Clone, Debug)]
 pub struct Faults(Vec<Fault>);
 
@@ -40,10 +40,10 @@ impl std::fmt::Display for Faults {
     }
 }
 
-/// What was asked for beside the values of rows.
+/// What was asked for apart from the values of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// Names that nobody here knows, in their order.
+    /// Unknown names, in their order.
     pub unknown: Vec<String>,
     /// It asked for a journal.
     journal: bool,
@@ -56,12 +56,12 @@ pub struct Asked {
 /// How deep `include` may nest: a file that includes itself ends here.
 const DEPTH_MAX: usize = 16;
 
-/// Settings while they are read.
+/// Settings being read.
 #[derive(Debug, Default)]
 pub struct Reading {
     settings: Settings,
     faults: Vec<Fault>,
-    /// A line with `save` was read: those that follow add to it.
+    /// A `save` line was read: later ones add to it.
     has_save: bool,
 }
 
@@ -81,7 +81,7 @@ impl Reading {
         }
     }
 
-    /// Reads an option: as a line of a file, but a name that nobody knows is a fault.
+    /// Reads an option: like a line of a file, but an unknown name is a fault.
     pub fn option(&mut self, name: &str, values: &[String]) {
         let place = "the command line";
         let line = (1, format!("--{name} {}", values.join(" ")).trim_end().to_owned());
@@ -96,7 +96,7 @@ impl Reading {
         }
     }
 
-    /// The settings, when nothing is wrong with them, also not with what they are together.
+    /// The settings, if there is nothing wrong with them, individually or together.
     pub fn end(mut self) -> Result<Settings, Faults> {
         let asked = &self.settings.asked;
         if asked.tls_port != 0 && self.settings.int("port") == 0 {
@@ -147,7 +147,7 @@ impl Reading {
         }
     }
 
-    /// All files of a pattern, in the order of their names; of none, nothing is read.
+    /// Reads all files that match a pattern, sorted by name; none is no error.
     fn included(&mut self, pattern: &str, depth: usize) -> Result<(), String> {
         if depth == DEPTH_MAX {
             return Err("too many nested includes".into());
@@ -158,7 +158,7 @@ impl Reading {
         Ok(())
     }
 
-    /// One line's name and its words.
+    /// Handles one line's name and its words.
     fn directive(&mut self, name: &str, values: &[String]) -> Result<(), String> {
         refused(name, values)?;
         let asked = &mut self.settings.asked;
@@ -212,12 +212,12 @@ fn why(wrong: &super::Wrong) -> String {
     }
 }
 
-/// Names of lines that are no settings.
+/// Names of lines that are not settings.
 const SPECIAL: &[&str] =
     &["include", "user", "aclfile", "rename-command", "loadmodule", "tls-port", "sentinel"];
 
-/// What protects, or makes the server a part of something, and is not there: going on as if it were
-/// would open what was shut, or answer with nothing in the place of data.
+/// Settings that protect, or make the server a part of something, and are not supported: continuing
+/// would expose what should be protected, or answer with nothing in place of data.
 fn refused(name: &str, values: &[String]) -> Result<(), String> {
     let is_no_one = || {
         let words: Vec<String> = values.iter().map(|word| word.to_ascii_lowercase()).collect();
@@ -242,7 +242,8 @@ fn refused(name: &str, values: &[String]) -> Result<(), String> {
     Err(why.into())
 }
 
-/// `user default on nopass ~* &* +@all`, which Redis writes into its file: all that is there anyway.
+/// `user default on nopass ~* &* +@all`, which Redis writes into its file: it grants what is
+/// granted anyway.
 fn gives_all(words: &[String]) -> bool {
     const ALL: &[&str] = &[
         "on",
@@ -270,7 +271,7 @@ fn asked_journal_with_data(settings: &Settings) -> bool {
     settings.asked.journal && (is_there("appenddirname") || is_there("appendfilename"))
 }
 
-/// One loud line for each thing that was asked for, would protect or keep data, and does not yet.
+/// One warning for each setting that would protect or persist data, and has no effect yet.
 #[must_use]
 pub fn warnings(settings: &Settings) -> Vec<String> {
     let asked = &settings.asked;
@@ -303,20 +304,20 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     lines
 }
 
-/// Names of newer servers that look like slips of ours.
+/// Names of newer servers that look like typos of ours.
 const FOREIGN: &[&str] = &["set-max-listpack-entries", "set-max-listpack-value"];
 
 fn is_known(name: &str) -> bool {
     place(name).is_some()
 }
 
-/// What to say of a name that is nearly one that is known; nothing if it is far from all.
+/// The message for a name close to a known one; none if it is far from all.
 fn unknown(name: &str) -> Option<String> {
     let near = suggestion(name)?;
     Some(format!("Bad directive or wrong number of arguments: did you mean '{near}'?"))
 }
 
-/// The known name that is at most two letters away, and nearer than half of it.
+/// The known name that is at most two letters away, and closer than half of its length.
 #[must_use]
 pub fn suggestion(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
@@ -331,7 +332,7 @@ pub fn suggestion(name: &str) -> Option<&'static str> {
     (letters <= 2 && letters * 2 < near.len()).then_some(near)
 }
 
-/// Letters to change, insert or leave out, and neighbours to exchange, until `left` is `right`.
+/// The edit distance with transpositions from `left` to `right`.
 fn distance(left: &[u8], right: &[u8]) -> usize {
     let width = right.len() + 1;
     let mut rows: Vec<Vec<usize>> = vec![(0..width).collect()];
@@ -367,7 +368,7 @@ fn matching(pattern: &str) -> std::io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// What is in a folder and matches; hidden names only where the pattern begins with a dot.
+/// The matching entries of a folder; hidden names only if the pattern begins with a dot.
 fn children(folder: &Path, pattern: &str) -> Vec<PathBuf> {
     use darter_base::glob::{Case, matches_case};
     let place = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -408,7 +409,7 @@ fn words(line: &str) -> Option<Vec<String>> {
             }
             quoted(&mut letters, letter, &mut word)?;
             if letters.peek().is_some_and(|next| !next.is_whitespace()) {
-                return None; // What is quoted ends its word.
+                return None; // A closing quote must end the word.
             }
         }
         words.push(word);
@@ -432,7 +433,7 @@ fn quoted(
     }
 }
 
-/// The letter behind a backslash: `\xHH` is one of ASCII here, since settings are text.
+/// The letter after a backslash: `\xHH` must be ASCII here, since settings are text.
 fn escaped(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<char> {
     match letters.next()? {
         'n' => Some('\n'),
@@ -479,7 +480,7 @@ mod tests {
         }
     }
 
-    #[test] // Not the first one only, and each with its line.
+    #[test] // Not only the first one, and each with its line.
     fn all_faults_are_told_at_once() {
         let faults =
             read("port 70000\n# fine\ntimeout 5\nprot 1\nsave 1\nport 1 2\nport").unwrap_err();
@@ -516,7 +517,7 @@ mod tests {
         assert_eq!(read("save 900 1\nsave \"\"").unwrap().text("save"), "");
     }
 
-    #[test] // What would open what was shut, or stand in for data, is refused.
+    #[test] // What would expose what was protected, or stands for missing data, is refused.
     fn what_is_unsafe_is_refused() {
         for unsafe_line in [
             "user alice on >x ~* +get",

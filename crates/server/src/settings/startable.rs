@@ -1,5 +1,5 @@
-//! What is read well and stops the start all the same, as far as it can be seen from outside: no name
-//! is looked up, no port is tried, no file is made.
+//! What parses and prevents the start all the same, as far as it shows from outside: no name is
+//! resolved, no port is tried, no file is created.
 //!
 //! Not here: faults of a line. See `read`.
 
@@ -35,8 +35,8 @@ fn is_address(word: &str) -> bool {
     }
 }
 
-/// One to four numbers, of which the last stands for all bytes that are left, as of `inet_aton(3)`:
-/// the system takes `127.1` too.
+/// One to four numbers, of which the last covers all remaining bytes, as in `inet_aton(3)`: the
+/// system accepts `127.1` too.
 fn is_ipv4(word: &str) -> bool {
     let numbers: Result<Vec<u64>, _> = word.split('.').map(str::parse).collect();
     let Ok([first @ .., last]) = numbers.as_deref() else { return false };
@@ -45,7 +45,7 @@ fn is_ipv4(word: &str) -> bool {
         && *last < 256 << (8 * (3 - first.len()))
 }
 
-/// Why no log can be written at `path`; empty is standard output.
+/// Why no log can be written at `path`; an empty one is standard output.
 fn unwritable(path: &Path) -> Option<&'static str> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() {
@@ -78,7 +78,7 @@ mod tests {
         assert!(unwritable(Path::new("/nonexistent/darter.log")).is_some());
     }
 
-    #[test] // Without TCP nobody looks at the addresses.
+    #[test] // Without TCP the addresses do not matter.
     fn faults_name_their_setting() {
         let mut settings = Settings::default();
         settings.set("bind", "127.0.0.1 300.1.1.1").unwrap();

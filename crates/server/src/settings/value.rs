@@ -1,14 +1,14 @@
-//! Values of settings: what is accepted, the canonical text that is kept, and the reason where it
-//! is refused, in Redis's words.
+//! Values of settings: what is accepted, the canonical text that is kept, and the reason for a
+//! refusal, in Redis's words.
 //!
 //! Redis reads numbers in two ways. Plain integers are canonical or wrong. Bytes are digits and a
-//! unit: what is too large becomes the largest number of 64 bits, and what a unit makes of that
-//! wraps around, without a word.
+//! unit: digits saturate at the largest 64-bit number, and the product with the unit wraps around
+//! silently.
 
 use super::Kind;
 use darter_base::number;
 
-/// The bounds into which Redis brings `hz`.
+/// The range to which Redis clamps `hz`.
 const HERTZ: (i64, i64) = (1, 500);
 /// The least of `repl-backlog-size`.
 const BACKLOG_MIN: u64 = 16 * 1024;
@@ -19,7 +19,7 @@ const EVENTS_ALL: &str = "g$lshzxetd";
 const TITLE_VARIABLES: &[&str] =
     &["title", "listen-addr", "server-mode", "port", "tls-port", "unixsocket", "config-file"];
 
-/// The canonical text of `value`, if it fits; else why it does not, as Redis says it.
+/// The canonical text of `value`, if it is valid; otherwise the reason, as Redis says it.
 pub(super) fn canonical(kind: Kind, value: &str) -> Result<String, String> {
     match kind {
         Kind::Text => Ok(value.to_owned()),
@@ -88,8 +88,8 @@ fn memory_or_part(value: &str) -> Result<String, String> {
 /// The classes of clients, and no limit for any.
 const NO_OUTPUT_LIMITS: &str = "normal 0 0 0 slave 0 0 0 pubsub 0 0 0";
 
-/// `normal 0 0 0 slave 256mb 64mb 60`: sets the classes that are named in what was. A soft limit that
-/// is no number is none, as in Redis.
+/// `normal 0 0 0 slave 256mb 64mb 60`: sets the named classes in `old`. A soft limit that is not a
+/// number is none, as in Redis.
 pub(super) fn output_limits(value: &str, old: &str) -> Result<String, String> {
     let words: Vec<&str> = value.split_whitespace().collect();
     if !words.len().is_multiple_of(4) {
@@ -128,7 +128,7 @@ fn flags(words: &[&str], value: &str) -> Result<String, String> {
     Ok(if kept.is_empty() { words[0].to_owned() } else { kept.join(" ") })
 }
 
-/// Each class once, those of `A` in front.
+/// Each class once, those of `A` first.
 fn events(value: &str) -> Result<String, String> {
     if !value.chars().all(|letter| EVENTS_ALL.contains(letter) || "AKEmn".contains(letter)) {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
@@ -154,7 +154,7 @@ fn memory(value: &str) -> Result<u64, String> {
 /// `1gb` and its like: `k`, `m`, `g` are powers of 1000, `kb`, `mb`, `gb` of 1024, as in Redis; a
 /// unit alone is none of them.
 fn bytes(text: &str) -> Option<u64> {
-    /// Digits that Redis has room for.
+    /// The most digits that Redis has room for.
     const DIGITS_MAX: usize = 127;
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, unit) = text.split_at(length);
@@ -202,7 +202,7 @@ fn file_name(value: &str) -> Result<String, String> {
     Ok(value.to_owned())
 }
 
-/// The folder as it was called; whoever enters it makes it absolute.
+/// The folder as it was named; entering it makes it absolute.
 fn folder(value: &str) -> Result<String, String> {
     let of_system = |error: std::io::Error| {
         let text = error.to_string();
@@ -217,7 +217,7 @@ fn save_points(value: &str) -> Option<String> {
     if value.is_empty() {
         return Some(String::new());
     }
-    // Nothing behind the last blank is no changes.
+    // After the last blank, nothing means 0 changes.
     let number = |word: &str| if word.is_empty() { Some(0) } else { word.parse().ok() };
     let numbers: Option<Vec<i64>> = value.split(' ').map(number).collect();
     let numbers = numbers.filter(|numbers| numbers.len() % 2 == 0)?;
@@ -269,7 +269,7 @@ fn hostname(value: &str) -> Result<String, String> {
     Err("Hostnames may only contain alphanumeric characters, hyphens or dots".into())
 }
 
-/// What is left without its variables must be something: a title and a mode may be empty.
+/// The text without its variables must not be empty: a title and a mode may be.
 fn title(value: &str) -> Result<String, String> {
     let mut parts = value.split('{');
     let mut shown = parts.next().unwrap_or_default().to_owned();
@@ -290,7 +290,7 @@ fn title(value: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    #[test] // What redis-server 7.0.15 makes of them: digits saturate, and a unit wraps around.
+    #[test] // As redis-server 7.0.15 treats them: digits saturate, and a unit wraps around.
     fn bytes_are_read_as_in_redis() {
         let max = u64::MAX;
         #[rustfmt::skip] // A table.

@@ -1,5 +1,5 @@
-//! `DEBUG POPULATE count [prefix] [size] [RAND] [TYPE type] [ELEMENTS n]`: many keys,
-//! for tests and benchmarks. Every core makes the keys that it owns, in slices.
+//! `DEBUG POPULATE count [prefix] [size] [RAND] [TYPE type] [ELEMENTS n]`: many keys, for tests and
+//! benchmarks. Every core creates the keys that it owns, in slices.
 
 use crate::engine::{Core, ServerCall};
 use darter_base::limits::CHUNK_BYTES;
@@ -11,10 +11,10 @@ use darter_structs::blob::Blob;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Elements made between two looks at the clock: a segment may split at each.
+/// Elements created between two reads of the clock: a segment may split at each.
 const PORTION: usize = 4;
 
-/// What is to be made.
+/// What to create.
 struct Plan {
     count: u64,
     prefix: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// What may follow the size, or stand in its place.
+/// What may follow the size, or take its place.
 const OPTIONS: [&[u8]; 3] = [b"RAND", b"TYPE", b"ELEMENTS"];
 
 fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
@@ -86,11 +86,11 @@ fn parse(db: usize, mut args: Args<'_>) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
-/// Keys whose cache lines are asked for before the first of them is looked up.
+/// Keys prefetched before the first of them is looked up.
 const BATCH: u64 = 16;
-/// Keys made between two looks at the clock: a segment may split at each.
+/// Keys created between two reads of the clock: a segment may split at each.
 const KEYS_AT_ONCE: usize = 4;
-/// Bytes made between two looks at the clock, into memory that was never touched: 20 us.
+/// Bytes created between two reads of the clock, in fresh memory: 20 us.
 const BYTES_AT_ONCE: usize = CHUNK_BYTES / 2;
 
 async fn make(core: &Rc<Core>, plan: &Plan) {
@@ -120,8 +120,8 @@ async fn make(core: &Rc<Core>, plan: &Plan) {
     }
 }
 
-/// Asks the memory for the keys' places. All hashes first: then the requests stand close together,
-/// and more of them are under way at once.
+/// Prefetches the keys' places. All hashes first: then the prefetches are close together, and more
+/// of them are under way at once.
 fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
     let mut keys = [0; BATCH as usize];
     for (hash, name) in keys.iter_mut().zip(names) {
@@ -132,7 +132,7 @@ fn prefetch(core: &Core, plan: &Plan, names: &[Vec<u8>]) {
     keys[..names.len()].iter().for_each(|hash| table.prefetch(*hash));
 }
 
-/// A value that is to be set.
+/// A value to be set.
 enum Value {
     Short(Vec<u8>),
     Long(Blob),
@@ -147,7 +147,7 @@ impl Value {
     }
 }
 
-/// Makes one key, unless it is there: then it stays as it is.
+/// Creates one key, unless it exists: then it stays as it is.
 async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) {
     let key = Key::new(name);
     if core.tx.home().shard.db(plan.db).exists(&key) {
@@ -157,7 +157,7 @@ async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) {
         let value = make_value(core, plan, number).await;
         let mut home = core.tx.home();
         let db = home.shard.db_mut(plan.db);
-        db.set_text_as(&key, value.fresh(), Deadline::Clear, &[]); // Redis tells of none either.
+        db.set_text_as(&key, value.fresh(), Deadline::Clear, &[]); // Redis sends no event either.
         return;
     }
     let object = make_object(core, plan).await;
@@ -184,8 +184,8 @@ async fn make_object(core: &Rc<Core>, plan: &Plan) -> Object {
     object
 }
 
-/// `value:<number>`, cut or filled up with zero bytes to the wanted size, or random bytes. A long
-/// one is made piece by piece.
+/// `value:<number>`, cut or padded with zero bytes to the wanted size, or random bytes. A long one
+/// is made piece by piece.
 async fn make_value(core: &Rc<Core>, plan: &Plan, number: u64) -> Value {
     if plan.size <= BYTES_AT_ONCE {
         let mut home = core.tx.home();
@@ -204,7 +204,7 @@ async fn make_value(core: &Rc<Core>, plan: &Plan, number: u64) -> Value {
 
 /// The `len` bytes of a value from `from` on.
 fn piece(plan: &Plan, number: u64, from: usize, len: usize, prng: &mut Prng) -> Vec<u8> {
-    /// A random value whose size nobody told.
+    /// The size of a random value if none is given.
     const RANDOM_BYTES: usize = 16;
     let mut piece = Vec::with_capacity(len);
     if plan.random {

@@ -13,7 +13,7 @@ use darter_tx::{Home, Tx};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What DUMP puts around a value: its type, the version and the checksum.
+/// What DUMP adds to a value: its type, the version and the checksum.
 const FRAME_BYTES: u64 = 1 + 2 + 8;
 
 /// `DEBUG OBJECT key`.
@@ -74,7 +74,7 @@ async fn here<R: Send + 'static>(tx: &Tx, run: impl FnOnce(&mut Home) -> R + Sen
     tx.on(tx.core(), run).await
 }
 
-/// `DEBUG CHECK`: asserts the invariants, in slices, while others go on.
+/// `DEBUG CHECK`: asserts the invariants, in slices, while others continue.
 pub(super) async fn check(call: &ServerCall) -> Result<Answer, Refusal> {
     let mut portions = Portions::new(&call.core);
     while portions.on_each_core(check_databases).await.is_some() {}
@@ -92,8 +92,8 @@ async fn check_databases(tx: Tx, dbs: Vec<usize>) {
     }
 }
 
-/// Asserts that the values of a database on this core stand under the moments at which the sweeper
-/// has to look at them, and nothing else does.
+/// Asserts that the values of a database on this core are under the moments at which they must be
+/// looked at, and nothing else is.
 async fn check_clocks(tx: &Tx, db: usize) {
     let mut cursor = 0;
     loop {
@@ -138,7 +138,7 @@ pub(super) async fn digest(call: &ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.simple(&hex(&total))))
 }
 
-/// The sums over the keys of some databases, of those that this core has keys of.
+/// The sums over the keys of some databases, for those with keys on this core.
 async fn sums_of_databases(tx: Tx, dbs: Vec<usize>) -> Vec<(usize, Sum)> {
     let mut sums = Vec::new();
     for db in dbs {
@@ -190,10 +190,10 @@ pub(super) async fn digest_value(call: &ServerCall, mut args: Args<'_>) -> Resul
     }))
 }
 
-/// Keys that are taken up between two looks at the clock: about 20 us.
+/// Keys hashed between two reads of the clock: about 20 us.
 const KEYS_HASHED_AT_ONCE: usize = 16;
 
-/// A value that is to be hashed, of its own or of a cut.
+/// A value to be hashed, its own or of a cut.
 struct Value {
     kind: &'static Type,
     items: Items,
