@@ -142,6 +142,7 @@ impl Blob {
     #[must_use]
     pub fn from_chunks(chunks: &[Arc<[u8]>]) -> Self {
         if let [only] = chunks {
+            assert!(only.len() <= CHUNK_BYTES, "I1: a chunk of {}", only.len());
             return Self(Repr::One(Arc::clone(only)));
         }
         let mut blob = Self::default();
@@ -161,6 +162,7 @@ impl Blob {
             push(groups, Arc::clone(chunk));
         }
         *len += full.len() * CHUNK_BYTES;
+        check_groups(groups, *len);
         if let Some(short) = short {
             self.append(short);
         }
@@ -229,9 +231,13 @@ impl Blob {
     #[must_use]
     pub fn piece(&self, index: usize) -> (&Arc<[u8]>, Range<usize>) {
         match &self.0 {
-            Repr::One(bytes) => (bytes, 0..bytes.len()),
+            Repr::One(bytes) => {
+                assert_eq!(index, 0, "a blob of one piece");
+                (bytes, 0..bytes.len())
+            }
             Repr::Many(chunks) => {
                 let Chunks { groups, len, .. } = &**chunks;
+                assert!(index * CHUNK_BYTES < *len, "piece {index} of {len} bytes");
                 let chunk = &groups[index / GROUP_CHUNKS][index % GROUP_CHUNKS];
                 (chunk, 0..CHUNK_BYTES.min(len - index * CHUNK_BYTES))
             }
@@ -286,6 +292,7 @@ impl Blob {
         let (groups, len) = self.chunked();
         *len = end.max(*len);
         grow(groups, offset / CHUNK_BYTES, len.div_ceil(CHUNK_BYTES));
+        check_groups(groups, *len);
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let (index, from) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
@@ -301,6 +308,7 @@ impl Blob {
     fn chunked(&mut self) -> (&mut Vec<Arc<Group>>, &mut usize) {
         if let Repr::One(bytes) = &self.0 {
             let len = bytes.len();
+            assert!(len <= CHUNK_BYTES, "I1: one piece of {len}");
             let mut first = vec![0; CHUNK_BYTES];
             first[..len].copy_from_slice(bytes);
             let groups = if len == 0 { Vec::new() } else { vec![Arc::new(vec![Arc::from(first)])] };
@@ -327,11 +335,23 @@ fn write_short(old: &mut Arc<[u8]>, offset: usize, bytes: &[u8]) {
         Arc::make_mut(old)[offset..end].copy_from_slice(bytes);
         return;
     }
+    debug_assert!(end <= CHUNK_BYTES, "I1: one piece of {end}");
     let mut new = Vec::with_capacity(end);
     new.extend_from_slice(&old[..offset.min(old.len())]);
     new.resize(offset, 0);
     new.extend_from_slice(bytes);
     *old = Arc::from(new);
+}
+
+/// I2, but for the lengths of chunks: as many as `len` needs, in groups that are full but for the last.
+/// Cost: O(1).
+fn check_groups(groups: &[Arc<Group>], len: usize) {
+    let chunks = len.div_ceil(CHUNK_BYTES);
+    assert_eq!(groups.len(), chunks.div_ceil(GROUP_CHUNKS), "I2: groups of {len} bytes");
+    let last = groups.last().map_or(0, |last| last.len());
+    let full = groups.len().saturating_sub(1) * GROUP_CHUNKS;
+    assert_eq!(full + last, chunks, "I2: chunks of {len} bytes");
+    debug_assert!(groups.iter().rev().skip(1).all(|group| group.len() == GROUP_CHUNKS), "I2");
 }
 
 /// Appends chunks of zeros until there are `count`. Those before `written` are a gap: they share

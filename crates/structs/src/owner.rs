@@ -77,7 +77,8 @@ impl Owner {
         if std::mem::take(&mut self.is_version)
             && let Some(versions) = &self.versions
         {
-            versions.fetch_sub(1, Ordering::Relaxed);
+            let before = versions.fetch_sub(1, Ordering::Relaxed);
+            assert!(before > 0, "a version leaves twice");
         }
     }
 }
@@ -87,7 +88,8 @@ impl Clone for Owner {
         if self.is_version
             && let Some(versions) = &self.versions
         {
-            versions.fetch_add(1, Ordering::Relaxed);
+            let before = versions.fetch_add(1, Ordering::Relaxed);
+            assert!(before > 0, "a version of what is gone");
         }
         Self { versions: self.versions.clone(), is_version: self.is_version }
     }

@@ -258,7 +258,10 @@ impl<F: Family> Shared<F> {
         if self.head().count.load(Ordering::Acquire) != 1 {
             // SAFETY: the cell is of the vtable's type (I1), and holders of a shared value do not
             // change it.
-            *self = unsafe { (self.head().vtable.copy)(self.0) };
+            let copy = unsafe { (self.head().vtable.copy)(self.0) };
+            debug_assert!(std::ptr::eq(copy.row(), self.row()), "I1: a copy of another type");
+            *self = copy;
+            debug_assert_eq!(self.count(), 1, "I2: a copy that is shared");
         }
     }
 }
@@ -298,7 +301,9 @@ impl<F: Family> Drop for Shared<F> {
     #[inline]
     fn drop(&mut self) {
         // Release: our reads happen before the last owner frees it.
-        if self.head().count.fetch_sub(1, Ordering::Release) != 1 {
+        let count = self.head().count.fetch_sub(1, Ordering::Release);
+        if count != 1 {
+            assert!(count > 0, "I2: it was freed before");
             return;
         }
         fence(Ordering::Acquire);

@@ -93,7 +93,9 @@ impl<P> Fan<P> {
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
         // In two steps: a shift by 64 would overflow.
-        (hash >> 1 >> (63 - self.bits)) as usize
+        let index = (hash >> 1 >> (63 - self.bits)) as usize;
+        debug_assert!(index < self.slots.len(), "{index} of {} slots", self.slots.len());
+        index
     }
 
     #[inline]
@@ -114,7 +116,9 @@ impl<P> Fan<P> {
     /// The slots of the child in `index`.
     #[inline]
     pub(super) fn run(&self, index: usize) -> Range<usize> {
-        let len = 1 << (self.bits - self.slots[index].depth);
+        let depth = self.slots[index].depth;
+        debug_assert!(depth <= self.bits, "D1: depth={depth} bits={}", self.bits);
+        let len = 1 << (self.bits - depth);
         let first = index & !(len - 1);
         first..first + len
     }
@@ -165,6 +169,7 @@ impl<P> Fan<P> {
     }
 
     fn push_run(&mut self, handle: P, earliest: u64, depth: u8) {
+        assert!(depth <= self.bits, "D1: depth={depth} bits={}", self.bits);
         let handle = ManuallyDrop::new(handle);
         for _ in 0..1_usize << (self.bits - depth) {
             // SAFETY: a copy that is never dropped: only the first slot of a run is (D1).
@@ -209,6 +214,7 @@ impl<P> Fan<P> {
             index *= 2;
         }
         let run = self.run(index);
+        assert!(run.len() >= 2, "a run of {} slots has no halves", run.len()); // One would be lost.
         let middle = run.start + run.len() / 2;
         let old = self.take(index);
         self.set_run(run.start..middle, left.0, left.1);
@@ -230,6 +236,8 @@ impl<P> Fan<P> {
     pub(super) fn merge(&mut self, index: usize, handle: P, earliest: u64) -> (P, P) {
         let run = self.run(index);
         let sibling = run.start ^ run.len();
+        // Else the handle of neither would be where it is taken from.
+        assert_eq!(self.depth(sibling), self.depth(index), "D1: {sibling} beside {index}");
         let old = (self.take(index), self.take(sibling));
         let first = run.start.min(sibling);
         self.set_run(first..first + run.len() * 2, handle, earliest);
@@ -247,6 +255,7 @@ impl<P> Fan<P> {
             self.slots.push(Slot { handle: copy, earliest, depth });
         }
         self.bits += 1;
+        assert_eq!(self.slots.len(), 1 << self.bits, "twice as many slots");
     }
 
     /// Halves the fan while every run has two slots or more.
@@ -260,15 +269,17 @@ impl<P> Fan<P> {
             self.slots.shrink_to_fit();
             self.bits -= 1;
         }
+        assert_eq!(self.slots.len(), 1 << self.bits, "half as many slots");
     }
 
     /// Cuts a fan in two by its first bit, which all children know.
     fn halves(mut self) -> (Self, Self) {
-        debug_assert!(self.bits > 0);
+        assert!(self.bits > 0, "one slot has no halves");
         let bits = self.bits - 1;
         let mut left = Self { bits, slots: Vec::with_capacity(1 << bits) };
         let mut right = Self { bits, slots: Vec::with_capacity(1 << bits) };
         for (at, mut slot) in std::mem::take(&mut self.slots).into_iter().enumerate() {
+            assert!(slot.depth > 0, "the child in slot {at} lies in both halves");
             slot.depth -= 1;
             if at < 1 << bits { &mut left } else { &mut right }.slots.push(slot);
         }
@@ -285,6 +296,7 @@ impl<P> Fan<P> {
         while right.bits < left.bits {
             right.double();
         }
+        assert_eq!(left.bits, right.bits, "halves are of one size");
         let mut slots = std::mem::take(&mut left.slots);
         slots.reserve_exact(right.slots.len());
         slots.append(&mut right.slots);
@@ -347,7 +359,9 @@ pub(crate) fn get_mut<T: ?Sized>(arc: &mut Arc<T>) -> Option<&mut T> {
 
 #[cold]
 fn copy_segment<X: OutOfLine>(fan: &mut Fan<Seg<X>>, index: usize) {
-    let copy = fan.get(index).deep_clone();
+    let (copy, bytes) = (fan.get(index).deep_clone(), fan.get(index).bytes());
+    assert_eq!(copy.len(), fan.get(index).len(), "a copy has all entries");
+    assert_eq!(copy.bytes(), bytes, "a copy takes as much"); // The table's sum stays.
     fan.replace(index, copy);
 }
 
@@ -415,7 +429,8 @@ impl<X: OutOfLine> Directory<X> {
     fn copy_leaf(&mut self, top: usize) {
         let before = self.top.get(top).bytes();
         let copy = Leaf::clone(self.top.get(top));
-        self.leaf_bytes = self.leaf_bytes + copy.bytes() - before;
+        assert_eq!(copy.fan.len(), self.top.get(top).fan.len(), "a copy has all slots");
+        self.resize_leaves(before, copy.bytes());
         self.top.replace(top, Arc::new(copy));
     }
 
@@ -443,6 +458,8 @@ impl<X: OutOfLine> Directory<X> {
     /// Updates the `earliest` of a leaf after that of a segment was raised.
     pub(super) fn settle_earliest(&mut self, top: usize) {
         let earliest = self.top.get(top).fan.earliest_of_all();
+        let before = self.top.earliest(top);
+        assert!(earliest >= before, "D2: {earliest} below a leaf of {before}"); // It was overlooked.
         self.top.set_earliest(top, earliest);
     }
 
@@ -455,9 +472,18 @@ impl<X: OutOfLine> Directory<X> {
         (top | low, leaf.depth(path.leaf))
     }
 
+    /// Leaves that took `before` bytes take `after`.
+    fn resize_leaves(&mut self, before: usize, after: usize) {
+        assert!(self.leaf_bytes >= before, "{before} of {} bytes", self.leaf_bytes);
+        self.leaf_bytes = self.leaf_bytes - before + after;
+    }
+
     /// Replaces a segment by one with the same entries; returns the old one.
     pub(super) fn replace(&mut self, path: Path, new: Seg<X>) -> Seg<X> {
-        self.leaf_mut(path.top).fan.replace(path.leaf, new)
+        let old = self.leaf_mut(path.top).fan.replace(path.leaf, new);
+        let new = self.segment_at(path);
+        assert!(old.len() == 0 || old.len() == new.len(), "{} of {}", new.len(), old.len());
+        old
     }
 
     /// Replaces a segment by its two halves; returns the old one.
@@ -477,7 +503,7 @@ impl<X: OutOfLine> Directory<X> {
         let before = leaf.bytes();
         let old = leaf.fan.split(path.leaf, left, right);
         let (after, earliest) = (leaf.bytes(), leaf.fan.earliest_of_all());
-        self.leaf_bytes = self.leaf_bytes + after - before;
+        self.resize_leaves(before, after);
         self.top.set_earliest(path.top, earliest);
         old
     }
@@ -485,6 +511,7 @@ impl<X: OutOfLine> Directory<X> {
     fn split_leaf(&mut self, top: usize) {
         let leaf = Leaf::clone(self.leaf_mut(top));
         let skip = leaf.skip + 1;
+        assert!(skip <= DEPTH_MAX, "out of hash bits: skip={skip}");
         let (left, right) = leaf.fan.halves();
         let with_earliest = |fan: Fan<Seg<X>>| {
             let earliest = fan.earliest_of_all();
@@ -493,7 +520,7 @@ impl<X: OutOfLine> Directory<X> {
         let (left, right) = (with_earliest(left), with_earliest(right));
         let added = left.0.bytes() + right.0.bytes();
         let old = self.top.split(top, left, right);
-        self.leaf_bytes = self.leaf_bytes + added - old.bytes();
+        self.resize_leaves(old.bytes(), added);
     }
 
     /// Replaces a segment and its sibling by one; returns both.
@@ -502,7 +529,7 @@ impl<X: OutOfLine> Directory<X> {
         let before = leaf.bytes();
         let old = leaf.fan.merge(path.leaf, new, earliest);
         let (after, earliest) = (leaf.bytes(), leaf.fan.earliest_of_all());
-        self.leaf_bytes = self.leaf_bytes + after - before;
+        self.resize_leaves(before, after);
         self.top.set_earliest(path.top, earliest);
         self.merge_leaves(path.top);
         old
@@ -518,11 +545,12 @@ impl<X: OutOfLine> Directory<X> {
                 return;
             }
             let (left, right) = (self.top.get(first), self.top.get(second));
+            assert_eq!(left.skip, right.skip, "D3: siblings know as many bits");
             let gone = left.bytes() + right.bytes();
             let fan = Fan::joined(left.fan.clone(), right.fan.clone());
             let leaf = Leaf { skip: left.skip - 1, fan };
             let earliest = leaf.fan.earliest_of_all();
-            self.leaf_bytes = self.leaf_bytes + leaf.bytes() - gone;
+            self.resize_leaves(gone, leaf.bytes());
             let hash = (first as u64) << 1 << (63 - self.top.bits());
             self.top.merge(first, Arc::new(leaf), earliest);
             top = self.top.index(hash);

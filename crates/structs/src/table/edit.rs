@@ -115,6 +115,7 @@ impl<X: OutOfLine> Table<X> {
         let Root::Big(big) = &mut self.0 else { return None };
         big_mut(big).settle(hash);
         let next = big.place_after(hash);
+        debug_assert!(next.is_none_or(|next| next > hash), "{next:?} does not come after {hash}");
         if next.is_none() {
             self.shrink_now();
         }
@@ -271,7 +272,7 @@ impl<X: OutOfLine> Table<X> {
                 if big.overwrite(path, loc, buf) {
                     return at;
                 }
-                big.outside_bytes -= buf.raw::<X>().outside_bytes(); // `add` counts the key again.
+                big.forget_outside(buf.raw::<X>().outside_bytes()); // `add` counts the key again.
                 big.detach(hash, path, loc);
             }
             _ => unreachable!("the table has not changed its form"),
@@ -304,7 +305,7 @@ impl<X: OutOfLine> Table<X> {
             (Root::Small(small), At::Small(offset)) => small.detach(offset),
             (Root::Big(big), At::Big(path, loc)) => {
                 let big = big_mut(big);
-                big.outside_bytes -= outside;
+                big.forget_outside(outside);
                 big.take_out(hash, path, loc);
             }
             _ => unreachable!("`raw` has just read it"),
@@ -352,7 +353,9 @@ impl<X: OutOfLine> Big<X> {
             match added {
                 Ok(loc) => {
                     self.pause = self.pause.saturating_sub(1);
-                    self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+                    let after = segment.bytes();
+                    debug_assert_eq!(segment.entry(loc).hash(), hash, "another entry is there");
+                    self.resize(before, after);
                     self.len += 1;
                     self.outside_bytes += raw.outside_bytes();
                     self.note_deadline(path, raw);
@@ -378,7 +381,8 @@ impl<X: OutOfLine> Big<X> {
         if segment.overwrite(loc, buf.raw(), buf.len()).is_err() {
             return false;
         }
-        self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+        let after = segment.bytes();
+        self.resize(before, after);
         self.tidy_in_turn(path);
         self.note_deadline(path, buf.raw());
         true
@@ -393,6 +397,7 @@ impl<X: OutOfLine> Big<X> {
     /// [`Big::detach`], which leaves gaps however many there are.
     fn take_out(&mut self, hash: u64, path: Path, loc: Loc) {
         self.directory.segment_mut(path).detach(hash, loc);
+        assert!(self.len > 0, "more entries are removed than there are");
         self.len -= 1;
     }
 
@@ -410,8 +415,23 @@ impl<X: OutOfLine> Big<X> {
             let segment = self.directory.segment_mut(path);
             let before = segment.bytes();
             segment.repack();
-            self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+            let after = segment.bytes();
+            self.resize(before, after);
         }
+    }
+
+    /// So many bytes that entries own are theirs no more.
+    #[inline]
+    fn forget_outside(&mut self, bytes: usize) {
+        assert!(self.outside_bytes >= bytes, "{bytes} of {} bytes", self.outside_bytes);
+        self.outside_bytes -= bytes;
+    }
+
+    /// A segment that took `before` bytes takes `after`.
+    #[inline]
+    pub(super) fn resize(&mut self, before: usize, after: usize) {
+        assert!(self.segment_bytes >= before, "{before} of {} bytes", self.segment_bytes);
+        self.segment_bytes = self.segment_bytes - before + after;
     }
 
     /// See [`Table::settle`].
@@ -434,7 +454,8 @@ impl<X: OutOfLine> Big<X> {
         } else {
             segment.tidy();
         }
-        self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+        let after = segment.bytes();
+        self.resize(before, after);
     }
 }
 

@@ -148,6 +148,7 @@ impl<X: OutOfLine> Table<X> {
             && let Some((offset, raw)) = small.next(&mut at)
         {
             if is_dead(raw, now) {
+                assert!(small.len() > 0, "a dead one that is not counted");
                 reap_entry(raw, |_| small.detach(offset), dead);
                 (at, removed) = (offset, removed + 1);
             }
@@ -182,6 +183,7 @@ impl<X: OutOfLine> Big<X> {
                 dead += segment.dead_len(now);
             }
         }
+        assert!(dead <= self.len, "{dead} of {} entries are dead", self.len);
         Some(self.len - dead)
     }
 
@@ -233,6 +235,7 @@ impl<X: OutOfLine> Big<X> {
             }
         }
         self.earliest = self.directory.top.earliest_of_all();
+        assert!(budget == 0 || self.earliest > now, "{} is left behind", self.earliest);
         before - self.len
     }
 
@@ -247,6 +250,7 @@ impl<X: OutOfLine> Big<X> {
                 if expired.len() == most {
                     return expired;
                 }
+                debug_assert!(expired.last() != Some(&Path { top, leaf }), "twice the same");
                 at = fan.run(leaf).end;
                 expired.push(Path { top, leaf });
             }
@@ -277,8 +281,10 @@ impl<X: OutOfLine> Big<X> {
             let before = segment.bytes();
             let (len, outside_bytes) = (&mut self.len, &mut self.outside_bytes);
             let mut reap_entry = |segment: &mut Seg<X>, loc| {
-                let raw = segment.entry(loc);
-                *outside_bytes -= raw.outside_bytes();
+                let (raw, bytes) = (segment.entry(loc), segment.entry(loc).outside_bytes());
+                assert!(is_dead(raw, now), "{:?} is not over at {now}", raw.deadline());
+                assert!(*len > 0 && *outside_bytes >= bytes, "{len} entries, {bytes} bytes");
+                *outside_bytes -= bytes;
                 *len -= 1;
                 reap_entry(raw, |raw| segment.detach(raw.hash(), loc), dead);
             };
@@ -297,7 +303,8 @@ impl<X: OutOfLine> Big<X> {
             if segment.len() == 0 {
                 segment.clear();
             }
-            self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+            let after = segment.bytes();
+            self.resize(before, after);
         }
         let earliest = self.directory.segment_at(path).earliest();
         self.directory.leaf_mut(path.top).fan.set_earliest(path.leaf, earliest);

@@ -98,6 +98,7 @@ impl Group {
     /// Empties `slot`.
     #[inline]
     pub(super) fn clear(&mut self, slot: usize) {
+        debug_assert!(self.fingerprints[slot] != 0, "slot={slot} is empty already");
         self.fingerprints[slot] = 0;
     }
 

@@ -86,6 +86,7 @@ impl<X: OutOfLine> Draft<X> {
 /// to 93 percent of the largest index, at 90 to 97 of the next, which only grows, and where one to
 /// four pages are left. The smallest, which are rare in large tables, fill up.
 fn limits(class: u8, prefix: u64, depth: u8) -> Limits {
+    debug_assert!(depth <= DEPTH_MAX, "depth={depth}");
     let shape = &CLASSES[usize::from(class)];
     let mixed = (prefix ^ u64::from(depth)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let below = |bound: usize| (mixed >> 32) as usize % bound;
@@ -151,6 +152,7 @@ impl<X: OutOfLine> Big<X> {
         while let Some((_, raw)) = small.next(&mut at) {
             assert!(draft.push(raw.hash(), raw), "a small table fits the smallest segment");
         }
+        assert_eq!(draft.segment.len(), len, "all entries have moved");
         let outside_bytes = small.outside_bytes();
         small.discard();
         let segment_bytes = draft.segment.bytes();
@@ -174,7 +176,8 @@ impl<X: OutOfLine> Big<X> {
         let segment = self.directory.segment_mut(path);
         let before = segment.bytes();
         if full == Full::Pages && segment.has_gaps() && segment.repack() {
-            self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+            let after = segment.bytes();
+            self.resize(before, after);
             return;
         }
         self.pause = (segment.len() / ENTRIES_PER_PAUSE) as u8;
@@ -189,11 +192,12 @@ impl<X: OutOfLine> Big<X> {
     pub(super) fn reclass(&mut self, path: Path, class: u8) -> bool {
         let (prefix, depth) = self.directory.prefix(path);
         let segment = self.directory.segment_mut(path);
-        let before = segment.bytes();
+        let (before, segment_len) = (segment.bytes(), segment.len());
         let Some(new) = segment.reindexed(class, limits(class, prefix, depth)) else {
             return false;
         };
-        self.segment_bytes = self.segment_bytes + new.bytes() - before;
+        assert_eq!(new.len(), segment_len, "all entries are indexed again");
+        self.resize(before, new.bytes());
         self.class_max = self.class_max.max(class);
         self.directory.replace(path, new).discard();
         true
@@ -218,6 +222,8 @@ impl<X: OutOfLine> Big<X> {
             assert!(class < CLASS_MAX, "a half needs more room than the whole");
             class += 1;
         };
+        let whole = self.directory.segment_at(path).len();
+        assert_eq!(left.segment.len() + right.segment.len(), whole, "each entry is in one half");
         self.class_max = self.class_max.max(class);
         self.segment_bytes += left.segment.bytes() + right.segment.bytes();
         let (left, right) = ((left.segment, left.earliest), (right.segment, right.earliest));
@@ -239,7 +245,7 @@ impl<X: OutOfLine> Big<X> {
 
     /// Frees a segment whose entries have moved.
     fn retire(&mut self, old: Seg<X>) {
-        self.segment_bytes -= old.bytes();
+        self.resize(old.bytes(), 0);
         old.discard();
     }
 
@@ -325,6 +331,8 @@ impl<X: OutOfLine> Big<X> {
             segment.discard();
             return false;
         }
+        let parts = [path, sibling].map(|path| self.directory.segment_at(path).len());
+        assert_eq!(segment.len(), parts[0] + parts[1], "all entries of both have moved");
         self.segment_bytes += segment.bytes();
         let (one, other) = self.directory.merge(path, segment, earliest);
         self.retire(one);
@@ -340,7 +348,8 @@ impl<X: OutOfLine> Big<X> {
             (self.directory.segment_at(kept).clone(), self.directory.earliest(kept));
         let (one, other) = self.directory.merge(path, segment, earliest);
         let empty = if one.len() == 0 { one } else { other };
-        self.segment_bytes -= empty.bytes(); // The other handle leads to what was kept.
+        assert_eq!(empty.len(), 0, "entries are lost");
+        self.resize(empty.bytes(), 0); // The other handle leads to what was kept.
     }
 
     /// The only segment, if there is only one.
@@ -400,6 +409,7 @@ impl<X: OutOfLine> Table<X> {
                 return small.discard();
             }
         }
+        assert_eq!(small.len(), segment.len(), "all entries have moved");
         // The entries have moved: the segment is emptied without looking at them.
         segment.clear();
         self.0 = Root::Small(small);

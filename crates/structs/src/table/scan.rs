@@ -43,6 +43,9 @@ impl Cursor {
     }
 
     fn write(&self) -> u64 {
+        debug_assert!(u32::from(self.depth) < u32::BITS, "depth={}", self.depth);
+        let rest = u32::MAX >> self.depth;
+        debug_assert_eq!(self.prefix & rest, 0, "a prefix of {} bits", self.depth);
         let marked = self.prefix | 1 << (31 - self.depth);
         u64::from(marked) << 16 | u64::from(self.position)
     }
@@ -117,7 +120,9 @@ impl<X: OutOfLine> Table<X> {
 
 /// A number below `bound` from 64 random bits.
 fn below(random: u64, bound: usize) -> usize {
-    ((u128::from(random) * bound as u128) >> 64) as usize
+    let drawn = ((u128::from(random) * bound as u128) >> 64) as usize;
+    debug_assert!(drawn < bound, "{drawn} of {bound}");
+    drawn
 }
 
 impl<X: OutOfLine> Big<X> {

@@ -182,7 +182,10 @@ unsafe impl<X: OutOfLine> Sync for Seg<X> {}
 
 impl<X: OutOfLine> Clone for Seg<X> {
     fn clone(&self) -> Self {
-        self.head().count.fetch_add(1, Ordering::Relaxed);
+        /// Half of all numbers: cuts are taken one at a time.
+        const COUNT_MAX: u32 = u32::MAX / 2;
+        let count = self.head().count.fetch_add(1, Ordering::Relaxed);
+        assert!(count > 0 && count < COUNT_MAX, "count={count}"); // Else it is freed while in use.
         Self(self.0, PhantomData)
     }
 }
@@ -206,6 +209,7 @@ impl<X: OutOfLine> Drop for Seg<X> {
             }
             remains.free();
         }
+        debug_assert_eq!(self.head().count.load(Ordering::Relaxed), 0, "shared again");
         self.free_shell();
     }
 }
@@ -302,7 +306,9 @@ impl<X: OutOfLine> Seg<X> {
 
     /// Bytes of entries, approximately: the unused ends of full pages count too.
     pub(super) fn live_bytes(&self) -> usize {
-        self.used_bytes() - self.head().dead as usize
+        let (used, dead) = (self.used_bytes(), self.head().dead as usize);
+        debug_assert!(dead <= used, "{dead} of {used} bytes are dead");
+        used - dead
     }
 
     #[inline]
@@ -486,6 +492,8 @@ impl<X: OutOfLine> Seg<X> {
             self.groups_mut()[passed].pass();
             passed = self.after(passed);
         }
+        debug_assert!(self.len() < self.slots(), "more entries than slots");
+        debug_assert_eq!(self.groups()[at].used() >> slot & 1, 0, "slot {slot} of {at} is in use");
         self.groups_mut()[at].set(slot, fingerprint(hash), offset);
         self.head_mut().len += 1;
         let loc = Loc::new(at, slot);
@@ -511,7 +519,7 @@ impl<X: OutOfLine> Seg<X> {
             let (group, slot) = free.expect("as many slots as entries");
             new.fill(hash, group, slot, offset);
         }
-        debug_assert_eq!(new.len(), self.len());
+        assert_eq!(new.len(), self.len(), "all entries are indexed again");
         Some(new)
     }
 
@@ -523,6 +531,8 @@ impl<X: OutOfLine> Seg<X> {
 
     fn uncount(&mut self, entry: Raw<X>) {
         let head = self.head_mut();
+        debug_assert!(head.timed >= u16::from(entry.is_timed()), "timed={}", head.timed);
+        debug_assert!(head.owners >= u16::from(entry.is_owner()), "owners={}", head.owners);
         head.timed -= u16::from(entry.is_timed());
         head.owners -= u16::from(entry.is_owner());
     }
@@ -537,6 +547,7 @@ impl<X: OutOfLine> Seg<X> {
             passed = self.after(passed);
         }
         self.groups_mut()[usize::from(loc.group)].clear(usize::from(loc.slot));
+        assert!(self.len() > 0, "more entries are removed than there are");
         self.head_mut().len -= 1;
     }
 
@@ -556,6 +567,7 @@ impl<X: OutOfLine> Seg<X> {
         }
         self.leave_gap(offset, len);
         self.head_mut().dead += len as u32;
+        debug_assert!(self.head().dead as usize <= self.used_bytes(), "S: more gaps than bytes");
     }
 
     fn offset(&self, loc: Loc) -> u16 {

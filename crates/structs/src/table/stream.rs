@@ -206,6 +206,7 @@ impl<X: OutOfLine> Reader<X> {
                     self.current = None;
                     break;
                 };
+                assert!(self.left > 0, "the segments hold more than {} entries", self.len);
                 // SAFETY: the segment is held by `self` during the call.
                 f(unsafe { Entry::new(raw) });
                 (budget, self.left) = (budget - 1, self.left - 1);
@@ -214,6 +215,7 @@ impl<X: OutOfLine> Reader<X> {
         if self.left == 0 {
             (self.current, self.small) = (None, None);
         }
+        debug_assert!(self.left <= self.len, "{} of {}", self.left, self.len);
         self.left > 0
     }
 
@@ -267,6 +269,7 @@ impl<X: OutOfLine> LiveCount<X> {
             if earliest <= self.now {
                 (dead, cost) = (segment.dead_len(self.now), count_cost(&segment, self.now));
             }
+            assert!(dead <= segment.len(), "{dead} of {} entries are dead", segment.len());
             self.count += segment.len() - dead;
             if segment.is_unique() {
                 cost += COUNTS_PER_LOOK * 2; // It is freed now: a writer has copied it since.

@@ -58,12 +58,17 @@ impl<X: OutOfLine> Seg<X> {
         let to = unsafe { free.add(pad) };
         // SAFETY: as above; the entry is elsewhere, and as long as it says.
         unsafe { ptr::copy_nonoverlapping(entry.ptr().as_ptr(), to.as_ptr(), len) };
+        debug_assert!(
+            tail + pad + len <= usize::from(self.head().tail_cap),
+            "tail={tail} len={len}"
+        );
         self.head_mut().tail = (tail + pad + len) as u16;
         ((self.page_count() - 1) * PAGE + tail + pad) as u16
     }
 
     fn add_page(&mut self, len: usize) {
         let count = self.page_count();
+        assert!(count < self.shape().pages && len < PAGE, "page {count}, len={len}");
         if count > 0 {
             self.end_page();
         }
@@ -91,7 +96,7 @@ impl<X: OutOfLine> Seg<X> {
     fn grow_page(&mut self) {
         let last = self.page_count() - 1;
         let (old, cap) = (self.page(last), usize::from(self.head().tail_cap));
-        debug_assert!(cap < PAGE, "cap={cap}");
+        assert!(cap < PAGE && cap.is_power_of_two(), "cap={cap}");
         let new = allocate(cap * 2);
         // SAFETY: the new page is twice as long as the old one.
         unsafe { ptr::copy_nonoverlapping(old.as_ptr(), new.as_ptr(), cap) };
@@ -149,6 +154,7 @@ impl<X: OutOfLine> Seg<X> {
                 offsets.push((Loc::new(group, slot), offset));
             }
         }
+        assert_eq!(offsets.len(), self.len(), "all entries have moved");
         self.head_mut().limits.gaps = 0;
         for (loc, offset) in offsets {
             self.groups_mut()[usize::from(loc.group)].set_offset(usize::from(loc.slot), offset);
@@ -182,7 +188,7 @@ impl<X: OutOfLine> Seg<X> {
 
     /// Hands all pages, and what is counted of their entries, to a segment that has none.
     pub(super) fn move_pages(&mut self, to: &mut Self) {
-        debug_assert!(to.page_count() == 0 && self.page_count() <= to.shape().pages);
+        assert!(to.page_count() == 0 && self.page_count() <= to.shape().pages, "no room for pages");
         let count = self.page_count();
         let (from, into) = (self.page_ptrs(), to.page_ptrs());
         // SAFETY: the first `count` pointers were written, the other class has room for as many,
@@ -222,6 +228,7 @@ impl<X: OutOfLine> Seg<X> {
         (new.next, new.next_len, new.horizon) = (head.next, head.next_len, head.horizon);
         new.gap = head.gap;
         copy.own();
+        debug_assert_eq!(copy.used_bytes(), self.used_bytes(), "a copy has all bytes");
         copy
     }
 
