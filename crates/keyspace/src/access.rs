@@ -39,6 +39,7 @@ pub(crate) fn stamp_of_idle(seconds: u64, now: UnixMillis) -> u32 {
 /// Seconds since the access that left `stamp`, rounded down.
 pub(crate) fn idle_seconds(stamp: u32, now: UnixMillis) -> u64 {
     let since = (now / 1_000).wrapping_sub(u64::from(stamp)) & MASK;
+    debug_assert!(stamp < STAMP_END, "stamp={stamp}");
     if since > IDLE_MAX { 0 } else { since }
 }
 

@@ -127,6 +127,7 @@ impl Clocks {
     /// name is shared with its lender.
     #[inline]
     pub(crate) fn change(&mut self, name: &[u8], before: Clock, after: Clock) {
+        debug_assert!(before.at().is_none_or(|_| !self.pairs.is_empty()), "nothing has a clock");
         if before != after {
             self.replace(name, before.at(), after.at());
         }
@@ -137,14 +138,15 @@ impl Clocks {
         if let Some(at) = before {
             let pair = (at, name);
             let was_there = self.pairs.take(&pair);
-            debug_assert!(was_there.is_some(), "no clock of {:?} at {at}", pair.1);
+            assert!(was_there.is_some(), "no clock of {:?} at {at}", pair.1);
             name = was_there.unwrap_or(pair).1; // Already shared.
+            assert!(self.name_bytes >= name.own_bytes(), "{} bytes of names", self.name_bytes);
             self.name_bytes -= name.own_bytes();
         }
         if let Some(at) = after {
             self.name_bytes += name.own_bytes();
             let is_new = self.pairs.insert((at, name));
-            debug_assert!(is_new, "two clocks at {at}");
+            assert!(is_new, "two clocks at {at}");
         }
     }
 

@@ -20,6 +20,7 @@
 
 use crate::lazyfree::{self, Dismantle};
 use crate::log::Log;
+use crate::usage::exchange;
 use crate::{Db, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,11 +60,13 @@ impl Sums {
 
     /// Replaces one share, `before`, by `after`.
     fn replace(&mut self, before: &Self, after: &Self) {
-        self.keys = self.keys + after.keys - before.keys;
-        self.memory_bytes = self.memory_bytes + after.memory_bytes - before.memory_bytes;
+        self.keys = exchange(self.keys, before.keys, after.keys);
+        self.memory_bytes = exchange(self.memory_bytes, before.memory_bytes, after.memory_bytes);
         self.usage.replace(&before.usage, &after.usage);
-        self.expired = self.expired + after.expired - before.expired;
-        self.changes = self.changes + after.changes - before.changes;
+        assert!(before.expired <= self.expired, "{} of {}", before.expired, self.expired);
+        assert!(before.changes <= self.changes, "{} of {}", before.changes, self.changes);
+        self.expired = self.expired - before.expired + after.expired;
+        self.changes = self.changes - before.changes + after.changes;
     }
 }
 
@@ -108,11 +111,11 @@ fn replace(moments: &mut Moments, at: usize, before: Option<u64>, after: Option<
     }
     if let Some(moment) = before {
         let was_there = moments.remove(&(moment, at));
-        debug_assert!(was_there, "D3: {moment} of database {at} was not noted");
+        assert!(was_there, "D3: {moment} of database {at} was not noted");
     }
     if let Some(moment) = after {
         let is_new = moments.insert((moment, at));
-        debug_assert!(is_new, "D3: {moment} of database {at} is noted twice");
+        assert!(is_new, "D3: {moment} of database {at} is noted twice");
     }
 }
 
@@ -180,7 +183,7 @@ impl Databases {
     }
 
     fn open(&mut self, at: usize) {
-        debug_assert_eq!(self.current, 0, "the one before is settled");
+        assert_eq!(self.current, 0, "the one before is settled");
         if at >= self.near.len() && !self.far.contains_key(&at) {
             self.far.insert(at, Box::default());
         }
@@ -257,8 +260,10 @@ impl Databases {
     /// Bytes held by all of them.
     pub(crate) fn memory_bytes(&self) -> usize {
         let current = self.current();
-        let kept = self.sums.memory_bytes - current.sums.memory_bytes + current.db.memory_bytes();
-        kept + self.far.len() * FAR_BYTES + self.deaths.len() * DEATH_BYTES
+        let (noted, now) = (current.sums.memory_bytes, current.db.memory_bytes());
+        exchange(self.sums.memory_bytes, noted, now)
+            + self.far.len() * FAR_BYTES
+            + self.deaths.len() * DEATH_BYTES
     }
 
     /// No key dies before this moment of its own deadline.

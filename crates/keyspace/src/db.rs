@@ -25,6 +25,7 @@ use crate::named::Touch;
 use crate::object::{Collection, Object, Type, Typed, Value};
 use crate::packed::{self, Lent};
 use crate::text::{Fresh, Str, StrPieces, TextChange};
+use crate::usage::exchange;
 use crate::{Event, Key, Usage};
 use darter_base::Preempt;
 use darter_base::long::KNOWN_MIN;
@@ -429,6 +430,7 @@ impl Db {
         let (blob, _) = object.make_mut::<Blob>()?;
         bytes.write_to(blob, offset);
         let (len, after) = (blob.len(), blob.content_bytes());
+        assert!(len >= offset + bytes.len(), "{len} bytes after a write at {offset}");
         entry.set_bits(BIT_RAW);
         self.usage.resize(Blob::TYPE, before, after);
         let mut recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
@@ -459,6 +461,7 @@ impl Db {
                 return Ok(Some(result));
             }
             let object = entry.out_mut().ok_or(WrongType)?;
+            debug_assert!(!object.is_empty(), "I2: an empty collection is found");
             // One whose entries are all dead counts as absent, and starts again below.
             if !(is_dead(object.mark().at(), now) && is_hollow(object, now)) {
                 // Measured before a shared one is copied: the copy may hold less in reserve.
@@ -603,7 +606,7 @@ impl Db {
         let held = Held { stamp: Some(found.0.stamp()), ..found.hold() };
         let old = self.keys.remove(key.hash, key.bytes);
         let was_there = self.note_removed(key, old, tells);
-        debug_assert!(was_there, "what was found was not removed");
+        assert!(was_there, "what was found was not removed"); // It would be there twice.
         Some(held)
     }
 
@@ -664,9 +667,9 @@ impl Db {
         }
         let old = entry.entry().deadline();
         entry.set_deadline(deadline);
-        self.expires += usize::from(deadline.is_some());
-        self.expires -= usize::from(old.is_some());
-        debug_assert!(self.expires <= self.keys.len(), "{} of {}", self.expires, self.keys.len());
+        self.expires =
+            exchange(self.expires, usize::from(old.is_some()), usize::from(deadline.is_some()));
+        assert!(self.expires <= self.keys.len(), "{} of {}", self.expires, self.keys.len());
         self.changes += 1;
         let tells: Tells<'_> = match deadline {
             Some(_) => &[EXPIRE],
@@ -692,7 +695,7 @@ impl Db {
         self.usage = Usage::default();
         self.expires = 0;
         self.clocks.clear();
-        debug_assert!(self.is_empty() && self.next_death().is_none(), "somebody is left to die");
+        assert!(self.is_empty() && self.next_death().is_none(), "somebody is left to die");
     }
 
     // ---- the dead ----
@@ -728,7 +731,7 @@ impl Db {
         let reaped = self.keys.reap(now, most, &mut |key, old| {
             assert!(is_dead(old.deadline, now), "{:?} is not over at {now}", old.deadline);
             usage.remove(old.out.as_ref(), old.note);
-            *expires -= 1;
+            *expires = exchange(*expires, 1, 0);
             if clock(&old) != Clock::default() {
                 clocks.change(key.bytes(&mut Scratch::new()), clock(&old), Clock::default());
             }
@@ -757,10 +760,12 @@ impl Db {
         let bytes = object.content_bytes();
         let value = object.face_mut();
         let mut recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), &key);
-        value.reap(now, most, &mut recorder);
+        let more = value.reap(now, most, &mut recorder);
         self.usage.resize(kind, bytes, value.content_bytes());
         object.set_mark(Clock::default().settled(object.earliest_deadline()));
         self.clocks.change(&name, clock, object.mark());
+        // Else the sweeper would come for ever, and do nothing.
+        assert!(more || !is_dead(object.mark().at(), now), "{:?} at {now}", object.mark());
         if object.is_empty() {
             self.remove_hollow(&key);
         }
@@ -817,7 +822,7 @@ impl Db {
             _ => self.usage.add(None, None),
         }
         let is_empty = matches!(&value, New::Out(object) if object.is_empty());
-        debug_assert!(!is_empty, "I2: an empty collection");
+        assert!(!is_empty, "I2: an empty collection"); // Nothing would ever remove its key.
         self.expires += usize::from(deadline.is_some());
         let (hash, bytes, stamp) = (key.hash, key.bytes, self.stamp.get());
         let old = self.keys.insert_stamped(hash, bytes, value, deadline, bits, stamp);
@@ -848,7 +853,7 @@ impl Db {
 
     fn forget(&mut self, key: &Key<'_>, old: &Old<Object>) {
         self.usage.remove(old.out.as_ref(), old.note);
-        self.expires -= usize::from(old.deadline.is_some());
+        self.expires = exchange(self.expires, usize::from(old.deadline.is_some()), 0);
         self.clocks.change(key.bytes, clock(old), Clock::default());
     }
 

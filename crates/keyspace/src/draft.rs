@@ -91,6 +91,8 @@ impl Draft<Blob> {
 
     /// All pieces of `bytes` are at `offset`; reports that as `event`.
     pub fn end_write(&mut self, offset: usize, bytes: Fresh<'_>, event: &'static Event) {
+        let written = offset + bytes.len();
+        assert!(self.value.len() >= written, "{} of {written} bytes", self.value.len());
         if bytes.len() > WRITTEN_MAX_BYTES || !self.is_worth(bytes.len()) {
             self.forget_changes();
         }
@@ -128,6 +130,8 @@ impl Db {
     /// change came before. Cost: O(1).
     pub fn install_draft<V: Typed>(&mut self, key: &Key<'_>, draft: Draft<V>) {
         let Draft { value, base, deadline, done } = draft;
+        let is_alike = base.as_ref().is_none_or(|base| base.row() == V::TYPE);
+        assert!(is_alike, "a value of another type was found");
         let is_as_found = self.is_at(key, base.as_ref(), deadline);
         let bits = if V::TYPE == Blob::TYPE { BIT_RAW } else { 0 };
         let Done { changes, told } = done.unwrap_or_default();

@@ -121,6 +121,7 @@ impl<C: Change> Changes for Vec<C> {
 /// Errors: [`WrongType`] when the record does not fit the data: a log with a gap. Cost: that of the
 /// change.
 pub fn apply(shard: &mut Shard, record: &Record) -> Result<(), WrongType> {
+    debug_assert!(record.number > 0, "records are numbered from 1 on");
     match &record.act {
         Act::Swap(other) => shard.swap(record.database, *other),
         Act::FlushAll => shard.flush(),

@@ -57,6 +57,7 @@ impl Bound {
 const fn number(digits: &str) -> usize {
     let (digits, mut number, mut at) = (digits.as_bytes(), 0, 0);
     while at < digits.len() {
+        assert!(digits[at].is_ascii_digit(), "a default is a number");
         number = number * 10 + (digits[at] - b'0') as usize;
         at += 1;
     }

@@ -21,8 +21,18 @@ impl Event {
     /// An event of a class.
     #[must_use]
     pub const fn new(name: &'static str, class: u8) -> Self {
+        assert!(!name.is_empty(), "an event without a name");
+        assert!(is_class(class), "no class of events");
         Self { name, class }
     }
+}
+
+/// True for the letters of `notify-keyspace-events` that stand for a class.
+const fn is_class(letter: u8) -> bool {
+    matches!(
+        letter,
+        b'g' | b'$' | b'l' | b's' | b'h' | b'z' | b't' | b'x' | b'e' | b'd' | b'm' | b'n'
+    )
 }
 
 impl fmt::Debug for Event {

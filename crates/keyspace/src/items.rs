@@ -194,11 +194,13 @@ impl<X: OutOfLine> Entries<X> {
         let (long, given) = self.long.as_mut()?;
         let part = long.part(*given);
         *given += part.len();
+        assert!(!part.is_empty() && *given <= long.len(), "{given} of {} bytes", long.len());
         Some(Item::Part(part))
     }
 
     /// What follows a long name that was returned completely.
     fn value_of_long_name(&mut self) -> Option<Item<'_>> {
+        assert!(self.next > 0 && self.value.is_some(), "a value without a name");
         let &mut Copied { name_end, end, ref mut long, .. } = &mut self.copied[self.next - 1];
         let blob = long.take();
         let len = blob.as_ref().map(|blob| blob.len() as u64);
@@ -213,6 +215,8 @@ impl<X: OutOfLine> Entries<X> {
         let &mut Copied { name_end, end, deadline_ms, ref mut long_name, ref mut long } =
             self.copied.get_mut(self.next)?;
         self.next += 1;
+        let is_in_order = start <= name_end && name_end <= end && end <= self.bytes.len();
+        assert!(is_in_order, "{start}, {name_end}, {end} of {} bytes", self.bytes.len());
         if let Some(name) = long_name.take() {
             let len = name.bytes().len() as u64;
             self.long = Some((Long::Name(name), 0));
@@ -260,6 +264,7 @@ impl<X: OutOfLine> Source for Entries<X> {
         let cut = self.cut.take().expect("the second pass is the last");
         self.reader = Reader::new(cut);
         self.copied.clear();
+        assert!(self.long.is_none(), "the first pass is not over");
         self.next = 0;
     }
 }

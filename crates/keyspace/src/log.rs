@@ -52,6 +52,7 @@ impl Log {
 
     /// What follows belongs to this transaction, or to none.
     pub(crate) fn set_part(&mut self, part: Option<Part>) {
+        assert!(part.is_none_or(|part| part.parts > 0), "{part:?} would never be whole");
         (self.part, self.compared) = (part, self.records.len());
     }
 
@@ -64,6 +65,7 @@ impl Log {
 
     /// Records that this shard's part of a transaction has ended.
     pub(crate) fn end_part(&mut self, part: Part) {
+        assert!(part.parts > 0, "{part:?} would never be whole");
         let before = self.part.replace(part);
         self.push(Act::EndOfPart, Events::default());
         (self.part, self.compared) = (before, self.records.len());
@@ -111,7 +113,13 @@ impl Log {
     fn push_change<C: Change>(&mut self, key: &[u8], tells: &[&'static Event], change: C) {
         let last = if self.is_open { self.records.last_mut() } else { None };
         let last = match last {
-            Some(Record { act: Act::Key(_, Effect::Changes(changes)), .. }) => Some(changes),
+            Some(Record {
+                act: Act::Key(name, Effect::Changes(changes)), database, part, ..
+            }) => {
+                debug_assert_eq!(&**name, key, "I2: the edit of another key is open");
+                debug_assert_eq!((*database, *part), (self.database, self.part), "I2: elsewhere");
+                Some(changes)
+            }
             _ => None,
         };
         if let Some(changes) = join(last, change) {
@@ -131,6 +139,10 @@ impl Log {
     /// Takes what was recorded.
     pub(crate) fn take(&mut self) -> Vec<Record> {
         self.compared = 0;
+        let last = self.records.last().map_or(self.count, |record| record.number);
+        assert_eq!(last, self.count, "I1: the last record has the highest number");
+        let first = self.records.first().map_or(0, |record| self.count - record.number + 1);
+        assert_eq!(first, self.records.len() as u64, "I1: a gap");
         std::mem::take(&mut self.records)
     }
 }
@@ -169,6 +181,8 @@ impl Lists {
 
     pub(crate) fn push<C: Change>(&mut self, change: C) {
         self.count += 1;
+        let kind = self.lists.last().map(|list| list.kind());
+        debug_assert!(kind.is_none_or(|kind| kind == C::TYPE), "{kind:?} and {:?}", C::TYPE);
         let new = join(self.lists.last_mut(), change);
         self.lists.extend(new);
     }
@@ -184,6 +198,8 @@ impl Changes for Lists {
     }
 
     fn apply(&self, db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        let count: usize = self.lists.iter().map(|list| list.count()).sum();
+        assert_eq!(count, self.count, "changes are lost");
         self.lists.iter().try_for_each(|list| list.apply(db, key))
     }
 }

@@ -71,7 +71,10 @@ fn unshare<X: OutOfLine>(
         hashes.iter().for_each(|hash| table.prefetch_entry(*hash));
         for (at, (hash, name)) in hashes.iter().zip(names).enumerate() {
             let wanted = touch == Touch::All || touch.wants(table.contains(*hash, name));
-            if wanted && table.unshare(*hash) && preempt.must_yield() {
+            let len = table.len();
+            let is_copied = wanted && table.unshare(*hash);
+            debug_assert_eq!(table.len(), len, "a copy has all entries");
+            if is_copied && preempt.must_yield() {
                 return Some(batch * BATCH + at);
             }
         }

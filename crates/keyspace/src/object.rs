@@ -91,6 +91,16 @@ impl Types {
     #[must_use]
     pub const fn new(rows: &'static [&'static Type], kinds: &'static [&'static Kind]) -> Self {
         assert!(rows.len() == kinds.len(), "a kind a row");
+        let mut at = 0;
+        while at < rows.len() {
+            assert!(rows[at].number < Type::NUMBERS, "a number that accounts have no place for");
+            let mut other = 0;
+            while other < at {
+                assert!(rows[at].number != rows[other].number, "two types of one number");
+                other += 1;
+            }
+            at += 1;
+        }
         Self { rows, kinds }
     }
 

@@ -114,9 +114,11 @@ impl Fresh<'_> {
 
     /// Writes the bytes into `blob`, from `offset` on.
     pub(crate) fn write_to(self, blob: &mut Blob, mut offset: usize) {
+        let end = offset + self.len();
         let write = |bytes: &[u8]| {
             blob.write_at(offset, bytes);
             offset += bytes.len();
+            debug_assert!(offset <= end, "more is written than {} bytes", self.len());
         };
         match self {
             Fresh::Bytes(bytes) => std::iter::once(bytes).for_each(write),
@@ -196,6 +198,7 @@ impl<'a> Str<'a> {
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len());
         self.write_to(&mut bytes);
+        debug_assert_eq!(bytes.len(), self.len(), "all bytes are read");
         bytes
     }
 

@@ -45,14 +45,15 @@ impl Usage {
     /// Replaces one share of these accounts, `before`, by `after`.
     pub(crate) fn replace(&mut self, before: &Self, after: &Self) {
         for kind in 0..TYPES {
-            self.keys[kind] = self.keys[kind] + after.keys[kind] - before.keys[kind];
-            self.bytes[kind] = self.bytes[kind] + after.bytes[kind] - before.bytes[kind];
+            self.keys[kind] = exchange(self.keys[kind], before.keys[kind], after.keys[kind]);
+            self.bytes[kind] = exchange(self.bytes[kind], before.bytes[kind], after.bytes[kind]);
         }
     }
 
     /// A key was added: `object` is its value if that is out of line, `note` that of its pack.
     pub(crate) fn add(&mut self, object: Option<&Object>, note: Option<u8>) {
         let (number, bytes) = measure(object, note);
+        debug_assert!(object.is_none() || note.is_none(), "a value in the entry and out of it");
         self.keys[number] += 1;
         self.bytes[number] += bytes;
     }
@@ -60,15 +61,23 @@ impl Usage {
     /// A key was removed.
     pub(crate) fn remove(&mut self, object: Option<&Object>, note: Option<u8>) {
         let (number, bytes) = measure(object, note);
-        self.keys[number] -= 1;
-        self.bytes[number] -= bytes;
+        self.keys[number] = exchange(self.keys[number], 1, 0);
+        self.bytes[number] = exchange(self.bytes[number], bytes, 0);
     }
 
     /// An out-of-line value changed its size.
     pub(crate) fn resize(&mut self, kind: &Type, before: usize, after: usize) {
         let bytes = &mut self.bytes[kind.number];
-        *bytes = *bytes + after - before;
+        *bytes = exchange(*bytes, before, after);
     }
+}
+
+/// A sum of which a part was `before` and is `after`. A part that was not in it would make it wrap, and
+/// be believed.
+#[inline]
+pub(crate) fn exchange(sum: usize, before: usize, after: usize) -> usize {
+    assert!(before <= sum, "{before} is to leave a sum of {sum}");
+    sum - before + after
 }
 
 /// The number of a value's type, and its out-of-line bytes.
