@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asserts;
 mod layers;
 mod mutants;
 mod paths;

@@ -1,7 +1,7 @@
 //! Conventions that neither the compiler nor clippy checks. Each is a function from the workspace
 //! to sentences that say what is wrong and where.
 
-use crate::{layers, ranks, statics, types};
+use crate::{asserts, layers, ranks, statics, types};
 use darter_testkit::Tally;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[
     ("no bare to-do, no ignored test",              comments),
     ("each dependency has its reason",              reasons),
     ("few places outside of a type's folder name it", type_names),
+    ("assertions where data could be lost",         assertions),
 ];
 
 /// Checks all rules, and prints a line for each.
@@ -88,6 +89,10 @@ fn state(root: &Path, sources: &[Source]) -> Vec<String> {
 
 fn type_names(root: &Path, sources: &[Source]) -> Vec<String> {
     types::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
+}
+
+fn assertions(root: &Path, sources: &[Source]) -> Vec<String> {
+    asserts::faults(root, sources.iter().map(|source| (&*source.path, &*source.text)))
 }
 
 /// Every root of a crate outside the three forbids unsafe code.
