@@ -391,8 +391,10 @@ impl List {
     /// pack, or in one half of the chunk.
     #[cold]
     fn make_room(&mut self, index: usize, act: &mut dyn FnMut(&mut Big) -> bool) {
-        /// A half has room; a pack's chunk may have to be halved, too.
-        const TRIES_MAX: usize = 3;
+        /// A half has room for bytes, and a pack becomes a chunk first. But a chunk's blobs, whose
+        /// number is bounded as well, take a tenth of its bytes: all of them may be in one half, and
+        /// in one half of that.
+        const TRIES_MAX: usize = 8;
         for _ in 0..TRIES_MAX {
             if let Root::Chunks(big) = &self.0 {
                 let (chunk, first) = big.find(index);
@@ -406,7 +408,7 @@ impl List {
                 return;
             }
         }
-        unreachable!("half a chunk has no room");
+        unreachable!("no part of a chunk has room");
     }
 
     /// Merges the chunk of this index, or of the last, with a neighbour, if they fill one chunk only.

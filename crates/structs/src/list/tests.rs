@@ -423,3 +423,18 @@ fn a_search_finds_all() {
         }
     }
 }
+
+#[test] // A chunk is halved until one blob more has room, wherever in it the others are.
+fn a_blob_finds_room_among_many() {
+    let (long, text) = (vec![b'b'; INLINE_MAX + 1], [b't'; 30]);
+    for (end, far) in [(End::Front, End::Back), (End::Back, End::Front)] {
+        let mut list = List::new();
+        (0..110).for_each(|_| list.push(far, &text[..]));
+        (0..outside::BLOBS_MAX).for_each(|_| list.push(end, &*long));
+        let index = if end == End::Front { 1 } else { list.len() - 1 };
+        list.insert(index, &*long);
+        list.set(index, &*long);
+        list.check_invariants();
+        assert_eq!(list.len(), 110 + outside::BLOBS_MAX + 1);
+    }
+}
