@@ -1,5 +1,5 @@
-//! Commands of Redis 7.0 that are not there yet. Asking for one is logged once by its name, with
-//! the way to the list of what is to come; the reply is Redis's for an unknown command.
+//! Commands of Redis 7.0 that Darter does not have yet. The first request for one logs its name and
+//! where to find the list of what is planned; the reply is Redis's for an unknown command.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,7 +25,7 @@ const NAMES: &[&str] = &[
     "zrevrangebyscore", "zrevrank", "zscan", "zscore", "zunion", "zunionstore",
 ];
 
-/// Which of them were logged, by whichever core.
+/// Which of them have been logged, by any core.
 #[derive(Debug)]
 pub(crate) struct Absent([AtomicBool; NAMES.len()]);
 
@@ -39,7 +39,7 @@ impl Default for Absent {
 }
 
 impl Absent {
-    /// An unknown command was asked for: logs `name`, if it is one of these, the first time.
+    /// An unknown command was requested: the first time it is one of these, logs `name`.
     pub(crate) fn asked_for(&self, name: &[u8]) {
         if self.is_news(name) {
             let name = String::from_utf8_lossy(name).to_ascii_uppercase();
@@ -51,7 +51,7 @@ impl Absent {
 
     fn is_news(&self, name: &[u8]) -> bool {
         if name.len() > NAME_MAX {
-            return false; // Cheaply: it may be of any length.
+            return false; // Cheap to reject: it may be of any length.
         }
         let Ok(name) = std::str::from_utf8(name) else { return false };
         let at = NAMES.binary_search(&name.to_ascii_lowercase().as_str());
@@ -63,7 +63,7 @@ impl Absent {
 mod tests {
     use super::*;
 
-    #[test] // Sorted, as the search wants them, and none of them is there.
+    #[test] // Sorted, as the binary search requires, and none of them exists.
     fn names_are_sorted_and_absent() {
         let table = crate::boot::table();
         assert!(NAMES.is_sorted());
@@ -73,7 +73,7 @@ mod tests {
         }
     }
 
-    #[test] // Once, in any case; others never.
+    #[test] // Once, in any case; other names never.
     fn each_is_logged_once() {
         let absent = Absent::default();
         let asked = [&b"EVAL"[..], b"eval", b"zadd", b"get", b"\xff", &[b'a'; 100]];

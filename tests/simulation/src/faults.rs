@@ -1,8 +1,7 @@
 //! What happens to the connections of a run beside their commands, drawn from its seed.
 //!
 //! - Clients send no more and read on, in the middle of a request or after one: all that was
-//!   complete is answered,
-//!   then the connection is closed.
+//!   complete is answered, then the connection is closed.
 //! - Clients are gone: what they had sent may have taken effect, and nothing of them stays.
 //! - Clients do not read for a while. Beyond `client-output-buffer-limit` they are closed, in time.
 //! - Clients send more of a request than `client-query-buffer-limit` or `maxmemory-clients` allows:

@@ -23,10 +23,9 @@ use std::fmt::Debug;
 const COMMANDS: usize = 400;
 
 /// Commands, with placeholders for random words: `K` a key, `F` a field or member, `V` a value, `I`
-/// an
-/// integer, `S` seconds, `M` milliseconds, `A` a moment in milliseconds, `B` one in seconds, `FV*`
-/// and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP, `N` a
-/// database.
+/// an integer, `S` seconds, `M` milliseconds, `A` a moment in milliseconds, `B` one in seconds,
+/// `FV*` and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP,
+/// `N` a database.
 const LINES: &[&str] = &[
     "SET K V",
     "SET K V PX M",

@@ -1,4 +1,4 @@
-//! What is kept of calls: the slow ones.
+//! What is recorded of calls: the slow ones.
 
 use super::conn::Session;
 use super::core::Core;
@@ -11,9 +11,9 @@ use std::rc::Rc;
 /// Whose command it was.
 #[derive(Clone, Copy)]
 pub(super) enum Caller<'a> {
-    /// A connection of this core that is being served.
+    /// A connection of this core, being served.
     Served(&'a Session),
-    /// A connection by its core and its id: that of a task, or of a batch from another core.
+    /// A connection by its core and id: that of a task, or of a batch from another core.
     Client(CoreId, u64),
 }
 
@@ -38,7 +38,7 @@ impl Core {
         }
     }
 
-    /// Keeps a slow call, without address and name when its connection has gone.
+    /// Records a slow call, without address and name when its connection has gone.
     fn keep_slow(&self, call: SlowCall, session: Option<&Session>) {
         let most = self.admin.settings().size("slowlog-max-len");
         let mut log = self.admin.slowlog.borrow_mut();

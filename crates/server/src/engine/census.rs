@@ -1,10 +1,10 @@
-//! What clients hold: closes those whose output exceeds `client-output-buffer-limit`, and the largest
-//! of all while all together exceed `maxmemory-clients`.
+//! What clients hold: closes those whose output exceeds `client-output-buffer-limit`, and the
+//! largest clients while all together exceed `maxmemory-clients`.
 //!
-//! Looked at every 50 ms, some connections a turn, and only while a limit is set: what a client holds
-//! grows without anything happening to it, when the value that it reads is removed by another. Who is
-//! closed has a line in the log, which takes its time: a slice that is over closes one and no more.
-//! Only the core that has the largest client closes one, so that no core asks another.
+//! Scans every 50 ms, a few connections per turn, and only while a limit is set: what a client
+//! holds grows without any action of its own when another client removes the value it is reading.
+//! Each closing is logged, which takes time: once the slice is over, no more than one is closed.
+//! Only the core that has the largest client closes one, so cores ask each other nothing.
 //!
 //! Not here: `client-query-buffer-limit`, which is checked as bytes arrive.
 
@@ -16,41 +16,41 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
-/// Between two looks at all connections.
+/// Between two scans of all connections.
 const EVERY_MS: u64 = 50;
-/// Connections a turn: a few microseconds.
+/// Connections per turn: a few microseconds.
 const AT_ONCE: usize = 64;
 
-/// A look at all connections of a core that is under way.
+/// A scan of all connections of a core, in progress.
 #[derive(Default)]
 pub(super) struct Census {
     /// The place of the next connection.
     next: usize,
     due_ms: u64,
-    /// Bytes of those looked at.
+    /// Bytes of those scanned so far.
     bytes: usize,
-    /// Those that may be closed for it, the largest first: bytes and client id.
+    /// Candidates for eviction, largest first: bytes and client id.
     evictable: BinaryHeap<(usize, u64)>,
-    /// All were looked at, and the largest are being closed.
+    /// All were scanned, and the largest are being closed.
     evicts: bool,
-    /// It was said that nobody is left to be closed.
+    /// It was logged that no client is left to close.
     warned: bool,
 }
 
 impl Census {
-    /// When it goes on, in Unix milliseconds.
+    /// When it continues, in Unix milliseconds.
     pub(super) fn due_ms(&self) -> u64 {
         self.due_ms
     }
 }
 
-/// Nobody is there, or no limit is set any more: the look ends, and so does what it has told.
+/// No client is left, or no limit is set any more: the scan ends, and what it published is reset.
 pub(super) fn forget(core: &Core) {
     core.census.take();
     core.admin.shared.told[core.id()].forget_clients();
 }
 
-/// Goes on with the look, if it is due: a portion, which ends with the slice.
+/// Continues the scan, if it is due: a portion, which ends with the slice.
 pub(super) fn step(core: &Core) {
     let (now, limits) = (core.now_ms(), core.hot.borrow().client_limits);
     let census = &mut *core.census.borrow_mut();
@@ -66,7 +66,7 @@ pub(super) fn step(core: &Core) {
 }
 
 impl Census {
-    /// Looks at some connections. False when nothing is left to be done.
+    /// Scans some connections. False when nothing is left to do.
     fn look(&mut self, core: &Core, limits: &ClientLimits) -> bool {
         for _ in 0..AT_ONCE {
             let (from, mut closed) = (self.next, false);
@@ -107,22 +107,24 @@ impl Census {
         false
     }
 
-    /// The largest first: who sees the sum must see whose it is, or would close a smaller one.
+    /// Publishes the largest first: a core that sees the sum must also see whose client is the
+    /// largest, or it would close a smaller one.
     fn tell(&self, told: &Told) {
         let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
         told.client_max.store(most, Ordering::Relaxed);
         told.clients.store(self.bytes, Ordering::Release);
     }
 
-    /// Closes the largest of this core while all are too large, and no other core has a larger one.
-    /// False when that is done.
+    /// Closes the largest client of this core while the total is over the limit and no other core
+    /// has a larger one. False when that is done.
     fn evict(&mut self, core: &Core, limit: usize) -> bool {
         let shared = &core.admin.shared;
         let told = &shared.told[core.id()];
         let others = || largest(shared, |id| id != core.id());
         let mut more = false;
         loop {
-            // Before the sum, too: whose largest has left meanwhile tells that before its sum.
+            // Read before the sum, too: a core whose largest client has left publishes that before
+            // its sum.
             let before = others();
             let is_over = limit > 0 && sum(shared) >= limit;
             let may_close = |next: &PeekMut<'_, (usize, u64)>| next.0 >= before.max(others());
@@ -156,8 +158,8 @@ fn close(core: &Core, id: u64) {
     });
 }
 
-/// True when the output of a connection is beyond the hard limit, or has been beyond the soft one for
-/// too long.
+/// True when a connection's output exceeds the hard limit, or has exceeded the soft one for too
+/// long.
 fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -> bool {
     if limits.output_hard > 0 && output >= limits.output_hard {
         return true;
@@ -170,21 +172,21 @@ fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -
     now_ms.saturating_sub(since) > limits.output_soft_ms
 }
 
-/// Bytes of all clients, as the cores have told.
+/// Bytes of all clients, as the cores have published them.
 fn sum(shared: &Shared) -> usize {
     shared.told.iter().map(|told| told.clients.load(Ordering::Acquire)).sum()
 }
 
-/// Bytes of the largest client that may be closed, on some cores.
+/// Bytes of the largest client that may be closed, on the cores `wanted` selects.
 fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
     let most = |told: &Told| told.client_max.load(Ordering::Relaxed);
     let told = shared.told.iter().enumerate().filter(|(id, _)| wanted(*id));
     told.map(|(_, told)| most(told)).max().unwrap_or(0)
 }
 
-/// A client is closed for what it has sent of a request that is not whole.
+/// A client is closed for what it has sent of an incomplete request.
 pub(super) fn over_query_limit(core: &Core, conn: &Conn) {
-    /// Bytes that the log shows, as in Redis.
+    /// Bytes shown in the log, as in Redis.
     const SHOWN: usize = 64;
     let line = core.line_of(&conn.lane.session, Some(conn));
     let head = conn.query_head();

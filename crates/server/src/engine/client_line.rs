@@ -1,4 +1,4 @@
-//! A connection as a line: of CLIENT LIST, of CLIENT INFO, and of the log.
+//! A connection as one line: of CLIENT LIST, CLIENT INFO, and the log.
 
 use super::conn::{Conn, Session};
 use super::core::Core;
@@ -40,7 +40,7 @@ impl Core {
     }
 }
 
-/// `lib-name` and `lib-ver`, as Redis 7.2 shows them, once a client has told them.
+/// `lib-name` and `lib-ver`, as Redis 7.2 shows them, once a client has set them.
 fn with_library(text: String, session: &Session) -> String {
     if session.lib_name.is_empty() && session.lib_version.is_empty() {
         return text;

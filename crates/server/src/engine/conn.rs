@@ -1,4 +1,4 @@
-//! One connection: what it sent, what it is owed, and what it has told about itself.
+//! One connection: what it sent, what it is owed, and what it has declared about itself.
 
 use super::owed::{Owed, Waiting, held_by};
 use darter_command::Stream;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct Peer {
     /// `ip:port`, or the path of the unix socket with `:0`, as CLIENT LIST prints it.
     pub remote: String,
-    /// The same of our end.
+    /// The same for our end.
     pub local: String,
     /// True for a unix socket, or when the peer's address is a loopback one.
     pub is_local: bool,
@@ -32,10 +32,10 @@ pub enum ReplyMode {
     Skip,
 }
 
-/// What a connection has told about itself, and what CLIENT LIST shows of it.
+/// What a connection has declared about itself, and what CLIENT LIST shows of it.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// Unique among all connections since start.
+    /// Unique among all connections since startup.
     pub id: u64,
     /// Where it comes from.
     pub peer: Peer,
@@ -61,17 +61,17 @@ pub struct Session {
     pub reply_mode: ReplyMode,
     /// When it was accepted, in Unix milliseconds.
     pub created_ms: u64,
-    /// When it last sent something, had taken all that was sent to it, or had waited for us.
+    /// When it last sent something, had read everything sent to it, or had been waiting for us.
     pub active_ms: u64,
     /// The row of its last command: an index into the table.
     pub last_command: Option<usize>,
-    /// It is to be closed once its output is sent.
+    /// To be closed once its output is sent.
     pub close_after_reply: bool,
     /// CLIENT KILL: to be closed at once.
     pub killed: bool,
 }
 
-/// What of a session the commands over data see.
+/// The part of a session that data commands see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct View {
     /// The selected database.
@@ -86,23 +86,23 @@ impl Session {
     }
 }
 
-/// Bytes of requests that other cores may have of a connection at a time: one more is sent, however
+/// Bytes of a connection's requests that other cores may have at a time: one more is sent, however
 /// long it is.
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of requests that one connection sends to other cores in one turn, about: some 100 us of work
-/// there. What others send does not overtake a batch, so it is not to wait for more than that.
+/// Bytes of requests that one connection sends to other cores in one turn, roughly: some 100 us of
+/// work there. Other connections' requests cannot overtake a batch, and should wait no longer.
 pub(super) const AWAY_AT_ONCE: usize = 32 * 1024;
 
 /// Replies that other cores may owe a connection: two batches of a full receive buffer.
 const OWED_MAX: usize = 2_048;
-/// The same while nobody knows how long they are.
+/// The same until their length is known.
 const OWED_FIRST: usize = 128;
 /// The same when they are long: enough to keep the other cores busy.
 const OWED_MIN: usize = 16;
 
-/// The most of encoded replies that CLIENT LIST shows as the reply buffer (`obl`), as in Redis; more
-/// stands in `omem`.
+/// The most of encoded replies that CLIENT LIST shows as the reply buffer (`obl`), as in Redis; the
+/// excess is part of `omem`.
 const REPLY_BUFFER_BYTES: usize = 16 * 1024;
 
 /// What a connection holds, in bytes, with the names that CLIENT LIST gives it.
@@ -112,17 +112,17 @@ pub struct Sizes {
     pub query: usize,
     /// `qbuf-free`: room in the buffer for more.
     pub query_free: usize,
-    /// `argv-mem`: whole arguments of a request that is arriving, waits or runs.
+    /// `argv-mem`: complete arguments of a request that is arriving, waiting or running.
     pub arguments: usize,
     /// `rbs`: the buffer that replies are encoded into.
     pub reply_buffer: usize,
-    /// `obl`: what of it is used.
+    /// `obl`: the used part of it.
     pub reply_bytes: usize,
-    /// `oll`: what waits beside it, in parts, not bytes.
+    /// `oll`: what waits besides it, in parts, not bytes.
     pub output_parts: usize,
-    /// `omem`: the bytes of these, and of values that are gone and are still to be read by it.
+    /// `omem`: the bytes of these, and of removed values that it has yet to read.
     pub output: usize,
-    /// What of that stays only because it is still to be read: see [`Stream::pinned_bytes`].
+    /// The part of that kept alive only for this reader: see [`Stream::pinned_bytes`].
     pub pinned: usize,
     /// `tot-mem`: all of it.
     pub total: usize,
@@ -131,15 +131,15 @@ pub struct Sizes {
 /// One connection of this core.
 pub struct Conn {
     pub(super) parser: Parser,
-    /// Everything but the parser, so that a request can be borrowed from that one meanwhile.
+    /// Everything but the parser, so that a request can stay borrowed from the parser.
     pub lane: Lane,
 }
 
-/// What a connection is owed, and what it has told.
+/// What a connection is owed, and what it has declared.
 pub struct Lane {
     /// The runtime's name for it.
     pub token: Token,
-    /// What it has told.
+    /// What it has declared.
     pub session: Session,
     /// Encoded and not yet handed to the socket.
     pub(super) out: Output,
@@ -147,11 +147,11 @@ pub struct Lane {
     pub(super) sending: bool,
     /// Bytes in flight.
     pub(super) in_flight: usize,
-    /// Replies owed behind `out`.
+    /// Replies owed after `out`.
     pub(super) owed: VecDeque<Owed>,
-    /// What of those is ready.
+    /// How much of those is ready.
     pub(super) waiting: Waiting,
-    /// How many may be, so that they stay few bytes: by the replies that came before.
+    /// How many may be owed, so that they stay few bytes: learned from earlier replies.
     pub(super) owed_max: usize,
     /// The rest of a reply that is being streamed, once nothing is owed before it.
     pub(super) stream: Option<Box<dyn Stream>>,
@@ -161,21 +161,22 @@ pub struct Lane {
     pub(super) held: Option<Arc<Request>>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
-    /// Bytes of requests that other cores have, or are to be sent: see `Batch::request_bytes`.
+    /// Bytes of requests that other cores have, or are about to be sent: see
+    /// `Batch::request_bytes`.
     pub(super) away_bytes: usize,
-    /// Those of them that the current turn has gathered.
+    /// Those of them gathered in the current turn.
     pub(super) away_now: usize,
     /// Batches to other cores, by core, gathered while parsing.
     pub(super) batches: Vec<Option<Box<super::Batch>>>,
-    /// In the queue of those with work.
+    /// In the queue of connections with work.
     pub(super) queued: bool,
     /// The look with which its last bytes came: see `queue`.
     pub(super) look: u64,
-    /// In the queue of those with a stream.
+    /// In the queue of connections with a stream.
     pub(super) streaming: bool,
-    /// In the list of those with output.
+    /// In the list of connections with output.
     pub(super) dirty: bool,
-    /// What has come of the next request is not all of it.
+    /// The next request has arrived only in part.
     pub(super) wanting: bool,
     /// The peer sends no more.
     pub(super) eof: bool,
@@ -183,9 +184,9 @@ pub struct Lane {
     pub(super) paused: bool,
     /// Waits for the end of CLIENT PAUSE.
     pub(super) awaits_pause: bool,
-    /// Told to the runtime to be closed.
+    /// The runtime was asked to close it.
     pub(super) closing: bool,
-    /// `rbp`: the most that was sent at once lately, up to what the reply buffer holds, and since when.
+    /// `rbp`: the most that was sent at once lately, up to the reply buffer's size, and since when.
     pub(super) reply_peak: (usize, u64),
     /// Since when its output has been above the soft limit, in Unix milliseconds.
     pub(crate) soft_since_ms: Option<u64>,
@@ -243,15 +244,15 @@ impl Conn {
         self.parser.query_head()
     }
 
-    /// Bytes of memory that the connection holds.
+    /// Bytes of memory held by the connection.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.sizes().total
     }
 
-    /// What it holds. What several read or wait for (a value that is gone, a line of MONITOR) is held
-    /// once, and counted for each. Cost: O(1), a look at each block of a large request, and at some of
-    /// the replies that wait.
+    /// What it holds. What several clients read or wait for (a removed value, a line of MONITOR) is
+    /// held once, and counted for each. Cost: O(1), plus a look at each block of a large request
+    /// and at some of the waiting replies.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let (parser, lane) = (&self.parser, &self.lane);
@@ -288,8 +289,8 @@ impl Lane {
         self.out.len() + self.in_flight
     }
 
-    /// Those, what waits behind them for its turn, and what is kept for the rest of a reply: more than
-    /// a little for a MONITOR, and for who reads a value that is gone.
+    /// Those, what waits its turn after them, and what is kept for the rest of a reply: more than a
+    /// little for a MONITOR, and for a client that reads a removed value.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.buffered_bytes() + self.pinned_bytes()
@@ -310,7 +311,7 @@ impl Lane {
         self.reply_peak.0
     }
 
-    /// So many bytes are sent at once. The peak is one of the last seconds.
+    /// This many bytes are sent at once. The peak is one of the last seconds.
     pub(super) fn note_sent(&mut self, bytes: usize, now_ms: u64) {
         /// As Redis's `reply-buffer-peak-reset-time`.
         const RESET_MS: u64 = 5_000;
@@ -320,8 +321,8 @@ impl Lane {
         }
     }
 
-    /// True when something is being done for the client: then it is not idle. That it does not
-    /// read what was sent is no excuse.
+    /// True when something is being done for the client: it is not idle then. Not reading what was
+    /// sent is no excuse.
     pub(crate) fn is_working(&self) -> bool {
         let waits = match self.owed.front() {
             Some(Owed::Remote(core) | Owed::Silent(core)) => !self.resting.contains(core),
@@ -337,7 +338,7 @@ impl Lane {
         self.owed.is_empty() && self.stream.is_none() && !self.busy && self.held.is_none()
     }
 
-    /// Puts a reply behind all that is owed.
+    /// Appends a reply to all that is owed.
     pub(super) fn owe(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         if self.owed.is_empty() && self.stream.is_none() {
             self.out.append(out);
@@ -347,12 +348,12 @@ impl Lane {
         }
     }
 
-    /// The reply that is owed at `slot` has come, before its turn.
+    /// The reply owed at `slot` has come, before its turn.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
         self.owed[slot] = self.waiting.take_in(out, stream);
     }
 
-    /// Moves replies whose turn has come into the output, up to one that goes on as a stream.
+    /// Moves replies whose turn has come into the output, up to one that continues as a stream.
     pub(super) fn settle(&mut self) {
         while self.stream.is_none()
             && let Some(Owed::Ready(..)) = self.owed.front()
@@ -365,9 +366,9 @@ impl Lane {
         }
     }
 
-    /// Another core has sent so many replies of so many bytes: decides how many may be owed next,
+    /// Another core has sent `replies` replies of `bytes` bytes: decides how many may be owed next,
     /// since those too are made ahead of the socket. Long ones shrink it at once; short ones let it
-    /// double, where it was used up, so that one short reply says nothing about a pipeline.
+    /// double where it was used up, so that one short reply says nothing about a pipeline.
     pub(super) fn learn_owed(&mut self, replies: usize, bytes: usize) {
         let each = (bytes / replies.max(1)).max(1);
         let fitting = darter_base::limits::REPLY_BUFFER_BYTES / 2 / each;

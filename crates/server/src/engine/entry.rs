@@ -1,4 +1,4 @@
-//! The table of all commands: rows and the functions behind them, by name.
+//! The table of all commands: rows and their functions, by name.
 
 use super::conn::Session;
 use super::core::Core;
@@ -13,39 +13,39 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A command of the server while it runs as a task.
+/// A server command while it runs as a task.
 pub type ServerFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 
 /// What a command that runs at once, on the connection's core, sees.
 pub struct SessionCx<'a> {
     /// The core.
     pub core: &'a Rc<Core>,
-    /// The connection's own facts.
+    /// The connection's own state.
     pub session: &'a mut Session,
     /// Where the reply goes.
     pub reply: Reply<'a>,
 }
 
-/// What a command of the server that runs as a task sees.
+/// What a server command that runs as a task sees.
 pub struct ServerCall {
     /// The core of the connection.
     pub core: Rc<Core>,
-    /// A copy of the connection's facts when the command began.
+    /// A copy of the connection's state when the command began.
     pub session: Session,
     /// The request, name included.
     pub request: Arc<Request>,
-    /// Index of the first argument behind the name, or behind the subcommand's name.
+    /// Index of the first argument after the name, or after the subcommand's name.
     pub first: usize,
 }
 
 impl ServerCall {
-    /// The arguments behind the name.
+    /// The arguments after the name.
     #[must_use]
     pub fn args(&self) -> Args<'_> {
         Args::new(darter_resp::Args::owned(&self.request), self.first)
     }
 
-    /// The words behind the name.
+    /// The words after the name.
     pub fn request_words(&self) -> impl Iterator<Item = &[u8]> {
         darter_resp::Args::owned(&self.request).iter().skip(self.first)
     }
@@ -80,17 +80,17 @@ pub struct Entry {
     pub run: Runner,
     /// Its place in the table.
     pub index: usize,
-    /// Index of the first argument behind its name.
+    /// Index of the first argument after its name.
     pub first: usize,
     /// It has subcommands.
     pub parent: bool,
-    /// Its one key is the first argument behind its name, as with most commands.
+    /// Its one key is the first argument after its name, as with most commands.
     pub(super) one_key: bool,
-    /// By its flags, or its cost, it takes a microsecond or two, if it has few arguments.
+    /// By its flags, or its cost, it takes a microsecond or two when it has few arguments.
     pub quick: bool,
     /// Its arguments, for COMMAND DOCS.
     pub arguments: Vec<Argument>,
-    /// What [`letters`] makes of its name; `None` when that does not tell it from all others.
+    /// What [`letters`] makes of its name; `None` when that is not unique.
     letters: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ const NAME_MAX: usize = 40;
 impl Table {
     /// Joins the families' rows with the server's own.
     ///
-    /// Panics when two rows share a name: the table is fixed at build time, a test covers it.
+    /// Panics when two rows share a name: the table is fixed at build time, and a test covers it.
     #[must_use]
     pub fn new(families: &[&[Command]], own: &[&[(Command, Runner)]]) -> Self {
         let of_row = |row: &Command| match row.run {
@@ -172,8 +172,7 @@ impl Table {
         (entry.row.name.as_bytes() == lower).then_some(entry)
     }
 
-    /// [`Table::resolve`], looking first whether that was done ahead, then whether the request is for
-    /// entry `likely`.
+    /// [`Table::resolve`], trying first what was resolved ahead, then the entry `likely`.
     #[inline(always)]
     pub(super) fn resolve_likely(
         &self,
@@ -190,7 +189,7 @@ impl Table {
         self.resolve(args)
     }
 
-    /// The entry of a request: that of the subcommand where there are subcommands.
+    /// The entry of a request: the subcommand's, where there are subcommands.
     pub fn resolve(&self, args: darter_resp::Args<'_>) -> Result<&Entry, Refusal> {
         let name = args.head(0);
         let parent = self.find(name).filter(|entry| !entry.row.name.contains('|'));
@@ -206,8 +205,9 @@ impl Table {
     }
 }
 
-/// A name of up to eight bytes as a number, the bit set that tells small letters from capitals: what
-/// equals that of a name of letters is that name, in any case. Names are compared twice a request.
+/// A name of up to eight bytes as a number, with the bit set that tells lower case from upper:
+/// whatever equals the number of an all-letter name is that name, in any case. Names are compared
+/// twice per request.
 #[inline]
 fn letters(name: &[u8]) -> Option<u64> {
     const SMALL: u8 = 0x20;
@@ -215,14 +215,14 @@ fn letters(name: &[u8]) -> Option<u64> {
     (name.len() <= 8).then(|| name.iter().fold(0, fold))
 }
 
-/// FNV-1a: names are short, and the table is looked up for every request.
+/// FNV-1a: names are short, and every request looks one up.
 fn name_hash(name: &[u8]) -> u64 {
     name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The refusal of a name that is in no row. Shows at most 128 bytes of name and arguments.
+/// The refusal of a name that no row has. Shows at most 128 bytes of name and arguments.
 fn unknown(args: darter_resp::Args<'_>) -> Refusal {
     const SHOWN: usize = 128;
     fn shown(word: &[u8], most: usize) -> &[u8] {
@@ -266,7 +266,7 @@ mod tests {
         index
     }
 
-    #[test] // Of each kind of row. What is no name is not put into one piece.
+    #[test] // Every kind of row. What cannot be a name is not copied into one piece.
     fn names_are_told_from_values() {
         #[rustfmt::skip] // A table.
         let cases: &[(&str, &[usize])] = &[

@@ -1,12 +1,13 @@
-//! What is kept and logged of slices.
+//! What is recorded and logged of slices.
 
 use super::core::Core;
 use super::slices::{Cause, Slice};
 use darter_base::limits::SLICE_MAX_NS;
 
 impl Core {
-    /// Counts a slice, remembers it if it is among the longest or beyond the threshold of LATENCY, and
-    /// logs it if it is too long.
+    /// Counts a slice, remembers it if it is among the longest or beyond LATENCY's threshold, and
+    /// logs
+    /// it if it is too long.
     pub(super) fn record_slice(&self, ns: u64, cause: Cause) {
         let slice = Slice { core: self.id(), unix_ms: self.now_ms(), ns, cause };
         self.slices.borrow_mut().record(slice);
@@ -24,7 +25,7 @@ impl Core {
         }
     }
 
-    /// What is logged of a slice that was too long.
+    /// The log line for a slice that was too long.
     fn complaint(&self, slice: Slice, left_out: u64) -> String {
         let (us, max_us) = (slice.ns / 1_000, SLICE_MAX_NS / 1_000);
         let (cause, by) = (slice.cause.name(), slice.core);
@@ -35,12 +36,12 @@ impl Core {
         )
     }
 
-    /// The command that a slice was spent on, where it was one.
+    /// The command that a slice was spent on, if it was one.
     pub(crate) fn command_of(&self, cause: Cause) -> Option<&'static str> {
         cause.row().map(|row| self.table.entries()[row].row.name)
     }
 
-    /// What a slice is called as an event of LATENCY.
+    /// A slice's event name in LATENCY.
     pub(crate) fn event_of(&self, cause: Cause) -> &'static str {
         match cause {
             Cause::Command(_) => self.command_of(cause).unwrap_or_default(),
@@ -48,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Commands that it runs a second, since it was last asked.
+    /// Commands run per second, since this was last asked.
     pub(crate) fn commands_per_s(&self) -> u64 {
         let (commands, started_ms) = (self.stats.borrow().commands, self.admin.shared.started_ms);
         self.admin.pace.borrow_mut().per_s(self.now_ms(), commands, started_ms)

@@ -1,10 +1,11 @@
-//! Replies that are owed to a connection, and what those pin that wait for their turn.
+//! Replies owed to a connection, and what those that wait their turn pin.
 //!
-//! A long reply of another core comes home as a header and a stream, which waits until all before it
-//! has left: two thousand of them, where requests are sent ahead. What they pin is their client's, as
-//! if it were being sent. But whoever asks (the census, CLIENT LIST) cannot ask them all each time: so a
-//! look asks some, the next look goes on from there, and what was found is kept until it leaves. The sum
-//! is late by the looks that it takes, never too large: a stream that waits lets go of nothing.
+//! A long reply of another core arrives as a header and a stream, which waits until everything
+//! before it has left: up to two thousand of them in a pipeline. What they pin is charged to their
+//! client, as if it were being sent. But no reader (the census, CLIENT LIST) can ask them all each
+//! time: a look asks some, the next look continues from there, and what was found is kept until it
+//! leaves. The sum lags by the looks that it takes and is never too large: a stream that waits
+//! releases nothing.
 
 use darter_command::Stream;
 use darter_resp::Output;
@@ -17,7 +18,7 @@ pub(super) enum Owed {
     Ready(Ready),
     /// The next reply in a batch from this core.
     Remote(usize),
-    /// The same, and the client does not want to hear it.
+    /// The same, and the client has its replies off.
     Silent(usize),
 }
 
@@ -25,7 +26,7 @@ pub(super) enum Owed {
 pub(super) struct Ready {
     pub(super) out: Output,
     pub(super) stream: Option<Box<dyn Stream>>,
-    /// What was found that the stream pins.
+    /// What its stream was found to pin.
     pinned: Cell<usize>,
 }
 
@@ -42,7 +43,7 @@ pub(super) fn held_by(stream: Option<&dyn Stream>) -> usize {
 
 /// Streams that one look asks: some microseconds, where each has one value to ask in turn.
 const ASKED_AT_ONCE: usize = 32;
-/// Places of the queue that one look passes on its way to them.
+/// Places of the queue that one look skips on its way to them.
 const PASSED_AT_ONCE: usize = 256;
 
 /// What waits in a queue of owed replies.
@@ -52,7 +53,7 @@ pub(super) struct Waiting {
     pub(super) bytes: usize,
     /// How many of them are streams.
     streams: usize,
-    /// The sum of what was found that these pin.
+    /// The sum of what these were found to pin.
     pinned: Cell<usize>,
     /// Where the next look begins.
     next: Cell<usize>,
@@ -75,7 +76,7 @@ impl Waiting {
         self.next.set(self.next.get().saturating_sub(1));
     }
 
-    /// Bytes that the streams in the queue pin, as far as it is known. Cost: a look at some of them.
+    /// Bytes that the streams in the queue pin, as far as is known. Cost: a look at some of them.
     pub(super) fn pinned_bytes(&self, owed: &VecDeque<Owed>) -> usize {
         let mut left = self.streams.min(ASKED_AT_ONCE);
         for _ in 0..owed.len().min(PASSED_AT_ONCE) {

@@ -1,19 +1,19 @@
-//! What has come to a core and is to be run: messages of other cores, and connections with requests.
+//! What has reached a core and is to run: messages of other cores, and connections with requests.
 //!
-//! It runs in the order in which it came, so that nobody sees a later effect of a pipeline and misses
-//! an earlier one. A core looks at its sockets first and takes its messages after that: whatever the
-//! bytes of a look depend on is among the messages of that look, or of an earlier one. Each entry has
-//! the number of its look:
+//! It runs in the order in which it came, so that no client sees a later effect of a pipeline and
+//! misses an earlier one. A core looks at its sockets first and takes its messages after that:
+//! whatever the bytes of a look depend on is among the messages of that look, or of an earlier one.
+//! Each entry carries the number of its look:
 //!
 //! ```text
 //! messages 7 | connections 7 | messages 8 | connections 8 | ...
 //! ```
 //! What does not fit into the slice runs first in the next one. A connection may run later than its
 //! place, never earlier: one that receives more bytes while it waits is queued again, after the
-//! messages of their look. Nothing starves: what is first runs, and what comes is queued last.
+//! messages of their look. Nothing starves: the first entry always runs, and new ones queue last.
 //!
-//! Not here: how messages come in their order. See `mailbox` in the runtime, and
-//! docs/design/0011-pipeline-order.md for why all this is enough.
+//! Not here: what keeps the messages themselves in order. See `mailbox` in the runtime, and
+//! docs/design/0011-pipeline-order.md for why this is enough.
 
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
@@ -25,7 +25,7 @@ pub(super) struct Queue<M> {
     ready: VecDeque<(u64, Token)>,
 }
 
-/// What is to be run next.
+/// What is to run next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// A message.
@@ -41,17 +41,17 @@ impl<M> Default for Queue<M> {
 }
 
 impl<M> Queue<M> {
-    /// A message has come with this look.
+    /// A message arrived with this look.
     pub(super) fn take_in(&mut self, look: u64, from: CoreId, mail: M) {
         self.mail.push_back((look, from, mail));
     }
 
-    /// A connection can go on since this look.
+    /// A connection has had something to do since this look.
     pub(super) fn mark_ready(&mut self, look: u64, token: Token) {
         self.ready.push_back((look, token));
     }
 
-    /// What is first of all that has come with the looks up to this one.
+    /// The first of everything that came with the looks up to this one.
     pub(super) fn next(&self, look: u64) -> Option<Next> {
         let mail = self.mail.front().map_or(u64::MAX, |(look, ..)| *look);
         let ready = self.ready.front().map_or(u64::MAX, |(look, _)| *look);
@@ -72,8 +72,8 @@ impl<M> Queue<M> {
         self.ready.pop_front().map(|(_, token)| token)
     }
 
-    /// Queues a connection that has received bytes with this look once more, after the messages up to
-    /// then. False when there are none.
+    /// Queues a connection that received bytes with this look once more, after the messages up to
+    /// that look. False when there are none.
     pub(super) fn requeue_after_mail(&mut self, look: u64, token: Token) -> bool {
         let has_earlier = self.mail.front().is_some_and(|(came, ..)| *came <= look);
         if has_earlier {

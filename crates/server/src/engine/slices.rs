@@ -1,8 +1,9 @@
-//! The server's own measure of stalls: how long each slice took, and what was in the longest.
+//! The server's own measure of stalls: how long each slice took, and what the longest were spent
+//! on.
 //!
 //! A slice is what a core does between two looks at its sockets. Its length is the core's own CPU
-//! time, so that a noisy neighbour does not count; reading that clock is a system call, so short
-//! slices (the monotonic clock says which) are taken at their wall time, an upper bound.
+//! time, so a noisy neighbour does not count; reading that clock is a system call, so short slices
+//! (by the monotonic clock) are taken at their wall time, an upper bound.
 
 use darter_command::Stream;
 use darter_resp::Reply;
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 pub enum Cause {
     /// Nothing yet.
     Idle,
-    /// Taking in bytes, and cutting requests out of them.
+    /// Receiving bytes, and parsing requests.
     Receive,
     /// A command.
     Command(usize),
@@ -21,9 +22,9 @@ pub enum Cause {
     Task,
     /// Streaming a long reply, of the command with this row.
     Stream(Option<usize>),
-    /// Removing the dead.
+    /// Removing expired entries.
     Expiry,
-    /// Freeing what was let go.
+    /// Deferred freeing.
     Free,
     /// Messages from other cores.
     Mail,
@@ -59,7 +60,7 @@ impl Cause {
     }
 }
 
-/// What the running slice spends its time on, and what took longest of it so far.
+/// What the running slice is spending its time on, and what took longest of it so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blame {
     now: Cause,
@@ -80,8 +81,8 @@ impl Blame {
         Self { now: cause, longest }
     }
 
-    /// What is blamed just now has taken `ns` nanoseconds. It may have changed since it began: a
-    /// task says itself which command it belongs to.
+    /// The current cause has taken `ns` nanoseconds. It may have changed since it began: a task
+    /// says itself which command it belongs to.
     #[must_use]
     pub(super) fn took(self, ns: u64) -> Self {
         let longest = if ns > self.longest.1 { (self.now, ns) } else { self.longest };
@@ -95,13 +96,13 @@ impl Blame {
     }
 }
 
-/// The rest of a long reply, with the command that it answers: its slices have a name.
+/// The rest of a long reply, with the command that it answers, so that its slices have a name.
 struct Named {
     row: usize,
     stream: Box<dyn Stream>,
 }
 
-/// Notes whose reply `stream` is.
+/// Notes which command's reply `stream` is.
 pub(super) fn named(row: usize, stream: Box<dyn Stream>) -> Box<dyn Stream> {
     Box::new(Named { row, stream })
 }
@@ -124,10 +125,10 @@ impl Stream for Named {
     }
 }
 
-/// A slice, as the longest are remembered.
+/// One slice, as kept for the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The core whose it was.
+    /// The core that ran it.
     pub core: usize,
     /// When it ended, in Unix milliseconds.
     pub unix_ms: u64,
@@ -139,7 +140,7 @@ pub struct Slice {
 
 /// Buckets: `0..1` us, `1..2`, `2..4`, ... the last is open.
 pub(crate) const BUCKETS: usize = 24;
-/// How many of the longest are remembered.
+/// How many of the longest are kept.
 const LONGEST_KEPT: usize = 16;
 
 /// The histogram of one core.
@@ -147,11 +148,11 @@ const LONGEST_KEPT: usize = 16;
 pub struct Slices {
     /// Slices by length.
     pub buckets: [u64; BUCKETS],
-    /// Slices in all.
+    /// Slices in total.
     pub count: u64,
-    /// Those that a knock ended.
+    /// Those ended by a knock.
     pub knocked: u64,
-    /// Their time in all, in nanoseconds.
+    /// Their total time, in nanoseconds.
     pub total_ns: u64,
     /// The longest, in nanoseconds.
     pub max_ns: u64,
@@ -191,7 +192,7 @@ impl Slices {
         self.longest.truncate(LONGEST_KEPT);
     }
 
-    /// An upper bound of the length below which `part` of all slices stay, in microseconds.
+    /// An upper bound, in microseconds, of the length that `part` of all slices stay below.
     #[must_use]
     pub fn quantile_us(&self, part: f64) -> u64 {
         #[expect(

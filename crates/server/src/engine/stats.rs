@@ -23,7 +23,7 @@ impl CommandStats {
         self.time(ns, 1);
     }
 
-    /// Adds a call whose time comes later.
+    /// Adds a call whose time is added later.
     #[inline]
     pub fn count(&mut self, failed: bool) {
         self.calls += 1;
@@ -40,7 +40,7 @@ impl CommandStats {
     }
 }
 
-/// The most of something in each of the last seconds, as Redis keeps it of clients' buffers.
+/// The most of something in each of the last seconds, as Redis keeps for clients' buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recent([(u64, usize); RECENT_S as usize]);
 
@@ -48,7 +48,7 @@ pub struct Recent([(u64, usize); RECENT_S as usize]);
 const RECENT_S: u64 = 8;
 
 impl Recent {
-    /// There were so many, at this moment in Unix milliseconds.
+    /// This many, at this moment in Unix milliseconds.
     #[inline]
     pub fn note(&mut self, count: usize, now_ms: u64) {
         let second = now_ms / 1_000;
@@ -59,7 +59,7 @@ impl Recent {
         slot.1 = slot.1.max(count);
     }
 
-    /// The most that there were lately.
+    /// The most there were lately.
     #[must_use]
     pub fn most(&self, now_ms: u64) -> usize {
         let since = (now_ms / 1_000).saturating_sub(RECENT_S - 1);
@@ -72,8 +72,7 @@ impl Recent {
     }
 }
 
-/// Commands a second, between two looks that are at least a tick apart: nobody counts while nobody
-/// asks.
+/// Commands per second, between two reads at least a tick apart: nothing is counted unless asked.
 #[derive(Default)]
 pub(crate) struct Pace {
     at_ms: u64,
@@ -84,7 +83,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// `commands` have run by `now_ms`, since `started_ms`.
     pub(crate) fn per_s(&mut self, now_ms: u64, commands: u64, started_ms: u64) -> u64 {
-        /// Looks closer than this see the same number.
+        /// Reads closer than this see the same number.
         const TICK_MS: u64 = 100;
         let elapsed = now_ms.saturating_sub(self.at_ms);
         if self.at_ms == 0 || elapsed >= TICK_MS {
@@ -118,7 +117,7 @@ pub struct CoreStats {
     pub bytes_out: u64,
     /// Errors replied, by code.
     pub errors: std::collections::BTreeMap<String, u64>,
-    /// Error replies in all.
+    /// Error replies in total.
     pub error_replies: u64,
     /// Messages from other cores.
     pub hops: u64,
@@ -151,7 +150,7 @@ impl CoreStats {
 mod tests {
     use super::*;
 
-    #[test] // Calls, their failures, and their time by how long each took.
+    #[test] // Calls, their failures, and their time by duration.
     fn calls_are_counted() {
         let mut stats = CommandStats::default();
         for (ns, calls, bucket) in
@@ -171,7 +170,7 @@ mod tests {
         assert_eq!((stats.histogram[7], stats.histogram[8]), (1, 1));
     }
 
-    #[test] // Errors by their codes, of which there are not more than a client could invent.
+    #[test] // Errors by code; a client that invents codes does not grow the map.
     fn errors_are_counted_by_code() {
         let mut stats =
             CoreStats { by_command: vec![CommandStats::default(); 3], ..CoreStats::default() };
@@ -197,7 +196,7 @@ mod tests {
         assert_eq!(stats.by_command.iter().map(|one| one.calls).collect::<Vec<_>>(), [0; 3]);
     }
 
-    #[test] // A peak is shown for eight seconds, and a smaller one behind it then.
+    #[test] // A peak is shown for eight seconds, then a smaller one after it.
     fn peaks_are_forgotten() {
         let mut recent = Recent::default();
         recent.note(100, 10_000);
@@ -209,7 +208,7 @@ mod tests {
         );
     }
 
-    #[test] // Of the time since the last look, or since the start; closer looks see the same.
+    #[test] // Over the time since the last read, or since startup; closer reads see the same.
     fn the_pace_is_of_the_last_while() {
         let mut pace = Pace::default();
         let looks = [(2_000, 500), (2_050, 900), (3_000, 1_500), (3_000, 9_000)];

@@ -1,12 +1,12 @@
-//! Time, the end of slices and randomness, as the engine is told them: the thread reads the machine's
+//! Time, the end of slices and randomness, as given to the engine: the thread reads the machine's
 //! clocks, the simulator makes them up.
 
 use darter_base::Preempt;
 use std::rc::Rc;
 
-/// Time, as the engine is told it.
+/// The engine's clock.
 pub trait Clock {
-    /// Nanoseconds since some moment; never goes back. Cheap: read for every command.
+    /// Nanoseconds since some moment; monotonic. Cheap: read for every command.
     fn monotonic_ns(&self) -> u64;
     /// Unix milliseconds.
     fn unix_ms(&self) -> u64;
@@ -22,9 +22,10 @@ pub trait Clock {
 pub trait SliceClock: Preempt {
     /// A slice begins at `now_ns`.
     fn begin(&self, now_ns: u64);
-    /// The slice may go on until `until_ns` at least, whoever knocks.
+    /// The slice may run until `until_ns` at least, whatever knocks.
     fn extend(&self, until_ns: u64);
-    /// Background work has the rest of the slice, from `now_ns` on: `least_ns` at least. Beyond those a
+    /// Background work has the rest of the slice, from `now_ns` on: `least_ns` at least. After that
+    /// a
     /// knock may end it.
     fn begin_background(&self, now_ns: u64, least_ns: u64) {
         self.extend(now_ns + least_ns);
@@ -33,13 +34,13 @@ pub trait SliceClock: Preempt {
     fn is_knocked(&self) -> bool {
         false
     }
-    /// [`Preempt::must_yield`] for who has just read the clock.
+    /// [`Preempt::must_yield`] for a caller that has just read the clock.
     fn is_over(&self, _now_ns: u64) -> bool {
         self.must_yield()
     }
 }
 
-/// What the engine is made of, as its maker chooses it.
+/// What the engine is built from, as its maker chooses.
 pub struct World {
     /// Time.
     pub clock: Rc<dyn Clock>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 /// Settings that the hot path reads; the settings table keeps them up to date on every core.
 #[derive(Clone, Debug)]
 pub struct Hot {
-    /// `requirepass` is set, so new connections begin unauthenticated.
+    /// `requirepass` is set, so new connections start unauthenticated.
     pub password: Option<Arc<str>>,
     /// `proto-max-bulk-len`.
     pub bulk_max: usize,
@@ -37,7 +37,7 @@ pub struct ClientLimits {
     pub query: usize,
     /// `client-output-buffer-limit` of the class `normal`: beyond it a client is closed at once.
     pub output_hard: usize,
-    /// The same, for longer than `output_soft_ms`.
+    /// The same, if exceeded for longer than `output_soft_ms`.
     pub output_soft: usize,
     /// See there.
     pub output_soft_ms: u64,
@@ -46,7 +46,7 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// True when somebody has to look at the clients from time to time.
+    /// True when the clients must be scanned from time to time.
     #[must_use]
     pub fn are_set(&self) -> bool {
         self.output_hard > 0 || self.output_soft > 0 || self.all > 0

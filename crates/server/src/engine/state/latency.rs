@@ -1,16 +1,16 @@
-//! The events of LATENCY on one core, and which slices that were too long are logged.
+//! The events of LATENCY on one core, and which of the too long slices are logged.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Samples kept of an event, as in Redis.
+/// Samples kept per event, as in Redis.
 const SAMPLES_MAX: usize = 160;
 
-/// What took too long under one name.
+/// What took too long, under one name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
     /// When, in Unix seconds, and how many milliseconds it took; oldest first.
     pub(crate) samples: VecDeque<(u64, u64)>,
-    /// The longest of all, also of those that are not kept.
+    /// The longest of all, including those no longer kept.
     pub(crate) worst_ms: u64,
 }
 
@@ -39,7 +39,7 @@ impl Events {
         }
     }
 
-    /// Forgets the events whose names are not to be kept.
+    /// Drops the events whose names are not to be kept.
     pub(crate) fn retain(&mut self, keep: impl Fn(&String) -> bool) {
         self.0.retain(|name, _| keep(name));
     }
@@ -58,7 +58,7 @@ impl Events {
     }
 }
 
-/// Says which slices were too long, but not so often that this fills the log.
+/// Rate-limits the log of slices that were too long.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     /// Silent until then, by the monotonic clock.
@@ -67,10 +67,10 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Between two of a core. Without optimisation most slices are too long.
+    /// Between two lines of a core. Without optimisation most slices are too long.
     const EVERY_NS: u64 = if cfg!(debug_assertions) { 60_000_000_000 } else { 1_000_000_000 };
 
-    /// Whether one may be logged now: how many were not since the last that was.
+    /// Whether one may be logged now, and how many were skipped since the last line.
     pub(crate) fn admit(&mut self, now_ns: u64) -> Option<u64> {
         if now_ns < self.silent_until_ns {
             self.left_out += 1;
@@ -85,7 +85,7 @@ impl Complaints {
 mod tests {
     use super::*;
 
-    #[test] // The last samples are kept, and the worst of all; cores' events stand in order of time.
+    #[test] // The last samples are kept, and the worst of all; cores' events are ordered by time.
     fn events_are_kept_and_merged() {
         let (mut one, mut other) = (Events::default(), Events::default());
         one.add("free", 1, 900);
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(one.len(), 1);
     }
 
-    #[test] // The first at once, then one in a while, which says how many were not.
+    #[test] // The first at once, then one in a while, which says how many were skipped.
     fn long_slices_do_not_fill_the_log() {
         let mut complaints = Complaints::default();
         assert_eq!(complaints.admit(5), Some(0));

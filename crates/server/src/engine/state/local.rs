@@ -1,4 +1,4 @@
-//! What a core keeps for the commands of administration.
+//! What a core keeps for administration commands.
 
 use super::changes::Changes;
 use super::latency::{Complaints, Events};
@@ -10,7 +10,7 @@ use darter_base::limits::SPARE_BYTES;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What a core keeps for the commands of administration.
+/// What a core keeps for administration commands.
 pub struct Local {
     /// Facts of the process.
     pub shared: Arc<Shared>,

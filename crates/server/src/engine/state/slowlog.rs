@@ -5,14 +5,14 @@ use darter_command::Command;
 use darter_resp::{Arg, Args};
 use std::collections::VecDeque;
 
-/// Arguments shown of a command, and bytes shown of an argument, as in Redis.
+/// Arguments shown per command, and bytes shown per argument, as in Redis.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 /// One slow command.
 #[derive(Clone)]
 pub(crate) struct SlowCall {
-    /// Unique among those of all cores.
+    /// Unique across all cores.
     pub(crate) id: u64,
     /// When it ended.
     pub(crate) unix_us: u64,
@@ -26,7 +26,7 @@ pub(crate) struct SlowCall {
 }
 
 impl SlowCall {
-    /// A command of `row` that has just ended. Its id and its connection are told when it is kept.
+    /// A command of `row` that has just ended. Its id and its connection are set when it is kept.
     pub(crate) fn new(unix_us: u64, ns: u64, row: &Command, args: Args<'_>) -> Self {
         let (us, args) = (ns / 1_000, shown(row, args));
         Self { id: 0, unix_us, us, args, peer: String::new(), name: Vec::new() }
@@ -41,8 +41,9 @@ pub(crate) struct Slowlog {
 }
 
 impl Slowlog {
-    /// Keeps a command, and of all no more than `most`. `id` makes an id of a number that is unique
-    /// on this core.
+    /// Keeps a command, and no more than `most` in all. `id` makes an id of a number that is unique
+    /// on
+    /// this core.
     pub(crate) fn keep(
         &mut self,
         call: SlowCall,
@@ -88,7 +89,7 @@ fn shorten(arg: Arg<'_>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    #[test] // Newest first, no more than wanted; ids go on after the log was cleared.
+    #[test] // Newest first, no more than wanted; ids continue after the log was cleared.
     fn the_newest_are_kept() {
         let mut log = Slowlog::default();
         let call = |us| SlowCall {

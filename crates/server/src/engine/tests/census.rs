@@ -1,4 +1,4 @@
-//! What clients hold, and who is closed for it.
+//! What clients hold, and which are closed for it.
 
 use super::{Bench, Client, Wait};
 use crate::engine::ClientLimits;
@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 const PORTION_BYTES: usize = 64 * 1024;
 
 impl Bench {
-    /// A client sends so many bytes of an argument that is longer.
+    /// A client sends `bytes` bytes of an argument that is longer.
     fn hold(&self, client: usize, bytes: usize) {
         let Client { core, token, .. } = self.clients[client];
         let header = format!("*2\r\n$4\r\nECHO\r\n${}\r\n", 2 * bytes);
@@ -36,7 +36,7 @@ impl Bench {
         self.cores[core].closed(token);
     }
 
-    /// Half a second, in which cores that sleep for good are left asleep.
+    /// Half a second, in which cores that sleep forever are left asleep.
     fn look(&self) {
         for _ in 0..500 {
             self.pass_ms(1);
@@ -49,7 +49,7 @@ impl Bench {
     }
 }
 
-#[test] // What the last client of a core held is told no more once it is gone.
+#[test] // What a core's last client held is no longer published once it is gone.
 fn who_has_left_counts_no_more() {
     for (is_spared, small, closed) in [(true, &[6][..], 0), (false, &[6, 7], 1)] {
         let mut bench = Bench::new(2);
@@ -71,7 +71,7 @@ fn who_has_left_counts_no_more() {
     }
 }
 
-#[test] // Whichever core looks first and goes on first, the largest of all is closed and nobody else.
+#[test] // Whichever core scans first, the largest of all is closed and no other.
 fn the_largest_of_all_cores_is_closed() {
     const UNIT: usize = MIB / 4;
     for seed in 0..20 {
@@ -122,7 +122,7 @@ fn many_are_closed_one_a_slice() {
     }
 }
 
-#[test] // What is read after it is gone is charged, also where it waits behind other replies.
+#[test] // A removed value is charged while it is still read, also where it waits its turn.
 fn long_replies_that_wait_are_charged() {
     const LEN: usize = 1_000_000;
     const GETS: usize = 5;
@@ -146,7 +146,7 @@ fn long_replies_that_wait_are_charged() {
     assert!(bench.is_closed(reader), "it is beyond the limit");
 }
 
-/// A machine whose allocator has given out so many bytes.
+/// A machine whose allocator has handed out this many bytes.
 struct Holding(usize);
 
 impl Machine for Holding {
@@ -173,7 +173,7 @@ impl Machine for Holding {
     }
 }
 
-#[test] // What is being freed is not lasting, but for what it shares with values that stay.
+#[test] // Values being freed do not last, except for what they share with values that stay.
 fn lasting_memory_is_the_data_at_least() {
     for (held, data, freeing, lasting) in [
         (300, 100, 150, 150),

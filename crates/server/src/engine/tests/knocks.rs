@@ -1,4 +1,4 @@
-//! What a long command gets of its core while others knock.
+//! How much of its core a long command gets while others knock.
 
 use super::*;
 use crate::knock::SliceTimer;
@@ -25,7 +25,7 @@ fn core_with_sets(knocks: bool) -> Bench {
     bench
 }
 
-/// The turns of a long command, another client asking in each.
+/// The turns of a long command, with another client asking in each.
 fn turns_of_a_long_command(bench: &Bench) -> usize {
     bench.send(0, "SUNIONSTORE sum a b");
     for turns in 1..100_000 {
@@ -41,7 +41,7 @@ fn turns_of_a_long_command(bench: &Bench) -> usize {
     panic!("it never ends");
 }
 
-#[test] // A knock ends its slices, and others' constant knocks do not make it stand still.
+#[test] // A knock ends its slices, and constant knocks do not stall it.
 fn a_long_command_goes_on_whoever_knocks() {
     let [quiet, knocked] =
         [false, true].map(|knocks| turns_of_a_long_command(&core_with_sets(knocks)));

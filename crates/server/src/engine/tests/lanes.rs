@@ -1,4 +1,4 @@
-//! What a connection may do next, by what it is owed: both sides of each bound.
+//! What a connection may do next, given what it is owed: both sides of each bound.
 
 use crate::engine::conn::{Conn, Lane};
 use crate::engine::owed::Owed;
@@ -8,7 +8,7 @@ use darter_command::Stream;
 use darter_resp::{Output, Reply, Request};
 use std::sync::Arc;
 
-/// Holds some bytes and gives none.
+/// Holds some bytes and yields none.
 struct Holding(usize);
 
 impl Stream for Holding {
@@ -44,7 +44,7 @@ fn text(len: usize) -> Output {
     out
 }
 
-#[test] // Long replies shrink at once what may be owed; short ones let it double where it was used up.
+#[test] // Long replies shrink at once what may be owed; short ones double it where it was used up.
 fn what_may_be_owed_follows_the_replies() {
     #[rustfmt::skip] // A table.
     let cases = [
@@ -67,7 +67,7 @@ fn what_may_be_owed_follows_the_replies() {
     }
 }
 
-#[test] // Each reason alone is enough to wait, and none reaches further than its bound.
+#[test] // Each reason alone is enough to wait, and none applies beyond its bound.
 fn a_request_is_parsed_when_nothing_is_against_it() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool); 13] = [
@@ -173,7 +173,7 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (3, 135, 4));
     lane.ready_at(0, text(7), None);
     lane.settle();
-    // All but what stands behind the stream, which is held by the lane from here on.
+    // All but what comes after the stream, which the lane holds from here on.
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.owed.len()), (25, 20, 1));
     assert_eq!((lane.stream.is_some(), lane.waiting_bytes()), (true, 145));
     lane.stream = None;
@@ -181,7 +181,7 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (45, 0, true));
 }
 
-#[test] // However many streams wait, and wherever: after some looks all that they pin is told.
+#[test] // However many streams wait, and wherever: after some looks all that they pin is known.
 fn streams_that_wait_are_told() {
     const BYTES: usize = 1_000;
     for (streams, others) in [(1, 0), (3, 500), (31, 1), (32, 1), (33, 1), (200, 9)] {
@@ -224,7 +224,7 @@ fn memory_is_the_sum_of_its_parts() {
     assert!(conn.memory_bytes() - empty >= 6_230 + size_of::<Owed>());
 }
 
-#[test] // A peak is one of the last seconds, counted from when it was reached first.
+#[test] // A peak is one of the last seconds, counted from when it was first reached.
 fn a_peak_is_forgotten() {
     let mut lane = conn().lane;
     for (bytes, at_ms, peak) in
@@ -235,7 +235,7 @@ fn a_peak_is_forgotten() {
     }
 }
 
-#[test] // What fills the reply buffer is in it; one byte more is output beside it, all of it.
+#[test] // What fills the reply buffer is in it; one byte more is output besides it, all of it.
 fn a_full_reply_buffer_is_no_output() {
     const FULL: usize = 16 * 1024;
     for (len, reply_bytes, output) in [(FULL, FULL, 0), (FULL + 1, 0, FULL + 1)] {

@@ -1,4 +1,4 @@
-//! What came first runs first, whatever the slice leaves over.
+//! What comes first runs first, whatever the slice has left.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn what_is_left_over_is_not_overtaken() {
     assert_eq!(bench.got(other), "$1\r\n4\r\n");
 }
 
-#[test] // A connection that waits and receives more bytes is queued after the messages before these.
+#[test] // A waiting connection that receives more bytes is queued after their messages.
 fn bytes_do_not_overtake_messages() {
     let mut bench = Bench::new(2);
     let (key, other) = (bench.key(1), bench.connect(1));
@@ -61,7 +61,7 @@ fn questions_come_after_batches() {
     assert!(bench.has(&key), "asked after the batch");
 }
 
-#[test] // What tasks post and what the core posts leaves in the order in which it was posted.
+#[test] // What tasks post and what the core posts leaves in the order of posting.
 fn messages_leave_in_their_order() {
     let bench = Bench::new(2);
     let core = &bench.cores[0];

@@ -1,9 +1,9 @@
-//! What concerns everything that a core has: in portions, however much that is.
+//! What concerns everything a core has runs in portions, however much that is.
 
 use super::*;
 
 impl Bench {
-    /// Rounds until a reply begins, in slices of one portion.
+    /// Rounds until a reply starts, in slices of one portion.
     fn rounds(&self, line: &str) -> usize {
         self.clients[0].got.take();
         self.short.set(true);
@@ -45,7 +45,7 @@ fn many_databases_are_asked_for_together() {
     }
 }
 
-#[test] // All cores at the same time, not one after another.
+#[test] // All cores at once, not one after another.
 fn more_cores_take_no_more_rounds() {
     let rounds = |cores: usize| Bench::new(cores).rounds("INFO");
     assert!(rounds(8) <= rounds(2) + 1, "{} rounds, {} on two cores", rounds(8), rounds(2));
@@ -76,7 +76,7 @@ fn many_clients_are_gone_through_in_portions() {
     }
 }
 
-#[test] // As often, and in the order, as their ids are named.
+#[test] // As often as their ids are named, and in that order.
 fn clients_are_listed_as_they_are_asked_for() {
     let mut bench = Bench::new(2);
     let clients = [0, 1, 0].map(|core| bench.connect(core));

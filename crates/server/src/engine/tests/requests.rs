@@ -1,4 +1,4 @@
-//! Requests from their bytes to their replies: gates, order, what is counted, and what is given back.
+//! Requests from bytes to replies: gates, order, what is counted, and what is released.
 
 use super::*;
 use crate::engine::Hot;
@@ -21,14 +21,14 @@ impl Model {
         value.map_or("$-1\r\n".to_owned(), |value| format!("${}\r\n{value}\r\n", value.len()))
     }
 
-    /// Text of a length at either side of what is copied, shared, streamed, or fills a buffer.
+    /// Text of a length on either side of what is copied, shared, streamed, or fills a buffer.
     fn value(prng: &mut Prng) -> String {
         let longest = *prng.weighted(&[(8, 20), (2, 5_000), (1, 20_000), (1, 300_000)]);
         let letter = char::from(b'a' + u8::try_from(prng.below(26)).unwrap());
         letter.to_string().repeat(1 + usize::try_from(prng.below(longest)).unwrap())
     }
 
-    /// One request line; what it is to reply is remembered.
+    /// One request line; the expected reply is remembered.
     fn request(&mut self, prng: &mut Prng, prefix: &str) -> String {
         let key = |prng: &mut Prng| format!("{prefix}:{}", prng.below(KEYS));
         self.sent += 1;
@@ -115,14 +115,14 @@ fn replies_come_in_order() {
             check_settled(&bench, client, got.len());
             sent += model.sent;
         }
-        // A command that ran elsewhere is counted there, and once.
+        // A command that ran elsewhere is counted there, once.
         let commands = |core: &Rc<Core>| core.stats.borrow().commands;
         assert_eq!(bench.cores.iter().map(commands).sum::<u64>(), sent, "seed {seed}");
         assert!(bench.cores.iter().all(|core| core.is_quiet()), "seed {seed}");
     }
 }
 
-/// Nothing of what a client sent or was sent is held any more, and all was counted.
+/// Nothing that a client sent or was sent is still held, and all of it was counted.
 fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     let Client { core, token, .. } = bench.clients[client];
     bench.cores[core].with_conn(token, |conn| {
@@ -135,7 +135,7 @@ fn check_settled(bench: &Bench, client: usize, sent_bytes: usize) {
     });
 }
 
-#[test] // What stands before a command, in Redis's words.
+#[test] // The checks before a command, in Redis's words.
 fn requests_pass_gates() {
     let mut bench = Bench::new(1);
     #[rustfmt::skip] // A table.
@@ -165,7 +165,7 @@ fn requests_pass_gates() {
     hot(|hot| hot.loading = false);
     assert_eq!(bench.ask(0, "SET other v"), "+OK\r\n");
     bench.pass_ms(2_000);
-    bench.settle(); // Memory is measured at times.
+    bench.settle(); // Memory is measured at intervals.
     hot(|hot| hot.maxmemory = 1);
     assert!(bench.ask(0, "SET key v").starts_with("-OOM "));
     assert_eq!(bench.ask(0, "GET key"), "$-1\r\n");
@@ -185,7 +185,7 @@ fn requests_pass_gates() {
     assert_eq!(bench.ask(0, "GET key"), "$1\r\nv\r\n", "who was here before may go on");
 }
 
-#[test] // Who is refused is told why, and closed; who is not is counted.
+#[test] // A refused connection is told why, and closed; the others are counted.
 fn connections_pass_gates() {
     let mut bench = Bench::new(1);
     let refused = |bench: &mut Bench, is_local: bool| {
@@ -209,7 +209,7 @@ fn connections_pass_gates() {
     assert_eq!(bench.cores[0].conns_len(), 5);
 }
 
-#[test] // By QUIT, by its own end, by what is no request; what it is owed comes first.
+#[test] // By QUIT, by end of input, by a protocol error; what it is owed comes first.
 fn connections_end() {
     let cases: [(&str, bool, &str, bool); 6] = [
         // (sent, whether the peer ends, got, closed)
@@ -250,7 +250,7 @@ fn silence_is_kept_in_order() {
     }
 }
 
-#[test] // What is asked of another core is answered in the protocol and the database of its moment.
+#[test] // Another core answers in the protocol and the database of the moment it was asked.
 fn sessions_go_with_their_requests() {
     let bench = Bench::new(2);
     for core in 0..2 {
@@ -267,7 +267,7 @@ fn sessions_go_with_their_requests() {
     }
 }
 
-#[test] // Who sends more than is taken from it is made to wait, and is received from again.
+#[test] // A client that sends faster than it is served is paused, and then received from again.
 fn receiving_is_paused() {
     let bench = Bench::new(1);
     let value = "v".repeat(100_000);
@@ -284,7 +284,7 @@ fn receiving_is_paused() {
     assert_eq!(bench.got(0).len(), 60 * (value.len() + "$100000\r\n\r\n".len()));
 }
 
-#[test] // What a silent connection does not need is given back after a while.
+#[test] // What a silent connection does not need is released after a while.
 fn silent_connections_give_memory_back() {
     let bench = Bench::new(1);
     bench.ask(0, &vec!["PING"; 20_000].join("\r\n"));
@@ -301,7 +301,7 @@ fn silent_connections_give_memory_back() {
     assert!(memory() < 10_000, "{}", memory());
 }
 
-#[test] // Clients have numbers of their own on all cores, and all cores are asked.
+#[test] // Client ids are unique across cores, and all cores are asked.
 fn clients_of_all_cores_are_told_apart() {
     let mut bench = Bench::new(3);
     let more: Vec<usize> = (0..3).map(|core| bench.connect(core)).collect();
@@ -321,7 +321,7 @@ fn clients_of_all_cores_are_told_apart() {
     assert_eq!(clients.iter().filter(|client| bench.is_closed(**client)).count(), 1);
 }
 
-#[test] // Watchers see what a client sent, quoted, however long it is, and nothing of administration.
+#[test] // Watchers see what a client sent, quoted, however long it is, and no administration.
 fn watchers_see_requests_as_they_were() {
     let mut bench = Bench::new(2);
     let client = bench.connect(0);
@@ -349,7 +349,7 @@ fn watchers_see_requests_as_they_were() {
     }
 }
 
-#[test] // A job counts as one call, by all the time that it took.
+#[test] // A job counts as one call, with all the time that it took.
 fn jobs_are_counted_once() {
     let bench = Bench::new(1);
     let members: Vec<String> = (0..2_000).map(|at| format!("m{at}")).collect();
@@ -402,7 +402,7 @@ fn send_words(bench: &Bench, words: &[&[u8]]) {
 }
 
 #[test] // The bytes of a long key, field or member are put together in slices, before the command
-// runs; what stands behind it waits. A long value is not put together.
+// runs; what comes after it waits. A long value is not put together.
 fn long_names_are_gathered_in_slices() {
     let long = vec![b'n'; 2_200_000];
     let near = [&long[..long.len() - 1], b"m"].concat();

@@ -1,4 +1,4 @@
-//! What long slices are remembered for, and what is told of them.
+//! What long slices are blamed on, and how they are reported.
 
 use super::*;
 use crate::engine::{Cause, Slice, Slices};
@@ -14,7 +14,7 @@ fn ticking(cores: usize) -> Bench {
 }
 
 impl Bench {
-    /// The beginning of the reply. When it comes, all has come to rest.
+    /// The start of the reply. By then everything has settled.
     fn wait_for(&self, client: usize, line: &str) -> String {
         self.cores.iter().for_each(|core| *core.slices.borrow_mut() = Slices::default());
         self.send(client, line);
@@ -30,7 +30,7 @@ impl Bench {
         reply
     }
 
-    /// Some of the longest slices have this cause, and none is a task or a stream of nobody's.
+    /// Some of the longest slices have this cause, and none is an anonymous task or stream.
     fn expect(&self, core: usize, command: &str, cause: impl Fn(usize) -> Cause) {
         let row = self.cores[0].table.find(command.as_bytes()).unwrap().index;
         let slices = self.cores[core].slices.borrow();
@@ -72,7 +72,7 @@ fn stall(bench: &Bench) {
     bench.turn(0);
 }
 
-#[test] // A slice is what the core itself did in it: no time of others, and none of the slice before.
+#[test] // A slice is what the core itself did in it: no time of others, none of the one before.
 fn a_slice_is_its_own_time() {
     const STOLEN_MS: u64 = 5;
     let bench = ticking(2);
@@ -90,7 +90,7 @@ fn a_slice_is_its_own_time() {
     }
 }
 
-#[test] // Not what ran briefly behind it.
+#[test] // Not what ran briefly after it.
 fn long_mail_is_to_blame() {
     let bench = ticking(2);
     bench.send(0, "TIME");
@@ -114,7 +114,7 @@ impl io::Write for Lines {
     }
 }
 
-#[test] // In the log, once for many; in LATENCY SLICES with names in RESP2; in INFO.
+#[test] // Logged once for many; in LATENCY SLICES with names in RESP2; in INFO.
 fn a_slice_that_is_too_long_is_told() {
     let bench = ticking(2);
     let lines = Lines::default();
