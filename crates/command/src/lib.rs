@@ -18,13 +18,15 @@ mod flow;
 mod refusal;
 mod row;
 pub mod syntax;
+mod text;
 
 pub use args::Args;
 pub use call::{Answer, Call, MultiFuture};
-pub use cx::{Cx, reply_str, reply_text};
+pub use cx::Cx;
 pub use flow::{Flow, Job, Step, Stream};
 pub use refusal::{Refusal, until_nul};
 pub use row::{
     Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Secret, Shape,
     specs,
 };
+pub use text::{BlobStream, reply_range, reply_str, reply_text};

@@ -1,13 +1,32 @@
-//! Finding a key for a command that reads it.
+//! Finding a key for a command that reads it: an access, counted as a hit or a miss.
+//!
+//! These are [`darter_command::Cx::find`] for commands that reply while they look at what was found:
+//! they leave the rest of the context free.
 
-use darter_keyspace::{Db, Found, Key, ShardStats};
+use darter_keyspace::{Db, Found, Key, Lent, ShardStats, Str, Typed, WrongType};
 
-/// The living entry of `key`, which is an access; counts the hit or the miss.
-///
-/// It is [`darter_command::Cx::find`] for commands that reply while they hold what was found: it
-/// leaves the rest of the context free.
+/// The living entry of `key`.
 pub(crate) fn find<'d>(db: &'d mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Option<Found<'d>> {
     let found = db.find(key);
     stats.count(found.is_some());
     found
+}
+
+/// The string at `key`.
+#[inline]
+pub(crate) fn find_text<'d>(
+    db: &'d mut Db,
+    stats: &mut ShardStats,
+    key: &Key<'_>,
+) -> Result<Option<Str<'d>>, WrongType> {
+    find(db, stats, key).map(|found| found.text()).transpose()
+}
+
+/// The value at `key`, which must be a `V`.
+pub(crate) fn find_value<'d, V: Typed>(
+    db: &'d mut Db,
+    stats: &mut ShardStats,
+    key: &Key<'_>,
+) -> Result<Option<Lent<'d, V>>, WrongType> {
+    find(db, stats, key).map(|found| found.value()).transpose()
 }

@@ -6,21 +6,11 @@ use crate::living::reply_count;
 use crate::lookup;
 use crate::prefetch::prefetch;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
-use darter_keyspace::{Db, Key, Lent, ShardStats};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
 /// Fields that one portion of a reply looks up: about 15 us.
 const ASKED_AT_ONCE: usize = 128;
-
-/// The hash at `key`, for a command that reads it; counts the hit or the miss.
-pub(super) fn find<'a>(
-    db: &'a mut Db,
-    stats: &mut ShardStats,
-    key: &Key<'_>,
-) -> Result<Option<Lent<'a, Hash>>, Refusal> {
-    Ok(lookup::find(db, stats, key).map(|found| found.value::<Hash>()).transpose()?)
-}
 
 /// `HGET key field`: the value of a field.
 ///
@@ -69,7 +59,7 @@ pub(super) fn hstrlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// Source: <https://redis.io/commands/hlen> (2.0.0).
 pub(super) fn hlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let Some(hash) = find(cx.db, cx.stats, &key)? else {
+    let Some(hash) = lookup::find_value::<Hash>(cx.db, cx.stats, &key)? else {
         cx.reply.int(0);
         return Ok(Flow::Done);
     };
@@ -82,7 +72,7 @@ pub(super) fn hlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 /// the reply is streamed from a cut. Source: <https://redis.io/commands/hmget> (2.0.0).
 pub(super) fn hmget(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let hash = find(cx.db, cx.stats, &key)?;
+    let hash = lookup::find_value::<Hash>(cx.db, cx.stats, &key)?;
     cx.reply.array(args.left());
     Ok(values(&mut cx.reply, hash.as_deref(), args, cx.now))
 }

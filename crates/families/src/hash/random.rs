@@ -1,11 +1,11 @@
 //! HRANDFIELD: fields at random. How they are drawn: `random`.
 
-use super::field::find;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::value::{Hash, value_of};
 use super::whole::{All, Part, Walk};
 use crate::choice::Choice;
 use crate::living::is_alive;
+use crate::lookup::find_value;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(super) fn hrandfield(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let wish = wish(args)?;
-    let hash = find(cx.db, cx.stats, &key)?.unwrap_or(Lent::Copied(Hash::new()));
+    let hash = find_value::<Hash>(cx.db, cx.stats, &key)?.unwrap_or(Lent::Copied(Hash::new()));
     if !is_alive(hash.fields().earliest_deadline(), cx.now) {
         let urn = Living { hash: Hash::new(), wish, text: Vec::new() };
         let cut = (hash.fields().clone(), hash.memory_bytes());

@@ -1,9 +1,10 @@
 //! HSCAN: a hash, a few fields a call, with cursors that survive its growth.
 
-use super::field::find;
 use super::unsent::{Unsent, flow};
+use super::value::Hash;
 use super::whole::Part;
 use crate::cursor;
+use crate::lookup::find_value;
 use crate::scan::{Options, PORTION, Walk};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Value;
@@ -24,7 +25,7 @@ const WHOLE: &str = "listpack";
 pub(super) fn hscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let cursor = cursor::parse(args.bytes()?)?;
-    let Some(hash) = find(cx.db, cx.stats, &key)? else {
+    let Some(hash) = find_value::<Hash>(cx.db, cx.stats, &key)? else {
         header(&mut cx.reply, 0, Part::Flat, 0);
         return Ok(Flow::Done);
     };

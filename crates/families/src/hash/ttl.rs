@@ -1,10 +1,10 @@
 //! How long fields live: HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME.
 
 use super::deadline::{COUNT_REFUSED, fields};
-use super::field::find;
 use super::unsent::flow;
 use super::value::Hash;
 use crate::codes::{ABSENT, NO_DEADLINE};
+use crate::lookup::find_value;
 use crate::prefetch::prefetch;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
@@ -67,7 +67,7 @@ pub(super) fn hpexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refu
 
 fn tell(cx: &mut Cx<'_>, mut args: Args<'_>, clock: Clock) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let hash = find(cx.db, cx.stats, &key)?;
+    let hash = find_value::<Hash>(cx.db, cx.stats, &key)?;
     fields(&mut args, COUNT_REFUSED)?;
     cx.reply.array(args.left());
     let hash = hash.unwrap_or(Lent::Copied(Hash::new()));

@@ -5,10 +5,9 @@
 //! leaves in portions. Replies of short values never touch the queue.
 
 use darter_base::number;
-use darter_command::{Flow, Stream};
+use darter_command::{BlobStream, Flow, Stream, reply_str};
 use darter_keyspace::Str;
 use darter_resp::Reply;
-use darter_structs::blob::Blob;
 use darter_structs::table::{Scratch, Text};
 use std::collections::VecDeque;
 
@@ -25,8 +24,8 @@ pub(super) struct Unsent {
 enum Piece {
     /// Encoded.
     Bytes(Vec<u8>),
-    /// A long value, its header sent; the chunks from `next` on are still to come.
-    Blob { blob: Blob, next: usize },
+    /// A long value, its header sent.
+    Blob(BlobStream),
 }
 
 impl Unsent {
@@ -57,12 +56,8 @@ impl Unsent {
             Str::Blob(blob) => *blob,
         };
         if self.waiting.is_empty() && blob.pieces() <= 1 {
-            reply.bulk_header(blob.len());
-            if blob.pieces() == 1 {
-                let (piece, range) = blob.piece(0);
-                reply.out.share(piece, range);
-            }
-            reply.crlf();
+            let flow = reply_str(reply, value);
+            debug_assert!(matches!(flow, Flow::Done), "one piece is sent at once");
             return blob.len();
         }
         if self.waiting.is_empty() {
@@ -70,7 +65,7 @@ impl Unsent {
         } else {
             header(self.tail(), b'$', blob.len());
         }
-        self.waiting.push_back(Piece::Blob { blob: blob.reader(), next: 0 });
+        self.waiting.push_back(Piece::Blob(BlobStream::new(blob, 0..blob.len())));
         PORTION_BYTES
     }
 
@@ -119,23 +114,16 @@ fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
 impl Stream for Unsent {
     /// Sends one chunk, or one run of encoded bytes.
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        match self.waiting.front_mut() {
-            Some(Piece::Blob { blob, next }) => {
-                if *next < blob.pieces() {
-                    let (piece, range) = blob.piece(*next);
-                    reply.out.share(piece, range);
-                    *next += 1;
-                }
-                if *next == blob.pieces() {
-                    reply.crlf();
-                    self.waiting.pop_front();
-                }
-            }
+        let is_sent = match self.waiting.front_mut() {
+            Some(Piece::Blob(stream)) => !stream.pump(reply),
             Some(Piece::Bytes(bytes)) => {
                 reply.out.tail().extend_from_slice(bytes);
-                self.waiting.pop_front();
+                true
             }
-            None => {}
+            None => false,
+        };
+        if is_sent {
+            self.waiting.pop_front();
         }
         !self.waiting.is_empty()
     }
@@ -144,7 +132,7 @@ impl Stream for Unsent {
     fn pinned_bytes(&self) -> usize {
         let bytes = self.waiting.iter().map(|piece| match piece {
             Piece::Bytes(bytes) => bytes.capacity(),
-            Piece::Blob { blob, .. } => blob.pinned_bytes(),
+            Piece::Blob(stream) => stream.pinned_bytes(),
         });
         bytes.sum()
     }

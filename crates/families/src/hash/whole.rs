@@ -4,10 +4,10 @@
 //! moment, the living are counted first, in portions that encode nothing: the header is exact, and
 //! what follows is of the same instant.
 
-use super::field::find;
 use super::unsent::{PORTION_BYTES, Unsent, flow};
-use super::value::value_of;
+use super::value::{Hash, value_of};
 use crate::living::{Living, is_alive};
+use crate::lookup::find_value;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
@@ -90,7 +90,7 @@ pub(super) fn hvals(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 
 fn whole(cx: &mut Cx<'_>, mut args: Args<'_>, part: Part) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let Some(hash) = find(cx.db, cx.stats, &key)? else {
+    let Some(hash) = find_value::<Hash>(cx.db, cx.stats, &key)? else {
         part.header(&mut cx.reply, 0);
         return Ok(Flow::Done);
     };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// different cores. Source: <https://redis.io/commands/smove> (1.0.0).
 pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (from, to, member) = (args.key()?, args.key()?, args.bytes()?);
-    let moved = match find(cx.db, &from, member)? {
+    let moved = match source_of(cx.db, &from, member)? {
         Source::Absent => false,
         Source::There { member: found } => {
             check(cx.db, &to)?;
@@ -41,7 +41,7 @@ enum Source {
     There { member: Option<Option<u64>> },
 }
 
-fn find(db: &mut Db, key: &Key<'_>, member: &[u8]) -> Result<Source, WrongType> {
+fn source_of(db: &mut Db, key: &Key<'_>, member: &[u8]) -> Result<Source, WrongType> {
     let now = db.now();
     let Some(set) = db.read_value::<Set>(key)? else { return Ok(Source::Absent) };
     Ok(Source::There { member: set.get(member, now).map(|entry| entry.deadline()) })
@@ -79,7 +79,7 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let source = call
         .tx
         .on(at_source, move |home| {
-            find(home.shard.db_for(db, no_touch), &args.key(0), args.member())
+            source_of(home.shard.db_for(db, no_touch), &args.key(0), args.member())
         })
         .await?;
     let Source::There { member } = source else { return Ok(call.answer(|reply| reply.int(0))) };

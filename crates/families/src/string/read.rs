@@ -1,9 +1,9 @@
 //! Reading one string: GET, STRLEN, GETRANGE, SUBSTR, GETDEL, DIGEST.
 
-use super::value::{BYTES_AT_ONCE, find_text, pieces, reply_range, to_blob};
-use crate::lookup::find;
+use super::value::{BYTES_AT_ONCE, pieces, to_blob};
+use crate::lookup::{find, find_text};
 use darter_base::hash::Digest;
-use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
+use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_range, reply_str};
 use darter_keyspace::{Fresh, Str};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
