@@ -17,8 +17,8 @@ const RANKS: &[(u8, &[&str])] = &[
     (1, &["doors", "load", "log", "shared", "supervisor"]),
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency"]),
-    (3, &["engine::conn"]),
-    (4, &["engine::state::slowlog"]),
+    (3, &["engine::conn", "engine::state::meter"]),
+    (4, &["engine::state::clients", "engine::state::slowlog"]),
     (5, &["engine::state::local"]),
     (6, &["engine::state"]),
     // The core.

@@ -299,7 +299,7 @@ impl Core {
                 self.batches.borrow_mut().rest(batch);
                 return;
             }
-            if self.slice.is_over(self.now_ns.get()) {
+            if self.slice.is_over(self.meter.now_ns()) {
                 self.batches.borrow_mut().go_on(batch);
                 return;
             }
@@ -340,7 +340,7 @@ impl Core {
 
     /// Takes in the replies of a batch that another core has run.
     pub(super) fn batch_done(&self, from: CoreId, batch: Batch) {
-        let Some(token) = self.tokens.borrow().get(&batch.client).copied() else {
+        let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
                 self.wake_batch(from, batch.client); // Its commands are run, whoever hears of it.
             }

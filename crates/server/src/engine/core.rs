@@ -5,14 +5,15 @@ use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
 use super::monitor::Watchers;
 use super::queue::Queue;
-use super::slices::{Blame, Cause, Slices};
+use super::slices::{Cause, Slices};
+use super::state::clients::Clients;
 use super::state::clock::{Clock, SliceClock, World};
 use super::state::hot::Hot;
 use super::state::local::Local;
+use super::state::meter::Meter;
 use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
 use darter_base::Preempt;
-use darter_base::hash::IdentityMap;
 use darter_base::limits::SPARE_BYTES;
 use darter_command::Stream;
 use darter_keyspace::Shard;
@@ -20,7 +21,6 @@ use darter_resp::{Output, Part};
 use darter_runtime::net::Token;
 use darter_tx::{CoreId, Message, Tx};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,23 +76,14 @@ pub struct Core {
     pub admin: Local,
     me: std::rc::Weak<Self>,
     pub(super) slice: Rc<dyn SliceClock>,
-    pub(super) slice_start: Cell<SliceStart>,
-    pub(super) blame: Cell<Blame>,
-    /// The monotonic time as of the last reading: the end of one command is the start of the next.
-    pub(super) now_ns: Cell<u64>,
-    /// Commands that ran since `now_ns` was read: see `serve::account`.
-    pub(super) untimed: Cell<u32>,
+    pub(super) meter: Meter,
+    pub(super) clients: Clients,
     /// The row of the last request: the next is likely the same.
     pub(super) last_entry: Cell<usize>,
     pub(super) now_ms: Cell<u64>,
-    pub(super) conns: RefCell<Vec<Option<Box<Conn>>>>,
-    pub(super) conns_len: Cell<usize>,
-    pub(super) tokens: RefCell<IdentityMap<Token>>,
-    pub(super) next_id: Cell<u64>,
     /// What has come and is to be run, and the number of the current look.
     pub(super) queue: RefCell<Queue<Mail>>,
     pub(super) look: Cell<u64>,
-    pub(super) streaming: RefCell<VecDeque<Token>>,
     /// The round that takes back the memory of silent connections.
     pub(super) release: Cell<super::release::Round>,
     /// The look for idle connections, and the one at what clients hold.
@@ -104,23 +95,12 @@ pub struct Core {
     pub(super) next_chore: Cell<usize>,
     /// The dead are looked for again at this moment, in Unix milliseconds.
     pub(super) reap_at: Cell<u64>,
-    pub(super) dirty: RefCell<Vec<Token>>,
-    pub(super) waiting_pause: RefCell<Vec<Token>>,
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
     pub(super) actions: RefCell<Vec<Action>>,
     pub(super) outbox: RefCell<Vec<(CoreId, Mail)>>,
     pub(super) spares: RefCell<Vec<Vec<u8>>>,
     pub(super) scratch: RefCell<Vec<(CoreId, Message)>>,
-}
-
-/// When the running slice began, by both clocks.
-#[derive(Clone, Copy, Default)]
-pub(super) struct SliceStart {
-    pub(super) wall_ns: u64,
-    /// By the CPU clock, as of `read_ns`: not later.
-    pub(super) cpu_ns: u64,
-    pub(super) read_ns: u64,
 }
 
 impl Core {
@@ -148,28 +128,19 @@ impl Core {
             slices: RefCell::default(),
             admin,
             slice,
-            slice_start: Cell::default(),
-            blame: Cell::default(),
-            now_ns: Cell::new(clock.monotonic_ns()),
-            untimed: Cell::new(0),
+            meter: Meter::default(),
+            clients: Clients::default(),
             last_entry: Cell::new(0),
             now_ms: Cell::new(clock.unix_ms()),
             clock,
-            conns: RefCell::default(),
-            conns_len: Cell::new(0),
-            tokens: RefCell::default(),
-            next_id: Cell::new(0),
             queue: RefCell::default(),
             look: Cell::new(0),
-            streaming: RefCell::default(),
             release: Cell::default(),
             idle_check: Cell::default(),
             census: RefCell::default(),
             works_on: Cell::default(),
             next_chore: Cell::default(),
             reap_at: Cell::default(),
-            dirty: RefCell::default(),
-            waiting_pause: RefCell::default(),
             batches: RefCell::default(),
             watchers: RefCell::default(),
             actions: RefCell::default(),
@@ -196,7 +167,7 @@ impl Core {
     /// A connection was accepted. Beyond the limits it is told so, and closed.
     pub fn accepted(&self, token: Token, peer: Peer) {
         let hot = self.hot.borrow();
-        let refusal = if self.conns_len.get() >= hot.clients_max {
+        let refusal = if self.clients.len() >= hot.clients_max {
             Some("-ERR max number of clients reached\r\n")
         } else if hot.protected && hot.password.is_none() && !peer.is_local {
             Some(PROTECTED)
@@ -217,26 +188,17 @@ impl Core {
             None => stats.connections += 1,
         }
         session.close_after_reply = refusal.is_some();
-        let id = session.id;
         let mut conn = Box::new(Conn::new(token, session, hot.bulk_max, self.tx.cores()));
         conn.lane.out.tail().extend_from_slice(refusal.unwrap_or("").as_bytes());
         self.mark_dirty(&mut conn.lane);
-        let index = token.index as usize;
-        let mut conns = self.conns.borrow_mut();
-        if conns.len() <= index {
-            conns.resize_with(index + 1, || None);
-        }
-        assert!(conns[index].is_none(), "a place of a connection is used twice");
-        conns[index] = Some(conn);
-        self.conns_len.set(self.conns_len.get() + 1);
-        self.tokens.borrow_mut().insert(id, token);
+        self.clients.add(conn);
     }
 
     /// Bytes arrived.
     pub fn received(&self, token: Token, bytes: &[u8]) {
         /// Bytes that may wait unparsed before the peer is made to wait.
         const PENDING_MAX: usize = 256 * 1024;
-        self.blame_receiving();
+        self.meter.blame_receiving();
         self.with_conn(token, |conn| {
             conn.parser.feed(bytes);
             conn.lane.wanting = false;
@@ -297,11 +259,8 @@ impl Core {
 
     /// The connection is gone.
     pub fn closed(&self, token: Token) {
-        let conn = self.take_conn(token);
-        if let Some(mut conn) = conn {
+        if let Some(mut conn) = self.clients.remove(token) {
             self.wake_all(&mut conn.lane);
-            self.conns_len.set(self.conns_len.get() - 1);
-            self.tokens.borrow_mut().remove(&conn.lane.session.id);
             self.connection_left(&conn.lane.session);
         }
     }
@@ -338,7 +297,7 @@ impl Core {
         let quiet = |conn: &Conn| {
             conn.lane.is_settled() && conn.lane.output_bytes() == 0 && !conn.lane.queued
         };
-        self.conns.borrow().iter().flatten().all(|conn| quiet(conn))
+        self.clients.all(quiet)
             && self.batches.borrow().is_empty()
             && !self.queue.borrow().has_mail()
             && !self.tx.has_ready()
@@ -503,7 +462,7 @@ impl Core {
     /// Calls `visit` with some connections of this core, but for one whose command is running, from
     /// place `from` on. Returns the place of the next, 0 when these were the last.
     pub fn some_conns(&self, from: usize, most: usize, mut visit: impl FnMut(&mut Conn)) -> usize {
-        let mut conns = self.conns.borrow_mut();
+        let mut conns = self.clients.places();
         let end = conns.len().min(from.saturating_add(most));
         conns[from.min(end)..end].iter_mut().flatten().for_each(|conn| visit(conn));
         if end == conns.len() { 0 } else { end }
@@ -511,14 +470,13 @@ impl Core {
 
     /// Calls `visit` with the connection of this client id, if it is here and not running.
     pub fn with_client<R>(&self, id: u64, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
-        let token = *self.tokens.borrow().get(&id)?;
-        self.with_conn(token, visit)
+        self.with_conn(self.clients.token_of(id)?, visit)
     }
 
     /// Connections of this core.
     #[must_use]
     pub fn conns_len(&self) -> usize {
-        self.conns_len.get()
+        self.clients.len()
     }
 
     /// True when the running slice has had its time.
@@ -565,17 +523,11 @@ impl Core {
     }
 
     pub(super) fn mark_dirty(&self, lane: &mut super::conn::Lane) {
-        if !lane.dirty {
-            lane.dirty = true;
-            self.dirty.borrow_mut().push(lane.token);
-        }
+        self.clients.mark_dirty(lane);
     }
 
     pub(super) fn mark_streaming(&self, lane: &mut super::conn::Lane) {
-        if lane.stream.is_some() && !lane.streaming {
-            lane.streaming = true;
-            self.streaming.borrow_mut().push_back(lane.token);
-        }
+        self.clients.mark_streaming(lane);
     }
 
     pub(super) fn with_conn<R>(
@@ -583,43 +535,11 @@ impl Core {
         token: Token,
         visit: impl FnOnce(&mut Conn) -> R,
     ) -> Option<R> {
-        let mut conns = self.conns.borrow_mut();
-        let conn = conns.get_mut(token.index as usize)?.as_mut()?;
-        (conn.lane.token == token).then(|| visit(conn))
-    }
-
-    /// Takes a connection out of the table, to be put back by [`Core::put_conn`].
-    pub(super) fn take_conn(&self, token: Token) -> Option<Box<Conn>> {
-        let mut conns = self.conns.borrow_mut();
-        conns.get_mut(token.index as usize)?.take_if(|conn| conn.lane.token == token)
-    }
-
-    pub(super) fn put_conn(&self, conn: Box<Conn>) {
-        let index = conn.lane.token.index as usize;
-        self.conns.borrow_mut()[index] = Some(conn);
-    }
-
-    /// The running slice spends its time on `cause` from here on.
-    pub(super) fn blame(&self, cause: Cause) {
-        self.blame.set(self.blame.get().on(cause));
-    }
-
-    /// What is blamed just now has taken `ns`.
-    pub(super) fn blame_took(&self, ns: u64) {
-        self.blame.set(self.blame.get().took(ns));
-    }
-
-    /// The running slice takes in bytes; what takes longer will have the blame.
-    pub(super) fn blame_receiving(&self) {
-        if self.blame.get().cause() == Cause::Idle {
-            self.blame(Cause::Receive);
-        }
+        self.clients.with(token, visit)
     }
 
     fn new_id(&self) -> u64 {
-        let number = self.next_id.get();
-        self.next_id.set(number + 1);
-        self.unique(number) + 1
+        self.unique(self.clients.next_number()) + 1
     }
 
     /// A number of this core's own, as one that no other core has.

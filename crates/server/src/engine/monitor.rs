@@ -66,7 +66,7 @@ impl Core {
 
     /// A client of this core is shown what runs from here on, unless it has gone meanwhile.
     pub(crate) fn watch(&self, client: u64) {
-        if self.tokens.borrow().contains_key(&client) {
+        if self.clients.token_of(client).is_some() {
             self.watchers.borrow_mut().here.push(client);
         }
     }

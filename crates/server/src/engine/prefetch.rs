@@ -43,7 +43,7 @@ impl Core {
     /// is done.
     pub(super) fn prefetch_ready(&self) -> usize {
         const LITTLE_BYTES: usize = 256;
-        let mut conns = self.conns.borrow_mut();
+        let mut conns = self.clients.places();
         let (mut next, mut requests) = (List::<usize>::new(), 0);
         for token in self.queue.borrow().ready().take(resp::LOOKAHEAD_MAX) {
             let index = token.index as usize;

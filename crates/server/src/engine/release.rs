@@ -60,7 +60,7 @@ impl Core {
             self.release.set(round);
             return;
         }
-        let mut conns = self.conns.borrow_mut();
+        let mut conns = self.clients.places();
         if round.next == 0 {
             round.earliest = None;
         }

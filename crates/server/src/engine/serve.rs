@@ -55,24 +55,24 @@ enum Owner {
 impl Core {
     /// Serves what a connection has sent, until its input, its credit or the slice is used up.
     pub(super) fn serve(self: &Rc<Self>, token: Token) {
-        let Some(mut conn) = self.take_conn(token) else { return };
+        let Some(mut conn) = self.clients.take(token) else { return };
         conn.lane.queued = false;
         self.parse_and_run(&mut conn);
         self.send_batches(&mut conn.lane);
         self.mark_streaming(&mut conn.lane);
         self.mark_dirty(&mut conn.lane);
         self.adjust_receiving(&mut conn);
-        self.put_conn(conn);
+        self.clients.put(conn);
     }
 
     fn parse_and_run(self: &Rc<Self>, conn: &mut Conn) {
         /// Arguments of one request that are cut out before a look at the clock: about 25 us.
         const PARSED_AT_ONCE: usize = 1_024;
-        self.blame_receiving();
+        self.meter.blame_receiving();
         let Conn { parser, lane } = conn;
         self.run_held(lane);
         while lane.may_parse() {
-            if self.slice.is_over(self.now_ns.get()) || lane.away_now >= AWAY_AT_ONCE {
+            if self.slice.is_over(self.meter.now_ns()) || lane.away_now >= AWAY_AT_ONCE {
                 self.mark_ready(lane);
                 return;
             }
@@ -88,13 +88,13 @@ impl Core {
                         parser.release_request(); // An idle client keeps nothing of a long argument.
                     }
                 }
-                Ok(Parsed::Portion) => self.now_ns.set(self.clock.monotonic_ns()),
+                Ok(Parsed::Portion) => self.meter.read(self.clock.monotonic_ns()),
                 Ok(Parsed::Empty) => {
                     // It counts as the one that CLIENT REPLY SKIP skips, as in Redis.
                     if lane.session.reply_mode == ReplyMode::SkipNext {
                         lane.session.reply_mode = ReplyMode::On;
                     }
-                    self.now_ns.set(self.clock.monotonic_ns());
+                    self.meter.read(self.clock.monotonic_ns());
                 }
                 Ok(Parsed::Wanting) => {
                     lane.wanting = true;
@@ -148,9 +148,7 @@ impl Core {
         };
         if self.is_paused(entry) {
             lane.held = Some(args.to_request());
-            if !std::mem::replace(&mut lane.awaits_pause, true) {
-                self.waiting_pause.borrow_mut().push(lane.token);
-            }
+            self.clients.pause(lane);
             return;
         }
         lane.session.active_ms = self.now_ms();
@@ -170,7 +168,7 @@ impl Core {
         if args.ungathered().next().is_none() {
             return false;
         }
-        self.blame(Cause::Command(entry.index));
+        self.meter.blame(Cause::Command(entry.index));
         let (is_name, cores) = (entry.row.names(args), self.tx.cores());
         for at in args.ungathered().filter(|at| is_name(*at)) {
             let is_placed = cores > 1 && entry.row.keys.has(args, at);
@@ -495,7 +493,7 @@ impl Core {
         work: Work,
         caller: Caller<'static>,
     ) -> Result<Answer, Refusal> {
-        self.blame(Cause::Command(index));
+        self.meter.blame(Cause::Command(index));
         let entry = &self.table.entries()[index];
         let args = resp::Args::owned(&request);
         let (job, locked) = match work {
@@ -504,9 +502,9 @@ impl Core {
                 let claim = self.claim_of(entry, args, view.db);
                 let locked = self.tx.lock(vec![(self.id(), claim)]).await;
                 let run = entry.point().expect("only point commands come here");
-                self.blame(Cause::Command(index));
+                self.meter.blame(Cause::Command(index));
                 let mut out = Output::default();
-                self.now_ns.set(self.clock.monotonic_ns());
+                self.meter.read(self.clock.monotonic_ns());
                 let begun = self.begun(args);
                 let reply = &mut Reply::new(&mut out, resp3);
                 let result =
@@ -545,7 +543,7 @@ impl Core {
     ) -> Result<Answer, Refusal> {
         loop {
             self.tx.pause().await;
-            self.blame(Cause::Command(index));
+            self.meter.blame(Cause::Command(index));
             let mut out = Output::default();
             let step = {
                 let mut home = self.tx.home();
@@ -601,7 +599,7 @@ impl Core {
 
     /// A task has the answer of a connection's command.
     pub(super) fn finish(&self, client: u64, answer: Result<Answer, Refusal>) {
-        let Some(token) = self.tokens.borrow().get(&client).copied() else { return };
+        let Some(token) = self.clients.token_of(client) else { return };
         self.with_conn(token, |conn| {
             conn.parser.release_request();
             let lane = &mut conn.lane;
@@ -641,7 +639,7 @@ impl Core {
         /// An HSET of a hundred fields is not quick, whatever its row says.
         const SMALL_ARGS: usize = 8;
         let small = args.len() <= SMALL_ARGS && !args.is_owned();
-        Begun { ns: self.now_ns.get(), small }
+        Begun { ns: self.meter.now_ns(), small }
     }
 
     /// Counts a call. Its time in nanoseconds, when SLOWLOG wants to know.
@@ -660,13 +658,13 @@ impl Core {
         if let Some(refusal) = refusal {
             stats.count_error(&refusal.text());
         }
-        let untimed = self.untimed.get();
+        let untimed = self.meter.untimed();
         if untimed < UNTIMED_MAX
             && begun.small
             && entry.quick
             && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS)
         {
-            self.untimed.set(untimed + 1);
+            self.meter.count_untimed();
             return None;
         }
         drop(stats);
@@ -677,12 +675,12 @@ impl Core {
     #[inline(never)]
     fn time(&self, entry: &Entry, begun: Begun) -> Option<u64> {
         let ended = self.clock.monotonic_ns();
-        self.now_ns.set(ended);
+        self.meter.read(ended);
         let ns = ended.saturating_sub(begun.ns);
-        let calls = self.untimed.take() + 1;
+        let calls = self.meter.take_untimed() + 1;
         self.stats.borrow_mut().by_command[entry.index].time(ns, calls);
-        self.blame(Cause::Command(entry.index));
-        self.blame_took(ns);
+        self.meter.blame(Cause::Command(entry.index));
+        self.meter.took(ns);
         self.is_slow(entry, ns).then_some(ns)
     }
 
@@ -801,7 +799,7 @@ async fn blaming(
     mut task: Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>,
 ) -> Result<Answer, Refusal> {
     let answer = poll_fn(|cx| {
-        core.blame(Cause::Command(row));
+        core.meter.blame(Cause::Command(row));
         task.as_mut().poll(cx)
     });
     match answer.await? {

@@ -55,8 +55,8 @@ impl Core {
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
-            ("a stream",           &|| !self.streaming.borrow().is_empty()),
-            ("output",             &|| !self.dirty.borrow().is_empty()),
+            ("a stream",           &|| self.clients.are_streaming()),
+            ("output",             &|| self.clients.are_dirty()),
             ("mail",               &|| !self.outbox.borrow().is_empty() || self.tx.has_mail()),
             ("an action",          &|| !self.actions.borrow().is_empty()),
             ("a deferred free",    &|| !darter_keyspace::lazyfree::is_empty()),
@@ -82,7 +82,7 @@ impl Core {
     fn assert_nothing_is_lost(&self) {
         /// Connections that are looked at: all, where tests are not about their number.
         const MOST: usize = 256;
-        let conns = self.conns.borrow();
+        let conns = self.clients.places();
         let open = conns.iter().take(MOST).flatten().filter(|conn| !conn.lane.closing);
         for conn in open {
             let lost = lost(conn);

@@ -1,8 +1,8 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
-use super::core::{Action, Core, Mail, SliceStart};
+use super::core::{Action, Core, Mail};
 use super::queue::Next;
-use super::slices::{Blame, Cause};
+use super::slices::Cause;
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
@@ -41,21 +41,9 @@ impl Core {
     /// A slice begins: to be called when the sockets have been looked at, before the events are
     /// told.
     pub fn begin_turn(&self) {
-        /// How old a reading of the CPU clock may be, which is a system call: by so much a slice
-        /// can be overstated.
-        const FRESH_NS: u64 = 50_000;
         let wall_ns = self.clock.monotonic_ns();
-        let SliceStart { cpu_ns, read_ns, .. } = self.slice_start.get();
-        let is_fresh = wall_ns.saturating_sub(read_ns) < FRESH_NS;
-        self.slice_start.set(if is_fresh {
-            SliceStart { wall_ns, cpu_ns, read_ns }
-        } else {
-            SliceStart { wall_ns, cpu_ns: self.clock.cpu_ns(), read_ns: wall_ns }
-        });
+        self.meter.begin(wall_ns, || self.clock.cpu_ns());
         self.slice.begin(wall_ns);
-        self.now_ns.set(wall_ns);
-        self.untimed.set(0);
-        self.blame.set(Blame::default());
         let now_ms = self.clock.unix_ms();
         if now_ms != self.now_ms.get() {
             self.now_ms.set(now_ms);
@@ -78,11 +66,11 @@ impl Core {
     pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
         if self.queue.borrow().has_mail() {
-            self.now_ns.set(self.clock.monotonic_ns()); // Since the slice began bytes were taken in.
+            self.meter.read(self.clock.monotonic_ns()); // Since the slice began bytes were taken in.
         }
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
-        let sends = self.works_on.get() && !self.dirty.borrow().is_empty();
+        let sends = self.works_on.get() && self.clients.are_dirty();
         if sends {
             self.send_dirty();
         }
@@ -112,7 +100,7 @@ impl Core {
             let is_over = match next {
                 Some(Next::Mail) => {
                     self.run_next_mail(has_batch);
-                    self.slice.is_over(self.now_ns.get())
+                    self.slice.is_over(self.meter.now_ns())
                 }
                 Some(Next::Ready) => {
                     self.run_next_ready(&mut prefetched);
@@ -128,8 +116,8 @@ impl Core {
 
     /// Resumes a batch, or runs the next message.
     fn run_next_mail(self: &Rc<Self>, has_batch: bool) {
-        let begun = self.now_ns.get();
-        self.blame(Cause::Mail);
+        let begun = self.meter.now_ns();
+        self.meter.blame(Cause::Mail);
         if has_batch {
             return self.resume_batch();
         }
@@ -140,8 +128,8 @@ impl Core {
         if !is_batch {
             // The commands of a batch read the clock for themselves.
             let ended = self.clock.monotonic_ns();
-            self.now_ns.set(ended);
-            self.blame_took(ended.saturating_sub(begun));
+            self.meter.read(ended);
+            self.meter.took(ended.saturating_sub(begun));
         }
     }
 
@@ -195,7 +183,7 @@ impl Core {
                 });
             }
             Chore::Streams => {
-                let stream = self.streaming.borrow_mut().pop_front();
+                let stream = self.clients.next_streaming();
                 let Some(token) = stream else { return false };
                 self.timed(Cause::Stream(None), || self.pump(token));
             }
@@ -221,11 +209,11 @@ impl Core {
 
     fn timed(&self, cause: Cause, work: impl FnOnce()) {
         let begun = self.clock.monotonic_ns();
-        self.blame(cause);
+        self.meter.blame(cause);
         work();
         let ended = self.clock.monotonic_ns();
-        self.now_ns.set(ended);
-        self.blame_took(ended - begun);
+        self.meter.read(ended);
+        self.meter.took(ended - begun);
     }
 
     fn has_dead(&self) -> bool {
@@ -256,7 +244,7 @@ impl Core {
             let lane = &mut conn.lane;
             lane.streaming = false;
             let Some(mut stream) = lane.stream.take() else { return };
-            self.blame(Cause::Stream(stream.row()));
+            self.meter.blame(Cause::Stream(stream.row()));
             if lane.session.killed {
                 return;
             }
@@ -284,70 +272,50 @@ impl Core {
     }
 
     fn send_dirty(&self) {
-        let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
-        for token in &dirty {
-            self.with_conn(*token, |conn| {
-                let lane = &mut conn.lane;
-                lane.dirty = false;
-                if lane.closing {
-                    return;
+        self.clients.each_dirty(|conn| {
+            let lane = &mut conn.lane;
+            let token = lane.token;
+            if lane.closing {
+                return;
+            }
+            if !lane.resting.is_empty() {
+                self.wake_wanted(lane);
+            }
+            let done = lane.session.close_after_reply && lane.is_settled();
+            if lane.session.killed || (done && lane.out.is_empty() && !lane.sending) {
+                lane.closing = true;
+                self.act(Action::Close(token));
+            } else if !lane.sending && !lane.out.is_empty() {
+                lane.sending = true;
+                lane.in_flight = lane.out.len();
+                lane.note_sent(lane.in_flight, self.now_ms());
+                let waiting = lane.waiting_bytes();
+                self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
+                let spare = self.spares.borrow_mut().pop().unwrap_or_default();
+                match lane.out.take_flat(spare) {
+                    Some(bytes) => self.act(Action::SendFlat(token, bytes)),
+                    None => self.act(Action::Send(token, lane.out.take())),
                 }
-                if !lane.resting.is_empty() {
-                    self.wake_wanted(lane);
-                }
-                let done = lane.session.close_after_reply && lane.is_settled();
-                if lane.session.killed || (done && lane.out.is_empty() && !lane.sending) {
-                    lane.closing = true;
-                    self.act(Action::Close(*token));
-                } else if !lane.sending && !lane.out.is_empty() {
-                    lane.sending = true;
-                    lane.in_flight = lane.out.len();
-                    lane.note_sent(lane.in_flight, self.now_ms());
-                    let waiting = lane.waiting_bytes();
-                    self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
-                    let spare = self.spares.borrow_mut().pop().unwrap_or_default();
-                    match lane.out.take_flat(spare) {
-                        Some(bytes) => self.act(Action::SendFlat(*token, bytes)),
-                        None => self.act(Action::Send(*token, lane.out.take())),
-                    }
-                }
-            });
-        }
-        let mut kept = dirty;
-        kept.clear();
-        let mut now = self.dirty.borrow_mut();
-        if now.is_empty() {
-            *now = kept; // Keeps the capacity.
-        }
+            }
+        });
     }
 
     /// Measures the slice. See `slices` for why two clocks.
     fn end_slice(&self) {
-        /// Wall time up to which a slice is simply believed.
-        const BELIEVED_NS: u64 = 60_000;
-        let start = self.slice_start.get();
         let now = self.clock.monotonic_ns();
-        let untimed = self.untimed.take();
+        let untimed = self.meter.take_untimed();
         if untimed > 0 {
-            let ns = now.saturating_sub(self.now_ns.get());
+            let ns = now.saturating_sub(self.meter.now_ns());
             self.stats.borrow_mut().by_command[self.last_entry.get()].time(ns, untimed);
         }
-        let wall = now.saturating_sub(start.wall_ns);
-        let mut ns = wall;
-        if wall > BELIEVED_NS {
-            let cpu_ns = self.clock.cpu_ns();
-            ns = wall.min(cpu_ns.saturating_sub(start.cpu_ns));
-            self.slice_start.set(SliceStart { cpu_ns, read_ns: now, ..start });
-        }
-        let cause = self.blame.get().cause();
+        let (ns, cause) = self.meter.end(now, || self.clock.cpu_ns());
         self.slices.borrow_mut().knocked += u64::from(self.slice.is_knocked());
         self.record_slice(ns, cause);
     }
 
     /// When what waits for the end of CLIENT PAUSE, a connection or a batch of one, may go on.
     pub(super) fn pause_ends(&self) -> Option<u64> {
-        let awaits =
-            !self.waiting_pause.borrow().is_empty() || self.batches.borrow().awaits_pause();
+        let awaits = self.clients.are_paused() || self.batches.borrow().awaits_pause();
         awaits.then(|| self.hot.borrow().pause.map_or(0, |(until, _)| until))
     }
 
@@ -356,13 +324,10 @@ impl Core {
             return;
         }
         self.batches.borrow_mut().end_pause();
-        for token in std::mem::take(&mut *self.waiting_pause.borrow_mut()) {
-            self.with_conn(token, |conn| {
-                conn.lane.awaits_pause = false;
-                conn.lane.session.active_ms = self.now_ms(); // It has waited for us.
-                self.mark_ready(&mut conn.lane);
-            });
-        }
+        self.clients.end_pause(|conn| {
+            conn.lane.session.active_ms = self.now_ms(); // It has waited for us.
+            self.mark_ready(&mut conn.lane);
+        });
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a core is made of. Nothing here names the core, so each can be read, and tested, by itself.
 
 pub(crate) mod changes;
+pub(super) mod clients;
 pub(super) mod clock;
 pub(super) mod hot;
 pub(crate) mod latency;
 pub(super) mod local;
+pub(super) mod meter;
 pub(crate) mod slowlog;

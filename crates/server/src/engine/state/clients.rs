@@ -1,0 +1,245 @@
+//! The connections of one core: by place, by client, and those for which something is to be done.
+//!
+//! A place is the index of the connection's token. While a connection is served it is taken out of its
+//! place and then put back, so that what it asks for may look at all the others.
+//!
+//! Invariants (`check_invariants`):
+//! - C1: a place holds the connection whose token names it.
+//! - C2: every connection in a place is found by its client's id.
+//! - C3: a connection whose lane is marked as dirty or streaming is in that list, once.
+
+use super::super::conn::{Conn, Lane};
+use darter_base::hash::IdentityMap;
+use darter_runtime::net::Token;
+use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
+
+/// A place for each connection, by its token's index.
+type Places = Vec<Option<Box<Conn>>>;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Clients {
+    places: RefCell<Places>,
+    /// By the client's id.
+    tokens: RefCell<IdentityMap<Token>>,
+    numbers: Cell<u64>,
+    /// Those with output to be sent.
+    dirty: RefCell<Vec<Token>>,
+    /// Those with a reply that goes on as a stream.
+    streaming: RefCell<VecDeque<Token>>,
+    /// Those that wait for the end of CLIENT PAUSE.
+    paused: RefCell<Vec<Token>>,
+}
+
+impl Clients {
+    /// A number that no client of this core has had.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.replace(self.numbers.get() + 1)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.borrow().len()
+    }
+
+    /// A connection was accepted.
+    pub(crate) fn add(&self, conn: Box<Conn>) {
+        let (token, id) = (conn.lane.token, conn.lane.session.id);
+        let index = token.index as usize;
+        let mut places = self.places.borrow_mut();
+        if places.len() <= index {
+            places.resize_with(index + 1, || None);
+        }
+        assert!(places[index].is_none(), "a place of a connection is used twice");
+        places[index] = Some(conn);
+        let old = self.tokens.borrow_mut().insert(id, token);
+        assert!(old.is_none(), "client {id} is there twice");
+    }
+
+    /// A connection is gone. None when it was not there.
+    pub(crate) fn remove(&self, token: Token) -> Option<Box<Conn>> {
+        let conn = self.take(token)?;
+        let known = self.tokens.borrow_mut().remove(&conn.lane.session.id);
+        assert_eq!(known, Some(token), "client {}", conn.lane.session.id);
+        Some(conn)
+    }
+
+    /// Takes a connection out of its place, to be put back by [`Clients::put`].
+    #[inline]
+    pub(crate) fn take(&self, token: Token) -> Option<Box<Conn>> {
+        let mut places = self.places.borrow_mut();
+        places.get_mut(token.index as usize)?.take_if(|conn| conn.lane.token == token)
+    }
+
+    /// Puts back what was taken.
+    #[inline]
+    pub(crate) fn put(&self, conn: Box<Conn>) {
+        let place = &mut self.places.borrow_mut()[conn.lane.token.index as usize];
+        debug_assert!(place.is_none(), "another one is in its place");
+        *place = Some(conn);
+    }
+
+    /// Calls `visit` with a connection, unless it has gone or is being served.
+    #[inline]
+    pub(crate) fn with<R>(&self, token: Token, visit: impl FnOnce(&mut Conn) -> R) -> Option<R> {
+        let mut places = self.places.borrow_mut();
+        let conn = places.get_mut(token.index as usize)?.as_mut()?;
+        (conn.lane.token == token).then(|| visit(conn))
+    }
+
+    /// The connection of this client, if it is one of this core.
+    pub(crate) fn token_of(&self, id: u64) -> Option<Token> {
+        self.tokens.borrow().get(&id).copied()
+    }
+
+    /// All places, for whoever goes through them in an order of its own. Nothing else of the clients
+    /// can be had meanwhile.
+    pub(crate) fn places(&self) -> RefMut<'_, Places> {
+        self.places.borrow_mut()
+    }
+
+    /// True when all connections pass `test`, but for one that is being served.
+    pub(crate) fn all(&self, test: impl Fn(&Conn) -> bool) -> bool {
+        self.places.borrow().iter().flatten().all(|conn| test(conn))
+    }
+
+    /// The connection has output to be sent.
+    #[inline]
+    pub(crate) fn mark_dirty(&self, lane: &mut Lane) {
+        if !std::mem::replace(&mut lane.dirty, true) {
+            self.dirty.borrow_mut().push(lane.token);
+        }
+    }
+
+    /// Whether any has output to be sent.
+    pub(crate) fn are_dirty(&self) -> bool {
+        !self.dirty.borrow().is_empty()
+    }
+
+    /// Calls `visit` with all that have output to be sent: they no longer count as such.
+    pub(crate) fn each_dirty(&self, mut visit: impl FnMut(&mut Conn)) {
+        let mut dirty = self.dirty.take();
+        for token in dirty.drain(..) {
+            self.with(token, |conn| {
+                conn.lane.dirty = false;
+                visit(conn);
+            });
+        }
+        let mut now = self.dirty.borrow_mut();
+        if now.is_empty() {
+            *now = dirty; // Keeps the capacity.
+        }
+    }
+
+    /// The connection may have a reply that goes on as a stream.
+    #[inline]
+    pub(crate) fn mark_streaming(&self, lane: &mut Lane) {
+        if lane.stream.is_some() && !std::mem::replace(&mut lane.streaming, true) {
+            self.streaming.borrow_mut().push_back(lane.token);
+        }
+    }
+
+    /// Whether any has a stream that can go on.
+    pub(crate) fn are_streaming(&self) -> bool {
+        !self.streaming.borrow().is_empty()
+    }
+
+    /// The one whose stream goes on next.
+    pub(crate) fn next_streaming(&self) -> Option<Token> {
+        self.streaming.borrow_mut().pop_front()
+    }
+
+    /// The connection waits for the end of CLIENT PAUSE.
+    pub(crate) fn pause(&self, lane: &mut Lane) {
+        if !std::mem::replace(&mut lane.awaits_pause, true) {
+            self.paused.borrow_mut().push(lane.token);
+        }
+    }
+
+    /// Whether any waits for the end of CLIENT PAUSE.
+    pub(crate) fn are_paused(&self) -> bool {
+        !self.paused.borrow().is_empty()
+    }
+
+    /// CLIENT PAUSE is over: calls `visit` with all that waited.
+    pub(crate) fn end_pause(&self, mut visit: impl FnMut(&mut Conn)) {
+        for token in self.paused.take() {
+            self.with(token, |conn| {
+                conn.lane.awaits_pause = false;
+                visit(conn);
+            });
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        let (dirty, streaming) = (self.dirty.borrow(), self.streaming.borrow());
+        for (index, place) in self.places.borrow().iter().enumerate() {
+            let Some(conn) = place else { continue };
+            let (lane, token) = (&conn.lane, conn.lane.token);
+            assert_eq!(token.index as usize, index, "C1");
+            assert_eq!(self.token_of(lane.session.id), Some(token), "C2");
+            let times =
+                |list: &mut dyn Iterator<Item = &Token>| list.filter(|at| **at == token).count();
+            assert_eq!(times(&mut dirty.iter()), usize::from(lane.dirty), "C3");
+            assert_eq!(times(&mut streaming.iter()), usize::from(lane.streaming), "C3");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Session;
+
+    fn conn(token: Token, id: u64) -> Box<Conn> {
+        Box::new(Conn::new(token, Session { id, ..Session::default() }, 1 << 20, 1))
+    }
+
+    #[test] // A place is used again, by another token: what is meant for the first finds nobody.
+    fn places_outlive_their_connections() {
+        let clients = Clients::default();
+        let first = Token { index: 1, generation: 1 };
+        let second = Token { index: 1, generation: 2 };
+        clients.add(conn(first, 7));
+        clients.with(first, |conn| clients.mark_dirty(&mut conn.lane));
+        clients.with(first, |conn| clients.pause(&mut conn.lane));
+        clients.check_invariants();
+        let taken = clients.take(first).expect("it is there");
+        assert!(clients.with(first, |_| ()).is_none(), "it is being served");
+        assert_eq!((clients.len(), clients.token_of(7)), (1, Some(first)));
+        clients.put(taken);
+        assert!(clients.remove(first).is_some_and(|conn| conn.lane.session.id == 7));
+        assert_eq!((clients.len(), clients.token_of(7)), (0, None));
+        assert!(clients.remove(first).is_none());
+        clients.add(conn(second, 8));
+        assert!(clients.with(first, |_| ()).is_none());
+        assert!(clients.are_dirty() && clients.are_paused());
+        clients.each_dirty(|_| panic!("the first has gone"));
+        clients.end_pause(|_| panic!("the first has gone"));
+        assert!(!clients.are_dirty() && !clients.are_paused());
+        clients.check_invariants();
+    }
+
+    #[test] // Marked twice, listed once; marked again while the list is gone through, listed again.
+    fn marks_are_in_lists_once() {
+        let clients = Clients::default();
+        let tokens = [0, 1, 2].map(|index| Token { index, generation: 1 });
+        tokens.iter().for_each(|token| clients.add(conn(*token, u64::from(token.index) + 1)));
+        for token in [tokens[0], tokens[2], tokens[0]] {
+            clients.with(token, |conn| clients.mark_dirty(&mut conn.lane));
+        }
+        clients.check_invariants();
+        let mut seen = Vec::new();
+        clients.each_dirty(|conn| {
+            seen.push(conn.lane.token);
+            clients.mark_dirty(&mut conn.lane);
+        });
+        assert_eq!(seen, [tokens[0], tokens[2]]);
+        clients.check_invariants();
+        clients.with(tokens[1], |conn| clients.mark_streaming(&mut conn.lane));
+        assert!(!clients.are_streaming(), "it has no stream");
+        assert_eq!([clients.next_number(), clients.next_number()], [0, 1]);
+    }
+}

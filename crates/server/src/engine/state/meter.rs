@@ -1,0 +1,144 @@
+//! What the running slice takes, and of what: read from two clocks, as `slices` says.
+//!
+//! - M1: the CPU clock's reading is never later than the slice's begin, so that what a slice took may
+//!   be overstated, by [`FRESH_NS`] at most, and is never understated.
+//! - M2: the time since the last reading of the clock is that of the calls counted since.
+
+use super::super::slices::{Blame, Cause};
+use std::cell::Cell;
+
+/// How old a reading of the CPU clock may be, which is a system call.
+const FRESH_NS: u64 = 50_000;
+/// Wall time up to which a slice is simply believed.
+const BELIEVED_NS: u64 = 60_000;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Meter {
+    begin: Cell<Begin>,
+    blame: Cell<Blame>,
+    /// The monotonic time as of the last reading: the end of one command is the start of the next.
+    now_ns: Cell<u64>,
+    /// Calls since then.
+    untimed: Cell<u32>,
+}
+
+/// When the running slice began, by both clocks.
+#[derive(Clone, Copy, Default)]
+struct Begin {
+    wall_ns: u64,
+    /// By the CPU clock, as of `read_ns`.
+    cpu_ns: u64,
+    read_ns: u64,
+}
+
+impl Meter {
+    /// A slice begins. `cpu_ns` reads the CPU clock.
+    pub(crate) fn begin(&self, wall_ns: u64, cpu_ns: impl FnOnce() -> u64) {
+        let before = self.begin.get();
+        let is_fresh = wall_ns.saturating_sub(before.read_ns) < FRESH_NS;
+        self.begin.set(if is_fresh {
+            Begin { wall_ns, ..before }
+        } else {
+            Begin { wall_ns, cpu_ns: cpu_ns(), read_ns: wall_ns }
+        });
+        self.now_ns.set(wall_ns);
+        self.untimed.set(0);
+        self.blame.set(Blame::default());
+    }
+
+    /// The slice ends: how long it took, and of what. `cpu_ns` reads the CPU clock.
+    pub(crate) fn end(&self, wall_ns: u64, cpu_ns: impl FnOnce() -> u64) -> (u64, Cause) {
+        let begin = self.begin.get();
+        let mut ns = wall_ns.saturating_sub(begin.wall_ns);
+        if ns > BELIEVED_NS {
+            let cpu_ns = cpu_ns();
+            ns = ns.min(cpu_ns.saturating_sub(begin.cpu_ns));
+            self.begin.set(Begin { cpu_ns, read_ns: wall_ns, ..begin });
+        }
+        (ns, self.blame.get().cause())
+    }
+
+    /// The monotonic time as of the last reading.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns.get()
+    }
+
+    /// The clock was read.
+    #[inline]
+    pub(crate) fn read(&self, now_ns: u64) {
+        self.now_ns.set(now_ns);
+    }
+
+    /// Calls since the last reading that are to be given their time.
+    #[inline]
+    pub(crate) fn untimed(&self) -> u32 {
+        self.untimed.get()
+    }
+
+    /// A call ran for which the clock is not read.
+    #[inline]
+    pub(crate) fn count_untimed(&self) {
+        self.untimed.set(self.untimed.get() + 1);
+    }
+
+    /// The calls since the last reading get their time.
+    pub(crate) fn take_untimed(&self) -> u32 {
+        self.untimed.take()
+    }
+
+    /// The slice spends its time on `cause` from here on.
+    #[inline]
+    pub(crate) fn blame(&self, cause: Cause) {
+        self.blame.set(self.blame.get().on(cause));
+    }
+
+    /// What is blamed just now has taken `ns`.
+    #[inline]
+    pub(crate) fn took(&self, ns: u64) {
+        self.blame.set(self.blame.get().took(ns));
+    }
+
+    /// The slice takes in bytes; what takes longer will have the blame.
+    pub(crate) fn blame_receiving(&self) {
+        if self.blame.get().cause() == Cause::Idle {
+            self.blame(Cause::Receive);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // M1: a reading of some microseconds before serves the next slice, an older one does not.
+    fn the_cpu_clock_is_read_when_it_must_be() {
+        let meter = Meter::default();
+        let never = || panic!("a reading is at hand");
+        meter.begin(1_000_000, || 500);
+        meter.blame(Cause::Task);
+        assert_eq!(meter.end(1_050_000, never), (50_000, Cause::Task), "short slices are believed");
+        meter.begin(1_049_999, never);
+        assert_eq!(meter.end(2_000_000, || 90_500), (90_000, Cause::Idle), "by the CPU clock");
+        meter.begin(2_040_000, never);
+        assert_eq!(meter.end(2_200_000, || 400_500).0, 160_000, "never more than passed");
+        meter.begin(3_000_000, || 600_000);
+        assert_eq!(meter.end(3_100_000, || 680_000).0, 80_000);
+    }
+
+    #[test] // M2, and bytes are blamed for nothing but themselves.
+    fn calls_are_counted_until_the_clock_is_read() {
+        let meter = Meter::default();
+        meter.begin(100, || 0);
+        assert_eq!((meter.now_ns(), meter.untimed()), (100, 0));
+        (0..3).for_each(|_| meter.count_untimed());
+        meter.read(400);
+        assert_eq!((meter.now_ns(), meter.take_untimed(), meter.untimed()), (400, 3, 0));
+        meter.blame_receiving();
+        meter.blame(Cause::Command(7));
+        meter.took(300);
+        meter.blame_receiving();
+        assert_eq!(meter.end(500, || 0).1, Cause::Command(7));
+    }
+}
