@@ -16,17 +16,17 @@ const RANKS: &[(u8, &[&str])] = &[
     (0, &["absent", "settings", "spent", "spin"]),
     (1, &["doors", "load", "log", "shared", "supervisor"]),
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
-          "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency"]),
+          "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
+          "engine::state::watchers"]),
     (3, &["engine::conn", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog"]),
-    (5, &["engine::state::local"]),
+    (5, &["engine::state::idle", "engine::state::local", "engine::state::release"]),
     (6, &["engine::state"]),
     // The core.
     (7, &["engine::entry"]),
     (8, &["engine::core"]),
     // What a core does.
-    (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch",
-          "engine::release"]),
+    (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch"]),
     (10, &["engine::account", "engine::census"]),
     (11, &["engine::batch", "engine::upkeep"]),
     (12, &["engine::serve"]),
@@ -49,8 +49,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("engine::batch", "engine::serve"),
     ("engine::conn",  "engine::batch"),
     ("engine::core",  "engine::batch"), ("engine::core", "engine::census"),
-    ("engine::core",  "engine::monitor"), ("engine::core", "engine::release"),
-    ("engine::core",  "engine::upkeep"),
     ("engine::entry", "engine::core"),
 ];
 

@@ -3,14 +3,16 @@
 use super::batch::{Batch, Batches};
 use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
-use super::monitor::Watchers;
 use super::queue::Queue;
 use super::slices::{Cause, Slices};
 use super::state::clients::Clients;
 use super::state::clock::{Clock, SliceClock, World};
 use super::state::hot::Hot;
+use super::state::idle::IdleCheck;
 use super::state::local::Local;
 use super::state::meter::Meter;
+use super::state::release::Release;
+use super::state::watchers::Watchers;
 use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
 use darter_base::Preempt;
@@ -85,9 +87,9 @@ pub struct Core {
     pub(super) queue: RefCell<Queue<Mail>>,
     pub(super) look: Cell<u64>,
     /// The round that takes back the memory of silent connections.
-    pub(super) release: Cell<super::release::Round>,
+    pub(super) release: Release,
     /// The look for idle connections, and the one at what clients hold.
-    pub(super) idle_check: Cell<super::upkeep::IdleCheck>,
+    pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<super::census::Census>,
     /// Background work used up the last slice.
     pub(super) works_on: Cell<bool>,
@@ -135,8 +137,8 @@ impl Core {
             clock,
             queue: RefCell::default(),
             look: Cell::new(0),
-            release: Cell::default(),
-            idle_check: Cell::default(),
+            release: Release::default(),
+            idle_check: IdleCheck::default(),
             census: RefCell::default(),
             works_on: Cell::default(),
             next_chore: Cell::default(),
@@ -203,7 +205,7 @@ impl Core {
             conn.parser.feed(bytes);
             conn.lane.wanting = false;
             conn.lane.look = self.look.get();
-            self.will_release();
+            self.release.will_release(self.now_ms());
             let query = conn.query_bytes();
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
             if query > self.hot.borrow().client_limits.query && !conn.lane.session.killed {
@@ -461,11 +463,8 @@ impl Core {
 
     /// Calls `visit` with some connections of this core, but for one whose command is running, from
     /// place `from` on. Returns the place of the next, 0 when these were the last.
-    pub fn some_conns(&self, from: usize, most: usize, mut visit: impl FnMut(&mut Conn)) -> usize {
-        let mut conns = self.clients.places();
-        let end = conns.len().min(from.saturating_add(most));
-        conns[from.min(end)..end].iter_mut().flatten().for_each(|conn| visit(conn));
-        if end == conns.len() { 0 } else { end }
+    pub fn some_conns(&self, from: usize, most: usize, visit: impl FnMut(&mut Conn)) -> usize {
+        self.clients.visit_some(from, most, visit)
     }
 
     /// Calls `visit` with the connection of this client id, if it is here and not running.

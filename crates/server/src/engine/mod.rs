@@ -20,7 +20,6 @@ pub(crate) mod monitor;
 mod owed;
 mod prefetch;
 mod queue;
-mod release;
 mod serve;
 mod sleep;
 mod slices;

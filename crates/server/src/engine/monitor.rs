@@ -21,26 +21,6 @@ use std::sync::Arc;
 const PORTION_BYTES: usize = 4 * 1024;
 const PORTION_ARGS: usize = 64;
 
-/// Who watches.
-#[derive(Default)]
-pub(super) struct Watchers {
-    /// Clients of this core.
-    here: Vec<u64>,
-    /// How many on each core; a core that never had any may be missing.
-    counts: Vec<usize>,
-    all: usize,
-}
-
-impl Watchers {
-    pub(super) fn are_any(&self) -> bool {
-        self.all > 0
-    }
-
-    fn are_on(&self, core: CoreId) -> bool {
-        self.counts.get(core).is_some_and(|count| *count > 0)
-    }
-}
-
 impl Core {
     /// On this core so many more watch, or fewer: tells all cores.
     pub(crate) async fn monitors_changed(self: &Rc<Self>, by: isize) {
@@ -56,24 +36,19 @@ impl Core {
 
     /// On core `at` so many more watch, or fewer.
     fn watchers_changed(&self, at: CoreId, by: isize) {
-        let watchers = &mut *self.watchers.borrow_mut();
-        if watchers.counts.len() <= at {
-            watchers.counts.resize(at + 1, 0);
-        }
-        watchers.counts[at] = watchers.counts[at].saturating_add_signed(by);
-        watchers.all = watchers.counts.iter().sum();
+        self.watchers.borrow_mut().change(at, by);
     }
 
     /// A client of this core is shown what runs from here on, unless it has gone meanwhile.
     pub(crate) fn watch(&self, client: u64) {
         if self.clients.token_of(client).is_some() {
-            self.watchers.borrow_mut().here.push(client);
+            self.watchers.borrow_mut().add(client);
         }
     }
 
     /// A client of this core is shown no more.
     fn unwatch(&self, client: u64) {
-        self.watchers.borrow_mut().here.retain(|here| *here != client);
+        self.watchers.borrow_mut().remove(client);
     }
 }
 
@@ -107,7 +82,7 @@ fn tell(core: &Rc<Core>, head: &Arc<[u8]>, line: Option<&Line>) {
         }
         let (head, line) = (Arc::clone(head), line.cloned());
         core.tell(other, move |there| {
-            for client in &there.watchers.borrow().here {
+            for client in there.watchers.borrow().here() {
                 there.with_client(*client, |conn| {
                     let mut out = Output::default();
                     out.tail().extend_from_slice(&head);

@@ -71,7 +71,7 @@ impl Core {
         let timers = [
             self.next_reap(),
             self.pause_ends(),
-            self.next_release(),
+            self.release.next_ms(),
             self.next_idle_check(),
             self.next_census(),
         ];

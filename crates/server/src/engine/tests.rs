@@ -635,7 +635,7 @@ fn what_comes_amid_a_round_is_released() {
     let mut bench = Bench::new(1);
     (0..100).for_each(|_| _ = bench.connect(0));
     bench.ask(50, "PING");
-    bench.until(|bench| bench.cores[0].release.get().is_amid());
+    bench.until(|bench| bench.cores[0].release.is_amid());
     bench.ask(1, "PING");
     bench.until_asleep();
     let token = bench.clients[1].token;

@@ -86,7 +86,7 @@ impl Core {
             self.run_arrived(self.look.get() - 1);
         }
         self.tick();
-        self.release_idle();
+        self.release.look(&self.clients, self.now_ms());
         self.send_dirty();
         self.end_slice();
     }

@@ -2,20 +2,9 @@
 //! too long, and what clients hold (see `census`).
 
 use super::census;
-use super::conn::Session;
+use super::conn::{Lane, Session};
 use super::core::Core;
 use darter_keyspace::lazyfree;
-
-/// The look for connections that have been idle too long.
-#[derive(Clone, Copy, Default)]
-pub(super) struct IdleCheck {
-    /// The connection at which the next look begins.
-    from: usize,
-    /// When that is, in Unix milliseconds.
-    due: u64,
-    /// The first moment at which one that was looked at may have been idle too long.
-    earliest: u64,
-}
 
 impl Core {
     /// A portion of all of it.
@@ -36,7 +25,7 @@ impl Core {
         if self.hot.borrow().client_limits.all == 0 {
             census::forget(self);
         }
-        self.idle_check.take(); // The timeout may be shorter now.
+        self.idle_check.begin_anew(); // The timeout may be shorter now.
     }
 
     /// Some limit of what clients hold is set.
@@ -53,36 +42,12 @@ impl Core {
     /// When connections are next looked at for idleness, in Unix milliseconds.
     pub(super) fn next_idle_check(&self) -> Option<u64> {
         let may_find = self.hot.borrow().timeout_ms > 0 && self.conns_len() > 0;
-        may_find.then(|| self.idle_check.get().due)
+        may_find.then(|| self.idle_check.next_ms())
     }
 
-    /// Looks at some connections a turn, until all were looked at; then again when the first of them
-    /// may have been idle too long.
     fn close_idle(&self, timeout_ms: u64) {
-        /// Between two looks at all, at least.
-        const EVERY_MS: u64 = 500;
-        /// A few microseconds.
-        const AT_ONCE: usize = 64;
-        let (now, mut check) = (self.now_ms(), self.idle_check.get());
-        if now < check.due {
-            check.due = check.due.min(now + timeout_ms.max(EVERY_MS)); // The clock may be set back.
-            self.idle_check.set(check);
-            return;
-        }
-        if check.from == 0 {
-            check.earliest = now + timeout_ms; // Whoever comes later, or does something.
-        }
-        check.from = self.some_conns(check.from, AT_ONCE, |conn| {
-            let lane = &mut conn.lane;
-            let is_idle = !lane.is_working() && !lane.session.monitor;
-            if is_idle && now.saturating_sub(lane.session.active_ms) > timeout_ms {
-                self.kill(lane);
-            } else if is_idle {
-                check.earliest = check.earliest.min(lane.session.active_ms + timeout_ms);
-            }
-        });
-        check.due = if check.from == 0 { (check.earliest + 1).max(now + EVERY_MS) } else { now };
-        self.idle_check.set(check);
+        let kill = |lane: &mut Lane| self.kill(lane);
+        self.idle_check.look(&self.clients, self.now_ms(), timeout_ms, kill);
     }
 
     /// A connection of this core is gone. With the last one the looks at them end, and so does what

@@ -104,6 +104,20 @@ impl Clients {
         self.places.borrow().iter().flatten().all(|conn| test(conn))
     }
 
+    /// Calls `visit` with some connections, but for one that is being served, from place `from` on.
+    /// Returns the place of the next, 0 when these were the last.
+    pub(crate) fn visit_some(
+        &self,
+        from: usize,
+        most: usize,
+        mut visit: impl FnMut(&mut Conn),
+    ) -> usize {
+        let mut places = self.places.borrow_mut();
+        let end = places.len().min(from.saturating_add(most));
+        places[from.min(end)..end].iter_mut().flatten().for_each(|conn| visit(conn));
+        if end == places.len() { 0 } else { end }
+    }
+
     /// The connection has output to be sent.
     #[inline]
     pub(crate) fn mark_dirty(&self, lane: &mut Lane) {

@@ -4,7 +4,8 @@
 //! when the first of the others may have been silent for long enough. A round begins then, and not
 //! before; and when nobody holds anything, none begins until somebody has received something.
 
-use super::core::Core;
+use super::clients::Clients;
+use std::cell::Cell;
 
 /// Silence after which a connection's memory is taken back.
 const SILENT_MS: u64 = 2_000;
@@ -15,7 +16,7 @@ const AT_ONCE: usize = 16;
 
 /// Where the round is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
+struct Round {
     /// The place of the next connection; 0: no round runs.
     next: usize,
     /// When the next look is due, in Unix milliseconds; none while nobody holds memory.
@@ -24,22 +25,19 @@ pub(super) struct Round {
     earliest: Option<u64>,
 }
 
-impl Round {
-    #[cfg(test)]
-    pub(super) fn is_amid(self) -> bool {
-        self.next > 0
-    }
-}
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Release(Cell<Round>);
 
-impl Core {
+impl Release {
     /// A connection has received something: it holds memory from now on.
-    pub(super) fn will_release(&self) {
-        let round = self.release.get();
+    pub(crate) fn will_release(&self, now_ms: u64) {
+        let round = self.0.get();
         if round.due.is_some() && round.earliest.is_some() {
             return;
         }
-        let due = self.now_ms() + SILENT_MS;
-        self.release.set(Round {
+        let due = now_ms + SILENT_MS;
+        self.0.set(Round {
             due: round.due.or(Some(due)),
             earliest: round.earliest.or(Some(due)), // The round may have passed it already.
             ..round
@@ -47,20 +45,20 @@ impl Core {
     }
 
     /// When memory is next to be taken back, in Unix milliseconds.
-    pub(super) fn next_release(&self) -> Option<u64> {
-        self.release.get().due
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.0.get().due
     }
 
     /// A look at a few connections: one at most gives something back, as that may be megabytes.
-    pub(super) fn release_idle(&self) {
-        let (now, mut round) = (self.now_ms(), self.release.get());
+    pub(crate) fn look(&self, clients: &Clients, now: u64) {
+        let mut round = self.0.get();
         let Some(due) = round.due else { return };
         if now < due {
             round.due = Some(due.min(now + SILENT_MS)); // The clock may be set back.
-            self.release.set(round);
+            self.0.set(round);
             return;
         }
-        let mut conns = self.clients.places();
+        let mut conns = clients.places();
         if round.next == 0 {
             round.earliest = None;
         }
@@ -83,6 +81,11 @@ impl Core {
         if round.next >= conns.len() {
             (round.next, round.due) = (0, round.earliest.map(|at| at.max(now + EVERY_MS)));
         }
-        self.release.set(round);
+        self.0.set(round);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_amid(&self) -> bool {
+        self.0.get().next > 0
     }
 }
