@@ -349,15 +349,12 @@ impl<'a> Run<'a> {
     fn check_close(&mut self, client: usize) -> Result<(), String> {
         self.forget_unsent(client);
         let Client { waiting, leaves, rests_until_ms, .. } = &self.clients[client];
-        let Faults { timeout_s, output_max, all_limit, .. } = self.plan.faults;
+        let Faults { timeout_s, output_max, .. } = self.plan.faults;
         let idle_ms = self.clients[client].idle_ms(self.sim.now_ms()) + JUST_NOW_MS;
         let is_idle = idle_ms > timeout_s * 1_000 || rests_until_ms.is_some();
         let is_right = match leaves {
             Leaves::Gone | Leaves::Hoards(_) => true,
             Leaves::Ends if waiting.is_empty() => true,
-            // FIXME: by `maxmemory-clients` one in a thousand runs closes a small client (seed
-            // 793).
-            _ if all_limit => true,
             _ => (timeout_s > 0 && is_idle) || (output_max > 0 && !waiting.is_empty()),
         };
         if !is_right {
