@@ -1,17 +1,18 @@
 //! Point commands of one connection for one other core: sent at once, answered at once.
 //!
-//! A pipeline is cut into one batch per core. The commands of a batch run in order on the core
-//! that owns their keys; where one must wait for a lock, or takes more than a slice, the rest of
-//! the batch waits behind it, as it would on a connection. So do batches of the same connection
-//! that arrive meanwhile: replies are told apart by their order alone. A batch that the end of the
-//! slice interrupts is resumed first in the next one: what other cores have sent runs in its order (see
+//! A pipeline is cut into one batch per core. The commands of a batch run in order on the core that
+//! owns their keys; where one must wait for a lock, or takes more than a slice, the rest of the
+//! batch waits, as it would on a connection. So do batches of the same connection that arrive
+//! meanwhile: replies are matched to requests by their order alone. A batch that the end of the
+//! slice interrupts is resumed first in the next one: what other cores sent runs in its order (see
 //! `queue`). The sender bounds what a batch holds: [`AWAY_AT_ONCE`].
 //!
 //! [`AWAY_AT_ONCE`]: super::conn::AWAY_AT_ONCE
 //!
-//! A batch whose replies have become many bytes sends them home, and rests until that core wants the
-//! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that comes
-//! to what CLIENT PAUSE holds back sends its replies home likewise, and goes on when that is over.
+//! A batch whose replies have grown large sends them home, and rests until that core wants the
+//! next: it has sent what it had, and the reply that it owes next is one of ours. A batch that
+//! reaches a command held back by CLIENT PAUSE sends its replies home likewise, and continues when
+//! that is over.
 
 use super::account::Caller;
 use super::conn::{Lane, View};
@@ -42,11 +43,11 @@ pub struct Batch {
     ends: Vec<Replied>,
     /// Bytes of the replies so far.
     held_bytes: usize,
-    /// Those are not all: the rest waits until it is asked for.
+    /// Those are not all: the rest waits to be requested.
     rests: bool,
 }
 
-/// Replies that are held for a batch, in bytes.
+/// Replies held for a batch, in bytes.
 const HELD_BYTES_MAX: usize = darter_base::limits::REPLY_BUFFER_BYTES / 4;
 
 struct Item {
@@ -63,7 +64,7 @@ enum ItemArgs {
 enum Replied {
     /// Ends at this byte of `replies`.
     Flat(usize),
-    /// Has parts, or goes on as a stream.
+    /// Has parts, or continues as a stream.
     Parts(Output, Option<Box<dyn Stream>>),
 }
 
@@ -123,14 +124,14 @@ impl Batch {
         }
     }
 
-    /// The next commands, of one database.
+    /// The next commands, all of one database.
     fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
         let items = self.items[self.next..].iter().take(LOOKAHEAD_MAX);
         let db = self.items[self.next].view.db;
         items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
 
-    /// The replies so far, as a batch that says whether the others wait to be asked for.
+    /// The replies so far, as a batch that says whether the others wait to be requested.
     fn split_replies(&mut self, rests: bool) -> Box<Self> {
         let mut done = Self::new(self.from, self.client, self.resp3);
         (done.replies, done.ends) =
@@ -149,12 +150,13 @@ impl Batch {
 /// The batches that a core has begun, and those that wait for them.
 #[derive(Default)]
 pub(super) struct Batches {
-    /// Those that can be resumed: before all that came later.
+    /// Those that can be resumed: before anything that came later.
     queue: VecDeque<Box<Batch>>,
-    /// Those that wait for the end of CLIENT PAUSE: one of each client at most.
+    /// Those that wait for the end of CLIENT PAUSE: at most one per client.
     paused: VecDeque<Box<Batch>>,
-    /// By client, while one of its batches has had to wait (for a task, for the end of a pause, for its
-    /// replies to be wanted) and is not done: its later ones. A batch that rests is the first of them.
+    /// By client, while one of its batches has had to wait (for a task, for the end of a pause, for
+    /// its replies to be wanted) and is not done: the later ones. A batch that rests is the first
+    /// of them.
     behind: IdentityMap<VecDeque<Box<Batch>>>,
 }
 
@@ -174,12 +176,12 @@ impl Batches {
         self.queue.append(&mut self.paused);
     }
 
-    /// True when all that have been begun are done.
+    /// True when every batch begun is done.
     pub(super) fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.queue.is_empty()
     }
 
-    /// It is the turn of a batch that another core has sent. Gives it back, unless it has to wait for
+    /// The turn of a batch from another core has come. Returns it, unless it has to wait for
     /// another of its client.
     fn begin(&mut self, batch: Box<Batch>) -> Option<Box<Batch>> {
         if self.behind.is_empty() {
@@ -194,7 +196,7 @@ impl Batches {
         }
     }
 
-    /// The one that is resumed next.
+    /// The batch to resume next.
     fn next(&mut self) -> Option<Box<Batch>> {
         self.queue.pop_front()
     }
@@ -209,18 +211,18 @@ impl Batches {
         self.behind.entry(client).or_default()
     }
 
-    /// A batch rests, before all that came later.
+    /// A batch rests, before anything that came later.
     fn rest(&mut self, batch: Box<Batch>) {
         self.hold(batch.client).push_front(batch);
     }
 
-    /// What rests for a client may go on.
+    /// The client's resting batch may continue.
     fn wake(&mut self, client: u64) {
         let rested = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
         self.go_on(rested.expect("woken once for each rest"));
     }
 
-    /// The client's batch is done: its next one, if one waits, is resumed.
+    /// The client's batch is done: its next one, if any, is resumed.
     fn done(&mut self, client: u64) {
         if self.behind.is_empty() {
             return;
@@ -235,7 +237,7 @@ impl Batches {
 }
 
 impl Core {
-    /// Runs a batch that another core has sent.
+    /// Runs a batch from another core.
     pub(super) fn begin_batch(self: &Rc<Self>, batch: Box<Batch>) {
         let begun = self.batches.borrow_mut().begin(batch);
         if let Some(batch) = begun {
@@ -243,7 +245,7 @@ impl Core {
         }
     }
 
-    /// Resumes the batch that is next.
+    /// Resumes the next batch.
     pub(super) fn resume_batch(self: &Rc<Self>) {
         let next = self.batches.borrow_mut().next();
         if let Some(batch) = next {
@@ -309,7 +311,7 @@ impl Core {
         self.post(from, Mail::BatchDone(batch));
     }
 
-    /// Sets a batch aside until the end of CLIENT PAUSE. Its client hears what is done.
+    /// Sets a batch aside until the end of CLIENT PAUSE. Its client gets the replies so far.
     fn pause_batch(&self, mut batch: Box<Batch>) {
         if !batch.ends.is_empty() {
             self.post(batch.from, Mail::BatchDone(batch.split_replies(false)));
@@ -338,11 +340,11 @@ impl Core {
         });
     }
 
-    /// Takes in the replies of a batch that another core has run.
+    /// Accepts the replies of a batch that another core has run.
     pub(super) fn batch_done(&self, from: CoreId, batch: Batch) {
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
-                self.wake_batch(from, batch.client); // Its commands are run, whoever hears of it.
+                self.wake_batch(from, batch.client); // Its commands have run.
             }
             return;
         };
@@ -385,8 +387,8 @@ impl Core {
         });
     }
 
-    /// Lets another core go on with what rests there, when the reply that is owed next is its own
-    /// and those before it have left.
+    /// Lets another core continue what rests there, once the next reply owed is its own and those
+    /// before it have left.
     pub(super) fn wake_wanted(&self, lane: &mut Lane) {
         if let Some(at) = wanted(lane) {
             let core = lane.resting.swap_remove(at);
@@ -394,7 +396,7 @@ impl Core {
         }
     }
 
-    /// The connection has gone: what rests for it goes on, as what it sent is to be done.
+    /// The connection has gone: what rests for it continues, as what it sent must be done.
     pub(super) fn wake_all(&self, lane: &mut Lane) {
         for core in std::mem::take(&mut lane.resting) {
             self.wake_batch(core, lane.session.id);
@@ -407,8 +409,8 @@ impl Core {
     }
 }
 
-/// The place among the resting of the core whose batch may go on: the reply that is owed next is its
-/// own, and those before it have left.
+/// Index, among the resting cores, of one whose batch may continue: the next reply owed is its own,
+/// and those before it have left.
 pub(super) fn wanted(lane: &Lane) -> Option<usize> {
     let Some(Owed::Remote(core) | Owed::Silent(core)) = lane.owed.front() else { return None };
     let has_left = lane.stream.is_none() && lane.output_bytes() < HELD_BYTES_MAX;

@@ -1,12 +1,13 @@
-//! MONITOR: every command, told to those who watch, on all cores.
+//! MONITOR: every command, shown to the watchers on all cores.
 //!
-//! Each core knows how many watch on which core, so that only those are told, and which of its own
-//! connections do. What a watcher does not read is kept without a bound, as in Redis, where only
-//! `client-output-buffer-limit normal` could set one: nobody may be made to wait for a watcher.
+//! Each core knows how many watch on which core, so that only those are sent to, and which of its
+//! own connections do. What a watcher does not read is kept without a bound, as in Redis, where
+//! only `client-output-buffer-limit normal` could set one: no client may be made to wait for a
+//! watcher.
 //!
-//! A line is as long as its request, and longer where bytes are quoted. That of a long request is a
-//! stream for each watcher: encoded in portions, as its socket drains, from the one request that all
-//! of them share.
+//! A line is as long as its request, and longer where bytes are quoted. A long request's line is a
+//! stream per watcher: encoded in portions, as its socket drains, from the one request that all of
+//! them share.
 
 use super::conn::Session;
 use super::core::Core;
@@ -17,42 +18,42 @@ use darter_tx::CoreId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Requests of more bytes, or arguments, are told in portions of about so many: 10 to 30 us.
+/// Requests with more bytes, or arguments, are encoded in portions of about this size: 10 to 30 us.
 const PORTION_BYTES: usize = 4 * 1024;
 const PORTION_ARGS: usize = 64;
 
 impl Core {
-    /// On this core so many more watch, or fewer: tells all cores.
+    /// This core's number of watchers changes by `by`: sends that to all cores.
     pub(crate) async fn monitors_changed(self: &Rc<Self>, by: isize) {
         let here = self.id();
         self.ask_all(|| move |there: &Rc<Core>| there.watchers_changed(here, by)).await;
     }
 
-    /// A connection that watched is gone, or watches no more.
+    /// A watching connection is gone, or stops watching.
     pub(crate) fn monitor_left(&self, client: u64) {
         self.unwatch(client);
         self.spawn_on_self(|core| async move { core.monitors_changed(-1).await });
     }
 
-    /// On core `at` so many more watch, or fewer.
+    /// Core `at`'s number of watchers changes by `by`.
     fn watchers_changed(&self, at: CoreId, by: isize) {
         self.watchers.borrow_mut().change(at, by);
     }
 
-    /// A client of this core is shown what runs from here on, unless it has gone meanwhile.
+    /// A client of this core watches from now on, unless it has gone meanwhile.
     pub(crate) fn watch(&self, client: u64) {
         if self.clients.token_of(client).is_some() {
             self.watchers.borrow_mut().add(client);
         }
     }
 
-    /// A client of this core is shown no more.
+    /// A client of this core stops watching.
     fn unwatch(&self, client: u64) {
         self.watchers.borrow_mut().remove(client);
     }
 }
 
-/// Tells the watchers of all cores about a command that runs.
+/// Shows a command that runs to the watchers of all cores.
 pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args<'_>) {
     let hidden = Flags::ADMIN;
     if entry.row.flags.has(Flags::SKIP_MONITOR) || entry.row.flags.has(hidden) {
@@ -74,7 +75,7 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     tell(core, &Arc::from(line), None);
 }
 
-/// Sends the watchers `head`, and then what the line's stream gives.
+/// Sends the watchers `head`, and then what the line's stream yields.
 fn tell(core: &Rc<Core>, head: &Arc<[u8]>, line: Option<&Line>) {
     for other in 0..core.tx.cores() {
         if !core.watchers.borrow().are_on(other) {
@@ -94,8 +95,8 @@ fn tell(core: &Rc<Core>, head: &Arc<[u8]>, line: Option<&Line>) {
     }
 }
 
-/// `+1700000000.123456 [0 127.0.0.1:4711]`; behind it, `"set" "key" "value"`, each with a blank
-/// before it.
+/// `+1700000000.123456 [0 127.0.0.1:4711]`; after it, `"set" "key" "value"`, each preceded by a
+/// blank.
 fn head(core: &Core, session: &Session) -> Vec<u8> {
     let us = core.clock.unix_us();
     let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
@@ -109,14 +110,14 @@ struct Line {
     row: Command,
     request: Arc<Request>,
     bytes: usize,
-    /// The argument that is next, and where in it: the piece, and the byte in the piece.
+    /// The next argument, and where in it: the piece, and the byte in the piece.
     arg: usize,
     piece: usize,
     byte: usize,
 }
 
 impl Line {
-    /// Appends about a portion of the argument that is next. Returns the bytes of it.
+    /// Appends about a portion of the next argument. Returns how many of its bytes.
     fn quote_some(&mut self, args: Args<'_>, line: &mut Vec<u8>) -> usize {
         if (self.piece, self.byte) == (0, 0) {
             line.extend_from_slice(b" \"");
@@ -154,7 +155,7 @@ impl Stream for Line {
         more
     }
 
-    /// The request, which nobody else may need any more.
+    /// The request, which this stream may be the last to hold.
     fn held_bytes(&self) -> usize {
         self.bytes
     }
@@ -164,7 +165,7 @@ fn quote_all(bytes: &[u8], line: &mut Vec<u8>) {
     bytes.iter().for_each(|byte| quote(*byte, line));
 }
 
-/// Appends a byte as it stands between quotes.
+/// Appends a byte as quoted.
 pub(crate) fn quote(byte: u8, line: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match byte {

@@ -1,18 +1,18 @@
-//! Asking the memory for what the next requests will touch.
+//! Prefetching what the next requests will touch.
 //!
-//! A lookup in a large table is three cache misses one behind the other, and a hash's field as many
-//! again; a core that runs command by command waits for each of them. The requests at hand are
-//! known, though, those of a pipeline and those of clients that each sent one: so the misses of up
-//! to sixteen run side by side, and the commands then hit. What is asked for in vain costs a few
-//! nanoseconds; nothing here changes a result. Which command a request is, and the hashes of its
-//! keys, are noted with it: so both are found out once.
+//! A lookup in a large table is three dependent cache misses, and a hash's field as many again; a
+//! core that runs command by command waits for each of them. But the requests at hand are known,
+//! those of a pipeline and those of clients that each sent one: so the misses of up to sixteen
+//! overlap, and the commands then hit. A useless prefetch costs a few nanoseconds; nothing here
+//! changes a result. Which command a request is, and the hashes of its keys, are noted with it: so
+//! both are computed once.
 
 use super::core::Core;
 use arrayvec::ArrayVec;
 use darter_keyspace::{Db, Key, Named};
 use darter_resp::{self as resp, Args, Note};
 
-/// Keys asked for at once; what is more is not asked for.
+/// Keys prefetched at once; any more are skipped.
 type List<T> = ArrayVec<T, { resp::LOOKAHEAD_MAX }>;
 
 /// A key that a request names.
@@ -23,8 +23,8 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// True when both are of one key. Keys whose hashes are equal by chance count as one: something
-    /// is asked for in vain then.
+    /// True when both are of one key. Keys whose hashes collide count as one: the prefetch is then
+    /// wasted.
     fn is(&self, other: &Wanted<'_>) -> bool {
         std::ptr::eq(self.db, other.db) && self.key.hash == other.key.hash
     }
@@ -38,9 +38,8 @@ struct Element<'a> {
 }
 
 impl Core {
-    /// Asks for what the next ready connections want, as far as they have sent little: one request
-    /// mostly. A pipeline is asked for when its turn has come. Returns for how many connections that
-    /// is done.
+    /// Prefetches for the next ready connections, if they have sent little: one request mostly. A
+    /// pipeline's prefetch waits until its turn. Returns for how many connections that is done.
     pub(super) fn prefetch_ready(&self) -> usize {
         const LITTLE_BYTES: usize = 256;
         let mut conns = self.clients.places();
@@ -65,7 +64,7 @@ impl Core {
         next.len()
     }
 
-    /// Asks for the keys of requests, each in its database of this shard, and for the first field or
+    /// Prefetches the keys of requests, each in its database of this shard, and the first field or
     /// member that each of them names.
     pub(super) fn prefetch<'a>(&self, requests: impl Iterator<Item = (Args<'a>, usize)>) {
         let home = self.tx.home();
@@ -98,7 +97,7 @@ impl Core {
             }
             args.keep(note);
         }
-        // In loops of their own: the closer they stand, the more of them are under way at once.
+        // In loops of their own: the closer together, the more of them are in flight at once.
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch(wanted.key.hash));
         keys.iter().for_each(|wanted| wanted.db.keys().prefetch_entry(wanted.key.hash));
         prefetch_elements(elements);

@@ -1,7 +1,7 @@
 //! From a request to its reply: the gates, the shapes, the order of replies.
 //!
-//! What every request runs through is marked `inline(always)`: as functions of their own, these few
-//! layers spent 5 % of a GET's instructions on handing the same arguments to each other.
+//! What every request runs through is marked `inline(always)`: as separate functions, these few
+//! layers spent 5 % of a GET's instructions on passing the same arguments to each other.
 
 use super::account::Caller;
 use super::batch::Batch;
@@ -28,11 +28,11 @@ pub(super) enum Ran {
     Waits(Work),
 }
 
-/// What is left of a point command that could not be done at once.
+/// The rest of a point command that could not be done at once.
 pub(super) enum Work {
     /// Its keys are locked: run it when they are free.
     Blocked,
-    /// Its job is to be driven; its key is held.
+    /// Drive its job; its key is held.
     Job(Box<dyn Job>, Locked),
 }
 
@@ -66,7 +66,7 @@ impl Core {
     }
 
     fn parse_and_run(self: &Rc<Self>, conn: &mut Conn) {
-        /// Arguments of one request that are cut out before a look at the clock: about 25 us.
+        /// Arguments of one request parsed between two looks at the clock: about 25 us.
         const PARSED_AT_ONCE: usize = 1_024;
         self.meter.blame_receiving();
         let Conn { parser, lane } = conn;
@@ -90,7 +90,7 @@ impl Core {
                 }
                 Ok(Parsed::Portion) => self.meter.read(self.clock.monotonic_ns()),
                 Ok(Parsed::Empty) => {
-                    // It counts as the one that CLIENT REPLY SKIP skips, as in Redis.
+                    // This is what CLIENT REPLY SKIP skips, as in Redis.
                     if lane.session.reply_mode == ReplyMode::SkipNext {
                         lane.session.reply_mode = ReplyMode::On;
                     }
@@ -153,7 +153,7 @@ impl Core {
         }
         lane.session.active_ms = self.now_ms();
         if args.is_owned() && self.gather_names(entry, args) {
-            lane.held = Some(args.to_request()); // Comes again, and is some portions further then.
+            lane.held = Some(args.to_request()); // Retried, some portions further on.
             self.mark_ready(lane);
             return;
         }
@@ -182,7 +182,7 @@ impl Core {
         false
     }
 
-    /// Runs a request by its shape, and shows it to those who watch.
+    /// Runs a request by its shape, and shows it to the watchers.
     #[inline(always)]
     fn run(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let watched = self.watchers.borrow().are_any();
@@ -200,10 +200,11 @@ impl Core {
             _ => false,
         };
         if is_task && !lane.is_settled() {
-            lane.held = Some(args.to_request()); // Comes again, once nothing is owed before it.
+            lane.held = Some(args.to_request()); // Retried, once nothing is owed before it.
             return;
         }
-        // What concerns the session is shown as it left it, as in Redis: SELECT in its new database.
+        // A session command is shown with the session as it left it, as in Redis: SELECT in its new
+        // database.
         let is_session = matches!(entry.run, Runner::Session(_));
         if watched && !is_session {
             super::monitor::feed(self, &lane.session, entry, args);
@@ -276,7 +277,7 @@ impl Core {
                 _ => home = Owner::One(core),
             }
         }
-        // A request too malformed to have keys is refused by its function, wherever it runs.
+        // A request too malformed to have keys is refused by its function, wherever that runs.
         match home {
             Owner::None if !entry.row.keys.0.is_empty() => Owner::One(self.id()),
             home => home,
@@ -296,7 +297,7 @@ impl Core {
         self.reply_in_turn(lane, |reply| reply.error(&line));
     }
 
-    /// Encodes a reply behind all that is owed.
+    /// Encodes a reply after all that is owed.
     fn reply_in_turn(&self, lane: &mut Lane, write: impl FnOnce(&mut Reply<'_>)) {
         let resp3 = lane.session.resp3;
         let mut out = Output::default();
@@ -304,7 +305,7 @@ impl Core {
         self.owe(lane, out, None);
     }
 
-    /// Puts a reply behind all that is owed, unless the client wants none.
+    /// Appends a reply to all that is owed, unless the client wants none.
     fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
         if lane.session.reply_mode != ReplyMode::On {
             if lane.session.reply_mode == ReplyMode::Skip {
@@ -334,7 +335,7 @@ impl Core {
             out = Output::default();
             Reply::new(&mut out, resp3).error(&refusal.text());
         }
-        // What a command of the session says may depend on what it changed: HELLO, CLIENT REPLY.
+        // What a session command says may depend on what it changed: HELLO, CLIENT REPLY.
         self.owe(lane, out, None);
     }
 
@@ -356,7 +357,7 @@ impl Core {
         }
     }
 
-    /// [`Core::run_here`] behind replies that are owed, or for a client that wants none.
+    /// [`Core::run_here`] after replies that are owed, or for a client that wants none.
     #[inline(never)]
     fn run_behind(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let mut out = Output::default();
@@ -368,7 +369,7 @@ impl Core {
         }
     }
 
-    /// Starts the task that brings a point command of this connection to its end.
+    /// Starts the task that completes a point command of this connection.
     #[cold]
     fn await_work(
         self: &Rc<Self>,
@@ -423,8 +424,8 @@ impl Core {
         }
     }
 
-    /// A point command takes more than a slice: holds its key, and counts the call. A job is told to
-    /// SLOWLOG when it ends.
+    /// A point command takes more than a slice: holds its key, and counts the call. SLOWLOG records
+    /// a job when it ends.
     #[cold]
     fn begin_job(
         &self,
@@ -435,7 +436,7 @@ impl Core {
         db: usize,
     ) -> Ran {
         let Some(locked) = self.lock_for_job(entry, args, db) else {
-            return Ran::Waits(Work::Blocked); // It is run anew, and counted, once its keys are held.
+            return Ran::Waits(Work::Blocked); // It runs again, and counts, once its keys are held.
         };
         self.account(entry, begun, None);
         Ran::Waits(Work::Job(job, locked))
@@ -483,7 +484,7 @@ impl Core {
         }
     }
 
-    /// Brings a point command that could not be done at once to its end.
+    /// Completes a point command that could not be done at once.
     pub(super) async fn finish_point(
         self: &Rc<Self>,
         index: usize,
@@ -510,7 +511,7 @@ impl Core {
                 let result =
                     self.call_point(&mut self.tx.home(), run, entry.first, args, view, reply);
                 if let Ok(Flow::Job(_)) = &result {
-                    self.account(entry, begun, None); // SLOWLOG is told when it ends.
+                    self.account(entry, begun, None); // SLOWLOG records it when it ends.
                 } else {
                     self.account_call(entry, begun, result.as_ref().err(), args, caller);
                 }
@@ -626,7 +627,8 @@ impl Core {
         }
     }
 
-    /// Replies have moved: the connection may go on. Until now it waited for us, so it was not idle.
+    /// Replies have moved: the connection may continue. Until now it waited for us, so it was not
+    /// idle.
     pub(super) fn after_settling(&self, lane: &mut Lane) {
         lane.session.active_ms = self.now_ms();
         lane.settle();
@@ -642,15 +644,15 @@ impl Core {
         Begun { ns: self.meter.now_ns(), small }
     }
 
-    /// Counts a call. Its time in nanoseconds, when SLOWLOG wants to know.
+    /// Counts a call. Returns its time in nanoseconds, when SLOWLOG wants it.
     ///
-    /// Reading the clock costs as much as a fifth of a GET, so it is read once for some commands
-    /// that are quick by their nature; their time goes to the last of them, each an equal part.
+    /// Reading the clock costs as much as a fifth of a GET, so it is read once for several commands
+    /// that are quick by nature; their time goes to the last of them, in equal parts.
     #[inline(always)]
     fn account(&self, entry: &Entry, begun: Begun, refusal: Option<&Refusal>) -> Option<u64> {
         /// Quick commands between two readings: a few microseconds, mostly.
         const UNTIMED_MAX: u32 = resp::LOOKAHEAD_MAX as u32 - 1;
-        /// Below this limit SLOWLOG wants to know each by itself.
+        /// Below this threshold SLOWLOG wants each one timed.
         const SLOW_MIN_NS: u64 = 500_000;
         let mut stats = self.stats.borrow_mut();
         stats.commands += 1;
@@ -671,7 +673,7 @@ impl Core {
         self.time(entry, begun)
     }
 
-    /// Reads the clock for a call, and for those before it that it was not read for.
+    /// Reads the clock for a call, and for the untimed ones before it.
     #[inline(never)]
     fn time(&self, entry: &Entry, begun: Begun) -> Option<u64> {
         let ended = self.clock.monotonic_ns();
@@ -684,7 +686,7 @@ impl Core {
         self.is_slow(entry, ns).then_some(ns)
     }
 
-    /// Counts a point call, and tells SLOWLOG when it was slow.
+    /// Counts a point call, and records it in SLOWLOG when it was slow.
     #[inline(always)]
     fn account_call(
         self: &Rc<Self>,
@@ -699,7 +701,7 @@ impl Core {
         }
     }
 
-    /// Adds to a call, counted when it began, what its job took and came to.
+    /// Adds to a call, counted when it began, what its job took and how it ended.
     fn account_job(&self, entry: &Entry, ns: u64, refusal: Option<&Refusal>) {
         let mut stats = self.stats.borrow_mut();
         let counted = &mut stats.by_command[entry.index];
@@ -719,7 +721,7 @@ impl Core {
         let (from, client, resp3) = (self.id(), lane.session.id, lane.session.resp3);
         let slot = &mut lane.batches[core];
         if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {
-            self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET stood in between.
+            self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET came in between.
         }
         let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
         let bytes = batch.push(entry, lane.session.view(), args);
@@ -748,9 +750,9 @@ impl Core {
         }
     }
 
-    /// Receives again when enough was taken.
+    /// Resumes receiving when enough was consumed.
     fn adjust_receiving(&self, conn: &mut Conn) {
-        /// Bytes waiting below which a paused connection is received from again.
+        /// Pending bytes below which a paused connection is received from again.
         const RESUME_BYTES: usize = 64 * 1024;
         if conn.lane.paused && conn.parser.pending_bytes() < RESUME_BYTES {
             self.resume_receiving(&mut conn.lane);
@@ -765,7 +767,7 @@ impl Core {
     }
 }
 
-/// True when a point command must wait for who holds its keys.
+/// True when a point command must wait for whoever holds its keys.
 #[inline]
 fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     !home.locks.is_free() && {
@@ -775,7 +777,7 @@ fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bo
     }
 }
 
-/// A browser that was lured into sending our commands from a page: nothing of it may run.
+/// A browser tricked into sending our commands from a page: nothing of it may run.
 fn is_http(args: resp::Args<'_>) -> bool {
     let name = args.head(0);
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:")

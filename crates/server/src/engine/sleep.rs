@@ -1,12 +1,12 @@
 //! When a core may sleep, and for how long.
 //!
-//! A core without work sleeps until a message, a socket or its next deadline wakes it; no timer looks
-//! after it meanwhile. So the decision is the last thing before the sleep, when all that the turn
-//! wanted done has been done, and it is taken by what there is in every queue: what a chore said
-//! earlier in the turn may be outdated by what came after it. docs/design/0007-sleeping.md has more.
+//! A core without work sleeps until a message, a socket or its next deadline wakes it; no timer
+//! watches it meanwhile. So the decision comes last before the sleep, when everything the turn
+//! asked for has been done, and it is made from the state of every queue: what a chore said earlier
+//! in the turn may have been outdated since. docs/design/0007-sleeping.md has more.
 //!
-//! What could lose work for ever is not a queue with something in it, but a connection that could go
-//! on and is in no queue. Debug builds look for one before every sleep.
+//! Work cannot be lost in a queue, only with a connection that could continue and is in no queue.
+//! Debug builds look for one before every sleep.
 //!
 //! Not here: how the thread sleeps, and how it is woken. See `thread` and the runtime's `mailbox`.
 
@@ -20,7 +20,7 @@ use super::turn::STREAM_BUFFER_BYTES;
 pub enum Wait {
     /// At once: there is more to do.
     Nothing,
-    /// When something happens, or after so many milliseconds.
+    /// When something happens, or after this many milliseconds.
     Millis(u64),
     /// When something happens.
     Forever,
@@ -30,7 +30,7 @@ pub enum Wait {
 const SLEEP_MAX_MS: u64 = 3_600_000;
 
 impl Core {
-    /// How long the core may sleep, as things are now: ask last, and then sleep at once.
+    /// How long the core may sleep, as things are now: ask last, then sleep at once.
     #[must_use]
     pub fn wait(&self) -> Wait {
         if self.at_hand().is_some() {
@@ -46,7 +46,7 @@ impl Core {
         }
     }
 
-    /// What can go on now, if anything can: the one place that knows all queues.
+    /// What can continue now, if anything: the one place that knows all queues.
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         let is_over = |at: Option<u64>| at.is_some_and(|at| at <= self.now_ms());
@@ -66,7 +66,7 @@ impl Core {
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
     }
 
-    /// The next moment at which there is something to do by itself, in Unix milliseconds.
+    /// The next moment with something to do, in Unix milliseconds.
     fn next_deadline(&self) -> Option<u64> {
         let timers = [
             self.next_reap(),
@@ -78,9 +78,10 @@ impl Core {
         timers.into_iter().flatten().min()
     }
 
-    /// Every connection that could go on without the outside is in the queue of those that do.
+    /// Every connection that could continue without outside events is in the queue of those that
+    /// do.
     fn assert_nothing_is_lost(&self) {
-        /// Connections that are looked at: all, where tests are not about their number.
+        /// Connections checked: all, except in tests about their number.
         const MOST: usize = 256;
         let conns = self.clients.places();
         let open = conns.iter().take(MOST).flatten().filter(|conn| !conn.lane.closing);
@@ -91,7 +92,7 @@ impl Core {
     }
 }
 
-/// What of a connection could go on, given that it is in no queue.
+/// What of a connection could continue, given that it is in no queue.
 fn lost(conn: &Conn) -> Option<&'static str> {
     let lane = &conn.lane;
     let is_next = lane.owed.is_empty() && lane.stream.is_none() && !lane.busy;

@@ -8,17 +8,17 @@ use darter_resp::Reply;
 use darter_runtime::net::Token;
 use std::rc::Rc;
 
-/// What background work gets of a slice even when what has come has used it up, and whoever knocks.
+/// Background work's share of a slice even when arrived work has used it up, and whatever knocks.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
-/// What freeing gets of a slice, in each round: half, so that it keeps up with what is let go.
+/// Freeing's share of a slice, in each round: half, so that it keeps up with what is released.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
 /// Bytes of a streamed reply that are encoded before its socket drains.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
-/// Dead entries removed between two looks at the clock: 20 to 50 us, and 160 us where each of them was
-/// the last to hold a string of some kilobytes. Fewer would not do: they are removed side by side.
+/// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
+/// the last to hold a string of some kilobytes. Fewer would be slower: their misses overlap.
 const REAP_PORTION: usize = 64;
-/// How long the dead may gather before they are removed: long enough that each leaf of a large table
-/// has several, short enough that there is not much to count, nor to keep.
+/// How long expired entries may gather before they are removed: long enough that each leaf of a
+/// large table has several, short enough that there are few to count, or to keep.
 const REAP_EVERY_MS: u64 = 10;
 
 /// Background work, by its kind.
@@ -28,9 +28,9 @@ enum Chore {
     Tasks,
     /// Long replies.
     Streams,
-    /// Removing what has expired.
+    /// Removing expired entries.
     Dead,
-    /// Freeing what was let go.
+    /// Deferred freeing.
     Frees,
 }
 
@@ -38,8 +38,7 @@ enum Chore {
 const CHORES: [Chore; 4] = [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees];
 
 impl Core {
-    /// A slice begins: to be called when the sockets have been looked at, before the events are
-    /// told.
+    /// A slice begins: call it when the sockets have been polled, before the events are delivered.
     pub fn begin_turn(&self) {
         let wall_ns = self.clock.monotonic_ns();
         self.meter.begin(wall_ns, || self.clock.cpu_ns());
@@ -51,22 +50,22 @@ impl Core {
         }
     }
 
-    /// Does a slice of work: what other cores and connections have sent first, then what takes longer.
-    /// How long the core may sleep then is what [`Core::wait`] says, once what it wants done has been
-    /// done.
+    /// Does a slice of work: first what other cores and connections have sent, then what takes
+    /// longer. [`Core::wait`] then says how long the core may sleep, once what it wants done has
+    /// been done.
     pub fn turn(self: &Rc<Self>) {
-        let _ = self.serve_all(); // Whoever calls this does all at the end.
+        let _ = self.serve_all(); // The caller does everything at the end.
         self.work_on();
     }
 
-    /// The first half: messages and connections. True when background work is going to use
-    /// up the slice, and replies should not wait for it: what the core wants done is to be done before
-    /// the second half, too.
+    /// The first half: messages and connections. True when background work is about to use up the
+    /// slice, and replies should not wait for it: do what the core wants done before the second
+    /// half, too.
     #[must_use]
     pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
         if self.queue.borrow().has_mail() {
-            self.meter.read(self.clock.monotonic_ns()); // Since the slice began bytes were taken in.
+            self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
         }
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
@@ -155,7 +154,7 @@ impl Core {
         look.is_some_and(|look| self.queue.borrow_mut().requeue_after_mail(look, token))
     }
 
-    /// Chores in rounds, until the slice is over; the next slice goes on where this one ended, so
+    /// Chores in rounds, until the slice is over; the next slice continues where this one ended, so
     /// that none starves. True when it is over, and there may be more to do.
     fn run_background(self: &Rc<Self>) -> bool {
         let mut idle = 0;
@@ -200,7 +199,7 @@ impl Core {
         true
     }
 
-    /// Frees what was let go, for its share of the slice: jobs that copy segments let go of as many,
+    /// Runs deferred frees, for their share of the slice: jobs that copy segments release as many,
     /// and faster than one by one.
     fn free_deferred(&self) {
         let share = Share { until_ns: self.clock.monotonic_ns() + FREEING_NS, core: self };
@@ -226,9 +225,9 @@ impl Core {
         has_dead
     }
 
-    /// When the dead are next to be removed. Once all are gone, keys to die are left to gather for a
-    /// while: they are removed faster side by side, and nobody sees them meanwhile. Fields are not, as
-    /// DBSIZE counts a hash until its last field is removed.
+    /// When expired entries are next removed. Once none are left, expiring keys gather for a while:
+    /// they are removed faster in groups, and no client sees them meanwhile. Fields do not gather,
+    /// as DBSIZE counts a hash until its last field is removed.
     pub(super) fn next_reap(&self) -> Option<u64> {
         if !self.hot.borrow().active_expire {
             return None;
@@ -250,7 +249,7 @@ impl Core {
             }
             let resp3 = lane.session.resp3;
             if lane.output_bytes() == 0 {
-                lane.session.active_ms = self.now_ms(); // It has waited for us.
+                lane.session.active_ms = self.now_ms(); // It has been waiting for us.
             }
             let mut more = true;
             while more && lane.output_bytes() < STREAM_BUFFER_BYTES {
@@ -313,7 +312,7 @@ impl Core {
         self.record_slice(ns, cause);
     }
 
-    /// When what waits for the end of CLIENT PAUSE, a connection or a batch of one, may go on.
+    /// When what waits for the end of CLIENT PAUSE, a connection or its batch, may continue.
     pub(super) fn pause_ends(&self) -> Option<u64> {
         let awaits = self.clients.are_paused() || self.batches.borrow().awaits_pause();
         awaits.then(|| self.hot.borrow().pause.map_or(0, |(until, _)| until))

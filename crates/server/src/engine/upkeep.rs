@@ -1,5 +1,6 @@
-//! What a core looks after in every turn: how much memory is used, connections that have been idle for
-//! too long, and what clients hold (see `census`).
+//! What a core checks in every turn: how much memory is used, connections that have been idle for
+//! too
+//! long, and what clients hold (see `census`).
 
 use super::census;
 use super::conn::{Lane, Session};
@@ -50,8 +51,9 @@ impl Core {
         self.idle_check.look(&self.clients, self.now_ms(), timeout_ms, kill);
     }
 
-    /// A connection of this core is gone. With the last one the looks at them end, and so does what
-    /// they have told.
+    /// A connection of this core is gone. With the last one the scans end, and what they published
+    /// is
+    /// reset.
     pub(super) fn connection_left(&self, session: &Session) {
         if self.conns_len() == 0 {
             census::forget(self);

@@ -1,8 +1,9 @@
 //! Takes memory back from connections that have been silent for a while.
 //!
-//! A round looks at all connections, a few a turn, and gives back what the silent hold; then it knows
-//! when the first of the others may have been silent for long enough. A round begins then, and not
-//! before; and when nobody holds anything, none begins until somebody has received something.
+//! A round looks at all connections, a few per turn, and releases what the silent ones hold; by
+//! then it
+//! knows when the first of the others may have been silent for long enough. The next round begins
+//! then; and while no connection holds anything, none begins until one has received something.
 
 use super::clients::Clients;
 use std::cell::Cell;
@@ -19,7 +20,7 @@ const AT_ONCE: usize = 16;
 struct Round {
     /// The place of the next connection; 0: no round runs.
     next: usize,
-    /// When the next look is due, in Unix milliseconds; none while nobody holds memory.
+    /// When the next look is due, in Unix milliseconds; none while no connection holds memory.
     due: Option<u64>,
     /// When the first of those that were looked at may be silent for long enough.
     earliest: Option<u64>,
@@ -72,7 +73,7 @@ impl Release {
                 break;
             }
             if conn.parser.has_buffer() {
-                // One that is amid a request may come to its end without another byte.
+                // One in the middle of a request may complete it without another byte.
                 let due = if conn.parser.may_release() { due } else { due.max(now + SILENT_MS) };
                 round.earliest = Some(round.earliest.map_or(due, |earliest| earliest.min(due)));
             }
