@@ -74,7 +74,7 @@ pub struct Core {
     pub stats: RefCell<CoreStats>,
     /// The measure of stalls.
     pub slices: RefCell<Slices>,
-    /// What the commands of administration keep on this core.
+    /// What administration commands keep on this core.
     pub admin: Local,
     me: std::rc::Weak<Self>,
     pub(super) slice: Rc<dyn SliceClock>,
@@ -83,19 +83,19 @@ pub struct Core {
     /// The row of the last request: the next is likely the same.
     pub(super) last_entry: Cell<usize>,
     pub(super) now_ms: Cell<u64>,
-    /// What has come and is to be run, and the number of the current look.
+    /// What has come and is to run, and the number of the current look.
     pub(super) queue: RefCell<Queue<Mail>>,
     pub(super) look: Cell<u64>,
-    /// The round that takes back the memory of silent connections.
+    /// The round that releases the memory of silent connections.
     pub(super) release: Release,
-    /// The look for idle connections, and the one at what clients hold.
+    /// The scans for idle connections, and of what clients hold.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<super::census::Census>,
     /// Background work used up the last slice.
     pub(super) works_on: Cell<bool>,
-    /// Whose turn is next in the background.
+    /// The chore whose turn is next.
     pub(super) next_chore: Cell<usize>,
-    /// The dead are looked for again at this moment, in Unix milliseconds.
+    /// When expired entries are next looked for, in Unix milliseconds.
     pub(super) reap_at: Cell<u64>,
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
@@ -166,7 +166,7 @@ impl Core {
 
     // ---- what happens to the core ----
 
-    /// A connection was accepted. Beyond the limits it is told so, and closed.
+    /// A connection was accepted. Beyond the limits it is refused, and closed.
     pub fn accepted(&self, token: Token, peer: Peer) {
         let hot = self.hot.borrow();
         let refusal = if self.clients.len() >= hot.clients_max {
@@ -198,7 +198,7 @@ impl Core {
 
     /// Bytes arrived.
     pub fn received(&self, token: Token, bytes: &[u8]) {
-        /// Bytes that may wait unparsed before the peer is made to wait.
+        /// Bytes that may wait unparsed before the peer is paused.
         const PENDING_MAX: usize = 256 * 1024;
         self.meter.blame_receiving();
         self.with_conn(token, |conn| {
@@ -273,7 +273,7 @@ impl Core {
         self.queue.borrow_mut().take_in(self.look.get(), from, mail);
     }
 
-    /// It is the turn of a message.
+    /// The turn of a message has come.
     pub(super) fn run_mail(self: &Rc<Self>, from: CoreId, mail: Mail) {
         match mail {
             Mail::Tx(message) => self.tx.deliver(message),
@@ -310,7 +310,7 @@ impl Core {
         into.append(&mut self.actions.borrow_mut());
     }
 
-    /// Moves what is to be sent to other cores into `into`, in the order in which it was posted.
+    /// Moves the messages for other cores into `into`, in the order of posting.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Mail)>) {
         into.append(&mut self.outbox.borrow_mut());
         self.drain_tasks(into);
@@ -323,7 +323,7 @@ impl Core {
         into.extend(scratch.drain(..).map(|(core, message)| (core, Mail::Tx(message))));
     }
 
-    // ---- for commands of administration ----
+    // ---- for administration commands ----
 
     /// Asks core `core` to run `run`, and waits for its result.
     pub async fn ask<R: Send + 'static>(
@@ -346,7 +346,7 @@ impl Core {
         answer.await
     }
 
-    /// Asks all cores, one after another, and gathers their results.
+    /// Asks all cores, one after another, and collects their results.
     pub async fn ask_all<R: Send + 'static, F>(self: &Rc<Self>, make: impl Fn() -> F) -> Vec<R>
     where
         F: FnOnce(&Rc<Core>) -> R + Send + 'static,
@@ -370,7 +370,7 @@ impl Core {
         self.start_on(core, start).await
     }
 
-    /// Starts a task on another core, and gives what waits for its result.
+    /// Starts a task on another core, and returns what waits for its result.
     fn start_on<R: Send + 'static, S, T: Future<Output = R> + 'static>(
         self: &Rc<Self>,
         core: CoreId,
@@ -390,7 +390,7 @@ impl Core {
         result
     }
 
-    /// Runs a task on each core, on all at the same time, and gathers their results in order.
+    /// Runs a task on each core, on all at the same time, and collects their results in order.
     pub async fn run_on_all<R, F, T>(self: &Rc<Self>, make: impl Fn() -> F) -> Vec<R>
     where
         R: Send + 'static,
@@ -410,7 +410,7 @@ impl Core {
         results
     }
 
-    /// Tells core `core` to run `run`, without waiting.
+    /// Has core `core` run `run`, without waiting.
     pub fn tell(self: &Rc<Self>, core: CoreId, run: impl FnOnce(&Rc<Core>) + Send + 'static) {
         if core == self.id() {
             run(self);
@@ -428,7 +428,8 @@ impl Core {
         }
     }
 
-    /// Listens where `settings` say from now on; false when that cannot be, and nothing has changed.
+    /// Listens where `settings` say from now on; false when that is impossible, and nothing has
+    /// changed.
     /// Core 0 only: the others listen nowhere.
     pub async fn listen(&self, settings: Arc<Settings>) -> bool {
         let (ticket, listens) = self.tx.ticket();
@@ -446,7 +447,8 @@ impl Core {
         }
     }
 
-    /// For tasks: calls `visit` with every connection of this core, in portions. Who comes or leaves
+    /// For tasks: calls `visit` with every connection of this core, in portions. Those that come or
+    /// leave
     /// meanwhile may be left out.
     pub async fn each_conn(&self, mut visit: impl FnMut(&mut Conn)) {
         /// A line of CLIENT LIST takes some 3 us.
@@ -461,8 +463,9 @@ impl Core {
         }
     }
 
-    /// Calls `visit` with some connections of this core, but for one whose command is running, from
-    /// place `from` on. Returns the place of the next, 0 when these were the last.
+    /// Calls `visit` with some connections of this core, except one whose command is running, from
+    /// place
+    /// `from` on. Returns the place of the next, 0 when these were the last.
     pub fn some_conns(&self, from: usize, most: usize, visit: impl FnMut(&mut Conn)) -> usize {
         self.clients.visit_some(from, most, visit)
     }
@@ -478,7 +481,7 @@ impl Core {
         self.clients.len()
     }
 
-    /// True when the running slice has had its time.
+    /// True when the running slice has used up its time.
     #[must_use]
     pub fn slice_is_over(&self) -> bool {
         self.slice.must_yield()
@@ -490,7 +493,7 @@ impl Core {
         self.mark_ready(lane);
     }
 
-    /// Puts what no request asked for behind all that is owed: a line of MONITOR.
+    /// Appends what no request asked for to all that is owed: a line of MONITOR.
     pub fn push(&self, lane: &mut super::conn::Lane, out: Output, rest: Option<Box<dyn Stream>>) {
         if lane.session.reply_mode != super::conn::ReplyMode::On {
             return;
@@ -505,7 +508,7 @@ impl Core {
         debug_assert_ne!(core, self.id(), "mail to oneself");
         let mut outbox = self.outbox.borrow_mut();
         if self.tx.has_mail() {
-            self.drain_tasks(&mut outbox); // It was posted before.
+            self.drain_tasks(&mut outbox); // These were posted before.
         }
         outbox.push((core, mail));
     }
@@ -541,7 +544,7 @@ impl Core {
         self.unique(self.clients.next_number()) + 1
     }
 
-    /// A number of this core's own, as one that no other core has.
+    /// A number of this core's own, made unique across cores.
     pub(super) fn unique(&self, number: u64) -> u64 {
         number * self.tx.cores() as u64 + self.id() as u64
     }

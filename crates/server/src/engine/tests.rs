@@ -1,5 +1,5 @@
 //! Cores without sockets or threads, and with a clock that the test moves: what takes seconds
-//! elsewhere, or hangs on the order of two messages, is exact here.
+//! elsewhere, or depends on the order of two messages, is exact here.
 
 mod census;
 mod knocks;
@@ -26,7 +26,7 @@ const HOUR_MS: u64 = 3_600_000;
 struct TestClock {
     passed_ms: Cell<u64>,
     set_back_ms: Cell<u64>,
-    /// What every reading takes: work is as long as it looks at the clock.
+    /// What every reading takes: work is as long as its looks at the clock.
     reading_ns: Cell<u64>,
     read_ns: Cell<u64>,
     /// Time in which others had the processor.
@@ -48,7 +48,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Slices of one portion each, or without an end.
+/// Slices of one portion each, or unlimited.
 #[derive(Clone)]
 struct TestSlice {
     short: Rc<Cell<bool>>,
@@ -76,7 +76,7 @@ impl SliceClock for TestSlice {
 struct Client {
     core: usize,
     token: Token,
-    /// It takes what is sent to it.
+    /// It reads what is sent to it.
     reads: Cell<bool>,
     unread: Cell<bool>,
     closed: Cell<bool>,
@@ -85,7 +85,7 @@ struct Client {
     got: RefCell<Vec<u8>>,
 }
 
-/// The cores, their clients, and the messages on their way.
+/// The cores, their clients, and the messages in flight.
 struct Bench {
     cores: Vec<Rc<Core>>,
     clock: Rc<TestClock>,
@@ -93,12 +93,12 @@ struct Bench {
     tiny: Rc<Cell<bool>>,
     mail: RefCell<Vec<VecDeque<(usize, Mail)>>>,
     clients: Vec<Client>,
-    /// Tickets of those who want to listen elsewhere, with their cores.
+    /// Tickets of pending requests to listen elsewhere, with their cores.
     listening: RefCell<Vec<(usize, u64)>>,
 }
 
 impl Bench {
-    /// So many cores, and as many clients, one on each.
+    /// This many cores, and as many clients, one on each.
     fn new(cores: usize) -> Self {
         let short = Rc::new(Cell::new(false));
         let tiny = Rc::new(Cell::new(false));
@@ -140,7 +140,7 @@ impl Bench {
         bench
     }
 
-    /// A client more. Returns its number.
+    /// One more client. Returns its number.
     fn connect(&mut self, core: usize) -> usize {
         self.connect_from(core, Peer { is_local: true, ..Peer::default() })
     }
@@ -220,7 +220,7 @@ impl Bench {
         self.cores[core].tick();
     }
 
-    /// The clients of a core take what was sent to them.
+    /// The clients of a core read what was sent to them.
     fn take(&self, core: usize) {
         for client in self.clients.iter().filter(|client| client.core == core) {
             if client.reads.get() && client.unread.take() {
@@ -244,7 +244,7 @@ impl Bench {
         self.clock.passed_ms.set(self.clock.passed_ms.get() + ms);
     }
 
-    /// What the client has got since the last time.
+    /// What the client has received since the last time.
     fn got(&self, client: usize) -> String {
         String::from_utf8(self.clients[client].got.take()).unwrap()
     }
@@ -277,7 +277,7 @@ impl Bench {
         self.cores[0].tx.home().shard.expired_count()
     }
 
-    /// Turns of core 0 as it asks for them, until `is_over`. How long that took.
+    /// Turns of core 0 as it asks for them, until `is_over`. Returns how long that took.
     fn until(&self, is_over: impl Fn(&Self) -> bool) -> u64 {
         let begun = self.clock.passed_ms.get();
         for _ in 0..1_000 {
@@ -294,7 +294,7 @@ impl Bench {
         panic!("it never ends");
     }
 
-    /// The same, until it sleeps for good.
+    /// The same, until it sleeps forever.
     fn until_asleep(&self) -> u64 {
         let is_asleep = Cell::new(false);
         self.until(|bench| {
@@ -304,7 +304,7 @@ impl Bench {
     }
 }
 
-/// Gives a byte in its middle, and one at its end.
+/// Yields a byte in its middle, and one at its end.
 struct Slow {
     pumps: usize,
 }
@@ -319,7 +319,7 @@ impl Stream for Slow {
     }
 }
 
-/// Cores that close who is idle for a second, in slices of one portion.
+/// Cores that close clients idle for a second, in slices of one portion.
 fn impatient(cores: usize) -> Bench {
     let bench = Bench::new(cores);
     bench.set_timeout_ms(1_000);
@@ -327,7 +327,7 @@ fn impatient(cores: usize) -> Bench {
     bench
 }
 
-#[test] // Whoever has waited for a task for longer than the timeout gets its reply.
+#[test] // A client that has waited for a task for longer than the timeout gets its reply.
 fn to_wait_for_a_task_is_not_idleness() {
     const MEMBERS: usize = 1_000;
     let bench = impatient(1);
@@ -354,7 +354,7 @@ fn to_wait_for_another_core_is_not_idleness() {
     assert_eq!(bench.got(0), "$-1\r\n");
 }
 
-#[test] // Or for a stream that gives nothing for a while.
+#[test] // Or for a stream that yields nothing for a while.
 fn to_wait_for_a_stream_is_not_idleness() {
     let bench = impatient(1);
     for is_idle_seen_first in [false, true] {
@@ -386,7 +386,7 @@ fn to_wait_for_the_end_of_a_pause_is_not_idleness() {
     assert_eq!(bench.got(0), "+OK\r\n");
 }
 
-#[test] // Nothing is done for one who does not read, though its next reply rests on another core.
+#[test] // A client that does not read is idle, though its next reply rests on another core.
 fn who_does_not_read_is_idle() {
     let mut bench = Bench::new(2);
     let key = bench.key(1);
@@ -420,7 +420,7 @@ fn a_core_with_a_batch_is_not_quiet() {
     assert!(bench.cores.iter().all(|core| core.is_quiet()));
 }
 
-#[test] // However many are idle, all are closed, some in each turn; a clock set back changes nothing.
+#[test] // However many are idle, all are closed, some per turn; a clock set back changes nothing.
 fn all_the_idle_are_closed() {
     const CLIENTS: usize = 300;
     let mut bench = Bench::new(1);
@@ -438,7 +438,7 @@ fn all_the_idle_are_closed() {
     bench.pass_ms(600);
     bench.send(busy, "PING");
     bench.turn(0);
-    bench.turn(0); // Closes whom the first found.
+    bench.turn(0); // Closes those found first.
     assert!((1..=64).contains(&closed()), "{} in one turn", closed());
     bench.settle();
     assert_eq!(closed(), CLIENTS);
@@ -487,7 +487,7 @@ fn the_dead_are_removed_in_time() {
     for set_back_ms in [0, HOUR_MS] {
         let bench = Bench::new(1);
         bench.pass_ms(HOUR_MS + 5);
-        bench.ask(0, "PING"); // The next look at the dead is told by the clock as it is.
+        bench.ask(0, "PING"); // The next look at expired entries is set by the current clock.
         bench.clock.set_back_ms.set(set_back_ms);
         assert_eq!(bench.ask(0, "SET key v PX 500"), "+OK\r\n");
         let took = bench.until(|bench| bench.expired() == 1);
@@ -496,12 +496,12 @@ fn the_dead_are_removed_in_time() {
         assert_eq!(bench.ask(0, "HSET hash f v"), ":1\r\n");
         assert_eq!(bench.ask(0, "HPEXPIRE hash 500 FIELDS 1 f"), "*1\r\n:1\r\n");
         bench.pass_ms(495);
-        bench.turn(0); // There are none: dead keys would gather from here on.
+        bench.turn(0); // There are none: expired keys would gather from here on.
         assert_eq!(bench.until(|bench| bench.len() == 0), 5, "a field");
     }
 }
 
-#[test] // Dead keys gather after a removal; the core sleeps meanwhile, and not for longer.
+#[test] // Expired keys gather after a removal; the core sleeps meanwhile, and not for longer.
 fn dead_keys_are_removed_side_by_side() {
     let bench = Bench::new(1);
     let keys = (1..=30).map(|at| bench.ask(0, &format!("SET key:{at} v PX {}", 100 + at)));
@@ -544,7 +544,7 @@ fn requests_are_sent_away_within_bounds() {
     assert_eq!(away(&bench).0, 0);
 }
 
-#[test] // Watchers on another core are told, those who left are not, and what they leave is counted.
+#[test] // Watchers on another core are sent lines, those who left are not; all is counted.
 fn watchers_are_told_and_accounted() {
     let mut bench = Bench::new(2);
     let (client, leaving) = (bench.connect(0), bench.connect(1));
@@ -580,7 +580,7 @@ fn watchers_are_told_and_accounted() {
     }
 }
 
-#[test] // Changes of settings wait for the one before them, in their order and asleep.
+#[test] // Changes of settings wait for the one before them, in order and asleep.
 fn changes_of_settings_wait_asleep() {
     let mut bench = Bench::new(2);
     let (first, second) = (bench.connect(1), bench.connect(0));
@@ -607,7 +607,7 @@ fn changes_of_settings_wait_asleep() {
     }
 }
 
-#[test] // Silence takes back what a connection held, in time; then no timer is left.
+#[test] // Silence releases what a connection held, in time; then no timer is left.
 fn a_core_without_work_sleeps_for_good() {
     let mut bench = Bench::new(1);
     bench.until_asleep();
@@ -630,7 +630,7 @@ fn a_core_without_work_sleeps_for_good() {
     assert!(bench.until_asleep() < 100);
 }
 
-#[test] // A round that has passed a connection looks again when that has received something.
+#[test] // A round that has passed a connection looks again once that has received something.
 fn what_comes_amid_a_round_is_released() {
     let mut bench = Bench::new(1);
     (0..100).for_each(|_| _ = bench.connect(0));
@@ -656,7 +656,7 @@ fn a_buffer_that_empties_late_is_released() {
     assert_eq!(held, Some(0));
 }
 
-#[test] // Idle connections are closed when they have been idle for long enough, and not looked at before.
+#[test] // Idle connections are closed once idle for long enough, and not looked at before.
 fn the_idle_are_closed_in_time() {
     let bench = Bench::new(1);
     bench.set_timeout_ms(60_000);
@@ -671,13 +671,13 @@ fn the_idle_are_closed_in_time() {
     assert!(bench.until_asleep() < 100, "nobody is left to be looked at");
 }
 
-#[test] // A pause that is over before its time lets those go on who waited for it.
+#[test] // A pause that ends early lets those continue who waited for it.
 fn a_pause_that_ends_early_is_work() {
     let bench = Bench::new(1);
     bench.cores[0].hot.borrow_mut().pause = Some((bench.cores[0].now_ms() + 5_000, false));
     bench.send(0, &format!("SET {} v", bench.key(0)));
     assert_eq!(bench.turn(0), Wait::Millis(2_000), "when its memory is taken back");
-    bench.cores[0].hot.borrow_mut().pause = None; // As a task does it, amid a turn.
+    bench.cores[0].hot.borrow_mut().pause = None; // As a task does it, in mid-turn.
     assert_eq!(bench.cores[0].wait(), Wait::Nothing);
     bench.turn(0);
     assert_eq!(bench.got(0), "+OK\r\n");

@@ -1,7 +1,7 @@
-//! The connections of one core: by place, by client, and those for which something is to be done.
+//! The connections of one core: by place, by client, and those with something to be done.
 //!
-//! A place is the index of the connection's token. While a connection is served it is taken out of its
-//! place and then put back, so that what it asks for may look at all the others.
+//! A place is the index of the connection's token. While a connection is served it is taken out of
+//! its place and put back afterwards, so that its commands may look at all the others.
 //!
 //! Invariants (`check_invariants`):
 //! - C1: a place holds the connection whose token names it.
@@ -24,9 +24,9 @@ pub(crate) struct Clients {
     /// By the client's id.
     tokens: RefCell<IdentityMap<Token>>,
     numbers: Cell<u64>,
-    /// Those with output to be sent.
+    /// Those with output to send.
     dirty: RefCell<Vec<Token>>,
-    /// Those with a reply that goes on as a stream.
+    /// Those with a reply that continues as a stream.
     streaming: RefCell<VecDeque<Token>>,
     /// Those that wait for the end of CLIENT PAUSE.
     paused: RefCell<Vec<Token>>,
@@ -93,19 +93,20 @@ impl Clients {
         self.tokens.borrow().get(&id).copied()
     }
 
-    /// All places, for whoever goes through them in an order of its own. Nothing else of the clients
-    /// can be had meanwhile.
+    /// All places, for callers that walk them in an order of their own. The clients are borrowed
+    /// meanwhile.
     pub(crate) fn places(&self) -> RefMut<'_, Places> {
         self.places.borrow_mut()
     }
 
-    /// True when all connections pass `test`, but for one that is being served.
+    /// True when all connections pass `test`, except one that is being served.
     pub(crate) fn all(&self, test: impl Fn(&Conn) -> bool) -> bool {
         self.places.borrow().iter().flatten().all(|conn| test(conn))
     }
 
-    /// Calls `visit` with some connections, but for one that is being served, from place `from` on.
-    /// Returns the place of the next, 0 when these were the last.
+    /// Calls `visit` with some connections, except one that is being served, from place `from` on.
+    /// Returns
+    /// the place of the next, 0 when these were the last.
     pub(crate) fn visit_some(
         &self,
         from: usize,
@@ -118,7 +119,7 @@ impl Clients {
         if end == places.len() { 0 } else { end }
     }
 
-    /// The connection has output to be sent.
+    /// The connection has output to send.
     #[inline]
     pub(crate) fn mark_dirty(&self, lane: &mut Lane) {
         if !std::mem::replace(&mut lane.dirty, true) {
@@ -126,12 +127,12 @@ impl Clients {
         }
     }
 
-    /// Whether any has output to be sent.
+    /// Whether any has output to send.
     pub(crate) fn are_dirty(&self) -> bool {
         !self.dirty.borrow().is_empty()
     }
 
-    /// Calls `visit` with all that have output to be sent: they no longer count as such.
+    /// Calls `visit` with all that have output to send: they no longer count as such.
     pub(crate) fn each_dirty(&self, mut visit: impl FnMut(&mut Conn)) {
         let mut dirty = self.dirty.take();
         for token in dirty.drain(..) {
@@ -146,7 +147,7 @@ impl Clients {
         }
     }
 
-    /// The connection may have a reply that goes on as a stream.
+    /// The connection may have a reply that continues as a stream.
     #[inline]
     pub(crate) fn mark_streaming(&self, lane: &mut Lane) {
         if lane.stream.is_some() && !std::mem::replace(&mut lane.streaming, true) {
@@ -154,12 +155,12 @@ impl Clients {
         }
     }
 
-    /// Whether any has a stream that can go on.
+    /// Whether any has a stream that can continue.
     pub(crate) fn are_streaming(&self) -> bool {
         !self.streaming.borrow().is_empty()
     }
 
-    /// The one whose stream goes on next.
+    /// The one whose stream continues next.
     pub(crate) fn next_streaming(&self) -> Option<Token> {
         self.streaming.borrow_mut().pop_front()
     }
@@ -211,7 +212,7 @@ mod tests {
         Box::new(Conn::new(token, Session { id, ..Session::default() }, 1 << 20, 1))
     }
 
-    #[test] // A place is used again, by another token: what is meant for the first finds nobody.
+    #[test] // A place is reused, by another token: what is meant for the first finds nothing.
     fn places_outlive_their_connections() {
         let clients = Clients::default();
         let first = Token { index: 1, generation: 1 };
@@ -236,7 +237,7 @@ mod tests {
         clients.check_invariants();
     }
 
-    #[test] // Marked twice, listed once; marked again while the list is gone through, listed again.
+    #[test] // Marked twice, listed once; marked again while the list is walked, listed again.
     fn marks_are_in_lists_once() {
         let clients = Clients::default();
         let tokens = [0, 1, 2].map(|index| Token { index, generation: 1 });

@@ -1,13 +1,13 @@
-//! The look for connections that have been idle for too long: some a turn, until all were looked at;
-//! then again when the first of them may have been idle too long.
+//! The scan for connections that have been idle for too long: some per turn, until all were looked
+//! at; then again when the first of them may have been idle for too long.
 
 use super::clients::Clients;
 use crate::engine::Lane;
 use std::cell::Cell;
 
-/// Between two looks at all, at least.
+/// Between two scans, at least.
 const EVERY_MS: u64 = 500;
-/// Connections a turn: a few microseconds.
+/// Connections per turn: a few microseconds.
 const AT_ONCE: usize = 64;
 
 /// See the module.
@@ -20,17 +20,17 @@ struct Look {
     from: usize,
     /// When that is, in Unix milliseconds.
     due: u64,
-    /// The first moment at which one that was looked at may have been idle too long.
+    /// The first moment at which one already looked at may have been idle for too long.
     earliest: u64,
 }
 
 impl IdleCheck {
-    /// When it goes on, in Unix milliseconds.
+    /// When it continues, in Unix milliseconds.
     pub(crate) fn next_ms(&self) -> u64 {
         self.0.get().due
     }
 
-    /// Begins with all of them, at once.
+    /// Starts over with all of them, at once.
     pub(crate) fn begin_anew(&self) {
         self.0.take();
     }
@@ -51,7 +51,7 @@ impl IdleCheck {
             return;
         }
         if look.from == 0 {
-            look.earliest = now + timeout_ms; // Whoever comes later, or does something.
+            look.earliest = now + timeout_ms; // For connections that come later, or do something.
         }
         look.from = clients.visit_some(look.from, AT_ONCE, |conn| {
             let lane = &mut conn.lane;

@@ -1,4 +1,4 @@
-//! What the running slice takes, and of what: read from two clocks, as `slices` says.
+//! What the running slice takes, and on what: read from two clocks, as `slices` says.
 //!
 //! - M1: the CPU clock's reading is never later than the slice's begin, so that what a slice took may
 //!   be overstated, by [`FRESH_NS`] at most, and is never understated.
@@ -7,7 +7,7 @@
 use super::super::slices::{Blame, Cause};
 use std::cell::Cell;
 
-/// How old a reading of the CPU clock may be, which is a system call.
+/// How old a reading of the CPU clock, a system call, may be.
 const FRESH_NS: u64 = 50_000;
 /// Wall time up to which a slice is simply believed.
 const BELIEVED_NS: u64 = 60_000;
@@ -47,7 +47,7 @@ impl Meter {
         self.blame.set(Blame::default());
     }
 
-    /// The slice ends: how long it took, and of what. `cpu_ns` reads the CPU clock.
+    /// The slice ends: how long it took, and on what. `cpu_ns` reads the CPU clock.
     pub(crate) fn end(&self, wall_ns: u64, cpu_ns: impl FnOnce() -> u64) -> (u64, Cause) {
         let begin = self.begin.get();
         let mut ns = wall_ns.saturating_sub(begin.wall_ns);
@@ -94,13 +94,13 @@ impl Meter {
         self.blame.set(self.blame.get().on(cause));
     }
 
-    /// What is blamed just now has taken `ns`.
+    /// The current cause has taken `ns`.
     #[inline]
     pub(crate) fn took(&self, ns: u64) {
         self.blame.set(self.blame.get().took(ns));
     }
 
-    /// The slice takes in bytes; what takes longer will have the blame.
+    /// The slice receives bytes; what takes longer gets the blame.
     pub(crate) fn blame_receiving(&self) {
         if self.blame.get().cause() == Cause::Idle {
             self.blame(Cause::Receive);
@@ -112,7 +112,7 @@ impl Meter {
 mod tests {
     use super::*;
 
-    #[test] // M1: a reading of some microseconds before serves the next slice, an older one does not.
+    #[test] // M1: a reading some microseconds old serves the next slice, an older one does not.
     fn the_cpu_clock_is_read_when_it_must_be() {
         let meter = Meter::default();
         let never = || panic!("a reading is at hand");

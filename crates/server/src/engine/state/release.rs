@@ -1,18 +1,19 @@
-//! Takes memory back from connections that have been silent for a while.
+//! Releases the memory of connections that have been silent for a while.
 //!
 //! A round looks at all connections, a few per turn, and releases what the silent ones hold; by
-//! then it
-//! knows when the first of the others may have been silent for long enough. The next round begins
+//! then
+//! it knows when the first of the others may have been silent for long enough. The next round
+//! begins
 //! then; and while no connection holds anything, none begins until one has received something.
 
 use super::clients::Clients;
 use std::cell::Cell;
 
-/// Silence after which a connection's memory is taken back.
+/// Silence after which a connection's memory is released.
 const SILENT_MS: u64 = 2_000;
 /// Between two looks of a round.
 const EVERY_MS: u64 = 10;
-/// Connections that a turn looks at.
+/// Connections looked at per turn.
 const AT_ONCE: usize = 16;
 
 /// Where the round is.
@@ -22,7 +23,7 @@ struct Round {
     next: usize,
     /// When the next look is due, in Unix milliseconds; none while no connection holds memory.
     due: Option<u64>,
-    /// When the first of those that were looked at may be silent for long enough.
+    /// When the first of those looked at may have been silent for long enough.
     earliest: Option<u64>,
 }
 
@@ -45,12 +46,12 @@ impl Release {
         });
     }
 
-    /// When memory is next to be taken back, in Unix milliseconds.
+    /// When memory is next to be released, in Unix milliseconds.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.0.get().due
     }
 
-    /// A look at a few connections: one at most gives something back, as that may be megabytes.
+    /// A look at a few connections: at most one releases something, as that may be megabytes.
     pub(crate) fn look(&self, clients: &Clients, now: u64) {
         let mut round = self.0.get();
         let Some(due) = round.due else { return };

@@ -1,4 +1,4 @@
-//! Who watches all commands with MONITOR: on this core each client, of the others how many.
+//! Who watches all commands with MONITOR: this core's clients, and how many on each other core.
 
 use darter_tx::CoreId;
 
@@ -21,7 +21,7 @@ impl Watchers {
         self.counts.get(core).is_some_and(|count| *count > 0)
     }
 
-    /// On core `at` so many more watch, or fewer.
+    /// Core `at`'s number of watchers changes by `by`.
     pub(crate) fn change(&mut self, at: CoreId, by: isize) {
         if self.counts.len() <= at {
             self.counts.resize(at + 1, 0);
@@ -35,7 +35,7 @@ impl Watchers {
         self.here.push(client);
     }
 
-    /// A client of this core watches no more.
+    /// A client of this core stops watching.
     pub(crate) fn remove(&mut self, client: u64) {
         self.here.retain(|here| *here != client);
     }
