@@ -269,7 +269,13 @@ impl Core {
             let mut out = Output::with_buffer(self.admin.take_buffer());
             let ran = {
                 let mut reply = Reply::new(&mut out, batch.resp3);
-                self.run_point(entry, batch.args(item), item.view, &mut reply, batch.caller())
+                self.call_unless_locked(
+                    entry,
+                    batch.args(item),
+                    item.view,
+                    &mut reply,
+                    batch.caller(),
+                )
             };
             match ran {
                 super::serve::Ran::Done(None) => {
@@ -333,7 +339,7 @@ impl Core {
         let core = Rc::clone(self);
         self.tx.spawn(async move {
             let (resp3, caller) = (batch.resp3, batch.caller());
-            let answer = core.finish_point(index, request, view, resp3, work, caller).await;
+            let answer = core.finish_waiting(index, request, view, resp3, work, caller).await;
             let (out, stream) = core.encode_answer(answer, resp3);
             batch.replied(out, stream);
             core.batches.borrow_mut().go_on(batch);

@@ -159,7 +159,7 @@ impl Core {
         }
         lane.session.last_command = Some(entry.index);
         self.last_entry.set(entry.index);
-        self.run(lane, entry, args);
+        self.run_by_shape(lane, entry, args);
     }
 
     /// Gathers the long names of a request until the slice is over. True while some are left.
@@ -184,10 +184,10 @@ impl Core {
 
     /// Runs a request by its shape, and shows it to the watchers.
     #[inline(always)]
-    fn run(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+    fn run_by_shape(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let watched = self.watchers.borrow().are_any();
         if matches!(entry.run, Runner::Point(_)) && self.tx.cores() == 1 && !watched {
-            self.run_here(lane, entry, args); // Nearly all requests: nothing below concerns them.
+            self.run_in_turn(lane, entry, args); // Nearly all requests: the rest is not for them.
             return;
         }
         let owner = match entry.run {
@@ -221,7 +221,7 @@ impl Core {
                 self.refuse(lane, args, &Refusal::Arity(entry.row.name.into()));
             }
             (_, Owner::One(core)) if core != self.id() => self.send_away(lane, entry, core, args),
-            _ => self.run_here(lane, entry, args),
+            _ => self.run_in_turn(lane, entry, args),
         }
     }
 
@@ -340,30 +340,32 @@ impl Core {
     }
 
     #[inline(always)]
-    fn run_here(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+    fn run_in_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let in_turn = lane.owed.is_empty()
             && lane.stream.is_none()
             && lane.session.reply_mode == ReplyMode::On;
         if !in_turn {
-            self.run_behind(lane, entry, args);
+            self.run_out_of_turn(lane, entry, args);
             return;
         }
         let view = lane.session.view();
         let mut reply = Reply::new(&mut lane.out, lane.session.resp3);
-        match self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session)) {
+        match self.call_unless_locked(entry, args, view, &mut reply, Caller::Served(&lane.session))
+        {
             Ran::Done(None) => {}
             Ran::Done(stream) => lane.stream = stream,
             Ran::Waits(work) => self.await_work(lane, entry, args, work),
         }
     }
 
-    /// [`Core::run_here`] after replies that are owed, or for a client that wants none.
+    /// [`Core::run_in_turn`] after replies that are owed, or for a client that wants none.
     #[inline(never)]
-    fn run_behind(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
+    fn run_out_of_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
         let mut out = Output::default();
         let view = lane.session.view();
         let mut reply = Reply::new(&mut out, lane.session.resp3);
-        match self.run_point(entry, args, view, &mut reply, Caller::Served(&lane.session)) {
+        match self.call_unless_locked(entry, args, view, &mut reply, Caller::Served(&lane.session))
+        {
             Ran::Done(stream) => self.owe(lane, out, stream),
             Ran::Waits(work) => self.await_work(lane, entry, args, work),
         }
@@ -383,14 +385,14 @@ impl Core {
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
         self.tx.spawn(async move {
-            let answer = core.finish_point(index, request, view, resp3, work, caller).await;
+            let answer = core.finish_waiting(index, request, view, resp3, work, caller).await;
             core.finish(client, answer);
         });
     }
 
     /// Runs a point command on this core's shard, if its keys are free.
     #[inline(always)]
-    pub(super) fn run_point(
+    pub(super) fn call_unless_locked(
         self: &Rc<Self>,
         entry: &Entry,
         args: resp::Args<'_>,
@@ -405,7 +407,8 @@ impl Core {
         if is_blocked(&home, entry, args, view.db) {
             return Ran::Waits(Work::Blocked);
         }
-        let result = self.call_point(&mut home, run, entry.first, args, view, reply);
+        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
+        let result = self.with_cx(&mut home, view, reply, call);
         drop(home);
         let done = match result {
             Ok(Flow::Done) => Ok(None),
@@ -442,27 +445,25 @@ impl Core {
         Ran::Waits(Work::Job(job, locked))
     }
 
+    /// Calls `act` with what a point command sees.
     #[inline(always)]
-    fn call_point(
+    fn with_cx<R>(
         &self,
         home: &mut Home,
-        run: PointFn,
-        first: usize,
-        args: resp::Args<'_>,
         view: View,
         reply: &mut Reply<'_>,
-    ) -> Result<Flow, Refusal> {
+        act: impl FnOnce(&mut Cx<'_>) -> R,
+    ) -> R {
         let (db, prng, stats) = home.shard.parts_for(view.db, view.no_touch);
         let resp3 = reply.is_resp3();
-        let mut cx = Cx {
+        act(&mut Cx {
             now: db.now(),
             db,
             reply: Reply::new(reply.out, resp3),
             prng,
             stats,
             preempt: &*self.slice,
-        };
-        run(&mut cx, Args::new(args, first))
+        })
     }
 
     fn claim_of(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> Claim {
@@ -485,7 +486,7 @@ impl Core {
     }
 
     /// Completes a point command that could not be done at once.
-    pub(super) async fn finish_point(
+    pub(super) async fn finish_waiting(
         self: &Rc<Self>,
         index: usize,
         request: Arc<Request>,
@@ -508,8 +509,8 @@ impl Core {
                 self.meter.read(self.clock.monotonic_ns());
                 let begun = self.begun(args);
                 let reply = &mut Reply::new(&mut out, resp3);
-                let result =
-                    self.call_point(&mut self.tx.home(), run, entry.first, args, view, reply);
+                let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
+                let result = self.with_cx(&mut self.tx.home(), view, reply, call);
                 if let Ok(Flow::Job(_)) = &result {
                     self.account(entry, begun, None); // SLOWLOG records it when it ends.
                 } else {
@@ -525,7 +526,7 @@ impl Core {
             }
         };
         let begun = self.clock.monotonic_ns();
-        let answer = self.drive(index, job, view, resp3).await;
+        let answer = self.drive_job(index, job, view, resp3).await;
         drop(locked);
         let ns = self.clock.monotonic_ns().saturating_sub(begun);
         self.account_job(entry, ns, answer.as_ref().err());
@@ -535,7 +536,7 @@ impl Core {
         answer
     }
 
-    async fn drive(
+    async fn drive_job(
         self: &Rc<Self>,
         index: usize,
         mut job: Box<dyn Job>,
@@ -546,13 +547,8 @@ impl Core {
             self.tx.pause().await;
             self.meter.blame(Cause::Command(index));
             let mut out = Output::default();
-            let step = {
-                let mut home = self.tx.home();
-                let (db, prng, stats) = home.shard.parts_for(view.db, view.no_touch);
-                let reply = Reply::new(&mut out, resp3);
-                let now = db.now();
-                job.step(&mut Cx { now, db, reply, prng, stats, preempt: &*self.slice })
-            };
+            let reply = &mut Reply::new(&mut out, resp3);
+            let step = self.with_cx(&mut self.tx.home(), view, reply, |cx| job.step(cx));
             match step? {
                 Step::More => {}
                 Step::Done(Flow::Done) => return Ok(Answer::Done(out)),
