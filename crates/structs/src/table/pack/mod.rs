@@ -41,8 +41,9 @@ const LINE: usize = 64;
 /// Lines that the longest index takes, and most packs in an entry.
 const INDEX_LINES: usize = 5;
 
-/// Room for an entry, in the copy of a pack that is about to be changed.
-const GROWTH: usize = 32;
+/// Room for an entry and the group of an index that it may begin, in the copy of a pack that is about to
+/// be changed.
+const GROWTH: usize = 48;
 
 const INTS: u8 = 0;
 const KEYS: u8 = 1;

@@ -1,15 +1,15 @@
-//! Names, or names and values, one behind the other.
+//! Names, or names and values, one after the other.
 //!
 //! ```text
 //! | kind: 1 | count: 1 | prefix: length, bytes | fingerprints | offsets | record | record | ... |
 //! record  | name | value |                     the value in packs of pairs only
-//! name    | tag | bytes of the name behind the prefix, or a whole integer or UUID |
+//! name    | tag | bytes of the name after the prefix, or a whole integer or UUID |
 //! ```
 //! Names of one collection tend to begin alike (`field:1`, `field:2`): what all that are kept as text
 //! begin with stands once, in front. It is as long as it can be for those that ever came.
 //!
 //! Up to [`GROUP`] records are searched from front to back. Beyond that there is a byte of hash for
-//! each, in groups of [`GROUP`], and for each group where its first record stands: a lookup compares
+//! each, in groups of [`GROUP`], and for each [`STEP`] records where the first stands: a lookup compares
 //! sixteen bytes at once, and then walks to the record that it found. 0 is no fingerprint: it fills
 //! the last group up. Records stand in the order in which they came.
 //!
@@ -24,8 +24,13 @@ use std::ops::Range;
 
 /// Records of a group.
 const GROUP: usize = 16;
+/// The place of each record with a multiple of this number is kept: walking past records takes longer
+/// than comparing fingerprints does.
+const STEP: usize = GROUP / 4;
 /// Bytes of an offset.
 const OFFSET: usize = 2;
+/// Bytes of the offsets of a group.
+const OFFSETS: usize = GROUP / STEP * OFFSET;
 /// Where the prefix stands.
 const PREFIX: usize = 2;
 /// Records that the count can tell.
@@ -58,8 +63,13 @@ impl Shape {
         self.index_at() + index_len(self.count)
     }
 
-    fn offset_at(self, group: usize) -> usize {
-        self.index_at() + groups(self.count) * GROUP + group * OFFSET
+    fn offset_at(self, step: usize) -> usize {
+        self.index_at() + groups(self.count) * GROUP + step * OFFSET
+    }
+
+    /// Steps that have a record.
+    fn steps(self) -> usize {
+        if self.count > GROUP { self.count.div_ceil(STEP) } else { 0 }
     }
 }
 
@@ -70,7 +80,7 @@ fn groups(count: usize) -> usize {
 }
 
 fn index_len(count: usize) -> usize {
-    groups(count) * (GROUP + OFFSET)
+    groups(count) * (GROUP + OFFSETS)
 }
 
 /// Where a record is.
@@ -128,18 +138,17 @@ impl<'a> Records<'a> {
 
     /// The record with this index.
     pub(super) fn nth(self, index: usize) -> Spot {
-        let group = index / GROUP;
         let at = if groups(self.shape.count) == 0 {
             self.walk(self.shape.body_at(), index)
         } else {
-            self.walk(self.first_of(group), index % GROUP)
+            self.walk(self.first_of(index / STEP), index % STEP)
         };
         Spot { index, at }
     }
 
-    /// Where the first record of a group stands.
-    fn first_of(self, group: usize) -> usize {
-        let at = self.shape.offset_at(group);
+    /// Where the first record of a step stands.
+    fn first_of(self, step: usize) -> usize {
+        let at = self.shape.offset_at(step);
         let offset = [self.bytes[at], self.bytes[at + 1]];
         self.shape.body_at() + usize::from(u16::from_le_bytes(offset))
     }
@@ -163,10 +172,10 @@ impl<'a> Records<'a> {
         for (group, fingerprints) in index.as_chunks::<GROUP>().0.iter().enumerate() {
             let mut hits = matches(fingerprints, fingerprint);
             while hits != 0 {
-                let nth = hits.trailing_zeros() as usize;
-                let at = self.walk(self.first_of(group), nth);
+                let index = group * GROUP + hits.trailing_zeros() as usize;
+                let at = self.walk(self.first_of(index / STEP), index % STEP);
                 if name.stands_at(&self.bytes[at..]) {
-                    return Some(Spot { index: group * GROUP + nth, at });
+                    return Some(Spot { index, at });
                 }
                 hits &= hits - 1;
             }
@@ -179,14 +188,16 @@ impl<'a> Records<'a> {
     pub(super) fn likely(self, hash: u64) -> Option<Range<usize>> {
         let (groups, fingerprint) = (groups(self.shape.count), fingerprint(hash));
         let index = self.bytes.get(self.shape.index_at()..)?.get(..groups * GROUP)?;
-        let (group, hits) = index.as_chunks::<GROUP>().0.iter().enumerate().find_map(|at| {
+        let index = index.as_chunks::<GROUP>().0.iter().enumerate().find_map(|at| {
             let hits = matches(at.1, fingerprint);
-            (hits != 0).then_some((at.0, hits))
+            (hits != 0).then(|| at.0 * GROUP + hits.trailing_zeros() as usize)
         })?;
-        let first = self.first_of(group);
-        let end = if group + 1 < groups { self.first_of(group + 1) } else { self.bytes.len() };
-        let nth = hits.trailing_zeros() as usize + 1;
-        Some(first..(first + (end - first) * nth / GROUP + super::LINE).min(self.bytes.len()))
+        let step = index / STEP;
+        let first = self.first_of(step);
+        let is_last = step + 1 == self.shape.steps();
+        let end = if is_last { self.bytes.len() } else { self.first_of(step + 1) };
+        let end_of_record = first + (end - first) * (index % STEP + 1) / STEP;
+        Some(first..(end_of_record + super::LINE).min(self.bytes.len()))
     }
 
     /// Looks a name up from front to back.
@@ -292,8 +303,8 @@ pub(super) fn push(
     if groups(shape.count) > 0 {
         let index = shape.count - 1;
         bytes[shape.index_at() + index] = fingerprint(hash);
-        if index.is_multiple_of(GROUP) {
-            set_first(bytes, index / GROUP, at);
+        if index.is_multiple_of(STEP) {
+            set_first(bytes, index / STEP, at);
         }
     }
     name.write(bytes);
@@ -309,8 +320,10 @@ fn grow_index(bytes: &mut Vec<u8>, before: Shape) {
     let (had, at) = (groups(before.count), before.index_at());
     splice(bytes, at + had * GROUP..at + had * GROUP, GROUP * (groups(before.count + 1) - had));
     bytes[at + had * GROUP..][..GROUP * (groups(before.count + 1) - had)].fill(0);
-    let end = at + groups(before.count + 1) * GROUP + had * OFFSET;
-    splice(bytes, end..end, OFFSET * (groups(before.count + 1) - had));
+    let end = at + groups(before.count + 1) * GROUP + had * OFFSETS;
+    let more = OFFSETS * (groups(before.count + 1) - had);
+    splice(bytes, end..end, more);
+    bytes[end..end + more].fill(0);
     if had == 0 {
         write_index(bytes, before.count);
     }
@@ -324,18 +337,18 @@ fn write_index(bytes: &mut [u8], records: usize) {
         let here = Records { shape, bytes };
         let (hash, end) = (here.record(at).key().hash(), here.end(at));
         bytes[shape.index_at() + index] = fingerprint(hash);
-        if index.is_multiple_of(GROUP) {
-            set_first(bytes, index / GROUP, at);
+        if index.is_multiple_of(STEP) {
+            set_first(bytes, index / STEP, at);
         }
         at = end;
     }
 }
 
-/// Says where the first record of a group stands.
-fn set_first(bytes: &mut [u8], group: usize, at: usize) {
+/// Says where the first record of a step stands.
+fn set_first(bytes: &mut [u8], step: usize, at: usize) {
     let shape = Shape::of(bytes);
     let offset = ((at - shape.body_at()) as u16).to_le_bytes();
-    bytes[shape.offset_at(group)..][..OFFSET].copy_from_slice(&offset);
+    bytes[shape.offset_at(step)..][..OFFSET].copy_from_slice(&offset);
 }
 
 /// Gives the record at `spot` another value. False, and nothing changed, when it would get too large.
@@ -348,18 +361,18 @@ pub(super) fn set_value(bytes: &mut Vec<u8>, spot: Spot, value: &Tagged<'_>) -> 
     if before != after {
         super::reserve(bytes, after.saturating_sub(before));
         splice(bytes, at..at + before, after);
-        move_groups(bytes, spot.index, after as isize - before as isize);
+        move_steps(bytes, spot.index, after as isize - before as isize);
     }
     value.write_to(&mut bytes[at..at + after]);
     true
 }
 
-/// The groups behind that of the record with this index begin so many bytes further.
-fn move_groups(bytes: &mut [u8], index: usize, by: isize) {
+/// The steps after that of the record with this index begin so many bytes further.
+fn move_steps(bytes: &mut [u8], index: usize, by: isize) {
     let shape = Shape::of(bytes);
-    for group in index / GROUP + 1..groups(shape.count) {
-        let at = Records { shape, bytes }.first_of(group);
-        set_first(bytes, group, at.checked_add_signed(by).expect("inside of the pack"));
+    for step in index / STEP + 1..shape.steps() {
+        let at = Records { shape, bytes }.first_of(step);
+        set_first(bytes, step, at.checked_add_signed(by).expect("inside of the pack"));
     }
 }
 
@@ -368,11 +381,11 @@ pub(super) fn remove(bytes: &mut Vec<u8>, spot: Spot) {
     let records = Records::of(bytes);
     let (shape, end) = (records.shape, records.end(spot.at));
     let len = end - spot.at;
-    // The first record of each group behind becomes the last of the one before.
-    for group in spot.index / GROUP + 1..groups(shape.count) {
-        let at = Records { shape, bytes }.first_of(group);
+    // The first record of each step after becomes the last of the one before.
+    for step in spot.index / STEP + 1..shape.steps() {
+        let at = Records { shape, bytes }.first_of(step);
         let next = Records { shape, bytes }.end(at);
-        set_first(bytes, group, next - len);
+        set_first(bytes, step, next - len);
     }
     splice(bytes, spot.at..end, 0);
     let (had, has) = (groups(shape.count), groups(shape.count - 1));
@@ -382,7 +395,7 @@ pub(super) fn remove(bytes: &mut Vec<u8>, spot: Spot) {
         bytes[at + had * GROUP - 1] = 0;
     }
     if has < had {
-        splice(bytes, at + had * GROUP + has * OFFSET..at + had * (GROUP + OFFSET), 0);
+        splice(bytes, at + had * GROUP + has * OFFSETS..at + had * (GROUP + OFFSETS), 0);
         splice(bytes, at + has * GROUP..at + had * GROUP, 0);
     }
     bytes[1] -= 1;
@@ -411,9 +424,9 @@ fn cut_prefix(bytes: &mut Vec<u8>, len: usize) -> bool {
     bytes.extend_from_slice(&old[records.shape.index_at()..records.shape.body_at()]);
     let mut at = records.shape.body_at();
     for index in 0..records.count() {
-        if groups(records.count()) > 0 && index.is_multiple_of(GROUP) {
+        if groups(records.count()) > 0 && index.is_multiple_of(STEP) {
             let here = bytes.len();
-            set_first(bytes, index / GROUP, here);
+            set_first(bytes, index / STEP, here);
         }
         let end = records.end(at);
         match item::raw_len(old[at]) {
