@@ -125,6 +125,7 @@ impl Sending {
                 filled += 1;
             }
         }
+        debug_assert!(filled > 0 || slices.is_empty() || self.is_done(), "nothing of the rest");
         filled
     }
 
@@ -132,7 +133,9 @@ impl Sending {
     pub(super) fn advance(&mut self, mut sent: usize) {
         while sent > 0 {
             assert!(!self.is_done(), "sent={sent} beyond the end");
-            let left = self.piece(self.part).len() - self.offset;
+            let len = self.piece(self.part).len();
+            assert!(self.offset <= len, "offset={} of {len}", self.offset);
+            let left = len - self.offset;
             if sent < left {
                 self.offset += sent;
                 return;

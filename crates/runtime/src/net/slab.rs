@@ -28,7 +28,7 @@ impl<T> Slab<T> {
     pub(super) fn insert(&mut self, value: T) -> Token {
         if let Some(index) = self.free.pop() {
             let place = &mut self.places[index as usize];
-            debug_assert!(place.value.is_none(), "index={index} was free");
+            assert!(place.value.is_none(), "index={index} was free"); // Its value would be lost.
             place.value = Some(value);
             return Token { index, generation: place.generation };
         }
@@ -50,12 +50,15 @@ impl<T> Slab<T> {
         let value = place.value.take()?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(token.index);
+        debug_assert!(self.free.len() <= self.places.len(), "a place is free twice");
         Some(value)
     }
 
-    /// The current token of place `index`. Panics when the place was never used.
+    /// The current token of place `index`. Panics when nothing is there.
     pub(super) fn tenant(&self, index: u32) -> Token {
-        Token { index, generation: self.places[index as usize].generation }
+        let place = &self.places[index as usize];
+        assert!(place.value.is_some(), "place {index} is empty");
+        Token { index, generation: place.generation }
     }
 
     /// All valid tokens.

@@ -35,6 +35,7 @@ impl Uring {
             Kind::Send => self.on_send(word, result),
             Kind::Accept => self.on_accept(word::index(word) as usize, result, flags, handler),
             Kind::Wake => {
+                assert!(self.wake_armed, "woken by a read that nobody started");
                 self.wake_armed = false;
                 handler(Event::Woken);
             }
@@ -45,6 +46,7 @@ impl Uring {
     /// Counts an operation as over when this was its last completion (I2).
     fn count_back(&mut self, word: u64, flags: u32) {
         if word::kind(word) != Kind::Cancel && !cqueue::more(flags) {
+            assert!(self.operations > 0, "I2: a completion of {word:#x}, which nobody started");
             self.operations -= 1;
         }
     }
@@ -69,6 +71,7 @@ impl Uring {
         let Some(conn) = self.lent.conns.get_mut(token) else {
             unreachable!("I1: {token:?} is alive while it receives");
         };
+        assert!(conn.receive != Receive::Idle, "I1: {token:?} receives without an operation");
         let silent = conn.closing || conn.eof;
         if let Some(id) = cqueue::buffer_select(flags) {
             if result > 0 && !silent {
@@ -119,6 +122,7 @@ impl Uring {
         let Some(conn) = self.lent.conns.get_mut(token) else {
             unreachable!("I1: {token:?} is alive while it sends");
         };
+        assert!(conn.with_kernel, "a send of {token:?} came back twice");
         conn.with_kernel = false;
         if conn.closing {
             return self.close_if_free(token);

@@ -251,6 +251,8 @@ impl Uring {
         let conn = self.lent.conns.get_mut(token)?;
         assert!(conn.sending.is_none(), "handed over with a send in flight: {token:?}");
         let (listener, peer) = *conn.fresh.take()?;
+        let is_free = conn.receive == Receive::Idle && !conn.watched && !conn.with_kernel;
+        assert!(is_free, "I1: handed over while the kernel holds it: {token:?}");
         let conn = self.lent.conns.remove(token)?;
         Some(Parcel { socket: conn.socket, listener, peer })
     }

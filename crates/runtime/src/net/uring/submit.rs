@@ -111,6 +111,7 @@ impl Uring {
     }
 
     fn arm_waker(&mut self) -> io::Result<()> {
+        assert!(!self.wake_armed, "two reads into the same bytes");
         let fd = Fd(rustix::fd::AsRawFd::as_raw_fd(&self.waker.fd()));
         let wakes: *mut u64 = &raw mut *self.lent.wakes;
         let entry = opcode::Read::new(fd, wakes.cast(), 8)
@@ -157,6 +158,7 @@ impl Uring {
 
     fn receive(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
+        debug_assert!(!conn.closing, "{token:?} is closing"); // The socket would be kept for it.
         if conn.paused || conn.eof {
             return Ok(());
         }
@@ -186,6 +188,7 @@ impl Uring {
     fn start_send(&mut self, token: Token) -> io::Result<()> {
         let Some(conn) = self.lent.conns.get_mut(token) else { return Ok(()) };
         let Some(sending) = &conn.sending else { return Ok(()) };
+        assert!(!conn.with_kernel, "two sends of {token:?} would mix their bytes");
         if sending.is_done() {
             self.sent(token);
             return Ok(());
