@@ -135,6 +135,20 @@ pub struct Conn {
     pub lane: Lane,
 }
 
+/// What becomes of the next request. One is held, or run by a task, once it was parsed, and none is
+/// parsed until that has ended.
+#[derive(Default)]
+pub(super) enum Next {
+    /// It is parsed, and runs.
+    #[default]
+    Parsed,
+    /// This one, which must wait: until nothing is owed before it, until its names are gathered, or
+    /// until a pause ends.
+    Held(Arc<Request>),
+    /// A task runs the last one.
+    AwaitsTask,
+}
+
 /// What a connection is owed, and what it has declared.
 pub struct Lane {
     /// The runtime's name for it.
@@ -143,9 +157,7 @@ pub struct Lane {
     pub session: Session,
     /// Encoded and not yet handed to the socket.
     pub(super) out: Output,
-    /// A send is in flight.
-    pub(super) sending: bool,
-    /// Bytes in flight.
+    /// Bytes in flight: 0 when no send is.
     pub(super) in_flight: usize,
     /// Replies owed after `out`.
     pub(super) owed: VecDeque<Owed>,
@@ -155,10 +167,8 @@ pub struct Lane {
     pub(super) owed_max: usize,
     /// The rest of a reply that is being streamed, once nothing is owed before it.
     pub(super) stream: Option<Box<dyn Stream>>,
-    /// A task runs this connection's command; nothing more is parsed until it is done.
-    pub(super) busy: bool,
-    /// A request that must wait until nothing is owed before it, or until a pause ends.
-    pub(super) held: Option<Arc<Request>>,
+    /// What becomes of the next request.
+    pub(super) next: Next,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
     /// Bytes of requests that other cores have, or are about to be sent: see
@@ -182,9 +192,11 @@ pub struct Lane {
     pub(super) eof: bool,
     /// Receiving is paused.
     pub(super) paused: bool,
-    /// Waits for the end of CLIENT PAUSE.
+    /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
+    /// that is noticed, so this is no kind of `next`.
     pub(super) awaits_pause: bool,
-    /// The runtime was asked to close it.
+    /// The runtime was asked to close it. A send may still be in flight: one that is killed does not
+    /// wait for it.
     pub(super) closing: bool,
     /// `rbp`: the most that was sent at once lately, up to the reply buffer's size, and since when.
     pub(super) reply_peak: (usize, u64),
@@ -203,14 +215,12 @@ impl Conn {
             token,
             session,
             out: Output::default(),
-            sending: false,
             in_flight: 0,
             owed: VecDeque::new(),
             waiting: Waiting::default(),
             owed_max: OWED_FIRST,
             stream: None,
-            busy: false,
-            held: None,
+            next: Next::default(),
             resting: Vec::new(),
             away_bytes: 0,
             away_now: 0,
@@ -262,7 +272,7 @@ impl Conn {
         let others = [lane.in_flight > 0, encoded > reply_bytes, lane.stream.is_some()];
         let pinned = lane.pinned_bytes();
         let output = lane.buffered_bytes() + pinned - reply_bytes;
-        let held = lane.held.as_ref().map_or(0, |request| request.bytes());
+        let held = lane.held().map_or(0, |request| request.bytes());
         let owed = lane.owed.capacity() * size_of::<Owed>();
         Sizes {
             query: parser.query_bytes(),
@@ -283,6 +293,48 @@ impl Conn {
 }
 
 impl Lane {
+    /// True while a task runs a request.
+    pub(super) fn awaits_task(&self) -> bool {
+        matches!(self.next, Next::AwaitsTask)
+    }
+
+    /// The request that is held.
+    pub(super) fn held(&self) -> Option<&Request> {
+        match &self.next {
+            Next::Held(request) => Some(request),
+            Next::Parsed | Next::AwaitsTask => None,
+        }
+    }
+
+    /// Takes the request that is held, to be run now.
+    pub(super) fn take_held(&mut self) -> Option<Arc<Request>> {
+        match std::mem::take(&mut self.next) {
+            Next::Held(request) => Some(request),
+            other => {
+                self.next = other;
+                None
+            }
+        }
+    }
+
+    /// A request that was parsed must wait.
+    pub(super) fn hold(&mut self, request: Arc<Request>) {
+        debug_assert!(matches!(self.next, Next::Parsed), "another one waits");
+        self.next = Next::Held(request);
+    }
+
+    /// A task runs a request that was parsed.
+    pub(super) fn await_task(&mut self) {
+        debug_assert!(matches!(self.next, Next::Parsed), "another one waits");
+        self.next = Next::AwaitsTask;
+    }
+
+    /// The task is done.
+    pub(super) fn task_done(&mut self) {
+        debug_assert!(self.awaits_task(), "no task runs for it");
+        self.next = Next::Parsed;
+    }
+
     /// Bytes of replies that wait for the socket.
     #[must_use]
     pub fn output_bytes(&self) -> usize {
@@ -329,13 +381,13 @@ impl Lane {
             _ => false,
         };
         let searches = self.stream.is_some() && self.output_bytes() == 0;
-        self.busy || self.awaits_pause || waits || searches
+        self.awaits_task() || self.awaits_pause || waits || searches
     }
 
     /// True when nothing is owed and nothing runs.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.owed.is_empty() && self.stream.is_none() && !self.busy && self.held.is_none()
+        self.owed.is_empty() && self.stream.is_none() && matches!(self.next, Next::Parsed)
     }
 
     /// Appends a reply to all that is owed.
@@ -387,9 +439,8 @@ impl Lane {
 
     /// True when a request may be parsed now.
     pub(super) fn may_parse(&self) -> bool {
-        !self.busy
+        matches!(self.next, Next::Parsed)
             && self.stream.is_none()
-            && self.held.is_none()
             && self.owed.len() < self.owed_max
             && self.away_bytes < AWAY_BYTES_MAX
             && self.output_bytes() + self.waiting.bytes

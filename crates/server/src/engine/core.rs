@@ -245,7 +245,6 @@ impl Core {
         }
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
-            lane.sending = false;
             lane.session.active_ms = self.now_ms();
             lane.bytes_out += lane.in_flight as u64;
             self.stats.borrow_mut().bytes_out += lane.in_flight as u64;
@@ -253,7 +252,7 @@ impl Core {
             self.mark_dirty(lane);
             self.mark_streaming(lane);
             let lane = &mut conn.lane;
-            if lane.eof || lane.held.is_some() || conn.parser.pending_bytes() > 0 {
+            if lane.eof || lane.held().is_some() || conn.parser.pending_bytes() > 0 {
                 self.mark_ready(lane);
             }
         });

@@ -84,7 +84,7 @@ impl Core {
                 Ok(Parsed::Request(args)) => {
                     let is_owned = args.is_owned();
                     self.dispatch(lane, args);
-                    if is_owned && !lane.busy {
+                    if is_owned && !lane.awaits_task() {
                         parser.release_request(); // An idle client keeps nothing of a long argument.
                     }
                 }
@@ -120,10 +120,10 @@ impl Core {
     }
 
     fn run_held(self: &Rc<Self>, lane: &mut Lane) {
-        if !lane.owed.is_empty() || lane.busy || lane.stream.is_some() {
+        if !lane.owed.is_empty() || lane.stream.is_some() {
             return;
         }
-        if let Some(request) = lane.held.take() {
+        if let Some(request) = lane.take_held() {
             self.dispatch(lane, resp::Args::owned(&request));
         }
     }
@@ -147,13 +147,13 @@ impl Core {
             }
         };
         if self.is_paused(entry) {
-            lane.held = Some(args.to_request());
+            lane.hold(args.to_request());
             self.clients.pause(lane);
             return;
         }
         lane.session.active_ms = self.now_ms();
         if args.is_owned() && self.gather_names(entry, args) {
-            lane.held = Some(args.to_request()); // Retried, some portions further on.
+            lane.hold(args.to_request()); // Retried, some portions further on.
             self.mark_ready(lane);
             return;
         }
@@ -200,7 +200,7 @@ impl Core {
             _ => false,
         };
         if is_task && !lane.is_settled() {
-            lane.held = Some(args.to_request()); // Retried, once nothing is owed before it.
+            lane.hold(args.to_request()); // Retried, once nothing is owed before it.
             return;
         }
         // A session command is shown with the session as it left it, as in Redis: SELECT in its new
@@ -380,7 +380,7 @@ impl Core {
         args: resp::Args<'_>,
         work: Work,
     ) {
-        lane.busy = true;
+        lane.await_task();
         let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
@@ -562,7 +562,7 @@ impl Core {
 
     /// Starts a coordinated command, or one of the server: nothing is owed before it.
     fn start_task(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
-        lane.busy = true;
+        lane.await_task();
         let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
         let (first, request) = (entry.first, args.to_request());
         let future = match entry.run {
@@ -600,7 +600,7 @@ impl Core {
         self.with_conn(token, |conn| {
             conn.parser.release_request();
             let lane = &mut conn.lane;
-            lane.busy = false;
+            lane.task_done();
             let (out, stream) = self.encode_answer(answer, lane.session.resp3);
             self.owe(lane, out, stream);
             self.after_settling(lane);

@@ -95,13 +95,13 @@ impl Core {
 /// What of a connection could continue, given that it is in no queue.
 fn lost(conn: &Conn) -> Option<&'static str> {
     let lane = &conn.lane;
-    let is_next = lane.owed.is_empty() && lane.stream.is_none() && !lane.busy;
+    let is_next = lane.owed.is_empty() && lane.stream.is_none();
     let states = [
         (lane.session.killed, "one that was killed"),
         (lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.wanting, "a request"),
-        (lane.held.is_some() && is_next && !lane.awaits_pause, "a held request"),
+        (lane.held().is_some() && is_next && !lane.awaits_pause, "a held request"),
         (lane.stream.is_some() && lane.output_bytes() < STREAM_BUFFER_BYTES, "a stream"),
-        (!lane.out.is_empty() && !lane.sending, "output"),
+        (!lane.out.is_empty() && lane.in_flight == 0, "output"),
         (lane.eof && lane.is_settled() && lane.may_parse(), "its end"),
         (is_answered(lane) && lane.session.close_after_reply, "one to be closed"),
         (wanted(lane).is_some(), "the end of a rest"),

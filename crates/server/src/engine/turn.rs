@@ -281,11 +281,10 @@ impl Core {
                 self.wake_wanted(lane);
             }
             let done = lane.session.close_after_reply && lane.is_settled();
-            if lane.session.killed || (done && lane.out.is_empty() && !lane.sending) {
+            if lane.session.killed || (done && lane.output_bytes() == 0) {
                 lane.closing = true;
                 self.act(Action::Close(token));
-            } else if !lane.sending && !lane.out.is_empty() {
-                lane.sending = true;
+            } else if lane.in_flight == 0 && !lane.out.is_empty() {
                 lane.in_flight = lane.out.len();
                 lane.note_sent(lane.in_flight, self.now_ms());
                 let waiting = lane.waiting_bytes();

@@ -72,9 +72,9 @@ fn a_request_is_parsed_when_nothing_is_against_it() {
     type Change = fn(&mut Lane);
     let cases: [(&str, Change, bool); 13] = [
         ("nothing", |_| {}, true),
-        ("a task runs", |lane| lane.busy = true, false),
+        ("a task runs", |lane| lane.await_task(), false),
         ("a stream", |lane| lane.stream = Some(Box::new(Holding(0))), false),
-        ("a request is held", |lane| lane.held = Some(Arc::new(Request::default())), false),
+        ("a request is held", |lane| lane.hold(Arc::new(Request::default())), false),
         ("it is to be closed", |lane| lane.session.close_after_reply = true, false),
         ("it is killed", |lane| lane.session.killed = true, false),
         (
@@ -114,7 +114,7 @@ fn work_is_told_from_idleness() {
     let cases: [(&str, Change, bool, bool); 9] = [
         // (what, how, it is working, it is settled)
         ("nothing", |_| {}, false, true),
-        ("a task runs", |lane| lane.busy = true, true, false),
+        ("a task runs", |lane| lane.await_task(), true, false),
         ("a pause", |lane| lane.awaits_pause = true, true, true),
         ("another core works", |lane| lane.owed.push_back(Owed::Remote(1)), true, false),
         ("it works in silence", |lane| lane.owed.push_back(Owed::Silent(1)), true, false),

@@ -431,7 +431,7 @@ fn long_names_are_gathered_in_slices() {
             let mut turns = 0;
             let is_held = || {
                 let token = bench.clients[0].token;
-                bench.cores[0].with_conn(token, |conn| conn.lane.held.is_some()).unwrap()
+                bench.cores[0].with_conn(token, |conn| conn.lane.held().is_some()).unwrap()
             };
             while is_held() {
                 bench.turn(0);
