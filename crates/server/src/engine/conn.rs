@@ -1,6 +1,8 @@
 //! One connection: what it sent, what it is owed, and what it has declared about itself.
 
 use super::owed::{Owed, Waiting, held_by};
+use super::point::View;
+use super::state::batches::Batch;
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
 use darter_runtime::net::Token;
@@ -69,15 +71,6 @@ pub struct Session {
     pub close_after_reply: bool,
     /// CLIENT KILL: to be closed at once.
     pub killed: bool,
-}
-
-/// The part of a session that data commands see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct View {
-    /// The selected database.
-    pub(super) db: usize,
-    /// CLIENT NO-TOUCH.
-    pub(super) no_touch: bool,
 }
 
 impl Session {
@@ -177,7 +170,7 @@ pub struct Lane {
     /// Those of them gathered in the current turn.
     pub(super) away_now: usize,
     /// Batches to other cores, by core, gathered while parsing.
-    pub(super) batches: Vec<Option<Box<super::Batch>>>,
+    pub(super) batches: Vec<Option<Box<Batch>>>,
     /// In the queue of connections with work.
     pub(super) queued: bool,
     /// The look with which its last bytes came: see `queue`.

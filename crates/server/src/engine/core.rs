@@ -1,10 +1,10 @@
 //! The core: what it owns, what happens to it, and what it wants done.
 
-use super::batch::{Batch, Batches};
 use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
 use super::queue::Queue;
 use super::slices::{Cause, Slices};
+use super::state::batches::{Batch, Batches};
 use super::state::clients::Clients;
 use super::state::clock::{Clock, SliceClock, World};
 use super::state::hot::Hot;

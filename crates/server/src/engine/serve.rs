@@ -4,12 +4,13 @@
 //! layers spent 5 % of a GET's instructions on passing the same arguments to each other.
 
 use super::account::Caller;
-use super::batch::Batch;
-use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode, View};
+use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
 use super::core::{Action, Core};
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
+use super::point::{Ran, View, Work};
 use super::slices::{Cause, named};
+use super::state::batches::Batch;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
@@ -19,22 +20,6 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// What a point command came to.
-pub(super) enum Ran {
-    /// Its reply is encoded, up to the stream.
-    Done(Option<Box<dyn Stream>>),
-    /// It must wait, or takes more than a slice.
-    Waits(Work),
-}
-
-/// The rest of a point command that could not be done at once.
-pub(super) enum Work {
-    /// Its keys are locked: run it when they are free.
-    Blocked,
-    /// Drive its job; its key is held.
-    Job(Box<dyn Job>, Locked),
-}
 
 /// A call that has begun.
 #[derive(Clone, Copy)]
@@ -720,7 +705,7 @@ impl Core {
             self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET came in between.
         }
         let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
-        let bytes = batch.push(entry, lane.session.view(), args);
+        let bytes = batch.push(entry.index, lane.session.view(), args);
         lane.away_bytes += bytes;
         lane.away_now += bytes;
         let owed = match lane.session.reply_mode {

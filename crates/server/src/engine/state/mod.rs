@@ -1,5 +1,6 @@
 //! What a core is made of. Nothing here names the core, so each can be read, and tested, by itself.
 
+pub(crate) mod batches;
 pub(crate) mod changes;
 pub(super) mod clients;
 pub(super) mod clock;

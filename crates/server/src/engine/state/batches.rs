@@ -1,0 +1,217 @@
+//! Batches: what they carry, and those that a core has begun. See `engine::batch` for what runs them.
+
+use super::super::point::View;
+use darter_base::hash::IdentityMap;
+use darter_command::Stream;
+use darter_resp::{Args, LOOKAHEAD_MAX, Output, Request, Span};
+use darter_tx::CoreId;
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// Requests of one connection on their way to another core, then their replies on their way back.
+pub struct Batch {
+    pub(crate) from: CoreId,
+    pub(crate) client: u64,
+    pub(crate) resp3: bool,
+    bytes: Vec<u8>,
+    /// Bytes of all its requests: held until the last of them is done.
+    pub(crate) request_bytes: usize,
+    spans: Vec<Span>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) next: usize,
+    pub(crate) replies: Vec<u8>,
+    pub(crate) ends: Vec<Replied>,
+    /// Bytes of the replies so far.
+    pub(crate) held_bytes: usize,
+    /// Those are not all: the rest waits to be requested.
+    pub(crate) rests: bool,
+}
+
+pub(crate) struct Item {
+    pub(crate) entry: usize,
+    pub(crate) view: View,
+    args: ItemArgs,
+}
+
+enum ItemArgs {
+    Spans(usize, usize),
+    Owned(Arc<Request>),
+}
+
+pub(crate) enum Replied {
+    /// Ends at this byte of `replies`.
+    Flat(usize),
+    /// Has parts, or continues as a stream.
+    Parts(Output, Option<Box<dyn Stream>>),
+}
+
+impl Batch {
+    pub(crate) fn new(from: CoreId, client: u64, resp3: bool) -> Self {
+        Self {
+            from,
+            client,
+            resp3,
+            bytes: Vec::new(),
+            request_bytes: 0,
+            spans: Vec::new(),
+            items: Vec::new(),
+            next: 0,
+            replies: Vec::new(),
+            ends: Vec::new(),
+            held_bytes: 0,
+            rests: false,
+        }
+    }
+
+    pub(crate) fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    /// Longer arguments are shared instead of copied.
+    const COPY_MAX: usize = 4 * 1024;
+
+    /// Adds a request. Returns its bytes.
+    pub(crate) fn push(&mut self, entry: usize, view: View, args: Args<'_>) -> usize {
+        let bytes = args.held_bytes();
+        let args = if args.len() > 64 || args.total_bytes() > Self::COPY_MAX {
+            ItemArgs::Owned(args.to_request())
+        } else {
+            let first = self.spans.len();
+            for arg in args.iter() {
+                let start = u32::try_from(self.bytes.len()).expect("a batch stays small");
+                self.bytes.extend_from_slice(arg);
+                let end = u32::try_from(self.bytes.len()).expect("a batch stays small");
+                self.spans.push(Span { start, end });
+            }
+            ItemArgs::Spans(first, self.spans.len())
+        };
+        self.items.push(Item { entry, view, args });
+        self.request_bytes += bytes;
+        bytes
+    }
+
+    pub(crate) fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
+        match &item.args {
+            ItemArgs::Spans(first, end) => Args::flat(&self.bytes, &self.spans[*first..*end]),
+            ItemArgs::Owned(request) => Args::owned(request),
+        }
+    }
+
+    /// The next commands, all of one database.
+    pub(crate) fn lookahead(&self) -> impl Iterator<Item = Args<'_>> {
+        let items = self.items[self.next..].iter().take(LOOKAHEAD_MAX);
+        let db = self.items[self.next].view.db;
+        items.filter(move |item| item.view.db == db).map(|item| self.args(item))
+    }
+
+    /// The replies so far, as a batch that says whether the others wait to be requested.
+    pub(crate) fn split_replies(&mut self, rests: bool) -> Box<Self> {
+        let mut done = Self::new(self.from, self.client, self.resp3);
+        (done.replies, done.ends) =
+            (std::mem::take(&mut self.replies), std::mem::take(&mut self.ends));
+        (done.held_bytes, done.rests) = (std::mem::take(&mut self.held_bytes), rests);
+        Box::new(done)
+    }
+
+    pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
+        self.held_bytes += out.len();
+        self.ends.push(Replied::Parts(out, stream));
+        self.next += 1;
+    }
+}
+
+/// The batches that a core has begun, and those that wait for them.
+#[derive(Default)]
+pub(crate) struct Batches {
+    /// Those that can be resumed: before anything that came later.
+    queue: VecDeque<Box<Batch>>,
+    /// Those that wait for the end of CLIENT PAUSE: at most one per client.
+    paused: VecDeque<Box<Batch>>,
+    /// By client, while one of its batches has had to wait (for a task, for the end of a pause, for
+    /// its replies to be wanted) and is not done: the later ones. A batch that rests is the first
+    /// of them.
+    behind: IdentityMap<VecDeque<Box<Batch>>>,
+}
+
+impl Batches {
+    /// True when one can be resumed.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// True when one waits for the end of a pause.
+    pub(crate) fn awaits_pause(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// The pause is over.
+    pub(crate) fn end_pause(&mut self) {
+        self.queue.append(&mut self.paused);
+    }
+
+    /// True when every batch begun is done.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.behind.is_empty() && self.queue.is_empty()
+    }
+
+    /// The turn of a batch from another core has come. Returns it, unless it has to wait for
+    /// another of its client.
+    pub(crate) fn begin(&mut self, batch: Box<Batch>) -> Option<Box<Batch>> {
+        if self.behind.is_empty() {
+            return Some(batch); // Nearly always.
+        }
+        match self.behind.get_mut(&batch.client) {
+            Some(behind) => {
+                behind.push_back(batch);
+                None
+            }
+            None => Some(batch),
+        }
+    }
+
+    /// The batch to resume next.
+    pub(crate) fn next(&mut self) -> Option<Box<Batch>> {
+        self.queue.pop_front()
+    }
+
+    /// A batch can be resumed: what came later must not overtake it.
+    pub(crate) fn go_on(&mut self, batch: Box<Batch>) {
+        self.queue.push_front(batch);
+    }
+
+    /// A batch has to wait, and the later ones of its client wait for it.
+    pub(crate) fn hold(&mut self, client: u64) -> &mut VecDeque<Box<Batch>> {
+        self.behind.entry(client).or_default()
+    }
+
+    /// A batch waits for the end of a pause, and the later ones of its client wait for it.
+    pub(crate) fn pause(&mut self, batch: Box<Batch>) {
+        self.hold(batch.client);
+        self.paused.push_back(batch);
+    }
+
+    /// A batch rests, before anything that came later.
+    pub(crate) fn rest(&mut self, batch: Box<Batch>) {
+        self.hold(batch.client).push_front(batch);
+    }
+
+    /// The client's resting batch may continue.
+    pub(crate) fn wake(&mut self, client: u64) {
+        let rested = self.behind.get_mut(&client).and_then(VecDeque::pop_front);
+        self.go_on(rested.expect("woken once for each rest"));
+    }
+
+    /// The client's batch is done: its next one, if any, is resumed.
+    pub(crate) fn done(&mut self, client: u64) {
+        if self.behind.is_empty() {
+            return;
+        }
+        if let Entry::Occupied(mut behind) = self.behind.entry(client) {
+            match behind.get_mut().pop_front() {
+                Some(next) => self.queue.push_front(next),
+                None => drop(behind.remove()),
+            }
+        }
+    }
+}
