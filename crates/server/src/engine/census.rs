@@ -10,9 +10,9 @@
 
 use super::conn::Conn;
 use super::core::Core;
+use super::state::census::Census;
 use super::state::hot::ClientLimits;
 use crate::shared::{Shared, Told};
-use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::Ordering;
 
@@ -20,29 +20,6 @@ use std::sync::atomic::Ordering;
 const EVERY_MS: u64 = 50;
 /// Connections per turn: a few microseconds.
 const AT_ONCE: usize = 64;
-
-/// A scan of all connections of a core, in progress.
-#[derive(Default)]
-pub(super) struct Census {
-    /// The place of the next connection.
-    next: usize,
-    due_ms: u64,
-    /// Bytes of those scanned so far.
-    bytes: usize,
-    /// Candidates for eviction, largest first: bytes and client id.
-    evictable: BinaryHeap<(usize, u64)>,
-    /// All were scanned, and the largest are being closed.
-    evicts: bool,
-    /// It was logged that no client is left to close.
-    warned: bool,
-}
-
-impl Census {
-    /// When it continues, in Unix milliseconds.
-    pub(super) fn due_ms(&self) -> u64 {
-        self.due_ms
-    }
-}
 
 /// No client is left, or no limit is set any more: the scan ends, and what it published is reset.
 pub(super) fn forget(core: &Core) {
@@ -105,14 +82,6 @@ impl Census {
             self.evictable.push((sizes.total, conn.lane.session.id));
         }
         false
-    }
-
-    /// Publishes the largest first: a core that sees the sum must also see whose client is the
-    /// largest, or it would close a smaller one.
-    fn tell(&self, told: &Told) {
-        let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
-        told.client_max.store(most, Ordering::Relaxed);
-        told.clients.store(self.bytes, Ordering::Release);
     }
 
     /// Closes the largest client of this core while the total is over the limit and no other core
@@ -184,15 +153,18 @@ fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
     told.map(|(_, told)| most(told)).max().unwrap_or(0)
 }
 
-/// A client is closed for what it has sent of an incomplete request.
-pub(super) fn over_query_limit(core: &Core, conn: &Conn) {
-    /// Bytes shown in the log, as in Redis.
-    const SHOWN: usize = 64;
-    let line = core.line_of(&conn.lane.session, Some(conn));
-    let head = conn.query_head();
-    tracing::warn!(
-        "Closing client that reached max query buffer length: {} (qbuf initial bytes: \"{}\")",
-        line.trim_end(),
-        head[..head.len().min(SHOWN)].escape_ascii()
-    );
+impl Core {
+    /// A client is closed for what it has sent of an incomplete request.
+    pub(super) fn over_query_limit(&self, conn: &mut Conn) {
+        /// Bytes shown in the log, as in Redis.
+        const SHOWN: usize = 64;
+        let line = self.line_of(&conn.lane.session, Some(conn));
+        let head = conn.query_head();
+        tracing::warn!(
+            "Closing client that reached max query buffer length: {} (qbuf initial bytes: \"{}\")",
+            line.trim_end(),
+            head[..head.len().min(SHOWN)].escape_ascii()
+        );
+        self.kill(&mut conn.lane);
+    }
 }

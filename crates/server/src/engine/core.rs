@@ -5,6 +5,7 @@ use super::entry::Table;
 use super::queue::Queue;
 use super::slices::{Cause, Slices};
 use super::state::batches::{Batch, Batches};
+use super::state::census::Census;
 use super::state::clients::Clients;
 use super::state::clock::{Clock, SliceClock, World};
 use super::state::hot::Hot;
@@ -90,7 +91,7 @@ pub struct Core {
     pub(super) release: Release,
     /// The scans for idle connections, and of what clients hold.
     pub(super) idle_check: IdleCheck,
-    pub(super) census: RefCell<super::census::Census>,
+    pub(super) census: RefCell<Census>,
     /// Background work used up the last slice.
     pub(super) works_on: Cell<bool>,
     /// The chore whose turn is next.
@@ -209,8 +210,7 @@ impl Core {
             let query = conn.query_bytes();
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
             if query > self.hot.borrow().client_limits.query && !conn.lane.session.killed {
-                super::census::over_query_limit(self, conn);
-                self.kill(&mut conn.lane);
+                self.over_query_limit(conn);
             }
             conn.lane.bytes_in += bytes.len() as u64;
             conn.lane.session.active_ms = self.now_ms();

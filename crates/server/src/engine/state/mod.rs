@@ -1,6 +1,7 @@
 //! What a core is made of. Nothing here names the core, so each can be read, and tested, by itself.
 
 pub(crate) mod batches;
+pub(super) mod census;
 pub(crate) mod changes;
 pub(super) mod clients;
 pub(super) mod clock;

@@ -1,0 +1,36 @@
+//! How far a scan of what clients hold has come. See `engine::census` for what it looks for.
+
+use crate::shared::Told;
+use std::collections::BinaryHeap;
+use std::sync::atomic::Ordering;
+
+/// A scan of all connections of a core, in progress.
+#[derive(Default)]
+pub(crate) struct Census {
+    /// The place of the next connection.
+    pub(crate) next: usize,
+    pub(crate) due_ms: u64,
+    /// Bytes of those scanned so far.
+    pub(crate) bytes: usize,
+    /// Candidates for eviction, largest first: bytes and client id.
+    pub(crate) evictable: BinaryHeap<(usize, u64)>,
+    /// All were scanned, and the largest are being closed.
+    pub(crate) evicts: bool,
+    /// It was logged that no client is left to close.
+    pub(crate) warned: bool,
+}
+
+impl Census {
+    /// When it continues, in Unix milliseconds.
+    pub(crate) fn due_ms(&self) -> u64 {
+        self.due_ms
+    }
+
+    /// Publishes the largest first: a core that sees the sum must also see whose client is the
+    /// largest, or it would close a smaller one.
+    pub(crate) fn tell(&self, told: &Told) {
+        let most = self.evictable.peek().map_or(0, |(bytes, _)| *bytes);
+        told.client_max.store(most, Ordering::Relaxed);
+        told.clients.store(self.bytes, Ordering::Release);
+    }
+}
