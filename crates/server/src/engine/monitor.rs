@@ -12,6 +12,7 @@
 use super::conn::Session;
 use super::core::Core;
 use super::entry::Entry;
+use super::state::watchers::Rest;
 use darter_command::{Command, Flags, Stream};
 use darter_resp::{Arg, Args, Output, Reply, Request};
 use darter_tx::CoreId;
@@ -63,7 +64,8 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
     if args.is_owned() || args.len() > PORTION_ARGS || args.total_bytes() > PORTION_BYTES {
         let (row, request, bytes) = (entry.row, args.to_request(), args.held_bytes());
         let line = Line { row, request, bytes, arg: 0, piece: 0, byte: 0 };
-        return tell(core, &Arc::from(head), Some(&line));
+        let rest: Rest = Arc::new(move || Box::new(line.clone()));
+        return tell(core, &head, Some(&rest));
     }
     let mut line = head;
     for at in 0..args.len() {
@@ -72,25 +74,45 @@ pub(super) fn feed(core: &Rc<Core>, session: &Session, entry: &Entry, args: Args
         line.push(b'"');
     }
     line.extend_from_slice(b"\r\n");
-    tell(core, &Arc::from(line), None);
+    tell(core, &line, None);
 }
 
-/// Sends the watchers `head`, and then what the line's stream yields.
-fn tell(core: &Rc<Core>, head: &Arc<[u8]>, line: Option<&Line>) {
+/// Sends the watchers of all cores `head`, and then what `rest` yields.
+fn tell(core: &Rc<Core>, head: &[u8], rest: Option<&Rest>) {
     for other in 0..core.tx.cores() {
         if !core.watchers.borrow().are_on(other) {
             continue;
         }
-        let (head, line) = (Arc::clone(head), line.cloned());
-        core.tell(other, move |there| {
-            for client in there.watchers.borrow().here() {
-                there.with_client(*client, |conn| {
-                    let mut out = Output::default();
-                    out.tail().extend_from_slice(&head);
-                    let rest = line.clone().map(|line| Box::new(line) as Box<dyn Stream>);
-                    there.push(&mut conn.lane, out, rest);
-                });
-            }
+        if other == core.id() {
+            show(core, head, rest);
+        } else {
+            core.watchers.borrow_mut().gather(other, head, rest);
+            send(core, other);
+        }
+    }
+}
+
+/// Sends core `to` what was gathered for it, unless something sent before has not been shown yet.
+fn send(core: &Rc<Core>, to: CoreId) {
+    let (from, messages) = (core.id(), core.watchers.borrow_mut().take(to));
+    for (lines, rest) in messages {
+        core.tell(to, move |there| {
+            show(there, &lines, rest.as_ref());
+            there.tell(from, move |back| {
+                back.watchers.borrow_mut().shown(to);
+                send(back, to);
+            });
+        });
+    }
+}
+
+/// Sends the watchers of this core some lines, and the rest of the last of them.
+fn show(core: &Core, lines: &[u8], rest: Option<&Rest>) {
+    for client in core.watchers.borrow().here() {
+        core.with_client(*client, |conn| {
+            let mut out = Output::default();
+            out.tail().extend_from_slice(lines);
+            core.push(&mut conn.lane, out, rest.map(|make| make()));
         });
     }
 }

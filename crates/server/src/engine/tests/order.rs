@@ -76,3 +76,16 @@ fn messages_leave_in_their_order() {
     let are_tasks: Vec<bool> = outbox.iter().map(|(_, mail)| matches!(mail, Mail::Tx(_))).collect();
     assert_eq!(are_tasks, [false, true, false]);
 }
+
+#[test] // However many commands run meanwhile, one message shows them to another core's watchers.
+fn lines_for_watchers_leave_together() {
+    const COMMANDS: usize = 500;
+    let bench = Bench::new(2);
+    assert_eq!(bench.ask(1, "MONITOR"), "+OK\r\n");
+    let most = |bench: &Bench| bench.mail.borrow()[1].len();
+    bench.send(0, &"PING\r\n".repeat(COMMANDS));
+    bench.turn(0);
+    assert!(most(&bench) <= 2, "{} messages", most(&bench));
+    bench.settle();
+    assert_eq!(bench.got(1).matches("\"PING\"").count(), COMMANDS);
+}
