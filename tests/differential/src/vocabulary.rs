@@ -108,10 +108,12 @@ impl Words<'_> {
     }
 
     pub(crate) fn field(&mut self) -> Vec<u8> {
-        if self.prng.chance(20) {
-            return format!("many:{}", self.prng.below(300)).into_bytes();
+        match self.prng.below(100) {
+            // About as long as the longest name that a pack can hold.
+            0 => vec![b'm'; 200 + self.index(200)],
+            1..=20 => format!("many:{}", self.prng.below(300)).into_bytes(),
+            _ => self.pick(FIELDS),
         }
-        self.pick(FIELDS)
     }
 
     pub(crate) fn value(&mut self) -> Vec<u8> {

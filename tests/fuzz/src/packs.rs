@@ -34,7 +34,7 @@ impl<'a> Input<'a> {
         bytes
     }
 
-    /// Names that begin alike, numbers near each other and near the ends, UUIDs, anything.
+    /// Names that begin alike, numbers near each other and near the ends, UUIDs, long ones, anything.
     fn name(&mut self) -> Vec<u8> {
         let (kind, number) = (self.byte(), self.byte());
         let near = |edge: i64| edge.saturating_add(i64::from(number) - 128).to_string();
@@ -43,6 +43,7 @@ impl<'a> Input<'a> {
             4 => near(0).into_bytes(),
             5 => near(EDGES[usize::from(kind / 8) % EDGES.len()]).into_bytes(),
             6 => format!("{number:08x}-0000-4000-8000-{number:012x}").into_bytes(),
+            _ if number.is_multiple_of(2) => vec![b'x'; usize::from(self.byte()) * 8],
             _ => self.bytes(300).to_vec(),
         }
     }

@@ -296,18 +296,15 @@ impl Pack {
     }
 
     fn add(&mut self, hash: u64, key: &[u8], value: Plain<'_>) -> bool {
-        if self.view().is_ints() {
-            if !value.is_empty() {
-                return false;
-            }
-            let Packed::Int(value) = Packed::of(key) else {
-                return self.become_records(key) && self.add(hash, key, value);
-            };
-            return self.add_int(value);
-        }
         let has_values = self.0[0] == PAIRS;
         if !fits(key) || (!has_values && !value.is_empty()) {
             return false;
+        }
+        if self.view().is_ints() {
+            return match Packed::of(key) {
+                Packed::Int(number) => self.add_int(number),
+                _ => self.add_text_to_ints(hash, key),
+            };
         }
         let value = has_values.then(|| value.tagged());
         records::push(&mut self.0, hash, key, value.as_ref())
@@ -326,21 +323,20 @@ impl Pack {
         true
     }
 
-    /// From integers to texts, of which `key` is to be one. False, and nothing changed, if they are
-    /// too many.
-    fn become_records(&mut self, key: &[u8]) -> bool {
-        let ints = ints::Ints::of(&self.0);
-        let mut pack = Self(Vec::new());
-        records::begin(&mut pack.0, KEYS, key);
-        for value in ints.iter() {
+    /// From integers to texts, with `key` as one of them. False, and nothing changed, if that is too
+    /// much for a pack.
+    fn add_text_to_ints(&mut self, hash: u64, key: &[u8]) -> bool {
+        let mut texts = Self(Vec::new());
+        records::begin(&mut texts.0, KEYS, key);
+        let is_added = ints::Ints::of(&self.0).iter().all(|value| {
             let text = Text(Form::Int(value));
             let (hash, mut scratch) = (text.hash(), super::Scratch::new());
-            if !records::push(&mut pack.0, hash, text.bytes(&mut scratch), None) {
-                return false;
-            }
+            records::push(&mut texts.0, hash, text.bytes(&mut scratch), None)
+        }) && records::push(&mut texts.0, hash, key, None);
+        if is_added {
+            *self = texts;
         }
-        *self = pack;
-        true
+        is_added
     }
 
     /// Gives the entry at `spot` another value. False, and nothing changed, if that does not fit.

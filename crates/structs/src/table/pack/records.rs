@@ -270,6 +270,7 @@ pub(super) fn begin(bytes: &mut Vec<u8>, kind: u8, name: &[u8]) {
         Packed::Raw(name) => name,
         _ => &[],
     };
+    assert!(prefix.len() <= KEY_INLINE_MAX, "a name that no pack can hold");
     bytes.clear();
     bytes.extend_from_slice(&[kind, 0, prefix.len() as u8]);
     bytes.extend_from_slice(prefix);

@@ -166,6 +166,23 @@ fn integers_match_a_map() {
     }
 }
 
+#[test] // However long the text is that comes to integers: they stay, and it is among them.
+fn a_text_of_any_length_joins_integers() {
+    for (ints, len) in [1, 3, 40, 200, 500].into_iter().flat_map(|ints| {
+        [1, 200, 239, 240, 241, 255, 256, 300, 511, 512, 1_008, 1_009, 4_096].map(|len| (ints, len))
+    }) {
+        let (mut table, mut model) = (Table::<Never>::new(), Model::new());
+        let mut add = |key: Vec<u8>| {
+            table.insert(hash::of(&key), &key, New::Bytes(&[]), None, 0);
+            model.insert(key, Vec::new());
+        };
+        (0..ints).for_each(|number| add(number.to_string().into_bytes()));
+        add(vec![b'x'; len]);
+        table.check_invariants();
+        assert_eq!(content(&table), model, "{ints} integers, {len} letters");
+    }
+}
+
 #[test] // In order, against it, and from the middle: as many bits as the numbers need.
 fn integers_take_as_many_bits_as_they_need() {
     let ascending: Vec<i64> = (0..200).map(|number| number * 50).collect();
