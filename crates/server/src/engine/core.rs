@@ -4,6 +4,7 @@ use super::conn::{Conn, Peer, Session};
 use super::entry::Table;
 use super::queue::Queue;
 use super::slices::{Cause, Slices};
+use super::state::background::Background;
 use super::state::batches::{Batch, Batches};
 use super::state::census::Census;
 use super::state::clients::Clients;
@@ -12,39 +13,21 @@ use super::state::hot::Hot;
 use super::state::idle::IdleCheck;
 use super::state::local::Local;
 use super::state::meter::Meter;
+use super::state::outgoing::{Action, Outgoing};
 use super::state::release::Release;
 use super::state::watchers::Watchers;
 use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
 use darter_base::Preempt;
-use darter_base::limits::SPARE_BYTES;
 use darter_command::Stream;
 use darter_keyspace::Shard;
-use darter_resp::{Output, Part};
+use darter_resp::Output;
 use darter_runtime::net::Token;
 use darter_tx::{CoreId, Message, Tx};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// What the core wants done with its sockets.
-#[derive(Debug)]
-pub enum Action {
-    /// Send one run of bytes; the buffer comes back with [`Core::sent`].
-    SendFlat(Token, Vec<u8>),
-    /// Send parts, in order.
-    Send(Token, Vec<Part>),
-    /// Receive nothing more for now.
-    Pause(Token),
-    /// Receive again.
-    Resume(Token),
-    /// Close.
-    Close(Token),
-    /// Listen where these settings say, and nowhere else; complete the ticket with whether that could
-    /// be done, a `bool`. Core 0 only.
-    Listen(Arc<Settings>, u64),
-}
 
 /// What another core is to run.
 pub(super) type Question = Box<dyn FnOnce(&Rc<Core>) + Send>;
@@ -59,6 +42,12 @@ pub enum Mail {
     BatchDone(Box<Batch>),
     /// Run this: administration.
     Ask(Question),
+}
+
+impl From<Message> for Mail {
+    fn from(message: Message) -> Self {
+        Self::Tx(message)
+    }
 }
 
 /// One core. See the module.
@@ -92,18 +81,12 @@ pub struct Core {
     /// The scans for idle connections, and of what clients hold.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<Census>,
-    /// Background work used up the last slice.
-    pub(super) works_on: Cell<bool>,
-    /// The chore whose turn is next.
-    pub(super) next_chore: Cell<usize>,
-    /// When expired entries are next looked for, in Unix milliseconds.
-    pub(super) reap_at: Cell<u64>,
+    /// The rounds of what takes longer.
+    pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
-    pub(super) actions: RefCell<Vec<Action>>,
-    pub(super) outbox: RefCell<Vec<(CoreId, Mail)>>,
-    pub(super) spares: RefCell<Vec<Vec<u8>>>,
-    pub(super) scratch: RefCell<Vec<(CoreId, Message)>>,
+    /// What it wants done when the turn ends.
+    pub(super) outgoing: Outgoing<Mail>,
 }
 
 impl Core {
@@ -141,15 +124,10 @@ impl Core {
             release: Release::default(),
             idle_check: IdleCheck::default(),
             census: RefCell::default(),
-            works_on: Cell::default(),
-            next_chore: Cell::default(),
-            reap_at: Cell::default(),
+            background: Background::default(),
             batches: RefCell::default(),
             watchers: RefCell::default(),
-            actions: RefCell::default(),
-            outbox: RefCell::default(),
-            spares: RefCell::default(),
-            scratch: RefCell::default(),
+            outgoing: Outgoing::default(),
         })
     }
 
@@ -233,15 +211,8 @@ impl Core {
 
     /// What was sent is out; `buffer` may be used again.
     pub fn sent(&self, token: Token, buffer: Option<Vec<u8>>) {
-        /// Buffers kept for reuse.
-        const SPARES: usize = 64;
-        if let Some(buffer) = buffer
-            && buffer.capacity() <= SPARE_BYTES
-        {
-            let mut spares = self.spares.borrow_mut();
-            if spares.len() < SPARES {
-                spares.push(buffer);
-            }
+        if let Some(buffer) = buffer {
+            self.outgoing.keep_spare(buffer);
         }
         self.with_conn(token, |conn| {
             let lane = &mut conn.lane;
@@ -306,20 +277,12 @@ impl Core {
 
     /// Moves what is to be done with sockets into `into`.
     pub fn drain_actions(&self, into: &mut Vec<Action>) {
-        into.append(&mut self.actions.borrow_mut());
+        self.outgoing.drain_actions(into);
     }
 
     /// Moves the messages for other cores into `into`, in the order of posting.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Mail)>) {
-        into.append(&mut self.outbox.borrow_mut());
-        self.drain_tasks(into);
-    }
-
-    /// The same for what tasks have posted.
-    fn drain_tasks(&self, into: &mut Vec<(CoreId, Mail)>) {
-        let mut scratch = self.scratch.borrow_mut();
-        self.tx.drain_outbox(&mut scratch);
-        into.extend(scratch.drain(..).map(|(core, message)| (core, Mail::Tx(message))));
+        self.outgoing.drain_mail(&self.tx, into);
     }
 
     // ---- for administration commands ----
@@ -505,15 +468,11 @@ impl Core {
     /// Sends mail to another core at the end of the turn.
     pub(super) fn post(&self, core: CoreId, mail: Mail) {
         debug_assert_ne!(core, self.id(), "mail to oneself");
-        let mut outbox = self.outbox.borrow_mut();
-        if self.tx.has_mail() {
-            self.drain_tasks(&mut outbox); // These were posted before.
-        }
-        outbox.push((core, mail));
+        self.outgoing.post(&self.tx, core, mail);
     }
 
     pub(super) fn act(&self, action: Action) {
-        self.actions.borrow_mut().push(action);
+        self.outgoing.act(action);
     }
 
     pub(super) fn mark_ready(&self, lane: &mut super::conn::Lane) {

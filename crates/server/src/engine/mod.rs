@@ -32,7 +32,7 @@ mod turn;
 mod upkeep;
 
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};
-pub use core::{Action, Core, Mail};
+pub use core::{Core, Mail};
 pub use darter_runtime::net::Token;
 pub use entry::{Entry, Runner, ServerCall, ServerFuture, SessionCx, Table};
 pub use sleep::Wait;
@@ -42,4 +42,5 @@ pub use state::batches::Batch;
 pub use state::clock::{Clock, SliceClock, World};
 pub use state::hot::{ClientLimits, Hot};
 pub use state::local::Local;
+pub use state::outgoing::Action;
 pub use stats::{CommandStats, CoreStats, Recent};

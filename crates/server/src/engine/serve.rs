@@ -5,12 +5,13 @@
 
 use super::account::Caller;
 use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
-use super::core::{Action, Core};
+use super::core::Core;
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
 use super::slices::{Cause, named};
 use super::state::batches::Batch;
+use super::state::outgoing::Action;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};

@@ -1,8 +1,10 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
-use super::core::{Action, Core, Mail};
+use super::core::{Core, Mail};
 use super::queue::Next;
 use super::slices::Cause;
+use super::state::background::{CHORES, Chore};
+use super::state::outgoing::Action;
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
@@ -17,25 +19,6 @@ pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
 /// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
 /// the last to hold a string of some kilobytes. Fewer would be slower: their misses overlap.
 const REAP_PORTION: usize = 64;
-/// How long expired entries may gather before they are removed: long enough that each leaf of a
-/// large table has several, short enough that there are few to count, or to keep.
-const REAP_EVERY_MS: u64 = 10;
-
-/// Background work, by its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Chore {
-    /// Coordinated commands, and jobs.
-    Tasks,
-    /// Long replies.
-    Streams,
-    /// Removing expired entries.
-    Dead,
-    /// Deferred freeing.
-    Frees,
-}
-
-/// A round.
-const CHORES: [Chore; 4] = [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees];
 
 impl Core {
     /// A slice begins: call it when the sockets have been polled, before the events are delivered.
@@ -69,7 +52,7 @@ impl Core {
         }
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
-        let sends = self.works_on.get() && self.clients.are_dirty();
+        let sends = self.background.used_up() && self.clients.are_dirty();
         if sends {
             self.send_dirty();
         }
@@ -79,7 +62,8 @@ impl Core {
     /// The second half: what takes longer.
     pub fn work_on(self: &Rc<Self>) {
         self.slice.begin_background(self.clock.monotonic_ns(), BACKGROUND_NS);
-        self.works_on.set(self.run_background());
+        let used_up = self.run_background();
+        self.background.note_used_up(used_up);
         if !self.slice.must_yield() {
             // Batches that a task has just resumed need no other turn.
             self.run_arrived(self.look.get() - 1);
@@ -159,9 +143,7 @@ impl Core {
     fn run_background(self: &Rc<Self>) -> bool {
         let mut idle = 0;
         while idle < CHORES.len() {
-            let at = self.next_chore.get();
-            self.next_chore.set((at + 1) % CHORES.len());
-            if !self.run_chore(CHORES[at]) {
+            if !self.run_chore(self.background.next_chore()) {
                 idle += 1;
                 continue;
             }
@@ -217,10 +199,10 @@ impl Core {
 
     fn has_dead(&self) -> bool {
         let now = self.now_ms();
-        self.reap_at.set(self.reap_at.get().min(now + REAP_EVERY_MS)); // The clock may be set back.
+        self.background.note_time(now);
         let has_dead = self.next_reap().is_some_and(|at| at <= now);
-        if !has_dead && now >= self.reap_at.get() {
-            self.reap_at.set(now + REAP_EVERY_MS);
+        if !has_dead {
+            self.background.all_reaped(now);
         }
         has_dead
     }
@@ -233,7 +215,7 @@ impl Core {
             return None;
         }
         let shard = &self.tx.home().shard;
-        let keys = shard.next_key_death().map(|at| at.max(self.reap_at.get()));
+        let keys = shard.next_key_death().map(|at| self.background.reap_ms(at));
         keys.into_iter().chain(shard.next_field_death()).min()
     }
 
@@ -289,8 +271,7 @@ impl Core {
                 lane.note_sent(lane.in_flight, self.now_ms());
                 let waiting = lane.waiting_bytes();
                 self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
-                let spare = self.spares.borrow_mut().pop().unwrap_or_default();
-                match lane.out.take_flat(spare) {
+                match lane.out.take_flat(self.outgoing.spare()) {
                     Some(bytes) => self.act(Action::SendFlat(token, bytes)),
                     None => self.act(Action::Send(token, lane.out.take())),
                 }

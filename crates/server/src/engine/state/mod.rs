@@ -1,5 +1,6 @@
 //! What a core is made of. Nothing here names the core, so each can be read, and tested, by itself.
 
+pub(super) mod background;
 pub(crate) mod batches;
 pub(super) mod census;
 pub(crate) mod changes;
@@ -10,6 +11,7 @@ pub(super) mod idle;
 pub(crate) mod latency;
 pub(super) mod local;
 pub(super) mod meter;
+pub(super) mod outgoing;
 pub(super) mod release;
 pub(crate) mod slowlog;
 pub(super) mod watchers;

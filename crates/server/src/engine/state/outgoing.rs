@@ -1,0 +1,108 @@
+//! What a core wants done when its turn ends: with its sockets, and by other cores.
+
+use crate::settings::Settings;
+use darter_base::limits::SPARE_BYTES;
+use darter_resp::Part;
+use darter_runtime::net::Token;
+use darter_tx::{CoreId, Message, Tx};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What the core wants done with its sockets.
+#[derive(Debug)]
+pub enum Action {
+    /// Send one run of bytes; the buffer comes back with `Core::sent`.
+    SendFlat(Token, Vec<u8>),
+    /// Send parts, in order.
+    Send(Token, Vec<Part>),
+    /// Receive nothing more for now.
+    Pause(Token),
+    /// Receive again.
+    Resume(Token),
+    /// Close.
+    Close(Token),
+    /// Listen where these settings say, and nowhere else; complete the ticket with whether that could
+    /// be done, a `bool`. Core 0 only.
+    Listen(Arc<Settings>, u64),
+}
+
+/// See the module. `M` is what cores say to each other.
+pub(crate) struct Outgoing<M> {
+    actions: RefCell<Vec<Action>>,
+    /// In the order of posting.
+    mail: RefCell<Vec<(CoreId, M)>>,
+    /// What tasks have posted, on its way into `mail`.
+    scratch: RefCell<Vec<(CoreId, Message)>>,
+    /// Buffers of earlier sends.
+    spares: RefCell<Vec<Vec<u8>>>,
+}
+
+impl<M> Default for Outgoing<M> {
+    fn default() -> Self {
+        Self {
+            actions: RefCell::default(),
+            mail: RefCell::default(),
+            scratch: RefCell::default(),
+            spares: RefCell::default(),
+        }
+    }
+}
+
+impl<M: From<Message>> Outgoing<M> {
+    pub(crate) fn act(&self, action: Action) {
+        self.actions.borrow_mut().push(action);
+    }
+
+    /// Whether there is something to do with sockets.
+    pub(crate) fn has_actions(&self) -> bool {
+        !self.actions.borrow().is_empty()
+    }
+
+    /// Moves what is to be done with sockets into `into`.
+    pub(crate) fn drain_actions(&self, into: &mut Vec<Action>) {
+        into.append(&mut self.actions.borrow_mut());
+    }
+
+    /// Adds mail after all that was posted before, by tasks too.
+    pub(crate) fn post(&self, tx: &Tx, core: CoreId, mail: M) {
+        let mut all = self.mail.borrow_mut();
+        if tx.has_mail() {
+            self.drain_tasks(tx, &mut all);
+        }
+        all.push((core, mail));
+    }
+
+    /// Whether there is mail, but for what tasks have posted.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.mail.borrow().is_empty()
+    }
+
+    /// Moves the mail into `into`, in the order of posting.
+    pub(crate) fn drain_mail(&self, tx: &Tx, into: &mut Vec<(CoreId, M)>) {
+        into.append(&mut self.mail.borrow_mut());
+        self.drain_tasks(tx, into);
+    }
+
+    fn drain_tasks(&self, tx: &Tx, into: &mut Vec<(CoreId, M)>) {
+        let mut scratch = self.scratch.borrow_mut();
+        tx.drain_outbox(&mut scratch);
+        into.extend(scratch.drain(..).map(|(core, message)| (core, M::from(message))));
+    }
+
+    /// An empty buffer for a send.
+    pub(crate) fn spare(&self) -> Vec<u8> {
+        self.spares.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Keeps the buffer of a send for a later one, unless it is large, or there are enough.
+    pub(crate) fn keep_spare(&self, buffer: Vec<u8>) {
+        /// Buffers kept for reuse.
+        const SPARES: usize = 64;
+        if buffer.capacity() <= SPARE_BYTES {
+            let mut spares = self.spares.borrow_mut();
+            if spares.len() < SPARES {
+                spares.push(buffer);
+            }
+        }
+    }
+}
