@@ -24,8 +24,8 @@
 //! it leaves it to the next drain, which finds both.
 //!
 //! Bound: a queue is as long as what the turn posts and the receiver does not take. The sender
-//! bounds it by the hops it keeps open (one message a connection and target); [`Mailbox::backlog`]
-//! tells when to take no more input.
+//! bounds it by the hops it keeps open (one message a connection and target), and takes no more input
+//! while there is a [`Mailbox::backlog`].
 //!
 //! Sleep: the sleeper sets its flag, then looks at its rings; a sender fills the ring, publishes, then
 //! looks at the flag. With a full fence between the two on both sides, one of them sees the other. A

@@ -1,8 +1,13 @@
 //! One core's thread: sockets and messages in, a turn, sockets and messages out.
 //!
-//! The order of a turn, and why: messages first, because other cores' clients wait for them;
-//! then what the sockets brought; then the slice; then messages out, before the sends, so that
-//! other cores work while this one is in the kernel.
+//! The order of a turn, and why: sockets first, then messages, so that all that the sockets' bytes
+//! depend on is among the messages; then the slice, which runs the messages of a look before its
+//! connections (docs/design/0011-pipeline-order.md); then messages out, before the sends, so that
+//! nobody hears of a change before the cores have been sent what precedes it.
+//!
+//! While a full ring holds messages up, nothing leaves, and the sockets are not looked at: more
+//! requests would only add to what waits. Messages are taken all the same, so that cores which wait
+//! for each other go on.
 
 use crate::arrivals::Arrivals;
 use crate::doors::Doors;
@@ -91,7 +96,8 @@ impl Thread {
 
     /// Looks at the sockets and the messages, and passes arrivals to the core.
     fn look(&mut self, wait: Wait, next_core: &mut usize) -> io::Result<()> {
-        let wait = if wait != Wait::Nothing && self.look_on()? { Wait::Nothing } else { wait };
+        let may_wait = wait != Wait::Nothing && self.mailbox.borrow().backlog() == 0;
+        let wait = if !may_wait || self.look_on()? { Wait::Nothing } else { wait };
         let may_sleep = || self.mailbox.borrow_mut().before_sleep();
         let sleep = match wait {
             Wait::Millis(ms) if may_sleep() => net::Wait::Until(ms * 1_000_000),
@@ -99,25 +105,31 @@ impl Thread {
             _ => net::Wait::Nothing,
         };
         let core = &self.core;
+        let holds = self.mailbox.borrow().backlog() > 0;
+        core.hold_requests(holds);
         let mut accepted = Vec::new();
         let (mut begun, mut asked) = (false, false);
-        self.net.borrow_mut().poll(sleep, &mut |event| {
-            if !begun {
-                begun = true;
-                core.begin_turn();
-            }
-            match event {
-                Event::Accepted { conn, peer, .. } => accepted.push((conn, peer)),
-                Event::Received { conn, bytes } => {
-                    asked = true;
-                    core.received(conn, bytes);
+        if !holds {
+            self.net.borrow_mut().poll(sleep, &mut |event| {
+                if !begun {
+                    begun = true;
+                    core.begin_turn();
                 }
-                Event::Eof { conn } => core.ended(conn),
-                Event::Sent { conn, buffer, .. } => core.sent(conn, Some(spent::take_back(buffer))),
-                Event::Closed { conn, .. } => core.closed(conn),
-                Event::Woken => {}
-            }
-        })?;
+                match event {
+                    Event::Accepted { conn, peer, .. } => accepted.push((conn, peer)),
+                    Event::Received { conn, bytes } => {
+                        asked = true;
+                        core.received(conn, bytes);
+                    }
+                    Event::Eof { conn } => core.ended(conn),
+                    Event::Sent { conn, buffer, .. } => {
+                        core.sent(conn, Some(spent::take_back(buffer)));
+                    }
+                    Event::Closed { conn, .. } => core.closed(conn),
+                    Event::Woken => {}
+                }
+            })?;
+        }
         if !begun {
             core.begin_turn();
         }

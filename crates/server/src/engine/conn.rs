@@ -84,7 +84,8 @@ impl Session {
 const AWAY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of requests that one connection sends to other cores in one turn, roughly: some 100 us of
-/// work there. Other connections' requests cannot overtake a batch, and should wait no longer.
+/// work there, where commands are as quick as GET. Other connections' requests cannot overtake a
+/// batch, and wait longer for heavy ones.
 pub(super) const AWAY_AT_ONCE: usize = 32 * 1024;
 
 /// Replies that other cores may owe a connection: two batches of a full receive buffer.

@@ -237,6 +237,11 @@ impl Core {
         }
     }
 
+    /// Whether requests wait: other cores do not take what this one has for them. Messages run.
+    pub fn hold_requests(&self, holds: bool) {
+        self.queue.borrow_mut().hold_ready(holds);
+    }
+
     /// A message from another core: it is queued, and runs when its turn comes.
     pub fn deliver(&self, from: CoreId, mail: Mail) {
         self.stats.borrow_mut().hops += 1;

@@ -10,7 +10,8 @@
 //! ```
 //! What does not fit into the slice runs first in the next one. A connection may run later than its
 //! place, never earlier: one that receives more bytes while it waits is queued again, after the
-//! messages of their look. Nothing starves: the first entry always runs, and new ones queue last.
+//! messages of their look. Nothing starves: the first entry always runs, and new ones queue last. While
+//! other cores do not take what this one sends, messages run alone: connections would add to it.
 //!
 //! Not here: what keeps the messages themselves in order. See `mailbox` in the runtime, and
 //! docs/design/0011-pipeline-order.md for why this is enough.
@@ -23,6 +24,8 @@ use std::collections::VecDeque;
 pub(super) struct Queue<M> {
     mail: VecDeque<(u64, CoreId, M)>,
     ready: VecDeque<(u64, Token)>,
+    /// Connections wait.
+    holds: bool,
 }
 
 /// What is to run next.
@@ -36,7 +39,7 @@ pub(super) enum Next {
 
 impl<M> Default for Queue<M> {
     fn default() -> Self {
-        Self { mail: VecDeque::new(), ready: VecDeque::new() }
+        Self { mail: VecDeque::new(), ready: VecDeque::new(), holds: false }
     }
 }
 
@@ -51,10 +54,16 @@ impl<M> Queue<M> {
         self.ready.push_back((look, token));
     }
 
-    /// The first of everything that came with the looks up to this one.
+    /// Connections wait from now on, or no longer.
+    pub(super) fn hold_ready(&mut self, holds: bool) {
+        self.holds = holds;
+    }
+
+    /// The first of everything that came with the looks up to this one, and does not wait.
     pub(super) fn next(&self, look: u64) -> Option<Next> {
         let mail = self.mail.front().map_or(u64::MAX, |(look, ..)| *look);
-        let ready = self.ready.front().map_or(u64::MAX, |(look, _)| *look);
+        let ready = self.ready.front().filter(|_| !self.holds);
+        let ready = ready.map_or(u64::MAX, |(look, _)| *look);
         match mail <= ready {
             _ if mail.min(ready) > look => None,
             true => Some(Next::Mail),

@@ -89,3 +89,17 @@ fn lines_for_watchers_leave_together() {
     bench.settle();
     assert_eq!(bench.got(1).matches("\"PING\"").count(), COMMANDS);
 }
+
+#[test] // While other cores take nothing, requests wait, and messages run.
+fn requests_wait_while_messages_do() {
+    let mut bench = Bench::new(2);
+    let (key, other) = (bench.key(1), bench.connect(1));
+    bench.cores[1].hold_requests(true);
+    bench.send(other, "PING");
+    bench.send(0, &format!("SET {key} 1"));
+    bench.settle();
+    assert_eq!((bench.got(0), bench.got(other)), ("+OK\r\n".into(), String::new()));
+    bench.cores[1].hold_requests(false);
+    bench.settle();
+    assert_eq!(bench.got(other), "+PONG\r\n");
+}
