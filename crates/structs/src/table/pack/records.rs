@@ -26,7 +26,7 @@ use std::ops::Range;
 const GROUP: usize = 16;
 /// The place of each record with a multiple of this number is kept: walking past records takes longer
 /// than comparing fingerprints does.
-const STEP: usize = GROUP / 4;
+const STEP: usize = GROUP / 2;
 /// Bytes of an offset.
 const OFFSET: usize = 2;
 /// Bytes of the offsets of a group.
