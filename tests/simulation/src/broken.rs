@@ -1,7 +1,7 @@
-//! Commands with seeded bugs, to see that the checker would catch them.
+//! Seeded bugs, to check that the simulator catches them.
 //!
-//! They live in this crate only: rows beside the server's own, built from the same parts; and worlds
-//! in which cores sleep too long, or do not hear what they should.
+//! They exist in this crate only: broken commands beside the server's own, built from the same
+//! parts, and flawed worlds, in which cores sleep too long or miss notifications.
 
 use crate::faults::Faults;
 use crate::ops::Op;
@@ -13,14 +13,14 @@ use darter_families::hash::{Hash, value_of};
 use darter_keyspace::Key;
 use darter_structs::table::Scratch;
 
-/// A seeded bug: its name, its row, and the mix of commands that shows it.
+/// A seeded bug: its name, its commands, and the mix that exposes it.
 pub(crate) struct Bug {
     name: &'static str,
     rows: &'static [Command],
     draw: fn(&mut Prng) -> Op,
-    /// What shows it beside commands.
+    /// Faults that are needed to expose it.
     faults: Faults,
-    /// The bug, where it is not in a row.
+    /// The bug, when it is in the world instead.
     flaw: Flaw,
 }
 
@@ -36,7 +36,7 @@ const NO_FAULTS: Faults = Faults {
 const LEAVES: Faults = Faults { leaves: true, ..NO_FAULTS };
 const PAUSES: Faults = Faults { pauses: true, ..NO_FAULTS };
 
-/// A world that is wrong.
+/// A bug in the world.
 const fn flawed(name: &'static str, faults: Faults, flaw: Flaw) -> Bug {
     Bug { name, rows: &[], draw: Op::draw, faults, flaw }
 }
@@ -51,7 +51,7 @@ const fn unlocked(run: fn(Call) -> MultiFuture) -> Command {
     Command::new("broken", "0.0.0", 2, Flags::WRITE, specs::ONE_RW_UPDATE, Group::Generic, run)
 }
 
-/// All of them.
+/// All bugs that histories catch.
 pub(crate) const BUGS: &[Bug] = &[
     Bug {
         name: "a scan that reads live data",
@@ -70,10 +70,10 @@ pub(crate) const BUGS: &[Bug] = &[
     flawed("a sleep with work at hand", NO_FAULTS, Flaw::Oversleeps),
     flawed("a sleep beyond the end of a pause", PAUSES, Flaw::ForgetsDeadlines),
     flawed("a core that a pause does not reach", PAUSES, Flaw::MissesPauses),
-    flawed("a client that is cut off as it sends no more", LEAVES, Flaw::CutsOffTheEnded),
+    flawed("a half-closed client that is closed at once", LEAVES, Flaw::ClosesHalfClosed),
 ];
 
-/// Names of the bugs that no seed has shown.
+/// Names of the bugs that no seed has exposed.
 pub(crate) fn caught_in_all() -> Vec<&'static str> {
     const SEEDS: u64 = 200;
     let missed = |bug: &&Bug| {
@@ -106,13 +106,13 @@ fn draw_writes(prng: &mut Prng) -> Op {
 }
 
 impl Op {
-    /// Now and then the broken command in its place.
+    /// Half the time, the broken command instead.
     fn or_broken(self, prng: &mut Prng) -> Self {
         if prng.chance(50) { Self::Broken("k2".into()) } else { self }
     }
 }
 
-/// HGETALL that looks at the hash field by field, with a hop for each, and no cut.
+/// HGETALL that reads the hash field by field, with a hop for each, and without a cut.
 async fn scan_live(call: Call) -> Result<Answer, Refusal> {
     let key = call.arg(1).to_vec();
     let core = call.tx.core_of(&key);
@@ -155,8 +155,8 @@ async fn scan_live(call: Call) -> Result<Answer, Refusal> {
     }))
 }
 
-/// HGETALL of a hash that it writes as two halves, with the lock let go in between: what it reads
-/// at the end is not what one atomic command would have left.
+/// HGETALL of a hash that it writes in two halves, releasing the lock in between: a state that an
+/// atomic command would never expose.
 async fn release_early(call: Call) -> Result<Answer, Refusal> {
     let key = call.arg(1).to_vec();
     let core = call.tx.core_of(&key);

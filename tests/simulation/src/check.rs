@@ -1,15 +1,13 @@
-//! Is there an order of the commands, one after the other, in which every reply makes sense?
+//! Checks that a history is linearisable: that its commands fit one sequential order.
 //!
-//! A history is linearisable when its commands can be put into one line such that each takes effect
-//! between its call and its return, and the model, run along the line, gives the replies that the
-//! clients saw (Herlihy and Wing, 1990). The search is Wing and Gong's, with Lowe's memory of the
-//! states that led nowhere: of those commands that had begun when the first of the others ended,
-//! take one, run the model, and go on; go back when the reply differs.
+//! In that order each command takes effect between its call and its return, and the model, run
+//! along it, gives the replies that the clients saw (Herlihy and Wing, 1990). The search is Wing
+//! and Gong's with Lowe's cache of dead ends: of the commands that had begun when the first of the
+//! others returned, try one on the model and recurse; backtrack when the reply differs.
 //!
-//! The commands of one connection are concurrent when it has sent them ahead, except for those that
-//! name the same key, which keep the order in which they were sent. That is a promise of the
-//! server's, and it keeps the search short: without it a pipeline of twelve writes that are lost
-//! has 12! orders.
+//! Pipelined commands of one connection count as concurrent, except those that name the same key:
+//! these keep the order in which they were sent. The server promises that, and it keeps the search
+//! short: without it a pipeline of twelve lost writes has 12! orders.
 
 use crate::model::Model;
 use crate::ops::Op;
@@ -18,24 +16,24 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// One command of a history: what was asked, when, and what came back, when.
+/// One command of a history: what was asked and answered, and when.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) client: usize,
-    /// Which of its client's connections it was sent over.
+    /// Which of its client's connections it was sent on.
     pub(crate) connection: usize,
     /// The database that its client had selected.
     pub(crate) db: usize,
     pub(crate) op: Op,
     pub(crate) called: u64,
-    /// [`NEVER`], when its client was gone before: it may or may not have taken effect.
+    /// [`NEVER`] when the client was gone before: it may or may not have taken effect.
     pub(crate) returned: u64,
     pub(crate) reply: Value,
 }
 
 impl Event {
-    /// True when this one, if it was sent before `other`, takes effect before it: over one
-    /// connection, commands on the same key keep their order.
+    /// True when this command, sent before `other`, must take effect before it: on one connection,
+    /// commands on the same key keep their order.
     fn keeps_before(&self, other: &Self) -> bool {
         (self.client, self.connection) == (other.client, other.connection)
             && match (self.op.keys(), other.op.keys()) {
@@ -45,20 +43,20 @@ impl Event {
     }
 }
 
-/// A moment after all others.
+/// Later than any other moment.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Commands that one check can hold: the set of those done is a word.
+/// The most commands in one check: the set of those done is one `u128`.
 pub(crate) const EVENTS_MAX: usize = 128;
 
-/// Searches for an order. The history must be complete: every command has returned, or never will.
-/// In it the commands of one connection are in the order in which they were sent.
+/// True when there is such an order. The history must be complete, with every command returned or
+/// lost, and sorted by sending order within each connection.
 pub(crate) fn is_linearisable(history: &[Event]) -> bool {
     explains(history, NEVER - 1)
 }
 
-/// The moment of the first reply that no order explains: the shortest history that has none. A
-/// command that had not returned by then may or may not have taken effect, with any reply.
+/// The moment of the first reply that no order explains, which ends the shortest failing history.
+/// Commands that had not returned by then may or may not have taken effect, with any reply.
 pub(crate) fn first_unexplained(history: &[Event]) -> Option<u64> {
     let mut moments: Vec<u64> = history.iter().map(|event| event.returned).collect();
     moments.retain(|moment| *moment != NEVER);

@@ -1,37 +1,38 @@
-//! What happens to the connections of a run beside their commands, drawn from its seed.
+//! What happens to the connections of a run besides commands, drawn from its seed.
 //!
-//! - Clients send no more and read on, in the middle of a request or after one: all that was
-//!   complete is answered, then the connection is closed.
-//! - Clients are gone: what they had sent may have taken effect, and nothing of them stays.
-//! - Clients do not read for a while. Beyond `client-output-buffer-limit` they are closed, in time.
+//! - Clients half-close in the middle of a request or after one: every complete request is
+//!   answered, then the connection is closed.
+//! - Clients reset: what they had sent may have taken effect; their connections are cleaned up.
+//! - Clients stop reading for a while. Beyond `client-output-buffer-limit` they are closed in time.
 //! - Clients send more of a request than `client-query-buffer-limit` or `maxmemory-clients` allows:
-//!   they are closed, in time; by the first, no one else is.
-//! - Clients work in several databases, some of them far ones.
-//! - Clients are silent for longer than `timeout`: they are closed, and no one else is.
-//! - CLIENT PAUSE: nothing that it holds back is answered before its end, and all of it is then.
+//!   they are closed in time; under the first limit, nobody else is.
+//! - Clients work in several databases, some with high numbers.
+//! - Clients idle for longer than `timeout`: they are closed, and nobody else is.
+//! - CLIENT PAUSE: nothing it holds back is answered before it ends, and then all of it is.
 
 use crate::ops::Op;
 use darter_base::Prng;
 
-/// See the module.
+/// Which faults a run has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// Clients end, or are gone.
+    /// Clients half-close or reset.
     pub(crate) leaves: bool,
-    /// Clients pause all.
+    /// Clients send CLIENT PAUSE.
     pub(crate) pauses: bool,
     /// `timeout`, in seconds; 0 for none.
     pub(crate) timeout_s: u64,
-    /// The hard limit of output, in bytes; 0 for none. With one, clients do not read at times.
+    /// The hard output limit, in bytes; 0 for none. With one, clients stop reading at times.
     pub(crate) output_max: usize,
-    /// A request that is not whole is limited; what all clients hold is. Either way some hoard.
+    /// Limits on a single incomplete request, and on the memory of all clients. With either, some
+    /// clients hoard: they send an oversized request.
     pub(crate) query_limit: bool,
     pub(crate) all_limit: bool,
-    /// Clients change databases.
+    /// Clients switch databases.
     pub(crate) databases: bool,
 }
 
-/// Either limit, in bytes: the least that can be set for one client.
+/// Either limit, in bytes: the lowest allowed for a single client.
 const LIMIT_BYTES: usize = 1 << 20;
 
 impl Faults {
@@ -47,7 +48,7 @@ impl Faults {
         }
     }
 
-    /// The commands that set it up.
+    /// The commands that configure it.
     pub(crate) fn settings(&self) -> Vec<Op> {
         let set = |name: &str, value: String| Op::Config(name.to_owned(), value);
         let timeout = (self.timeout_s > 0).then(|| set("timeout", self.timeout_s.to_string()));
@@ -59,31 +60,32 @@ impl Faults {
         timeout.into_iter().chain(limit).chain(query).chain(all).collect()
     }
 
-    /// What clients send of a request is limited.
+    /// True when input is limited.
     pub(crate) fn limits_input(&self) -> bool {
         self.query_limit || self.all_limit
     }
 }
 
-/// A part of a request, which is beyond either limit.
+/// Part of a request, larger than either limit.
 pub(crate) fn hoard() -> Vec<u8> {
     let header = format!("*3\r\n$3\r\nSET\r\n$2\r\nk1\r\n${}\r\n", 2 * LIMIT_BYTES);
     [header.as_bytes(), &vec![b'h'; LIMIT_BYTES + LIMIT_BYTES / 8]].concat()
 }
 
-/// What is known of CLIENT PAUSE: one at a time is asked for, so that it is known well. Of two that
-/// overlap, the later end and the stricter mode stay. Moments are in Unix milliseconds.
+/// What is known of CLIENT PAUSE. Only one request is outstanding at a time, so that its state is
+/// known. Of two pauses that overlap, the later end and the stricter mode apply. Times are in Unix
+/// milliseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pause {
-    /// Since the step at which its reply came, what it holds back is held back.
+    /// The step at which its reply came: it certainly holds since then.
     known: Option<u64>,
-    /// All is held back, its end too.
+    /// It holds back reads as well, CLIENT UNPAUSE included.
     reads: bool,
-    /// It does not end before this moment.
+    /// The earliest time at which it may end.
     ends_first_ms: u64,
-    /// Nor after this one.
+    /// The latest time at which it may end.
     ends_last_ms: u64,
-    /// One is asked for, or its end: by which client, and how long it is to be.
+    /// An outstanding PAUSE or UNPAUSE: its client, and the pause's length in milliseconds.
     asked: Option<(usize, u64)>,
 }
 
@@ -96,12 +98,13 @@ impl Pause {
         Op::Pause { ms: 1 + prng.below(most_ms), reads: prng.chance(50) }
     }
 
-    /// One may be asked for: none is at the moment.
+    /// True when no request is outstanding.
     pub(crate) fn may_ask(&self) -> bool {
         self.asked.is_none()
     }
 
-    /// A client asks for it: it begins at any moment. Its end, while all is held back, does not.
+    /// A client sends PAUSE, which may begin at any moment, or UNPAUSE, which may take effect at
+    /// any moment unless reads are held back too.
     pub(crate) fn ask(&mut self, client: usize, op: &Op) {
         if matches!(op, Op::Unpause) && !self.reads {
             self.known = None;
@@ -109,7 +112,7 @@ impl Pause {
         self.asked = Some((client, if let Op::Pause { ms, .. } = op { *ms } else { 0 }));
     }
 
-    /// Its reply has come, at a step.
+    /// Its reply arrived at this step.
     pub(crate) fn begin(&mut self, op: &Op, step: u64, called_ms: u64, now_ms: u64) {
         self.asked = None;
         let Op::Pause { ms, reads } = op else {
@@ -126,23 +129,23 @@ impl Pause {
         self.ends_last_ms = self.ends_last_ms.max(now_ms + ms);
     }
 
-    /// A client is gone: if it had asked, perhaps it began, perhaps not.
+    /// A client is gone: if its request was outstanding, it may or may not have taken effect.
     pub(crate) fn lose(&mut self, client: usize, now_ms: u64) {
-        /// Until then a task that had begun has ended.
+        /// Time for a task that had begun to finish.
         const GRACE_MS: u64 = 100;
         if let Some((_, ms)) = self.asked.take_if(|(asker, _)| *asker == client) {
             self.ends_last_ms = self.ends_last_ms.max(now_ms + ms + GRACE_MS);
         }
     }
 
-    /// When there is no pause any more, if clients may be waiting for that.
+    /// The latest end of a pause that clients may still be waiting for.
     pub(crate) fn ends_last_ms(&self, now_ms: u64) -> Option<u64> {
         let asked = self.asked.map_or(0, |(_, ms)| now_ms + ms);
         let last = self.ends_last_ms.max(asked);
         (now_ms <= last).then_some(last)
     }
 
-    /// True when a command that was sent at a step may not be answered yet.
+    /// True when a command sent at this step must not have been answered yet.
     pub(crate) fn holds(&self, op: &Op, sent: u64, now_ms: u64) -> bool {
         let is_held = self.reads || op.is_write();
         is_held && self.known.is_some_and(|known| sent > known) && now_ms < self.ends_first_ms

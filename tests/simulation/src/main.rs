@@ -1,10 +1,11 @@
 //! Runs the simulator: `cargo x sim [--seed N] [--seeds COUNT] [--cores N] [--trace]`.
 //!
-//! For every tenth seed it also checks that recorded effects make the same data (see `replay`), and
-//! for every second that pipelines are seen in their order (see `order`).
+//! For every tenth seed it also checks that replaying the recorded effects gives the same data (see
+//! `replay`), and for every second that pipelines are seen in order (see `order`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
-//! every message, the cut of every packet. A failure prints its seed and the command to replay it.
+//! every message, the cuts in every byte stream. A failure prints its seed and the command that
+//! repeats it.
 
 #![forbid(unsafe_code)]
 
@@ -33,9 +34,9 @@ fn command() -> Command {
         .arg(Arg::new("trace").long("trace").action(ArgAction::SetTrue).help("Print the history"))
 }
 
-/// For this many seeds of histories there is one of effects.
+/// Seeds of histories for each seed of replayed effects.
 const REPLAYED_EACH: u64 = 10;
-/// And for this many one of pipelines that are watched.
+/// Seeds of histories for each seed of observed pipelines.
 const WATCHED_EACH: u64 = 2;
 
 fn main() -> ExitCode {

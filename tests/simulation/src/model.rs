@@ -1,4 +1,4 @@
-//! What the store should do: plain maps, one command at a time.
+//! The reference model: plain maps, one command at a time.
 
 use crate::ops::Op;
 use crate::value::Value;
@@ -15,12 +15,12 @@ enum Held {
     Set(BTreeSet<String>),
 }
 
-/// The databases that hold something.
+/// The databases that are not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Model(BTreeMap<usize, Db>);
 
-/// The keys of a database. The check copies it for every command that it tries, so values are shared
-/// until they change.
+/// The keys of a database. The checker copies it for every command that it tries, so values are
+/// copied on write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Db(BTreeMap<String, Rc<Held>>);
 
@@ -49,8 +49,8 @@ fn same() -> Value {
 }
 
 impl Model {
-    /// Runs a command of a client whose database is `at`; gives the reply, sorted where the order
-    /// means nothing.
+    /// Runs a command of a client whose database is `at`. Returns its reply, sorted where the order
+    /// is unspecified.
     pub(crate) fn apply(&mut self, at: usize, op: &Op) -> Value {
         let reply = match op {
             Op::Flushall => {
@@ -75,7 +75,7 @@ impl Model {
             Op::CopyTo(from, to, db) => int(usize::from(self.copy(at, from, *db, to))),
             _ => self.db(at).apply(op),
         };
-        self.0.retain(|_, db| !db.0.is_empty()); // As one that was never used.
+        self.0.retain(|_, db| !db.0.is_empty()); // Equal to never used.
         reply
     }
 
@@ -83,7 +83,7 @@ impl Model {
         self.0.entry(at).or_default()
     }
 
-    /// False when there is nothing to copy, or something in its way.
+    /// False when the source is missing or the target exists.
     fn copy(&mut self, at: usize, from: &str, to: usize, name: &str) -> bool {
         let Some(held) = self.db(at).0.get(from).cloned() else { return false };
         let there = &mut self.db(to).0;
@@ -239,7 +239,7 @@ impl Db {
         self.0.insert(key, Rc::new(held));
     }
 
-    /// The value of a key; `new`, if there is none yet.
+    /// The value of a key, inserted by `new` if missing.
     fn entry(&mut self, key: &str, new: impl FnOnce() -> Held) -> &mut Held {
         Rc::make_mut(self.0.entry(key.to_owned()).or_insert_with(|| Rc::new(new())))
     }
@@ -320,13 +320,13 @@ impl Db {
     }
 }
 
-/// Which set is wanted of several.
+/// A set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algebra {
-    /// What is in all.
+    /// In all sets.
     Inter,
-    /// What is in any.
+    /// In any set.
     Union,
-    /// What is in the first and in no other.
+    /// In the first set only.
     Diff,
 }

@@ -1,4 +1,4 @@
-//! The commands that clients send, drawn at random on few keys.
+//! The commands that clients send, drawn at random over a few keys.
 
 use crate::model::Algebra;
 use crate::value::Value;
@@ -42,7 +42,7 @@ pub(crate) enum Op {
         store: Option<String>,
         keys: Vec<String>,
     },
-    /// CLIENT PAUSE, for this many milliseconds, of reads too or of writes only.
+    /// CLIENT PAUSE, for this many milliseconds, of all commands or of writes only.
     Pause {
         ms: u64,
         reads: bool,
@@ -54,9 +54,9 @@ pub(crate) enum Op {
     Broken(String),
 }
 
-/// Keys of one run: few, so that they are fought over, and spread over cores.
+/// Keys of one run: few, so that clients contend for them, and spread over cores.
 const KEYS: u64 = 4;
-/// Elements of a large command: more than a core takes in one go.
+/// Elements of a large command: more than fit a slice.
 const MANY: u64 = 600;
 
 fn key(prng: &mut Prng) -> String {
@@ -82,7 +82,7 @@ fn text(prng: &mut Prng) -> String {
     if prng.chance(30) { prng.below(50).to_string() } else { format!("v{}", prng.below(50)) }
 }
 
-/// How many elements: usually few, at times more than fit a slice.
+/// Number of elements: usually few, sometimes more than fit a slice.
 fn amount(prng: &mut Prng) -> u64 {
     if prng.chance(12) { 250 + prng.below(MANY) } else { 1 + prng.below(4) }
 }
@@ -98,8 +98,8 @@ fn elements_of(prng: &mut Prng, count: u64) -> Vec<String> {
 }
 
 impl Op {
-    /// Draws a command, usually one that takes more than a slice: in a pipeline, what waits
-    /// behind one waits for the next as well.
+    /// Draws a command, usually one longer than a slice: in a pipeline, each then waits for the one
+    /// before it.
     pub(crate) fn draw_long(prng: &mut Prng) -> Self {
         if prng.chance(30) {
             return Self::draw(prng);
@@ -114,7 +114,7 @@ impl Op {
         }
     }
 
-    /// Draws a command that is about databases.
+    /// Draws a command on databases.
     pub(crate) fn draw_databases(prng: &mut Prng) -> Self {
         match prng.below(20) {
             0..8 => Self::Select(database(prng)),
@@ -186,7 +186,7 @@ impl Op {
         ) && !self.is_pause()
     }
 
-    /// The keys that it names; `None` when it is about all keys.
+    /// The keys that it names; `None` when it concerns all keys.
     pub(crate) fn keys(&self) -> Option<Vec<&String>> {
         Some(match self {
             Self::Keys | Self::Dbsize | Self::Flushdb | Self::Flushall | Self::Swapdb(..) => {
@@ -217,12 +217,12 @@ impl Op {
         })
     }
 
-    /// True when it begins a pause, or ends it.
+    /// True for CLIENT PAUSE and UNPAUSE.
     pub(crate) fn is_pause(&self) -> bool {
         matches!(self, Self::Pause { .. } | Self::Unpause)
     }
 
-    /// Its words.
+    /// The command and its arguments.
     pub(crate) fn words(&self) -> Vec<String> {
         let own = |text: &str| text.to_owned();
         let with = |name: &str, rest: &[&String]| {
@@ -295,7 +295,7 @@ impl Op {
         }
     }
 
-    /// Its bytes on the wire.
+    /// Its encoding in RESP.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let words = self.words();
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -305,7 +305,7 @@ impl Op {
         bytes
     }
 
-    /// A reply to it as the model gives it: sorted where the order means nothing.
+    /// A reply in the model's form: sorted where the order is unspecified.
     pub(crate) fn normal(&self, reply: Value) -> Value {
         match self {
             Self::Hgetall(_) | Self::Broken(_) => reply.sorted_pairs(),

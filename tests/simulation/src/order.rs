@@ -1,55 +1,57 @@
-//! Do others see a pipeline in its order? Writers pipeline numbers, one after the other, to keys of
-//! all cores; watchers look at one key at a time, and wait for each reply. A watcher that has seen
-//! a number, and then looks at another key of its writer, must find what was written there last
-//! before that number, or something later; and so must all who begin to look afterwards.
+//! Checks that others see a pipeline's writes in order.
 //!
-//! Not here: looks that are pipelined, and commands over several keys. These are concurrent to the
-//! pipeline: see docs/design/0011-pipeline-order.md.
+//! Writers pipeline increasing numbers to keys on all cores; watchers read one key at a time and
+//! wait for each reply. Once a watcher has seen a number, a later read of any key of that writer
+//! must return the last number written there before it, or a later one. That holds for every
+//! watcher whose read begins afterwards.
+//!
+//! Not here: pipelined reads and commands over several keys, which are concurrent with the
+//! pipeline: docs/design/0011-pipeline-order.md.
 
 use crate::value::{self, Value};
 use crate::world::{Flaw, Sim};
 use darter_base::Prng;
 use darter_server::engine::Table;
 
-/// Numbers that each writer writes.
+/// Numbers that each writer writes, at least.
 const WRITES: usize = 150;
-/// Numbers of one pipeline, at most, and those that may be on their way.
+/// The most numbers in one pipeline, and the number in flight beyond which a writer waits.
 const PIPELINE: u64 = 8;
 const AHEAD: usize = 20;
 
-/// Worlds that are wrong, with the number of cores that shows it.
+/// Flawed worlds, with the number of cores that exposes each.
 pub(crate) const BUGS: &[(&str, Flaw, usize)] = &[
     ("messages that are taken before they are published", Flaw::TakesUnpublished, 3),
     ("messages that are stamped after the look", Flaw::TakesLater, 5),
     ("sockets before the messages of their look", Flaw::SocketsFirst, 2),
-    ("messages that are left over and overtaken", Flaw::LeavesSome, 2),
+    ("messages that are left over and overtaken", Flaw::Reorders, 2),
     ("replies before the messages of their flush", Flaw::RepliesFirst, 2),
 ];
 
-/// One who writes.
+/// A writer.
 struct Writer {
     keys: Vec<String>,
-    /// By number: the place of its key.
+    /// Indexed by number, less one: the index of the key it was written to.
     written: Vec<usize>,
-    /// Numbers that were answered.
+    /// Numbers whose reply has arrived.
     answered: usize,
-    /// Numbers up to here were seen by someone.
+    /// The highest number that any client has seen.
     seen: usize,
 }
 
-/// A look at a key.
+/// A read in flight.
 struct Asked {
     writer: usize,
     key: usize,
-    /// What had been seen of the writer before.
+    /// The writer's highest seen number when the read was sent.
     floor: usize,
 }
 
-/// One who looks.
+/// A watcher.
 #[derive(Default)]
 struct Watcher {
     asked: Option<Asked>,
-    /// Where it has seen a number last.
+    /// A writer, and the last number of it that the watcher saw.
     last: Option<(usize, usize)>,
 }
 
@@ -60,9 +62,9 @@ struct Run {
     watchers: Vec<Watcher>,
 }
 
-/// Runs a seed on this many cores.
+/// Runs one seed on this many cores.
 pub(crate) fn watch(seed: u64, cores: usize, flaw: Flaw) -> Result<(), String> {
-    /// Steps after which someone hangs.
+    /// Steps after which the run counts as hung.
     const PATIENCE: usize = 400_000;
     let mut run = Run::new(seed, cores, flaw);
     for _ in 0..PATIENCE {
@@ -71,7 +73,7 @@ pub(crate) fn watch(seed: u64, cores: usize, flaw: Flaw) -> Result<(), String> {
             return Ok(());
         }
     }
-    Err("somebody hangs".to_owned())
+    Err("the writers do not finish".to_owned())
 }
 
 impl Run {
@@ -120,14 +122,13 @@ impl Run {
         for _ in 0..=self.prng.below(PIPELINE) {
             let key = at(&mut self.prng, writer.keys.len());
             writer.written.push(key);
-            let number = writer.written.len(); // From 1 on: 0 is nothing.
+            let number = writer.written.len(); // From 1; 0 stands for a missing key.
             bytes.extend(format!("SET {} {number}\r\n", writer.keys[key]).into_bytes());
         }
         self.sim.send(client, &bytes);
     }
 
-    /// A watcher may look at a key: rather at the one that was written before what it has just
-    /// seen.
+    /// A watcher may read a key: preferably the one written just before the number it last saw.
     fn look(&mut self, watcher: usize) {
         if self.watchers[watcher].asked.is_some() || !self.prng.chance(60) {
             return;
@@ -183,7 +184,7 @@ impl Run {
     }
 }
 
-/// Two keys of every core.
+/// Two keys on every core.
 fn keys(sim: &Sim, writer: usize) -> Vec<String> {
     let tx = &sim.cores[0].tx;
     let of_core = |core: usize| {
@@ -197,7 +198,7 @@ fn at(prng: &mut Prng, count: usize) -> usize {
     usize::try_from(prng.below(count as u64)).unwrap_or(0)
 }
 
-/// Names of the bugs that no seed has shown.
+/// Names of the bugs that no seed has exposed.
 pub(crate) fn missed() -> impl Iterator<Item = &'static str> {
     const SEEDS: u64 = 200;
     let missed = |(_, flaw, cores): &&(&str, Flaw, usize)| {

@@ -1,11 +1,13 @@
-//! Do effects tell the whole truth? Random writes of all families run on some cores, in slices that
-//! end at random, while keys, fields and members die. What each shard records is applied to an
-//! empty one as it comes. That one must hold the same at any moment: the dead that are not yet
-//! removed included, deadlines and the names of encodings too. At a glance (keys, their kinds,
-//! deadlines and numbers of entries) they are compared after every step of the world, a key's whole
-//! content after every command, all of it now and then.
+//! Checks that replaying the recorded effects reproduces every shard.
 //!
-//! Every row that writes must be among the [`LINES`], so that a new command cannot be forgotten.
+//! Random writes of all families run on some cores, in slices that end at random, while keys,
+//! fields and members expire. The records of each shard are applied to an empty copy as they come.
+//! The copy must equal the shard at any moment, including expired entries not yet removed,
+//! deadlines and the names of encodings. After every step of the world they are compared at a
+//! glance (keys, their types, deadlines and numbers of entries); after every command the content of
+//! one key is compared, and periodically everything.
+//!
+//! Every command that writes must appear in [`LINES`], so that none can be forgotten.
 
 use crate::ops;
 use crate::value::{self, Value};
@@ -108,10 +110,10 @@ const LINES: &[&str] = &[
     "FLUSHALL",
 ];
 
-/// Refusals that no line may get: others depend on the data.
+/// Refusals that indicate a mistake in a line; others depend on the data.
 const MISSPELT: &[&str] = &["syntax error", "unknown", "wrong number", "numfields", "Mandatory"];
 
-/// Draws the words of commands.
+/// Draws the arguments of commands.
 struct Writer {
     prng: Prng,
     payload: Vec<u8>,
@@ -132,7 +134,7 @@ impl Writer {
     }
 
     fn expand(&mut self, word: &str) -> Vec<Vec<u8>> {
-        /// Entries of a large command: more than a core takes in one go.
+        /// Entries of a large command: more than fit a slice.
         const MANY: u64 = 700;
         let number = |number: u64| vec![number.to_string().into_bytes()];
         match word {
@@ -185,14 +187,14 @@ fn encode(words: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// The body of a whole bulk reply that `bytes` begin with.
+/// The body of the complete bulk reply at the start of `bytes`.
 fn bulk_body(bytes: &[u8]) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\r')?;
     let len: usize = std::str::from_utf8(&bytes[1..end]).ok()?.parse().ok()?;
     bytes.get(end + 2..end + 2 + len).map(<[u8]>::to_vec)
 }
 
-/// Entries of a hash, or members of a set with empty values; each with its deadline.
+/// Fields with their values, or members with empty ones; each with its deadline.
 type Entries = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 #[derive(Debug, PartialEq)]
@@ -202,10 +204,10 @@ enum Content {
     Set(Entries),
 }
 
-/// What is seen of a key at a glance: kind, encoding, deadline, entries.
+/// Summary of a key: type, encoding, deadline, number of entries.
 type Glance = (&'static Type, &'static str, Option<u64>, usize);
 
-/// What `look` sees of each key of a database, dead or alive.
+/// Applies `look` to each key of a database, dead or alive.
 fn each<R>(db: &Db, look: fn(&Found<'_>) -> R) -> BTreeMap<Vec<u8>, R> {
     let mut all = BTreeMap::new();
     db.keys().for_each(&mut |entry| {
@@ -215,7 +217,7 @@ fn each<R>(db: &Db, look: fn(&Found<'_>) -> R) -> BTreeMap<Vec<u8>, R> {
     all
 }
 
-/// Before every deadline.
+/// Earlier than every deadline.
 const NOTHING_IS_DEAD: u64 = 0;
 
 fn glance(found: &Found<'_>) -> Glance {
@@ -224,7 +226,7 @@ fn glance(found: &Found<'_>) -> Glance {
     (found.kind(), found.encoding(), found.deadline(), entries)
 }
 
-/// All that a key holds, the dead included.
+/// The whole content of a key, including dead entries.
 fn content(found: &Found<'_>) -> Content {
     let mut entries = Entries::new();
     if let Ok(text) = found.text() {
@@ -244,13 +246,13 @@ fn content(found: &Found<'_>) -> Content {
     if found.kind() == Hash::TYPE { Content::Hash(entries) } else { Content::Set(entries) }
 }
 
-/// One shard of another core, made of what that one records.
+/// A copy of one core's shard, built from its records.
 struct Copy {
     shard: Shard,
     records: u64,
 }
 
-/// A copy of each core's shard.
+/// A copy for every core's shard.
 struct Copies(Vec<Copy>);
 
 impl Copies {
@@ -260,8 +262,8 @@ impl Copies {
         Self(sim.cores.iter().map(copy).collect())
     }
 
-    /// Applies what was recorded. The clocks of the copies are far ahead: only what is reported
-    /// dies.
+    /// Applies new records. The copies' clocks run far ahead, which shows that entries are removed
+    /// only when a record says so.
     fn follow(&mut self, sim: &Sim) -> Result<(), String> {
         const AHEAD_MS: u64 = 1_000_000_000;
         for (core, copy) in sim.cores.iter().zip(&mut self.0) {
@@ -279,7 +281,7 @@ impl Copies {
         self.compare(sim, glance)
     }
 
-    /// Compares what `look` sees of all keys.
+    /// Compares what `look` returns for all keys.
     fn compare<R: PartialEq + Debug>(
         &self,
         sim: &Sim,
@@ -341,9 +343,9 @@ fn families() -> Vec<&'static [Command]> {
 
 /// Runs one seed.
 pub(crate) fn replay(seed: u64) -> Result<(), String> {
-    /// Steps after which a command hangs.
+    /// Steps after which a command counts as hung.
     const PATIENCE: usize = 200_000;
-    /// Commands from one look at all content to the next.
+    /// Commands between two comparisons of everything.
     const LOOK_EACH: usize = 20;
     let mut prng = Prng::from_seed(seed ^ 0x00ef_fec7);
     let cores = usize::try_from(1 + prng.below(3)).unwrap_or(1);
@@ -401,13 +403,13 @@ mod tests {
     use darter_command::Flags;
     use std::collections::BTreeSet;
 
-    /// Rows that write and are in no line.
+    /// Commands that write and appear in no line.
     fn forgotten() -> Vec<&'static str> {
-        let told: BTreeSet<String> =
+        let listed: BTreeSet<String> =
             LINES.iter().filter_map(|line| line.split(' ').next()).map(str::to_lowercase).collect();
         let rows = families().into_iter().flatten();
         let writes = rows.filter(|row| row.flags.has(Flags::WRITE));
-        writes.map(|row| row.name).filter(|name| !told.contains(*name)).collect()
+        writes.map(|row| row.name).filter(|name| !listed.contains(*name)).collect()
     }
 
     #[test]

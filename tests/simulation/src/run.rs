@@ -1,6 +1,6 @@
-//! One run: clients send commands, one by one or up to three ahead, or a single one sends long ones
-//! in pipelines of up to twelve; the world turns, the history is checked. Replies belong to the
-//! requests in their order. What else happens to clients is in `faults`.
+//! One run: clients send commands one at a time or up to three ahead, or a single client sends long
+//! ones in pipelines of up to twelve; then the history is checked. Each connection's replies are
+//! matched to its requests in order. Other events on connections are in `faults`.
 
 use crate::check::{EVENTS_MAX, Event, NEVER, first_unexplained, is_linearisable};
 use crate::client::{Client, JUST_NOW_MS, Leaves, Pending};
@@ -12,24 +12,24 @@ use darter_base::Prng;
 use darter_command::Command;
 use darter_server::engine::Table;
 
-/// What a run consists of.
+/// The parameters of a run.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) cores: usize,
     pub(crate) clients: usize,
     pub(crate) commands: usize,
     pub(crate) trace: bool,
-    /// Rows beside the server's own: commands with seeded bugs.
+    /// Commands beside the server's own, with seeded bugs.
     pub(crate) extra: &'static [Command],
-    /// Commands in place of the usual mix.
+    /// Draws commands, instead of the usual mix.
     pub(crate) draw: fn(&mut Prng) -> Op,
     pub(crate) faults: Faults,
-    /// A seeded bug.
+    /// A seeded bug in the world.
     pub(crate) flaw: Flaw,
 }
 
 impl Plan {
-    /// The plan that a seed draws.
+    /// The plan drawn from a seed.
     pub(crate) fn of_seed(seed: u64, cores: Option<usize>, trace: bool) -> Self {
         let mut prng = Prng::from_seed(seed ^ 0x0005_1b0e);
         let drawn = usize::try_from(1 + prng.below(8)).unwrap_or(1);
@@ -49,7 +49,7 @@ impl Plan {
     }
 }
 
-/// Runs a plan. The error tells what does not hold.
+/// Runs a plan. The error says what was violated.
 pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
     assert!(plan.commands <= EVENTS_MAX, "too many commands for one check");
     let (history, mut sim) = Run::new(plan).play()?;
@@ -62,30 +62,30 @@ pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
     if is_linearisable(&history) { Ok(()) } else { Err(explain(&history)) }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     plan: &'a Plan,
     sim: Sim,
     prng: Prng,
     clients: Vec<Client>,
-    /// How many commands a client has sent ahead at most, and whether it sends them all at once.
+    /// How many commands a client may have in flight, and whether it sends them all at once.
     depth: usize,
     at_once: bool,
     pause: Pause,
     history: Vec<Event>,
-    /// When a connection was closed last, in Unix milliseconds.
+    /// When a connection was last closed, in Unix milliseconds.
     closed_ms: u64,
-    /// The step, and that of the last reply.
+    /// The current step, and that of the last reply.
     now: u64,
     last: u64,
     sent: usize,
-    /// Commands that were answered, or never will be.
+    /// Commands that were answered or lost.
     done: usize,
-    /// Writes of which no one knows whether they took effect: each doubles the check.
+    /// Writes whose outcome is unknown: each doubles the check.
     lost: usize,
 }
 
-/// No more than that are lost on purpose.
+/// The most writes that a run loses on purpose.
 const LOST_MAX: usize = 4;
 
 impl<'a> Run<'a> {
@@ -117,9 +117,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Plays it to its end.
+    /// Runs the plan to its end.
     fn play(mut self) -> Result<(Vec<Event>, Sim), String> {
-        /// Steps without a reply after which someone hangs.
+        /// Steps without a reply after which the run counts as hung.
         const PATIENCE: u64 = 400_000;
         for op in self.plan.faults.settings() {
             self.send(0, op);
@@ -151,7 +151,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One step, and what came of it.
+    /// One step, and its consequences.
     fn go_on(&mut self, patience: u64) -> Result<(), String> {
         self.now += 1;
         if self.now - self.last > patience {
@@ -166,12 +166,12 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What a client does by itself, if anything.
+    /// What a client initiates, if anything.
     fn act(&mut self, client: usize, most: usize) {
-        let Client { waiting, leaves, rests_until_ms, .. } = &self.clients[client];
+        let Client { waiting, leaves, stalled_until_ms, .. } = &self.clients[client];
         let waiting = waiting.len();
         let has_room = if self.at_once { waiting == 0 } else { waiting < self.depth };
-        if *leaves != Leaves::No || rests_until_ms.is_some() || !self.prng.chance(30) {
+        if *leaves != Leaves::No || stalled_until_ms.is_some() || !self.prng.chance(30) {
             return;
         }
         if has_room {
@@ -188,7 +188,8 @@ impl<'a> Run<'a> {
             self.hoard(client);
         }
         if self.plan.faults.output_max > 0 && self.may_lose(client) && self.prng.chance(20) {
-            self.clients[client].rests_until_ms = Some(self.sim.now_ms() + self.prng.below(1_500));
+            self.clients[client].stalled_until_ms =
+                Some(self.sim.now_ms() + self.prng.below(1_500));
             self.sim.set_reads(client, false);
         }
     }
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
         self.clients[client].sends(pending);
     }
 
-    /// A client may send more of a request than is allowed.
+    /// A client may send an oversized request.
     fn hoard(&mut self, client: usize) {
         if self.may_lose(client) && self.prng.chance(3) {
             let bytes = faults::hoard();
@@ -229,14 +230,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A client may end what it sends, at times in the middle of a request, or be gone.
+    /// A client may half-close, at times in the middle of a request, or reset.
     fn leave(&mut self, client: usize) {
         match self.prng.below(100) {
             0..3 if self.may_lose(client) => {
                 self.forget_unsent(client);
                 self.sim.reset(client);
                 self.lose(client);
-                self.clients[client].leaves = Leaves::Gone;
+                self.clients[client].leaves = Leaves::Reset;
             }
             3..15 => {
                 if self.prng.chance(30) {
@@ -247,22 +248,21 @@ impl<'a> Run<'a> {
                     self.clients[client].cut_bytes = cut.len();
                 }
                 self.sim.end(client);
-                self.clients[client].leaves = Leaves::Ends;
+                self.clients[client].leaves = Leaves::HalfClosed;
             }
             _ => {}
         }
     }
 
-    /// What a client waits for may be lost without making the check too long.
+    /// True when losing the client's outstanding commands would not make the check too long.
     fn may_lose(&self, client: usize) -> bool {
         let writes = self.clients[client].waiting.iter().filter(|pending| pending.op.is_write());
         self.lost + writes.count() <= LOST_MAX
     }
 
-    /// No one sleeps while a client is owed something, except for what waits for the end of a
-    /// pause.
+    /// Not all cores may sleep while a client is owed a reply, unless a pause holds it back.
     fn check_sleep(&mut self) -> Result<(), String> {
-        /// Clocks are read in whole milliseconds, on both sides.
+        /// Both sides read their clocks in whole milliseconds.
         const SLACK_MS: u64 = 2;
         if !self.sim.is_asleep() {
             return Ok(());
@@ -276,19 +276,19 @@ impl<'a> Run<'a> {
                 return Err(format!("all sleep on after a pause; waiting: {}", self.stuck()));
             }
         }
-        let rests = self.clients.iter().filter_map(|client| client.rests_until_ms).min();
-        if let Some(until_ms) = rests.filter(|until_ms| *until_ms < wakes_ms) {
+        let stalled = self.clients.iter().filter_map(|client| client.stalled_until_ms).min();
+        if let Some(until_ms) = stalled.filter(|until_ms| *until_ms < wakes_ms) {
             self.sim.pass_ms(until_ms.saturating_sub(now_ms));
         }
         Ok(())
     }
 
-    /// Takes what has come to a client, if it reads.
+    /// Takes a client's replies, if it reads.
     fn take_replies(&mut self, client: usize) -> Result<(), String> {
-        if self.clients[client].leaves == Leaves::Gone {
+        if self.clients[client].leaves == Leaves::Reset {
             self.sim.inbox(client).clear();
         }
-        while self.clients[client].rests_until_ms.is_none()
+        while self.clients[client].stalled_until_ms.is_none()
             && let Some(reply) = value::take(self.sim.inbox(client))
         {
             let Some(pending) = self.clients[client].receives(self.sim.now_ms()) else {
@@ -324,7 +324,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A client that rested reads again; one whose connection is no more connects again.
+    /// A stalled client may read again; a client whose connection was closed reconnects.
     fn look_after(&mut self, client: usize) -> Result<(), String> {
         let now_ms = self.sim.now_ms();
         if self.sim.is_closed(client) {
@@ -334,27 +334,27 @@ impl<'a> Run<'a> {
             self.clients[client] = Client::new(self.clients[client].connection + 1, now_ms);
             return Ok(());
         }
-        if self.clients[client].rests_until_ms.is_some() {
+        if self.clients[client].stalled_until_ms.is_some() {
             self.check_limit(client)?;
         }
         self.check_hoard(client)?;
-        if self.clients[client].rests_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+        if self.clients[client].stalled_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             self.clients[client].reads_on(now_ms);
             self.sim.set_reads(client, true);
         }
         Ok(())
     }
 
-    /// A connection is no more: there must be a reason.
+    /// A connection was closed: there must be a reason.
     fn check_close(&mut self, client: usize) -> Result<(), String> {
         self.forget_unsent(client);
-        let Client { waiting, leaves, rests_until_ms, .. } = &self.clients[client];
+        let Client { waiting, leaves, stalled_until_ms, .. } = &self.clients[client];
         let Faults { timeout_s, output_max, .. } = self.plan.faults;
         let idle_ms = self.clients[client].idle_ms(self.sim.now_ms()) + JUST_NOW_MS;
-        let is_idle = idle_ms > timeout_s * 1_000 || rests_until_ms.is_some();
+        let is_idle = idle_ms > timeout_s * 1_000 || stalled_until_ms.is_some();
         let is_right = match leaves {
-            Leaves::Gone | Leaves::Hoards(_) => true,
-            Leaves::Ends if waiting.is_empty() => true,
+            Leaves::Reset | Leaves::Hoards(_) => true,
+            Leaves::HalfClosed if waiting.is_empty() => true,
             _ => (timeout_s > 0 && is_idle) || (output_max > 0 && !waiting.is_empty()),
         };
         if !is_right {
@@ -367,9 +367,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A client whose output is beyond the limit is closed at the next look.
+    /// A client over its output limit is closed at the next check.
     fn check_limit(&mut self, client: usize) -> Result<(), String> {
-        /// Four looks.
+        /// Four checks.
         const PATIENCE_MS: u64 = 200;
         let is_over = self.sim.output_bytes(client) >= self.plan.faults.output_max;
         let now_ms = self.sim.now_ms();
@@ -383,10 +383,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A client that hoards is closed soon after all of that has come: by its own limit at once, by
-    /// that of all clients one after the other, the largest first.
+    /// A hoarding client is closed soon after all of its bytes have arrived: under its own limit at
+    /// once, under the limit of all clients one at a time, largest first.
     fn check_hoard(&mut self, client: usize) -> Result<(), String> {
-        /// Some looks of all cores.
+        /// Several checks on all cores.
         const PATIENCE_MS: u64 = 300;
         let (now_ms, on_their_way) = (self.sim.now_ms(), self.sim.on_their_way(client));
         if let Leaves::Hoards(since) = &mut self.clients[client].leaves
@@ -403,14 +403,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What had not come whole to its core cannot have taken effect.
+    /// Drops commands that had not completely reached their core: they cannot have taken effect.
     fn forget_unsent(&mut self, client: usize) {
         let before = self.clients[client].waiting.len();
         self.clients[client].forget_unsent(self.sim.on_their_way(client));
         self.done += before - self.clients[client].waiting.len();
     }
 
-    /// What else a client waits for may have taken effect.
+    /// Records the client's other outstanding commands as lost: they may have taken effect.
     fn lose(&mut self, client: usize) {
         self.pause.lose(client, self.sim.now_ms());
         let connection = self.clients[client].connection;
@@ -429,8 +429,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How many commands a client has sent ahead at most, and whether it sends them all at once. Of few
-/// clients only: what is concurrent decides how long the check takes.
+/// How many commands a client may have in flight, and whether it sends them all at once. Only few
+/// clients pipeline: concurrency decides how long the check takes.
 fn draw_depth(plan: &Plan, prng: &mut Prng) -> (usize, bool) {
     let most = match plan.clients {
         1 => 12,
@@ -471,7 +471,7 @@ fn explain(history: &[Event]) -> String {
 mod tests {
     use super::*;
 
-    #[test] // One seed is one run: the same replies at the same steps.
+    #[test] // A seed repeats exactly: the same replies at the same steps.
     fn runs_repeat() {
         for seed in [3, 4, 5] {
             let run = || {
@@ -482,7 +482,7 @@ mod tests {
         }
     }
 
-    #[test] // Long commands in a pipeline of one client: each waits for a task, and the rest after it.
+    #[test] // One client pipelines long commands: each waits for a task.
     fn nobody_oversleeps() {
         for seed in 0..60 {
             let plan = Plan {

@@ -1,4 +1,4 @@
-//! Replies, parsed; where the order of elements means nothing, sorted.
+//! Parsed replies, and their normal form where the order of elements is unspecified.
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,7 +18,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The same with elements sorted: for replies without an order.
+    /// The array with its elements sorted, for replies without an order.
     pub(crate) fn sorted(self) -> Self {
         match self {
             Self::Array(mut list) => {
@@ -29,7 +29,7 @@ impl Value {
         }
     }
 
-    /// Pairs of an array, sorted: for HGETALL.
+    /// The array's pairs, sorted, for HGETALL.
     pub(crate) fn sorted_pairs(self) -> Self {
         match self {
             Self::Array(list) if list.len() % 2 == 0 => {
@@ -43,7 +43,7 @@ impl Value {
     }
 }
 
-/// Cuts the first whole reply off `bytes`; `None` when it is not whole yet.
+/// Takes the first complete reply off `bytes`; `None` while it is incomplete.
 pub(crate) fn take(bytes: &mut Vec<u8>) -> Option<Value> {
     let (value, used) = parse(bytes)?;
     bytes.drain(..used);

@@ -1,17 +1,17 @@
-//! The world in one thread: cores, the messages between them, connections, time.
+//! The whole system in one thread: cores, the messages between them, connections, time.
 //!
-//! Messages travel as they do in the runtime's mailbox: a flush puts them into the rings core by
-//! core, and then publishes all by its stamp; a look reads the clock, then one core's stamp after
+//! Messages travel as in the runtime's mailbox: a flush puts them into the rings core by core, then
+//! publishes all of them with its stamp; a look reads the clock, then one core's stamp after
 //! another, and takes the messages that these and the clock allow. A turn has a second flush when
-//! replies are not to wait for its background work. Between any two of these steps others may take
-//! theirs. Bytes to and from clients are cut at random. Slices end at random, usually early.
+//! replies should not wait for its background work. Other cores may take steps between any two of
+//! these. Bytes to and from clients are cut at random. Slices end at random, usually early.
 //!
-//! A core that has nothing to do sleeps, as its thread would: until something comes to it, or until
-//! the time that it told. When all sleep and nothing is on its way, time continues to the first of
-//! those moments. A client that is owed a reply then has been forgotten: [`Sim::is_asleep`].
+//! A core with nothing to do sleeps, as its thread would: until something arrives, or until the
+//! time that it asked for. When all sleep and nothing is in transit, time jumps to the first of
+//! those moments. A client that is still owed a reply then has been forgotten: [`Sim::is_asleep`].
 //!
-//! Connections end in three ways: the client sends no more and reads on, it is gone, or its core
-//! closes it. Its place is used again by the next connection.
+//! A connection ends in one of three ways: the client half-closes it and reads on, the client
+//! resets it, or its core closes it. The client's next connection takes its place.
 
 use darter_base::preempt::Never;
 use darter_base::{Preempt, Prng};
@@ -27,17 +27,17 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Time that passes by steps.
+/// Simulated time: it advances with the steps.
 pub(crate) struct SimClock {
     now_ns: Cell<u64>,
 }
 
-/// As many databases as Redis allows, except for a few.
+/// Nearly as many databases as Redis allows.
 pub(crate) const DATABASES: usize = 2_000_000_000;
-/// Those that are used: two that lie side by side, the first that is far, and the last.
+/// Those in use: two neighbours, the first distant one, and the last.
 pub(crate) const DATABASES_USED: [usize; 4] = [0, 1, 64, DATABASES - 1];
 
-/// When the simulation begins, in Unix milliseconds.
+/// Where the simulation's time begins, in Unix milliseconds.
 const EPOCH_MS: u64 = 1_700_000_000_000;
 
 impl SimClock {
@@ -60,7 +60,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Ends slices at random, and lets someone knock at random.
+/// Ends slices at random, and simulates knocks at random.
 struct SimSlice {
     prng: RefCell<Prng>,
     percent: u64,
@@ -82,7 +82,7 @@ impl Preempt for SimSlice {
     fn must_yield(&self) -> bool {
         let mut prng = self.prng.borrow_mut();
         if self.is_listening.get() && prng.chance(self.knock_percent) {
-            self.is_knocked.set(true); // Until the next turn, where slices else go on as they like.
+            self.is_knocked.set(true); // Until the next turn begins.
         }
         self.is_knocked.get() || prng.chance(self.percent)
     }
@@ -105,131 +105,131 @@ impl SliceClock for SimSlice {
     }
 }
 
-/// One end of a connection: what is on its way to the core, and what came from it.
+/// A client's connection: the bytes in transit to the core, and those that came from it.
 struct Wire {
     core: usize,
     token: Token,
     to_core: Vec<u8>,
     from_core: Vec<u8>,
     unacknowledged: bool,
-    /// The client takes what is sent to it.
+    /// Whether the client reads.
     reads: bool,
     phase: Phase,
 }
 
-/// How far the end of a connection has come.
+/// How far a connection's end has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Both sides send.
+    /// Both sides may send.
     Open,
-    /// The client sends no more: its core is to hear that after the last byte.
-    Ending,
-    /// It has heard.
-    Ended,
-    /// The client is gone, or its core closes it: that one is to hear that it is done.
+    /// The client has half-closed it; its core learns that after the last byte.
+    HalfClosing,
+    /// The core knows that.
+    HalfClosed,
+    /// The client has reset it, or its core closes it; the core must still be notified.
     Closing,
-    /// It has heard.
+    /// The core was notified.
     Closed,
 }
 
-/// What is wrong with a world, to see that it would be noticed.
+/// A seeded bug in the world, to check that it would be noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// Nothing.
+    /// None.
     None,
-    /// Cores go to sleep while a task can go on.
+    /// Cores sleep while a task is ready to run.
     Oversleeps,
-    /// Cores that sleep until a moment sleep on.
+    /// Cores with a deadline sleep past it.
     ForgetsDeadlines,
-    /// A client that sends no more is cut off.
-    CutsOffTheEnded,
-    /// The last core never hears of a pause.
+    /// A half-closed connection is closed at once.
+    ClosesHalfClosed,
+    /// The last core never learns of a pause.
     MissesPauses,
     /// Messages are taken before their flush is published.
     TakesUnpublished,
-    /// What was stamped after a look began is taken by that look.
+    /// A look takes flushes stamped after it began.
     TakesLater,
-    /// The sockets of a look are run before its messages.
+    /// A look serves its sockets before its messages.
     SocketsFirst,
-    /// Some messages wait for the next look, and those that came later do not.
-    LeavesSome,
+    /// Some messages wait for the next look, while later ones do not.
+    Reorders,
     /// Replies leave before the messages of their flush.
     RepliesFirst,
 }
 
-/// Until when a core sleeps.
+/// How long a core sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sleep {
-    /// It does not.
+    /// It is awake.
     Awake,
-    /// Until this moment, by the monotonic clock.
+    /// Until this monotonic time, in nanoseconds.
     Until(u64),
-    /// Until something comes.
+    /// Until something arrives.
     Forever,
 }
 
-/// What a flush sent to one core, with its stamp.
+/// A flush's messages to one core, with its stamp.
 type Bundle = (u64, Vec<Mail>);
 
 /// A look under way.
 struct Look {
     began_ns: u64,
-    /// By core, as far as they have been read: the stamp that it published last.
+    /// The last stamp of each core, as far as they have been read.
     published: Vec<u64>,
 }
 
 /// A flush under way.
 struct Flush {
     stamp: u64,
-    /// What it sends, by core: the last goes into its ring next.
+    /// Its messages by target core; the last entry goes into its ring next.
     bundles: Vec<(usize, Vec<Mail>)>,
-    /// To be done after it.
+    /// Carried out once the flush is published.
     actions: Vec<Action>,
 }
 
-/// How far a core is with its round.
+/// Where a core is in its turn.
 enum Stage {
-    /// It sleeps, or is about to look.
-    Rests,
-    /// It looks at what has come.
-    Looks(Look),
-    /// It sends what clients were served, and has background work to do.
-    SendsEarly(Flush),
-    /// It is to do its background work.
-    WorksOn,
-    /// It sends what the turn has left.
-    Sends(Flush),
+    /// Asleep, or about to look.
+    Idle,
+    /// Reads the other cores' stamps.
+    Looking(Look),
+    /// Flushes replies ahead of its background work.
+    FlushingEarly(Flush),
+    /// About to do its background work.
+    Working,
+    /// Flushes what the turn has left.
+    Flushing(Flush),
 }
 
-/// See the module.
+/// The simulated world.
 pub(crate) struct Sim {
     pub(crate) prng: Prng,
     pub(crate) cores: Vec<Rc<Core>>,
     clock: Rc<SimClock>,
     stages: Vec<Stage>,
-    /// The core that is slow for a while: others see it in the midst of things.
+    /// The core that is slow for a while: others see it halfway through its steps.
     slow: usize,
-    /// `mail[from][to]`.
+    /// Ring contents: `mail[from][to]`.
     mail: Vec<Vec<VecDeque<Bundle>>>,
-    /// By core: the stamp of its last flush.
+    /// The stamp of each core's last flush.
     published: Vec<u64>,
-    /// Messages that a flaw holds back: for which core, and from which.
+    /// Messages that a flaw holds back, by target core: the sender and the message.
     late: Vec<Vec<(usize, Mail)>>,
     wires: Vec<Wire>,
     sleep: Vec<Sleep>,
-    /// A seeded bug.
+    /// The seeded bug.
     pub(crate) flaw: Flaw,
 }
 
 impl Sim {
     pub(crate) fn new(seed: u64, cores: usize, clients: usize, table: Table) -> Self {
-        while lazyfree::run(&Never) {} // Of another world.
+        while lazyfree::run(&Never) {} // Left over from an earlier world.
         let mut prng = Prng::from_seed(seed);
         let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });
         let table = Arc::new(table);
         let settings = Arc::new(Settings::default());
         let shared = Shared::nowhere(cores, EPOCH_MS);
-        // Usually early; in some worlds there is room for several commands.
+        // Slices usually end early; in some worlds several commands fit.
         let percent = if prng.chance(40) { 2 + prng.below(15) } else { 20 + prng.below(75) };
         let made = (0..cores).map(|id| {
             let slice = SimSlice::new(prng.next_u64(), percent);
@@ -247,7 +247,7 @@ impl Sim {
             prng,
             cores: cores_made,
             clock,
-            stages: (0..cores).map(|_| Stage::Rests).collect(),
+            stages: (0..cores).map(|_| Stage::Idle).collect(),
             slow: 0,
             mail,
             published: vec![0; cores],
@@ -264,7 +264,7 @@ impl Sim {
         sim
     }
 
-    /// A client whose connection is closed makes a new one, in the same place.
+    /// Opens a new connection for a client whose last one was closed, in the same place.
     pub(crate) fn reconnect(&mut self, client: usize) {
         let Wire { core, token, .. } = self.wires[client];
         self.wires[client] = Wire::new(core, Token { generation: token.generation + 1, ..token });
@@ -279,41 +279,41 @@ impl Sim {
         self.sleep[core] = Sleep::Awake;
     }
 
-    /// Puts bytes on the wire of a client.
+    /// Puts bytes on a client's wire.
     pub(crate) fn send(&mut self, client: usize, bytes: &[u8]) {
         self.wires[client].to_core.extend_from_slice(bytes);
     }
 
-    /// A client sends no more, and reads on.
+    /// A client half-closes its connection: it sends no more, and reads on.
     pub(crate) fn end(&mut self, client: usize) {
         let phase = &mut self.wires[client].phase;
         if *phase == Phase::Open {
-            *phase = Phase::Ending; // Its core may have been first, and closes it.
+            *phase = Phase::HalfClosing; // Otherwise its core has already closed it.
         }
     }
 
-    /// A client is gone, with all that was on its way to its core.
+    /// A client resets its connection; its bytes in transit are lost.
     pub(crate) fn reset(&mut self, client: usize) {
         self.wires[client].phase = Phase::Closing;
         self.wires[client].to_core.clear();
     }
 
-    /// A client begins to take what is sent to it, or ceases to.
+    /// A client starts or stops reading.
     pub(crate) fn set_reads(&mut self, client: usize, reads: bool) {
         self.wires[client].reads = reads;
     }
 
-    /// True when a connection is no more.
+    /// True when a connection is closed on both sides.
     pub(crate) fn is_closed(&self, client: usize) -> bool {
         self.wires[client].phase == Phase::Closed
     }
 
-    /// Bytes that a client has sent and that have not come to its core.
+    /// Bytes that a client has sent and its core has not received.
     pub(crate) fn on_their_way(&self, client: usize) -> usize {
         self.wires[client].to_core.len()
     }
 
-    /// Bytes of output that a client has not taken, as CLIENT LIST would tell (`omem`).
+    /// Bytes of output that a client has not taken, as CLIENT LIST reports them (`omem`).
     pub(crate) fn output_bytes(&self, client: usize) -> usize {
         let Wire { core, token, .. } = self.wires[client];
         let mut bytes = 0;
@@ -325,30 +325,29 @@ impl Sim {
         bytes
     }
 
-    /// Unix milliseconds.
+    /// The simulated time, in Unix milliseconds.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.unix_ms()
     }
 
-    /// What has come to a client; the reader takes off what it has parsed.
+    /// Bytes that a client has received; the reader drains what it has parsed.
     pub(crate) fn inbox(&mut self, client: usize) -> &mut Vec<u8> {
         &mut self.wires[client].from_core
     }
 
-    /// Lets time pass in which no one does anything.
+    /// Advances time while nobody acts.
     pub(crate) fn pass_ms(&self, ms: u64) {
         self.clock.advance(ms * 1_000_000);
     }
 
-    /// A step or some of one core, drawn at random: nothing, if it sleeps.
+    /// One or more steps of one core, drawn at random. A sleeping core does nothing.
     pub(crate) fn step(&mut self) {
         let core = usize::try_from(self.prng.below(self.cores.len() as u64)).unwrap_or(0);
         self.clock.advance(1 + self.prng.below(40_000));
         if self.is_asleep() {
-            self.pass_until_due();
+            self.skip_to_wake();
         }
-        /// How likely a core continues before others take a step, and how likely a slow one takes
-        /// none.
+        /// Percent: a core takes another step before others may; a slow one takes none.
         const GOES_ON: u64 = 60;
         const IDLES: u64 = 85;
         if self.prng.chance(2) {
@@ -361,35 +360,35 @@ impl Sim {
         while self.advance(core) && !is_slow && self.prng.chance(GOES_ON) {}
     }
 
-    /// A step of a core. False when it has done a round, or sleeps.
+    /// A step of a core. False at the end of its turn, or if it sleeps.
     fn advance(&mut self, core: usize) -> bool {
-        match std::mem::replace(&mut self.stages[core], Stage::Rests) {
-            Stage::Rests => {
+        match std::mem::replace(&mut self.stages[core], Stage::Idle) {
+            Stage::Idle => {
                 self.cores[core].begin_turn();
                 let is_woken = self.deliver_bytes(core) | self.has_mail(core);
                 let looks = is_woken || self.is_over(self.sleep[core]);
                 if looks {
                     let look = Look { began_ns: self.clock.monotonic_ns(), published: Vec::new() };
-                    self.stages[core] = Stage::Looks(look);
+                    self.stages[core] = Stage::Looking(look);
                     self.sleep[core] = Sleep::Awake;
                 }
                 return looks;
             }
-            Stage::Looks(mut look) if look.published.len() < self.cores.len() => {
+            Stage::Looking(mut look) if look.published.len() < self.cores.len() => {
                 let (read, left) = self.published.split_at(look.published.len());
                 let most = if core == self.slow { 0 } else { left.len() - 1 };
                 let more = 1 + at_most(&mut self.prng, most);
                 look.published.extend_from_slice(&self.published[read.len()..read.len() + more]);
-                self.stages[core] = Stage::Looks(look);
+                self.stages[core] = Stage::Looking(look);
             }
-            Stage::Looks(look) => self.stages[core] = self.serve(core, &look),
-            Stage::SendsEarly(flush) => {
+            Stage::Looking(look) => self.stages[core] = self.serve(core, &look),
+            Stage::FlushingEarly(flush) => {
                 let left = self.send_on(core, flush);
-                self.stages[core] = left.map_or(Stage::WorksOn, Stage::SendsEarly);
+                self.stages[core] = left.map_or(Stage::Working, Stage::FlushingEarly);
             }
-            Stage::WorksOn => self.stages[core] = self.work_on(core),
-            Stage::Sends(flush) => match self.send_on(core, flush) {
-                Some(left) => self.stages[core] = Stage::Sends(left),
+            Stage::Working => self.stages[core] = self.work_on(core),
+            Stage::Flushing(flush) => match self.send_on(core, flush) {
+                Some(left) => self.stages[core] = Stage::Flushing(left),
                 None => {
                     self.sleep[core] = self.wait(core);
                     return false;
@@ -399,8 +398,8 @@ impl Sim {
         true
     }
 
-    /// Puts the next messages of a flush into their ring; when that is done, publishes them and
-    /// does what the core wants. Returns what is left of the flush.
+    /// Puts the flush's next bundle into its ring; when none is left, publishes the flush and
+    /// carries out its actions. Returns what is left of the flush.
     fn send_on(&mut self, core: usize, mut flush: Flush) -> Option<Flush> {
         if self.flaw == Flaw::RepliesFirst {
             self.act(core, std::mem::take(&mut flush.actions));
@@ -414,37 +413,37 @@ impl Sim {
         None
     }
 
-    /// A ring holds something for the core.
+    /// True when a ring holds messages for the core.
     fn has_mail(&self, core: usize) -> bool {
         let came = |from: &Vec<VecDeque<Bundle>>| !from[core].is_empty();
         self.mail.iter().any(came) || !self.late[core].is_empty()
     }
 
-    /// True when every core sleeps, and nothing is on its way to any, or to a client that reads.
+    /// True when every core sleeps, and nothing is in transit to any core or reading client.
     pub(crate) fn is_asleep(&self) -> bool {
         !self.sleep.iter().any(|sleep| self.is_over(*sleep))
-            && self.stages.iter().all(|stage| matches!(stage, Stage::Rests))
+            && self.stages.iter().all(|stage| matches!(stage, Stage::Idle))
             && self.late.iter().all(Vec::is_empty)
             && self.mail.iter().flatten().all(VecDeque::is_empty)
             && self.wires.iter().all(Wire::is_quiet)
     }
 
-    /// When the first core wants to wake by itself, in Unix milliseconds, if one does.
+    /// When the first sleeping core is due to wake, in Unix milliseconds, if any has a deadline.
     pub(crate) fn wakes_ms(&self) -> Option<u64> {
-        self.first_due_ns().map(|due| EPOCH_MS + due / 1_000_000)
+        self.first_wake_ns().map(|due| EPOCH_MS + due / 1_000_000)
     }
 
-    fn first_due_ns(&self) -> Option<u64> {
-        let told = self.sleep.iter().filter_map(|sleep| match sleep {
+    fn first_wake_ns(&self) -> Option<u64> {
+        let deadlines = self.sleep.iter().filter_map(|sleep| match sleep {
             Sleep::Until(due) => Some(*due),
             Sleep::Awake | Sleep::Forever => None,
         });
-        told.min()
+        deadlines.min()
     }
 
-    /// Time passes until the first core has reported that it wants to wake, if one has.
-    fn pass_until_due(&self) {
-        if let Some(due) = self.first_due_ns() {
+    /// Advances time to the first core's deadline, if any has one.
+    fn skip_to_wake(&self) {
+        if let Some(due) = self.first_wake_ns() {
             self.clock.advance(due.saturating_sub(self.clock.monotonic_ns()));
         }
     }
@@ -457,12 +456,12 @@ impl Sim {
         }
     }
 
-    /// Takes what came with a look, and serves it.
+    /// Delivers the messages that a look took, and serves the core.
     fn serve(&mut self, core: usize, look: &Look) -> Stage {
         if self.flaw == Flaw::MissesPauses && core + 1 == self.cores.len() {
             self.cores[core].hot.borrow_mut().pause = None;
         }
-        let held = self.flaw == Flaw::SocketsFirst || self.flaw == Flaw::LeavesSome;
+        let held = self.flaw == Flaw::SocketsFirst || self.flaw == Flaw::Reorders;
         for (from, mail) in std::mem::take(&mut self.late[core]) {
             self.cores[core].deliver(from, mail);
         }
@@ -474,17 +473,17 @@ impl Sim {
             }
         }
         if self.cores[core].serve_all() {
-            return Stage::SendsEarly(self.collect(core));
+            return Stage::FlushingEarly(self.collect(core));
         }
         self.work_on(core)
     }
 
     fn work_on(&mut self, core: usize) -> Stage {
         self.cores[core].work_on();
-        Stage::Sends(self.collect(core))
+        Stage::Flushing(self.collect(core))
     }
 
-    /// What a look takes, in its order.
+    /// The messages that a look takes, in their order.
     fn take_mail(&mut self, core: usize, look: &Look) -> Vec<(usize, Mail)> {
         let mut taken: Vec<(u64, usize, Vec<Mail>)> = Vec::new();
         for from in 0..self.cores.len() {
@@ -504,7 +503,7 @@ impl Sim {
         taken.into_iter().flat_map(each).collect()
     }
 
-    /// How long a core sleeps, when all that its turn wanted is done.
+    /// How long a core sleeps at the end of its turn.
     fn wait(&self, core: usize) -> Sleep {
         let oversleeps = self.flaw == Flaw::Oversleeps;
         match self.cores[core].wait() {
@@ -516,9 +515,9 @@ impl Sim {
         }
     }
 
-    /// True when something came.
+    /// Delivers bytes and closes to a core's connections. True when there were any.
     fn deliver_bytes(&mut self, core: usize) -> bool {
-        let (mut came, cuts_off) = (false, self.flaw == Flaw::CutsOffTheEnded);
+        let (mut came, cuts_off) = (false, self.flaw == Flaw::ClosesHalfClosed);
         for wire in self.wires.iter_mut().filter(|wire| wire.core == core) {
             if wire.unacknowledged && wire.reads && self.prng.chance(70) {
                 wire.unacknowledged = false;
@@ -533,15 +532,15 @@ impl Sim {
                 self.cores[core].received(wire.token, &bytes);
                 came = true;
             }
-            if wire.has_news() && self.prng.chance(50) {
-                wire.tell_end(&self.cores[core], cuts_off);
+            if wire.has_end_to_deliver() && self.prng.chance(50) {
+                wire.deliver_end(&self.cores[core], cuts_off);
                 came = true;
             }
         }
         came
     }
 
-    /// What a core wants sent and done by now.
+    /// What a core wants sent and done.
     fn collect(&mut self, core: usize) -> Flush {
         let (mut outbox, mut actions) = (Vec::new(), Vec::new());
         self.cores[core].drain_outbox(&mut outbox);
@@ -553,7 +552,7 @@ impl Sim {
         if self.prng.chance(50) {
             bundles.reverse();
         }
-        self.clock.advance(1); // No two flushes have one stamp.
+        self.clock.advance(1); // Stamps are unique.
         Flush { stamp: self.clock.monotonic_ns(), bundles, actions }
     }
 
@@ -599,7 +598,7 @@ impl Sim {
         }
     }
 
-    /// Asserts that nothing is left behind when all clients are answered.
+    /// Asserts that nothing is left over once all clients have been answered.
     pub(crate) fn check_rest(&mut self) {
         const STEPS: usize = 10_000;
         for _ in 0..STEPS {
@@ -619,7 +618,7 @@ impl Sim {
     }
 }
 
-/// A number up to this one, at random.
+/// A random number, at most this.
 fn at_most(prng: &mut Prng, most: usize) -> usize {
     usize::try_from(prng.below(most as u64 + 1)).unwrap_or(0)
 }
@@ -631,21 +630,22 @@ impl Wire {
         Self { core, token, to_core, from_core, unacknowledged, reads, phase }
     }
 
-    /// Nothing is on its way, unless it is the client that does not take it.
+    /// True when nothing is in transit, except what its client refuses to read.
     fn is_quiet(&self) -> bool {
         let is_taken = self.to_core.is_empty() || self.phase == Phase::Closed;
-        is_taken && !(self.unacknowledged && self.reads) && !self.has_news()
+        is_taken && !(self.unacknowledged && self.reads) && !self.has_end_to_deliver()
     }
 
-    /// The core is to hear of its end.
-    fn has_news(&self) -> bool {
-        self.phase == Phase::Closing || (self.phase == Phase::Ending && self.to_core.is_empty())
+    /// True when the core must be notified that the connection has ended.
+    fn has_end_to_deliver(&self) -> bool {
+        self.phase == Phase::Closing
+            || (self.phase == Phase::HalfClosing && self.to_core.is_empty())
     }
 
-    /// It hears, of the client's end or of that of the connection.
-    fn tell_end(&mut self, core: &Core, cuts_off: bool) {
-        if self.phase == Phase::Ending && !cuts_off {
-            self.phase = Phase::Ended;
+    /// Notifies the core that the client half-closed the connection, or that it is closed.
+    fn deliver_end(&mut self, core: &Core, cuts_off: bool) {
+        if self.phase == Phase::HalfClosing && !cuts_off {
+            self.phase = Phase::HalfClosed;
             core.ended(self.token);
         } else {
             self.phase = Phase::Closed;
