@@ -1,5 +1,4 @@
-//! Few open files: as many clients are served as fit; any number beyond them is refused, and not
-//! left waiting.
+//! Few open files: as many clients are served as fit; all others are refused, not left waiting.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::{Client, Server};
@@ -14,7 +13,7 @@ const FITTING: usize = 28;
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("few files: maxclients is reduced",           Asks::AsRedis, reduced),
-    ("few files: who comes beyond is refused",     Asks::AsRedis, beyond),
+    ("few files: further clients are refused",     Asks::AsRedis, beyond),
     ("too few files are refused at the start",     Asks::AsRedis, too_few),
 ];
 
@@ -123,8 +122,8 @@ fn too_few(stage: &Stage) -> Result<(), String> {
     match Server::subject_under(20, stage.shape, &[]) {
         Ok(server) => Err(format!("it runs with {} files", server.process().files_allowed())),
         Err(error) => {
-            let told = error.to_string();
-            ensure(told.contains("ulimit -n"), || told)
+            let message = error.to_string();
+            ensure(message.contains("ulimit -n"), || message)
         }
     }
 }

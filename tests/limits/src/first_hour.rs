@@ -1,5 +1,5 @@
 //! The first hour after a move from Redis: the settings file, the log, a supervisor's
-//! notifications, and what is lost at the end.
+//! notifications, and what is lost at the exit.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -103,9 +103,9 @@ fn stock_files(stage: &Stage) -> Result<(), String> {
             ensure(value == wanted, || format!("{name}: {of} is {value}"))?;
         }
         let log = server.log();
-        let told = log.lines().filter(|line| line.contains("left out, unknown here")).count();
+        let count = log.lines().filter(|line| line.contains("left out, unknown here")).count();
         let is_newer = *name != "redis-7.0";
-        ensure(told == usize::from(is_newer), || format!("{name}: told {told} times:\n{log}"))?;
+        ensure(count == usize::from(is_newer), || format!("{name}: logged {count} times:\n{log}"))?;
     }
     Ok(())
 }
@@ -113,32 +113,32 @@ fn stock_files(stage: &Stage) -> Result<(), String> {
 fn check_config(_: &Stage) -> Result<(), String> {
     let folder = Folder::new("check")?;
     let sound = folder.file("sound.conf", "port 7000\nsave 60 1\nhide-user-data-from-log yes\n")?;
-    let told = output(&["--check-config", &sound])?;
-    let shown = String::from_utf8_lossy(&told.stdout).into_owned();
-    ensure(told.status.success(), || format!("{}: {shown}", told.status))?;
+    let checked = output(&["--check-config", &sound])?;
+    let shown = String::from_utf8_lossy(&checked.stdout).into_owned();
+    ensure(checked.status.success(), || format!("{}: {shown}", checked.status))?;
     for words in ["warning: save", "hide-user-data-from-log", "the settings are sound"] {
         ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
     }
     let faulty = folder.file("faulty.conf", "prot 7000\ntimeout 1\nmaxmemory x\nuser a on\n")?;
-    let told = output(&["--check-config", &faulty])?;
-    let shown = String::from_utf8_lossy(&told.stderr).into_owned();
-    ensure(told.status.code() == Some(1), || format!("{}: {shown}", told.status))?;
+    let checked = output(&["--check-config", &faulty])?;
+    let shown = String::from_utf8_lossy(&checked.stderr).into_owned();
+    ensure(checked.status.code() == Some(1), || format!("{}: {shown}", checked.status))?;
     for words in ["at line 1\n", "did you mean 'port'?", "at line 3\n", "at line 4\n"] {
         ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
     }
     ensure(!shown.contains("at line 2\n"), || shown.clone())?;
     let file = folder.0.join("stray.conf");
     fs::write(&file, b"timeout 1\nrequirepass \xff\nmaxmemory x\n").map_err(text)?;
-    let told = output(&["--check-config", &file.to_string_lossy()])?;
-    let shown = String::from_utf8_lossy(&told.stderr).into_owned();
+    let checked = output(&["--check-config", &file.to_string_lossy()])?;
+    let shown = String::from_utf8_lossy(&checked.stderr).into_owned();
     for words in ["at line 2\n", "the byte 0xff is not UTF-8", "at line 3\n"] {
         ensure(shown.contains(words), || format!("no {words:?} in:\n{shown}"))?;
     }
     for (name, value) in [("--bind", "300.1.1.1"), ("--logfile", "/nonexistent/log")] {
-        let told = output(&["--check-config", name, value])?;
-        let shown = String::from_utf8_lossy(&told.stderr).into_owned();
-        let is_told = told.status.code() == Some(1) && shown.contains(value);
-        ensure(is_told, || format!("{name} {value}: {}: {shown}", told.status))?;
+        let checked = output(&["--check-config", name, value])?;
+        let shown = String::from_utf8_lossy(&checked.stderr).into_owned();
+        let is_refused = checked.status.code() == Some(1) && shown.contains(value);
+        ensure(is_refused, || format!("{name} {value}: {}: {shown}", checked.status))?;
     }
     Ok(())
 }
@@ -217,8 +217,7 @@ fn log_lines(stage: &Stage) -> Result<(), String> {
     ensure(!log.contains('\u{1b}'), || format!("colour in a file: {log:?}"))
 }
 
-/// A folder stands for existing but unreadable files: the user who runs the tests may be able to
-/// read everything.
+/// A folder replaces the files: existing but unreadable, even for a user who may read everything.
 fn unreadable(_: &Stage) -> Result<(), String> {
     let folder = Folder::new("unreadable")?;
     fs::create_dir_all(folder.0.join("dump.rdb")).map_err(text)?;
@@ -299,8 +298,8 @@ fn absent_command(stage: &Stage) -> Result<(), String> {
         client.words("nothing-like-it").map_err(text)?;
     }
     ensure(server.logs("LPUSH was asked for", SOON), || server.log())?;
-    let told = server.log().matches("was asked for").count();
-    ensure(told == 1, || format!("told {told} times:\n{}", server.log()))
+    let count = server.log().matches("was asked for").count();
+    ensure(count == 1, || format!("logged {count} times:\n{}", server.log()))
 }
 
 fn hangup(stage: &Stage) -> Result<(), String> {
@@ -318,7 +317,7 @@ fn notified(_: &Stage) -> Result<(), String> {
     let socket = UnixDatagram::bind(&path).map_err(text)?;
     socket.set_read_timeout(Some(SOON)).map_err(text)?;
     let mut bytes = [0; 256];
-    let mut told = || -> Result<String, String> {
+    let mut notification = || -> Result<String, String> {
         let length = socket.recv(&mut bytes).map_err(text)?;
         Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
     };
@@ -327,10 +326,10 @@ fn notified(_: &Stage) -> Result<(), String> {
     command.args(["--port", &port, "--supervised", "systemd", "--daemonize", "yes", "--dir"]);
     command.arg(&folder.0).env("NOTIFY_SOCKET", &path);
     let child = Running(command.spawn().map_err(text)?);
-    let ready = told()?;
+    let ready = notification()?;
     ensure(ready.contains("READY=1"), || ready.clone())?;
     kill_process(Pid::from_child(&child.0), Signal::TERM).map_err(text)?;
-    let stopping = told()?;
+    let stopping = notification()?;
     ensure(stopping.contains("STOPPING=1"), || stopping.clone())
 }
 
@@ -368,7 +367,7 @@ fn second_daemon(_: &Stage) -> Result<(), String> {
     ensure(pong.text() == Some(b"PONG"), || format!("{pong:?}"))
 }
 
-/// A server that leaves its terminal; it ends with this.
+/// A server that daemonizes; it is stopped with this handle.
 struct Daemon {
     folder: Folder,
     port: u16,
@@ -379,7 +378,7 @@ impl Daemon {
         Ok(Self { folder: Folder::new(name)?, port: server::free_port().map_err(text)? })
     }
 
-    /// Starts one, also a second one at the same port: it returns once the terminal is left.
+    /// Starts one, also a second one on the same port: it returns once the server has detached.
     fn start(&self) -> Result<(), String> {
         let mut command = subject();
         command.args(["--daemonize", "yes", "--save", "", "--port", &self.port.to_string()]);

@@ -1,5 +1,5 @@
-//! Input: headers that promise too much, lines without end, bytes one at a time, pipelines longer
-//! than memory.
+//! Input: headers that announce too much, endless lines, bytes one at a time, pipelines longer than
+//! memory.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -247,8 +247,8 @@ fn endless_gap(stage: &Stage) -> Result<(), String> {
     ensure(longer.is_error(), || format!("APPEND: {longer:?}"))
 }
 
-/// Beyond `maxmemory` what may grow is refused, alone and in a pipeline, on all cores; reading and
-/// removing continue, and make room.
+/// Above `maxmemory`, commands that may grow data are refused, alone and in a pipeline, on all
+/// cores; reads and deletes still work, and make room.
 fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     const OOM: &[u8] = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n";
     let server = stage.server_with(&["--maxmemory", "24mb"])?;
@@ -283,15 +283,15 @@ fn beyond_maxmemory(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A password of other bytes would never match that of AUTH: it is refused, and no one is locked
-/// out.
+/// A password that is not text would never match the one of AUTH: it is refused, so that nobody is
+/// locked out.
 fn settings_are_text(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     let mut client = server.client().map_err(text)?;
     let words: [&[u8]; 6] = [b"CONFIG", b"SET", b"timeout", b"7", b"requirepass", b"p\xff"];
-    let told = client.command(&words).map_err(text)?.encode();
+    let reply = client.command(&words).map_err(text)?.encode();
     let wanted = b"-ERR CONFIG SET failed (possibly related to argument 'requirepass')";
-    ensure(told.starts_with(wanted), || format!("{}", told.escape_ascii()))?;
+    ensure(reply.starts_with(wanted), || format!("{}", reply.escape_ascii()))?;
     let timeout = client.words("CONFIG GET timeout").map_err(text)?.encode();
     ensure(timeout.ends_with(b"$1\r\n0\r\n"), || format!("{}", timeout.escape_ascii()))?;
     must_answer(&server)

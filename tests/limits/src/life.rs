@@ -121,7 +121,7 @@ fn settings_file(stage: &Stage) -> Result<(), String> {
     expect_setting(&mut client, "maxmemory", "12582912")
 }
 
-/// Even where clients may set these at all: what would write elsewhere is refused, and changes
+/// Even where clients may set these: a value that would write elsewhere is refused, and changes
 /// nothing.
 fn checked_folder(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--enable-protected-configs", "local"])?;
@@ -254,7 +254,7 @@ impl Drop for Child {
     }
 }
 
-/// Starts the subject on a port, and waits until it answers, be it with a refusal.
+/// Starts the subject on a port, and waits until it answers, even with a refusal.
 fn start_on(port: u16, more: &[&str]) -> Result<(Child, Client), String> {
     let mut command = Command::new(server::subject_path());
     command.args(["--port", &port.to_string(), "--save", ""]).args(more);
@@ -336,7 +336,7 @@ fn written_by_redis() -> Result<(Vec<u8>, Vec<Reply>), String> {
     Ok((bytes, contents(&mut client)?))
 }
 
-/// What is in the file's keys, in an order that does not depend on the server.
+/// The content of the file's keys, in an order that does not depend on the server.
 fn contents(client: &mut Client) -> Result<Vec<Reply>, String> {
     let lines = [
         "SELECT 3",
@@ -396,15 +396,15 @@ fn refuses_file(bytes: &[u8], name: &str) -> Result<String, String> {
 }
 
 /// Redis reports the offset in its log, Darter in its last message.
-fn tells_where(shown: &str) -> Result<(), String> {
-    let is_told = shown.to_lowercase().contains("offset");
-    ensure(is_told || shown.contains("truncated"), || format!("it does not say where:\n{shown}"))
+fn names_offset(shown: &str) -> Result<(), String> {
+    let has_offset = shown.to_lowercase().contains("offset");
+    ensure(has_offset || shown.contains("truncated"), || format!("it does not say where:\n{shown}"))
 }
 
 fn truncated_file(_: &Stage) -> Result<(), String> {
     let (bytes, _) = written_by_redis()?;
     let shown = refuses_file(&bytes[..bytes.len() / 2], "truncated")?;
-    tells_where(&shown)
+    names_offset(&shown)
 }
 
 fn corrupted_file(_: &Stage) -> Result<(), String> {
@@ -412,10 +412,10 @@ fn corrupted_file(_: &Stage) -> Result<(), String> {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
     let shown = refuses_file(&bytes, "corrupted")?;
-    tells_where(&shown)
+    names_offset(&shown)
 }
 
-/// A warning where cores share processors, and none where they do not.
+/// A warning when cores outnumber processors, and none otherwise.
 fn cores_that_share(stage: &Stage) -> Result<(), String> {
     let processors = std::thread::available_parallelism().map_err(text)?.get();
     for (cores, is_said) in [(1, false), (processors + 1, true)] {

@@ -57,7 +57,7 @@ pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), St
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// Whether Redis, in Darter's place, can pass it too.
+/// Whether Redis, in Darter's place, would pass the check too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// What Redis does as well.

@@ -1,4 +1,4 @@
-//! Memory: what is reported against what the process takes, what clients may hold, and what costs
+//! Memory: the reported figures against the process's own, what clients may hold, and what costs
 //! nothing.
 //!
 //! `--soak SECONDS` repeats the comparisons, with more data, for about that long.
@@ -10,7 +10,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long memory, and closing, may take to follow: only what never happens is a fault.
+/// How long memory and closing may lag behind: only what never happens is a fault.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[rustfmt::skip] // A table.
@@ -39,7 +39,7 @@ fn info(client: &mut Client, section: &str) -> Result<String, String> {
 }
 
 /// The number after `name:` in a section of INFO.
-fn told(client: &mut Client, section: &str, name: &str) -> Result<u64, String> {
+fn reported(client: &mut Client, section: &str, name: &str) -> Result<u64, String> {
     let info = info(client, section)?;
     number_of(&info, name).ok_or_else(|| format!("no {name} in {info}"))
 }
@@ -57,7 +57,7 @@ fn must_say(client: &mut Client, line: &str, wanted: &str) -> Result<(), String>
     ensure(said == wanted, || format!("{line}: {reply:?}"))
 }
 
-/// Repeats until it holds.
+/// Polls until it holds; false when it never does.
 fn wait_until(mut holds: impl FnMut() -> Result<bool, String>) -> Result<bool, String> {
     let start = Instant::now();
     while !holds()? {
@@ -81,19 +81,19 @@ impl Watched {
     fn start(stage: &Stage) -> Result<Self, String> {
         let server = stage.server()?;
         let mut client = server.client().map_err(text)?;
-        let used = told(&mut client, "memory", "used_memory")?;
+        let used = reported(&mut client, "memory", "used_memory")?;
         let resident = server.process().resident_bytes();
         Ok(Self { server, client, resident, used })
     }
 
     /// How much `used_memory` and the resident memory have grown.
     fn growth(&mut self) -> Result<(u64, u64), String> {
-        let used = told(&mut self.client, "memory", "used_memory")?.saturating_sub(self.used);
+        let used = reported(&mut self.client, "memory", "used_memory")?.saturating_sub(self.used);
         Ok((used, self.server.process().resident_bytes().saturating_sub(self.resident)))
     }
 
-    /// The reported bytes grow to `least`, and match the resident ones, to a tenth and 10 MB.
-    fn must_tell(&mut self, least: u64, what: &str) -> Result<(), String> {
+    /// The reported growth reaches `least`, and matches the resident one, to a tenth and 10 MB.
+    fn must_report(&mut self, least: u64, what: &str) -> Result<(), String> {
         let mut last = (0, 0);
         let holds = wait_until(|| {
             last = self.growth()?;
@@ -103,18 +103,18 @@ impl Watched {
         let (used, resident) = last;
         ensure(holds, || {
             let info = info(&mut self.client, "memory").unwrap_or_default();
-            format!("{what}: {used} told, {resident} resident, {least} expected:\n{info}")
+            format!("{what}: {used} reported, {resident} resident, {least} expected:\n{info}")
         })
     }
 
-    /// The reported bytes fall back to next to nothing.
+    /// The reported growth falls back to nearly nothing.
     fn must_fall(&mut self, what: &str) -> Result<(), String> {
         let mut last = (0, 0);
         let holds = wait_until(|| {
             last = self.growth()?;
             Ok(last.0 < 4 * MIB)
         })?;
-        ensure(holds, || format!("{what}: {} told, {} resident", last.0, last.1))
+        ensure(holds, || format!("{what}: {} reported, {} resident", last.0, last.1))
     }
 
     fn hash(&mut self, key: &str, elements: u64, size: u64) -> Result<(), String> {
@@ -163,7 +163,7 @@ impl Watched {
     }
 }
 
-/// Clients that have sent a command and read its reply's first byte, and no more.
+/// Clients that have sent a command and read only the first byte of its reply.
 fn unread(server: &Server, command: &str, keys: &[String]) -> Result<Vec<Client>, String> {
     keys.iter().map(|key| unread_one(server, key, &format!("{command} {key}"))).collect()
 }
@@ -192,7 +192,7 @@ fn rounds(stage: &Stage, round: impl Fn(u64) -> Result<(), String>) -> Result<()
     }
 }
 
-/// Two hashes that are read by three clients each, then deleted: each is held once.
+/// Two hashes that are read by three clients each, then deleted: each counts once.
 fn pinned_hashes(stage: &Stage) -> Result<(), String> {
     rounds(stage, |times| {
         let mut watched = Watched::start(stage)?;
@@ -203,9 +203,9 @@ fn pinned_hashes(stage: &Stage) -> Result<(), String> {
         let readers = unread(&watched.server, "HGETALL", &[&keys[..], &keys, &keys].concat())?;
         let deleted = watched.client.words(&format!("DEL {}", keys.join(" "))).map_err(text)?;
         ensure(deleted.int() == Some(2), || format!("{deleted:?}"))?;
-        watched.must_tell(full / 2, "unread hashes")?;
+        watched.must_report(full / 2, "unread hashes")?;
         let (used, _) = watched.growth()?;
-        ensure(used < full + full / 4 + 10 * MIB, || format!("{used} of {full} told"))?;
+        ensure(used < full + full / 4 + 10 * MIB, || format!("{used} of {full} reported"))?;
         let pinned = watched.of_client(&format!("of:{}", keys[0]), "tot-mem")?;
         ensure(pinned > Some(full / 4), || format!("{pinned:?} of {full} pinned by a reader"))?;
         drop(readers);
@@ -222,9 +222,9 @@ fn pinned_strings(stage: &Stage) -> Result<(), String> {
         keys.iter().try_for_each(|key| watched.string(key, BYTES))?;
         let readers = unread(&watched.server, "GET", &keys)?;
         let before = watched.of_client("of:key:0", "omem")?;
-        ensure(before < Some(BYTES / 2), || format!("{before:?} told of a key that is there"))?;
+        ensure(before < Some(BYTES / 2), || format!("{before:?} reported of a key that is there"))?;
         watched.client.words(&format!("DEL {}", keys.join(" "))).map_err(text)?;
-        watched.must_tell(keys.len() as u64 * BYTES, "unread strings")?;
+        watched.must_report(keys.len() as u64 * BYTES, "unread strings")?;
         let pinned = watched.of_client("of:key:0", "omem")?;
         ensure(pinned >= Some(BYTES), || format!("{pinned:?} pinned by a reader"))?;
         drop(readers);
@@ -233,8 +233,8 @@ fn pinned_strings(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// MGET of strings, random draws from a hash, and a union of sets; all is deleted before it is
-/// read.
+/// MGET of strings, random draws from a hash, and a union of sets; everything is deleted before it
+/// is read.
 fn pinned_by_several(stage: &Stage) -> Result<(), String> {
     rounds(stage, |times| {
         let mut watched = Watched::start(stage)?;
@@ -260,7 +260,7 @@ fn pinned_by_several(stage: &Stage) -> Result<(), String> {
             ensure(before < Some(bytes / 2), || format!("{line}: {before:?} while it is there"))?;
         }
         watched.client.words(&format!("DEL {}", keys.join(" "))).map_err(text)?;
-        watched.must_tell(full - full / 4, "replies of several values")?;
+        watched.must_report(full - full / 4, "replies of several values")?;
         for (name, line, bytes) in &lines {
             let pinned = watched.of_client(&format!("of:{name}"), "omem")?;
             ensure(pinned >= Some(bytes / 2), || format!("{line}: {pinned:?} of {bytes}"))?;
@@ -270,7 +270,7 @@ fn pinned_by_several(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Nothing is pinned where nothing deleted is read; and the categories add up to what is used.
+/// Only deleted values that are still read are pinned; the categories add up to the used memory.
 fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     const BYTES: u64 = 20 * MIB;
     const KINDS: [&str; 6] = ["startup", "clients", "dataset", "pinned", "freeing", "other"];
@@ -294,14 +294,14 @@ fn pinned_by_itself(stage: &Stage) -> Result<(), String> {
     let readers = unread(&watched.server, "GET", &keys)?;
     must_be(&mut watched, 0, 0, "of keys that are there")?;
     watched.client.words("DEL one two").map_err(text)?;
-    // What is on its way to the socket is reported as their output.
+    // What is in transit to the socket is reported as their output.
     let pinned_least = 2 * BYTES - MIB;
     must_be(&mut watched, pinned_least, 2 * BYTES + MIB, "by two readers")?;
     let stats = watched.client.words("MEMORY STATS").map_err(text)?;
     let stats = stats.items().unwrap_or_default();
     let of = |name: &[u8]| stats.chunks(2).find(|pair| pair[0].text() == Some(name));
-    let told = of(b"readers.pinned").and_then(|pair| pair[1].int());
-    ensure(told >= i64::try_from(pinned_least).ok(), || format!("MEMORY STATS: {told:?}"))?;
+    let reported = of(b"readers.pinned").and_then(|pair| pair[1].int());
+    ensure(reported >= i64::try_from(pinned_least).ok(), || format!("MEMORY STATS: {reported:?}"))?;
     drop(readers);
     watched.must_fall("strings that nobody reads")?;
     must_be(&mut watched, 0, 0, "at last")
@@ -325,13 +325,13 @@ fn arriving(stage: &Stage) -> Result<(), String> {
         let senders = (0..count)
             .map(|at| sender(&watched.server, &format!("sender:{at}"), SENT, 2 * SENT))
             .collect::<Result<Vec<_>, _>>()?;
-        watched.must_tell(count * SENT, "requests that arrive")?;
+        watched.must_report(count * SENT, "requests that arrive")?;
         let (_, resident) = watched.growth()?;
         let most = count * (SENT + SENT / 20) + 16 * MIB;
         ensure(resident < most, || format!("{resident} resident of {count} times {SENT}"))?;
         let query = watched.of_client("sender:3", "qbuf")?;
         ensure(query == Some(SENT), || format!("qbuf={query:?}"))?;
-        let peak = told(&mut watched.client, "clients", "client_recent_max_input_buffer")?;
+        let peak = reported(&mut watched.client, "clients", "client_recent_max_input_buffer")?;
         ensure(peak >= SENT, || format!("the longest input: {peak}"))?;
         drop(senders);
         watched.must_fall("requests that never came")?;
@@ -355,7 +355,7 @@ fn idle_writers(stage: &Stage) -> Result<(), String> {
         last = watched.growth()?;
         Ok(last.0 < 16 * MIB && last.1 < 32 * MIB)
     })?;
-    ensure(holds, || format!("{} told, {} resident of idle writers", last.0, last.1))
+    ensure(holds, || format!("{} reported, {} resident of idle writers", last.0, last.1))
 }
 
 /// Members of 8 MiB, in sets of both cores.
@@ -373,7 +373,7 @@ fn reply_buffers(stage: &Stage) -> Result<(), String> {
     watched.must_fall("replies that were read")
 }
 
-/// Names and words are copied into replies, and others follow them.
+/// Names and arguments are copied into the reply.
 fn long_replies(stage: &Stage) -> Result<(), String> {
     let long = "m".repeat(usize::try_from(24 * MIB).map_err(text)?);
     for command in ["ECHO", "PING", "HGETALL", "SMEMBERS"] {
@@ -389,7 +389,7 @@ fn long_replies(stage: &Stage) -> Result<(), String> {
         reader.send(&encode(&[command, word])).map_err(text)?;
         let first = reader.socket().read(&mut [0]).map_err(text)?;
         ensure(first == 1, || format!("no reply to {command}"))?;
-        watched.must_tell(24 * MIB, command)?;
+        watched.must_report(24 * MIB, command)?;
         drop(reader);
         watched.client.words("DEL key").map_err(text)?;
         watched.must_fall(command)?;
@@ -404,12 +404,12 @@ fn copies(stage: &Stage) -> Result<(), String> {
     for at in 0..10 {
         must_say(&mut watched.client, &format!("COPY {key} {key}{at}"), "1")?;
     }
-    watched.must_tell(25 * MIB, "a hash and its copies")?;
+    watched.must_report(25 * MIB, "a hash and its copies")?;
     let (used, _) = watched.growth()?;
-    ensure(used < 60 * MIB, || format!("{used} told of a hash and its copies"))
+    ensure(used < 60 * MIB, || format!("{used} reported of a hash and its copies"))
 }
 
-/// Bytes other than keys' count too, and no longer once they are gone.
+/// Memory besides the keys' counts too, until it is released.
 fn maxmemory(stage: &Stage) -> Result<(), String> {
     let mut watched = Watched::start(stage)?;
     must_say(&mut watched.client, "CONFIG SET maxmemory 100mb", "OK")?;
@@ -455,7 +455,7 @@ fn query_limit(stage: &Stage) -> Result<(), String> {
     ensure(watched.server.logs(line, PATIENCE), || watched.server.log())
 }
 
-/// A reader of an existing value holds nothing; of a deleted one, all that it has not read.
+/// The reader of an existing value holds nothing; of a deleted one, all that it has not read.
 fn output_limits(stage: &Stage) -> Result<(), String> {
     const CLOSED: &str = "closed for overcoming of output buffer limits.";
     for (limits, set) in [("hard", "normal 10mb 0 0"), ("soft", "normal 0 10mb 1")] {
@@ -482,7 +482,7 @@ fn output_limits(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The largest client that may be is closed, and no other: 30 MB are held, 20 are allowed.
+/// Only the largest client is closed: 30 MB are held, 20 are allowed.
 fn all_clients(stage: &Stage) -> Result<(), String> {
     for limit in ["maxmemory-clients 20mb", "maxmemory 200mb maxmemory-clients 10%"] {
         let mut watched = Watched::start(stage)?;
@@ -501,7 +501,7 @@ fn all_clients(stage: &Stage) -> Result<(), String> {
         ensure(is_closed(&mut largest)?, || format!("{limit}: the largest got a reply"))?;
         ensure(watched.server.logs("Evicting client: id=", PATIENCE), || watched.server.log())?;
         std::thread::sleep(Duration::from_millis(300)); // Time to close more.
-        let evicted = told(&mut watched.client, "stats", "evicted_clients")?;
+        let evicted = reported(&mut watched.client, "stats", "evicted_clients")?;
         ensure(evicted == 1, || format!("{limit}: {evicted} were closed"))?;
         for name in ["spared", "small"] {
             let there = watched.of_client(name, "qbuf")?;
@@ -511,7 +511,7 @@ fn all_clients(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A turn visits no unused database, and what concerns all of them visits them in portions.
+/// A turn visits no unused database, and what concerns all databases visits them in portions.
 fn very_many_databases(stage: &Stage) -> Result<(), String> {
     const MANY: u64 = 50_000;
     const GETS: u64 = 200;
@@ -541,11 +541,11 @@ fn very_many_databases(stage: &Stage) -> Result<(), String> {
         let count = lines.lines().filter(|line| line.ends_with(":keys=1,expires=1,avg_ttl=0"));
         ensure(count.count() as u64 == MANY, || lines.clone())?;
         ensure(lines.contains("\r\ndb9:") && lines.contains("\r\ndb49999:"), || lines.clone())?;
-        longest = longest.min(told(&mut client, "slices", "slice_max_us")?);
+        longest = longest.min(reported(&mut client, "slices", "slice_max_us")?);
     }
     ensure(longest < PORTION_US, || format!("INFO keyspace: a slice of {longest} us"))?;
     must_say(&mut client, "FLUSHALL", "OK")?;
-    let freed = wait_until(|| Ok(told(&mut client, "memory", "used_memory_freeing")? == 0))?;
+    let freed = wait_until(|| Ok(reported(&mut client, "memory", "used_memory_freeing")? == 0))?;
     ensure(freed, || "what FLUSHALL let go of is not freed".to_owned())?;
     ensure(!info(&mut client, "keyspace")?.contains("db"), || "keys are left".to_owned())?;
     must_say(&mut client, "GET k", "")
@@ -603,7 +603,7 @@ fn databases(stage: &Stage) -> Result<(), String> {
         client.words(&format!("SELECT {}", at * 100_000)).map_err(text)?;
         client.words("GET nothing").map_err(text)?;
     }
-    told(&mut client, "memory", "used_memory")?;
+    reported(&mut client, "memory", "used_memory")?;
     let more = server.process().resident_bytes().saturating_sub(small);
     ensure(more < 8 * MIB, || format!("it took {more} bytes more than with sixteen"))
 }

@@ -2,8 +2,8 @@
 //!
 //! Copying one takes 30 ms, its slot 32, its hash 6, comparing it with another 4, freeing it 3:
 //! each of these would show. A slice's time is the core's own CPU time, which a loaded machine
-//! prolongs now and then; so each command has several tries, and the shortest of their longest
-//! slices counts.
+//! sometimes prolongs; so each command has several tries, and the shortest of their longest slices
+//! counts.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::notation::show;
@@ -16,7 +16,7 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 const BYTES: usize = 64 << 20;
-/// Four times what a slice may take, and less than the least of the above.
+/// Four times the limit of a slice, and less than any of the above.
 const SLICE_MAX_US: u64 = 2_000;
 const TRIES: usize = 6;
 
@@ -67,8 +67,8 @@ fn slices(stage: &Stage) -> Result<(), String> {
             return Ok(());
         }
     }
-    let told = |(us, case): (&u64, &Case)| format!("{}: {us} us", case.0);
-    Err(longest.iter().zip(CASES).map(told).collect::<Vec<_>>().join(", "))
+    let line = |(us, case): (&u64, &Case)| format!("{}: {us} us", case.0);
+    Err(longest.iter().zip(CASES).map(line).collect::<Vec<_>>().join(", "))
 }
 
 fn names() -> [String; 4] {
@@ -91,7 +91,7 @@ fn fields_with_deadlines(stage: &Stage) -> Result<(), String> {
     ensure(after < most, || format!("{before} bytes became {after}"))
 }
 
-/// Runs a command. Returns its longest slice, that of its deferred frees included, in microseconds.
+/// Runs a command. Returns its longest slice, its deferred frees included, in microseconds.
 fn slice_max(
     client: &mut Client,
     line: &str,
@@ -118,6 +118,6 @@ fn slice_max(
 fn number(client: &mut Client, command: &str, field: &str) -> Result<u64, String> {
     let info: Reply = client.words(command).map_err(text)?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
-    let told = info.lines().find_map(|line| line.strip_prefix(field));
-    told.and_then(|told| told.trim().parse().ok()).ok_or_else(|| format!("no {field} in {info}"))
+    let value = info.lines().find_map(|line| line.strip_prefix(field));
+    value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| format!("no {field} in {info}"))
 }

@@ -18,8 +18,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a client that never reads hurts nobody",             Asks::AsRedis, never_reads_others),
     ("a reset in the middle of a reply is survived",       Asks::AsRedis, reset),
     ("timeout closes the idle",                            Asks::AsRedis, timeout),
-    ("timeout spares who waits for another core",          Asks::More,    timeout_spares),
-    ("timeout closes who does not read, over two cores",   Asks::More,    timeout_two_cores),
+    ("timeout spares clients that wait for another core",  Asks::More,    timeout_spares),
+    ("timeout closes non-readers, on two cores",           Asks::More,    timeout_two_cores),
     ("a unix socket",                                      Asks::AsRedis, unix_socket),
     ("idle costs nothing",                                 Asks::AsRedis, idle),
 ];
@@ -221,7 +221,7 @@ fn timeout_spares(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Clients of both cores ask for values of both, and read none: whichever core owes them the next.
+/// Clients of both cores ask for values of both, and read none, whichever core owes the next reply.
 fn timeout_two_cores(stage: &Stage) -> Result<(), String> {
     const KEYS: usize = 50;
     let server = two_cores_with_timeout(stage)?;

@@ -1,7 +1,7 @@
-//! Pipelines: longer than the receive buffers, over several cores, with a change of protocol in the
-//! middle; and whose each command was, according to the slow log.
+//! Pipelines longer than the receive buffers, over several cores, and with a change of protocol in
+//! the middle; and the client that the slow log names for each command.
 //!
-//! There are always two cores: with one, nothing needs to be put in order.
+//! Always with two cores: a single core has no order to keep.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
-    ("a pipeline is answered when its client reads at last", Asks::AsRedis, late_reader),
+    ("a pipeline is answered when its client reads late",    Asks::AsRedis, late_reader),
     ("the first long replies of other cores are bounded",    Asks::More,    first_long_replies),
-    ("what rests goes on when its client has gone",          Asks::More,    rest_of_the_gone),
+    ("suspended work goes on when its client has gone",      Asks::More,    rest_of_the_gone),
     ("requests for a core that sleeps are bounded",          Asks::More,    sleeping_core),
     ("a request longer than the receive buffers",            Asks::AsRedis, long_request),
     ("HELLO in a pipeline over two cores",                   Asks::AsRedis, hello_midway),
@@ -89,8 +89,8 @@ fn late_reader(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// Clients whose replies were short so far ask for long ones, and read none: what was learnt from
-/// the short ones must not let 20 MB be made for each. Read at last, all of it arrives.
+/// Clients whose replies were short so far ask for long ones, and read none: what the server learnt
+/// from the short ones must not let it prepare 20 MB for each. Read later, all of it arrives.
 fn first_long_replies(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SHORT: usize = 4_000;
@@ -134,9 +134,9 @@ fn first_long_replies(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// Two clients, one of each core, ask for 7 MB of one core's values and then set a key, all in one
-/// send, and disconnect without having read anything. What the other core was sent is done all the
-/// same; what their own core has not begun is not.
+/// Two clients, one on each core, ask for 7 MB of one core's values and then set a key, all in one
+/// send, and disconnect without reading. What was already sent to the other core still runs; what
+/// their own core has not begun does not.
 fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let server = two_cores(stage)?;
@@ -160,8 +160,8 @@ fn rest_of_the_gone(stage: &Stage) -> Result<(), String> {
     }
 }
 
-/// One core is blocked for two seconds, while clients send 40 MB each, half of it for that core.
-/// Its requests are not taken from the sockets before.
+/// One core is blocked for two seconds while clients send 40 MB each, half of it for that core. Its
+/// requests must not be taken from the sockets before it can run them.
 fn sleeping_core(stage: &Stage) -> Result<(), String> {
     const CLIENTS: usize = 8;
     const SETS: usize = 100;
@@ -341,7 +341,7 @@ fn pauses(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// The rows of the slow log except its newest, which is the SET of its limit, oldest first.
+/// The rows of the slow log, oldest first, without the newest, which is the SET of its own limit.
 fn slow_rows(client: &mut Client) -> Result<Vec<Vec<Reply>>, String> {
     let log = client.words("SLOWLOG GET -1").map_err(text)?;
     let rows = log.items().ok_or_else(|| format!("SLOWLOG GET: {log:?}"))?;
@@ -378,7 +378,7 @@ fn slowlog_clients(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
-/// A long SADD is one entry with all of its time, which commandstats has too.
+/// A long SADD is one entry with all of its time, which commandstats reports too.
 fn slowlog_job(stage: &Stage) -> Result<(), String> {
     let server = two_cores(stage)?;
     let mut client = server.client().map_err(text)?;
@@ -444,7 +444,7 @@ fn ask_often(server: &Server, times: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Sends HSETs of a hundred fields, on one key after another, until told to stop.
+/// Sends HSETs of a hundred fields, on one key after another, until `over`.
 fn pour(mut socket: TcpStream, client: usize, over: &AtomicBool) {
     let mut number = 0;
     while !over.load(Ordering::SeqCst) {
@@ -465,8 +465,8 @@ fn drain(mut socket: TcpStream) {
     while socket.read(&mut bytes).is_ok_and(|read| read > 0) {}
 }
 
-/// One client pipelines numbers, each to a key of one core and then to a key of the other; eight
-/// observers look at the later key, then at the earlier one, which must have got the number as well.
+/// One client pipelines numbers, each to a key on one core and then to a key on the other; eight
+/// observers read the later key, then the earlier one, which must hold that number as well.
 fn seen_in_order(stage: &Stage) -> Result<(), String> {
     const WATCHERS: usize = 8;
     let server = two_cores(stage)?;
@@ -506,7 +506,7 @@ fn seen_in_order(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// A name whose slot is of this core of two.
+/// A name whose slot belongs to this core of two.
 fn of_core(core: usize) -> String {
     let mut names = (0..).map(|at| format!("name:{at}"));
     names.find(|name| darter_base::slot::owner_of(name.as_bytes(), 2) == core).unwrap_or_default()

@@ -13,7 +13,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("CONFIG SET port 0 leaves the unix socket",       Asks::AsRedis, no_port),
     ("CONFIG SET bind changes the addresses",          Asks::AsRedis, addresses),
     ("no core waits for the lookup of a name",         Asks::More,    names),
-    ("CONFIG SET tcp-keepalive concerns who comes then", Asks::AsRedis, keepalive),
+    ("CONFIG SET tcp-keepalive applies to new clients",  Asks::AsRedis, keepalive),
     ("a new port is written by CONFIG REWRITE",        Asks::AsRedis, rewritten),
 ];
 
@@ -58,9 +58,9 @@ fn moves(stage: &Stage) -> Result<(), String> {
         let new = server::free_port().map_err(text)?;
         is_ok(&mut client, &["CONFIG", "SET", "port", &new.to_string()])?;
         serves_only(&[("127.0.0.1", new)], &[("127.0.0.1", old)])?;
-        let told = client.words("INFO server").map_err(text)?.encode();
+        let info = client.words("INFO server").map_err(text)?.encode();
         let line = format!("tcp_port:{new}\r\n");
-        ensure(String::from_utf8_lossy(&told).contains(&line), || "INFO: another".to_owned())?;
+        ensure(String::from_utf8_lossy(&info).contains(&line), || "INFO: another".to_owned())?;
         old = new;
     }
     Client::connect(old, Protocol::Resp3).and_then(|mut new| new.words("PING")).map_err(text)?;
@@ -75,9 +75,9 @@ fn in_use(stage: &Stage) -> Result<(), String> {
     let why = "Unable to listen on this port. Check server logs.";
     is_refused(&mut client, &["CONFIG", "SET", "port", &port, "timeout", "9"], why)?;
     serves_only(&[("127.0.0.1", server.port())], &[])?;
-    let told = client.words("CONFIG GET port").map_err(text)?.encode();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    ensure(told.contains(&server.port().to_string()), || format!("CONFIG GET port: {told}"))?;
+    let listed = client.words("CONFIG GET port").map_err(text)?.encode();
+    let listed = String::from_utf8_lossy(&listed).into_owned();
+    ensure(listed.contains(&server.port().to_string()), || format!("CONFIG GET port: {listed}"))?;
     let timeout = client.words("CONFIG GET timeout").map_err(text)?.encode();
     ensure(timeout.ends_with(b"$1\r\n0\r\n"), || "timeout has changed".to_owned())
 }
@@ -109,7 +109,7 @@ fn names(stage: &Stage) -> Result<(), String> {
     is_ok(&mut client, &["CONFIG", "SET", "port", &new])
 }
 
-/// 192.0.2.1 belongs to no one: it is reserved for examples.
+/// 192.0.2.1 is nobody's address: it is reserved for documentation.
 fn addresses(stage: &Stage) -> Result<(), String> {
     let server = stage.server_with(&["--bind", "127.0.0.1"])?;
     let mut client = server.client().map_err(text)?;
@@ -127,8 +127,8 @@ fn addresses(stage: &Stage) -> Result<(), String> {
     let why = "Failed to bind to specified addresses.";
     is_refused(&mut client, &["CONFIG", "SET", "bind", "127.0.0.2 192.0.2.1"], why)?;
     serves_only(&[one], &[two])?;
-    let told = client.words("CONFIG GET bind").map_err(text)?.encode();
-    ensure(told.ends_with(b"$9\r\n127.0.0.1\r\n"), || format!("CONFIG GET bind: {told:?}"))?;
+    let listed = client.words("CONFIG GET bind").map_err(text)?.encode();
+    ensure(listed.ends_with(b"$9\r\n127.0.0.1\r\n"), || format!("CONFIG GET bind: {listed:?}"))?;
     is_ok(&mut client, &["CONFIG", "SET", "bind", ""])?;
     serves_only(&[], &[one, two])?;
     is_ok(&mut client, &["CONFIG", "SET", "bind", "127.0.0.1"])?;
@@ -171,14 +171,16 @@ fn keepalive(stage: &Stage) -> Result<(), String> {
         let new = TcpStream::connect(("127.0.0.1", server.port())).map_err(text)?;
         let port = new.local_addr().map_err(text)?.port();
         server.client().and_then(|mut next| next.words("PING")).map_err(text)?; // It is accepted.
-        let told = probed_after_s(server.port(), port)?.unwrap_or(0);
-        let is_about = (wanted.saturating_sub(30)..=wanted).contains(&told);
-        ensure(is_about, || format!("{set:?}: after {told} s, not {wanted}"))?;
+        let after_s = probed_after_s(server.port(), port)?.unwrap_or(0);
+        let is_about = (wanted.saturating_sub(30)..=wanted).contains(&after_s);
+        ensure(is_about, || format!("{set:?}: after {after_s} s, not {wanted}"))?;
         first.get_or_insert((new, port));
     }
     let (_first, port) = first.ok_or("nobody came")?;
-    let told = probed_after_s(server.port(), port)?;
-    ensure(told.is_some_and(|told| told > 240), || format!("who came first: after {told:?} s"))?;
+    let after_s = probed_after_s(server.port(), port)?;
+    ensure(after_s.is_some_and(|after_s| after_s > 240), || {
+        format!("the first client: after {after_s:?} s")
+    })?;
     let server = stage.server_with(&["--tcp-keepalive", "100000"])?; // The kernel allows less.
     serves_only(&[("127.0.0.1", server.port())], &[])
 }

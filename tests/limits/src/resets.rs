@@ -1,8 +1,8 @@
-//! Clients that end their connection with a reset: while they send, while they are sent to, while
-//! the server holds them back, while a long reply streams, and at random bytes of anything. Nothing
-//! of them may stay: no client in CLIENT LIST, no descriptor, no memory, no receive buffer.
+//! Clients that reset their connection: while they send, while they are sent to, while the server
+//! holds them back, while a long reply streams, and at random bytes of anything. They must leave
+//! nothing: no client in CLIENT LIST, no descriptor, no memory, no receive buffer.
 //!
-//! Each check runs on both backends, if available, whichever the others run on: they notice ends in
+//! Each check runs on both backends, if available, whatever `--io` says: they detect resets in
 //! different ways.
 
 use crate::{Asks, Check, Stage, ensure, text};
@@ -14,8 +14,8 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long it may take until the ends are noticed: a loaded machine is slow, a leaked connection
-/// is forever.
+/// How long resets may take to be noticed: a loaded machine is slow, a leaked connection is
+/// forever.
 const SOON: Duration = Duration::from_secs(10);
 
 #[rustfmt::skip] // A table.
@@ -28,7 +28,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("who ends only its own side gets all replies",        Asks::More,    half_closed),
 ];
 
-/// A server, a client that watches it, and its open files without others.
+/// A server, a client that watches it, and its number of open files without other clients.
 struct Place {
     server: Server,
     watcher: Client,
@@ -89,8 +89,8 @@ impl Place {
     }
 }
 
-/// The available backends: where the server itself finds that io_uring cannot be used, the other
-/// one, and a line that says so.
+/// The available backends: where the server finds that io_uring cannot be used, epoll alone, with a
+/// line that says so.
 fn backends(stage: &Stage) -> Result<Vec<Io>, String> {
     let server = Server::subject(Shape { io: Io::Auto, ..stage.shape }).map_err(text)?;
     if server.log().contains("io_uring cannot be used here") {
@@ -181,7 +181,7 @@ fn read_some(socket: &mut TcpStream, prng: &mut Prng) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes are paused, so the server receives what it buffers, and then no more. The ends are
+/// Writes are paused, so the server receives what it buffers, and then no more. The resets are
 /// noticed during the pause.
 fn while_held_back(stage: &Stage) -> Result<(), String> {
     on_both(stage, 4, |place, prng| {
@@ -225,7 +225,7 @@ fn during_streams(stage: &Stage) -> Result<(), String> {
     })
 }
 
-/// A part of the soak: what clients of all kinds do, cut off at any byte, and ended in any way.
+/// Part of the soak: requests of all kinds, cut off at any byte, on connections closed in any way.
 fn at_random_bytes(stage: &Stage) -> Result<(), String> {
     let rounds = (stage.soak.as_secs() as usize).clamp(1, usize::MAX / 2);
     on_both(stage, 4 * rounds, |place, prng| {
@@ -279,7 +279,7 @@ fn some_requests(prng: &mut Prng) -> Vec<u8> {
     bytes
 }
 
-/// Also those that the socket does not take at once, which Redis drops.
+/// Includes replies that the socket does not take at once, which Redis drops.
 fn half_closed(stage: &Stage) -> Result<(), String> {
     for io in backends(stage)? {
         let mut place = Place::open(stage, io)?;

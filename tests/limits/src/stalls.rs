@@ -1,10 +1,10 @@
-//! Soak: pipelines of mixed sizes over two cores, and a watch on every reply that is late.
+//! Soak: pipelines of mixed sizes over two cores, with a limit on how late each reply may be.
 //!
-//! A core that goes to sleep with work to do, or is not woken, is woken by whatever happens next.
-//! So there are few clients, and they send together, then only wait: no request of one hides that a
-//! reply of the other is stuck. A reply counts as stalled when its client waited for it longer than
-//! [`STALL`] *beyond* all time in which the server, or the client, ran or was runnable: a loaded
-//! machine delays replies, but is not idle.
+//! A core that goes to sleep with work left, or misses a wake-up, is woken by whatever happens
+//! next. So only few clients send, all at once, and then wait: no later request frees a stuck
+//! reply. A reply counts as stalled when its client waited for it longer than [`STALL`] *beyond*
+//! all time in which the server, or the client, ran or was runnable: a loaded machine delays
+//! replies, but is not idle.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_base::Prng;
@@ -20,7 +20,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("no reply stalls in pipelines of mixed sizes: two clients", Asks::AsRedis, |stage| soak(stage, 2)),
 ];
 
-/// Idle time of everyone involved from which a late reply is a stall.
+/// Idle time of all parties from which a late reply is a stall.
 const STALL: Duration = Duration::from_millis(300);
 /// Commands of a pipeline.
 const DEPTH: usize = 50;

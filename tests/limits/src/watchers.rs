@@ -1,5 +1,5 @@
-//! MONITOR: a watcher sees every command once, in its client's order, however long it is, and
-//! others do not wait for that.
+//! MONITOR: a watcher sees every command once, in its client's order, however long it is, and other
+//! clients do not wait for that.
 
 use crate::{Asks, Check, Stage, ensure, text};
 use darter_testkit::client::encode;
@@ -87,7 +87,7 @@ fn quoted(words: &[Vec<u8>]) -> String {
     words.iter().map(quote).collect()
 }
 
-/// A server, a client that watches it, and another one.
+/// A client that watches a server with MONITOR, and another one.
 fn watched(server: &Server) -> Result<(Client, Client), String> {
     let (mut watcher, client) = (server.client().map_err(text)?, server.client().map_err(text)?);
     watcher.words("MONITOR").map_err(text)?;
@@ -120,8 +120,8 @@ fn memory_of(client: &mut Client, name: &str) -> Result<(u64, u64), String> {
     Ok((word("omem=")?, word("tot-mem=")?))
 }
 
-/// 40 MB of commands are shown to a watcher that does not read: others do not wait, and the memory
-/// for it is visible. When it reads at last, everything is there.
+/// A watcher that does not read is sent 40 MB of commands: others do not wait, and the memory for
+/// it is reported. When it reads, everything is there.
 fn monitor_deaf(stage: &Stage) -> Result<(), String> {
     const COUNT: usize = 200;
     const UNREAD_MIN: u64 = 25_000_000; // The sockets may hold some megabytes.
