@@ -2,7 +2,7 @@
 //!
 //! [`Counting`] counts bytes allocated and freed, so that all memory (of a value, a reader's cut, a
 //! request that is arriving, what waits to be freed) is counted once, from its allocation to its
-//! end; docs/design/0008-memory-told.md has what was rejected.
+//! end; docs/design/0008-reported-memory.md has what was rejected.
 //!
 //! Four of mimalloc's habits stall a core. It asks for huge pages, and the first touch of one
 //! zeroes 2 MiB: 2 ms here, twenty times a slice; with small pages (the crate's feature `no_thp`)

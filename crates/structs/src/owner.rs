@@ -3,7 +3,7 @@
 //! All holders of a part of a value share one small block: its versions (itself, its cuts, its
 //! copies), long-lived readers, and what waits to be freed. The block counts the versions. When
 //! none is left the value is gone, and only readers still hold parts of it; when the block has one
-//! holder, what that frees goes back to the allocator. docs/design/0008-memory-told.md.
+//! holder, what that frees goes back to the allocator. docs/design/0008-reported-memory.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
