@@ -81,7 +81,7 @@ fn measure_all(seconds: f64) {
 fn measure(backend: BackendChoice, load: Load, span: Duration) {
     let stop = Arc::new(AtomicBool::new(false));
     let waker = Waker::new().expect("a descriptor");
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let (cpus, their_stop, their_waker) = (processors(), Arc::clone(&stop), waker.clone());
     let server_cpu = cpus[0];
     let server = std::thread::spawn(move || {
@@ -89,10 +89,10 @@ fn measure(backend: BackendChoice, load: Load, span: Duration) {
         let (mut net, _) = Net::open(backend, &their_waker).expect("the backend is there");
         let any = "127.0.0.1:0".parse().expect("an address");
         let id = net.listen_tcp(any, 511, 0).expect("a port");
-        tell.send(net.listener_address(id)).expect("main waits");
+        sender.send(net.listener_address(id)).expect("main waits");
         serve(&mut net, &vec![b'r'; load.reply_bytes], &their_stop)
     });
-    let Some(Address::Tcp(address)) = told.recv().expect("the server listens") else {
+    let Some(Address::Tcp(address)) = receiver.recv().expect("the server listens") else {
         unreachable!("it listens on TCP");
     };
     pin_thread(cpus[cpus.len() - 1]).expect("we may run there");

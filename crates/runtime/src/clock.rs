@@ -71,9 +71,9 @@ pub fn thread_cpu_times() -> CpuTimes {
 }
 
 fn cpu_times(who: libc::c_int) -> CpuTimes {
-    // SAFETY: all zeroes is a usage of nothing.
+    // SAFETY: all zeroes is a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is memory for a usage.
+    // SAFETY: `usage` is an `rusage` that the call may write.
     if unsafe { libc::getrusage(who, &mut usage) } != 0 {
         return CpuTimes::default();
     }
@@ -138,7 +138,7 @@ mod tests {
         assert!(ours >= 2_000 && all >= ours / 2, "ours={ours} all={all}");
     }
 
-    #[test] // Memory that is touched is resident, and the peak remembers it.
+    #[test] // Touched memory is resident, and counts in the peak.
     fn resident_memory() {
         let before = resident_bytes().unwrap();
         let block = std::hint::black_box(vec![1_u8; 32 << 20]);

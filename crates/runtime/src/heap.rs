@@ -1,8 +1,8 @@
 //! How the allocator uses the system's memory, and how much of it is held.
 //!
 //! [`Counting`] counts bytes allocated and freed, so that all memory (of a value, a reader's cut, a
-//! request that is arriving, what waits to be freed) is counted once, from its allocation to its
-//! end; docs/design/0008-reported-memory.md has what was rejected.
+//! request that is arriving, what waits to be freed) is counted once, from its allocation until it
+//! is freed; docs/design/0008-reported-memory.md has what was rejected.
 //!
 //! Four of mimalloc's habits stall a core. It asks for huge pages, and the first touch of one
 //! zeroes 2 MiB: 2 ms here, twenty times a slice; with small pages (the crate's feature `no_thp`)
@@ -12,7 +12,7 @@
 //! and 0.1 ms before, 0.6 ms and 0.2 ms after; resident two seconds later 351 MB before, 6 MB
 //! after.
 //! Third, once in 10 000 requests that a free list cannot serve it scans all pages of the heap: 1
-//! ms for a hash of ten million, in whatever slice it happens in. It would find the same pages on
+//! ms for a hash of ten million, in whichever slice it happens. It would find the same pages on
 //! demand, so the scan is made as rare as the option allows. Fourth, it frees a block whole, 200 MB
 //! in 10 ms, and copies one that becomes much smaller. So a large block that shrinks stays in place
 //! ([`SHRUNK_MIN`]), and its end is returned to the system: large blocks are freed by shrinking
@@ -37,7 +37,7 @@ thread_local! {
 /// Blocks that shrink to no less than this stay in place.
 pub const SHRUNK_MIN: usize = 256 * 1024;
 
-/// What is returned to the system begins and ends at a multiple of this: a page, or several.
+/// Ranges returned to the system begin and end at a multiple of this: a page, or several.
 const PAGE: usize = 64 * 1024;
 
 /// Returns to the system the whole pages of a block after its first `size` bytes. The addresses
@@ -74,7 +74,7 @@ fn counted(block: *mut u8, bytes: isize) -> *mut u8 {
     block
 }
 
-/// Reports what this thread has not reported yet: before a number that must be exact.
+/// Adds this thread's unreported bytes to the total. Call it before a figure that must be exact.
 #[cold]
 pub fn report() {
     REPORTED.fetch_add(UNREPORTED.take(), Ordering::Relaxed);
@@ -86,10 +86,10 @@ pub fn held_bytes() -> usize {
     usize::try_from(REPORTED.load(Ordering::Relaxed)).unwrap_or(0) // Frees may be reported first.
 }
 
-// SAFETY: every call is passed on to mimalloc as it came, and what it returns is returned. A block
-// that has shrunk where it is comes back with a smaller layout than it was asked for with: mimalloc
-// finds the size of a block by its address, and reads none from the layout with which it comes
-// back. So no other allocator may stand here.
+// SAFETY: every call is passed on to mimalloc unchanged, and so is its result. A block that has
+// shrunk in place is freed with a smaller layout than it was allocated with: mimalloc finds the
+// size of a block by its address, and ignores that of the layout. So no other allocator may replace
+// it.
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -130,7 +130,7 @@ const GENERIC_COLLECT: libmimalloc_sys::mi_option_t = 34;
 /// The largest value that it accepts.
 const GENERIC_COLLECT_MAX: std::ffi::c_long = 1_000_000;
 
-/// Call it once, before data is allocated.
+/// Sets the allocator's options. Call it once, before data is allocated.
 pub fn prepare() {
     // SAFETY: options may be set at any time from any thread; the number names an existing one.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) };
@@ -138,7 +138,7 @@ pub fn prepare() {
     unsafe { libmimalloc_sys::mi_option_set(GENERIC_COLLECT, GENERIC_COLLECT_MAX) };
 }
 
-/// Returns what the calling thread's heap holds and does not need. Cost: milliseconds on a large
+/// Returns unused memory of the calling thread's heap to the system. Cost: milliseconds on a large
 /// heap: for MEMORY PURGE.
 pub fn collect() {
     // SAFETY: the call concerns the calling thread's own heap, and may be made at any time.
@@ -185,7 +185,7 @@ mod tests {
         assert!(about(before), "{before} became {}", held_bytes());
     }
 
-    #[test] // The pages after its new end are the system's again, and the bytes before it stay.
+    #[test] // The pages after its new end are returned to the system; the bytes before it stay.
     fn a_large_block_shrinks_where_it_is() {
         let _large = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut block = vec![1_u8; 16 << 20];

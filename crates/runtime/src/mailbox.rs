@@ -68,7 +68,7 @@ struct Lane<T> {
 /// One core's end of the mesh.
 pub struct Mailbox<T> {
     me: usize,
-    /// By core; none for oneself.
+    /// By core; none for this one.
     lanes: Vec<Option<Lane<T>>>,
     bells: Arc<Bells>,
     /// The stamp of the last flush.
@@ -158,9 +158,9 @@ impl<T: Send> Mailbox<T> {
         lane.queue.push(message);
     }
 
-    /// Sends what was posted, and wakes those who sleep. False when it could not: nothing has left, and
-    /// what was posted later stays behind it. Before the network's sends, which must not leave then:
-    /// nobody is to hear of a change before the cores have been sent what precedes it.
+    /// Sends what was posted, and wakes sleepers. False when a ring was full: then nothing has left,
+    /// and later posts queue after it. Call it before the network's sends, which must wait if it
+    /// fails: nobody may learn of a change before the cores have been sent what precedes it.
     #[must_use]
     pub fn flush(&mut self) -> bool {
         if self.backlog() == 0 {
@@ -217,7 +217,7 @@ impl<T: Send> Mailbox<T> {
         count
     }
 
-    /// Whose bundle this drain takes next: that with the lowest stamp.
+    /// The core whose bundle this drain takes next: the one with the lowest stamp.
     fn next_sender(&mut self) -> Option<usize> {
         let firsts = self.lanes.iter_mut().enumerate().filter_map(|(from, lane)| {
             let lane = lane.as_mut()?;
@@ -227,7 +227,7 @@ impl<T: Send> Mailbox<T> {
         firsts.min().map(|(_, from)| from)
     }
 
-    /// With one peer a ring keeps all the order there is.
+    /// With one peer the ring alone keeps the order.
     fn has_many_peers(&self) -> bool {
         self.lanes.len() > 2
     }
@@ -360,10 +360,10 @@ mod tests {
         let mut boxes = mesh::<u64>(wakers(4), 64).into_iter();
         let (mut writer, mut checker) = (boxes.next().unwrap(), boxes.next().unwrap());
         let run = |mut echo: Mailbox<u64>| {
-            let mut heard = 0;
-            while heard < ROUNDS || echo.backlog() > 0 {
-                if echo.drain(|_, number| heard = number) > 0 {
-                    echo.post(1, heard);
+            let mut last = 0;
+            while last < ROUNDS || echo.backlog() > 0 {
+                if echo.drain(|_, number| last = number) > 0 {
+                    echo.post(1, last);
                 }
                 let _ = echo.flush();
                 std::thread::yield_now();
@@ -372,7 +372,7 @@ mod tests {
         let echoes: Vec<_> = boxes.map(|echo| std::thread::spawn(move || run(echo))).collect();
         let writing = std::thread::spawn(move || {
             for number in 1..=ROUNDS {
-                // In either order: theirs means nothing.
+                // In either order: it must not matter.
                 let to = if number % 2 == 0 { [1, 2, 3] } else { [3, 2, 1] };
                 to.iter().for_each(|core| writer.post(*core, number));
                 while !writer.flush() {
@@ -423,7 +423,7 @@ mod tests {
             if me == 0 {
                 mailbox.post(1, 0);
             }
-            // One token goes round: whoever misses it stops everybody.
+            // One token goes round: a missed one stops every core.
             while seen < ROUNDS {
                 mailbox.drain(|_, token| tokens.push(token));
                 for token in tokens.drain(..) {
@@ -437,7 +437,7 @@ mod tests {
                     mailbox.after_sleep();
                 }
             }
-            // The last hop is for those who are done already.
+            // The last hop goes to a core that has finished.
             seen
         };
         let threads: Vec<_> = boxes

@@ -44,7 +44,7 @@ pub fn watch(wakers: Vec<Waker>) -> io::Result<StopFlag> {
         unsafe { libc::signal(ignored, libc::SIG_IGN) };
     }
     let signals = stop_signals();
-    // SAFETY: `signals` is a set made by `stop_signals`; the old mask is not asked for.
+    // SAFETY: `signals` is a set made by `stop_signals`; the old mask is not requested.
     let refused = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut()) };
     if refused != 0 {
         return Err(io::Error::from_raw_os_error(refused));
@@ -56,7 +56,7 @@ pub fn watch(wakers: Vec<Waker>) -> io::Result<StopFlag> {
         theirs.raise();
         wakers.iter().for_each(Waker::wake);
         wait_for(&signals);
-        // SAFETY: ends the process without running anything of it: the user wants out now.
+        // SAFETY: ends the process at once, running none of its code: the user asked twice.
         unsafe { libc::_exit(IMPATIENT_EXIT) };
     })?;
     Ok(flag)
@@ -64,7 +64,7 @@ pub fn watch(wakers: Vec<Waker>) -> io::Result<StopFlag> {
 
 fn stop_signals() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: `set` is memory for a set.
+    // SAFETY: `set` is a signal set that the call may write.
     unsafe { libc::sigemptyset(set.as_mut_ptr()) };
     for signal in [libc::SIGTERM, libc::SIGINT] {
         // SAFETY: `set` was made a set, and these are signals.

@@ -29,7 +29,7 @@ pub fn notify(socket: &std::ffi::OsStr, state: &str) -> io::Result<()> {
 /// Errors: the fork failed.
 pub fn daemonize() -> io::Result<()> {
     let nowhere = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    // SAFETY: there is one thread, by the caller's word, so the child is a whole process.
+    // SAFETY: by the caller's promise there is one thread, so the child is a whole process.
     match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => {}
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use std::ffi::OsString;
 
-    fn told_at(socket: &UnixDatagram) -> String {
+    fn received_at(socket: &UnixDatagram) -> String {
         let mut bytes = [0; 64];
         let length = socket.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..length]).into_owned()
@@ -60,11 +60,11 @@ mod tests {
         let abstractly = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&abstractly).unwrap();
         notify(&OsString::from(format!("@{name}")), "READY=1").unwrap();
-        assert_eq!(told_at(&socket), "READY=1");
+        assert_eq!(received_at(&socket), "READY=1");
         let path = std::env::temp_dir().join(&name);
         let socket = UnixDatagram::bind(&path).unwrap();
         notify(path.as_os_str(), "STOPPING=1").unwrap();
-        assert_eq!(told_at(&socket), "STOPPING=1");
+        assert_eq!(received_at(&socket), "STOPPING=1");
         std::fs::remove_file(&path).unwrap();
         assert!(notify(path.as_os_str(), "READY=1").is_err());
     }

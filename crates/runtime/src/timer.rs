@@ -1,7 +1,7 @@
 //! Things to do later, by deadline.
 //!
 //! A core has few timers (its own rounds, and clients that wait with a timeout), and most are
-//! cancelled; an ordered map takes both ends and cancels exactly, without stale entries.
+//! cancelled; an ordered map gives the earliest and cancels exactly, without stale entries.
 //!
 //! Not here: expiry of keys, which segments know themselves.
 

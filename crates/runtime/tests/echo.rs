@@ -166,7 +166,7 @@ fn close_with_send_in_flight() {
         assert_eq!(server.tally.sends_failed.load(SeqCst), 1);
         assert_eq!(*server.tally.close_errors.lock().unwrap(), vec![]);
         let mut rest = Vec::new();
-        let _ = stream.read_to_end(&mut rest); // The end or a reset, as the kernel likes.
+        let _ = stream.read_to_end(&mut rest); // The end or a reset: the kernel decides.
         assert!(rest.len() < 64 << 20 && rest.iter().all(|&byte| byte == 7));
         // The place is reused, and works.
         assert_eq!(exchange(&mut server.connect(), b"again"), b"again");
@@ -320,7 +320,7 @@ fn listeners_come_and_go() {
     }
 }
 
-#[test] // An invalid token reaches no one, not even the next tenant of its place.
+#[test] // An invalid token reaches nothing, not even the next tenant of its place.
 fn dead_tokens() {
     for backend in backends() {
         let (mut net, _) = Net::open(backend, &Waker::new().unwrap()).unwrap();

@@ -33,7 +33,7 @@ fn connect_some(server: &Server) -> Vec<TcpStream> {
     streams
 }
 
-/// Waits until all have come and gone.
+/// Waits until all connections were accepted and closed.
 fn wait_for_ends(server: &Server) {
     server.wait_for("every end", |tally| tally.closed.load(SeqCst) == tally.accepted.load(SeqCst));
 }
@@ -142,7 +142,7 @@ fn before_a_pause() {
 }
 
 #[test] // The end right after the last bytes, in one wake-up, also on a unix socket.
-fn ends_behind_bytes() {
+fn ends_after_bytes() {
     for backend in backends() {
         let name = format!("darter-ends-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);

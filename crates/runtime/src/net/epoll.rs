@@ -42,7 +42,7 @@ const WAKER: u32 = u32::MAX;
 
 type Flags = epoll::EventFlags;
 
-/// Whether our direction of the connection is to be ended.
+/// How far the sending side is shut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shut {
     Open,
@@ -52,7 +52,7 @@ enum Shut {
 
 struct Conn {
     socket: OwnedFd,
-    /// Until receiving begins: what a parcel needs.
+    /// What a parcel needs, until receiving begins.
     fresh: Option<Box<(usize, Peer)>>,
     /// What the kernel's set watches for; `None` when it is not in the set.
     interest: Option<Flags>,
@@ -209,7 +209,7 @@ impl Epoll {
     }
 
     pub(super) fn has_newer(&mut self) -> io::Result<bool> {
-        // What is ready and not handled yet would be reported again, and a wake be taken twice.
+        // Asking again would report what is ready and not handled yet, and take a wake twice.
         if self.ready.is_empty() && self.pending.len() <= self.noted {
             self.wait(Wait::Nothing)?;
         }
@@ -451,10 +451,10 @@ impl Epoll {
             match rustix::net::accept_with(&listener.socket, flags) {
                 Ok(socket) => {
                     let Ok(peer) = listen::peer_of(&socket, &listener.address) else { continue };
-                    let told = peer.clone();
+                    let ends = peer.clone();
                     let conn = self.conns.insert(Conn::new(socket, id, peer));
                     self.fresh.push(conn);
-                    handler(Event::Accepted { listener: id, conn, peer: told });
+                    handler(Event::Accepted { listener: id, conn, peer: ends });
                 }
                 Err(Errno::AGAIN) => return,
                 Err(errno) if listen::concerns_one_client(errno) => {}

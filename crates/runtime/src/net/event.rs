@@ -73,19 +73,19 @@ pub enum Event<'a> {
     },
     /// Bytes arrived. They are in the backend's own buffer: copy what is needed later.
     Received {
-        /// From whom.
+        /// The connection.
         conn: Token,
         /// Never empty.
         bytes: &'a [u8],
     },
-    /// The client sends no more; it may still be sent to.
+    /// The client has half-closed: it sends no more, but may still be sent to.
     Eof {
-        /// Who.
+        /// The connection.
         conn: Token,
     },
     /// A send is over: the kernel has all of it, or it failed and `Closed` follows.
     Sent {
-        /// To whom.
+        /// The connection.
         conn: Token,
         /// What was sent, returned for its memory.
         buffer: SendBuffer,
@@ -94,7 +94,7 @@ pub enum Event<'a> {
     },
     /// The connection is gone, and its socket closed.
     Closed {
-        /// Who.
+        /// The connection.
         conn: Token,
         /// Why, unless we closed it or both directions had ended.
         error: Option<io::Error>,

@@ -148,7 +148,7 @@ fn set_keepalive(socket: &OwnedFd, seconds: u32) -> io::Result<()> {
 }
 
 /// Whether a failed `accept` is about the client only: then the next may succeed. Everything else
-/// (no descriptors, no memory) is about us, and calls for a rest.
+/// (no descriptors, no memory) is about us, and the listener must rest.
 pub(super) fn concerns_one_client(errno: Errno) -> bool {
     matches!(
         errno,

@@ -26,7 +26,7 @@ impl Waker {
     /// Wakes the core, or prevents its next sleep. One system call: check first whether it sleeps
     /// (see [`crate::mailbox`]).
     pub fn wake(&self) {
-        // Blocks only after 2^64 wakes that nobody took.
+        // Blocks only after 2^64 wakes without a read.
         let _ = rustix::io::write(&self.counter, &1_u64.to_ne_bytes());
     }
 

@@ -83,7 +83,7 @@ impl Server {
     pub(crate) fn start(choice: BackendChoice, options: Options) -> Self {
         let waker = Waker::new().unwrap();
         let (commands, inbox) = channel();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let tally = Arc::new(Tally::default());
         let remote = Remote { commands, waker: waker.clone() };
         let their_tally = Arc::clone(&tally);
@@ -94,10 +94,10 @@ impl Server {
                 net.listen_unix(path, 511, Some(0o700)).unwrap();
             }
             let Some(Address::Tcp(address)) = net.listener_address(id) else { panic!("not TCP") };
-            tell.send(address).unwrap();
+            sender.send(address).unwrap();
             Echo { net, options, tally: their_tally, conns: HashMap::new() }.run(&inbox);
         });
-        Self { address: told.recv().unwrap(), remote, tally, thread: Some(thread) }
+        Self { address: receiver.recv().unwrap(), remote, tally, thread: Some(thread) }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

@@ -19,13 +19,13 @@ pub(super) enum Receive {
     Stopping,
 }
 
-/// What the watch has reported about the client's end. Earlier bytes may still be to be received.
+/// What the watch has reported about the client's end. Earlier bytes may still be unread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Far {
     Open,
     /// It sends no more.
     Shut,
-    /// Nor can anything be sent to it.
+    /// Nothing can be sent to it either.
     Gone,
     /// The connection is broken: a reset, or the peer is unreachable.
     Broken,
@@ -61,7 +61,7 @@ pub(super) struct Conn {
     pub(super) watched: bool,
     pub(super) shut: Shut,
     pub(super) sending: Option<Sending>,
-    /// The send is with the kernel, and so are the addresses of `sending` and `message`.
+    /// The kernel holds the send, and with it the addresses of `sending` and `message`.
     pub(super) with_kernel: bool,
     pub(super) message: Option<Box<Message>>,
     /// It is being closed: what still arrives is not reported.

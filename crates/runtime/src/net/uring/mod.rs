@@ -258,7 +258,7 @@ impl Uring {
     }
 
     pub(super) fn adopt(&mut self, parcel: Parcel) -> Token {
-        // Whichever backend accepted it. This cannot fail for a socket; if it did, the first
+        // Either backend may have accepted it. This cannot fail for a socket; if it did, the first
         // receive would report "would block", and is armed again.
         let _ = rustix::io::ioctl_fionbio(&parcel.socket, false);
         self.insert(Conn::new(parcel.socket, parcel.listener, parcel.peer))

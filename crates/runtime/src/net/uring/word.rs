@@ -11,7 +11,7 @@ use crate::net::event::Token;
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A cancel: its completion says nothing.
+    /// A cancel: its completion is ignored.
     Cancel = 0,
     /// A receive of a connection.
     Receive = 1,
