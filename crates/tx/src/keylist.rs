@@ -24,7 +24,7 @@ const PARTS_FREED_AT_ONCE: usize = 32;
 
 const _: () = assert!(PARTS_MAX.is_power_of_two()); // So the maximum is not exceeded.
 
-/// See the module.
+/// The locks of very many keys.
 #[derive(Clone, Debug)]
 pub struct KeyList {
     parts: Vec<Vec<u64>>,
@@ -132,9 +132,9 @@ mod tests {
     fn a_long_one_is_freed_in_portions() {
         const LOCKS: usize = 100_000;
         drop(list(LOCKS, 0..LOCKS));
-        let (_, told) = lazyfree::waiting();
+        let (_, bytes) = lazyfree::waiting();
         let least = LOCKS * size_of::<u64>();
-        assert!((least..3 * least).contains(&told), "{told} bytes for {least}");
+        assert!((least..3 * least).contains(&bytes), "{bytes} bytes for {least}");
         while lazyfree::run(&Never) {}
         drop(list(1_000, 0..1_000));
         assert!(lazyfree::is_empty());

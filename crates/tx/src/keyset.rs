@@ -142,9 +142,9 @@ mod tests {
             let mut set = KeySet::with_capacity(guess);
             assert!((0..guess.max(1) as u64).all(|key| set.insert(key)));
             drop(set);
-            let (_, told) = lazyfree::waiting();
+            let (_, bytes) = lazyfree::waiting();
             let least = if expected == 0 { 0 } else { guess * size_of::<u64>() / 2 };
-            assert!((least..=8 * least).contains(&told), "{told} bytes for {guess} keys");
+            assert!((least..=8 * least).contains(&bytes), "{bytes} bytes for {guess} keys");
             let mut portions = 0;
             while !lazyfree::is_empty() {
                 lazyfree::run(&Countdown::new(0));

@@ -555,21 +555,21 @@ impl Tx {
         if let Some(part) = part {
             home.shard.end_part(part);
         }
-        let told = home.locks.release(tx);
+        let granted = home.locks.release(tx);
         drop(home);
-        self.tell_granted(told);
+        self.notify_granted(granted);
     }
 
     fn narrow_here(&self, tx: TxId, key: u64, access: Access) {
         let mut home = self.0.home.borrow_mut();
         home.compare_part();
-        let told = home.locks.narrow(tx, key, access);
+        let granted = home.locks.narrow(tx, key, access);
         drop(home);
-        self.tell_granted(told);
+        self.notify_granted(granted);
     }
 
-    fn tell_granted(&self, told: Vec<(CoreId, u64)>) {
-        for (core, ticket) in told {
+    fn notify_granted(&self, granted: Vec<(CoreId, u64)>) {
+        for (core, ticket) in granted {
             if core == self.0.core {
                 self.complete(ticket, Box::new(true));
             } else {
@@ -697,7 +697,7 @@ mod tests {
         let core = |id| Tx::new(id, 3, Shard::new(1, 1), Rc::new(Countdown::new(0)));
         let cores = [core(0), core(1), core(2)];
         let (done, result) = (Rc::new(Cell::new(false)), Rc::new(RefCell::new(Vec::new())));
-        let (tx, told, gave) = (cores[1].clone(), Rc::clone(&done), Rc::clone(&result));
+        let (tx, flag, into) = (cores[1].clone(), Rc::clone(&done), Rc::clone(&result));
         cores[1].spawn(async move {
             let work = |core: CoreId| {
                 async move |tx: Tx| {
@@ -708,8 +708,8 @@ mod tests {
                     (core, tx.core())
                 }
             };
-            *gave.borrow_mut() = tx.drive_each([2, 1, 0], work).await;
-            told.set(true);
+            *into.borrow_mut() = tx.drive_each([2, 1, 0], work).await;
+            flag.set(true);
         });
         assert_eq!(settle(&cores), 4, "there and back, of two cores");
         assert!(done.get());

@@ -19,7 +19,7 @@
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
 //! - I3: claims are granted in the order of their arrival, unless they do not conflict.
-//! - I4: of two held claims, one may be granted beside the other.
+//! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 
 use crate::{CoreId, KeyList};
@@ -143,7 +143,7 @@ struct Waiting {
     notify: (usize, u64),
 }
 
-/// See the module.
+/// The intent locks of one shard, and the claims that wait for them.
 #[derive(Default)]
 pub struct LockTable {
     keys: IdentityMap<Holders>,
@@ -260,7 +260,7 @@ impl LockTable {
 
     /// Grants, in order, all that conflict with nothing held and nothing before them.
     fn grant_waiting(&mut self) -> Vec<(usize, u64)> {
-        let mut told = Vec::new();
+        let mut granted = Vec::new();
         let mut still: VecDeque<Waiting> = VecDeque::new();
         for waiting in std::mem::take(&mut self.waiting) {
             let before = still.iter().any(|earlier| overlap(&earlier.claim, &waiting.claim));
@@ -268,12 +268,12 @@ impl LockTable {
                 still.push_back(waiting);
             } else {
                 self.grant(waiting.tx, waiting.claim);
-                told.push(waiting.notify);
+                granted.push(waiting.notify);
             }
         }
         self.waiting = still;
         self.check_if_few();
-        told
+        granted
     }
 
     fn is_held_against(&self, key: u64, asked: Access) -> bool {
@@ -434,7 +434,7 @@ mod tests {
         let mut locks = LockTable::default();
         assert!(locks.try_acquire(1, &keys(&[(1, Access::Shared)])));
         assert!(!locks.acquire(2, keys(&[(1, Access::Exclusive), (2, Access::Exclusive)]), (0, 2)));
-        assert!(!locks.acquire(3, keys(&[(1, Access::Shared)]), (0, 3)), "behind the writer");
+        assert!(!locks.acquire(3, keys(&[(1, Access::Shared)]), (0, 3)), "after the writer");
         assert!(!locks.acquire(4, keys(&[(2, Access::Shared)]), (0, 4)));
         assert!(locks.acquire(5, keys(&[(3, Access::Exclusive)]), (0, 5)), "touches nobody");
         assert_eq!(locks.release(1), [(0, 2)]);
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(broken(|locks| _ = locks.keys.remove(&2)), Some("I1"), "half of a claim");
         assert_eq!(broken(|locks| locks.give(2, Access::Update)), Some("I1"), "the same");
         assert_eq!(broken(|locks| locks.wide.clear()), Some("I1"), "a list");
-        assert_eq!(broken(|locks| _ = locks.give_all(1)), Some("I2"), "a waiter that nobody told");
+        assert_eq!(broken(|locks| _ = locks.give_all(1)), Some("I2"), "a waiter not granted");
         assert_eq!(broken(|locks| locks.grant(4, shared())), Some("I4"));
         assert_eq!(broken(|locks| locks.waiting.push_back(waits(1))), Some("I5"), "it holds it");
         assert_eq!(broken(|locks| locks.waiting.push_back(waits(3))), Some("I5"), "twice");

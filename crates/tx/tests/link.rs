@@ -127,11 +127,11 @@ fn locks_are_taken_on_all_cores_or_in_order() {
 
     // Core 2 refuses, so everything is released, and the cores are waited for one by one.
     let done = Rc::new(Cell::new(false));
-    let (told, claims) = (Rc::clone(&done), claims());
+    let (flag, claims) = (Rc::clone(&done), claims());
     let tx = all[0].clone();
     all[0].spawn(async move {
         let held = tx.lock(claims).await;
-        told.set(true);
+        flag.set(true);
         drop(held);
     });
     settle(&all);
@@ -151,10 +151,10 @@ fn several_cores_are_asked_at_once() {
         assert!(all[1].run_one());
         let mut mail = Vec::new();
         all[1].drain_outbox(&mut mail);
-        let mut told: Vec<CoreId> = mail.iter().map(|(core, _)| *core).collect();
-        told.push(1);
-        let is_asked = |core: &&CoreId| told.contains(core);
-        assert_eq!(asked.iter().filter(is_asked).count(), asked.len(), "{asked:?}: {told:?}");
+        let mut reached: Vec<CoreId> = mail.iter().map(|(core, _)| *core).collect();
+        reached.push(1);
+        let is_asked = |core: &&CoreId| reached.contains(core);
+        assert_eq!(asked.iter().filter(is_asked).count(), asked.len(), "{asked:?}: {reached:?}");
         let is_right =
             |message: &Message| matches!(message, Message::Lock { wait, .. } if *wait == waits);
         assert!(mail.iter().all(|(_, message)| is_right(message)), "{asked:?}");
@@ -174,7 +174,7 @@ fn a_ticket_is_completed_once() {
 }
 
 #[test] // A waiter on its own core, or on another, is notified when its turn has come.
-fn waiting_tasks_are_told() {
+fn waiting_tasks_are_notified() {
     let all = cores(2);
     let exclusive = keys(&[(7, Access::Exclusive)]);
     let held = all[0].try_lock_here(7, Access::Exclusive).expect("nobody holds it");
@@ -245,11 +245,11 @@ fn tickets_complete_tasks() {
     let sum = Rc::new(Cell::new(0));
     let (tx, into) = (all[0].clone(), Rc::clone(&sum));
     let tickets = Rc::new(RefCell::new(Vec::new()));
-    let told = Rc::clone(&tickets);
+    let opened = Rc::clone(&tickets);
     all[0].spawn(async move {
         let (first, early) = tx.ticket::<i32>();
         let (second, late) = tx.ticket::<i32>();
-        told.borrow_mut().extend([first, second]);
+        opened.borrow_mut().extend([first, second]);
         into.set(into.get() + late.await);
         into.set(into.get() + early.await);
     });
@@ -320,29 +320,29 @@ async fn set_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) {
 
 /// What a core recorded: the key or the end, and how many parts its transaction has.
 fn recorded(tx: &Tx) -> Vec<(String, Option<usize>)> {
-    let told = tx.home().shard.take_records().into_iter().map(|record| {
+    let records = tx.home().shard.take_records().into_iter().map(|record| {
         let what = match record.act {
             Act::Key(key, _) => format!("{key:?}"),
             act => format!("{act:?}"),
         };
         (what, record.part.map(|part| part.parts))
     });
-    told.collect()
+    records.collect()
 }
 
 #[test] // Changes of several cores under their locks are one transaction; each core ends its part.
 fn changes_of_several_cores_are_one_transaction() {
     let all = cores(3);
     all.iter().for_each(|tx| tx.home().shard.listen(true));
-    let told = |key: &str, parts| (key.to_owned(), parts);
+    let record = |key: &str, parts| (key.to_owned(), parts);
     finish(&all, 1, |tx| set_on_each(tx, vec![0, 1], b"k"));
     for core in [0, 1] {
-        let wanted = [told("k", Some(2)), told("EndOfPart", Some(2)), told("alone", None)];
+        let wanted = [record("k", Some(2)), record("EndOfPart", Some(2)), record("alone", None)];
         assert_eq!(recorded(&all[core]), wanted, "core {core}");
     }
     assert!(recorded(&all[2]).is_empty());
     finish(&all, 1, |tx| set_on_each(tx, vec![2], b"k"));
-    assert_eq!(recorded(&all[2]), [told("k", None), told("alone", None)], "whole by itself");
+    assert_eq!(recorded(&all[2]), [record("k", None), record("alone", None)], "whole by itself");
 }
 
 fn set_here(tx: &Tx, key: &[u8]) {
@@ -368,15 +368,15 @@ fn work_in_slices_is_one_transaction() {
         drop(locked);
     };
     finish(&all, 0, work);
-    let told = |what: &str| (what.to_owned(), Some(1));
-    assert_eq!(recorded(&all[1]), [told("a"), told("b"), told("EndOfPart")]);
+    let record = |what: &str| (what.to_owned(), Some(1));
+    assert_eq!(recorded(&all[1]), [record("a"), record("b"), record("EndOfPart")]);
     let reads = async |tx: Tx| drop(tx.lock(vec![(1, Claim::All(Access::Shared))]).await);
     finish(&all, 0, reads);
     assert!(recorded(&all[1]).is_empty(), "who only reads tells nothing");
 }
 
 /// Locks `locked` on cores 0 and 1 of three, and sets `key` on `core`.
-fn set_beside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
+fn set_outside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
     let all = cores(3);
     all.iter().for_each(|tx| tx.home().shard.listen(true));
     let work = async move |tx: Tx| {
@@ -393,19 +393,19 @@ fn set_beside(locked: &'static [u8], core: CoreId, key: &'static [u8]) {
 #[test] // Its part of the transaction would never end.
 #[should_panic(expected = "holds a claim")]
 fn a_change_on_a_core_without_a_claim_is_noticed() {
-    set_beside(b"k", 2, b"k");
+    set_outside(b"k", 2, b"k");
 }
 
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "what it does not hold")]
 fn a_change_of_a_key_without_a_claim_is_noticed() {
-    set_beside(b"k", 1, b"other");
+    set_outside(b"k", 1, b"other");
 }
 
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "what it does not hold")]
 fn a_change_at_home_without_a_claim_is_noticed() {
-    set_beside(b"k", 0, b"other");
+    set_outside(b"k", 0, b"other");
 }

@@ -61,17 +61,17 @@ impl Model {
 
     /// Grants what can be granted, in order.
     fn grant(&mut self) -> Vec<(usize, u64)> {
-        let (mut told, mut at) = (Vec::new(), 0);
+        let (mut granted, mut at) = (Vec::new(), 0);
         while at < self.waiting.len() {
             if self.must_wait(&self.waiting[at].1, at) {
                 at += 1;
             } else {
                 let (tx, claim) = self.waiting.remove(at);
                 self.held.push((tx, claim));
-                told.push(notify(tx));
+                granted.push(notify(tx));
             }
         }
-        told
+        granted
     }
 
     /// Transactions are numbered by arrival: none has overtaken one that it must wait for.
