@@ -121,7 +121,7 @@ fn measure_all(options: &Options) -> Outcome<Results> {
 }
 
 fn empty_bytes(options: &Options, subject: &Subject) -> u64 {
-    // A server that does not start shows that in its rows; here it only counts as nothing.
+    // A server that does not start shows that in its rows; here it counts as 0.
     Server::start(subject, &options.processors, None, Duration::from_secs(20))
         .map_or(0, |server| server.resident_bytes())
 }
@@ -213,7 +213,7 @@ impl Bench<'_> {
         let others = join(others);
         let same = same.transpose()?.map(join);
         let streamed = acted?;
-        let slices = told_slices(&mut admin);
+        let slices = reported_slices(&mut admin);
         let busy = Duration::from_nanos(server.cpu_ns().saturating_sub(cpu_before_ns));
         let held_up_ns = server.held_up_ns().saturating_sub(held_up_before_ns);
         let span = control_span(options, slices.as_ref(), busy / cores.max(1) as u32);
@@ -256,7 +256,7 @@ fn join(thread: std::thread::JoinHandle<Record>) -> Record {
 }
 
 /// The slices of all cores since the statistics were reset.
-fn told_slices(admin: &mut crate::client::Connection) -> Option<Slices> {
+fn reported_slices(admin: &mut crate::client::Connection) -> Option<Slices> {
     let info = admin.ask(&["INFO", "slices"]).ok()?.text();
     let field = |name: &str| {
         info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)

@@ -28,22 +28,22 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Keys of [`Data::Keys`]: a million beside ten million elements.
+    /// Keys of [`Data::Keys`]: a million for ten million elements.
     pub(crate) fn keys(&self) -> u64 {
         (self.elements / 10).max(1)
     }
 
-    /// Bytes of [`Data::Text`]: 400 MB beside ten million elements.
+    /// Bytes of [`Data::Text`]: 400 MB for ten million elements.
     pub(crate) fn text_bytes(&self) -> u64 {
         self.elements * 40
     }
 
-    /// Bytes of a long name: 200 MB beside ten million elements.
+    /// Bytes of a long name: 200 MB for ten million elements.
     pub(crate) fn name_bytes(&self) -> u64 {
         self.elements * 20
     }
 
-    /// Keys of [`Data::Populated`]: twenty million beside ten million elements.
+    /// Keys of [`Data::Populated`]: twenty million for ten million elements.
     pub(crate) fn populated(&self) -> u64 {
         self.elements * 2
     }

@@ -37,9 +37,9 @@ pub(crate) struct Experiment {
 /// Whether a stall picture is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Picture {
-    /// It is.
+    /// A picture is drawn.
     Drawn,
-    /// The table is enough.
+    /// Left out: the table is enough.
     Left,
 }
 
@@ -174,8 +174,8 @@ impl Actor {
         Ok(streamed)
     }
 
-    /// Fifty clients with MSETs of ten keys each, two seconds in full scale: with several cores each of
-    /// them makes work for all, and messages of other cores are to run within the slice as well.
+    /// Fifty clients with MSETs of ten keys each, for two seconds at full scale: with several cores
+    /// each makes work for all, and messages of other cores must run within the slice as well.
     fn crowd(&mut self) -> Outcome<Streamed> {
         let load = Load {
             clients: 50,

@@ -24,7 +24,7 @@ const CLIENTS: usize = 40;
 const KEYS: u64 = 100_000_000;
 /// Bytes of a value.
 const VALUE: [u8; 256] = [b'x'; 256];
-/// How long memory is watched after the last key's death.
+/// How long memory is watched after the last key has expired.
 const GIVING_BACK: Duration = Duration::from_secs(5);
 /// How often memory is read.
 const SAMPLE: Duration = Duration::from_millis(250);

@@ -1,4 +1,4 @@
-//! Latency, memory and CPU of Darter beside redis-server, with one command.
+//! Latency, memory and CPU of Darter next to redis-server, with one command.
 //!
 //! `cargo run --release -p darter-bench -- bigkey --quick`: the tool starts both servers itself,
 //! one after the other, pinned to as many processors as they may use, loads both with the same

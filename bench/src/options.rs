@@ -187,7 +187,7 @@ fn command() -> Command {
         Command::new(name).about(about).args(arguments.clone())
     };
     Command::new("darter-bench")
-        .about("Darter beside redis-server, in one run")
+        .about("Compares Darter with redis-server in one run")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(benchmark("bigkey", "Big commands amid everybody else's small ones"))

@@ -2,7 +2,7 @@
 //!
 //! - [`stall`]: latency over time of one stream, a panel per server, logarithmic, the command's
 //!   span shaded. In an open loop a stall is a ramp: the first request waited longest.
-//! - [`lines`]: something over time, one line per server.
+//! - [`lines`]: a quantity over time, one line per server.
 //! - [`bars`]: groups of bars, one bar per server.
 //!
 //! A stall picture has up to 100 000 samples; each pixel is drawn once, so a file stays small.
@@ -223,7 +223,7 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Something over time.
+/// A quantity over time.
 pub(crate) fn lines(title: &str, unit: &str, series: &[Series]) -> String {
     let (top, bottom) = (96.0, 396.0);
     let mut canvas = Canvas::new(450.0, title, unit);

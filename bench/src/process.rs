@@ -141,7 +141,7 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        // If it cannot be removed, there is nothing to be done.
+        // If it cannot be removed, there is nothing to do about it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

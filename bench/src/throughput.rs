@@ -142,7 +142,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
         .iter()
         .map(|subject| prepared(options, subject).map_err(|fault| fault.to_string()))
         .collect();
-    // The last one, with each row's reply: it is restarted for each workload.
+    // The floor comes last; it is restarted for each workload, with that reply.
     subjects.push(options.floor(""));
     let mut rows = Vec::new();
     for sender in [Sender::Saturating, Sender::RedisBenchmark] {
