@@ -1,5 +1,5 @@
-//! What every other crate builds on: hashes, slots, numbers as Redis writes them (80-bit floats
-//! too), patterns, seeded randomness, deferred freeing, and the question "must I yield?".
+//! What every other crate builds on: hashes, slots, numbers as Redis writes them (80-bit floats and
+//! scores too), patterns, seeded randomness, deferred freeing, and the question "must I yield?".
 //!
 //! Not here: I/O, clocks, threads. Code that needs time or randomness takes it as an argument.
 
@@ -13,6 +13,7 @@ pub mod long;
 pub mod number;
 pub mod preempt;
 pub mod prng;
+pub mod score;
 pub mod slot;
 
 /// Milliseconds since the Unix epoch.
