@@ -14,6 +14,7 @@
 //! | `codes`                        | replies of what became of each entry                        |
 //! | `random`, `choice`             | entries at random                                           |
 //! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
+//! | `inputs`                       | cuts of the values at several keys                          |
 //! | `spread`, `cut`                | very many keys, over several cores                          |
 //! | `rows`                         | what the tables of rows say in the same words               |
 
@@ -27,6 +28,7 @@ mod cut;
 mod expiry;
 mod gathered;
 pub mod hash;
+mod inputs;
 pub mod keys;
 mod living;
 mod lookup;

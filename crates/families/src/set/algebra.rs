@@ -5,11 +5,11 @@
 //! [`KEPT_BYTES`] is kept as it will be sent, and needs no second walk.
 
 use super::build::Build;
-use super::cuts;
 use super::plan::{Act, Inputs, Leg};
 use super::reply::{Bits, Chosen, Form, Members, flow};
 use super::walk::Walk;
 use crate::gathered::Gathered;
+use crate::inputs;
 use crate::tally::Tally;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_resp::{Output, Reply};
@@ -48,7 +48,7 @@ pub(super) fn sdiff_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusa
 }
 
 fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
-    let cuts = cuts::here(cx.db, cx.stats, args, args.left())?;
+    let cuts = inputs::here(cx.db, cx.stats, args, args.left())?;
     let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
     Ok(flow(&mut cx.reply, small, Combine::new(inputs, cx.now)))
@@ -56,7 +56,7 @@ fn here(cx: &mut Cx<'_>, args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
 
 /// SINTER, SUNION or SDIFF of sets on several cores, or of very many.
 pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
-    let cuts = cuts::anywhere(&call, call.first..call.len()).await?;
+    let cuts = inputs::anywhere(&call, call.first..call.len()).await?;
     let now = call.tx.home().shard.now();
     let combine = Combine::new(Inputs::anywhere(&call, act, cuts).await, now);
     Ok(Answer::Stream(Output::default(), Box::new(combine)))

@@ -4,12 +4,12 @@
 //! built aside to be counted. `APPROX` estimates a union in 16 KiB, whatever the inputs.
 
 use super::build::Build;
-use super::cuts;
 use super::estimate::Estimate;
 use super::plan::{Act, Inputs};
 use super::reply::flow;
 use super::sets::Turns;
 use super::walk::Walk;
+use crate::inputs;
 use crate::tally::Tally;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
@@ -90,7 +90,7 @@ impl Options {
 
 fn here(cx: &mut Cx<'_>, mut args: Args<'_>, act: Act) -> Result<Flow, Refusal> {
     let options = Options::parse(&mut args, act)?;
-    let cuts = cuts::here(cx.db, cx.stats, args, options.keys)?;
+    let cuts = inputs::here(cx.db, cx.stats, args, options.keys)?;
     let inputs = Inputs::here(act, cuts);
     let small = inputs.is_small();
     Ok(flow(&mut cx.reply, small, Counting::new(inputs, options, cx.now)))
@@ -101,7 +101,7 @@ pub(super) async fn anywhere(call: Call, act: Act) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let options = Options::parse(&mut args, act)?;
     let first = args.position();
-    let cuts = cuts::anywhere(&call, first..first + options.keys).await?;
+    let cuts = inputs::anywhere(&call, first..first + options.keys).await?;
     let now = call.tx.home().shard.now();
     let counting = Counting::new(Inputs::anywhere(&call, act, cuts).await, options, now);
     Ok(Answer::Stream(Output::default(), Box::new(counting)))

@@ -11,7 +11,7 @@
 //! | `edit`     | SADD, SADDEX, SREM                                           |
 //! | `random`   | SRANDMEMBER; `pop`: SPOP; `smove`: SMOVE; `scan`: SSCAN      |
 //! | `algebra`  | SINTER, SUNION, SDIFF; `card`: their counts; `store`: their STORE forms |
-//! | `cuts`     | inputs, taken wherever they live; `plan`: in what order they are gone through |
+//! | `plan`     | in what order the inputs are gone through                    |
 //! | `deadline` | what FIELDEXPIRE does with members                           |
 //! | `walk`     | the inner loop; `build`: a result built aside                |
 //! | `reply`    | long replies; `estimate`: HyperLogLog                        |
@@ -19,7 +19,6 @@
 mod algebra;
 mod build;
 mod card;
-mod cuts;
 mod deadline;
 mod edit;
 mod estimate;

@@ -10,10 +10,10 @@
 //! many sets, asking all of them for each member of a union or a difference would be quadratic in
 //! their number; those are built aside instead (see `build`).
 
-use super::cuts::{Cuts, pause_now_and_then};
 use super::sets::Sets;
 use super::value::Set;
 use super::walk::{Walk, Wanted};
+use crate::inputs::{Cuts, pause_now_and_then};
 use crate::tally::Tally;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::Call;
@@ -77,7 +77,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     /// Sorts the inputs, all at once: a few.
-    pub(super) fn here(act: Act, cuts: Cuts) -> Self {
+    pub(super) fn here(act: Act, cuts: Cuts<Set>) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for cut in cuts {
             inputs.push(cut);
@@ -86,7 +86,7 @@ impl Inputs {
     }
 
     /// Sorts the inputs, in portions.
-    pub(super) async fn anywhere(call: &Call, act: Act, cuts: Cuts) -> Self {
+    pub(super) async fn anywhere(call: &Call, act: Act, cuts: Cuts<Set>) -> Self {
         let mut inputs = Self::new(act, cuts.len());
         for (done, cut) in cuts.into_iter().enumerate() {
             inputs.push(cut);

@@ -1,63 +1,12 @@
-//! A sequence of sets, as many as a request names keys: freed in portions, and walked one by one.
-//!
-//! Freeing a hundred thousand sets takes milliseconds, so a long sequence is dropped through
-//! `lazyfree`. A walk is larger than a small set: there is only one at a time.
+//! A sequence of sets, as many as a request names keys, walked one by one: a walk is larger than a
+//! small set, so there is only one at a time.
 
 use super::value::Set;
 use super::walk::{Walk, Wanted};
-use darter_keyspace::lazyfree::{self, Dismantle};
-use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
-
-/// Sets freed at once: about 10 us.
-const FREED_AT_ONCE: usize = 128;
+use crate::inputs::Queue;
 
 /// See the module.
-#[derive(Clone, Default)]
-pub(super) struct Sets(VecDeque<Set>);
-
-impl Deref for Sets {
-    type Target = VecDeque<Set>;
-
-    fn deref(&self) -> &VecDeque<Set> {
-        &self.0
-    }
-}
-
-impl DerefMut for Sets {
-    fn deref_mut(&mut self) -> &mut VecDeque<Set> {
-        &mut self.0
-    }
-}
-
-impl FromIterator<Set> for Sets {
-    fn from_iter<I: IntoIterator<Item = Set>>(sets: I) -> Self {
-        Self(sets.into_iter().collect())
-    }
-}
-
-impl Drop for Sets {
-    fn drop(&mut self) {
-        if self.0.len() > FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Rest(std::mem::take(&mut self.0))));
-        }
-    }
-}
-
-/// Sets that are no longer read.
-struct Rest(VecDeque<Set>);
-
-impl Dismantle for Rest {
-    fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(FREED_AT_ONCE));
-        !self.0.is_empty()
-    }
-
-    /// The sequence itself: the sets' contents may be the keyspace's.
-    fn bytes(&self) -> usize {
-        self.0.len() * size_of::<Set>()
-    }
-}
+pub(super) type Sets = Queue<Set>;
 
 /// All members of some sets, one set after the other; each is released once it has been read.
 #[derive(Default)]
@@ -102,8 +51,9 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inputs::FREED_AT_ONCE;
     use darter_base::preempt::Countdown;
-    use darter_keyspace::{Collection, Deadline};
+    use darter_keyspace::{Collection, Deadline, lazyfree};
 
     #[test] // A very long sequence is freed in portions, wherever it is dropped.
     fn a_long_row_is_freed_in_portions() {

@@ -1,5 +1,6 @@
 //! The type: its row, its values, how they are changed.
 
+use crate::inputs::{Hold, Input};
 use darter_base::{hash, number};
 use darter_keyspace::{
     Bound, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem, Object,
@@ -187,6 +188,13 @@ impl Value for Set {
 
 impl Typed for Set {
     const TYPE: &'static Type = TYPE;
+}
+
+impl Input for Set {
+    fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType> {
+        let set = found.value::<Self>()?;
+        Ok(if hold == Hold::Reader { set.reader() } else { set.into_cut() })
+    }
 }
 
 impl Collection for Set {

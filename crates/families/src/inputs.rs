@@ -1,69 +1,86 @@
-//! The inputs of a command over several sets: cuts of all of them, at one instant.
+//! The inputs of a command over several collections: cuts of all of them, at one instant, and a queue
+//! of as many as a request names keys.
 //!
 //! If all keys are on this core, taking them is counting references. Otherwise the keys are locked,
 //! the cuts are sent here by pointer, and the locks are released before anything is computed:
-//! readers never hold one while they work.
+//! readers never hold one while they work. Freeing a hundred thousand collections takes milliseconds,
+//! so a long queue of them is dropped through `lazyfree`.
 
-use super::value::Set;
 use crate::lookup::find;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Call, Refusal};
-use darter_keyspace::{Key, Shard, ShardStats, WrongType};
+use darter_keyspace::lazyfree::{self, Dismantle};
+use darter_keyspace::{Db, Found, Key, Shard, ShardStats, WrongType};
 use darter_resp as resp;
 use darter_tx::{Access, Claim, CoreId, Home, KeyList, Locked, lock_key};
-use std::ops::Range;
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-/// The sets at some keys, in their order; `None` for a key that is absent.
-pub(super) type Cuts = Vec<Option<Set>>;
+/// The collections at some keys, in their order; `None` for a key that is absent.
+pub(crate) type Cuts<I> = Vec<Option<I>>;
 
-/// How a set is held: by a reader, or as a value whose memory the result may share.
-type Hold = fn(&Set) -> Set;
+/// How a collection is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// By a reader.
+    Reader,
+    /// As a value whose memory the result may share.
+    Value,
+}
 
-/// The sets at the next `count` keys, all on this shard, for a reader.
-pub(super) fn here(
-    db: &mut darter_keyspace::Db,
+/// A collection that a command works on with others.
+pub(crate) trait Input: Sized + Send + 'static {
+    /// A cut of what was found.
+    fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType>;
+}
+
+/// The collections at the next `count` keys, all on this shard, for a reader.
+pub(crate) fn here<I: Input>(
+    db: &mut Db,
     stats: &mut ShardStats,
     mut args: Args<'_>,
     count: usize,
-) -> Result<Cuts, Refusal> {
+) -> Result<Cuts<I>, Refusal> {
     let mut cuts = Vec::with_capacity(count);
     for _ in 0..count {
-        cuts.push(cut(db, stats, args.bytes()?, Set::reader)?);
+        cuts.push(cut(db, stats, args.bytes()?, Hold::Reader)?);
     }
     Ok(cuts)
 }
 
-fn cut(
-    db: &mut darter_keyspace::Db,
+fn cut<I: Input>(
+    db: &mut Db,
     stats: &mut ShardStats,
     key: &[u8],
     hold: Hold,
-) -> Result<Option<Set>, WrongType> {
-    let found = find(db, stats, &Key::new(key));
-    found.map(|found| found.value::<Set>().map(|set| hold(&set))).transpose()
+) -> Result<Option<I>, WrongType> {
+    find(db, stats, &Key::new(key)).map(|found| I::cut(&found, hold)).transpose()
 }
 
-/// The sets at the keys at `keys`, wherever they are, for a reader.
-pub(super) async fn anywhere(call: &Call, keys: Range<usize>) -> Result<Cuts, Refusal> {
+/// The collections at the keys at `keys`, wherever they are, for a reader.
+pub(crate) async fn anywhere<I: Input>(
+    call: &Call,
+    keys: Range<usize>,
+) -> Result<Cuts<I>, Refusal> {
     let parts = split(call, keys.clone()).await;
     let locked = lock(call, &parts, None).await;
-    let cuts = take(call, &parts, keys, Set::reader).await;
+    let cuts = take(call, &parts, keys, Hold::Reader).await;
     drop(locked);
     cuts
 }
 
-/// The sets at the keys at `keys`, to build from, with the destination at `target` locked until the
+/// The collections at the keys at `keys`, to build from, with the destination at `target` locked until the
 /// guard is dropped: no one reads or writes it meanwhile. A reader that saw its old value after a
 /// source had already changed since the cut could tell that the two did not happen in one order.
-pub(super) async fn for_target(
+pub(crate) async fn for_target<I: Input>(
     call: &Call,
     keys: Range<usize>,
     target: usize,
-) -> Result<(Cuts, Locked), Refusal> {
+) -> Result<(Cuts<I>, Locked), Refusal> {
     let parts = split(call, keys.clone()).await;
     let mut locked = lock(call, &parts, Some(target)).await;
-    let cuts = take(call, &parts, keys, Set::clone).await?;
+    let cuts = take(call, &parts, keys, Hold::Value).await?;
     let name = call.arg(target);
     let key = lock_key(call.db, Key::new(name).hash);
     locked.keep_only(call.tx.core_of(name), key, Access::Exclusive);
@@ -116,8 +133,13 @@ async fn lock(call: &Call, parts: &Parts, target: Option<usize>) -> Locked {
     call.tx.lock(claims).await
 }
 
-/// The sets at the keys, which are locked.
-async fn take(call: &Call, parts: &Parts, keys: Range<usize>, hold: Hold) -> Result<Cuts, Refusal> {
+/// The collections at the keys, which are locked.
+async fn take<I: Input>(
+    call: &Call,
+    parts: &Parts,
+    keys: Range<usize>,
+    hold: Hold,
+) -> Result<Cuts<I>, Refusal> {
     let mut cuts = Cuts::with_capacity(keys.len());
     for done in 0..keys.len() {
         cuts.push(None);
@@ -147,20 +169,76 @@ async fn take(call: &Call, parts: &Parts, keys: Range<usize>, hold: Hold) -> Res
     Ok(cuts)
 }
 
-fn take_portion(
+fn take_portion<I: Input>(
     shard: &mut Shard,
     (db, no_touch): (usize, bool),
     (request, positions): (&Arc<resp::Request>, &[usize]),
     hold: Hold,
-) -> Result<Cuts, WrongType> {
+) -> Result<Cuts<I>, WrongType> {
     let args = resp::Args::owned(request);
     let (db, _, stats) = shard.parts_for(db, no_touch);
     positions.iter().map(|at| cut(db, stats, args.get(*at), hold)).collect()
 }
 
 /// Ends the slice if it is over, checked once in a portion.
-pub(super) async fn pause_now_and_then(call: &Call, done: usize) {
+pub(crate) async fn pause_now_and_then(call: &Call, done: usize) {
     if done % ENTRIES_AT_ONCE == ENTRIES_AT_ONCE - 1 {
         call.tx.pause().await;
+    }
+}
+
+/// Collections freed at once: about 10 us.
+pub(crate) const FREED_AT_ONCE: usize = 128;
+
+/// Inputs that wait for their turn.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue<I: Send + 'static>(VecDeque<I>);
+
+impl<I: Send> Default for Queue<I> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<I: Send> Deref for Queue<I> {
+    type Target = VecDeque<I>;
+
+    fn deref(&self) -> &VecDeque<I> {
+        &self.0
+    }
+}
+
+impl<I: Send> DerefMut for Queue<I> {
+    fn deref_mut(&mut self) -> &mut VecDeque<I> {
+        &mut self.0
+    }
+}
+
+impl<I: Send> FromIterator<I> for Queue<I> {
+    fn from_iter<T: IntoIterator<Item = I>>(inputs: T) -> Self {
+        Self(inputs.into_iter().collect())
+    }
+}
+
+impl<I: Send + 'static> Drop for Queue<I> {
+    fn drop(&mut self) {
+        if self.0.len() > FREED_AT_ONCE {
+            lazyfree::defer(Box::new(Rest(std::mem::take(&mut self.0))));
+        }
+    }
+}
+
+/// Inputs that are no longer read.
+struct Rest<I>(VecDeque<I>);
+
+impl<I: Send> Dismantle for Rest<I> {
+    fn dismantle(&mut self) -> bool {
+        self.0.truncate(self.0.len().saturating_sub(FREED_AT_ONCE));
+        !self.0.is_empty()
+    }
+
+    /// The sequence itself: the inputs' contents may be the keyspace's.
+    fn bytes(&self) -> usize {
+        self.0.len() * size_of::<I>()
     }
 }
