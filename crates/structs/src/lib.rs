@@ -7,9 +7,11 @@
 //! Not here: types, expiry policy, replies. See `keyspace`.
 
 pub mod blob;
+mod chunk;
 pub use darter_base::lazyfree;
 pub mod list;
 mod owner;
 pub use owner::Watch;
 pub mod shared;
 pub mod table;
+mod tree;

@@ -13,11 +13,11 @@
 //! - L1: without a back there is no tree.
 //! - L2: no chunk is empty.
 
-use super::chunk::{Chunk, End, Handle, ROOM_MAX, own, trim};
 use super::item::Code;
-use super::reader::defer;
-use super::tree::{Child, join, join_some, pop};
+use super::{Child, Chunk, End, Handle};
+use crate::chunk::{Encoded, ROOM_MAX, own, remove_all, trim};
 use crate::owner::Owner;
+use crate::tree::{defer, join, join_some, pop};
 use std::sync::Arc;
 
 /// Room of a new chunk at an end: a share of what the list takes already, so that short ones do not
@@ -290,7 +290,7 @@ impl Big {
     /// `index` is in. True if the chunk may be worth merging now.
     pub(super) fn remove_all(&mut self, index: usize, hits: &[u16]) -> bool {
         self.edit(index, &mut |chunk, _| {
-            super::chunk::remove_all(chunk, hits);
+            remove_all(chunk, hits);
             chunk.is_sparse()
         })
     }

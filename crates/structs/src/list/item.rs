@@ -11,8 +11,10 @@
 //!
 //! Not here: where blobs are kept. See `outside`.
 
+use super::Chunk;
 use super::search::Needle;
 use crate::blob::Blob;
+use crate::chunk::{Coding, Encoded, End, Held, ROOM_MAX};
 use crate::table::Text;
 use crate::table::pack::item::{self, Tagged};
 use crate::table::text::Packed;
@@ -22,9 +24,11 @@ pub const INLINE_MAX: usize = 1_008;
 /// Tag of an element that lies outside.
 pub(super) const OUTSIDE: u8 = 254;
 /// Bytes of such an element.
-pub(super) const OUTSIDE_BYTES: usize = 3;
+pub(crate) const OUTSIDE_BYTES: usize = 3;
 /// Bytes of the longest element.
-pub(super) const ITEM_BYTES_MAX: usize = INLINE_MAX + 2;
+pub(crate) const ITEM_BYTES_MAX: usize = INLINE_MAX + 2;
+
+const _: () = assert!(4 * ITEM_BYTES_MAX <= ROOM_MAX, "four of the longest to a chunk");
 
 /// Bytes of an element by its tag, which is counted; 0 where another byte has to be read.
 const BYTES_BY_TAG: &[u8; 256] = &{
@@ -94,7 +98,7 @@ impl<'a> From<&'a [u8]> for New<'a> {
 
 impl New<'_> {
     /// Calls `f` with the element in the form in which it is kept.
-    pub(super) fn coded<R>(self, f: impl FnOnce(&Code<'_>) -> R) -> R {
+    pub(crate) fn coded<R>(self, f: impl FnOnce(&Code<'_>) -> R) -> R {
         match self {
             Self::Bytes(bytes) if bytes.len() <= INLINE_MAX => f(&Code::text(bytes)),
             Self::Bytes(bytes) => f(&Code::Blob(Blob::from(bytes))),
@@ -105,7 +109,7 @@ impl New<'_> {
 }
 
 /// An element in the form in which it is kept.
-pub(super) enum Code<'a> {
+pub(crate) enum Code<'a> {
     Text(Tagged<'a>),
     Blob(Blob),
 }
@@ -115,20 +119,86 @@ impl<'a> Code<'a> {
     fn text(bytes: &'a [u8]) -> Self {
         Self::Text(Tagged::of(Packed::of(bytes)))
     }
+}
 
-    /// Bytes that it takes among the others.
+impl Encoded<Blob> for Code<'_> {
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Blob(_) => OUTSIDE_BYTES,
+        }
+    }
+
+    #[inline]
+    fn long(&self) -> Option<&Blob> {
+        if let Self::Blob(blob) = self { Some(blob) } else { None }
+    }
+
+    #[inline]
+    fn write_to(&self, out: &mut [u8]) {
+        if let Self::Text(text) = self {
+            text.write_to(out);
+        }
+    }
+}
+
+impl Held for Blob {
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+}
+
+/// What the items of a list's chunks are.
+#[derive(Clone, Copy)]
+pub(crate) struct Elements;
+
+impl Coding for Elements {
+    type Long = Blob;
+    type Code<'a> = Code<'a>;
+    type First = ();
+
+    #[inline]
+    fn len(bytes: &[u8]) -> usize {
+        len(bytes)
+    }
+
+    fn first(_: &[u8]) {}
+
+    #[inline]
+    fn outside(bytes: &[u8]) -> Option<u16> {
+        outside(bytes)
+    }
+
+    fn write_outside(bytes: &mut [u8], number: u16) {
+        write_outside(bytes, number);
+    }
+}
+
+impl Chunk {
+    /// The element at this offset in [`Chunk::items`].
+    #[inline]
+    pub(crate) fn element(&self, offset: usize) -> Element<'_> {
+        let bytes = &self.items()[offset..];
+        match outside(bytes) {
+            Some(number) => Element::Blob(self.long(number)),
+            None => Element::Text(text(bytes)),
+        }
+    }
+
+    /// The element at one end of a chunk that has some.
+    #[inline]
+    pub(super) fn peek(&self, end: End) -> Element<'_> {
+        match end {
+            End::Front => self.element(0),
+            End::Back => self.element(self.offset(self.len() - 1)),
         }
     }
 }
 
 /// Bytes of the element at the front of `bytes`.
 #[inline]
-pub(super) fn len(bytes: &[u8]) -> usize {
+pub(crate) fn len(bytes: &[u8]) -> usize {
     match BYTES_BY_TAG[usize::from(bytes[0])] {
         0 => item::len(bytes),
         len => usize::from(len),
@@ -137,27 +207,21 @@ pub(super) fn len(bytes: &[u8]) -> usize {
 
 /// The number of the blob at the front of `bytes`, if there is one.
 #[inline]
-pub(super) fn outside(bytes: &[u8]) -> Option<u16> {
+pub(crate) fn outside(bytes: &[u8]) -> Option<u16> {
     (bytes[0] == OUTSIDE).then(|| u16::from_le_bytes([bytes[1], bytes[2]]))
 }
 
 /// Writes an element that lies outside to the front of `bytes`.
-pub(super) fn write_outside(bytes: &mut [u8], number: u16) {
+pub(crate) fn write_outside(bytes: &mut [u8], number: u16) {
     bytes[0] = OUTSIDE;
     bytes[1..OUTSIDE_BYTES].copy_from_slice(&number.to_le_bytes());
 }
 
 /// The text at the front of `bytes`, which is no blob.
 #[inline]
-pub(super) fn text(bytes: &[u8]) -> Text<'_> {
+pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     debug_assert_ne!(bytes[0], OUTSIDE, "a blob is no text");
     item::text(bytes)
-}
-
-/// Where the element begins that is `count` behind the one at `at`.
-#[inline]
-pub(super) fn skip(items: &[u8], at: usize, count: usize) -> usize {
-    (0..count).fold(at, |at, _| at + len(&items[at..]))
 }
 
 /// Finds the elements among `items` that look like `needle`, and appends their indexes to `hits`.
@@ -187,21 +251,6 @@ pub(super) fn find(
             index += 1;
         }
     }
-}
-
-/// Moves the elements that are not in `hits` together, to where the first begins. Returns where they
-/// end. `hits` are indexes, ascending.
-pub(super) fn compact(items: &mut [u8], hits: &[u16]) -> usize {
-    let (mut index, mut from, mut to) = (0, 0, 0);
-    for &hit in hits {
-        let run = from..skip(items, from, usize::from(hit) - index);
-        items.copy_within(run.clone(), to);
-        to += run.len();
-        from = run.end + len(&items[run.end..]);
-        index = usize::from(hit) + 1;
-    }
-    items.copy_within(from.., to);
-    to + items.len() - from
 }
 
 #[cfg(test)]

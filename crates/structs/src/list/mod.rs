@@ -17,13 +17,12 @@
 //! |-----------|---------------------------------------------------------------------|
 //! | `item`    | the bytes of one element, finding them among others                 |
 //! | `pack`    | small lists as bytes                                                |
-//! | `chunk`   | one block of elements: layout; `edit`, `remake`: changes            |
-//! | `outside` | elements too long for a chunk                                       |
-//! | `tree`    | chunks by index: join, split                                        |
 //! | `big`     | the two ends and the tree                                           |
 //! | `run`     | reading in place, both ways                                         |
 //! | `reader`  | reading a cut in slices, freeing                                    |
 //! | `search`  | finding and removing a value, in slices                             |
+//!
+//! One block of elements is a chunk (`crate::chunk`), chunks by index are a tree (`crate::tree`).
 //!
 //! Cuts: `clone` counts three references, or copies a pack. Writers copy the chunk that they change
 //! and the nodes above it, where a cut shares them: 0.3 us at an end, a few in the middle.
@@ -34,31 +33,33 @@
 //! Not here: what an element means, and who may write. See `keyspace`.
 
 mod big;
-mod chunk;
-mod item;
-mod outside;
+pub(crate) mod item;
 mod pack;
 mod reader;
 mod run;
-mod search;
+pub(crate) mod search;
 #[cfg(test)]
 mod tests;
-mod tree;
 
-pub use chunk::End;
+pub use crate::chunk::End;
 pub use item::{Element, INLINE_MAX, New};
 pub use pack::PackRef;
 pub use reader::Reader;
 pub use run::{Backward, Forward};
 pub use search::{Needle, Progress, Removal, Search};
 
+use crate::chunk::{Encoded, can_merge};
 use crate::owner::{Owner, Watch};
+use crate::tree::{defer, join, join_some, pop, split};
 use big::Big;
-use chunk::{Chunk, can_merge};
+use item::Elements;
 use pack::Pack;
 use std::fmt;
 use std::ops::Range;
-use tree::{Child, join, join_some, pop, split};
+
+type Chunk = crate::chunk::Chunk<Elements>;
+type Handle = crate::chunk::Handle<Elements>;
+type Child = crate::tree::Child<Elements>;
 
 /// A pack again, from a single chunk: half of what makes it a chunk.
 const PACK_AGAIN_BYTES: usize = pack::PACK_BYTES_MAX / 2;
@@ -287,7 +288,7 @@ impl List {
         self.rebuild(|tree, owner| {
             let (left, rest) = split(tree, indexes.start);
             let (gone, right) = split(rest.expect("the range is not empty"), indexes.len());
-            reader::defer(gone, owner.reader());
+            defer(gone, owner.reader());
             join_seam(left, right)
         });
         self.shrink();
@@ -449,7 +450,7 @@ impl List {
         let Root::Chunks(big) = &self.0 else { return };
         let Some(chunk) = big.only() else { return };
         let (items, len) = (chunk.items(), chunk.len());
-        if items.len() <= PACK_AGAIN_BYTES && len <= PACK_AGAIN_LEN && chunk.blobs() == 0 {
+        if items.len() <= PACK_AGAIN_BYTES && len <= PACK_AGAIN_LEN && chunk.longs() == 0 {
             self.0 = Root::Pack(Pack::of_items(items, len));
         }
     }

@@ -6,8 +6,9 @@
 //! The elements are those of a chunk, byte for byte; there are no marks, and every change moves what
 //! lies behind it. A blob, or more bytes, make it a list of chunks.
 
-use super::item::{self, Code, Element};
+use super::item::{self, Code, Element, Elements};
 use super::search::Needle;
+use crate::chunk::{Coding, compact};
 use crate::table::pack::class;
 
 /// Bytes of the largest pack. Beyond that, moving what lies behind a change, and walking to an index,
@@ -72,7 +73,7 @@ impl<'a> PackRef<'a> {
         if index == self.len() {
             return self.items().len();
         }
-        item::skip(self.items(), 0, index)
+        Elements::skip(self.items(), 0, index)
     }
 
     /// The element at this offset in [`PackRef::items`].
@@ -166,7 +167,7 @@ impl Pack {
         let from = view.offset(indexes.start);
         let to = match indexes.end == view.len() {
             true => view.items().len(),
-            false => from + item::skip(&view.items()[from..], 0, indexes.len()),
+            false => from + Elements::skip(&view.items()[from..], 0, indexes.len()),
         };
         self.splice(from..to, None, view.len() - indexes.len());
     }
@@ -174,7 +175,7 @@ impl Pack {
     /// Removes the elements with these indexes, ascending.
     pub(super) fn remove_all(&mut self, hits: &[u16]) {
         let len = self.view().len() - hits.len();
-        let items = item::compact(&mut self.0[HEAD..], hits);
+        let items = compact::<Elements>(&mut self.0[HEAD..], hits);
         self.0.truncate(HEAD + items);
         self.finish(len);
     }

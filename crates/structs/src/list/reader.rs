@@ -4,121 +4,16 @@
 //! lives. [`Reader`] takes the cut apart instead, and drops each chunk when it has read it.
 
 use super::big::Big;
-use super::chunk::Handle;
-use super::item::{self, Element};
+use super::item::{self, Element, Elements};
 use super::pack::Pack;
-use super::tree::{Child, Part};
-use super::{List, Root};
-use crate::lazyfree::{self, Dismantle};
-use crate::owner::Owner;
+use super::{End, Handle, List, Root};
+use crate::tree::{Rest, Unread};
 use std::ops::Range;
-
-/// Chunks that are freed at once: some 5 us.
-const FREED_AT_ONCE: usize = 32;
-/// What takes less memory is freed where it is dropped.
-const DEFERRED_BYTES_MIN: usize = 64 * 1024;
-
-/// Trees, each given away chunk by chunk: a stack whose top is next.
-struct Rest {
-    trees: Vec<Child>,
-    /// Memory of what is left, shared or not.
-    bytes: usize,
-    /// Of the list that it is of.
-    owner: Owner,
-}
-
-/// Lets go of a part of a list: later, if it is large.
-pub(super) fn defer(tree: Option<Child>, owner: Owner) {
-    let Some(tree) = tree else { return };
-    Rest { bytes: tree.bytes, trees: vec![tree], owner }.defer();
-}
-
-impl Rest {
-    fn defer(self) {
-        if self.bytes >= DEFERRED_BYTES_MIN {
-            lazyfree::defer(Box::new(self));
-        }
-    }
-
-    /// The next chunk, to be read. The children of a shared node are counted: 32 at once.
-    fn next(&mut self) -> Option<Handle> {
-        loop {
-            match self.pop()?.open() {
-                Part::Chunk(chunk) => return Some(chunk),
-                Part::Node(children) => self.trees.extend(children.into_iter().rev()),
-            }
-        }
-    }
-
-    /// Drops the chunks of the next `count` elements. Returns how many elements at the front of the
-    /// chunk that is next then are still to be skipped.
-    fn skip(&mut self, mut count: usize) -> usize {
-        let mut gone = Vec::new();
-        while let Some(tree) = self.pop() {
-            if tree.len <= count {
-                count -= tree.len;
-                gone.push(tree);
-                continue;
-            }
-            if !tree.is_node() {
-                self.push(tree);
-                break;
-            }
-            if let Part::Node(children) = tree.open() {
-                children.into_iter().rev().for_each(|child| self.push(child));
-            }
-        }
-        gone.into_iter().for_each(|tree| defer(Some(tree), self.owner.reader()));
-        count
-    }
-
-    fn push(&mut self, tree: Child) {
-        self.bytes += tree.bytes;
-        self.trees.push(tree);
-    }
-
-    fn pop(&mut self) -> Option<Child> {
-        let tree = self.trees.pop()?;
-        // A node's bytes are mostly its children's, which are subtracted when they are taken.
-        self.bytes = self.bytes.saturating_sub(if tree.is_node() { 0 } else { tree.bytes });
-        Some(tree)
-    }
-}
-
-impl Dismantle for Rest {
-    fn dismantle(&mut self) -> bool {
-        for _ in 0..FREED_AT_ONCE {
-            // What a cut shares is freed with the cut.
-            match self.pop().map(Child::into_inner) {
-                Some(Some(Part::Node(children))) => self.trees.extend(children),
-                Some(_) => {}
-                None => return false,
-            }
-        }
-        !self.trees.is_empty()
-    }
-
-    /// What cuts share stays, which may be all of it.
-    fn bytes(&self) -> usize {
-        if self.owner.is_shared() || self.trees.is_empty() { 0 } else { self.bytes }
-    }
-}
 
 /// What is read.
 enum Source {
     Pack(Pack),
-    Chunks(Unread),
-}
-
-/// A rest that is freed later if it is dropped.
-struct Unread(Rest);
-
-impl Drop for Unread {
-    fn drop(&mut self) {
-        let rest = &mut self.0;
-        let (trees, owner) = (std::mem::take(&mut rest.trees), rest.owner.retire());
-        Rest { trees, bytes: rest.bytes, owner }.defer();
-    }
+    Chunks(Unread<Elements>),
 }
 
 /// See the module.
@@ -155,7 +50,7 @@ impl Reader {
 
     fn of_chunks(big: Big, start: usize, left: usize, bytes: usize) -> Self {
         let (parts, owner) = big.into_parts();
-        let mut unread = Unread(Rest { bytes: 0, trees: Vec::new(), owner });
+        let mut unread = Unread(Rest::new(End::Front, owner));
         parts.into_iter().rev().flatten().for_each(|part| unread.0.push(part));
         let skipped = unread.0.skip(start);
         let source = Source::Chunks(unread);

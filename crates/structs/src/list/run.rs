@@ -1,9 +1,8 @@
 //! Reading a list in place: the element at an index, and elements in order, either way.
 
-use super::chunk::Chunk;
 use super::item::{self, Element};
 use super::pack::PackRef;
-use super::{List, Root};
+use super::{Chunk, List, Root};
 use std::ops::Range;
 
 /// Elements that lie one behind the other: a chunk, or all of a pack.
@@ -122,7 +121,7 @@ impl<'a> Iterator for Forward<'a> {
         self.offset += item::len(bytes);
         self.next += 1;
         Some(match (item::outside(bytes), self.chunk) {
-            (Some(number), Some(chunk)) => Element::Blob(chunk.blob(number)),
+            (Some(number), Some(chunk)) => Element::Blob(chunk.long(number)),
             _ => Element::Text(item::text(bytes)),
         })
     }

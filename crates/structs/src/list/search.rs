@@ -5,9 +5,9 @@
 //! looked at as an element (`item::find`). Blobs are found by their length, and compared by their
 //! bytes, also in slices.
 
-use super::item::{Code, New, OUTSIDE};
+use super::item::{self, Code, New, OUTSIDE};
 use super::run::Run;
-use super::{End, List};
+use super::{Chunk, End, List};
 use crate::blob::Blob;
 use memchr::memmem::Finder;
 use std::ops::Range;
@@ -230,11 +230,32 @@ impl Search {
 }
 
 impl Run<'_> {
-    /// See [`super::chunk::Chunk::find`].
+    /// See [`Chunk::find`].
     fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
         match self {
             Self::Pack(pack) => pack.find(needle, hits),
             Self::Chunk(chunk) => chunk.find(needle, hits),
+        }
+    }
+}
+
+impl Chunk {
+    /// Appends the indexes of the elements that look like the needle. Those of blobs are all that are
+    /// as long as the needle, whatever is in them.
+    pub(crate) fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
+        let before = hits.len();
+        let jump = |offset: usize| self.last_mark(|mark| mark <= offset);
+        item::find(self.items(), needle, jump, hits);
+        if let Some(blob) = needle.blob() {
+            let mut at = before;
+            while at < hits.len() {
+                let element = self.element(self.offset(usize::from(hits[at])));
+                if element.len() == blob.len() {
+                    at += 1;
+                } else {
+                    hits.remove(at);
+                }
+            }
         }
     }
 }

@@ -430,11 +430,11 @@ fn a_blob_finds_room_among_many() {
     for (end, far) in [(End::Front, End::Back), (End::Back, End::Front)] {
         let mut list = List::new();
         (0..110).for_each(|_| list.push(far, &text[..]));
-        (0..outside::BLOBS_MAX).for_each(|_| list.push(end, &*long));
+        (0..crate::chunk::OUTSIDE_MAX).for_each(|_| list.push(end, &*long));
         let index = if end == End::Front { 1 } else { list.len() - 1 };
         list.insert(index, &*long);
         list.set(index, &*long);
         list.check_invariants();
-        assert_eq!(list.len(), 110 + outside::BLOBS_MAX + 1);
+        assert_eq!(list.len(), 110 + crate::chunk::OUTSIDE_MAX + 1);
     }
 }

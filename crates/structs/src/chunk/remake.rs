@@ -1,14 +1,13 @@
 //! Chunks made of others: copied, split, merged, given another block.
 
-use super::super::item;
-use super::super::outside::BLOBS_MAX;
-use super::{Chunk, End, GROUP, Handle, MARK, ROOM_MAX, blank, get_mut, own};
+use super::outside::OUTSIDE_MAX;
+use super::{Chunk, Coding, End, Handle, MARK, ROOM_MAX, blank, get_mut, own};
 use std::ops::Range;
 
 /// Neighbours are merged when they fill at most this much of a block together.
 const MERGED_MAX: usize = ROOM_MAX / 4 * 3;
-/// Blobs of neighbours that are merged.
-const MERGED_BLOBS_MAX: usize = BLOBS_MAX / 4 * 3;
+/// Long ones of neighbours that are merged.
+const MERGED_LONGS_MAX: usize = OUTSIDE_MAX / 4 * 3;
 /// A chunk that fills less looks for a neighbour to merge with.
 const SPARSE_MAX: usize = ROOM_MAX / 3;
 /// A block that grows has as much room again as a share of what it holds.
@@ -17,23 +16,23 @@ const GROWTH_SHARE: usize = 4;
 const UNUSED_SHARE: usize = 8;
 
 /// True when two neighbours are worth being one chunk.
-pub(in super::super) fn can_merge(one: &Chunk, other: &Chunk) -> bool {
+pub(crate) fn can_merge<C: Coding>(one: &Chunk<C>, other: &Chunk<C>) -> bool {
     one.used_bytes() + other.used_bytes() <= MERGED_MAX
-        && one.blobs() + other.blobs() <= MERGED_BLOBS_MAX
+        && one.longs() + other.longs() <= MERGED_LONGS_MAX
         && (one.is_sparse() || other.is_sparse())
 }
 
 /// Some elements of a chunk, by their bytes in [`Chunk::items`].
-type Part<'a> = (&'a Chunk, Range<usize>);
+type Part<'a, C> = (&'a Chunk<C>, Range<usize>);
 
 /// Bytes of the marks of `count` elements, of which the first sixteen need none.
-fn mark_bytes(count: usize) -> usize {
-    count.saturating_sub(GROUP).div_ceil(GROUP) * MARK
+fn mark_bytes<C: Coding>(count: usize) -> usize {
+    count.saturating_sub(C::GROUP).div_ceil(C::GROUP) * MARK
 }
 
 /// A chunk of what the parts hold, one behind the other, with `spare` bytes of room at one end.
-fn gather(parts: &[Part<'_>], count: usize, spare: usize, end: End) -> Handle {
-    let used = parts.iter().map(|(_, part)| part.len()).sum::<usize>() + mark_bytes(count);
+fn gather<C: Coding>(parts: &[Part<'_, C>], count: usize, spare: usize, end: End) -> Handle<C> {
+    let used = parts.iter().map(|(_, part)| part.len()).sum::<usize>() + mark_bytes::<C>(count);
     let mut handle = blank((used + spare).min(ROOM_MAX));
     let chunk = get_mut(&mut handle).expect("new");
     for (source, part) in parts {
@@ -47,16 +46,16 @@ fn gather(parts: &[Part<'_>], count: usize, spare: usize, end: End) -> Handle {
     handle
 }
 
-impl Chunk {
+impl<C: Coding> Chunk<C> {
     /// A chunk of no elements, with room for `room` bytes at `end`.
-    pub(in super::super) fn empty(room: usize, end: End) -> Handle {
+    pub(crate) fn empty(room: usize, end: End) -> Handle<C> {
         gather(&[], 0, room.min(ROOM_MAX), end)
     }
 
     /// A chunk of these elements, without blobs, and with room for `need` bytes more at `end`.
-    pub(in super::super) fn of_items(items: &[u8], count: usize, need: usize, end: End) -> Handle {
+    pub(crate) fn of_items(items: &[u8], count: usize, need: usize, end: End) -> Handle<C> {
         let spare = (items.len() / GROWTH_SHARE).max(need + MARK);
-        let mut handle = blank((items.len() + mark_bytes(count) + spare).min(ROOM_MAX));
+        let mut handle = blank((items.len() + mark_bytes::<C>(count) + spare).min(ROOM_MAX));
         let chunk = get_mut(&mut handle).expect("new");
         chunk.room[..items.len()].copy_from_slice(items);
         chunk.end = items.len() as u16;
@@ -69,7 +68,7 @@ impl Chunk {
     }
 
     /// The same in another block.
-    pub(super) fn copy(&self) -> Handle {
+    pub(super) fn copy(&self) -> Handle<C> {
         let mut handle = blank(self.room.len());
         let copy = get_mut(&mut handle).expect("new");
         copy.outside.clone_from(&self.outside);
@@ -85,12 +84,12 @@ impl Chunk {
         self.end = (from + items.len()) as u16;
         let mut at = from;
         while source.outside.is_some() && at < usize::from(self.end) {
-            if let Some(number) = item::outside(&self.room[at..]) {
-                let blob = source.blob(number).clone();
-                let number = self.outside.get_or_insert_default().add(blob);
-                item::write_outside(&mut self.room[at..], number);
+            if let Some(number) = C::outside(&self.room[at..]) {
+                let long = source.long(number).clone();
+                let number = self.outside.get_or_insert_default().add(long);
+                C::write_outside(&mut self.room[at..], number);
             }
-            at += item::len(&self.room[at..]);
+            at += C::len(&self.room[at..]);
         }
     }
 
@@ -98,29 +97,29 @@ impl Chunk {
     fn mark_all(&mut self) {
         let (mut at, mut index) = (usize::from(self.begin), 0);
         while at < usize::from(self.end) {
-            let next = at + item::len(&self.room[at..]);
-            if index > 0 && index % GROUP == 0 {
-                self.set_mark(index / GROUP, at);
+            let next = at + C::len(&self.room[at..]);
+            if index > 0 && index % C::GROUP == 0 {
+                self.set_mark(index / C::GROUP, at);
             }
             (at, index) = (next, index + 1);
         }
         self.len = index as u16;
-        self.head = self.len.min(GROUP as u16);
+        self.head = self.len.min(C::GROUP as u16);
     }
 
-    fn whole(&self) -> Part<'_> {
+    fn whole(&self) -> Part<'_, C> {
         (self, 0..self.items().len())
     }
 
     /// True when it fills less than a third of a block.
-    pub(in super::super) fn is_sparse(&self) -> bool {
+    pub(crate) fn is_sparse(&self) -> bool {
         self.used_bytes() <= SPARSE_MAX
     }
 
     /// The same in a larger block, with room for `need` bytes more at `end`, if there are as many.
     /// `None` if there is no larger one, or it would not help.
-    pub(in super::super) fn grown(&self, end: End, need: usize) -> Option<Handle> {
-        if self.blobs() == BLOBS_MAX || self.room.len() == ROOM_MAX {
+    pub(crate) fn grown(&self, end: End, need: usize) -> Option<Handle<C>> {
+        if self.longs() == OUTSIDE_MAX || self.room.len() == ROOM_MAX {
             return None;
         }
         let spare = (self.used_bytes() / GROWTH_SHARE).max(need + MARK);
@@ -128,13 +127,13 @@ impl Chunk {
     }
 
     /// Both, with the room at the back.
-    pub(in super::super) fn merged(&self, other: &Self) -> Handle {
+    pub(crate) fn merged(&self, other: &Self) -> Handle<C> {
         let parts = [self.whole(), other.whole()];
         gather(&parts, self.len() + other.len(), 0, End::Back)
     }
 
     /// The elements before an index, and those from there on.
-    pub(in super::super) fn split(&self, index: usize) -> (Handle, Handle) {
+    pub(crate) fn split(&self, index: usize) -> (Handle<C>, Handle<C>) {
         debug_assert!(0 < index && index < self.len(), "index={index} len={}", self.len);
         let (at, end) = (self.offset(index), self.items().len());
         let front = gather(&[(self, 0..at)], index, 0, End::Back);
@@ -142,10 +141,10 @@ impl Chunk {
     }
 
     /// The index before which about half of the bytes are. The chunk has two elements or more.
-    pub(in super::super) fn middle(&self) -> usize {
+    pub(crate) fn middle(&self) -> usize {
         let (half, mut index, mut at) = (self.items().len() / 2, 0, 0);
         while at < half {
-            at += item::len(&self.items()[at..]);
+            at += C::len(&self.items()[at..]);
             index += 1;
         }
         index.clamp(1, self.len() - 1)
@@ -153,7 +152,7 @@ impl Chunk {
 }
 
 /// A chunk to which nothing is pushed any more, in a block that fits it.
-pub(in super::super) fn trim(handle: &mut Handle) {
+pub(crate) fn trim<C: Coding>(handle: &mut Handle<C>) {
     let unused = handle.room.len() - handle.used_bytes();
     if unused > handle.room.len() / UNUSED_SHARE {
         *handle = gather(&[handle.whole()], handle.len(), 0, End::Back);
@@ -161,7 +160,7 @@ pub(in super::super) fn trim(handle: &mut Handle) {
 }
 
 /// Removes the elements with these indexes, ascending.
-pub(in super::super) fn remove_all(handle: &mut Handle, hits: &[u16]) {
+pub(crate) fn remove_all<C: Coding>(handle: &mut Handle<C>, hits: &[u16]) {
     let chunk = own(handle);
     for &hit in hits {
         if chunk.outside.is_none() {
@@ -170,7 +169,22 @@ pub(in super::super) fn remove_all(handle: &mut Handle, hits: &[u16]) {
         chunk.release(chunk.place(usize::from(hit)));
     }
     let (begin, end) = (usize::from(chunk.begin), usize::from(chunk.end));
-    let len = item::compact(&mut chunk.room[begin..end], hits);
+    let len = compact::<C>(&mut chunk.room[begin..end], hits);
     chunk.end = (begin + len) as u16;
     chunk.mark_all();
+}
+
+/// Moves the items that are not in `hits` together, to where the first begins. Returns where they
+/// end. `hits` are indexes, ascending.
+pub(crate) fn compact<C: Coding>(items: &mut [u8], hits: &[u16]) -> usize {
+    let (mut index, mut from, mut to) = (0, 0, 0);
+    for &hit in hits {
+        let run = from..C::skip(items, from, usize::from(hit) - index);
+        items.copy_within(run.clone(), to);
+        to += run.len();
+        from = run.end + C::len(&items[run.end..]);
+        index = usize::from(hit) + 1;
+    }
+    items.copy_within(from.., to);
+    to + items.len() - from
 }

@@ -1,4 +1,5 @@
-//! The chunks between a list's ends: a counted tree, cut and joined in O(log n).
+//! Chunks in their order: a counted tree, cut and joined in O(log n). The middle of
+//! a list.
 //!
 //! ```text
 //! Child -> node: level 2 | len, bytes, -> | len, bytes, -> | ...             8 to 32 children
@@ -7,52 +8,58 @@
 //! ```
 //! A tree is a [`Child`]: a link to a node or to a chunk alone, and what hangs there. Two operations
 //! do all that changes its shape: [`split`] at an index, and [`join`] of two trees of any heights.
-//! Nodes are shared between the list and its cuts, and copied before they are changed.
+//! Nodes are shared between a value and its cuts, and copied before they are changed.
 //!
 //! Invariants:
-//! - N1: `len` and `bytes` of a child are the sums over what hangs there, its node included.
+//! - N1: `len` and `bytes` of a child are the sums over what hangs there, its node included; `first` is
+//!   that of its first item.
 //! - N2: all children of a node of level n are of level n - 1; chunks are of level 0.
 //! - N3: a node has [`CHILDREN_MAX`] children at most, two or more if it is the root, and
 //!   [`CHILDREN_MIN`] or more if it is not.
 
-use super::chunk::{Chunk, End, Handle};
+mod rest;
+
+pub(crate) use rest::{Rest, Unread, defer};
+
+use crate::chunk::{Chunk, Coding, End, Handle};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Children of a node. More would make a node's copy longer: each child is counted, at a cache miss.
-pub(super) const CHILDREN_MAX: usize = 32;
+pub(crate) const CHILDREN_MAX: usize = 32;
 /// Children of a node that is not the root. Far below half, so that nodes that are filled from one
 /// end remain nearly full.
 const CHILDREN_MIN: usize = 8;
 /// Memory of a node.
-const NODE_BYTES: usize =
-    2 * size_of::<usize>() + size_of::<Node>() + CHILDREN_MAX * size_of::<Child>();
-
-const _: () = assert!(size_of::<Child>() == 32);
+const fn node_bytes<C: Coding>() -> usize {
+    2 * size_of::<usize>() + size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Child<C>>()
+}
 
 /// A tree, or a part of one.
 #[derive(Clone)]
-pub(super) struct Child {
+pub(crate) struct Child<C: Coding> {
     /// Elements.
-    pub(super) len: usize,
+    pub(crate) len: usize,
     /// Memory of chunks and nodes, shared or not.
-    pub(super) bytes: usize,
-    link: Link,
+    pub(crate) bytes: usize,
+    /// Of the first item.
+    pub(crate) first: C::First,
+    link: Link<C>,
 }
 
 #[derive(Clone)]
-enum Link {
-    Chunk(Handle),
-    Node(Arc<Node>),
+enum Link<C: Coding> {
+    Chunk(Handle<C>),
+    Node(Arc<Node<C>>),
 }
 
 /// See the module.
-pub(super) struct Node {
+pub(crate) struct Node<C: Coding> {
     level: u8,
-    children: Vec<Child>,
+    children: Vec<Child<C>>,
 }
 
-impl Clone for Node {
+impl<C: Coding> Clone for Node<C> {
     fn clone(&self) -> Self {
         let mut children = Vec::with_capacity(CHILDREN_MAX);
         children.extend_from_slice(&self.children);
@@ -61,16 +68,17 @@ impl Clone for Node {
 }
 
 /// What a child turns out to be.
-pub(super) enum Part {
-    Chunk(Handle),
+pub(crate) enum Part<C: Coding> {
+    Chunk(Handle<C>),
     /// The children of a node.
-    Node(Vec<Child>),
+    Node(Vec<Child<C>>),
 }
 
-impl Child {
+impl<C: Coding> Child<C> {
     /// A tree of one chunk.
-    pub(super) fn of(chunk: Handle) -> Self {
-        Self { len: chunk.len(), bytes: chunk.memory_bytes(), link: Link::Chunk(chunk) }
+    pub(crate) fn of(chunk: Handle<C>) -> Self {
+        let (len, bytes, first) = (chunk.len(), chunk.memory_bytes(), C::first(chunk.items()));
+        Self { len, bytes, first, link: Link::Chunk(chunk) }
     }
 
     /// A tree of these: none, one as it is, or a node.
@@ -78,8 +86,9 @@ impl Child {
         if children.len() <= 1 {
             return children.pop();
         }
-        let mut child =
-            Self { len: 0, bytes: 0, link: Link::Node(Arc::new(Node { level, children })) };
+        let first = children[0].first;
+        let link = Link::Node(Arc::new(Node { level, children }));
+        let mut child = Self { len: 0, bytes: 0, first, link };
         child.sum();
         Some(child)
     }
@@ -108,7 +117,7 @@ impl Child {
     }
 
     /// Takes it apart; children that a cut shares are counted.
-    pub(super) fn open(self) -> Part {
+    pub(crate) fn open(self) -> Part<C> {
         match self.link {
             Link::Chunk(chunk) => Part::Chunk(chunk),
             Link::Node(node) => Part::Node(Arc::unwrap_or_clone(node).children),
@@ -116,7 +125,7 @@ impl Child {
     }
 
     /// Takes it apart to free it; `None` if a cut shares it, which frees it then.
-    pub(super) fn into_inner(self) -> Option<Part> {
+    pub(crate) fn into_inner(self) -> Option<Part<C>> {
         match self.link {
             Link::Chunk(chunk) => Some(Part::Chunk(chunk)),
             Link::Node(node) => Some(Part::Node(Arc::into_inner(node)?.children)),
@@ -124,7 +133,7 @@ impl Child {
     }
 
     /// True for what has children.
-    pub(super) fn is_node(&self) -> bool {
+    pub(crate) fn is_node(&self) -> bool {
         matches!(self.link, Link::Node(_))
     }
 
@@ -139,12 +148,13 @@ impl Child {
     fn sum(&mut self) {
         let children = self.children();
         let len = children.iter().map(|child| child.len).sum();
-        self.bytes = NODE_BYTES + children.iter().map(|child| child.bytes).sum::<usize>();
-        self.len = len;
+        let first = children[0].first;
+        self.bytes = node_bytes::<C>() + children.iter().map(|child| child.bytes).sum::<usize>();
+        (self.len, self.first) = (len, first);
     }
 
     /// The chunk that the element with this index is in, and the index of its first.
-    pub(super) fn find(&self, index: usize) -> (&Chunk, usize) {
+    pub(crate) fn find(&self, index: usize) -> (&Chunk<C>, usize) {
         debug_assert!(index < self.len, "index={index} len={}", self.len);
         let (mut at, mut first) = (self, 0);
         loop {
@@ -161,15 +171,16 @@ impl Child {
 
     /// Calls `f` with the chunk that the element with this index is in, to be changed, and with its
     /// index there. Copies the nodes on the way that cuts share.
-    pub(super) fn edit<R>(
+    pub(crate) fn edit<R>(
         &mut self,
         index: usize,
-        f: &mut dyn FnMut(&mut Handle, usize) -> R,
+        f: &mut dyn FnMut(&mut Handle<C>, usize) -> R,
     ) -> R {
         match &mut self.link {
             Link::Chunk(chunk) => {
                 let result = f(chunk, index);
                 (self.len, self.bytes) = (chunk.len(), chunk.memory_bytes());
+                self.first = C::first(chunk.items());
                 result
             }
             Link::Node(node) => {
@@ -180,13 +191,14 @@ impl Child {
                 let result = child.edit(index - before, f);
                 self.len = self.len - len + child.len;
                 self.bytes = self.bytes - bytes + child.bytes;
+                self.first = node.children[0].first;
                 result
             }
         }
     }
 
     /// Whether a change at this index would copy something.
-    pub(super) fn is_shared(&self, index: usize) -> bool {
+    pub(crate) fn is_shared(&self, index: usize) -> bool {
         match &self.link {
             Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
             Link::Node(node) => {
@@ -197,18 +209,19 @@ impl Child {
     }
 
     /// The chunk at one end.
-    pub(super) fn peek(&self, end: End) -> &Chunk {
+    pub(crate) fn peek(&self, end: End) -> &Chunk<C> {
         self.find(if end == End::Front { 0 } else { self.len - 1 }).0
     }
 
     /// Panics when an invariant does not hold. Returns the number of chunks.
-    pub(super) fn check(&self, is_root: bool) -> usize {
+    pub(crate) fn check(&self, is_root: bool) -> usize {
         let children = self.children();
         match &self.link {
             Link::Chunk(chunk) => {
                 chunk.check();
                 assert!(chunk.len() > 0, "L2: an empty chunk");
                 assert_eq!((self.len, self.bytes), (chunk.len(), chunk.memory_bytes()), "N1");
+                assert_eq!(self.first, C::first(chunk.items()), "N1");
                 return 1;
             }
             Link::Node(node) => {
@@ -221,12 +234,13 @@ impl Child {
         let mut sums = self.clone();
         sums.sum();
         assert_eq!((self.len, self.bytes), (sums.len, sums.bytes), "N1");
+        assert_eq!(self.first, children[0].first, "N1");
         children.iter().map(|child| child.check(false)).sum()
     }
 }
 
 /// The child that the element with this index is in, and how many elements are before that.
-fn locate(children: &[Child], index: usize) -> (usize, usize) {
+fn locate<C: Coding>(children: &[Child<C>], index: usize) -> (usize, usize) {
     let mut before = 0;
     for (at, child) in children.iter().enumerate() {
         if index - before < child.len {
@@ -238,7 +252,7 @@ fn locate(children: &[Child], index: usize) -> (usize, usize) {
 }
 
 /// One tree of two, the elements of `left` before those of `right`. Cost: O(log n).
-pub(super) fn join(mut left: Child, mut right: Child) -> Child {
+pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<C> {
     let len = left.len + right.len;
     let level = left.level().max(right.level());
     let (first, second) = match left.level().cmp(&right.level()) {
@@ -264,21 +278,24 @@ pub(super) fn join(mut left: Child, mut right: Child) -> Child {
 }
 
 /// [`join`], where either may be missing.
-pub(super) fn join_some(left: Option<Child>, right: Option<Child>) -> Option<Child> {
+pub(crate) fn join_some<C: Coding>(
+    left: Option<Child<C>>,
+    right: Option<Child<C>>,
+) -> Option<Child<C>> {
     match (left, right) {
         (Some(left), Some(right)) => Some(join(left, right)),
         (left, right) => left.or(right),
     }
 }
 
-fn with_room(children: impl IntoIterator<Item = Child>) -> Vec<Child> {
+fn with_room<C: Coding>(children: impl IntoIterator<Item = Child<C>>) -> Vec<Child<C>> {
     let mut all = Vec::with_capacity(CHILDREN_MAX);
     all.extend(children);
     all
 }
 
 /// Hangs a lower tree to one end of a higher one. Returns what has to become its neighbour there.
-fn attach(node: &mut Child, other: Child, end: End) -> Option<Child> {
+fn attach<C: Coding>(node: &mut Child<C>, other: Child<C>, end: End) -> Option<Child<C>> {
     let level = node.level();
     debug_assert!(level > other.level(), "N2: {level} {}", other.level());
     let children = node.children_mut();
@@ -304,7 +321,11 @@ fn attach(node: &mut Child, other: Child, end: End) -> Option<Child> {
 }
 
 /// Adds a child at one end. A node that is full gives it company for a node of its own.
-fn hang(children: &mut Vec<Child>, child: Child, end: End) -> Option<Vec<Child>> {
+fn hang<C: Coding>(
+    children: &mut Vec<Child<C>>,
+    child: Child<C>,
+    end: End,
+) -> Option<Vec<Child<C>>> {
     let is_full = children.len() == CHILDREN_MAX;
     debug_assert!(children.len() <= CHILDREN_MAX, "N3: {} children", children.len());
     match (end, is_full) {
@@ -323,7 +344,7 @@ fn hang(children: &mut Vec<Child>, child: Child, end: End) -> Option<Vec<Child>>
 }
 
 /// Neighbours of one level, either of which may have too few children: they become one, or share.
-fn balance(mut left: Child, mut right: Child) -> (Child, Option<Child>) {
+fn balance<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> (Child<C>, Option<Child<C>>) {
     debug_assert_eq!(left.level(), right.level(), "N2");
     if left.level() == 0 {
         return (left, Some(right));
@@ -350,7 +371,10 @@ fn balance(mut left: Child, mut right: Child) -> (Child, Option<Child>) {
 
 /// The elements before an index, and those from there on. Cost: O(log n); a chunk in which the index
 /// lies is split.
-pub(super) fn split(tree: Child, index: usize) -> (Option<Child>, Option<Child>) {
+pub(crate) fn split<C: Coding>(
+    tree: Child<C>,
+    index: usize,
+) -> (Option<Child<C>>, Option<Child<C>>) {
     if index == 0 {
         return (None, Some(tree));
     }
@@ -375,7 +399,7 @@ pub(super) fn split(tree: Child, index: usize) -> (Option<Child>, Option<Child>)
 }
 
 /// Takes the chunk at one end off. Cost: O(log n).
-pub(super) fn pop(tree: Child, end: End) -> (Handle, Option<Child>) {
+pub(crate) fn pop<C: Coding>(tree: Child<C>, end: End) -> (Handle<C>, Option<Child<C>>) {
     let chunk = tree.peek(end).len();
     let (one, rest) = match end {
         End::Front => split(tree, chunk),

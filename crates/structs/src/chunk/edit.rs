@@ -3,24 +3,23 @@
 //! An addition may be refused for want of room: then the chunk is as before, and its owner gives it a
 //! larger block, or halves it (`remake`).
 
-use super::super::item::{self, Code, Element};
-use super::super::outside::BLOBS_MAX;
-use super::{Chunk, End, GROUP, MARK};
+use super::outside::OUTSIDE_MAX;
+use super::{Chunk, Coding, Encoded, End, MARK};
 
 /// A push moves the elements away from its end only when one part in so many of the block is free
 /// beside what is needed: else the next pushes would do the same again.
 const SLACK_SHARE: usize = 8;
 
-impl Chunk {
+impl<C: Coding> Chunk<C> {
     /// Adds an element at one end. False if there is no room.
     #[inline]
-    pub(in super::super) fn push(&mut self, end: End, code: &Code<'_>) -> bool {
+    pub(crate) fn push(&mut self, end: End, code: &C::Code<'_>) -> bool {
         self.push_with(end, code, self.room.len() / SLACK_SHARE)
     }
 
     /// [`Chunk::push`]; elements are moved only if `slack` bytes remain free.
     #[inline]
-    fn push_with(&mut self, end: End, code: &Code<'_>, slack: usize) -> bool {
+    fn push_with(&mut self, end: End, code: &C::Code<'_>, slack: usize) -> bool {
         let need = code.len();
         let opens = self.opens_group(end);
         let mark = if opens { MARK } else { 0 };
@@ -56,15 +55,15 @@ impl Chunk {
     fn opens_group(&self, end: End) -> bool {
         let (len, head) = (usize::from(self.len), usize::from(self.head));
         match end {
-            End::Front => head == GROUP,
-            End::Back if len == head => len == GROUP,
-            End::Back => (len - head).is_multiple_of(GROUP),
+            End::Front => head == C::GROUP,
+            End::Back if len == head => len == C::GROUP,
+            End::Back => (len - head).is_multiple_of(C::GROUP),
         }
     }
 
     /// One more element stands before what was group 0, which began at `place` and is group 1 now.
     fn open_front(&mut self, place: usize) {
-        debug_assert_eq!(usize::from(self.head), GROUP, "only a full group is marked");
+        debug_assert_eq!(usize::from(self.head), C::GROUP, "only a full group is marked");
         (self.head, self.len) = (1, self.len + 1);
         let (first, size) = (self.marks(), self.room.len());
         self.room.copy_within(size - (first - 1) * MARK.., size - first * MARK);
@@ -104,27 +103,25 @@ impl Chunk {
         self.begin = begin as u16;
     }
 
-    /// True unless it is a blob too many.
-    fn can_name(&self, code: &Code<'_>) -> bool {
-        matches!(code, Code::Text(_)) || self.blobs() < BLOBS_MAX
+    /// True unless it is a long one too many.
+    fn can_name(&self, code: &C::Code<'_>) -> bool {
+        code.long().is_none() || self.longs() < OUTSIDE_MAX
     }
 
     #[inline]
-    fn write(&mut self, place: usize, code: &Code<'_>) {
-        match code {
-            Code::Text(text) => text.write_to(&mut self.room[place..place + text.len()]),
-            Code::Blob(blob) => {
-                let number = self.outside.get_or_insert_default().add(blob.clone());
-                item::write_outside(&mut self.room[place..], number);
-            }
+    fn write(&mut self, place: usize, code: &C::Code<'_>) {
+        code.write_to(&mut self.room[place..place + code.len()]);
+        if let Some(long) = code.long() {
+            let number = self.outside.get_or_insert_default().add(long.clone());
+            C::write_outside(&mut self.room[place..], number);
         }
     }
 
-    /// Lets go of the blob of the element at `place`, if it has one.
+    /// Lets go of what lies outside of the item at `place`, if it has one.
     #[inline]
     pub(super) fn release(&mut self, place: usize) {
         if let Some(outside) = &mut self.outside
-            && let Some(number) = item::outside(&self.room[place..])
+            && let Some(number) = C::outside(&self.room[place..])
         {
             outside.remove(number);
             if outside.len() == 0 {
@@ -137,22 +134,13 @@ impl Chunk {
     fn release_all(&mut self, mut from: usize, to: usize) {
         while from < to && self.outside.is_some() {
             self.release(from);
-            from += item::len(&self.room[from..]);
-        }
-    }
-
-    /// The element at one end of a chunk that has some.
-    #[inline]
-    pub(in super::super) fn peek(&self, end: End) -> Element<'_> {
-        match end {
-            End::Front => self.element(0),
-            End::Back => self.element(self.offset(self.len() - 1)),
+            from += C::len(&self.room[from..]);
         }
     }
 
     /// Removes so many elements at one end: as many as there are, at most.
     #[inline]
-    pub(in super::super) fn cut(&mut self, end: End, count: usize) {
+    pub(crate) fn cut(&mut self, end: End, count: usize) {
         match end {
             End::Front => self.cut_front(count),
             End::Back => self.cut_back(self.len() - count),
@@ -173,7 +161,7 @@ impl Chunk {
         let marks = self.marks();
         let (gone, head) = match count.checked_sub(usize::from(self.head)) {
             None => (0, usize::from(self.head) - count),
-            Some(past) => (past / GROUP + 1, GROUP - past % GROUP),
+            Some(past) => (past / C::GROUP + 1, C::GROUP - past % C::GROUP),
         };
         let gone = gone.min(marks);
         let size = self.room.len();
@@ -185,7 +173,7 @@ impl Chunk {
     }
 
     /// Adds an element before the one with this index. False if there is no room at all.
-    pub(in super::super) fn insert(&mut self, index: usize, code: &Code<'_>) -> bool {
+    pub(crate) fn insert(&mut self, index: usize, code: &C::Code<'_>) -> bool {
         debug_assert!(index <= self.len(), "index={index} len={}", self.len);
         if index == 0 {
             return self.push_with(End::Front, code, 0);
@@ -193,7 +181,7 @@ impl Chunk {
         if index == self.len() {
             return self.push_with(End::Back, code, 0);
         }
-        let (need, mark) = (code.len(), if usize::from(self.head) == GROUP { MARK } else { 0 });
+        let (need, mark) = (code.len(), if usize::from(self.head) == C::GROUP { MARK } else { 0 });
         if self.front_room() + self.back_room() < need + mark || !self.can_name(code) {
             return false;
         }
@@ -204,7 +192,7 @@ impl Chunk {
         self.step_marks(1..group + 1);
         if mark > 0 {
             let first = usize::from(self.begin);
-            self.open_front(first + item::len(&self.room[first..]));
+            self.open_front(first + C::len(&self.room[first..]));
         } else {
             (self.head, self.len) = (self.head + 1, self.len + 1);
         }
@@ -235,13 +223,13 @@ impl Chunk {
     }
 
     /// Removes the element with this index.
-    pub(in super::super) fn remove(&mut self, index: usize) {
+    pub(crate) fn remove(&mut self, index: usize) {
         debug_assert!(index < self.len(), "index={index} len={}", self.len);
         if index == 0 {
             return self.cut_front(1);
         }
         let (place, group) = (self.place(index), self.group(index));
-        let bytes = item::len(&self.room[place..]);
+        let bytes = C::len(&self.room[place..]);
         self.release(place);
         // Each group behind gives its first element to the group before it.
         self.step_marks(group + 1..self.marks() + 1);
@@ -266,10 +254,10 @@ impl Chunk {
     }
 
     /// Puts another element in the place of the one with this index. False if there is no room.
-    pub(in super::super) fn set(&mut self, index: usize, code: &Code<'_>) -> bool {
+    pub(crate) fn set(&mut self, index: usize, code: &C::Code<'_>) -> bool {
         debug_assert!(index < self.len(), "index={index} len={}", self.len);
         let (place, group) = (self.place(index), self.group(index));
-        let (old, new) = (item::len(&self.room[place..]), code.len());
+        let (old, new) = (C::len(&self.room[place..]), code.len());
         if self.front_room() + self.back_room() + old < new || !self.can_name(code) {
             return false;
         }

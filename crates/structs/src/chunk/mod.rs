@@ -1,7 +1,8 @@
-//! A chunk: a run of elements in one block of up to 4 KiB, with room at its ends.
+//! A chunk: a run of items in one block of up to 4 KiB, with room at its ends. Lists are made of
+//! them.
 //!
 //! Redis's listpack spends a byte an element on its length from behind, moves all of it when its
-//! head is pushed or popped, and walks half of it to find an index. Here elements lie in the middle
+//! head is pushed or popped, and walks half of it to find an index. Here items lie in the middle
 //! of the block, so that both ends grow and shrink in place, and every sixteenth is *marked*: an
 //! index, or the last element, is found by walking past fifteen at most, for an eighth of a byte an
 //! element.
@@ -26,43 +27,90 @@
 //! Not here: which chunk an index is in. See `tree`.
 
 mod edit;
+mod outside;
 mod remake;
 #[cfg(test)]
 mod tests;
 
-pub(super) use remake::{can_merge, remove_all, trim};
+#[cfg(test)]
+pub(crate) use outside::OUTSIDE_MAX;
+pub(crate) use remake::{can_merge, compact, remove_all, trim};
 
-use super::item::{self, Element};
-use super::outside::Outside;
-use super::search::Needle;
-use crate::blob::Blob;
 use crate::table::get_mut;
+use outside::Outside;
+use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Elements of a group.
-const GROUP: usize = 16;
+/// What the items of a chunk are.
+pub(crate) trait Coding: Copy + Send + Sync + 'static {
+    /// Items of a group. Items that are all as long need no marks, and are one group.
+    const GROUP: usize = 16;
+    /// What is too long to lie among the others.
+    type Long: Held;
+    /// An item on its way into a chunk.
+    type Code<'a>: Encoded<Self::Long>;
+    /// What the nodes of a tree know of the first item of each child: to find the way by.
+    type First: Copy + PartialEq + fmt::Debug + Send + Sync;
+
+    /// Bytes of the item at the front of `bytes`.
+    fn len(bytes: &[u8]) -> usize;
+
+    /// Where the item begins that is `count` behind the one at `at`.
+    #[inline]
+    fn skip(items: &[u8], at: usize, count: usize) -> usize {
+        (0..count).fold(at, |at, _| at + Self::len(&items[at..]))
+    }
+
+    /// What there is to know of the item at the front of `bytes`.
+    fn first(bytes: &[u8]) -> Self::First;
+
+    /// The number of what lies outside of the item at the front of `bytes`, if something does.
+    fn outside(bytes: &[u8]) -> Option<u16>;
+
+    /// Writes that number to the item at the front of `bytes`.
+    fn write_outside(bytes: &mut [u8], number: u16);
+}
+
+/// An item in the form in which it is kept.
+pub(crate) trait Encoded<L> {
+    /// Bytes that it takes among the others.
+    fn len(&self) -> usize;
+
+    /// What lies outside of it.
+    fn long(&self) -> Option<&L>;
+
+    /// Writes it over as many bytes, but for the number of what lies outside.
+    fn write_to(&self, out: &mut [u8]);
+}
+
+/// What can lie outside: a reference to something shared.
+pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Bytes of memory of what it leads to.
+    fn memory_bytes(&self) -> usize;
+}
+
 /// Bytes of a mark.
 const MARK: usize = size_of::<u16>();
 /// What stands before the room of a block: two counts, and the chunk's own fields.
-const HEAD_BYTES: usize = 2 * size_of::<usize>() + size_of::<Chunk<[u8; 0]>>();
+const HEAD_BYTES: usize = 32;
 /// Bytes of the largest block. More would make a copy for a cut, and a change in the middle, dearer;
 /// fewer, the tree larger.
 const BLOCK_MAX: usize = 4096;
 /// Room of the largest block.
-pub(super) const ROOM_MAX: usize = BLOCK_MAX - HEAD_BYTES;
+pub(crate) const ROOM_MAX: usize = BLOCK_MAX - HEAD_BYTES;
 
-const _: () = assert!(HEAD_BYTES == 32);
 const _: () = assert!(BLOCK_MAX <= u16::MAX as usize);
-const _: () = assert!(4 * item::ITEM_BYTES_MAX <= ROOM_MAX, "four of the longest to a chunk");
 
 /// A chunk, shared.
-pub(super) type Handle = Arc<Chunk>;
+pub(crate) type Handle<C> = Arc<Chunk<C>>;
 
 /// See the module.
-pub(super) struct Chunk<B: ?Sized = [u8]> {
+pub(crate) struct Chunk<C: Coding, B: ?Sized = [u8]> {
     /// The long elements.
-    outside: Option<Box<Outside>>,
+    outside: Option<Box<Outside<C::Long>>>,
+    coding: PhantomData<C>,
     /// Where the elements begin and end in `room`.
     begin: u16,
     end: u16,
@@ -85,12 +133,13 @@ pub enum End {
 
 /// An empty chunk whose block has room for so many bytes of elements and marks: the allocator's
 /// size classes, four a doubling.
-fn blank(room: usize) -> Handle {
+fn blank<C: Coding>(room: usize) -> Handle<C> {
+    const { assert!(2 * size_of::<usize>() + size_of::<Chunk<C, [u8; 0]>>() == HEAD_BYTES) };
     macro_rules! block {
         ($($block:literal)*) => {
             match room + HEAD_BYTES {
                 $(..=$block => Arc::new(Chunk {
-                    outside: None, begin: 0, end: 0, len: 0, head: 0,
+                    outside: None, coding: PhantomData, begin: 0, end: 0, len: 0, head: 0,
                     room: [0; $block - HEAD_BYTES],
                 }),)*
                 bytes => unreachable!("a block of {bytes} bytes"),
@@ -102,62 +151,52 @@ fn blank(room: usize) -> Handle {
 
 /// The chunk, to be changed; copied first if a cut shares it.
 #[inline]
-pub(super) fn own(handle: &mut Handle) -> &mut Chunk {
+pub(crate) fn own<C: Coding>(handle: &mut Handle<C>) -> &mut Chunk<C> {
     if Arc::strong_count(handle) != 1 {
         *handle = handle.copy();
     }
     get_mut(handle).expect("ours alone")
 }
 
-impl Chunk {
+impl<C: Coding> Chunk<C> {
     /// Elements.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         usize::from(self.len)
     }
 
     /// Bytes of memory, with the long elements, shared or not.
     #[inline]
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let outside = self.outside.as_ref().map_or(0, |outside| outside.memory_bytes());
         HEAD_BYTES + self.room.len() + outside
     }
 
     /// Bytes of elements and marks.
-    pub(super) fn used_bytes(&self) -> usize {
+    pub(crate) fn used_bytes(&self) -> usize {
         self.items().len() + self.marks() * MARK
     }
 
-    /// Long elements.
-    pub(super) fn blobs(&self) -> usize {
+    /// Long items.
+    pub(crate) fn longs(&self) -> usize {
         self.outside.as_ref().map_or(0, |outside| outside.len())
     }
 
     /// The elements' bytes.
     #[inline]
-    pub(super) fn items(&self) -> &[u8] {
+    pub(crate) fn items(&self) -> &[u8] {
         &self.room[usize::from(self.begin)..usize::from(self.end)]
     }
 
-    /// The element at this offset in [`Chunk::items`].
-    #[inline]
-    pub(super) fn element(&self, offset: usize) -> Element<'_> {
-        let bytes = &self.items()[offset..];
-        match item::outside(bytes) {
-            Some(number) => Element::Blob(self.blob(number)),
-            None => Element::Text(item::text(bytes)),
-        }
-    }
-
-    /// The long element with this number.
-    pub(super) fn blob(&self, number: u16) -> &Blob {
-        self.outside.as_ref().expect("it names a blob").get(number)
+    /// What lies outside, by its number.
+    pub(crate) fn long(&self, number: u16) -> &C::Long {
+        self.outside.as_ref().expect("it names one").get(number)
     }
 
     /// Where in [`Chunk::items`] the element with this index begins; the end, if it is `len`.
     /// Cost: a walk past fifteen elements at most.
     #[inline]
-    pub(super) fn offset(&self, index: usize) -> usize {
+    pub(crate) fn offset(&self, index: usize) -> usize {
         self.place(index) - usize::from(self.begin)
     }
 
@@ -170,21 +209,21 @@ impl Chunk {
         }
         let (start, steps) = match index.checked_sub(usize::from(self.head)) {
             None => (usize::from(self.begin), index),
-            Some(past) => (self.mark(past / GROUP + 1), past % GROUP),
+            Some(past) => (self.mark(past / C::GROUP + 1), past % C::GROUP),
         };
-        item::skip(&self.room, start, steps)
+        C::skip(&self.room, start, steps)
     }
 
     /// The group that the element with this index is in.
     #[inline]
     fn group(&self, index: usize) -> usize {
-        index.checked_sub(usize::from(self.head)).map_or(0, |past| past / GROUP + 1)
+        index.checked_sub(usize::from(self.head)).map_or(0, |past| past / C::GROUP + 1)
     }
 
     /// How many marks there are.
     #[inline]
     fn marks(&self) -> usize {
-        usize::from(self.len - self.head).div_ceil(GROUP)
+        usize::from(self.len - self.head).div_ceil(C::GROUP)
     }
 
     #[inline]
@@ -211,7 +250,7 @@ impl Chunk {
     fn step_marks(&mut self, numbers: Range<usize>) {
         for number in numbers {
             let place = self.mark(number);
-            self.set_mark(number, place + item::len(&self.room[place..]));
+            self.set_mark(number, place + C::len(&self.room[place..]));
         }
     }
 
@@ -225,59 +264,55 @@ impl Chunk {
         self.room.len() - self.marks() * MARK - usize::from(self.end)
     }
 
-    /// Appends the indexes of the elements that look like the needle. Those of blobs are all that are
-    /// as long as the needle, whatever is in them.
-    pub(super) fn find(&self, needle: &Needle, hits: &mut Vec<u16>) {
-        let (begin, marks) = (usize::from(self.begin), self.marks());
-        let before = hits.len();
-        let jump = |offset: usize| {
-            let (mut low, mut high) = (0, marks + 1);
-            while high - low > 1 {
-                let middle = usize::midpoint(low, high);
-                if self.mark(middle) - begin <= offset {
-                    low = middle;
-                } else {
-                    high = middle;
-                }
-            }
-            match low {
-                0 => (0, 0),
-                _ => (usize::from(self.head) + (low - 1) * GROUP, self.mark(low) - begin),
-            }
-        };
-        item::find(self.items(), needle, jump, hits);
-        if let Some(blob) = needle.blob() {
-            let mut at = before;
-            while at < hits.len() {
-                let element = self.element(self.offset(usize::from(hits[at])));
-                if element.len() == blob.len() {
-                    at += 1;
-                } else {
-                    hits.remove(at);
-                }
+    /// The index and the offset of the item at a mark; of the first item for 0.
+    fn marked(&self, number: usize) -> (usize, usize) {
+        match number {
+            0 => (0, 0),
+            _ => {
+                let index = usize::from(self.head) + (number - 1) * C::GROUP;
+                (index, self.mark(number) - usize::from(self.begin))
             }
         }
     }
 
+    /// The index and the offset of the last item with a mark for which `before` holds, given its
+    /// offset; of the first item if there is none. What is looked for in order is looked for there.
+    pub(crate) fn last_mark(&self, before: impl Fn(usize) -> bool) -> (usize, usize) {
+        let (mut low, mut high) = (0, self.marks() + 1);
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if before(self.marked(middle).1) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.marked(low)
+    }
+
     /// Panics when an invariant does not hold.
-    pub(super) fn check(&self) {
-        let (mut at, mut index, mut blobs) = (usize::from(self.begin), 0, 0);
+    pub(crate) fn check(&self) {
+        let (mut at, mut index, mut longs) = (usize::from(self.begin), 0, 0);
         let head = usize::from(self.head);
         while at < usize::from(self.end) {
-            if index >= head && (index - head).is_multiple_of(GROUP) {
-                assert_eq!(self.mark((index - head) / GROUP + 1), at, "C2: index {index}");
+            if index >= head && (index - head).is_multiple_of(C::GROUP) {
+                assert_eq!(self.mark((index - head) / C::GROUP + 1), at, "C2: index {index}");
             }
-            if let Some(number) = item::outside(&self.room[at..]) {
-                let len = self.blob(number).len();
-                assert!(len > item::INLINE_MAX, "C4: {len} bytes outside");
-                blobs += 1;
+            if let Some(number) = C::outside(&self.room[at..]) {
+                let long = self.long(number);
+                assert!(long.memory_bytes() > C::len(&self.room[at..]), "C4: {long:?}");
+                longs += 1;
             }
-            at += item::len(&self.room[at..]);
+            at += C::len(&self.room[at..]);
             index += 1;
         }
         assert_eq!((at, index), (usize::from(self.end), self.len()), "C1");
-        assert_eq!(blobs, self.blobs(), "C4");
-        assert!(head <= GROUP && (head > 0 || self.len == 0), "C2: head={head} len={}", self.len);
+        assert_eq!(longs, self.longs(), "C4");
+        assert!(
+            head <= C::GROUP && (head > 0 || self.len == 0),
+            "C2: head={head} len={}",
+            self.len
+        );
         assert!(self.marks() > 0 || self.head == self.len, "C2: head={head} len={}", self.len);
         let first_mark = self.room.len() - self.marks() * MARK;
         assert!(usize::from(self.end) <= first_mark, "C3: end={} {first_mark}", self.end);

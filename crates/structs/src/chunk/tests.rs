@@ -1,10 +1,12 @@
 //! One chunk against a vector, and what a search finds in it.
 
-use super::super::item::{Code, INLINE_MAX, New};
-use super::super::outside::BLOBS_MAX;
-use super::super::search::Needle;
-use super::{Chunk, End, GROUP, Handle, ROOM_MAX, blank, own, remove_all};
+use super::{Coding, End, OUTSIDE_MAX, ROOM_MAX, blank, own, remove_all};
+use crate::list::item::{Code, Elements, INLINE_MAX, New};
+use crate::list::search::Needle;
 use darter_base::Prng;
+
+type Chunk = super::Chunk<Elements>;
+type Handle = super::Handle<Elements>;
 
 fn with<R>(bytes: &[u8], f: impl FnOnce(&Code<'_>) -> R) -> R {
     New::Bytes(bytes).coded(f)
@@ -139,7 +141,7 @@ fn room_moves_to_where_it_is_needed() {
     }
     let chunk = own(&mut chunk);
     assert!(!with(b"12345", |code| chunk.push(End::Front, code)), "it is full");
-    chunk.cut(End::Front, GROUP * 20);
+    chunk.cut(End::Front, Elements::GROUP * 20);
     let (free, mut slides) = (chunk.front_room() + chunk.back_room(), 0);
     for _ in 0..20 {
         let begin = chunk.begin;
@@ -154,15 +156,15 @@ fn room_moves_to_where_it_is_needed() {
 fn blobs_of_a_chunk_are_bounded() {
     let (mut chunk, blob) = (Chunk::empty(ROOM_MAX, End::Back), vec![b'b'; INLINE_MAX + 1]);
     let before = chunk.memory_bytes();
-    for _ in 0..BLOBS_MAX {
+    for _ in 0..OUTSIDE_MAX {
         assert!(with(&blob, |code| own(&mut chunk).push(End::Back, code)));
     }
     assert!(!with(&blob, |code| own(&mut chunk).push(End::Back, code)));
-    assert!(chunk.memory_bytes() > before + BLOBS_MAX * blob.len());
+    assert!(chunk.memory_bytes() > before + OUTSIDE_MAX * blob.len());
     let chunk = own(&mut chunk);
-    chunk.cut(End::Back, BLOBS_MAX / 2);
+    chunk.cut(End::Back, OUTSIDE_MAX / 2);
     assert!(with(&blob, |code| chunk.push(End::Back, code)), "numbers are given again");
-    chunk.cut(End::Front, BLOBS_MAX / 2 + 1);
+    chunk.cut(End::Front, OUTSIDE_MAX / 2 + 1);
     assert_eq!((chunk.len(), chunk.memory_bytes()), (0, before));
     chunk.check();
 }

@@ -1,0 +1,128 @@
+//! Parts of a value whose chunks are given away one by one: to be read, or to be freed.
+
+use super::{Child, Part};
+use crate::chunk::{Coding, End, Handle};
+use crate::lazyfree::{self, Dismantle};
+use crate::owner::Owner;
+
+/// Chunks that are freed at once: some 5 us.
+const FREED_AT_ONCE: usize = 32;
+/// What takes less memory is freed where it is dropped.
+const DEFERRED_BYTES_MIN: usize = 64 * 1024;
+
+/// Trees, each given away chunk by chunk: a stack whose top is next.
+pub(crate) struct Rest<C: Coding> {
+    trees: Vec<Child<C>>,
+    /// The end that they are given away from.
+    from: End,
+    /// Memory of what is left, shared or not.
+    bytes: usize,
+    /// Of the value that it is of.
+    pub(crate) owner: Owner,
+}
+
+/// Lets go of a part of a value: later, if it is large.
+pub(crate) fn defer<C: Coding>(tree: Option<Child<C>>, owner: Owner) {
+    let Some(tree) = tree else { return };
+    let mut rest = Rest::new(End::Front, owner);
+    rest.push(tree);
+    rest.defer();
+}
+
+impl<C: Coding> Rest<C> {
+    /// Nothing yet of a value, to be given away from one end.
+    pub(crate) fn new(from: End, owner: Owner) -> Self {
+        Self { trees: Vec::new(), from, bytes: 0, owner }
+    }
+
+    fn defer(self) {
+        if self.bytes >= DEFERRED_BYTES_MIN {
+            lazyfree::defer(Box::new(self));
+        }
+    }
+
+    /// The next chunk, to be read. The children of a shared node are counted: 32 at once.
+    pub(crate) fn next(&mut self) -> Option<Handle<C>> {
+        loop {
+            match self.pop()?.open() {
+                Part::Chunk(chunk) => return Some(chunk),
+                Part::Node(children) => self.extend(children),
+            }
+        }
+    }
+
+    /// Drops the chunks of the next `count` items. Returns how many items of the chunk that is
+    /// next then are still to be skipped.
+    pub(crate) fn skip(&mut self, mut count: usize) -> usize {
+        let mut gone = Vec::new();
+        while let Some(tree) = self.pop() {
+            if tree.len <= count {
+                count -= tree.len;
+                gone.push(tree);
+                continue;
+            }
+            if !tree.is_node() {
+                self.push(tree);
+                break;
+            }
+            if let Part::Node(children) = tree.open() {
+                let bytes = children.iter().map(|child| child.bytes).sum::<usize>();
+                self.extend(children);
+                self.bytes += bytes;
+            }
+        }
+        gone.into_iter().for_each(|tree| defer(Some(tree), self.owner.reader()));
+        count
+    }
+
+    /// Puts the children of a node, whose bytes are counted, where the node was.
+    fn extend(&mut self, children: Vec<Child<C>>) {
+        match self.from {
+            End::Front => self.trees.extend(children.into_iter().rev()),
+            End::Back => self.trees.extend(children),
+        }
+    }
+
+    /// Puts a tree in front of the others.
+    pub(crate) fn push(&mut self, tree: Child<C>) {
+        self.bytes += tree.bytes;
+        self.trees.push(tree);
+    }
+
+    fn pop(&mut self) -> Option<Child<C>> {
+        let tree = self.trees.pop()?;
+        // A node's bytes are mostly its children's, which are subtracted when they are taken.
+        self.bytes = self.bytes.saturating_sub(if tree.is_node() { 0 } else { tree.bytes });
+        Some(tree)
+    }
+}
+
+impl<C: Coding> Dismantle for Rest<C> {
+    fn dismantle(&mut self) -> bool {
+        for _ in 0..FREED_AT_ONCE {
+            // What a cut shares is freed with the cut.
+            match self.pop().map(Child::into_inner) {
+                Some(Some(Part::Node(children))) => self.trees.extend(children),
+                Some(_) => {}
+                None => return false,
+            }
+        }
+        !self.trees.is_empty()
+    }
+
+    /// What cuts share stays, which may be all of it.
+    fn bytes(&self) -> usize {
+        if self.owner.is_shared() || self.trees.is_empty() { 0 } else { self.bytes }
+    }
+}
+
+/// A rest that is freed later if it is dropped.
+pub(crate) struct Unread<C: Coding>(pub(crate) Rest<C>);
+
+impl<C: Coding> Drop for Unread<C> {
+    fn drop(&mut self) {
+        let rest = &mut self.0;
+        let (trees, owner) = (std::mem::take(&mut rest.trees), rest.owner.retire());
+        Rest { trees, from: rest.from, bytes: rest.bytes, owner }.defer();
+    }
+}
