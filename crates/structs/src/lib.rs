@@ -1,5 +1,5 @@
 //! The data structures: the segment-packed table of which keyspace, hashes and sets are made,
-//! lists, and long strings.
+//! lists, sorted sets, and long strings.
 //!
 //! All of them clone in constant or nearly constant time: a clone is a *cut*, and a writer of
 //! either copy copies only what it touches.
@@ -13,5 +13,6 @@ pub mod list;
 mod owner;
 pub use owner::Watch;
 pub mod shared;
+pub mod sorted;
 pub mod table;
 mod tree;

@@ -1,5 +1,5 @@
-//! A chunk: a run of items in one block of up to 4 KiB, with room at its ends. Lists are made of
-//! them.
+//! A chunk: a run of items in one block of up to 4 KiB, with room at its ends. Lists are made of them,
+//! and sorted sets.
 //!
 //! Redis's listpack spends a byte an element on its length from behind, moves all of it when its
 //! head is pushed or popped, and walks half of it to find an index. Here items lie in the middle
@@ -92,7 +92,7 @@ pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 /// Bytes of a mark.
-const MARK: usize = size_of::<u16>();
+pub(crate) const MARK: usize = size_of::<u16>();
 /// What stands before the room of a block: two counts, and the chunk's own fields.
 const HEAD_BYTES: usize = 32;
 /// Bytes of the largest block. More would make a copy for a cut, and a change in the middle, dearer;

@@ -50,7 +50,7 @@ pub use search::{Needle, Progress, Removal, Search};
 
 use crate::chunk::{Encoded, can_merge};
 use crate::owner::{Owner, Watch};
-use crate::tree::{defer, join, join_some, pop, split};
+use crate::tree::{defer, join_seam, join_some, split};
 use big::Big;
 use item::Elements;
 use pack::Pack;
@@ -454,18 +454,4 @@ impl List {
             self.0 = Root::Pack(Pack::of_items(items, len));
         }
     }
-}
-
-/// One tree of two; the chunks that meet become one, if they fill one only.
-fn join_seam(left: Option<Child>, right: Option<Child>) -> Option<Child> {
-    let (left, right) = match (left, right) {
-        (Some(left), Some(right)) => (left, right),
-        (left, right) => return left.or(right),
-    };
-    if !can_merge(left.peek(End::Back), right.peek(End::Front)) {
-        return Some(join(left, right));
-    }
-    let (last, left) = pop(left, End::Back);
-    let (first, right) = pop(right, End::Front);
-    join_some(join_some(left, Some(Child::of(last.merged(&first)))), right)
 }

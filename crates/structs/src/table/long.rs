@@ -11,6 +11,11 @@ use std::ptr::NonNull;
 pub struct HeldKey(Long);
 
 impl HeldKey {
+    /// A block that was counted for it.
+    pub(crate) fn of(long: Long) -> Self {
+        Self(long)
+    }
+
     /// # Safety
     /// As for [`Long::borrow`].
     pub(super) unsafe fn new(raw: NonNull<u8>) -> Self {

@@ -1,5 +1,5 @@
-//! Chunks in their order: a counted tree, cut and joined in O(log n). The middle of
-//! a list.
+//! Chunks in their order: a counted tree, cut and joined in O(log n). The middle of a list, and all of a
+//! sorted set.
 //!
 //! ```text
 //! Child -> node: level 2 | len, bytes, -> | len, bytes, -> | ...             8 to 32 children
@@ -17,8 +17,10 @@
 //! - N3: a node has [`CHILDREN_MAX`] children at most, two or more if it is the root, and
 //!   [`CHILDREN_MIN`] or more if it is not.
 
+mod change;
 mod rest;
 
+pub(crate) use change::{insert, join_seam, remove, remove_range};
 pub(crate) use rest::{Rest, Unread, defer};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
@@ -164,6 +166,23 @@ impl<C: Coding> Child<C> {
                     let (child, before) = locate(&node.children, index - first);
                     first += before;
                     at = &node.children[child];
+                }
+            }
+        }
+    }
+
+    /// The last chunk of those for which `is_before` holds, and the index of its first item; the first
+    /// chunk if there is none. It holds for the children before some place, and for none behind.
+    #[inline]
+    pub(crate) fn seek(&self, is_before: impl Fn(&Self) -> bool) -> (&Chunk<C>, usize) {
+        let (mut at, mut first) = (self, 0);
+        loop {
+            match &at.link {
+                Link::Chunk(chunk) => return (chunk, first),
+                Link::Node(node) => {
+                    let last = node.children[1..].partition_point(&is_before);
+                    first += node.children[..last].iter().map(|child| child.len).sum::<usize>();
+                    at = &node.children[last];
                 }
             }
         }

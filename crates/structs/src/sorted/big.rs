@@ -1,0 +1,333 @@
+//! A sorted set in two trees: the entries in their order, and the index by member.
+//!
+//! Removing half of ten million entries from their tree is two splits and a join; from the index, five
+//! million removals. So the index is brought up to date later: what has been removed stands in `stale`
+//! until then ([`Big::settle`]), and an item of the index without an entry is not found.
+//!
+//! Invariants:
+//! - B1: the items of the index are those of all entries, and of the stale ones.
+//! - B2: there are entries.
+
+use super::index::{Hash, Index};
+use super::item::{self, Entries, New};
+use super::place::{Entry, Place, order};
+use crate::chunk::{Coding, End, own};
+use crate::owner::Owner;
+use crate::tree::{self, Child, Part, defer, join_some, split};
+use darter_base::hash;
+use std::ops::Range;
+
+type Chunk = crate::chunk::Chunk<Entries>;
+
+/// Entries whose items are removed from the index with each change, while there are stale ones: so
+/// that they are gone before as many were added.
+const SETTLED_BESIDE: usize = 4;
+/// Of as many removed entries, the items are removed at once.
+const SETTLED_AT_ONCE: usize = 64;
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Big {
+    entries: Option<Child<Entries>>,
+    index: Index,
+    stale: Option<Child<Entries>>,
+    /// The set's.
+    owner: Owner,
+}
+
+impl Drop for Big {
+    fn drop(&mut self) {
+        let owner = self.owner.retire();
+        defer(self.entries.take(), owner.reader());
+        defer(self.stale.take(), owner.reader());
+        defer(self.index.0.take(), owner);
+    }
+}
+
+/// Where a member's entry is.
+#[derive(Clone, Copy)]
+struct Found {
+    /// Of its item in the index, and of its entry.
+    item: usize,
+    rank: usize,
+    score: f64,
+}
+
+impl Big {
+    /// The entries with these items, in order.
+    pub(super) fn of_items<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Self {
+        let owner = Owner::new();
+        let mut big = Self { entries: None, index: Index::default(), stale: None, owner };
+        for entry in entries {
+            let mut scratch = crate::table::Scratch::new();
+            let member = entry.member.bytes(&mut scratch);
+            let hash = hash::of(member);
+            big.put(big.len(), hash, &New::of(entry.score, hash, member), entry.score);
+        }
+        big
+    }
+
+    fn put(&mut self, rank: usize, hash: u64, new: &New<'_>, score: f64) {
+        tree::insert(&mut self.entries, rank, new);
+        self.index.insert(Hash::of(hash), score);
+    }
+
+    fn tree(&self) -> &Child<Entries> {
+        self.entries.as_ref().expect("B2: there are entries")
+    }
+
+    /// All entries, and who they are of.
+    pub(super) fn into_parts(mut self) -> (Option<Child<Entries>>, Owner) {
+        (self.entries.take(), std::mem::take(&mut self.owner))
+    }
+
+    pub(super) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// A cut for a long read: it does not count as a version of the set.
+    pub(super) fn reader(&self) -> Self {
+        let (entries, index) = (self.entries.clone(), self.index.clone());
+        Self { entries, index, stale: self.stale.clone(), owner: self.owner.reader() }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.entries.as_ref().map_or(0, |tree| tree.len)
+    }
+
+    /// As many items as entries: what a change that has forgotten one of the trees would break.
+    #[inline]
+    fn assert_counts(&self) {
+        assert_eq!(self.index.len(), self.len() + self.stale_len(), "B1");
+    }
+
+    fn stale_len(&self) -> usize {
+        self.stale.as_ref().map_or(0, |stale| stale.len)
+    }
+
+    /// Bytes of memory, shared or not. Cost: O(1).
+    pub(super) fn memory_bytes(&self) -> usize {
+        /// The owner's block: three counts.
+        const OWNER_BYTES: usize = 3 * size_of::<usize>();
+        let bytes = |tree: &Option<Child<Entries>>| tree.as_ref().map_or(0, |tree| tree.bytes);
+        let trees = bytes(&self.entries) + bytes(&self.stale) + self.index.memory_bytes();
+        size_of::<Self>() + OWNER_BYTES + trees
+    }
+
+    /// The chunk that the entry with this rank is in, and the rank of its first.
+    #[inline]
+    pub(super) fn find(&self, rank: usize) -> (&Chunk, usize) {
+        self.tree().find(rank)
+    }
+
+    /// How many entries lie before a place.
+    #[inline]
+    pub(super) fn rank_of(&self, place: &Place<'_>) -> usize {
+        let Some(tree) = &self.entries else { return 0 };
+        let (chunk, first) = tree
+            .seek(|child| place.is_behind(child.first, |name| order(&first(child).member, name)));
+        first + lower_bound(chunk, place).0
+    }
+
+    /// The entry of a member.
+    #[inline]
+    fn look(&self, hash: u64, member: &[u8]) -> Option<Found> {
+        let tree = self.entries.as_ref()?;
+        let found = self.index.find(Hash::of(hash), |score| {
+            let place = Place::Entry(score, member);
+            // The last chunk that does not begin behind it: it may begin with it.
+            let (chunk, first) = tree.seek(|child| {
+                child.first < score
+                    || child.first == score && order(&first(child).member, member).is_le()
+            });
+            let (index, offset) = lower_bound(chunk, &place);
+            let items = &chunk.items()[offset..];
+            let entry = (!items.is_empty()).then(|| item::entry(items, Some(chunk)))?;
+            (entry.score == score && order(&entry.member, member).is_eq())
+                .then_some((first + index, entry.score))
+        });
+        found.map(|(item, (rank, score))| Found { item, rank, score })
+    }
+
+    /// The rank of a member, and its score.
+    #[inline]
+    pub(super) fn rank(&self, hash: u64, member: &[u8]) -> Option<(usize, f64)> {
+        self.look(hash, member).map(|found| (found.rank, found.score))
+    }
+
+    /// See [`super::Sorted::update`].
+    pub(super) fn update(
+        &mut self,
+        hash: u64,
+        member: &[u8],
+        f: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Option<f64> {
+        let old = self.look(hash, member);
+        let score = old.map(|found| found.score);
+        let Some(new) = f(score).filter(|new| score != Some(*new)) else { return score };
+        assert!(!new.is_nan(), "a score is a number");
+        match old {
+            None => self.index.insert(Hash::of(hash), new),
+            Some(found) => {
+                tree::remove(&mut self.entries, found.rank);
+                self.index.set(found.item, Hash::of(hash), new);
+            }
+        }
+        let rank = self.rank_of(&Place::Entry(new, member));
+        tree::insert(&mut self.entries, rank, &New::of(new, hash, member));
+        self.settle(SETTLED_BESIDE);
+        self.assert_counts();
+        score
+    }
+
+    /// Removes a member. Returns the score that it had.
+    pub(super) fn remove(&mut self, hash: u64, member: &[u8]) -> Option<f64> {
+        let found = self.look(hash, member)?;
+        tree::remove(&mut self.entries, found.rank);
+        self.index.remove(found.item);
+        self.settle(SETTLED_BESIDE);
+        self.assert_counts();
+        Some(found.score)
+    }
+
+    /// Removes the entries with these ranks.
+    pub(super) fn remove_range(&mut self, ranks: Range<usize>) {
+        assert!(ranks.end <= self.len(), "{ranks:?} len={}", self.len());
+        let wanted = ranks.len();
+        let gone = tree::remove_range(&mut self.entries, ranks);
+        let count = gone.as_ref().map_or(0, |gone| gone.len);
+        assert_eq!(count, wanted, "all of them are gone");
+        self.stale = join_some(self.stale.take(), gone);
+        self.settle(if count <= SETTLED_AT_ONCE { count.max(SETTLED_BESIDE) } else { 0 });
+    }
+
+    /// Removes the items of stale entries from the index, of at most `most`. True while some are left.
+    pub(super) fn settle(&mut self, most: usize) -> bool {
+        let Some(stale) = self.stale.take() else { return false };
+        if most == 0 {
+            self.stale = Some(stale);
+            return true;
+        }
+        let (now, later) = split(stale, most);
+        self.stale = later;
+        let mut trees: Vec<_> = now.into_iter().collect();
+        while let Some(tree) = trees.pop() {
+            match tree.open() {
+                Part::Node(children) => trees.extend(children),
+                Part::Chunk(chunk) => self.forget(&chunk),
+            }
+        }
+        self.stale.is_some()
+    }
+
+    /// Removes the items of these entries, which are gone.
+    fn forget(&mut self, chunk: &Chunk) {
+        let mut offset = 0;
+        while offset < chunk.items().len() {
+            let items = &chunk.items()[offset..];
+            let entry = item::entry(items, Some(chunk));
+            let hash = Hash::of(hash_of(&entry));
+            let found = self.index.find(hash, |score| (score == entry.score).then_some(()));
+            let (rank, ()) = found.expect("B1: an item for each stale entry");
+            self.index.remove(rank);
+            offset += Entries::len(items);
+        }
+        debug_assert_eq!(offset, chunk.items().len(), "C1");
+    }
+
+    /// See [`super::Sorted::unshare`].
+    pub(super) fn unshare(&mut self, hash: u64, member: &[u8], score: Option<f64>) -> bool {
+        let item = self.index.rank_of(Hash::of(hash));
+        let mut is_copied = unshare(&mut self.index.0, item);
+        if let Some(found) = self.look(hash, member) {
+            is_copied |= unshare(&mut self.entries, found.rank);
+        }
+        if let Some(score) = score {
+            let rank = self.rank_of(&Place::Entry(score, member));
+            is_copied |= unshare(&mut self.entries, rank);
+        }
+        is_copied
+    }
+
+    /// [`super::Sorted::unshare_rank`].
+    pub(super) fn unshare_rank(&mut self, rank: usize) -> bool {
+        unshare(&mut self.entries, rank)
+    }
+
+    /// The index, for a scan.
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The only chunk, if there is one.
+    pub(super) fn only(&self) -> Option<&Chunk> {
+        let tree = self.entries.as_ref()?;
+        (!tree.is_node()).then(|| tree.find(0).0)
+    }
+
+    /// Panics when an invariant does not hold.
+    pub(super) fn check(&self) {
+        self.tree().check(true);
+        self.index.check();
+        let key = |hash: Hash, score: f64| (hash, (score + 0.0).to_bits());
+        let mut wanted = Vec::new();
+        for tree in [&self.entries, &self.stale].into_iter().flatten() {
+            let mut rank = 0;
+            while rank < tree.len {
+                let (chunk, mut offset) = (tree.find(rank).0, 0);
+                while offset < chunk.items().len() {
+                    let entry = item::entry(&chunk.items()[offset..], Some(chunk));
+                    let hash = Hash::of(hash::of(&entry.member.to_vec()));
+                    wanted.push(key(hash, entry.score));
+                    offset += Entries::len(&chunk.items()[offset..]);
+                }
+                rank += chunk.len();
+            }
+        }
+        let mut items: Vec<_> = self.index.iter(0).map(|(hash, score)| key(hash, score)).collect();
+        wanted.sort_unstable();
+        items.sort_unstable();
+        assert!(items == wanted, "B1");
+        self.assert_counts();
+    }
+}
+
+/// The hash of an entry's member.
+pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
+    entry.long.map_or_else(|| entry.member.hash(), |long| long.hash())
+}
+
+/// The first entry that hangs there.
+fn first(tree: &Child<Entries>) -> Entry<'_> {
+    let chunk = tree.peek(End::Front);
+    item::entry(chunk.items(), Some(chunk))
+}
+
+/// Copies the place of this index, or of the last, if it is shared. Returns whether it was.
+fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
+    let Some(tree) = tree else { return false };
+    let index = index.min(tree.len - 1);
+    let is_shared = tree.is_shared(index);
+    if is_shared {
+        tree.edit(index, &mut |chunk, _| _ = own(chunk));
+    }
+    is_shared
+}
+
+/// How many entries of a chunk lie before a place, and the offset of the first that does not.
+#[inline]
+fn lower_bound(chunk: &Chunk, place: &Place<'_>) -> (usize, usize) {
+    let items = chunk.items();
+    let is_behind = |offset: usize| {
+        let entry = item::entry(&items[offset..], Some(chunk));
+        place.is_behind(entry.score, |name| order(&entry.member, name))
+    };
+    let (mut index, mut offset) = chunk.last_mark(is_behind);
+    while offset < items.len() && is_behind(offset) {
+        offset += Entries::len(&items[offset..]);
+        index += 1;
+    }
+    debug_assert!(index <= chunk.len() && offset <= items.len(), "C1: {index} {offset}");
+    (index, offset)
+}

@@ -1,0 +1,218 @@
+//! The table by member: which scores the members with some hash have.
+//!
+//! ```text
+//! item    | hash: 4 | score: 8 |        in chunks without marks, in a tree in the order of the hashes
+//! ```
+//! The member's bytes are not here: an item says where in the tree of entries to look, and the entry
+//! there says whether it is the one. Of ten million members one in four hundred has an item of another
+//! before its own; equal items are as good as one another, so what is left of an entry that is gone
+//! harms nobody, and can be removed later.
+//!
+//! A tree in the order of hashes does what a hash table would, for some 50 ns more: it grows, is cut,
+//! copied and freed as all other trees, and the hashes, being random, are found in a chunk at the place
+//! where they are to be expected.
+
+use crate::chunk::{Chunk, Coding, Encoded, Held};
+use crate::tree::{self, Child};
+
+/// Bytes of an item.
+const ITEM: usize = 12;
+
+/// The part of a member's hash that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hash(pub(super) u32);
+
+impl Hash {
+    pub(super) fn of(hash: u64) -> Self {
+        Self((hash >> 32) as u32)
+    }
+}
+
+/// What the items of the index's chunks are.
+#[derive(Clone, Copy)]
+pub(super) struct Items;
+
+/// Nothing lies outside.
+#[derive(Clone, Debug)]
+pub(super) enum Nothing {}
+
+impl Held for Nothing {
+    fn memory_bytes(&self) -> usize {
+        match *self {}
+    }
+}
+
+impl Encoded<Nothing> for [u8; ITEM] {
+    fn len(&self) -> usize {
+        ITEM
+    }
+
+    fn long(&self) -> Option<&Nothing> {
+        None
+    }
+
+    fn write_to(&self, out: &mut [u8]) {
+        out.copy_from_slice(self);
+    }
+}
+
+impl Coding for Items {
+    const GROUP: usize = usize::MAX;
+    type Long = Nothing;
+    type Code<'a> = [u8; ITEM];
+    type First = Hash;
+
+    #[inline]
+    fn len(_: &[u8]) -> usize {
+        ITEM
+    }
+
+    #[inline]
+    fn skip(_: &[u8], at: usize, count: usize) -> usize {
+        at + count * ITEM
+    }
+
+    #[inline]
+    fn first(bytes: &[u8]) -> Hash {
+        read(bytes, 0).0
+    }
+
+    fn outside(_: &[u8]) -> Option<u16> {
+        None
+    }
+
+    fn write_outside(_: &mut [u8], number: u16) {
+        unreachable!("{number} would lie outside");
+    }
+}
+
+/// The item with this index in a chunk's items.
+#[inline]
+fn read(items: &[u8], index: usize) -> (Hash, f64) {
+    let item: &[u8; ITEM] = items[index * ITEM..].first_chunk().expect("an item is complete");
+    let (hash, score) = item.split_at(4);
+    let hash = u32::from_le_bytes(hash.try_into().expect("four bytes"));
+    (Hash(hash), f64::from_le_bytes(score.try_into().expect("eight bytes")))
+}
+
+fn code(hash: Hash, score: f64) -> [u8; ITEM] {
+    let mut item = [0; ITEM];
+    item[..4].copy_from_slice(&hash.0.to_le_bytes());
+    item[4..].copy_from_slice(&score.to_le_bytes());
+    item
+}
+
+/// How many items of a chunk have a smaller hash.
+#[inline]
+fn lower_bound(chunk: &Chunk<Items>, hash: Hash) -> usize {
+    let (items, len) = (chunk.items(), chunk.len());
+    let (low, high) = (read(items, 0).0, read(items, len - 1).0);
+    if hash <= low {
+        return 0;
+    }
+    if hash > high {
+        return len;
+    }
+    // Where it would be if the hashes were as far from each other as can be.
+    let (past, span) = (u64::from(hash.0 - low.0), u64::from(high.0 - low.0));
+    let mut at = (past * (len - 1) as u64 / span) as usize;
+    while at > 0 && read(items, at - 1).0 >= hash {
+        at -= 1;
+    }
+    while read(items, at).0 < hash {
+        at += 1;
+    }
+    debug_assert!(0 < at && at < len, "{at} of {len}: both ends have been looked at");
+    at
+}
+
+/// The table by member; see the module.
+#[derive(Clone, Default)]
+pub(super) struct Index(pub(super) Option<Child<Items>>);
+
+impl Index {
+    /// Items, those of entries that are gone included.
+    pub(super) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |tree| tree.len)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |tree| tree.bytes)
+    }
+
+    /// How many items have a smaller hash.
+    #[inline]
+    pub(super) fn rank_of(&self, hash: Hash) -> usize {
+        let Some(tree) = &self.0 else { return 0 };
+        let (chunk, first) = tree.seek(|child| child.first < hash);
+        first + lower_bound(chunk, hash)
+    }
+
+    /// The items from a rank on: their hashes and scores.
+    #[inline]
+    pub(super) fn iter(&self, rank: usize) -> impl Iterator<Item = (Hash, f64)> {
+        let (mut run, mut next, mut first): (Option<&Chunk<Items>>, _, _) = (None, rank, rank);
+        std::iter::from_fn(move || {
+            if run.is_none_or(|run| next - first == run.len()) {
+                let tree = self.0.as_ref().filter(|tree| next < tree.len)?;
+                let (chunk, start) = tree.find(next);
+                (run, first) = (Some(chunk), start);
+            }
+            let item = read(run?.items(), next - first);
+            next += 1;
+            Some(item)
+        })
+    }
+
+    /// The first item with this hash for which `f` holds: its rank, and what `f` returned.
+    #[inline]
+    pub(super) fn find<R>(
+        &self,
+        hash: Hash,
+        mut f: impl FnMut(f64) -> Option<R>,
+    ) -> Option<(usize, R)> {
+        let tree = self.0.as_ref()?;
+        let (chunk, first) = tree.seek(|child| child.first < hash);
+        let mut at = lower_bound(chunk, hash);
+        while at < chunk.len() {
+            let (other, score) = read(chunk.items(), at);
+            if other != hash {
+                return None;
+            }
+            if let Some(result) = f(score) {
+                return Some((first + at, result));
+            }
+            at += 1;
+        }
+        let rest = self.iter(first + at).take_while(|(other, _)| *other == hash);
+        rest.enumerate().find_map(|(past, (_, score))| Some((first + at + past, f(score)?)))
+    }
+
+    pub(super) fn insert(&mut self, hash: Hash, score: f64) {
+        let rank = self.rank_of(hash);
+        tree::insert(&mut self.0, rank, &code(hash, score));
+    }
+
+    /// Gives the item of this rank, and of this hash, another score.
+    pub(super) fn set(&mut self, rank: usize, hash: Hash, score: f64) {
+        let tree = self.0.as_mut().expect("the item is there");
+        tree.edit(rank, &mut |chunk, at| {
+            debug_assert_eq!(read(chunk.items(), at).0, hash);
+            let is_set = crate::chunk::own(chunk).set(at, &code(hash, score));
+            assert!(is_set, "an item is as long as any other");
+        });
+    }
+
+    /// Removes the item of this rank.
+    pub(super) fn remove(&mut self, rank: usize) {
+        tree::remove(&mut self.0, rank);
+    }
+
+    /// Panics when an invariant does not hold.
+    pub(super) fn check(&self) {
+        if let Some(tree) = &self.0 {
+            tree.check(true);
+        }
+        assert!(self.iter(0).is_sorted_by(|one, other| one.0 <= other.0), "in order of hashes");
+    }
+}

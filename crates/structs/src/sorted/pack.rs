@@ -1,0 +1,224 @@
+//! A small sorted set as one run of bytes, without a pointer: it can lie in its key's entry.
+//!
+//! ```text
+//! | len: 2 | entry | entry | ...        at most 2 KiB; an empty one has no bytes at all
+//! ```
+//! The entries are those of a chunk, byte for byte, in their order; there are no marks and no index:
+//! all is walked. A member that lies outside, or more bytes, make it a tree.
+
+use super::item::{self, Entries, New};
+use super::place::{Entry, Place, order};
+use crate::chunk::{Coding, Encoded};
+use crate::table::pack::class;
+use std::ops::Range;
+
+/// Bytes of the largest pack. Beyond that, walking costs more than what a tree takes besides saves.
+pub(super) const PACK_BYTES_MAX: usize = 2_048;
+/// Entries of a pack.
+pub(super) const PACK_LEN_MAX: usize = 256;
+/// Bytes of the count.
+const HEAD: usize = 2;
+
+/// A packed sorted set, read where it lies.
+#[derive(Clone, Copy)]
+pub struct PackRef<'a>(&'a [u8]);
+
+impl<'a> PackRef<'a> {
+    /// `bytes` are those that [`super::Sorted::packed`] gave.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// Entries.
+    #[inline]
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.0.first_chunk().map_or(0, |count| usize::from(u16::from_le_bytes(*count)))
+    }
+
+    /// True when there are no entries.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rank of a member, and its score. Cost: O(n), some nanoseconds an entry.
+    #[must_use]
+    pub fn rank(self, member: &[u8]) -> Option<(usize, f64)> {
+        let (rank, at) = self.find(member)?;
+        Some((rank, item::score(&self.items()[at..])))
+    }
+
+    /// The rank of a member, and where its entry begins.
+    fn find(self, member: &[u8]) -> Option<(usize, usize)> {
+        let (items, mut at, mut rank) = (self.items(), 0, 0);
+        while at < items.len() {
+            if item::is_of(&items[at..], member) {
+                return Some((rank, at));
+            }
+            at += Entries::len(&items[at..]);
+            rank += 1;
+        }
+        None
+    }
+
+    /// How many entries lie before a place. Cost: O(n).
+    #[must_use]
+    pub fn rank_of(self, place: &Place<'_>) -> usize {
+        let (items, mut at, mut rank) = (self.items(), 0, 0);
+        while at < items.len() {
+            let entry = item::entry(&items[at..], None);
+            if !place.is_behind(entry.score, |name| order(&entry.member, name)) {
+                break;
+            }
+            at += Entries::len(&items[at..]);
+            rank += 1;
+        }
+        rank
+    }
+
+    /// All entries, in order.
+    pub fn iter(self) -> impl Iterator<Item = Entry<'a>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let items = &self.items()[at..];
+            (!items.is_empty()).then(|| {
+                at += Entries::len(items);
+                item::entry(items, None)
+            })
+        })
+    }
+
+    /// The entries' bytes.
+    #[inline]
+    pub(super) fn items(self) -> &'a [u8] {
+        self.0.get(HEAD..).unwrap_or_default()
+    }
+
+    /// Where in [`PackRef::items`] the entry with this rank begins; the end, if it is `len`.
+    pub(super) fn offset(self, rank: usize) -> usize {
+        if rank == self.len() {
+            return self.items().len();
+        }
+        Entries::skip(self.items(), 0, rank)
+    }
+
+    /// Panics when the bytes are not those of a pack.
+    pub fn check_invariants(self) {
+        let (items, mut at, mut len) = (self.items(), 0, 0);
+        while at < items.len() {
+            assert!(Entries::outside(&items[at..]).is_none(), "P1: a long member in a pack");
+            at += Entries::len(&items[at..]);
+            len += 1;
+        }
+        assert_eq!((at, len), (items.len(), self.len()), "P1");
+        assert!(len <= PACK_LEN_MAX && self.0.len() <= PACK_BYTES_MAX, "P2: {len} entries");
+        assert!(len > 0 || self.0.is_empty(), "P1: an empty pack with bytes");
+    }
+}
+
+/// A packed sorted set in memory of its own.
+#[derive(Clone, Default)]
+pub(super) struct Pack(Vec<u8>);
+
+impl Pack {
+    /// None of it allocated.
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// A copy of the bytes of one, with some room.
+    pub(super) fn copy(bytes: &[u8]) -> Self {
+        const GROWTH: usize = 16;
+        let mut copy = Vec::with_capacity(class(bytes.len() + GROWTH));
+        copy.extend_from_slice(bytes);
+        Self(copy)
+    }
+
+    /// A pack of these entries, none of which has a long member.
+    pub(super) fn of_items(items: &[u8], len: usize) -> Self {
+        let mut bytes = Vec::with_capacity(class(HEAD + items.len()));
+        bytes.extend_from_slice(&(len as u16).to_le_bytes());
+        bytes.extend_from_slice(items);
+        Self(bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[inline]
+    pub(super) fn view(&self) -> PackRef<'_> {
+        PackRef(&self.0)
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Adds an entry whose member is not there. False if no pack can hold that.
+    pub(super) fn insert(&mut self, place: &Place<'_>, new: &New<'_>) -> bool {
+        let view = self.view();
+        let (len, rank) = (view.len(), view.rank_of(place));
+        debug_assert!(rank <= len, "rank={rank} len={len}");
+        let at = view.offset(rank);
+        len < PACK_LEN_MAX && self.splice(at..at, Some(new), len + 1)
+    }
+
+    /// Removes the entries with these ranks.
+    pub(super) fn remove(&mut self, ranks: Range<usize>) {
+        let view = self.view();
+        assert!(ranks.end <= view.len(), "{ranks:?} len={}", view.len());
+        let from = view.offset(ranks.start);
+        let to = from + Entries::skip(&view.items()[from..], 0, ranks.len());
+        self.splice(from..to, None, view.len() - ranks.len());
+    }
+
+    /// Puts an entry, or none, in the place of some bytes. `len` is what the pack has then.
+    fn splice(&mut self, old: Range<usize>, entry: Option<&New<'_>>, len: usize) -> bool {
+        if entry.is_some_and(|entry| entry.long().is_some()) {
+            return false;
+        }
+        if self.0.is_empty() {
+            self.0.extend_from_slice(&[0; HEAD]);
+        }
+        let (size, new) = (self.0.len(), entry.map_or(0, Encoded::len));
+        debug_assert!(HEAD + old.end <= size, "{old:?} of {size}");
+        let after = size - old.len() + new;
+        if after > PACK_BYTES_MAX {
+            return false;
+        }
+        let (from, to) = (HEAD + old.start, HEAD + old.end);
+        if after > size {
+            if after > self.0.capacity() {
+                self.0.reserve_exact(class(after) - size);
+            }
+            self.0.resize(after, 0);
+        }
+        self.0.copy_within(to..size, from + new);
+        self.0.truncate(after);
+        if let Some(entry) = entry {
+            entry.write_to(&mut self.0[from..from + new]);
+        }
+        self.finish(len);
+        true
+    }
+
+    /// Notes the number of entries, and gives memory back when that is worth it: into a new block, as
+    /// the allocator leaves what shrinks to a half where it is.
+    fn finish(&mut self, len: usize) {
+        if len == 0 {
+            self.0 = Vec::new();
+            return;
+        }
+        self.0[..HEAD].copy_from_slice(&(len as u16).to_le_bytes());
+        let fitting = class(self.0.len());
+        if class(fitting + 1) < self.0.capacity() {
+            let mut smaller = Vec::with_capacity(fitting);
+            smaller.extend_from_slice(&self.0);
+            self.0 = smaller;
+        }
+    }
+}

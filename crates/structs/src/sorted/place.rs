@@ -1,0 +1,80 @@
+//! Where in a sorted set a range begins or ends, and what lies there.
+
+use crate::table::{HeldKey, Scratch, Text};
+use darter_base::long::{self, Long};
+use std::cmp::Ordering;
+
+/// A place between two entries: what comes before it is what is smaller.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// Before all entries.
+    Start,
+    /// Before the entries of this score.
+    BeforeScore(f64),
+    /// Behind the entries of this score.
+    AfterScore(f64),
+    /// Before the entries of this member, whatever their scores: in a set whose scores are all the
+    /// same, and in any other somewhere.
+    BeforeMember(&'a [u8]),
+    /// Behind the entries of this member, as above.
+    AfterMember(&'a [u8]),
+    /// Before the entry with this score and member, or where it would be.
+    Entry(f64, &'a [u8]),
+    /// Behind all entries.
+    End,
+}
+
+/// How a member compares with a name.
+#[inline]
+pub(super) fn order(member: &Text<'_>, name: &[u8]) -> Ordering {
+    match member.as_raw() {
+        Some(bytes) if long::same(bytes, name) => Ordering::Equal,
+        Some(bytes) => bytes.cmp(name),
+        None => member.bytes(&mut Scratch::new()).cmp(name),
+    }
+}
+
+impl Place<'_> {
+    /// True when an entry lies before the place.
+    #[inline]
+    pub(super) fn is_behind(&self, score: f64, member: impl Fn(&[u8]) -> Ordering) -> bool {
+        match self {
+            Self::Start => false,
+            Self::BeforeScore(bound) => score < *bound,
+            Self::AfterScore(bound) => score <= *bound,
+            Self::BeforeMember(bound) => member(bound).is_lt(),
+            Self::AfterMember(bound) => member(bound).is_le(),
+            Self::Entry(bound, name) => score < *bound || score == *bound && member(name).is_lt(),
+            Self::End => true,
+        }
+    }
+}
+
+/// An entry of a sorted set, read where it lies.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    pub(super) score: f64,
+    pub(super) member: Text<'a>,
+    /// Of a member that is longer than [`super::INLINE_MAX`].
+    pub(super) long: Option<&'a Long>,
+}
+
+impl<'a> Entry<'a> {
+    /// Its score; never NaN.
+    #[must_use]
+    pub fn score(&self) -> f64 {
+        self.score
+    }
+
+    /// Its member.
+    #[must_use]
+    pub fn member(&self) -> Text<'a> {
+        self.member
+    }
+
+    /// Its member, held beyond the entry, if it is a long one: to be read in slices.
+    #[must_use]
+    pub fn hold_member(&self) -> Option<HeldKey> {
+        self.long.map(|long| HeldKey::of(long.clone()))
+    }
+}

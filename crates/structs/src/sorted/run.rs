@@ -1,0 +1,201 @@
+//! Reading a sorted set in place: the entry with a rank, and entries in order, either way.
+
+use super::item::{self, Entries};
+use super::pack::PackRef;
+use super::place::Entry;
+use super::{Root, Sorted};
+use crate::chunk::{Chunk, Coding};
+use std::ops::Range;
+
+/// Entries that lie one behind the other: a chunk, or all of a pack.
+#[derive(Clone, Copy)]
+pub(super) enum Run<'a> {
+    Pack(PackRef<'a>),
+    Chunk(&'a Chunk<Entries>),
+}
+
+impl<'a> Run<'a> {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Pack(pack) => pack.len(),
+            Self::Chunk(chunk) => chunk.len(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn items(&self) -> &'a [u8] {
+        match self {
+            Self::Pack(pack) => pack.items(),
+            Self::Chunk(chunk) => chunk.items(),
+        }
+    }
+
+    /// Where in [`Run::items`] the entry with this index begins.
+    #[inline]
+    pub(super) fn offset(&self, index: usize) -> usize {
+        match self {
+            Self::Pack(pack) => pack.offset(index),
+            Self::Chunk(chunk) => chunk.offset(index),
+        }
+    }
+
+    #[inline]
+    fn chunk(&self) -> Option<&'a Chunk<Entries>> {
+        if let Self::Chunk(chunk) = self { Some(chunk) } else { None }
+    }
+
+    /// The entry at this offset.
+    #[inline]
+    pub(super) fn entry(&self, offset: usize) -> Entry<'a> {
+        item::entry(&self.items()[offset..], self.chunk())
+    }
+}
+
+impl Sorted {
+    /// The entry with this rank. Cost: O(log n), and a walk past fifteen entries at most; in a pack
+    /// past all before it.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, rank: usize) -> Option<Entry<'_>> {
+        if rank >= self.len() {
+            return None;
+        }
+        let (run, first) = self.run_at(rank);
+        Some(run.entry(run.offset(rank - first)))
+    }
+
+    /// The run that the entry with this rank is in, and the rank of its first.
+    #[inline]
+    pub(super) fn run_at(&self, rank: usize) -> (Run<'_>, usize) {
+        match &self.0 {
+            Root::Pack(pack) => (Run::Pack(pack.view()), 0),
+            Root::Trees(big) => {
+                let (chunk, first) = big.find(rank);
+                (Run::Chunk(chunk), first)
+            }
+        }
+    }
+
+    /// The entries with these ranks, as far as there are some, ascending.
+    ///
+    /// Cost: O(log n) for each chunk, and some nanoseconds each.
+    #[must_use]
+    pub fn range(&self, ranks: Range<usize>) -> Forward<'_> {
+        let end = ranks.end.min(self.len());
+        Forward { set: self, run: None, offset: 0, next: ranks.start, run_end: 0, end }
+    }
+
+    /// The entries with these ranks, as far as there are some, descending.
+    #[must_use]
+    pub fn range_back(&self, ranks: Range<usize>) -> Backward<'_> {
+        let next = ranks.end.min(self.len());
+        Backward { set: self, run: None, offsets: [0; BATCH], ready: 0, next, start: ranks.start }
+    }
+}
+
+/// Entries, ascending: see [`Sorted::range`].
+pub struct Forward<'a> {
+    set: &'a Sorted,
+    /// The run at hand.
+    run: Option<Run<'a>>,
+    /// Of the next entry in its run.
+    offset: usize,
+    /// Rank of the next entry, of the first behind its run, and of the first that is not wanted.
+    next: usize,
+    run_end: usize,
+    end: usize,
+}
+
+impl<'a> Iterator for Forward<'a> {
+    type Item = Entry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'a>> {
+        if self.next >= self.end {
+            return None;
+        }
+        if self.next >= self.run_end {
+            self.advance();
+        }
+        let run = self.run?;
+        let entry = run.entry(self.offset);
+        self.offset += Entries::len(&run.items()[self.offset..]);
+        self.next += 1;
+        Some(entry)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.end.saturating_sub(self.next);
+        (left, Some(left))
+    }
+}
+
+impl Forward<'_> {
+    /// Goes on to the run of the next entry.
+    #[cold]
+    fn advance(&mut self) {
+        let (run, first) = self.set.run_at(self.next);
+        self.offset = run.offset(self.next - first);
+        self.run_end = first + run.len();
+        self.run = Some(run);
+    }
+}
+
+impl ExactSizeIterator for Forward<'_> {}
+
+/// Entries that [`Backward`] finds by one walk.
+const BATCH: usize = 16;
+
+/// Entries, descending: see [`Sorted::range_back`].
+pub struct Backward<'a> {
+    set: &'a Sorted,
+    run: Option<Run<'a>>,
+    /// Of entries of the run, in order; the first `ready` of them are still to come.
+    offsets: [u16; BATCH],
+    ready: usize,
+    /// Rank behind the next entry, and the last that is wanted.
+    next: usize,
+    start: usize,
+}
+
+impl Backward<'_> {
+    /// Finds the next entries.
+    fn fill(&mut self) {
+        let (run, first) = self.set.run_at(self.next - 1);
+        let end = self.next - first;
+        debug_assert!(0 < end && end <= run.len(), "end={end} len={}", run.len());
+        let begin = end.saturating_sub(BATCH);
+        let mut offset = run.offset(begin);
+        for slot in &mut self.offsets[..end - begin] {
+            *slot = offset as u16;
+            offset += Entries::len(&run.items()[offset..]);
+        }
+        (self.run, self.ready) = (Some(run), end - begin);
+    }
+}
+
+impl<'a> Iterator for Backward<'a> {
+    type Item = Entry<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Entry<'a>> {
+        if self.next <= self.start {
+            return None;
+        }
+        if self.ready == 0 {
+            self.fill();
+        }
+        self.ready -= 1;
+        self.next -= 1;
+        let run = self.run.as_ref()?;
+        Some(run.entry(usize::from(self.offsets[self.ready])))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.next.saturating_sub(self.start);
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for Backward<'_> {}

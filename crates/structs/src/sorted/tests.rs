@@ -1,0 +1,403 @@
+//! Sorted sets against a map, under seeds; cuts, readers, scans, and freeing in portions.
+
+use super::*;
+use crate::lazyfree;
+use darter_base::preempt::Never;
+use darter_base::{Prng, hash};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a sorted set should be: the scores by member.
+type Model = BTreeMap<Vec<u8>, f64>;
+
+/// The entries in their order.
+fn ordered(model: &Model) -> Vec<(f64, Vec<u8>)> {
+    let mut entries: Vec<_> = model.iter().map(|(name, score)| (*score, name.clone())).collect();
+    entries.sort_by(|one, other| {
+        one.0.partial_cmp(&other.0).expect("numbers").then_with(|| one.1.cmp(&other.1))
+    });
+    entries
+}
+
+fn shown(entry: Entry<'_>) -> (f64, Vec<u8>) {
+    (entry.score(), entry.member().to_vec())
+}
+
+fn content(set: &Sorted) -> Vec<(f64, Vec<u8>)> {
+    set.range(0..set.len()).map(shown).collect()
+}
+
+fn member(prng: &mut Prng, names: u64, longest: usize) -> Vec<u8> {
+    let name = prng.below(names);
+    match name % 8 {
+        0 => name.to_string().into_bytes(),
+        1 => format!("{name:08x}-0000-4000-8000-000000000000").into_bytes(),
+        2 => vec![b'x'; name as usize % longest],
+        _ => format!("member:{name}").into_bytes(),
+    }
+}
+
+fn score(prng: &mut Prng) -> f64 {
+    match prng.below(8) {
+        0 => f64::from_bits(prng.next_u64() >> 2),
+        1 => -(prng.below(1 << 40) as f64),
+        2 => prng.below(1 << 60) as f64,
+        3 => [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, 0.5, -1.5][prng.below(6) as usize],
+        _ => prng.below(20) as f64,
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Insert,
+    Keep,
+    Remove,
+    Pop,
+    RemoveRange,
+    Settle,
+    Cut,
+    Unshare,
+}
+
+#[rustfmt::skip] // A table.
+const GROW: &[(u64, Op)] = &[
+    (60, Op::Insert), (5, Op::Keep), (5, Op::Remove), (2, Op::Pop), (3, Op::Cut), (2, Op::Unshare),
+    (1, Op::Settle),
+];
+#[rustfmt::skip] // A table.
+const SHRINK: &[(u64, Op)] = &[
+    (20, Op::Insert), (5, Op::Keep), (30, Op::Remove), (10, Op::Pop), (4, Op::RemoveRange),
+    (3, Op::Cut), (2, Op::Unshare), (2, Op::Settle),
+];
+
+/// A set, what it should be, and cuts of it with what they should be.
+struct Trial {
+    set: Sorted,
+    model: Model,
+    cuts: Vec<(Sorted, Model)>,
+    names: u64,
+    longest: usize,
+}
+
+impl Trial {
+    fn step(&mut self, op: Op, prng: &mut Prng) {
+        let len = self.model.len();
+        let name = member(prng, self.names, self.longest);
+        let (hash, score) = (hash::of(&name), score(prng));
+        let (set, model) = (&mut self.set, &mut self.model);
+        match op {
+            Op::Insert => {
+                for _ in 0..=prng.below(12) {
+                    let name = member(prng, self.names, self.longest);
+                    let score = self::score(prng);
+                    let old = set.insert(hash::of(&name), &name, score);
+                    assert_eq!(old, model.get(&name).copied(), "{name:?}");
+                    if old != Some(score) {
+                        model.insert(name, score);
+                    }
+                }
+            }
+            Op::Keep => {
+                let old = set.update(hash, &name, |_| None);
+                assert_eq!(old, model.get(&name).copied());
+            }
+            Op::Remove => assert_eq!(set.remove(hash, &name), model.remove(&name), "{name:?}"),
+            Op::Pop => {
+                let end = if prng.chance(50) { End::Front } else { End::Back };
+                let all = ordered(model);
+                let wanted = if end == End::Front { all.first() } else { all.last() };
+                assert_eq!(set.pop(end, shown).as_ref(), wanted);
+                if let Some((_, name)) = wanted {
+                    model.remove(name);
+                }
+            }
+            Op::RemoveRange => {
+                let from = prng.below(len as u64 + 1) as usize;
+                let ranks = from..from + prng.below(len as u64 / 3 + 2) as usize;
+                set.remove_range(ranks.clone());
+                for (_, name) in ordered(model).drain(ranks.start..ranks.end.min(len)) {
+                    model.remove(&name);
+                }
+            }
+            Op::Settle => while set.settle(1 + prng.below(100) as usize) {},
+            Op::Cut => self.cuts.push((set.clone(), model.clone())),
+            Op::Unshare => {
+                let score = prng.chance(50).then_some(score);
+                set.unshare(hash, &name, score);
+                assert!(!set.unshare(hash, &name, score), "it is its own now");
+            }
+        }
+    }
+
+    /// Looks, ranks and bounds.
+    fn check(&self, prng: &mut Prng) {
+        let (set, all) = (&self.set, ordered(&self.model));
+        assert_eq!(set.len(), all.len());
+        let name = member(prng, self.names, self.longest);
+        let found = set.rank(hash::of(&name), &name);
+        let wanted = all.iter().position(|(_, other)| *other == name);
+        assert_eq!(found, wanted.map(|rank| (rank, all[rank].0)), "{name:?}");
+        let rank = prng.below(all.len() as u64 + 1) as usize;
+        assert_eq!(set.get(rank).map(shown).as_ref(), all.get(rank));
+        let score = score(prng);
+        let places = [
+            (Place::Start, 0),
+            (Place::BeforeScore(score), all.partition_point(|one| one.0 < score)),
+            (Place::AfterScore(score), all.partition_point(|one| one.0 <= score)),
+            (
+                Place::Entry(score, &name),
+                all.partition_point(|one| one.0 < score || one.0 == score && one.1 < name),
+            ),
+            (Place::End, all.len()),
+        ];
+        for (place, rank) in places {
+            assert_eq!(set.rank_of(place), rank, "{place:?}");
+        }
+    }
+}
+
+#[test] // Random operations on a set and on a map agree at every step; cuts stay what they were.
+fn a_sorted_set_matches_a_map() {
+    for seed in 0..24 {
+        let mut prng = Prng::from_seed(seed);
+        let longest = [30, 300, 1_500, 3_000][seed as usize % 4];
+        let names = [60, 600, 3_000][seed as usize % 3];
+        let (set, model, cuts) = (Sorted::new(), Model::new(), Vec::new());
+        let mut trial = Trial { set, model, cuts, names, longest };
+        for step in 0..600 {
+            let ops = if step / 150 % 2 == 0 { GROW } else { SHRINK };
+            let op = *prng.weighted(ops);
+            trial.step(op, &mut prng);
+            trial.check(&mut prng);
+            if step % 10 == 0 {
+                trial.set.check_invariants();
+            }
+            if step % 50 == 0 {
+                let wanted = ordered(&trial.model);
+                assert_eq!(content(&trial.set), wanted, "seed {seed} step {step} {op:?}");
+                let back: Vec<_> = trial.set.range_back(0..usize::MAX).map(shown).collect();
+                assert!(back.iter().eq(wanted.iter().rev()), "seed {seed} step {step}");
+            }
+            if trial.cuts.len() > 6 {
+                let (cut, expected) = trial.cuts.remove(prng.below(6) as usize);
+                cut.check_invariants();
+                assert_eq!(content(&cut), ordered(&expected), "seed {seed} step {step}: a cut");
+            }
+        }
+        drop(trial);
+        while lazyfree::run(&Never) {}
+    }
+}
+
+/// `count` members with mixed scores.
+fn numbers(count: u64) -> Sorted {
+    let mut set = Sorted::new();
+    for number in 0..count {
+        let name = format!("member:{number}").into_bytes();
+        set.insert(hash::of(&name), &name, (number * 7_919 % count) as f64);
+    }
+    set
+}
+
+#[test] // A large set: ranks, bounds, and its bytes.
+fn a_large_set_is_two_trees() {
+    let set = numbers(100_000);
+    set.check_invariants();
+    assert!(set.memory_bytes() < 100_000 * 40, "{} bytes", set.memory_bytes());
+    for rank in (0..100_000).step_by(777) {
+        let entry = set.get(rank).unwrap();
+        assert_eq!(entry.score(), rank as f64);
+        let name = entry.member().to_vec();
+        assert_eq!(set.rank(hash::of(&name), &name), Some((rank, rank as f64)));
+        assert_eq!(set.rank_of(Place::BeforeScore(rank as f64)), rank);
+        assert_eq!(set.rank_of(Place::AfterScore(rank as f64)), rank + 1);
+    }
+    assert_eq!(set.rank(hash::of(b"none"), b"none"), None);
+}
+
+#[test] // Equal scores: members decide, bounds by member are found, and a scan returns each once.
+fn equal_scores_are_ordered_by_member() {
+    let mut set = Sorted::new();
+    for number in 0..20_000_u32 {
+        let name = format!("{:05}", number * 7 % 20_000).into_bytes();
+        set.insert(hash::of(&name), &name, 1.0);
+    }
+    set.check_invariants();
+    assert_eq!(set.rank_of(Place::BeforeMember(b"00777")), 777);
+    assert_eq!(set.rank_of(Place::AfterMember(b"00777")), 778);
+    assert_eq!(set.rank_of(Place::BeforeMember(b"00777x")), 778);
+    assert_eq!(set.rank_of(Place::AfterScore(1.0)), 20_000);
+    let (mut met, mut cursor, mut calls) = (Vec::new(), 0, 0);
+    loop {
+        cursor = set.scan(cursor, 10, &mut |entry| met.push(entry.member().to_vec()));
+        calls += 1;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!(calls < 120, "{calls} calls");
+    met.sort_unstable();
+    assert!(met.iter().eq(content(&set).iter().map(|(_, name)| name)));
+}
+
+#[test] // Whatever changes between the calls, a scan meets all that is there all the time.
+fn a_scan_meets_what_stays() {
+    let (mut set, mut prng) = (numbers(5_000), Prng::from_seed(1));
+    let (mut met, mut cursor) = (BTreeSet::new(), 0);
+    loop {
+        cursor = set.scan(cursor, 50, &mut |entry| _ = met.insert(entry.member().to_vec()));
+        for _ in 0..30 {
+            let name = format!("member:{}", prng.below(7_000)).into_bytes();
+            if prng.chance(50) {
+                set.insert(hash::of(&name), &name, prng.below(100) as f64);
+            } else if name.len() > 10 {
+                set.remove(hash::of(&name), &name); // The first thousand stay.
+            }
+        }
+        if cursor == 0 {
+            break;
+        }
+    }
+    for number in 0..1_000 {
+        assert!(met.contains(format!("member:{number}").as_bytes()), "{number}");
+    }
+}
+
+#[test] // Members whose items in the index have one hash are told from each other.
+fn equal_hashes_are_told_apart() {
+    let name = |number: u64| format!("m{number}").into_bytes();
+    let mut hashes: Vec<_> = (0..400_000).map(|n| (hash::of(&name(n)) >> 32, n)).collect();
+    hashes.sort_unstable();
+    let alike = hashes.chunk_by(|one, other| one.0 == other.0).filter(|names| names.len() > 1);
+    let names: Vec<_> = alike.flatten().map(|(_, number)| name(*number)).collect();
+    assert!(names.len() >= 8, "{} by chance", names.len());
+    let mut set = numbers(1_000);
+    for (at, name) in names.iter().enumerate() {
+        assert_eq!(set.insert(hash::of(name), name, (at / 2 % 2) as f64), None);
+    }
+    set.check_invariants();
+    for (at, name) in names.iter().enumerate() {
+        let score = (at / 2 % 2) as f64;
+        assert_eq!(set.score(hash::of(name), name), Some(score));
+        assert_eq!(set.insert(hash::of(name), name, score + at as f64), Some(score));
+        assert_eq!(set.remove(hash::of(name), name), Some(score + at as f64));
+        assert_eq!(set.score(hash::of(name), name), None);
+    }
+    set.check_invariants();
+}
+
+#[test] // What is removed as a range is gone at once; the index follows.
+fn a_removed_range_is_settled_later() {
+    let mut set = numbers(50_000);
+    let before = set.memory_bytes();
+    let cut = set.clone();
+    set.remove_range(10_000..40_000);
+    set.check_invariants();
+    assert_eq!(set.len(), 20_000);
+    let gone = cut.get(20_000).unwrap().member().to_vec();
+    assert_eq!(set.rank(hash::of(&gone), &gone), None);
+    assert_eq!(set.insert(hash::of(&gone), &gone, 20_000.0), None, "again, as it was");
+    set.check_invariants();
+    assert_eq!(set.remove(hash::of(&gone), &gone), Some(20_000.0));
+    let mut portions = 0;
+    while set.settle(100) {
+        portions += 1;
+    }
+    assert!(portions > 250, "{portions} portions");
+    set.check_invariants();
+    drop(cut);
+    while lazyfree::run(&Never) {}
+    assert!(set.memory_bytes() < before * 6 / 10, "{} of {before}", set.memory_bytes());
+}
+
+#[test] // A pack has the bytes of a chunk; it becomes trees and is one again.
+fn small_sets_are_packs() {
+    let mut set = numbers(60);
+    let bytes = set.packed().unwrap().to_vec();
+    let pack = PackRef::new(&bytes);
+    pack.check_invariants();
+    assert_eq!((pack.len(), pack.rank(b"member:0")), (60, Some((0, 0.0))));
+    assert_eq!(content(&Sorted::of_packed(&bytes)), content(&set));
+    let mut number = 0;
+    while set.packed().is_some() {
+        let name = format!("other:{number}").into_bytes();
+        set.insert(hash::of(&name), &name, 1e9);
+        number += 1;
+    }
+    set.check_invariants();
+    while number > 0 {
+        number -= 1;
+        let name = format!("other:{number}").into_bytes();
+        assert_eq!(set.remove(hash::of(&name), &name), Some(1e9));
+    }
+    assert_eq!(set.packed(), Some(&*bytes), "the same bytes");
+    let long = vec![b'l'; INLINE_MAX + 1];
+    set.insert(hash::of(&long), &long, 5.5);
+    assert!(set.packed().is_none(), "a long member is in no pack");
+    assert!(set.get(6).unwrap().hold_member().is_some_and(|held| *held.bytes() == *long));
+    set.remove(hash::of(&long), &long);
+    assert_eq!(set.packed(), Some(&*bytes), "the same bytes");
+    set.remove_range(0..60);
+    assert!(set.packed() == Some(&[]) && set.memory_bytes() == 0);
+}
+
+#[test] // A reader reads its range of the cut, either way, whatever becomes of the set.
+fn a_reader_lets_go_of_what_it_has_read() {
+    for from in [End::Front, End::Back] {
+        for ranks in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
+            let mut set = numbers(30_000);
+            let mut reader = Reader::new(set.reader(), ranks.clone(), from);
+            set.remove_range(0..17_000);
+            let (mut read, mut expected) = (Vec::new(), reader.left());
+            assert_eq!(expected, ranks.len());
+            while reader.next_slice(100, &mut |entry| read.push(entry.score() as usize)) {
+                expected -= 100;
+                assert_eq!(reader.left(), expected);
+            }
+            if from == End::Back {
+                read.reverse();
+            }
+            assert!(ranks.clone().eq(read), "{ranks:?} {from:?}");
+            while lazyfree::run(&Never) {}
+            assert!(!set.unshare_rank(3_000), "what was let go of is the set's own");
+        }
+        let mut read = Vec::new();
+        let mut reader = Reader::new(numbers(50), 40..1_000, from);
+        while reader.next_slice(3, &mut |entry| read.push(entry.score() as usize)) {}
+        read.sort_unstable();
+        assert!((40..50).eq(read), "of a pack");
+    }
+}
+
+#[test] // A large set is freed in portions, all three of its parts, and not while a cut shares it.
+fn large_sets_are_freed_in_portions() {
+    let set = numbers(60_000);
+    let (cut, bytes) = (set.clone(), set.memory_bytes());
+    let (watch, reader) = (set.watch(), set.reader());
+    drop(set);
+    while lazyfree::run(&Never) {}
+    assert_eq!((cut.len(), watch.pinned_bytes(), reader.is_pinned()), (60_000, 0, false));
+    drop(cut);
+    assert!(reader.is_pinned() && watch.pinned_bytes() == bytes);
+    while lazyfree::run(&Never) {}
+    assert_eq!(content(&reader).len(), 60_000, "a reader has all of it");
+    drop(reader);
+    let waiting = lazyfree::waiting().1;
+    drop(watch);
+    assert!(waiting <= bytes, "{waiting} of {bytes}");
+    while lazyfree::run(&Never) {}
+    assert_eq!(lazyfree::waiting(), (0, 0));
+}
+
+#[test] // In order from either end, chunks stay full.
+fn ends_fill_whole_chunks() {
+    for descending in [false, true] {
+        let mut set = Sorted::new();
+        for number in 0..50_000_u64 {
+            let score = if descending { 50_000 - number } else { number };
+            let name = format!("member:{number:05}").into_bytes();
+            set.insert(hash::of(&name), &name, score as f64);
+        }
+        set.check_invariants();
+        assert!(set.memory_bytes() < 50_000 * 34, "{} bytes", set.memory_bytes());
+    }
+}

@@ -1,0 +1,151 @@
+//! Changing a tree by index: chunks that are full are halved, those that are nearly empty merged.
+
+use super::{Child, join, join_some, pop, split};
+use crate::chunk::{Chunk, Coding, Encoded, End, Handle, MARK, ROOM_MAX, can_merge, own, trim};
+use std::ops::Range;
+
+/// Room of a new chunk at an end: a share of what the tree takes already, so that small ones do not
+/// pay for a whole block.
+const NEW_ROOM_MIN: usize = 512;
+const NEW_ROOM_SHARE: usize = 8;
+
+/// Adds an item before the one with this index, or at the end. Cost: O(log n).
+#[inline]
+pub(crate) fn insert<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code: &C::Code<'_>) {
+    if !tree.as_mut().is_some_and(|tree| try_insert(tree, index, code)) {
+        insert_far(tree, index, code);
+    }
+}
+
+/// False if the chunk has no room, nor can have.
+#[inline]
+fn try_insert<C: Coding>(tree: &mut Child<C>, index: usize, code: &C::Code<'_>) -> bool {
+    debug_assert!(index <= tree.len, "index={index} len={}", tree.len);
+    let past = usize::from(index == tree.len);
+    let end = if index == 0 { End::Front } else { End::Back };
+    tree.edit(index - past, &mut |chunk, at| {
+        own(chunk).insert(at + past, code)
+            || chunk.grown(end, code.len()).is_some_and(|grown| {
+                *chunk = grown;
+                own(chunk).insert(at + past, code)
+            })
+    })
+}
+
+/// [`insert`] where there is no room: in a new chunk at an end, otherwise in one half of the chunk.
+#[cold]
+fn insert_far<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code: &C::Code<'_>) {
+    /// A half has room for bytes. But of what lies outside, whose number is bounded as well, all may
+    /// be in one half, and in one half of that.
+    const TRIES_MAX: usize = 8;
+    for _ in 0..TRIES_MAX {
+        *tree = match tree.take() {
+            None => Some(Child::of(chunk_of(0, End::Back, code))),
+            Some(old) if index == 0 => {
+                Some(join(Child::of(chunk_of(old.bytes, End::Front, code)), trimmed(old, 0)))
+            }
+            Some(old) if index == old.len => {
+                let chunk = Child::of(chunk_of(old.bytes, End::Back, code));
+                Some(join(trimmed(old, index - 1), chunk))
+            }
+            Some(old) => {
+                let (chunk, first) = old.find(index);
+                let middle = first + chunk.middle();
+                let (left, right) = split(old, middle);
+                let mut halved = join_some(left, right);
+                if !halved.as_mut().is_some_and(|tree| try_insert(tree, index, code)) {
+                    *tree = halved;
+                    continue;
+                }
+                halved
+            }
+        };
+        return;
+    }
+    unreachable!("no part of a chunk has room");
+}
+
+/// A chunk of one item, with room for more at `end`, in a tree of so many bytes.
+fn chunk_of<C: Coding>(tree_bytes: usize, end: End, code: &C::Code<'_>) -> Handle<C> {
+    let room = (tree_bytes / NEW_ROOM_SHARE).clamp(NEW_ROOM_MIN.max(code.len() + MARK), ROOM_MAX);
+    let mut chunk = Chunk::empty(room, end);
+    let is_pushed = own(&mut chunk).push(end, code);
+    assert!(is_pushed, "an empty chunk has room for {} bytes", code.len());
+    chunk
+}
+
+/// The tree, with the chunk of this index in a block that fits it.
+fn trimmed<C: Coding>(mut tree: Child<C>, index: usize) -> Child<C> {
+    tree.edit(index, &mut |chunk, _| trim(chunk));
+    tree
+}
+
+/// Removes the item with this index. Cost: O(log n).
+#[inline]
+pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
+    let old = tree.as_mut().expect("the item is there");
+    debug_assert!(index < old.len, "index={index} len={}", old.len);
+    // None: it is the only one of its chunk.
+    let is_sparse = old.edit(index, &mut |chunk, at| {
+        (chunk.len() > 1).then(|| {
+            let chunk = own(chunk);
+            chunk.remove(at);
+            chunk.is_sparse()
+        })
+    });
+    match is_sparse {
+        Some(false) => {}
+        Some(true) => merge_near(tree, index),
+        None => drop(remove_range(tree, index..index + 1)),
+    }
+}
+
+/// Removes the items with these indexes, and returns them. Cost: O(log n).
+pub(crate) fn remove_range<C: Coding>(
+    tree: &mut Option<Child<C>>,
+    indexes: Range<usize>,
+) -> Option<Child<C>> {
+    let (left, rest) = split(tree.take()?, indexes.start);
+    let (gone, right) = match rest {
+        Some(rest) => split(rest, indexes.len()),
+        None => (None, None),
+    };
+    *tree = join_seam(left, right);
+    debug_assert!(gone.as_ref().is_none_or(|gone| gone.len <= indexes.len()), "{indexes:?}");
+    gone
+}
+
+/// Merges the chunk of this index, or of the last, with a neighbour, if they fill one chunk only.
+#[cold]
+fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
+    let Some(old) = tree else { return };
+    let (chunk, first) = old.find(index.min(old.len - 1));
+    let end = first + chunk.len();
+    let worth = |at: usize| can_merge(chunk, old.find(at).0);
+    let seam = if end < old.len && worth(end) {
+        end
+    } else if first > 0 && worth(first - 1) {
+        first
+    } else {
+        return;
+    };
+    let (left, right) = tree.take().map_or((None, None), |tree| split(tree, seam));
+    *tree = join_seam(left, right);
+}
+
+/// One tree of two; the chunks that meet become one, if they fill one only.
+pub(crate) fn join_seam<C: Coding>(
+    left: Option<Child<C>>,
+    right: Option<Child<C>>,
+) -> Option<Child<C>> {
+    let (left, right) = match (left, right) {
+        (Some(left), Some(right)) => (left, right),
+        (left, right) => return left.or(right),
+    };
+    if !can_merge(left.peek(End::Back), right.peek(End::Front)) {
+        return Some(join(left, right));
+    }
+    let (last, left) = pop(left, End::Back);
+    let (first, right) = pop(right, End::Front);
+    join_some(join_some(left, Some(Child::of(last.merged(&first)))), right)
+}
