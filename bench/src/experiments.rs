@@ -11,7 +11,7 @@ use crate::client::{self, Connection, Reader, Streamed};
 use crate::data::{self, BIG, Data, OTHER, SEED, SMALL_KEYS, Scale};
 use crate::fault::{Fault, Outcome};
 use crate::prng::{Prng, uuid};
-use crate::saturate::{self, Load, Supply};
+use crate::saturate::{self, Load, Supply, Wait};
 
 /// The rate at which the slow reader reads.
 const SLOW_READER: Reader = Reader::Slow { bytes_per_s: 32 << 20 };
@@ -190,6 +190,7 @@ impl Actor {
                 }
             },
             supply: Supply::Pool,
+            wait: Wait::Sleep,
         };
         let pushed =
             saturate::push(self.port, &load, Duration::from_micros(self.scale.elements / 5))?;

@@ -15,7 +15,7 @@ use crate::plot::{self, Series};
 use crate::prng::Prng;
 use crate::process::{Server, Subject};
 use crate::report::{Report, Table, brief};
-use crate::saturate::{self, Load, Pushed, Supply};
+use crate::saturate::{self, Load, Pushed, Supply, Wait};
 use crate::summary::{mib_text, nanos, ratio_text, time_text};
 
 /// Connections: 2 threads of 20 in the note.
@@ -82,8 +82,14 @@ fn one(options: &Options, subject: &Subject, span: Span) -> Outcome<Expired> {
         let key = format!("memtier-{}", prng.below(KEYS));
         client::command(request, &[b"SET", key.as_bytes(), &VALUE, b"EX", ttl.as_bytes()]);
     };
-    let load =
-        Load { clients: CLIENTS, pipeline: 1, lines: 1, request: &request, supply: Supply::Fresh };
+    let load = Load {
+        clients: CLIENTS,
+        pipeline: 1,
+        lines: 1,
+        request: &request,
+        supply: Supply::Fresh,
+        wait: Wait::Poll,
+    };
     let started = Instant::now();
     let cpu_before_ns = server.cpu_ns();
     let loaded = AtomicBool::new(false);

@@ -9,6 +9,10 @@
 //! until half of its connections have a reply (or for [`GATHER`]), reads them all, and then sends
 //! on them all. A client that answers each reply at once lets the server fall asleep between any
 //! two requests, which would measure wake-ups.
+//!
+//! Where others' latency is measured, and not the rate, it sleeps while it waits ([`Wait::Sleep`]):
+//! a server with a core on the client's processor would otherwise wait for that processor, several
+//! milliseconds at a time, and so would all others' requests.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -39,6 +43,17 @@ pub(crate) struct Load<'a> {
     pub(crate) request: &'a dyn Fn(&mut Prng, &mut Vec<u8>),
     /// Whether requests repeat.
     pub(crate) supply: Supply,
+    /// What the client does until there are replies.
+    pub(crate) wait: Wait,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It polls for half of the replies.
+    Poll,
+    /// It sleeps until there is one.
+    Sleep,
 }
 
 /// Where requests come from.
@@ -89,7 +104,10 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
     let (mut events, mut buffer) = (Vec::with_capacity(load.clients), vec![0; 64 * 1024]);
     let mut answered = Vec::with_capacity(load.clients);
     while in_flight > 0 {
-        gather(&poll, &mut events, in_flight.div_ceil(2))?;
+        match load.wait {
+            Wait::Poll => gather(&poll, &mut events, in_flight.div_ceil(2))?,
+            Wait::Sleep => sleep(&poll, &mut events)?,
+        }
         let now = Instant::now();
         if now > deadline + GRACE {
             return Err(Fault::TimedOut);
@@ -112,6 +130,15 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
     }
     pushed.elapsed = started.elapsed();
     Ok(pushed)
+}
+
+/// Sleeps until a connection is readable, or for a while.
+fn sleep(poll: &OwnedFd, events: &mut Vec<epoll::Event>) -> Outcome<()> {
+    let a_while = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    events.clear();
+    epoll::wait(poll, rustix::buffer::spare_capacity(events), Some(&a_while))
+        .map_err(std::io::Error::from)?;
+    Ok(())
 }
 
 /// Polls until `wanted` connections are readable, or for [`GATHER`].

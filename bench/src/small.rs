@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::prng::Prng;
 use crate::process::{Server, Subject};
 use crate::report::{Report, Table, brief};
-use crate::saturate::{self, Load, Supply};
+use crate::saturate::{self, Load, Supply, Wait};
 use crate::summary::{median, ratio_text};
 
 /// Entries of a key.
@@ -372,6 +372,7 @@ fn push(
         lines,
         request: &request,
         supply: Supply::Pool,
+        wait: Wait::Poll,
     };
     let before_ns = filled.server.cpu_ns();
     let pushed = saturate::push(filled.server.port, &load, options.push)?;

@@ -20,7 +20,7 @@ use crate::plot::{self, Series};
 use crate::prng::Prng;
 use crate::process::{Program, Server, Subject};
 use crate::report::{Report, Table, brief};
-use crate::saturate::{self, Load, Supply};
+use crate::saturate::{self, Load, Supply, Wait};
 use crate::summary::{median, ratio_text};
 
 /// Connections of both clients.
@@ -231,6 +231,7 @@ fn once(
                 lines: workload.lines(),
                 request: &request,
                 supply: Supply::Pool,
+                wait: Wait::Poll,
             };
             let pushed = saturate::push(server.port, &load, options.push)?;
             (pushed.replies, pushed.replies as f64 / pushed.elapsed.as_secs_f64())
