@@ -1,5 +1,6 @@
 //! What every other crate builds on: hashes, slots, numbers as Redis writes them (80-bit floats and
-//! scores too), patterns, seeded randomness, deferred freeing, and the question "must I yield?".
+//! scores too), patterns, seeded randomness, deferred freeing, capacity that a burst needed, and the
+//! question "must I yield?".
 //!
 //! Not here: I/O, clocks, threads. Code that needs time or randomness takes it as an argument.
 
@@ -15,6 +16,7 @@ pub mod preempt;
 pub mod prng;
 pub mod score;
 pub mod slot;
+pub mod spare;
 
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;

@@ -124,6 +124,7 @@ impl<T: Send> Lane<T> {
         if let Some(first) = self.queue.pop() {
             let sent = self.outgoing.push(Bundle { stamp, first, rest });
             assert!(sent.is_ok(), "a ring with room is full");
+            darter_base::spare::release(&mut self.queue);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! No wakers: a task is woken by its number, by the link that delivers what it awaits. So polling
 //! is deterministic, and the simulator can replay it.
 
+use darter_base::spare;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -47,6 +48,7 @@ impl Tasks {
     pub(crate) fn take_ready(&mut self) -> Option<(TaskId, Body)> {
         loop {
             let id = self.ready.pop_front()?;
+            spare::release_queue(&mut self.ready);
             if let Some(body) = self.bodies.get_mut(&id).and_then(Option::take) {
                 return Some((id, body));
             }

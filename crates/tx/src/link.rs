@@ -3,7 +3,7 @@
 use crate::CoreId;
 use crate::executor::{self, TaskId, Tasks};
 use crate::locks::{self, Access, Claim, LockTable, TxId};
-use darter_base::{Preempt, hash::IdentityMap};
+use darter_base::{Preempt, hash::IdentityMap, spare};
 use darter_keyspace::{Part, Shard};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -388,7 +388,9 @@ impl Tx {
 
     /// Moves the messages to send into `into`.
     pub fn drain_outbox(&self, into: &mut Vec<(CoreId, Message)>) {
-        into.append(&mut self.0.outbox.borrow_mut());
+        let mut outbox = self.0.outbox.borrow_mut();
+        into.append(&mut outbox);
+        spare::release(&mut outbox);
     }
 
     /// Handles a message from another core.

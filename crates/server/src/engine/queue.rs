@@ -16,6 +16,7 @@
 //! Not here: what keeps the messages themselves in order. See `mailbox` in the runtime, and
 //! docs/design/0011-pipeline-order.md for why this is enough.
 
+use darter_base::spare;
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
 use std::collections::VecDeque;
@@ -73,12 +74,16 @@ impl<M> Queue<M> {
 
     /// The first message.
     pub(super) fn next_mail(&mut self) -> Option<(CoreId, M)> {
-        self.mail.pop_front().map(|(_, from, mail)| (from, mail))
+        let (_, from, mail) = self.mail.pop_front()?;
+        spare::release_queue(&mut self.mail);
+        Some((from, mail))
     }
 
     /// The first connection.
     pub(super) fn next_ready(&mut self) -> Option<Token> {
-        self.ready.pop_front().map(|(_, token)| token)
+        let (_, token) = self.ready.pop_front()?;
+        spare::release_queue(&mut self.ready);
+        Some(token)
     }
 
     /// Queues a connection that received bytes with this look once more, after the messages up to

@@ -2,6 +2,7 @@
 
 use crate::settings::Settings;
 use darter_base::limits::SPARE_BYTES;
+use darter_base::spare;
 use darter_resp::Part;
 use darter_runtime::net::Token;
 use darter_tx::{CoreId, Message, Tx};
@@ -60,7 +61,9 @@ impl<M: From<Message>> Outgoing<M> {
 
     /// Moves what is to be done with sockets into `into`.
     pub(crate) fn drain_actions(&self, into: &mut Vec<Action>) {
-        into.append(&mut self.actions.borrow_mut());
+        let mut actions = self.actions.borrow_mut();
+        into.append(&mut actions);
+        spare::release(&mut actions);
     }
 
     /// Adds mail after all that was posted before, by tasks too.
@@ -79,7 +82,9 @@ impl<M: From<Message>> Outgoing<M> {
 
     /// Moves the mail into `into`, in the order of posting.
     pub(crate) fn drain_mail(&self, tx: &Tx, into: &mut Vec<(CoreId, M)>) {
-        into.append(&mut self.mail.borrow_mut());
+        let mut mail = self.mail.borrow_mut();
+        into.append(&mut mail);
+        spare::release(&mut mail);
         self.drain_tasks(tx, into);
     }
 
@@ -87,6 +92,7 @@ impl<M: From<Message>> Outgoing<M> {
         let mut scratch = self.scratch.borrow_mut();
         tx.drain_outbox(&mut scratch);
         into.extend(scratch.drain(..).map(|(core, message)| (core, M::from(message))));
+        spare::release(&mut scratch);
     }
 
     /// An empty buffer for a send.
