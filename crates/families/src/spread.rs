@@ -163,6 +163,10 @@ impl Spread {
 
     /// Locks all the keys.
     pub(crate) async fn lock(&self, call: &Call, access: Access) -> Locked {
+        call.tx.lock(self.claims(call, access).await).await
+    }
+
+    async fn claims(&self, call: &Call, access: Access) -> Vec<(CoreId, Claim)> {
         let mut claims = Vec::new();
         for core in self.owners() {
             let positions = &self.cores[core];
@@ -179,7 +183,7 @@ impl Spread {
             }
             claims.push((core, Claim::List(Arc::new(list), access)));
         }
-        call.tx.lock(claims).await
+        claims
     }
 
     /// Works on all the keys, each core on its own; returns the result of each owner.
@@ -197,16 +201,8 @@ impl Spread {
         R: Default + Send + 'static,
         S: Fn(&mut Home, &Portion, &mut R) -> bool + Clone + Send + 'static,
     {
-        let is_small = |keys: Portion| most(&keys) >= keys.len();
-        if self.owners().all(|core| is_small(self.all(call, core))) {
-            let at_once = |core| {
-                let (keys, step) = (self.all(call, core), step.clone());
-                move |home: &mut Home| {
-                    let mut sum = R::default();
-                    step(home, &keys, &mut sum);
-                    sum
-                }
-            };
+        if self.is_small(call, most) {
+            let at_once = |core| self.at_once(call, core, step.clone());
             return call.tx.on_each(self.owners(), at_once).await;
         }
         let in_slices = |core| {
@@ -224,6 +220,53 @@ impl Spread {
             }
         };
         call.tx.drive_each(self.owners(), in_slices).await
+    }
+
+    /// [`Spread::work`] that changes the keys, with locks of all of them.
+    pub(crate) async fn change<R, S>(
+        &self,
+        call: &Call,
+        most: fn(&Portion) -> usize,
+        step: S,
+    ) -> Vec<R>
+    where
+        R: Default + Send + 'static,
+        S: Fn(&mut Home, &Portion, &mut R) -> bool + Clone + Send + 'static,
+    {
+        let claims = self.claims(call, Access::Exclusive).await;
+        if self.is_small(call, most) {
+            let at_once = |core| self.at_once(call, core, step.clone());
+            return call.tx.change(claims, at_once).await;
+        }
+        let locked = call.tx.lock(claims).await;
+        let results = self.work(call, most, step).await;
+        drop(locked);
+        results
+    }
+
+    /// True when no core has more than one portion.
+    fn is_small(&self, call: &Call, most: fn(&Portion) -> usize) -> bool {
+        let is_small = |keys: Portion| most(&keys) >= keys.len();
+        self.owners().all(|core| is_small(self.all(call, core)))
+    }
+
+    /// What `core` runs when its only portion is worked on as the message arrives.
+    fn at_once<R, S>(
+        &self,
+        call: &Call,
+        core: CoreId,
+        step: S,
+    ) -> impl FnOnce(&mut Home) -> R + Send + 'static + use<R, S>
+    where
+        R: Default + Send + 'static,
+        S: Fn(&mut Home, &Portion, &mut R) -> bool + Send + 'static,
+    {
+        let keys = self.all(call, core);
+        move |home| {
+            let mut sum = R::default();
+            step(home, &keys, &mut sum);
+            sum
+        }
     }
 
     /// The number of rounds until every core is done with its keys.

@@ -25,7 +25,7 @@ mod locks;
 pub use executor::TaskId;
 pub use keylist::KeyList;
 pub use keyset::KeySet;
-pub use link::{Home, Locked, Message, Tx};
+pub use link::{Change, Home, Locked, Message, Tx};
 pub use locks::{Access, Claim, LockTable, TxId, lock_key};
 
 /// A core, `0..cores`.

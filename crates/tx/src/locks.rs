@@ -92,6 +92,14 @@ impl Claim {
         }
     }
 
+    /// True when nobody else may read or change any of it.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        match self {
+            Self::Keys(keys) => keys.iter().all(|(_, access)| *access == Access::Exclusive),
+            Self::List(_, access) | Self::All(access) => *access == Access::Exclusive,
+        }
+    }
+
     /// True when changing its keys may take more than one turn.
     fn is_wide(&self) -> bool {
         !matches!(self, Self::Keys(_))

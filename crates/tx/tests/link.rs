@@ -141,6 +141,97 @@ fn locks_are_taken_on_all_cores_or_in_order() {
     assert_eq!((done.get(), counts(&all)), (true, vec![(0, 0); 3]));
 }
 
+/// Sets `key` on each of `cores` by [`Tx::change`]; returns the cores in the order of the results.
+async fn change_on_each(tx: Tx, cores: Vec<CoreId>, key: &'static [u8]) -> Vec<CoreId> {
+    let name = lock_key(0, Key::new(key).hash);
+    let claims = cores.iter().map(|core| (*core, keys(&[(name, Access::Exclusive)])));
+    let set = |core| {
+        move |home: &mut Home| {
+            home.shard.db_mut(0).set_text(&Key::new(key), Fresh::Bytes(b"v"), Deadline::Clear);
+            core
+        }
+    };
+    tx.change(claims.collect(), set).await
+}
+
+#[test] // What one other core does at once is one message; more are locked, asked, and released.
+fn a_change_costs_few_messages() {
+    let cases: [(&[CoreId], usize); 5] =
+        [(&[1], 0), (&[0], 2), (&[2, 1], 2), (&[1, 0], 2), (&[2, 0, 1], 10)];
+    for (asked, messages) in cases {
+        let all = cores(3);
+        all.iter().for_each(|tx| tx.home().shard.listen(true));
+        let mut sorted = asked.to_vec();
+        sorted.sort_unstable();
+        let change = finish(&all, 1, |tx| change_on_each(tx, asked.to_vec(), b"k"));
+        assert_eq!(change, (sorted, messages), "{asked:?}");
+        assert_eq!(counts(&all), [(0, 0); 3]);
+        let parts = (asked.len() > 1).then_some(asked.len());
+        for (core, tx) in all.iter().enumerate() {
+            let mut wanted = vec![("k".to_owned(), parts)];
+            wanted.extend(parts.map(|_| ("EndOfPart".to_owned(), parts)));
+            let wanted = if asked.contains(&core) { wanted } else { vec![] };
+            assert_eq!(recorded(tx), wanted, "core {core} of {asked:?}");
+        }
+    }
+}
+
+#[test] // The locks at home are held until the other core has changed its keys.
+fn nobody_sees_half_of_a_change() {
+    let all = cores(2);
+    all[0].spawn({
+        let tx = all[0].clone();
+        async move { drop(change_on_each(tx, vec![0, 1], b"k").await) }
+    });
+    assert!(all[0].run_one());
+    let has_key = |core: CoreId| !all[core].home().shard.db_mut(0).is_empty();
+    let is_locked =
+        |core: CoreId| all[core].home().locks.blocks_point(lock_key(0, Key::new(b"k").hash), false);
+    assert_eq!(([has_key(0), has_key(1)], is_locked(0)), ([false; 2], true));
+    let mut mail = Vec::new();
+    all[0].drain_outbox(&mut mail);
+    mail.into_iter().for_each(|(core, message)| all[core].deliver(message));
+    assert_eq!(
+        ([has_key(0), has_key(1)], is_locked(0), is_locked(1)),
+        ([false, true], true, false)
+    );
+    settle(&all);
+    assert_eq!(([has_key(0), has_key(1)], counts(&all)), ([true; 2], vec![(0, 0); 2]));
+}
+
+#[test] // Where a key is held, here or there, it waits in the queues, and holds nothing meanwhile.
+fn a_refused_change_waits_for_its_locks() {
+    for held_on in 0..2 {
+        let all = cores(2);
+        all.iter().for_each(|tx| tx.home().shard.listen(true));
+        let name = lock_key(0, Key::new(b"k").hash);
+        let held = all[held_on].try_lock_here(name, Access::Shared).expect("nobody holds it");
+        all[0].spawn({
+            let tx = all[0].clone();
+            async move { drop(change_on_each(tx, vec![0, 1], b"k").await) }
+        });
+        settle(&all);
+        let waits = if held_on == 0 { [(1, 1), (0, 0)] } else { [(1, 0), (1, 1)] };
+        assert_eq!(counts(&all), waits, "{held_on}");
+        assert!(all.iter().all(|tx| recorded(tx).is_empty()), "{held_on}");
+        drop(held);
+        settle(&all);
+        assert_eq!((counts(&all), all[0].tasks_len()), (vec![(0, 0); 2], 0));
+        let wanted = ["k", "EndOfPart"].map(|what| (what.to_owned(), Some(2)));
+        assert!(all.iter().all(|tx| recorded(tx) == wanted), "{held_on}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "readers pass")]
+fn a_change_is_exclusive() {
+    let change = async |tx: Tx| {
+        let claims = vec![(0, keys(&[(1, Access::Shared)])), (1, keys(&[(1, Access::Exclusive)]))];
+        tx.change(claims, |core| move |_: &mut Home| core).await
+    };
+    finish(&cores(2), 0, change);
+}
+
 #[test] // The cores are asked in parallel, without waiting for answers; a single core may wait.
 fn several_cores_are_asked_at_once() {
     let all = cores(3);

@@ -3,7 +3,7 @@
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::Db;
-use darter_tx::{Access, Home, Tx};
+use darter_tx::{Home, Tx};
 
 /// At least this many keys of a core, if they are a large enough part of all its keys, are removed
 /// loosely: walking its table afterwards then costs less than a check after each.
@@ -27,15 +27,13 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 /// The same for keys of several cores, or very many: they are locked until the last is gone.
 pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let spread = Spread::of(&call, Layout::all(&call)).await;
-    let locked = spread.lock(&call, Access::Exclusive).await;
     let db = call.db;
     let remove = move |home: &mut Home, keys: &Portion, removed: &mut Removed| {
         let db = home.shard.db_mut(db);
         removed.add(db, keys);
         true
     };
-    let removed = spread.work(&call, |_| PORTION_KEYS, remove).await;
-    drop(locked);
+    let removed = spread.change(&call, |_| PORTION_KEYS, remove).await;
     if removed.iter().any(|removed| removed.loosely) {
         settle(&call).await;
     }

@@ -213,10 +213,14 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     let plan = Plan::parse(form, call.args(), now)?;
     let layout = Layout { first: plan.first, step: 2, count: plan.pairs };
     let spread = Spread::of(&call, layout).await;
+    if plan.test.is_none() {
+        spread.change(&call, portion_keys, setting(&call, plan)).await;
+        return Ok(call.answer(|reply| plan.reply(reply, true)));
+    }
     let locked = spread.lock(&call, Access::Exclusive).await;
-    let holds = plan.test.is_none() || holds_everywhere(&call, &plan, &spread).await;
+    let holds = holds_everywhere(&call, &plan, &spread).await;
     if holds {
-        set_everywhere(&call, &plan, &spread).await;
+        spread.work(&call, portion_keys, setting(&call, plan)).await;
     }
     drop(locked);
     Ok(call.answer(|reply| plan.reply(reply, holds)))
@@ -233,20 +237,22 @@ async fn holds_everywhere(call: &Call, plan: &Plan, spread: &Spread) -> bool {
     !spread.work(call, |_| PORTION_KEYS, check).await.contains(&true)
 }
 
-/// Sets all keys; they are locked. Portions are bounded by keys and by bytes.
-async fn set_everywhere(call: &Call, plan: &Plan, spread: &Spread) {
-    let (db, plan) = (call.db, *plan);
-    let set = move |home: &mut Home, keys: &Portion, (): &mut ()| {
+/// Sets some of the keys; they are locked.
+fn setting(
+    call: &Call,
+    plan: Plan,
+) -> impl Fn(&mut Home, &Portion, &mut ()) -> bool + Clone + Send + use<> {
+    let db = call.db;
+    move |home, keys, ()| {
         let (args, db) = (keys.args(), home.shard.db_mut(db));
         for (at, key) in keys.positions().zip(keys.keys(db)) {
             db.set_text(&key, value_at(args, at + 1), plan.deadline);
         }
         true
-    };
-    spread.work(call, portion_keys, set).await;
+    }
 }
 
-/// How many of the next keys make a portion of about 20 us.
+/// How many of the next keys make a portion of about 20 us: bounded by keys and by bytes.
 fn portion_keys(keys: &Portion) -> usize {
     /// New keys split and fill segments: 256 took up to 250 us at once (1 M keys, measured).
     const SET_AT_ONCE: usize = 32;
