@@ -300,3 +300,6 @@ fn peer_of(peer: &net::Peer) -> Peer {
     };
     Peer { remote: peer.remote.to_string(), local: peer.local.to_string(), is_local }
 }
+
+#[cfg(test)]
+mod tests;

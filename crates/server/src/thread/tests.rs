@@ -1,0 +1,159 @@
+//! A thread by hand, one look and one turn at a time, beside a core that is a mailbox only: what
+//! happens while that core takes no messages is exact here.
+
+use super::*;
+use crate::clock::MachineClock;
+use crate::engine::{Local, Mail, World};
+use crate::knock::{Knocker, SliceTimer};
+use crate::load::Loaded;
+use crate::shared::Shared;
+use darter_runtime::mailbox;
+use darter_runtime::net::{BackendChoice, Waker};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicUsize;
+
+/// Core 0 of two with two clients, and the other end of its ring, which takes one flush.
+struct Bench {
+    thread: Thread,
+    other: Mailbox<Post>,
+    clients: Vec<UnixStream>,
+}
+
+impl Bench {
+    /// `None` where the system lacks the backend.
+    fn new(choice: BackendChoice) -> Option<Self> {
+        let wakers = [Waker::new().unwrap(), Waker::new().unwrap()];
+        let (mut net, _) = match Net::open(choice, &wakers[0]) {
+            Err(error) if choice == BackendChoice::Uring => {
+                eprintln!("no io_uring here: {error}");
+                return None;
+            }
+            opened => opened.unwrap(),
+        };
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("darter-thread-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        net.listen_unix(&path, 2, None).unwrap();
+        let mut mailboxes = mailbox::mesh::<Post>(wakers.to_vec(), 1);
+        let other = mailboxes.pop().unwrap();
+        let thread = thread(net, mailboxes.pop().unwrap(), &wakers);
+        let mut bench = Self { thread, other, clients: Vec::new() };
+        for conns in 1..=2 {
+            // One by one: of two in a look the other core would get the second.
+            bench.clients.push(UnixStream::connect(&path).unwrap());
+            bench.clients[conns - 1].set_nonblocking(true).unwrap();
+            bench.turn_until(|bench| bench.thread.core.conns_len() == conns);
+        }
+        Some(bench)
+    }
+
+    fn turn(&mut self) {
+        self.thread.look(Wait::Nothing, &mut 0).unwrap();
+        assert!(!self.thread.turn().unwrap(), "nothing is to be loaded");
+    }
+
+    fn turn_until(&mut self, is_done: impl Fn(&Self) -> bool) {
+        const MOST: usize = 1_000_000;
+        let done = (0..MOST).any(|_| {
+            self.turn();
+            is_done(self)
+        });
+        assert!(done, "it does not happen");
+    }
+
+    /// Enough turns for what must not happen; what is sent leaves at once.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            self.turn();
+            self.thread.net.borrow_mut().flush_submissions().unwrap();
+        }
+    }
+
+    fn send(&mut self, client: usize, request: &str) {
+        write!(self.clients[client], "{request}\r\n").unwrap();
+    }
+
+    /// What a client has received.
+    fn got(&mut self, client: usize) -> String {
+        let mut bytes = [0; 256];
+        match self.clients[client].read(&mut bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => String::new(),
+            read => String::from_utf8_lossy(&bytes[..read.unwrap()]).into_owned(),
+        }
+    }
+
+    /// Commands that this core has run.
+    fn commands(&self) -> u64 {
+        self.thread.core.stats.borrow().commands
+    }
+
+    /// Messages that the ring has not taken.
+    fn backlog(&self) -> usize {
+        self.thread.mailbox.borrow().backlog()
+    }
+
+    /// A request for a key of the other core.
+    fn remote(&self) -> String {
+        let tx = &self.thread.core.tx;
+        let mut keys = (0..).map(|at| format!("key:{at}"));
+        format!("GET {}", keys.find(|key| tx.core_of(key.as_bytes()) == 1).unwrap())
+    }
+}
+
+fn thread(net: Net, mailbox: Mailbox<Post>, wakers: &[Waker]) -> Thread {
+    let (net, mailbox) = (Rc::new(RefCell::new(net)), Rc::new(RefCell::new(mailbox)));
+    let arrivals = Rc::new(Arrivals::new(&net, &mailbox));
+    let clock = Rc::new(MachineClock);
+    let knocker = Rc::clone(&arrivals) as Rc<dyn Knocker>;
+    let slice = Rc::new(SliceTimer::new(Rc::clone(&clock), knocker));
+    let local = Local::new(Shared::nowhere(wakers.len(), 0), Arc::default());
+    let table = Arc::new(crate::boot::table());
+    let core = Core::new(0, wakers.len(), 16, table, World { clock, slice, seed: 1 }, local);
+    Thread {
+        core,
+        net,
+        doors: Doors::default(),
+        mailbox,
+        arrivals,
+        stop: Arc::default(),
+        inbox: None,
+        loaded: Loaded::new(0, wakers.to_vec()),
+        loading: false,
+        quiet: wakers.iter().map(|_| AtomicBool::default()).collect(),
+        patience: None,
+        asked: false,
+        waiting_since: None,
+    }
+}
+
+#[test] // No reply overtakes messages; no request is read; messages are taken; then all goes on.
+fn a_full_ring_holds_requests_and_replies() {
+    for choice in [BackendChoice::Uring, BackendChoice::Epoll] {
+        let Some(mut bench) = Bench::new(choice) else { continue };
+        let remote = bench.remote();
+        bench.send(0, &remote);
+        bench.turn_until(|bench| bench.other.has_mail());
+        bench.send(1, &format!("PING\r\n{remote}"));
+        bench.turn_until(|bench| bench.backlog() == 1);
+        bench.send(1, "PING");
+        let ran = bench.commands();
+        bench.settle();
+        assert_eq!((bench.backlog(), bench.got(1)), (1, String::new()), "{choice:?}: a reply left");
+        assert_eq!(bench.commands(), ran, "{choice:?}: a request was read");
+
+        let heard = Arc::new(AtomicUsize::new(0));
+        let hears = Arc::clone(&heard);
+        let ask = Mail::Ask(Box::new(move |_| _ = hears.fetch_add(1, Ordering::Relaxed)));
+        bench.other.post(0, Post::Mail(ask));
+        assert!(bench.other.flush());
+        bench.settle();
+        assert_eq!(heard.load(Ordering::Relaxed), 1, "{choice:?}: a message was not taken");
+
+        assert_eq!(bench.other.drain(|_, _| ()), 1, "{choice:?}");
+        bench.turn_until(|bench| bench.commands() == ran + 1);
+        assert_eq!((bench.backlog(), bench.got(1).as_str()), (0, "+PONG\r\n"), "{choice:?}");
+        assert_eq!(bench.other.drain(|_, _| ()), 1, "{choice:?}");
+    }
+}
