@@ -375,6 +375,7 @@ impl Tx {
             let result = make(*core)(&mut self.0.home.borrow_mut());
             results.insert(usize::from(other < core), result);
         }
+        assert_eq!(results.len(), claims.len(), "a result for each core");
         Some(results)
     }
 
@@ -581,6 +582,7 @@ impl Tx {
 
     fn change_here(&self, change: Change) -> Value {
         let Change { tx, claim, part, run, .. } = change;
+        assert!(part.is_none_or(|part| part.transaction == tx), "a part of another transaction");
         let mut home = self.0.home.borrow_mut();
         if !home.locks.try_acquire(tx, &claim) {
             return Box::new(Refused);
@@ -726,6 +728,7 @@ impl Locked {
 
     /// All locks are granted: from now on the task's changes belong to the transaction.
     fn begin(&mut self) {
+        assert!(!self.has_begun, "transaction {} begins twice", self.id);
         self.has_begun = true;
         if let Some(part) = self.part() {
             let other = self.tx.0.parts.borrow_mut().insert(self.task, part);
