@@ -452,8 +452,13 @@ impl Db {
         if let Some(mut entry) = used(&mut self.keys, key, now, stamp) {
             if let Some(packed) = packed::in_entry(&entry.entry()) {
                 let (mut value, note) = (packed::value::<V>(packed).ok_or(WrongType)?, packed.note);
+                let before = self.changes;
                 let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
                 let result = edit(&mut value.edit(now, recorder));
+                if self.changes == before {
+                    debug_assert!(value.packed() == packed::in_entry(&entry.entry()), "unrecorded");
+                    return Ok(Some(result)); // The copy is what lies there.
+                }
                 match packed::put_back(entry, note, value, &mut self.usage) {
                     Some(after) => self.set_clock(key, Clock::default(), after),
                     None => self.remove_hollow(key),

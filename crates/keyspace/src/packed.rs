@@ -18,7 +18,7 @@
 
 use crate::object::{Object, Type, Typed, Value};
 use crate::{Clock, Usage};
-use darter_structs::table::{Entry, EntryMut, New, PACKED_MAX, PackRef, PackedValue, ValueRef};
+use darter_structs::table::{Entry, EntryMut, New, PACKED_MAX, PackRef, PackedValue};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -121,8 +121,9 @@ pub(crate) fn shrunk<V: Value>(value: &V) -> Option<(u8, Vec<u8>)> {
 }
 
 /// The pack in an entry, if that is what it holds.
+#[inline]
 pub(crate) fn in_entry<'a>(entry: &Entry<'a, Object>) -> Option<PackedValue<'a>> {
-    if let ValueRef::Packed(packed) = entry.value() { Some(packed) } else { None }
+    entry.packed_value()
 }
 
 /// Panics when a pack is not sound.

@@ -18,7 +18,7 @@
 //! Not here: where the forms are placed in an entry. See `entry`.
 
 use super::entry::KEY_INLINE_MAX;
-use super::pack::Lead;
+use super::pack::Joined;
 use darter_base::number;
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -71,7 +71,7 @@ pub(super) enum Form<'a> {
     Int(i64),
     Uuid(&'a [u8; UUID_BYTES]),
     /// Two texts that make one; never an integer or a UUID.
-    Joined(Lead<'a>, Lead<'a>),
+    Joined(Joined<'a>),
 }
 
 const _: () = assert!(size_of::<Text<'_>>() <= 24);
@@ -97,7 +97,7 @@ impl<'a> Text<'a> {
             Form::Raw(bytes) => bytes.len(),
             Form::Uuid(_) => UUID_CHARS,
             Form::Int(value) => int_chars(value),
-            Form::Joined(first, rest) => first.bytes().len() + rest.bytes().len(),
+            Form::Joined(joined) => joined.texts().0.len() + joined.texts().1.len(),
         }
     }
 
@@ -113,9 +113,9 @@ impl<'a> Text<'a> {
             Form::Raw(bytes) => out.extend_from_slice(bytes),
             Form::Int(value) => number::write_i64(out, value),
             Form::Uuid(packed) => out.extend_from_slice(&uuid_text(packed)),
-            Form::Joined(first, rest) => {
-                out.extend_from_slice(first.bytes());
-                out.extend_from_slice(rest.bytes());
+            Form::Joined(joined) => {
+                out.extend_from_slice(joined.texts().0);
+                out.extend_from_slice(joined.texts().1);
             }
         }
     }
@@ -143,6 +143,11 @@ impl<'a> Text<'a> {
     #[inline]
     #[must_use]
     pub fn bytes<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
+        if let Form::Raw(bytes) = self.0 { bytes } else { self.unpacked(scratch) }
+    }
+
+    /// [`Text::bytes`] of one that is not raw.
+    fn unpacked<'s>(&'s self, scratch: &'s mut Scratch) -> &'s [u8] {
         match self.0 {
             Form::Raw(bytes) => bytes,
             Form::Uuid(packed) => scratch.join(&uuid_text(packed), &[]),
@@ -150,7 +155,7 @@ impl<'a> Text<'a> {
                 let mut text = [0; number::I64_TEXT_MAX];
                 scratch.join(number::i64_text(&mut text, value), &[])
             }
-            Form::Joined(first, rest) => scratch.join(first.bytes(), rest.bytes()),
+            Form::Joined(joined) => scratch.join(joined.texts().0, joined.texts().1),
         }
     }
 
@@ -175,9 +180,9 @@ impl<'a> Text<'a> {
                 let mut text = [0; number::I64_TEXT_MAX];
                 darter_base::hash::of(number::i64_text(&mut text, value))
             }
-            Form::Joined(first, rest) => {
+            Form::Joined(joined) => {
                 let mut scratch = Scratch::new();
-                darter_base::hash::of(scratch.join(first.bytes(), rest.bytes()))
+                darter_base::hash::of(scratch.join(joined.texts().0, joined.texts().1))
             }
         }
     }
@@ -306,7 +311,7 @@ pub(super) fn varint_write(out: &mut [u8], value: u64) -> usize {
     len
 }
 
-/// True when both are the same bytes. Up to 32 of them are compared as words from both ends, which
+/// True when both are the same bytes. Two to 32 of them are compared as words from both ends, which
 /// may overlap: cheaper than a call.
 #[inline]
 pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
@@ -317,6 +322,8 @@ pub(super) fn same(left: &[u8], right: &[u8]) -> bool {
     }
     left.len() == right.len()
         && match left.len() {
+            2..=3 => ends::<2>(left, right),
+            4..=7 => ends::<4>(left, right),
             8..=16 => ends::<8>(left, right),
             17..=32 => ends::<16>(left, right),
             _ => left == right,

@@ -11,6 +11,7 @@
 //! Invariants: the offsets ascend, no two are the same, and bits behind the last are 0.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 /// Bytes in front of the offsets.
 pub(super) const HEAD: usize = 12;
@@ -58,19 +59,22 @@ impl<'a> Ints<'a> {
         (word_at(self.bits, bit / 8) >> (bit % 8)) & mask(self.width)
     }
 
-    /// The index of `value`, or that of the first larger one.
+    /// The index of `value`, or that of the first larger one. Half of what is left is left out without
+    /// a branch: which half it is cannot be predicted.
     pub(super) fn find(self, value: i64) -> Result<usize, usize> {
         let Some(wanted) = distance(self.base, value) else { return Err(0) };
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            match self.offset(middle).cmp(&wanted) {
-                Ordering::Equal => return Ok(middle),
-                Ordering::Less => low = middle + 1,
-                Ordering::Greater => high = middle,
-            }
+        let (mut low, mut left) = (0, self.count);
+        while left > 1 {
+            let half = left / 2;
+            let is_above = self.offset(low + half) <= wanted;
+            low = select_unpredictable(is_above, low + half, low);
+            left -= half;
         }
-        Err(low)
+        match (left > 0).then(|| self.offset(low).cmp(&wanted)) {
+            Some(Ordering::Equal) => Ok(low),
+            Some(Ordering::Less) => Err(low + 1),
+            Some(Ordering::Greater) | None => Err(low),
+        }
     }
 
     /// All of them, in order.

@@ -14,21 +14,30 @@ use std::ptr::NonNull;
 
 /// Longest text whose length the tag says.
 pub(super) const SHORT_MAX: usize = 240;
-const INT: u8 = 241;
-const UUID: u8 = 250;
-const LONG: u8 = 251;
+pub(super) const INT: u8 = 241;
+pub(super) const UUID: u8 = 250;
+pub(super) const LONG: u8 = 251;
 
 const _: () = assert!(SHORT_MAX + 1 == INT as usize && UUID == INT + 9);
 
 /// Bytes of the tagged text at the front, its tag included.
 #[inline]
 pub(crate) fn len(bytes: &[u8]) -> usize {
-    let tag = bytes[0];
+    1 + body_len(bytes[0], &bytes[1..])
+}
+
+/// Bytes of a text besides its tag: what it begins with is `body`.
+#[inline]
+pub(super) fn body_len(tag: u8, body: &[u8]) -> usize {
+    if tag < INT { usize::from(tag) } else { coded_len(tag, body) }
+}
+
+/// [`body_len`] of what is not a short text as it is.
+fn coded_len(tag: u8, body: &[u8]) -> usize {
     match tag {
-        ..INT => 1 + usize::from(tag),
-        INT..UUID => 1 + usize::from(tag - INT),
-        UUID => 1 + UUID_BYTES,
-        _ => 2 + long_len(tag, bytes[1]),
+        ..UUID => usize::from(tag - INT),
+        UUID => UUID_BYTES,
+        _ => 1 + long_len(tag, body[0]),
     }
 }
 
@@ -44,12 +53,21 @@ pub(super) fn raw_len(tag: u8) -> Option<usize> {
 /// The tagged text at the front.
 #[inline]
 pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
-    let (tag, rest) = (bytes[0], &bytes[1..]);
+    text_of(bytes[0], &bytes[1..])
+}
+
+/// The text with this tag, whose other bytes are at the front.
+#[inline]
+pub(super) fn text_of(tag: u8, body: &[u8]) -> Text<'_> {
+    if tag < INT { Text(Form::Raw(&body[..usize::from(tag)])) } else { coded_text(tag, body) }
+}
+
+/// [`text_of`] what is not a short text as it is.
+fn coded_text(tag: u8, body: &[u8]) -> Text<'_> {
     Text(match tag {
-        ..INT => Form::Raw(&rest[..usize::from(tag)]),
-        INT..UUID => Form::Int(text::unzigzag(word(rest, usize::from(tag - INT)))),
-        UUID => Form::Uuid(rest.first_chunk().expect("a UUID follows its tag")),
-        _ => Form::Raw(&rest[1..][..long_len(tag, rest[0])]),
+        ..UUID => Form::Int(text::unzigzag(word(body, usize::from(tag - INT)))),
+        UUID => Form::Uuid(body.first_chunk().expect("a UUID follows its tag")),
+        _ => Form::Raw(&body[1..][..long_len(tag, body[0])]),
     })
 }
 
@@ -117,24 +135,39 @@ impl<'a> Tagged<'a> {
         self.head_len + self.body.len()
     }
 
-    /// True when it is what stands at the front of `bytes`.
-    #[inline]
-    pub(super) fn stands_at(&self, bytes: &[u8]) -> bool {
-        if bytes[0] != self.head[0] {
-            return false; // Nearly always.
-        }
-        match bytes[1..].split_at_checked(self.head_len - 1) {
-            Some((head, rest)) => {
-                head == &self.head[1..self.head_len]
-                    && text::same(&rest[..self.body.len()], self.body)
-            }
-            None => false,
-        }
+    pub(super) fn tag(&self) -> u8 {
+        self.head[0]
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.head());
+    /// Bytes besides the tag.
+    pub(super) fn body_len(&self) -> usize {
+        self.len() - 1
+    }
+
+    /// True when it is the text with this tag, whose other bytes are at the front.
+    #[inline]
+    pub(super) fn is(&self, tag: u8, body: &[u8]) -> bool {
+        if tag != self.head[0] {
+            return false;
+        }
+        if self.head_len == 1 {
+            return text::same(&body[..self.body.len()], self.body);
+        }
+        let (head, rest) = body.split_at(self.head_len - 1);
+        head == &self.head[1..self.head_len] && rest[..self.body.len()] == *self.body
+    }
+
+    /// Appends it without its tag.
+    pub(super) fn write_body(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head()[1..]);
         out.extend_from_slice(self.body);
+    }
+
+    /// Writes it without its tag over as many bytes.
+    pub(super) fn write_body_to(&self, out: &mut [u8]) {
+        let (head, body) = out.split_at_mut(self.head_len - 1);
+        head.copy_from_slice(&self.head()[1..]);
+        body.copy_from_slice(self.body);
     }
 
     /// Writes it over as many bytes.
@@ -145,31 +178,45 @@ impl<'a> Tagged<'a> {
     }
 }
 
-/// Bytes behind their length, which is one byte: a thin reference.
+/// Two texts of one pack that make one: what all names begin with, behind its length, and the rest. In
+/// words, as what is written in smaller pieces cannot be read as words at once.
 #[derive(Clone, Copy)]
-pub(crate) struct Lead<'a>(NonNull<u8>, PhantomData<&'a [u8]>);
+pub(crate) struct Joined<'a> {
+    /// The length of the first, which is one byte.
+    first: NonNull<u8>,
+    /// From there to the second, and its length.
+    distance: u32,
+    rest_len: u32,
+    lives: PhantomData<&'a [u8]>,
+}
 
 // SAFETY: it is a reference to bytes.
-unsafe impl Send for Lead<'_> {}
+unsafe impl Send for Joined<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Lead<'_> {}
+unsafe impl Sync for Joined<'_> {}
 
-impl<'a> Lead<'a> {
-    /// The length at the front of `bytes`, and as many behind it.
+impl<'a> Joined<'a> {
+    /// `bytes` begin with a length and as many bytes; at `from` of them are `len` others.
     #[inline]
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
-        assert!(bytes.len() > usize::from(bytes[0]), "bytes follow their length");
-        Self(NonNull::from(bytes).cast(), PhantomData)
+    pub(super) fn of(bytes: &'a [u8], from: usize, len: usize) -> Self {
+        assert!(bytes.len() > usize::from(bytes[0]) && bytes.len() >= from + len, "inside");
+        let (first, lives) = (NonNull::from(bytes).cast(), PhantomData);
+        Self { first, distance: from as u32, rest_len: len as u32, lives }
     }
 
-    /// The bytes.
+    /// Both.
     #[inline]
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    pub(crate) fn texts(self) -> (&'a [u8], &'a [u8]) {
         // SAFETY: the length stands at the front of a slice that lives during 'a.
-        let len = unsafe { self.0.read() };
+        let len = unsafe { self.first.read() };
         // SAFETY: `of` has seen that the slice is longer than the length says.
-        let from = unsafe { self.0.add(1) };
+        let from = unsafe { self.first.add(1) };
         // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts(from.as_ptr(), usize::from(len)) }
+        let first = unsafe { std::slice::from_raw_parts(from.as_ptr(), usize::from(len)) };
+        // SAFETY: `of` has seen that the slice goes on beyond the second text.
+        let from = unsafe { self.first.add(self.distance as usize) };
+        // SAFETY: as above.
+        let rest = unsafe { std::slice::from_raw_parts(from.as_ptr(), self.rest_len as usize) };
+        (first, rest)
     }
 }

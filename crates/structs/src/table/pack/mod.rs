@@ -18,17 +18,21 @@
 
 mod ints;
 pub(crate) mod item;
+mod lanes;
 mod records;
 #[cfg(test)]
 mod tests;
 
-pub(super) use item::Lead;
+pub(super) use item::Joined;
 
 use super::entry::{KEY_INLINE_MAX, PACKED_MAX};
 use super::segment::prefetch;
 use super::text::{Form, Packed, Text};
 use item::Tagged;
 use records::{Records, Spot as RecordSpot};
+use std::marker::PhantomData;
+use std::num::NonZeroU64;
+use std::ptr;
 
 /// Bytes of the largest pack: beyond that, moving what lies behind a change costs more than an index
 /// does.
@@ -38,74 +42,87 @@ const INTS_MAX: usize = 512;
 
 /// Bytes that come from memory at once.
 const LINE: usize = 64;
-/// Lines that the longest index takes, and most packs in an entry.
-const INDEX_LINES: usize = 5;
+/// Lines that the index of some hundred records takes, and most packs in an entry.
+const INDEX_LINES: usize = 6;
 
-/// Room for an entry and the group of an index that it may begin, in the copy of a pack that is about to
-/// be changed.
+/// Room for an entry and the index that it may begin, in the copy of a pack that is about to be changed.
 const GROWTH: usize = 48;
 
 const INTS: u8 = 0;
 const KEYS: u8 = 1;
 const PAIRS: u8 = 2;
 
-/// A name, and a value where there are some.
+/// One entry of a pack: two words, since entries are passed on and on, and what is written in smaller
+/// pieces cannot be read as words at once.
 #[derive(Clone, Copy)]
-struct Record<'a> {
-    prefix: Lead<'a>,
-    bytes: &'a [u8],
-    has_value: bool,
+pub struct Item<'a> {
+    /// The pack; or in place of a pointer the integer.
+    pack: *const u8,
+    /// 16 bits each, from the lowest: the kind, the pack's length, where the tags are in it, where the
+    /// texts are.
+    word: NonZeroU64,
+    lives: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Record<'a> {
+// SAFETY: it is a reference to bytes, or none.
+unsafe impl Send for Item<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Item<'_> {}
+
+const _: () = assert!(BYTES_MAX <= u16::MAX as usize && size_of::<usize>() == size_of::<u64>());
+
+impl<'a> Item<'a> {
+    const INT: NonZeroU64 = NonZeroU64::new(3).unwrap();
+
     #[inline]
-    fn new(prefix: Lead<'a>, bytes: &'a [u8], has_value: bool) -> Self {
-        Self { prefix, bytes, has_value }
+    fn int(value: i64) -> Self {
+        let pack = ptr::without_provenance(value.cast_unsigned() as usize);
+        Self { pack, word: Self::INT, lives: PhantomData }
+    }
+
+    /// The record of this pack whose tags and texts are there.
+    #[inline]
+    fn record(pack: &'a [u8], tags_at: usize, texts_at: usize) -> Self {
+        assert!(pack.len() <= BYTES_MAX && tags_at < pack.len() && texts_at <= pack.len());
+        let places = (pack.len() << 16 | tags_at << 32 | texts_at << 48) as u64;
+        let word = NonZeroU64::new(places | u64::from(pack[0])).expect("a pack has bytes");
+        Self { pack: pack.as_ptr(), word, lives: PhantomData }
+    }
+
+    /// Of a record: the kind, the pack, and in 16 bits each the places of its tags and texts.
+    #[inline]
+    fn parts(self) -> Option<(u8, &'a [u8], usize)> {
+        if self.word == Self::INT {
+            return None;
+        }
+        let word = self.word.get() as usize;
+        // SAFETY: `record` was given a slice of this length at this pointer, which lives during 'a.
+        let pack = unsafe { std::slice::from_raw_parts(self.pack, word >> 16 & 0xffff) };
+        Some((word as u8, pack, word >> 32))
     }
 
     #[inline]
-    fn key(self) -> Text<'a> {
-        match item::text(self.bytes).0 {
-            Form::Raw(rest) if self.prefix.bytes().is_empty() => Text(Form::Raw(rest)),
-            Form::Raw(_) => Text(Form::Joined(self.prefix, Lead::of(self.bytes))),
+    pub(super) fn key(self) -> Text<'a> {
+        let Some((_, pack, places)) = self.parts() else {
+            return Text(Form::Int((self.pack.addr() as u64).cast_signed()));
+        };
+        let (tags_at, texts_at) = (places & 0xffff, places >> 16);
+        let from = records::PREFIX;
+        match item::text_of(pack[tags_at], &pack[texts_at..]).0 {
+            Form::Raw(rest) if pack[from] == 0 => Text(Form::Raw(rest)),
+            Form::Raw(rest) => {
+                Text(Form::Joined(Joined::of(&pack[from..], texts_at - from, rest.len())))
+            }
             form => Text(form),
         }
     }
 
     #[inline]
-    fn value(self) -> Text<'a> {
-        if !self.has_value {
-            return Text(Form::Raw(&[]));
-        }
-        item::text(&self.bytes[item::len(self.bytes)..])
-    }
-}
-
-/// One entry of a pack.
-#[derive(Clone, Copy)]
-pub struct Item<'a>(Kept<'a>);
-
-#[derive(Clone, Copy)]
-enum Kept<'a> {
-    Int(i64),
-    Record(Record<'a>),
-}
-
-impl<'a> Item<'a> {
-    #[inline]
-    pub(super) fn key(self) -> Text<'a> {
-        match self.0 {
-            Kept::Int(value) => Text(Form::Int(value)),
-            Kept::Record(record) => record.key(),
-        }
-    }
-
-    #[inline]
     pub(super) fn value(self) -> Text<'a> {
-        match self.0 {
-            Kept::Int(_) => Text(Form::Raw(&[])),
-            Kept::Record(record) => record.value(),
-        }
+        let Some((PAIRS, pack, places)) = self.parts() else { return Text(Form::Raw(&[])) };
+        let (tags_at, texts_at) = (places & 0xffff, places >> 16);
+        let texts = &pack[texts_at..];
+        item::text_of(pack[tags_at + 1], &texts[item::body_len(pack[tags_at], texts)..])
     }
 }
 
@@ -166,20 +183,20 @@ impl<'a> View<'a> {
     #[inline]
     pub(super) fn item(self, spot: Spot) -> Item<'a> {
         match spot {
-            Spot::Int(index) => Item(Kept::Int(ints::Ints::of(self.0).get(index))),
-            Spot::Record(spot) => Item(Kept::Record(Records::of(self.0).record(spot.at))),
+            Spot::Int(index) => Item::int(ints::Ints::of(self.0).get(index)),
+            Spot::Record(spot) => Records::of(self.0).record(spot),
         }
     }
 
     /// The next entry, `at` being 0 at first.
     pub(super) fn next(self, at: &mut usize) -> Option<Item<'a>> {
         if !self.is_ints() {
-            return Records::of(self.0).next(at).map(|record| Item(Kept::Record(record)));
+            return Records::of(self.0).next(at);
         }
         let ints = ints::Ints::of(self.0);
         (*at < ints.count()).then(|| {
             *at += 1;
-            Item(Kept::Int(ints.get(*at - 1)))
+            Item::int(ints.get(*at - 1))
         })
     }
 
@@ -203,14 +220,15 @@ impl<'a> View<'a> {
         self.0.chunks(LINE).take(INDEX_LINES).for_each(|line| prefetch(line.as_ptr()));
     }
 
-    /// Asks the memory for the records among which the entry of a name with this hash is, once the
-    /// fingerprints were asked for.
+    /// Asks the memory for the entry of a name with this hash, once the fingerprints were asked for.
     #[inline]
     pub(super) fn prefetch_entry(self, hash: u64) {
-        if !self.is_ints()
-            && let Some(records) = Records::of(self.0).likely(hash)
+        if self.0.len() > INDEX_LINES * LINE
+            && !self.is_ints()
+            && let Some(at) = Records::of(self.0).likely(hash)
         {
-            self.0[records].chunks(LINE).for_each(|line| prefetch(line.as_ptr()));
+            prefetch(at.as_ptr());
+            prefetch(at.as_ptr().wrapping_add(LINE / 2)); // Many a short record is on two lines.
         }
     }
 

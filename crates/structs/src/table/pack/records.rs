@@ -1,86 +1,94 @@
 //! Names, or names and values, one after the other.
 //!
 //! ```text
-//! | kind: 1 | count: 1 | prefix: length, bytes | fingerprints | offsets | record | record | ... |
-//! record  | name | value |                     the value in packs of pairs only
-//! name    | tag | bytes of the name after the prefix, or a whole integer or UUID |
+//! | kind: 1 | count: 1 | prefix: length, bytes | fingerprints | places | tags | texts |
+//! fingerprints, places   one for each record; two bytes for each eighth: beyond 16 records
+//! tags, texts            | name | value | name | value | ...      the value in packs of pairs only
+//! name                   its bytes after the prefix, or a whole integer or UUID
 //! ```
 //! Names of one collection tend to begin alike (`field:1`, `field:2`): what all that are kept as text
 //! begin with stands once, in front. It is as long as it can be for those that ever came.
 //!
-//! Up to [`GROUP`] records are searched from front to back. Beyond that there is a byte of hash for
-//! each, in groups of [`GROUP`], and for each [`STEP`] records where the first stands: a lookup compares
-//! sixteen bytes at once, and then walks to the record that it found. 0 is no fingerprint: it fills
-//! the last group up. Records stand in the order in which they came.
+//! The tags say how long the texts are (`item`). They stand together, so that where a record begins is
+//! the sum of up to sixteen bytes, which are added at once: to walk from one text to the next would be
+//! two reads a record, each waiting for the one before. Up to [`UNINDEXED_MAX`] records are searched
+//! from front to back. Beyond that there is a byte of hash for each, sixty-four of which are compared
+//! together, and for each [`STEP`] records where the first begins. Records stand in the order in which
+//! they came.
 //!
-//! Invariants: fingerprints and offsets are those of the records, and no name is twice there.
+//! Invariants: fingerprints and places are those of the records, and no name is twice there.
 
 use super::super::entry::KEY_INLINE_MAX;
 use super::super::group::fingerprint;
-use super::super::text::Packed;
-use super::item::{self, Lead, Tagged};
-use super::{BYTES_MAX, Record};
+use super::super::text::{self, Packed};
+use super::item::{self, Tagged};
+use super::lanes::{self, LANES};
+use super::{BYTES_MAX, Item};
 use std::ops::Range;
 
-/// Records of a group.
-const GROUP: usize = 16;
-/// The place of each record with a multiple of this number is kept: walking past records takes longer
-/// than comparing fingerprints does.
-const STEP: usize = GROUP / 2;
-/// Bytes of an offset.
-const OFFSET: usize = 2;
-/// Bytes of the offsets of a group.
-const OFFSETS: usize = GROUP / STEP * OFFSET;
+/// Records up to which there is no index.
+const UNINDEXED_MAX: usize = 16;
+/// The place of each record with a multiple of this number is kept: the tags of as many are added at
+/// once.
+const STEP: usize = LANES / 2;
+/// Bytes of a place.
+const PLACE: usize = 2;
 /// Where the prefix stands.
-const PREFIX: usize = 2;
+pub(super) const PREFIX: usize = 2;
 /// Records that the count can tell.
 pub(super) const COUNT_MAX: usize = 255;
+/// Fingerprints that are compared together.
+const WIDE: usize = 4 * LANES;
 
-/// What the head says.
+/// What the head says, and where all stands by that.
 #[derive(Clone, Copy)]
 struct Shape {
-    has_values: bool,
     count: usize,
-    prefix_len: usize,
+    /// Tags of a record.
+    width: usize,
+    /// Where the fingerprints, the places, the tags and the texts begin.
+    index_at: usize,
+    places_at: usize,
+    tags_at: usize,
+    texts_at: usize,
 }
 
 impl Shape {
-    #[inline]
+    #[inline(always)] // Once for each look, and nothing of it goes through memory.
     fn of(bytes: &[u8]) -> Self {
-        Self {
-            has_values: bytes[0] == super::PAIRS,
-            count: usize::from(bytes[1]),
-            prefix_len: usize::from(bytes[PREFIX]),
-        }
+        let width = 1 + usize::from(bytes[0] == super::PAIRS);
+        let index_at = PREFIX + 1 + usize::from(bytes[PREFIX]);
+        Self::new(usize::from(bytes[1]), width, index_at)
     }
 
-    fn index_at(self) -> usize {
-        PREFIX + 1 + self.prefix_len
+    #[inline(always)]
+    fn new(count: usize, width: usize, index_at: usize) -> Self {
+        let indexed = if count > UNINDEXED_MAX { count } else { 0 };
+        let places_at = index_at + indexed;
+        let tags_at = places_at + indexed.div_ceil(STEP) * PLACE;
+        Self { count, width, index_at, places_at, tags_at, texts_at: tags_at + count * width }
+    }
+
+    /// That of a pack with another number of records.
+    fn with(self, count: usize) -> Self {
+        Self::new(count, self.width, self.index_at)
     }
 
     #[inline]
-    fn body_at(self) -> usize {
-        self.index_at() + index_len(self.count)
+    fn has_index(self) -> bool {
+        self.count > UNINDEXED_MAX
     }
 
-    fn offset_at(self, step: usize) -> usize {
-        self.index_at() + groups(self.count) * GROUP + step * OFFSET
+    /// Where the tags of the record with this index are.
+    #[inline]
+    fn tags_of(self, index: usize) -> usize {
+        self.tags_at + index * self.width
     }
 
-    /// Steps that have a record.
+    /// Steps that have a record, where there is an index.
     fn steps(self) -> usize {
-        if self.count > GROUP { self.count.div_ceil(STEP) } else { 0 }
+        if self.has_index() { self.count.div_ceil(STEP) } else { 0 }
     }
-}
-
-/// Groups of so many records; none where they are walked.
-#[inline]
-fn groups(count: usize) -> usize {
-    if count > GROUP { count.div_ceil(GROUP) } else { 0 }
-}
-
-fn index_len(count: usize) -> usize {
-    groups(count) * (GROUP + OFFSETS)
 }
 
 /// Where a record is.
@@ -88,8 +96,8 @@ fn index_len(count: usize) -> usize {
 pub(crate) struct Spot {
     /// How many stand before it.
     pub(super) index: usize,
-    /// Its first byte in the pack.
-    pub(super) at: usize,
+    /// The first byte of its texts in the pack.
+    at: usize,
 }
 
 /// The records of a pack.
@@ -105,77 +113,154 @@ impl<'a> Records<'a> {
         Self { shape: Shape::of(bytes), bytes }
     }
 
-    pub(super) fn count(self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.shape.count
     }
 
-    fn prefix(self) -> &'a [u8] {
-        &self.bytes[PREFIX + 1..self.shape.index_at()]
-    }
-
-    /// The record at `at`.
     #[inline]
-    pub(super) fn record(self, at: usize) -> Record<'a> {
-        let prefix = Lead::of(&self.bytes[PREFIX..]);
-        Record::new(prefix, &self.bytes[at..], self.shape.has_values)
+    fn prefix(&self) -> &'a [u8] {
+        &self.bytes[PREFIX + 1..self.shape.index_at]
     }
 
-    /// The end of the record at `at`.
+    /// The record at `spot`.
     #[inline]
-    fn end(self, at: usize) -> usize {
-        let value_at = at + item::len(&self.bytes[at..]);
-        if self.shape.has_values { value_at + item::len(&self.bytes[value_at..]) } else { value_at }
+    pub(super) fn record(&self, spot: Spot) -> Item<'a> {
+        Item::record(self.bytes, self.shape.tags_of(spot.index), spot.at)
     }
 
-    /// The record behind the one that `at` was given for, and moves on; 0 begins.
-    pub(super) fn next(self, at: &mut usize) -> Option<Record<'a>> {
-        let here = (*at).max(self.shape.body_at());
-        (here < self.bytes.len()).then(|| {
-            *at = self.end(here);
-            self.record(here)
+    /// The end of the name of the record at `spot`.
+    #[inline]
+    fn name_end(&self, spot: Spot) -> usize {
+        let tag = self.bytes[self.shape.tags_of(spot.index)];
+        spot.at + item::body_len(tag, &self.bytes[spot.at..])
+    }
+
+    /// The end of the record at `spot`.
+    #[inline]
+    fn end(&self, spot: Spot) -> usize {
+        let at = self.name_end(spot);
+        if self.shape.width == 1 {
+            return at;
+        }
+        let tag = self.bytes[self.shape.tags_of(spot.index) + 1];
+        at + item::body_len(tag, &self.bytes[at..])
+    }
+
+    /// The record behind the one that `cursor` was given for, and moves on; 0 begins.
+    pub(super) fn next(&self, cursor: &mut usize) -> Option<Item<'a>> {
+        let (index, at) = (*cursor >> u16::BITS, *cursor & usize::from(u16::MAX));
+        let spot = Spot { index, at: at.max(self.shape.texts_at) };
+        (index < self.shape.count).then(|| {
+            *cursor = (index + 1) << u16::BITS | self.end(spot);
+            self.record(spot)
         })
     }
 
     /// The record with this index.
-    pub(super) fn nth(self, index: usize) -> Spot {
-        let at = if groups(self.shape.count) == 0 {
-            self.walk(self.shape.body_at(), index)
+    pub(super) fn nth(&self, index: usize) -> Spot {
+        let texts_at = self.shape.texts_at;
+        if self.shape.has_index() {
+            self.indexed(index)
+        } else if index < STEP {
+            Spot { index, at: self.skip(texts_at, 0, index) }
         } else {
-            self.walk(self.first_of(index / STEP), index % STEP)
-        };
-        Spot { index, at }
+            let second = self.skip(texts_at, 0, STEP);
+            Spot { index, at: self.skip(second, STEP, index - STEP) }
+        }
     }
 
-    /// Where the first record of a step stands.
-    fn first_of(self, step: usize) -> usize {
-        let at = self.shape.offset_at(step);
-        let offset = [self.bytes[at], self.bytes[at + 1]];
-        self.shape.body_at() + usize::from(u16::from_le_bytes(offset))
+    /// [`Records::nth`], where there is an index.
+    #[inline(always)]
+    fn indexed(&self, index: usize) -> Spot {
+        let (step, nth) = (index / STEP, index % STEP);
+        Spot { index, at: self.skip(self.first_of(step), index - nth, nth) }
     }
 
-    /// So many records behind the one at `at`.
-    #[inline]
-    fn walk(self, at: usize, records: usize) -> usize {
-        (0..records).fold(at, |at, _| self.end(at))
+    /// Where the first record of a step begins.
+    #[inline(always)]
+    fn first_of(&self, step: usize) -> usize {
+        let at = self.shape.places_at + step * PLACE;
+        let place = [self.bytes[at], self.bytes[at + 1]];
+        self.shape.texts_at + usize::from(u16::from_le_bytes(place))
+    }
+
+    /// The end of `count` records, a step's at most, of which the first has this index and begins at
+    /// `at`.
+    #[inline(always)]
+    fn skip(&self, at: usize, index: usize, count: usize) -> usize {
+        let tags = &self.bytes[self.shape.tags_of(index)..];
+        let count = count * self.shape.width;
+        let sum = tags.first_chunk().and_then(|sixteen| lanes::sum(sixteen, count));
+        sum.map_or_else(|| self.walk(at, &tags[..count]), |sum| at + sum)
+    }
+
+    /// The end of the texts with these tags, the first of which begins at `at`: where there are not
+    /// sixteen bytes to be read, or a text is long.
+    #[cold]
+    #[inline(never)]
+    fn walk(&self, at: usize, tags: &[u8]) -> usize {
+        tags.iter().fold(at, |at, tag| at + item::body_len(*tag, &self.bytes[at..]))
     }
 
     /// Looks a name up.
     #[inline]
-    pub(super) fn find(self, hash: u64, name: &[u8]) -> Option<Spot> {
-        let name = self.wanted(name)?;
-        let groups = groups(self.shape.count);
-        if groups == 0 {
-            return self.search(&name);
+    pub(super) fn find(&self, hash: u64, name: &[u8]) -> Option<Spot> {
+        let Packed::Raw(name) = Packed::of(name) else { return self.find_coded(hash, name) };
+        // Not as a `Tagged`: that would go through memory.
+        let rest = self.rest_of(name)?;
+        let tag = u8::try_from(rest.len()).ok().filter(|tag| item::raw_len(*tag).is_some())?;
+        self.seek(hash, |held, texts| held == tag && text::same(&texts[..rest.len()], rest))
+    }
+
+    /// [`Records::find`] of an integer or a UUID.
+    fn find_coded(&self, hash: u64, name: &[u8]) -> Option<Spot> {
+        let name = Tagged::of(Packed::of(name));
+        self.seek(hash, |tag, texts| name.is(tag, texts))
+    }
+
+    /// The first record that is wanted, by the tag of its name and what its texts begin with.
+    #[inline(always)]
+    fn seek(&self, hash: u64, is_wanted: impl Fn(u8, &[u8]) -> bool) -> Option<Spot> {
+        let is_at = |spot: Spot| {
+            is_wanted(self.bytes[self.shape.tags_of(spot.index)], &self.bytes[spot.at..])
+        };
+        if self.shape.has_index() {
+            return self.search_index(hash, is_at);
         }
+        let mut spot = Spot { index: 0, at: self.shape.texts_at };
+        while spot.index < self.shape.count {
+            if is_at(spot) {
+                return Some(spot);
+            }
+            spot = Spot { index: spot.index + 1, at: self.end(spot) };
+        }
+        None
+    }
+
+    /// What follows the prefix in a name, if that has it.
+    #[inline]
+    fn rest_of<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
+        let (front, rest) = name.split_at_checked(self.prefix().len())?;
+        text::same(front, self.prefix()).then_some(rest)
+    }
+
+    /// The bytes that begin with the record that a name with this hash has, if any.
+    #[inline]
+    pub(super) fn likely(&self, hash: u64) -> Option<&'a [u8]> {
+        let spot = self.shape.has_index().then(|| self.search_index(hash, |_| true)).flatten()?;
+        Some(&self.bytes[spot.at..])
+    }
+
+    /// The first record with the fingerprint of this hash that is wanted; there is an index.
+    #[inline(always)] // For each of its two callers.
+    fn search_index(&self, hash: u64, is_wanted: impl Fn(Spot) -> bool) -> Option<Spot> {
         let fingerprint = fingerprint(hash);
-        let index = &self.bytes[self.shape.index_at()..][..groups * GROUP];
-        for (group, fingerprints) in index.as_chunks::<GROUP>().0.iter().enumerate() {
-            let mut hits = matches(fingerprints, fingerprint);
+        for from in (0..self.shape.count).step_by(WIDE) {
+            let mut hits = self.hits(fingerprint, from);
             while hits != 0 {
-                let index = group * GROUP + hits.trailing_zeros() as usize;
-                let at = self.walk(self.first_of(index / STEP), index % STEP);
-                if name.stands_at(&self.bytes[at..]) {
-                    return Some(Spot { index, at });
+                let spot = self.indexed(from + hits.trailing_zeros() as usize);
+                if is_wanted(spot) {
+                    return Some(spot);
                 }
                 hits &= hits - 1;
             }
@@ -183,85 +268,48 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// The bytes to be read for a name with this hash: from the first of a group that has its
-    /// fingerprint to about where that stands.
-    pub(super) fn likely(self, hash: u64) -> Option<Range<usize>> {
-        let (groups, fingerprint) = (groups(self.shape.count), fingerprint(hash));
-        let index = self.bytes.get(self.shape.index_at()..)?.get(..groups * GROUP)?;
-        let index = index.as_chunks::<GROUP>().0.iter().enumerate().find_map(|at| {
-            let hits = matches(at.1, fingerprint);
-            (hits != 0).then(|| at.0 * GROUP + hits.trailing_zeros() as usize)
-        })?;
-        let step = index / STEP;
-        let first = self.first_of(step);
-        let is_last = step + 1 == self.shape.steps();
-        let end = if is_last { self.bytes.len() } else { self.first_of(step + 1) };
-        let end_of_record = first + (end - first) * (index % STEP + 1) / STEP;
-        Some(first..(end_of_record + super::LINE).min(self.bytes.len()))
-    }
-
-    /// Looks a name up from front to back.
-    fn search(self, name: &Tagged<'_>) -> Option<Spot> {
-        let mut at = self.shape.body_at();
-        for index in 0..self.shape.count {
-            if name.stands_at(&self.bytes[at..]) {
-                return Some(Spot { index, at });
-            }
-            at = self.end(at);
-        }
-        None
+    /// A bit for each record after the first `from` that has this fingerprint, of as many as are
+    /// compared together.
+    #[inline(always)]
+    fn hits(&self, fingerprint: u8, from: usize) -> u64 {
+        let held = &self.bytes[self.shape.index_at + from..];
+        let hits = match held.first_chunk() {
+            Some(wide) => lanes::matches(wide, fingerprint),
+            None => hits_at_end(held, fingerprint),
+        };
+        hits & (u64::MAX >> (WIDE - (self.shape.count - from).min(WIDE)))
     }
 
     /// `name` as a record would have it; `None` if none can.
-    #[inline]
-    fn wanted<'n>(self, name: &'n [u8]) -> Option<Tagged<'n>> {
+    fn wanted<'n>(&self, name: &'n [u8]) -> Option<Tagged<'n>> {
         match Packed::of(name) {
             Packed::Raw(name) if name.len() > KEY_INLINE_MAX => None,
-            Packed::Raw(name) => Some(Tagged::raw(name.strip_prefix(self.prefix())?)),
+            Packed::Raw(name) => self.rest_of(name).map(Tagged::raw),
             packed => Some(Tagged::of(packed)),
         }
     }
 
-    pub(super) fn check(self) {
-        let mut at = self.shape.body_at();
+    pub(super) fn check(&self) {
+        let mut spot = Spot { index: 0, at: self.shape.texts_at };
         let mut names = std::collections::BTreeSet::new();
-        for index in 0..self.shape.count {
-            let (spot, name) = (Spot { index, at }, self.record(at).key().to_vec());
+        while spot.index < self.shape.count {
+            let name = self.record(spot).key().to_vec();
             let hash = darter_base::hash::of(&name);
-            assert_eq!(self.nth(index), spot, "an offset");
+            assert_eq!(self.nth(spot.index), spot, "a place");
             assert_eq!(self.find(hash, &name), Some(spot), "a fingerprint, or a name twice");
             assert!(names.insert(name), "a name twice");
-            at = self.end(at);
+            spot = Spot { index: spot.index + 1, at: self.end(spot) };
         }
-        assert_eq!(at, self.bytes.len(), "as many records as counted");
+        assert_eq!(spot.at, self.bytes.len(), "as many records as counted");
     }
 }
 
-/// A bit for each of these that is `wanted`.
-#[inline]
-fn matches(fingerprints: &[u8; GROUP], wanted: u8) -> u32 {
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-    // SAFETY: compiled only where SSE2 is there.
-    return unsafe { matches_sse2(fingerprints, wanted) };
-    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
-    return matches_portable(fingerprints, wanted);
-}
-
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-#[target_feature(enable = "sse2")]
-#[inline]
-fn matches_sse2(fingerprints: &[u8; GROUP], wanted: u8) -> u32 {
-    use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
-    // SAFETY: sixteen bytes, wherever they lie.
-    let held = unsafe { _mm_loadu_si128(fingerprints.as_ptr().cast()) };
-    let equal = _mm_cmpeq_epi8(held, _mm_set1_epi8(wanted.cast_signed()));
-    _mm_movemask_epi8(equal).cast_unsigned()
-}
-
-#[cfg_attr(not(test), allow(dead_code, reason = "the reference, run where there is no SSE2"))]
-fn matches_portable(fingerprints: &[u8; GROUP], wanted: u8) -> u32 {
-    let held = fingerprints.iter().enumerate();
-    held.fold(0, |bits, (nth, &held)| bits | u32::from(held == wanted) << nth)
+/// [`Records::hits`] where fewer bytes are left than are compared together.
+#[cold]
+fn hits_at_end(held: &[u8], fingerprint: u8) -> u64 {
+    let mut wide = [0; WIDE];
+    wide[..held.len()].copy_from_slice(held);
+    lanes::matches(&wide, fingerprint)
 }
 
 /// A pack without records, whose prefix is to be `name` if that is text.
@@ -288,83 +336,83 @@ pub(super) fn push(
     }
     let records = Records::of(bytes);
     let name = records.wanted(name).expect("it has the prefix now");
-    let shape = records.shape;
-    let more = name.len() + value.map_or(0, Tagged::len);
-    let index = index_len(shape.count + 1) - index_len(shape.count);
-    if bytes.len() + index + more > BYTES_MAX {
+    let (before, index) = (records.shape, records.shape.count);
+    let after = before.with(index + 1);
+    let front = after.texts_at - before.texts_at;
+    let more = front + name.body_len() + value.map_or(0, Tagged::body_len);
+    if bytes.len() + more > BYTES_MAX {
         return false;
     }
-    super::reserve(bytes, index + more);
-    let at = bytes.len() + index;
-    bytes[1] += 1;
-    if index > 0 {
-        grow_index(bytes, shape);
-    }
-    let shape = Shape::of(bytes);
-    if groups(shape.count) > 0 {
-        let index = shape.count - 1;
-        bytes[shape.index_at() + index] = fingerprint(hash);
-        if index.is_multiple_of(STEP) {
-            set_first(bytes, index / STEP, at);
-        }
-    }
-    name.write(bytes);
+    super::reserve(bytes, more);
+    make_room(bytes, before, after);
+    let (at, tags_at) = (bytes.len(), after.tags_of(index));
+    bytes[tags_at] = name.tag();
+    name.write_body(bytes);
     if let Some(value) = value {
-        value.write(bytes);
+        bytes[tags_at + 1] = value.tag();
+        value.write_body(bytes);
+    }
+    if after.has_index() {
+        if !before.has_index() {
+            write_index(bytes, index);
+        }
+        note(bytes, Spot { index, at }, hash);
     }
     true
 }
 
-/// Makes room for another group of an index, of which the head tells already: all the index, when
-/// there was none.
-fn grow_index(bytes: &mut Vec<u8>, before: Shape) {
-    let (had, at) = (groups(before.count), before.index_at());
-    splice(bytes, at + had * GROUP..at + had * GROUP, GROUP * (groups(before.count + 1) - had));
-    bytes[at + had * GROUP..][..GROUP * (groups(before.count + 1) - had)].fill(0);
-    let end = at + groups(before.count + 1) * GROUP + had * OFFSETS;
-    let more = OFFSETS * (groups(before.count + 1) - had);
-    splice(bytes, end..end, more);
-    bytes[end..end + more].fill(0);
-    if had == 0 {
-        write_index(bytes, before.count);
-    }
+/// Makes room before the texts for what another record has there.
+fn make_room(bytes: &mut Vec<u8>, before: Shape, after: Shape) {
+    let len = bytes.len();
+    bytes.resize(len + after.texts_at - before.texts_at, 0);
+    bytes.copy_within(before.texts_at..len, after.texts_at);
+    bytes.copy_within(before.tags_at..before.texts_at, after.tags_at);
+    bytes.copy_within(before.places_at..before.tags_at, after.places_at);
+    bytes[1] = after.count as u8;
 }
 
-/// Writes fingerprints and offsets of the first records; there is room.
+/// Writes fingerprints and places of the first records; there is room.
 fn write_index(bytes: &mut [u8], records: usize) {
-    let shape = Shape::of(bytes);
-    let mut at = shape.body_at();
-    for index in 0..records {
-        let here = Records { shape, bytes };
-        let (hash, end) = (here.record(at).key().hash(), here.end(at));
-        bytes[shape.index_at() + index] = fingerprint(hash);
-        if index.is_multiple_of(STEP) {
-            set_first(bytes, index / STEP, at);
-        }
-        at = end;
+    let mut spot = Spot { index: 0, at: Shape::of(bytes).texts_at };
+    while spot.index < records {
+        let here = Records::of(bytes);
+        let (hash, end) = (here.record(spot).key().hash(), here.end(spot));
+        note(bytes, spot, hash);
+        spot = Spot { index: spot.index + 1, at: end };
     }
 }
 
-/// Says where the first record of a step stands.
+/// Enters a record into the index.
+fn note(bytes: &mut [u8], spot: Spot, hash: u64) {
+    bytes[Shape::of(bytes).index_at + spot.index] = fingerprint(hash);
+    if spot.index.is_multiple_of(STEP) {
+        set_first(bytes, spot.index / STEP, spot.at);
+    }
+}
+
+/// Says where the first record of a step begins.
 fn set_first(bytes: &mut [u8], step: usize, at: usize) {
     let shape = Shape::of(bytes);
-    let offset = ((at - shape.body_at()) as u16).to_le_bytes();
-    bytes[shape.offset_at(step)..][..OFFSET].copy_from_slice(&offset);
+    let place = ((at - shape.texts_at) as u16).to_le_bytes();
+    bytes[shape.places_at + step * PLACE..][..PLACE].copy_from_slice(&place);
 }
 
 /// Gives the record at `spot` another value. False, and nothing changed, when it would get too large.
 pub(super) fn set_value(bytes: &mut Vec<u8>, spot: Spot, value: &Tagged<'_>) -> bool {
-    let at = spot.at + item::len(&bytes[spot.at..]);
-    let (before, after) = (item::len(&bytes[at..]), value.len());
+    let records = Records::of(bytes);
+    let (at, end) = (records.name_end(spot), records.end(spot));
+    let (before, after) = (end - at, value.body_len());
     if bytes.len() + after > BYTES_MAX + before {
         return false;
     }
     if before != after {
         super::reserve(bytes, after.saturating_sub(before));
-        splice(bytes, at..at + before, after);
+        splice(bytes, at..end, after);
         move_steps(bytes, spot.index, after as isize - before as isize);
     }
-    value.write_to(&mut bytes[at..at + after]);
+    let tags_at = Shape::of(bytes).tags_of(spot.index);
+    bytes[tags_at + 1] = value.tag();
+    value.write_body_to(&mut bytes[at..at + after]);
     true
 }
 
@@ -380,26 +428,28 @@ fn move_steps(bytes: &mut [u8], index: usize, by: isize) {
 /// Removes the record at `spot`.
 pub(super) fn remove(bytes: &mut Vec<u8>, spot: Spot) {
     let records = Records::of(bytes);
-    let (shape, end) = (records.shape, records.end(spot.at));
-    let len = end - spot.at;
+    let (before, end) = (records.shape, records.end(spot));
+    let after = before.with(before.count - 1);
     // The first record of each step after becomes the last of the one before.
-    for step in spot.index / STEP + 1..shape.steps() {
-        let at = Records { shape, bytes }.first_of(step);
-        let next = Records { shape, bytes }.end(at);
-        set_first(bytes, step, next - len);
+    for step in spot.index / STEP + 1..before.steps() {
+        let at = Records { shape: before, bytes }.first_of(step);
+        let next = Records { shape: before, bytes }.end(Spot { index: step * STEP, at });
+        set_first(bytes, step, next - (end - spot.at));
     }
-    splice(bytes, spot.at..end, 0);
-    let (had, has) = (groups(shape.count), groups(shape.count - 1));
-    let at = shape.index_at();
-    if had > 0 {
-        bytes[at..at + had * GROUP].copy_within(spot.index + 1.., spot.index);
-        bytes[at + had * GROUP - 1] = 0;
+    if after.has_index() {
+        let fingerprints = &mut bytes[before.index_at..before.places_at];
+        fingerprints.copy_within(spot.index + 1.., spot.index);
     }
-    if has < had {
-        splice(bytes, at + had * GROUP + has * OFFSETS..at + had * (GROUP + OFFSETS), 0);
-        splice(bytes, at + has * GROUP..at + had * GROUP, 0);
-    }
-    bytes[1] -= 1;
+    let places_at = before.places_at;
+    bytes.copy_within(places_at..places_at + after.steps() * PLACE, after.places_at);
+    bytes.copy_within(before.tags_at..before.tags_of(spot.index), after.tags_at);
+    let tags = before.tags_of(spot.index + 1)..before.texts_at;
+    bytes.copy_within(tags, after.tags_of(spot.index));
+    let front = before.texts_at - after.texts_at;
+    bytes.copy_within(before.texts_at..spot.at, after.texts_at);
+    bytes.copy_within(end.., spot.at - front);
+    bytes.truncate(bytes.len() - front - (end - spot.at));
+    bytes[1] = after.count as u8;
 }
 
 /// Makes the prefix one that `name` has, too. False, and nothing changed, when that takes too much.
@@ -422,23 +472,21 @@ fn cut_prefix(bytes: &mut Vec<u8>, len: usize) -> bool {
     super::reserve(bytes, old.len() + records.count() * lost.len());
     bytes.extend_from_slice(&[old[0], old[1], len as u8]);
     bytes.extend_from_slice(&records.prefix()[..len]);
-    bytes.extend_from_slice(&old[records.shape.index_at()..records.shape.body_at()]);
-    let mut at = records.shape.body_at();
-    for index in 0..records.count() {
-        if groups(records.count()) > 0 && index.is_multiple_of(STEP) {
+    bytes.extend_from_slice(&old[records.shape.index_at..records.shape.texts_at]);
+    let shape = Shape::of(bytes);
+    let mut spot = Spot { index: 0, at: records.shape.texts_at };
+    while spot.index < records.count() {
+        if shape.has_index() && spot.index.is_multiple_of(STEP) {
             let here = bytes.len();
-            set_first(bytes, index / STEP, here);
+            set_first(bytes, spot.index / STEP, here);
         }
-        let end = records.end(at);
-        match item::raw_len(old[at]) {
-            Some(len) => {
-                bytes.push((len + lost.len()) as u8);
-                bytes.extend_from_slice(lost);
-                bytes.extend_from_slice(&old[at + 1..end]);
-            }
-            None => bytes.extend_from_slice(&old[at..end]),
+        let (tag_at, end) = (shape.tags_of(spot.index), records.end(spot));
+        if let Some(len) = item::raw_len(bytes[tag_at]) {
+            bytes[tag_at] = (len + lost.len()) as u8;
+            bytes.extend_from_slice(lost);
         }
-        at = end;
+        bytes.extend_from_slice(&old[spot.at..end]);
+        spot = Spot { index: spot.index + 1, at: end };
     }
     true
 }
@@ -451,21 +499,4 @@ fn splice(bytes: &mut Vec<u8>, range: Range<usize>, len: usize) {
     }
     bytes.copy_within(range.end..old_len, end);
     bytes.truncate(old_len + end - range.end);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test] // The quick way finds what the plain one does.
-    fn fingerprints_are_found_at_once() {
-        let mut prng = darter_base::Prng::from_seed(3);
-        for _ in 0..200 {
-            let fingerprints = std::array::from_fn(|_| prng.below(5) as u8);
-            for wanted in 0..5 {
-                let found = matches(&fingerprints, wanted);
-                assert_eq!(found, matches_portable(&fingerprints, wanted));
-            }
-        }
-    }
 }
