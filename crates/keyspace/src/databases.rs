@@ -1,7 +1,7 @@
-//! The databases of one shard, their sums, and the order of their next deaths.
+//! The databases of one shard, their sums, and the order of what is next to be done in them.
 //!
-//! A core asks in every turn how much its databases hold and when the next key dies. A hundred
-//! thousand of them may be in use, so nothing here walks them. They are handed out for changes one
+//! A core asks in every turn how much its databases hold, when the next key dies, and whether a table
+//! is to be compacted. A hundred thousand of them may be in use, so nothing here walks them. They are handed out for changes one
 //! at a time; the last one handed out is the *current* one. Its share of the sums is settled when
 //! another is handed out; until then the sums are corrected by its own counts. So a client that
 //! stays in one database, as most do, pays a comparison.
@@ -9,13 +9,13 @@
 //! ```text
 //! near:   | 0 | 1 | 2 | ...    at most [`NEAR`], made at once: at one addition's distance
 //! far:    1_000 -> database    the current one, and those that hold something
-//! sums:   what all of them hold      deaths: (moment, index) of each that has deadlines
+//! sums:   what all of them hold      agenda: (moment, index) of each with something to do
 //! ```
 //! Invariants (`check_invariants`):
 //! - D1: `sums` is the sum of what was noted of each database, plus the counters of those that are
 //!   gone; and what was noted is what the database says, unless it is the current one.
 //! - D2: a far database that is not the current one is not blank.
-//! - D3: `deaths` has the moments that were noted, and nothing else.
+//! - D3: `agenda` has the moments that were noted, and nothing else.
 //! - D4: the log, while there is a subscriber, is with the current one, and knows its index.
 
 use crate::lazyfree::{self, Dismantle};
@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const NEAR: usize = 64;
 /// What a far database takes apart from its own count: in a map of typical fill.
 const FAR_BYTES: usize = size_of::<Slot>() + 24;
-/// What a moment in [`Deaths`] takes.
-const DEATH_BYTES: usize = 24;
+/// What a moment in [`Agenda`] takes.
+const MOMENT_BYTES: usize = 24;
 
 /// What one database holds and has counted, or all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,39 +70,52 @@ impl Sums {
     }
 }
 
-/// When the next key and the next field of a database die, at the earliest.
+/// When the next key and the next field of a database die, at the earliest, and when its table is to be
+/// compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct NextDeaths {
+struct Next {
     key: Option<u64>,
     field: Option<u64>,
+    compaction: Option<u64>,
 }
 
-impl NextDeaths {
+impl Next {
     fn of(db: &Db) -> Self {
-        Self { key: db.next_key_death(), field: db.next_field_death() }
+        Self {
+            key: db.next_key_death(),
+            field: db.next_field_death(),
+            compaction: db.next_compaction(),
+        }
     }
 }
 
-/// Moments, and the databases in which something dies then.
+/// Moments, and the databases in which something is to be done then.
 type Moments = BTreeSet<(u64, usize)>;
 
-/// The next deaths of all databases.
+/// What is next in all databases.
 #[derive(Default)]
-struct Deaths {
+struct Agenda {
     keys: Moments,
     fields: Moments,
+    compactions: Moments,
 }
 
-impl Deaths {
-    /// Replaces the deaths of database `at`, `before`, by `after`.
-    fn replace(&mut self, at: usize, before: NextDeaths, after: NextDeaths) {
+impl Agenda {
+    /// Replaces what is next in database `at`, `before`, by `after`.
+    fn replace(&mut self, at: usize, before: Next, after: Next) {
         replace(&mut self.keys, at, before.key, after.key);
         replace(&mut self.fields, at, before.field, after.field);
+        replace(&mut self.compactions, at, before.compaction, after.compaction);
     }
 
     fn len(&self) -> usize {
-        self.keys.len() + self.fields.len()
+        self.keys.len() + self.fields.len() + self.compactions.len()
     }
+}
+
+/// The database in which something is to be done first, if that is due at `now`.
+fn first(moments: &Moments, now: u64) -> Option<usize> {
+    moments.first().filter(|(moment, _)| *moment <= now).map(|(_, at)| *at)
 }
 
 fn replace(moments: &mut Moments, at: usize, before: Option<u64>, after: Option<u64>) {
@@ -124,7 +137,7 @@ fn replace(moments: &mut Moments, at: usize, before: Option<u64>, after: Option<
 struct Slot {
     db: Db,
     sums: Sums,
-    deaths: NextDeaths,
+    next: Next,
 }
 
 /// See the module.
@@ -134,7 +147,7 @@ pub(crate) struct Databases {
     /// The one that was handed out last.
     current: usize,
     sums: Sums,
-    deaths: Deaths,
+    agenda: Agenda,
 }
 
 impl Databases {
@@ -145,7 +158,7 @@ impl Databases {
             far: BTreeMap::new(),
             current: 0,
             sums: Sums::default(),
-            deaths: Deaths::default(),
+            agenda: Agenda::default(),
         }
     }
 
@@ -220,12 +233,12 @@ impl Databases {
     fn settle(&mut self) {
         let at = self.current;
         let Some(slot) = self.slot_mut(at) else { return };
-        let before = (slot.sums, slot.deaths);
-        let after = (Sums::of(&slot.db), NextDeaths::of(&slot.db));
-        (slot.sums, slot.deaths) = after;
+        let before = (slot.sums, slot.next);
+        let after = (Sums::of(&slot.db), Next::of(&slot.db));
+        (slot.sums, slot.next) = after;
         if before != after {
             self.sums.replace(&before.0, &after.0);
-            self.deaths.replace(at, before.1, after.1);
+            self.agenda.replace(at, before.1, after.1);
         }
         self.go_to(0);
         self.close_blank(at);
@@ -240,7 +253,7 @@ impl Databases {
         let Some(gone) = self.far.remove(&at) else { return };
         assert_eq!(gone.sums.keys, 0, "D1: database {at} is let go of");
         self.sums.replace(&gone.sums, &gone.sums.counted());
-        self.deaths.replace(at, gone.deaths, NextDeaths::default());
+        self.agenda.replace(at, gone.next, Next::default());
     }
 
     /// Those in use with their indexes, in order, from `first` on.
@@ -263,20 +276,26 @@ impl Databases {
         let (noted, now) = (current.sums.memory_bytes, current.db.memory_bytes());
         exchange(self.sums.memory_bytes, noted, now)
             + self.far.len() * FAR_BYTES
-            + self.deaths.len() * DEATH_BYTES
+            + self.agenda.len() * MOMENT_BYTES
     }
 
     /// No key dies before this moment of its own deadline.
     pub(crate) fn next_key_death(&self) -> Option<u64> {
-        self.next_death(&self.deaths.keys, Db::next_key_death)
+        self.next(&self.agenda.keys, Db::next_key_death)
     }
 
     /// No field or member dies before this moment.
     pub(crate) fn next_field_death(&self) -> Option<u64> {
-        self.next_death(&self.deaths.fields, Db::next_field_death)
+        self.next(&self.agenda.fields, Db::next_field_death)
     }
 
-    fn next_death(&self, noted: &Moments, of: fn(&Db) -> Option<u64>) -> Option<u64> {
+    /// The moment from which on a table is to be compacted, as of `now`.
+    pub(crate) fn next_compaction(&self, now: u64) -> Option<u64> {
+        self.current().db.set_now(now); // It notes since when its table is as it is.
+        self.next(&self.agenda.compactions, Db::next_compaction)
+    }
+
+    fn next(&self, noted: &Moments, of: fn(&Db) -> Option<u64>) -> Option<u64> {
         let others = noted.iter().find(|(_, at)| *at != self.current).map(|(moment, _)| *moment);
         others.into_iter().chain(of(&self.current().db)).min()
     }
@@ -284,12 +303,15 @@ impl Databases {
     /// A database with dead entries: one with dead fields or members before one with dead keys.
     pub(crate) fn first_with_dead(&mut self, now: u64) -> Option<usize> {
         self.settle();
-        let next = |moments: &Moments| {
-            moments.first().filter(|(moment, _)| *moment <= now).map(|(_, at)| *at)
-        };
-        let at = next(&self.deaths.fields).or_else(|| next(&self.deaths.keys));
+        let at = first(&self.agenda.fields, now).or_else(|| first(&self.agenda.keys, now));
         debug_assert!(at.is_none_or(|at| self.slot(at).is_some()), "D3: {at:?} has gone");
         at
+    }
+
+    /// A database whose table is to be compacted.
+    pub(crate) fn first_to_compact(&mut self, now: u64) -> Option<usize> {
+        self.settle();
+        first(&self.agenda.compactions, now)
     }
 
     /// Removes all keys of all databases, and records nothing. Cost: O([`NEAR`]): memory is freed
@@ -308,7 +330,7 @@ impl Databases {
         let gone = Gone {
             dbs: std::mem::take(&mut self.far),
             bytes: self.sums.memory_bytes - near_bytes,
-            deaths: std::mem::take(&mut self.deaths),
+            agenda: std::mem::take(&mut self.agenda),
         };
         let changes = self.sums.changes + self.sums.keys as u64;
         let counted = Sums { changes, ..self.sums.counted() };
@@ -321,25 +343,26 @@ impl Databases {
 
     /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
     pub(crate) fn check_invariants(&self) {
-        let (mut sums, mut deaths) = (Sums::default(), Deaths::default());
+        let (mut sums, mut agenda) = (Sums::default(), Agenda::default());
         for (at, db) in self.iter_from(0) {
             db.check_invariants();
             let slot = self.slot(at).expect("it was just found");
             if at != self.current {
                 assert_eq!(slot.sums, Sums::of(db), "D1 of database {at}");
-                assert_eq!(slot.deaths, NextDeaths::of(db), "D1 of database {at}");
+                assert_eq!(slot.next, Next::of(db), "D1 of database {at}");
                 assert!(at < self.near.len() || !db.is_blank(), "D2: database {at}");
                 assert!(!db.is_listening(), "D4: database {at}");
             }
             sums.replace(&Sums::default(), &slot.sums);
-            deaths.replace(at, NextDeaths::default(), slot.deaths);
+            agenda.replace(at, Next::default(), slot.next);
         }
         let counted = self.sums.counted();
         assert!(sums.expired <= counted.expired && sums.changes <= counted.changes, "D1");
         let sums = Sums { expired: counted.expired, changes: counted.changes, ..sums };
         assert_eq!(sums, self.sums, "D1");
-        assert_eq!(self.deaths.keys, deaths.keys, "D3");
-        assert_eq!(self.deaths.fields, deaths.fields, "D3");
+        assert_eq!(self.agenda.keys, agenda.keys, "D3");
+        assert_eq!(self.agenda.fields, agenda.fields, "D3");
+        assert_eq!(self.agenda.compactions, agenda.compactions, "D3");
     }
 }
 
@@ -348,7 +371,7 @@ struct Gone {
     dbs: BTreeMap<usize, Box<Slot>>,
     /// The bytes that they count themselves.
     bytes: usize,
-    deaths: Deaths,
+    agenda: Agenda,
 }
 
 impl Dismantle for Gone {
@@ -363,8 +386,9 @@ impl Dismantle for Gone {
         }
         if self.dbs.is_empty() {
             for _ in 0..MOMENTS {
-                let (keys, fields) = (&mut self.deaths.keys, &mut self.deaths.fields);
-                if keys.pop_first().is_none() && fields.pop_first().is_none() {
+                let Agenda { keys, fields, compactions } = &mut self.agenda;
+                let popped = [keys, fields, compactions].map(|moments| moments.pop_first());
+                if popped.iter().all(Option::is_none) {
                     return false;
                 }
             }
@@ -373,6 +397,6 @@ impl Dismantle for Gone {
     }
 
     fn bytes(&self) -> usize {
-        self.bytes + self.dbs.len() * FAR_BYTES + self.deaths.len() * DEATH_BYTES
+        self.bytes + self.dbs.len() * FAR_BYTES + self.agenda.len() * MOMENT_BYTES
     }
 }

@@ -14,6 +14,7 @@
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
+use crate::compaction::Compaction;
 use crate::effect::{Act, Effect, Record};
 use crate::event::{
     DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, Replaced, SET, Tells,
@@ -98,6 +99,7 @@ pub struct Db {
     /// What is done now does not count as access: CLIENT NO-TOUCH.
     no_touch: bool,
     expired: u64,
+    compaction: Compaction,
 }
 
 impl Db {
@@ -639,6 +641,17 @@ impl Db {
         self.keys.compact(hash)
     }
 
+    /// The moment from which on [`Db::compact_next`] has something to do, in Unix milliseconds. O(1).
+    #[must_use]
+    pub fn next_compaction(&self) -> Option<u64> {
+        self.compaction.next(&self.keys, self.now.get())
+    }
+
+    /// Compacts the next place of a table that has shrunk.
+    pub fn compact_next(&mut self) {
+        self.compaction.step(&mut self.keys);
+    }
+
     /// Removes `key`, as nothing is left at it; `told` are the events that led to that.
     fn remove_emptied(&mut self, key: &Key<'_>, mut told: Events) {
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };
@@ -700,6 +713,7 @@ impl Db {
         self.usage = Usage::default();
         self.expires = 0;
         self.clocks.clear();
+        self.compaction = Compaction::default();
         assert!(self.is_empty() && self.next_death().is_none(), "somebody is left to die");
     }
 

@@ -19,6 +19,7 @@ extern crate self as darter_keyspace; // For the toys of the tests.
 mod access;
 mod check;
 mod clocks;
+mod compaction;
 mod databases;
 mod db;
 mod draft;

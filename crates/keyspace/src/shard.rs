@@ -244,6 +244,19 @@ impl Shard {
         true
     }
 
+    /// The moment from which on [`Shard::compact`] has something to do, in Unix milliseconds. O(1).
+    #[must_use]
+    pub fn next_compaction(&self) -> Option<u64> {
+        self.databases.next_compaction(self.now)
+    }
+
+    /// Compacts a place of a table that has shrunk.
+    pub fn compact(&mut self) {
+        if let Some(at) = self.databases.first_to_compact(self.now) {
+            self.db_mut(at).compact_next();
+        }
+    }
+
     /// Asserts the invariants, those of all databases included. Cost: O(keys): for tests.
     pub fn check_invariants(&self) {
         self.databases.check_invariants();

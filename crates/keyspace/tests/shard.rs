@@ -91,6 +91,39 @@ fn no_touch_ends_with_its_command() {
     }
 }
 
+#[test] // Tables that have shrunk are compacted in any database, also one that has been emptied since.
+fn shrunk_tables_of_all_databases_are_compacted() {
+    const KEYS: usize = if cfg!(miri) { 0 } else { 30_000 };
+    let mut shard = shard();
+    let name = |number: usize| format!("key:{number}");
+    for db in USED.into_iter().take(if KEYS > 0 { 3 } else { 0 }) {
+        (0..KEYS).for_each(|number| text(&mut shard, db, &name(number), Deadline::Clear));
+        for number in (0..KEYS).step_by(2) {
+            shard.db_mut(db).remove(&Key::new(name(number).as_bytes()));
+        }
+        assert_eq!(shard.next_compaction(), Some(NOW + 1_000), "{db}");
+    }
+    shard.compact();
+    assert_eq!(shard.next_compaction().is_some(), KEYS > 0, "it is not yet time");
+    shard.set_now(NOW + 1_000);
+    (0..5).for_each(|_| shard.compact()); // One is on its way.
+    shard.check_invariants();
+    shard.db_mut(USED[0]).flush();
+    let mut steps = 0;
+    while shard.next_compaction().is_some_and(|at| at <= shard.now()) {
+        shard.compact();
+        steps += 1;
+    }
+    assert_eq!(shard.next_compaction(), None, "after {steps} steps");
+    assert!(KEYS == 0 || (40..1_000).contains(&steps), "{steps} steps");
+    let left = |db: usize| shard.db(db).keys().shrunk_bytes();
+    assert_eq!(USED.map(left), [0; USED.len()]);
+    shard.check_invariants();
+    shard.flush();
+    assert_eq!(shard.next_compaction(), None);
+    shard.check_invariants();
+}
+
 #[test] // The first death of any database is reported, and all dead are swept, fields before keys.
 fn deaths_of_all_databases_are_found() {
     let mut shard = shard();

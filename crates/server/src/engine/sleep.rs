@@ -49,9 +49,8 @@ impl Core {
     /// What can continue now, if anything: the one place that knows all queues.
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
-        let is_over = |at: Option<u64>| at.is_some_and(|at| at <= self.now_ms());
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 10] = [
+        let queues: [(&str, &dyn Fn() -> bool); 11] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -60,16 +59,23 @@ impl Core {
             ("mail",               &|| self.outgoing.has_mail() || self.tx.has_mail()),
             ("an action",          &|| self.outgoing.has_actions()),
             ("a deferred free",    &|| !darter_keyspace::lazyfree::is_empty()),
-            ("the dead",           &|| is_over(self.next_reap())),
-            ("the end of a pause", &|| is_over(self.pause_ends())),
+            ("the dead",           &|| self.is_due(self.next_reap())),
+            ("a shrunk table",     &|| self.is_due(self.tx.home().shard.next_compaction())),
+            ("the end of a pause", &|| self.is_due(self.pause_ends())),
         ];
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
+    }
+
+    /// True when a moment has come, in Unix milliseconds.
+    pub(super) fn is_due(&self, at: Option<u64>) -> bool {
+        at.is_some_and(|at| at <= self.now_ms())
     }
 
     /// The next moment with something to do, in Unix milliseconds.
     fn next_deadline(&self) -> Option<u64> {
         let timers = [
             self.next_reap(),
+            self.tx.home().shard.next_compaction(),
             self.pause_ends(),
             self.release.next_ms(),
             self.next_idle_check(),

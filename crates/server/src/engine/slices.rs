@@ -26,6 +26,8 @@ pub enum Cause {
     Expiry,
     /// Deferred freeing.
     Free,
+    /// Compacting tables that have shrunk.
+    Compaction,
     /// Messages from other cores.
     Mail,
     /// Loading.
@@ -54,6 +56,7 @@ impl Cause {
             Self::Stream(_) => "stream",
             Self::Expiry => "expiry",
             Self::Free => "free",
+            Self::Compaction => "compaction",
             Self::Mail => "mail",
             Self::Load => "load",
         }
@@ -296,12 +299,12 @@ mod tests {
             Cause::Stream(None),
             Cause::Expiry,
             Cause::Free,
+            Cause::Compaction,
             Cause::Mail,
             Cause::Load,
         ];
-        let names =
-            ["idle", "receive", "command", "task", "stream", "expiry", "free", "mail", "load"];
-        assert_eq!(all.map(Cause::name), names);
+        let names = "idle receive command task stream expiry free compaction mail load";
+        assert_eq!(all.map(Cause::name).join(" "), names);
         let rows = [Cause::Command(3), Cause::Stream(Some(4)), Cause::Stream(None), Cause::Free];
         assert_eq!(rows.map(Cause::row), [Some(3), Some(4), None, None]);
     }

@@ -682,3 +682,32 @@ fn a_pause_that_ends_early_is_work() {
     bench.turn(0);
     assert_eq!(bench.got(0), "+OK\r\n");
 }
+
+#[test] // A table that has shrunk is compacted after a while, once, and the core sleeps before and after.
+fn a_shrunk_table_is_compacted_when_it_is_quiet() {
+    const KEYS: usize = 40_000;
+    let bench = Bench::new(1);
+    let shrunk = || bench.cores[0].tx.home().shard.db(0).keys().shrunk_bytes();
+    let each = |from: usize, act: &dyn Fn(&mut darter_keyspace::Db, &darter_keyspace::Key<'_>)| {
+        let mut home = bench.cores[0].tx.home();
+        for number in (from..KEYS).step_by(2) {
+            let name = format!("key:{number}");
+            act(home.shard.db_mut(0), &darter_keyspace::Key::new(name.as_bytes()));
+        }
+    };
+    let value = darter_keyspace::Fresh::Bytes(b"of twenty characters");
+    let clear = darter_keyspace::Deadline::Clear;
+    [0, 1].iter().for_each(|from| each(*from, &|db, key| db.set_text(key, value, clear)));
+    bench.until_asleep();
+    assert_eq!(bench.cores[0].tx.home().shard.next_compaction(), None, "it only grew");
+    each(0, &|db, key| _ = db.remove(key));
+    assert!(shrunk() > 256 * 1024, "{} bytes", shrunk());
+
+    let Wait::Millis(ms) = bench.turn(0) else { panic!("it does not wait for the moment") };
+    bench.pass_ms(ms / 2);
+    each(1, &|db, key| _ = (key.hash % 2 == 0).then(|| db.remove(key)));
+    assert_eq!(bench.turn(0), Wait::Millis(1_000), "it goes on shrinking");
+    let took = bench.until_asleep();
+    assert!((1_000..1_200).contains(&took) && shrunk() == 0, "{took} ms, {} bytes", shrunk());
+    bench.cores[0].tx.home().shard.check_invariants();
+}

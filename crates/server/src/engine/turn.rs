@@ -176,7 +176,10 @@ impl Core {
             Chore::Frees if !darter_keyspace::lazyfree::is_empty() => {
                 self.timed(Cause::Free, || self.free_deferred());
             }
-            Chore::Tasks | Chore::Dead | Chore::Frees => return false,
+            Chore::Compaction if self.is_due(self.tx.home().shard.next_compaction()) => {
+                self.timed(Cause::Compaction, || self.tx.home().shard.compact());
+            }
+            Chore::Tasks | Chore::Dead | Chore::Frees | Chore::Compaction => return false,
         }
         true
     }

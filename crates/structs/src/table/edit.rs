@@ -129,10 +129,14 @@ impl<X: OutOfLine> Table<X> {
     /// `None` after the last. Cost: 50 us at most.
     pub fn compact(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
+        let next = big.place_after(hash);
         if let Some(big) = get_mut(big) {
             big.compact(hash);
+            if next.is_none() {
+                big.segment_bytes_most = big.segment_bytes;
+            }
         }
-        big.place_after(hash)
+        next
     }
 
     /// Makes the place of a key the table's own if a cut holds it too: what a change of that key
@@ -432,6 +436,7 @@ impl<X: OutOfLine> Big<X> {
     pub(super) fn resize(&mut self, before: usize, after: usize) {
         assert!(self.segment_bytes >= before, "{before} of {} bytes", self.segment_bytes);
         self.segment_bytes = self.segment_bytes - before + after;
+        self.segment_bytes_most = self.segment_bytes_most.max(self.segment_bytes);
     }
 
     /// See [`Table::settle`].

@@ -125,6 +125,8 @@ struct Big<X: OutOfLine> {
     len: usize,
     /// Memory of all segments.
     segment_bytes: usize,
+    /// The most that this has been since the segments were last compacted.
+    segment_bytes_most: usize,
     /// Memory of long keys.
     outside_bytes: usize,
     /// At most the earliest deadline.
@@ -233,6 +235,16 @@ impl<X: OutOfLine> Table<X> {
             Root::Small(small) => small.bytes() + small.outside_bytes(),
             Root::Big(big) => big.memory_bytes(),
             Root::Ruin(ruin) => ruin.0.as_ref().map_or(0, |ruin| ruin.bytes()),
+        }
+    }
+
+    /// Bytes by which the segments take less than they once did, since [`Table::compact`] last went
+    /// through all of them. Cost: O(1).
+    #[must_use]
+    pub fn shrunk_bytes(&self) -> usize {
+        match &self.0 {
+            Root::Big(big) => big.segment_bytes_most.saturating_sub(big.segment_bytes),
+            Root::Empty | Root::Pack(_) | Root::Small(_) | Root::Ruin(_) => 0,
         }
     }
 

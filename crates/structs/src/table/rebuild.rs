@@ -161,6 +161,7 @@ impl<X: OutOfLine> Big<X> {
             directory,
             len,
             segment_bytes,
+            segment_bytes_most: segment_bytes,
             outside_bytes,
             earliest: draft.earliest,
             class_max: 0,

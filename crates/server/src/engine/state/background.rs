@@ -17,10 +17,13 @@ pub(crate) enum Chore {
     Dead,
     /// Deferred freeing.
     Frees,
+    /// Compacting tables that have shrunk.
+    Compaction,
 }
 
 /// A round.
-pub(crate) const CHORES: [Chore; 4] = [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees];
+pub(crate) const CHORES: [Chore; 5] =
+    [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees, Chore::Compaction];
 
 /// See the module.
 #[derive(Default)]

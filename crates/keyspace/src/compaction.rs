@@ -1,0 +1,65 @@
+//! When a table of keys is compacted by itself.
+//!
+//! What a table gives up as it shrinks lies scattered over the allocator's blocks, hardly one of which
+//! is empty: half of what was removed stays resident. Writing all places anew brings them together
+//! ([`Table::compact`]), at 70 ns a key. So it is done when a good part has gone, and the table has
+//! stopped shrinking: one from which half of the keys are removed at a stretch is compacted once, after
+//! the last of them. Both are seen from counts that the table keeps anyway, so a database that does not
+//! shrink costs a comparison, and a core sleeps until the moment comes.
+//!
+//! Not here: whose turn it is, and for how long. See the engine's `turn`.
+
+use crate::object::Object;
+use darter_structs::table::Table;
+use std::cell::Cell;
+
+/// Fewer bytes than this are not worth it.
+const SHRUNK_MIN: usize = 256 * 1024;
+/// Nor is a smaller part of the table.
+const SHRUNK_PART: usize = 8;
+/// How long a table is to stay as it is before it is compacted.
+const QUIET_MS: u64 = 1_000;
+/// A table that loses a smaller part than this has stayed as it is.
+const QUIET_PART: usize = 256;
+/// What moves first leaves holes where it was, which what moves last does not fill.
+const ROUNDS: u8 = 2;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Compaction {
+    /// Since when a table that has shrunk has stayed as it is, and its bytes then.
+    quiet: Cell<Option<(u64, usize)>>,
+    /// The round and the place where it goes on, while it runs.
+    at: Option<(u8, u64)>,
+}
+
+impl Compaction {
+    /// The moment from which on there is something to do, in Unix milliseconds, as of `now`. Cost:
+    /// O(1).
+    pub(crate) fn next(&self, keys: &Table<Object>, now: u64) -> Option<u64> {
+        if self.at.is_some() && !keys.is_empty() {
+            return Some(0);
+        }
+        let bytes = keys.memory_bytes();
+        if keys.shrunk_bytes() < SHRUNK_MIN.max(bytes / SHRUNK_PART) {
+            self.quiet.set(None);
+            return None;
+        }
+        let is_quiet = |(_, before): &(u64, usize)| bytes >= before - before / QUIET_PART;
+        let quiet = self.quiet.get().filter(is_quiet).unwrap_or((now, bytes));
+        self.quiet.set(Some(quiet));
+        Some(quiet.0 + QUIET_MS)
+    }
+
+    /// Compacts one place. Cost: 50 us at most.
+    pub(crate) fn step(&mut self, keys: &mut Table<Object>) {
+        let (round, place) = self.at.unwrap_or((1, 0));
+        self.at = match keys.compact(place) {
+            Some(next) => Some((round, next)),
+            None => (round < ROUNDS).then_some((round + 1, 0)),
+        };
+        if self.at.is_none() {
+            self.quiet.set(None); // One that a cut held as a whole has its turn later.
+        }
+    }
+}
