@@ -16,6 +16,7 @@
 //! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
 //! | `inputs`                       | cuts of the values at several keys                          |
 //! | `spread`, `cut`                | very many keys, over several cores                          |
+//! | `text`                         | strings, piece by piece                                     |
 //! | `rows`                         | what the tables of rows say in the same words               |
 
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ pub mod set;
 mod spread;
 pub mod string;
 mod tally;
+mod text;
 mod unshare;
 mod word;
 

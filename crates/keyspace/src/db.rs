@@ -25,7 +25,7 @@ use crate::log::{Lists, Log, Recorder};
 use crate::named::Touch;
 use crate::object::{Collection, Object, Type, Typed, Value};
 use crate::packed::{self, Lent};
-use crate::text::{Fresh, Str, StrPieces, TextChange};
+use crate::text::{Fresh, Str, StrPieces, TextEdit};
 use crate::usage::exchange;
 use crate::{Event, Key, Usage};
 use darter_base::Preempt;
@@ -345,9 +345,9 @@ impl Db {
         key: &Key<'_>,
         value: Fresh<'_>,
         deadline: Deadline,
-        event: &'static Event,
+        tells: Tells<'_>,
     ) {
-        self.set_text_told(key, (value, BIT_RAW), deadline, &[event]);
+        self.set_text_told(key, (value, BIT_RAW), deadline, tells);
     }
 
     /// [`Db::set_text`] for the result of float arithmetic: its encoding is not `int`.
@@ -424,20 +424,34 @@ impl Db {
         bytes: Fresh<'_>,
         event: &'static Event,
     ) -> Option<usize> {
+        self.edit_text(key, |edit| {
+            edit.write(offset, bytes, &[event]);
+            edit.text().len()
+        })
+    }
+
+    /// Changes the long string at `key` in place. `None` when there is no long string at the key.
+    #[inline]
+    pub fn edit_text<R>(
+        &mut self,
+        key: &Key<'_>,
+        edit: impl FnOnce(&mut TextEdit<'_>) -> R,
+    ) -> Option<R> {
         let stamp = self.access();
         let mut entry = used(&mut self.keys, key, self.now.get(), stamp)?;
         let object = entry.out_mut()?;
         // Measured before a shared one is copied: the copy may hold less in reserve.
         let before = object.get::<Blob>()?.content_bytes();
         let (blob, _) = object.make_mut::<Blob>()?;
-        bytes.write_to(blob, offset);
-        let (len, after) = (blob.len(), blob.content_bytes());
-        assert!(len >= offset + bytes.len(), "{len} bytes after a write at {offset}");
-        entry.set_bits(BIT_RAW);
+        let recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
+        let mut text = TextEdit::new(blob, recorder);
+        let result = edit(&mut text);
+        let (is_written, after) = (text.is_written(), blob.content_bytes());
+        if is_written {
+            entry.set_bits(BIT_RAW);
+        }
         self.usage.resize(Blob::TYPE, before, after);
-        let mut recorder = Recorder::new(&mut self.changes, self.log.as_deref_mut(), key);
-        recorder.record(&[event], || TextChange::Write { offset, bytes: bytes.to_pieces() });
-        Some(len)
+        Some(result)
     }
 
     /// Changes the collection at `key`, which must be a `V`; with `create`, a missing one starts

@@ -12,7 +12,7 @@ use crate::db::BIT_RAW;
 use crate::event::Events;
 use crate::log::{Done, Lists, Recorder};
 use crate::object::{Collection, Object, Typed};
-use crate::text::{Fresh, Str, TextChange};
+use crate::text::{Fresh, Str, TextChange, TextEdit};
 use crate::{Db, Event, Key, WrongType};
 use darter_structs::blob::Blob;
 use darter_structs::table::Scratch;
@@ -58,6 +58,14 @@ impl<V> Draft<V> {
         }
     }
 
+    /// Forgets the changes once they are too many to be worth recording.
+    fn weigh_changes(&mut self) {
+        let count = self.changes().map_or(0, |changes| changes.count());
+        if !self.is_worth(count * CHANGE_BYTES) {
+            self.forget_changes();
+        }
+    }
+
     /// True when the changes are worth recording instead of the whole value.
     fn is_worth(&self, change_bytes: usize) -> bool {
         let bytes = self.base.as_ref().map_or(0, |base| base.content_bytes());
@@ -68,10 +76,7 @@ impl<V> Draft<V> {
 impl<V: Collection> Draft<V> {
     /// Changes the value, at `now`.
     pub fn edit(&mut self, now: u64) -> V::Edit<'_> {
-        let count = self.changes().map_or(0, |changes| changes.count());
-        if !self.is_worth(count * CHANGE_BYTES) {
-            self.forget_changes();
-        }
+        self.weigh_changes();
         let recorder = self.done.as_mut().map_or_else(Recorder::none, Recorder::aside);
         self.value.edit(now, recorder)
     }
@@ -84,6 +89,13 @@ impl<V: Collection> Draft<V> {
 }
 
 impl Draft<Blob> {
+    /// Changes the string in places.
+    pub fn edit_text(&mut self) -> TextEdit<'_> {
+        self.weigh_changes();
+        let recorder = self.done.as_mut().map_or_else(Recorder::none, Recorder::aside);
+        TextEdit::new(&mut self.value, recorder)
+    }
+
     /// Writes a piece from `offset` on. [`Draft::end_write`] reports all pieces together.
     pub fn write_piece(&mut self, offset: usize, bytes: &[u8]) {
         self.value.write_at(offset, bytes);

@@ -52,7 +52,7 @@ pub use named::Touch;
 pub use object::{Collection, Named, Object, Type, Typed, Types, Value, Values, memory_bytes};
 pub use packed::Lent;
 pub use shard::{Shard, ShardStats};
-pub use text::{Fresh, Str, StrPieces, TextChange};
+pub use text::{Fresh, Str, StrPieces, TextChange, TextEdit};
 pub use usage::Usage;
 
 /// How values are laid out in files: a part of a type's row.

@@ -2,8 +2,9 @@
 
 use crate::effect::Change;
 use crate::items;
+use crate::log::Recorder;
 use crate::object::{Object, Type, Typed, Value};
-use crate::{Db, Key, WrongType, event};
+use crate::{Db, Key, Tells, WrongType, event};
 use darter_base::limits::CHUNK_BYTES;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout};
 use darter_structs::blob::Blob;
@@ -68,6 +69,45 @@ impl Change for TextChange {
             let written = db.write_text(key, *offset, bytes.fresh(), event::SETRANGE);
             written.map(|_| ()).ok_or(WrongType)
         })
+    }
+}
+
+/// What changes a long string in place, and records that.
+pub struct TextEdit<'a> {
+    blob: &'a mut Blob,
+    recorder: Recorder<'a>,
+    is_written: bool,
+}
+
+impl<'a> TextEdit<'a> {
+    pub(crate) fn new(blob: &'a mut Blob, recorder: Recorder<'a>) -> Self {
+        Self { blob, recorder, is_written: false }
+    }
+
+    /// Of a string that belongs to no key yet: nothing is recorded.
+    pub fn aside(blob: &'a mut Blob) -> Self {
+        Self::new(blob, Recorder::none())
+    }
+
+    /// The string as it is now.
+    #[must_use]
+    pub fn text(&self) -> &Blob {
+        self.blob
+    }
+
+    /// True once something was written.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    /// Overwrites it from `offset` on; a gap before that is filled with zeros. Cost: O(bytes).
+    pub fn write(&mut self, offset: usize, bytes: Fresh<'_>, tells: Tells<'_>) {
+        bytes.write_to(self.blob, offset);
+        let len = self.blob.len();
+        assert!(len >= offset + bytes.len(), "{len} bytes after a write at {offset}");
+        self.is_written = true;
+        self.recorder.record(tells, || TextChange::Write { offset, bytes: bytes.to_pieces() });
     }
 }
 
@@ -170,6 +210,16 @@ impl<'a> Str<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The byte at `index`, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn byte(&self, index: usize) -> Option<u8> {
+        match self {
+            Str::Inline(text) => text.bytes(&mut Scratch::default()).get(index).copied(),
+            Str::Blob(blob) => blob.byte(index),
+        }
     }
 
     /// The value as an integer, when its text is a canonical one.

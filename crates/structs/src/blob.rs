@@ -256,6 +256,14 @@ impl Blob {
         })
     }
 
+    /// The byte at `index`, if there is one. Cost: O(1).
+    #[inline]
+    #[must_use]
+    pub fn byte(&self, index: usize) -> Option<u8> {
+        let is_there = index < self.len();
+        is_there.then(|| self.piece(index / CHUNK_BYTES).0[index % CHUNK_BYTES])
+    }
+
     /// All bytes, if they are one piece.
     #[must_use]
     pub fn as_slice(&self) -> Option<&[u8]> {
@@ -412,6 +420,7 @@ mod tests {
                 let from = usize::try_from(prng.below(model.len() as u64 + 1)).unwrap();
                 let part: Vec<u8> = blob.slices(from..from + 100_000).flatten().copied().collect();
                 assert_eq!(part, model[from..model.len().min(from + 100_000)]);
+                assert_eq!(blob.byte(from), model.get(from).copied());
                 if prng.chance(20) {
                     cuts.push((blob.clone(), model.clone()));
                 }

@@ -5,19 +5,16 @@
 //! slice's worth, an [`Edit`] writes it into a copy that shares all chunks, in portions, and
 //! installs the copy at the end.
 
-use super::value::{BYTES_AT_ONCE, piece, pieces, to_blob};
+use crate::text::{self, BYTES_AT_ONCE, piece};
 use crate::word;
 use darter_base::limits::string_max_bytes;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::event::{APPEND, SETRANGE};
-use darter_keyspace::{Deadline, Draft, Event, Fresh, Key, WrongType};
+use darter_keyspace::{Deadline, Draft, Event, Fresh, Key};
 use darter_resp::{self as resp, Request};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
-
-/// Up to this length a string is edited in a copy, which may be stored in its key's entry.
-const COPIED_MAX_BYTES: usize = 4 * 1024;
 
 /// `APPEND key value`: appends to the string at `key`; an absent key begins with `value`.
 ///
@@ -97,40 +94,9 @@ fn write(cx: &mut Cx<'_>, key: &Key<'_>, write: Write<'_>) -> Result<Flow, Refus
         let draft = cx.db.draft_text(key)?;
         return Ok(Flow::Job(Box::new(Edit::new(draft, &write))));
     }
-    let len = match cx.db.write_text(key, write.offset, value, write.event) {
-        Some(len) => len,
-        None => write_short(cx, key, &write)?,
-    };
+    let len = text::write(cx.db, key, (write.offset, value), write.event)?;
     cx.reply.count(len);
     Ok(Flow::Done)
-}
-
-fn write_pieces(blob: &mut Blob, mut offset: usize, value: Fresh<'_>) {
-    for piece in pieces(value) {
-        blob.write_at(offset, piece);
-        offset += piece.len();
-    }
-}
-
-/// Edits a string in its key's entry, or an absent one. Returns the length.
-fn write_short(cx: &mut Cx<'_>, key: &Key<'_>, write: &Write<'_>) -> Result<usize, WrongType> {
-    let (offset, value) = (write.offset, write.bytes());
-    let old = cx.db.read_text(key)?;
-    let end = offset + value.len();
-    if end > COPIED_MAX_BYTES {
-        let mut blob = old.as_ref().map_or_else(Blob::default, to_blob);
-        write_pieces(&mut blob, offset, value);
-        cx.db.set_text_raw(key, Fresh::Blob(&blob), Deadline::Keep, write.event);
-        return Ok(blob.len());
-    }
-    let mut bytes = old.map_or_else(Vec::new, |text| text.to_vec());
-    bytes.resize(bytes.len().max(end), 0);
-    pieces(value).fold(offset, |at, piece| {
-        bytes[at..at + piece.len()].copy_from_slice(piece);
-        at + piece.len()
-    });
-    cx.db.set_text_raw(key, Fresh::Bytes(&bytes), Deadline::Keep, write.event);
-    Ok(bytes.len())
 }
 
 /// A write of more than a slice's worth.

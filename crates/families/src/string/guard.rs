@@ -5,7 +5,7 @@
 
 use super::options::{Condition, Test};
 use super::read::{digest_of, digest_text};
-use super::value::{BYTES_AT_ONCE, piece, pieces};
+use crate::text::{BYTES_AT_ONCE, piece, pieces};
 use darter_base::hash::Digest;
 use darter_command::{Args, Cx, Job, Refusal, Step};
 use darter_keyspace::{Found, Fresh, Str};
@@ -118,7 +118,7 @@ impl Comparison {
             };
             if self.hashes() {
                 self.digest.update(piece);
-            } else if super::value::piece(operand, self.next) != Some(piece) {
+            } else if crate::text::piece(operand, self.next) != Some(piece) {
                 return Some(self.test == Test::Different);
             }
             self.next += 1;

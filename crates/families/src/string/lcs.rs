@@ -13,8 +13,8 @@
 //!   h    2   0  0  0 ...              back: a bit for each cell, row after row
 //! ```
 
-use super::value::to_blob;
 use crate::lookup::find;
+use crate::text::to_blob;
 use crate::word;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;

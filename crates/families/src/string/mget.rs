@@ -1,9 +1,10 @@
 //! MGET: several strings as of one instant.
 
-use super::value::{BYTES_AT_ONCE, Values};
+use super::value::Values;
 use crate::cut::{Cuts, KEYS_AT_ONCE};
 use crate::lookup::find;
 use crate::spread::{Layout, Portion, Spread};
+use crate::text::BYTES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
 use darter_keyspace::{Db, Key, ShardStats, Str, StrPieces};
 use darter_resp::{self as resp, Output, Reply, Request};

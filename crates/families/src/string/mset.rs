@@ -5,8 +5,8 @@
 //! and set in portions: no one sees a part of them.
 
 use super::options::{Face, Options, Test};
-use super::value::BYTES_AT_ONCE;
 use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use crate::text::BYTES_AT_ONCE;
 use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;

@@ -1,7 +1,7 @@
 //! Reading one string: GET, STRLEN, GETRANGE, SUBSTR, GETDEL, DIGEST.
 
-use super::value::{BYTES_AT_ONCE, pieces, to_blob};
 use crate::lookup::{find, find_text};
+use crate::text::{BYTES_AT_ONCE, pieces, to_blob};
 use darter_base::hash::Digest;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_range, reply_str};
 use darter_keyspace::{Fresh, Str};

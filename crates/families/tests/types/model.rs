@@ -272,7 +272,7 @@ impl Run {
         let (value, deadline) = (self.value(), self.deadline());
         let fresh = Fresh::Bytes(&value);
         match self.prng.below(3) {
-            0 => self.db.set_text_raw(&Key::new(key), fresh, deadline, event::APPEND),
+            0 => self.db.set_text_raw(&Key::new(key), fresh, deadline, &[event::APPEND]),
             1 => self.db.set_text_float(&Key::new(key), fresh, deadline),
             _ => self.db.set_text(&Key::new(key), fresh, deadline),
         }
@@ -669,7 +669,7 @@ fn a_float_that_is_incremented_is_an_integer() {
         if is_float {
             db.set_text_float(&key, five, Deadline::Clear);
         } else {
-            db.set_text_raw(&key, five, Deadline::Clear, event::SETRANGE);
+            db.set_text_raw(&key, five, Deadline::Clear, &[event::SETRANGE]);
         }
         assert_eq!(db.get(&key).map(|found| found.encoding() == "int"), Some(false));
         assert_eq!(db.update_int(&key, |_| Ok::<_, WrongType>(6)), Ok(Some(6)));

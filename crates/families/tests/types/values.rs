@@ -62,7 +62,7 @@ fn one_of_each() -> Db {
 }
 
 fn set_raw(db: &mut Db, key: &Key<'_>, value: Fresh<'_>, deadline: Deadline) {
-    db.set_text_raw(key, value, deadline, event::SETRANGE);
+    db.set_text_raw(key, value, deadline, &[event::SETRANGE]);
 }
 
 #[test] // Strings, by their length, their text and how they came to be.
