@@ -1,9 +1,10 @@
 //! What every other crate builds on: hashes, slots, numbers as Redis writes them (80-bit floats and
-//! scores too), patterns, seeded randomness, deferred freeing, capacity that a burst needed, and the
-//! question "must I yield?".
+//! scores too), bits, patterns, seeded randomness, deferred freeing, capacity that a burst needed, and
+//! the question "must I yield?".
 //!
 //! Not here: I/O, clocks, threads. Code that needs time or randomness takes it as an argument.
 
+pub mod bits;
 pub mod digest;
 pub mod extended;
 pub mod glob;

@@ -26,7 +26,7 @@ pub use cx::Cx;
 pub use flow::{Flow, Job, Step, Stream};
 pub use refusal::{Refusal, until_nul};
 pub use row::{
-    Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Secret, Shape,
-    specs,
+    Command, Flags, FlagsFn, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, Secret,
+    Shape, specs,
 };
 pub use text::{BlobStream, reply_range, reply_str, reply_text};

@@ -280,6 +280,8 @@ impl Secret {
     }
 }
 
+/// What one request does to its keys, where that depends on its words.
+pub type FlagsFn = fn(resp::Args<'_>) -> KeyFlags;
 /// A command that touches one key, or keys of one shard.
 pub type PointFn = fn(&mut Cx<'_>, Args<'_>) -> Result<Flow, Refusal>;
 /// A command over several keys.
@@ -326,6 +328,8 @@ pub struct Command {
     pub flags: Flags,
     /// Keys.
     pub keys: Keys,
+    /// What a request does to its keys, where their specs say `variable_flags`.
+    pub key_flags: Option<FlagsFn>,
     /// Group.
     pub group: Group,
     /// One line, for COMMAND DOCS.
@@ -371,6 +375,7 @@ impl Command {
             arity,
             flags,
             keys,
+            key_flags: None,
             group,
             summary,
             complexity,
@@ -398,6 +403,13 @@ impl Command {
     #[must_use]
     pub const fn syntax(mut self, syntax: &'static str) -> Self {
         self.syntax = syntax;
+        self
+    }
+
+    /// Adds how the flags of its keys follow from a request.
+    #[must_use]
+    pub const fn key_flags(mut self, flags: FlagsFn) -> Self {
+        self.key_flags = Some(flags);
         self
     }
 

@@ -10,6 +10,7 @@
 //! (name: a b)     a group                 (name: a | b)     one of several
 //! [a]  [name: a]  may be left out         a...              may be repeated
 //! a@6.2.0         since that version      a!2.8.12          deprecated since that version
+//! A name...*      may be repeated, each time after its word
 //! ```
 //! The notation is that of manuals, with names for groups: redis-cli makes its hints of these
 //! trees, and prints nearly the same line. As nested constants a row would fill a page.
@@ -67,6 +68,8 @@ pub struct Argument {
     pub optional: bool,
     /// It may be repeated.
     pub multiple: bool,
+    /// Then its word is repeated, too.
+    pub repeats_token: bool,
     /// The arguments of a group.
     pub arguments: Vec<Argument>,
 }
@@ -113,6 +116,7 @@ impl Reader {
             self.plain()
         };
         argument.multiple = self.take("...");
+        argument.repeats_token = argument.multiple && self.take("*");
         if self.take("@") {
             argument.since = Some(self.word());
         }
@@ -199,6 +203,7 @@ fn named(name: &str, kind: ArgumentKind) -> Argument {
         deprecated: None,
         optional: false,
         multiple: false,
+        repeats_token: false,
         arguments: Vec::new(),
     }
 }
@@ -237,6 +242,7 @@ mod tests {
             ("until", argument.deprecated),
             ("optional", argument.optional.then_some("")),
             ("multiple", argument.multiple.then_some("")),
+            ("token", argument.repeats_token.then_some("repeated")),
         ];
         let facts = facts.map(|(name, fact)| (name, fact.map(str::to_owned)));
         for (name, fact) in marks.into_iter().chain(facts) {
@@ -269,6 +275,7 @@ mod tests {
             ("[A a:unix-time]", "a unix-time token A optional"),
             ("(x: a b)...", "x block multiple (a string, b string)"),
             ("[x: A | B c@2.0]", "x oneof optional (a pure-token token A, c string token B since 2.0)"),
+            ("[A a]...*", "a string token A optional multiple token repeated"),
             ("[T(x: a:pattern...)]", "x block token T optional (a pattern multiple)"),
             ("(x: a | (y: [B c] | D)...)", "x oneof (a string, y oneof multiple (c string token B optional, d pure-token token D))"),
             ("s:key d:key e:key", "s key spec 0, d key spec 1, e key spec 1"),

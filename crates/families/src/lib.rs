@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod aside;
+mod bitmap;
 mod choice;
 mod codes;
 mod cursor;
@@ -61,4 +62,5 @@ static EXPIRE_ENTRIES: &[(&Type, Expire)] =
     &[(hash::Hash::TYPE, hash::expire), (set::Set::TYPE, set::expire)];
 
 /// The tables of all families.
-pub const TABLES: &[&[Command]] = &[string::TABLE, hash::TABLE, set::TABLE, keys::TABLE];
+pub const TABLES: &[&[Command]] =
+    &[string::TABLE, bitmap::TABLE, hash::TABLE, set::TABLE, keys::TABLE];

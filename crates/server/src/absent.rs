@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Their names.
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
-    "acl", "asking", "bgrewriteaof", "bgsave", "bitcount", "bitfield", "bitfield_ro", "bitop",
-    "bitpos", "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin",
+    "acl", "asking", "bgrewriteaof", "bgsave",
+    "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin",
     "cluster", "discard", "eval", "eval_ro", "evalsha", "evalsha_ro", "exec", "failover", "fcall",
     "fcall_ro", "function", "geoadd", "geodist", "geohash", "geopos", "georadius", "georadius_ro",
-    "georadiusbymember", "georadiusbymember_ro", "geosearch", "geosearchstore", "getbit", "lindex",
+    "georadiusbymember", "georadiusbymember_ro", "geosearch", "geosearchstore", "lindex",
     "linsert", "llen", "lmove", "lmpop", "lpop", "lpos", "lpush", "lpushx", "lrange", "lrem", "lset",
     "ltrim", "migrate", "module", "multi", "pfadd", "pfcount", "pfdebug", "pfmerge", "pfselftest",
     "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role", "rpop", "rpoplpush", "rpush", "rpushx", "save", "script",
-    "setbit", "slaveof", "sort", "sort_ro", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
+    "slaveof", "sort", "sort_ro", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
     "sync", "unsubscribe", "unwatch", "wait", "watch", "xack", "xadd", "xautoclaim", "xclaim",
     "xdel", "xgroup", "xinfo", "xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange",
     "xsetid", "xtrim", "zadd", "zcard", "zcount", "zdiff", "zdiffstore", "zincrby", "zinter",

@@ -14,6 +14,7 @@ pub(crate) struct Family {
 /// All families; `mixed` draws from the others.
 pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "strings", make: string },
+    Family { name: "bitmaps", make: bitmap },
     Family { name: "hashes", make: hash },
     Family { name: "sets", make: set },
     Family { name: "keys", make: keys },
@@ -33,10 +34,11 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
 }
 
 fn mixed(words: &mut Words<'_>) -> Command {
-    match words.prng.below(4) {
+    match words.prng.below(5) {
         0 => string(words),
         1 => hash(words),
         2 => set(words),
+        3 => bitmap(words),
         _ => keys(words),
     }
 }
@@ -122,6 +124,59 @@ fn getex(words: &mut Words<'_>) -> Command {
         _ => {}
     }
     command("GETEX", args)
+}
+
+fn bitmap(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(20) {
+        0..=3 => command("SETBIT", vec![key, words.bit(), text(words.index(2))]),
+        4 => command("GETBIT", vec![key, words.bit()]),
+        5..=7 => {
+            let count = words.index(5);
+            command("BITCOUNT", with(key, range(words, count)))
+        }
+        8..=10 => {
+            let count = words.index(5);
+            let bit = text(words.index(2));
+            command("BITPOS", with(key, with(bit, range(words, count))))
+        }
+        11..=13 => {
+            let name = words.pick(&["AND", "OR", "XOR", "NOT", "and"]);
+            let sources = words.many(if name == b"NOT" { 1 } else { 4 }, Words::key);
+            command("BITOP", with(name, with(key, sources)))
+        }
+        14..=16 => bitfield(words, key),
+        17 => command("SET", vec![key, words.value()]),
+        18 => command("OBJECT", vec![text("ENCODING"), key]),
+        _ => command("GET", vec![key]),
+    }
+}
+
+/// `start end unit`, or fewer of them.
+fn range(words: &mut Words<'_>, count: usize) -> Vec<Vec<u8>> {
+    let unit = words.pick(&["BIT", "BYTE", "bit"]);
+    let mut args = vec![words.number(), words.number(), unit];
+    args.truncate(count);
+    args
+}
+
+fn bitfield(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    const KINDS: &[&str] = &["u1", "u4", "u8", "i8", "i5", "u31", "u63", "i64", "i1", "u64"];
+    let mut args = vec![key];
+    for _ in 0..=words.index(4) {
+        if words.prng.chance(30) {
+            args.extend([text("OVERFLOW"), words.pick(&["WRAP", "SAT", "FAIL"])]);
+        }
+        let name = numeric(words, &["GET", "SET", "INCRBY"]);
+        let offset =
+            if words.prng.chance(30) { words.pick(&["#0", "#1", "#7"]) } else { words.bit() };
+        args.extend([text(name), words.pick(KINDS), offset]);
+        if name != "GET" {
+            let large = ["255", "300", "-129", "4611686018427387904", "-9223372036854775808"];
+            args.push(if words.prng.chance(30) { words.pick(&large) } else { words.number() });
+        }
+    }
+    command(numeric(words, &["BITFIELD", "BITFIELD", "BITFIELD_RO"]), args)
 }
 
 fn hash(words: &mut Words<'_>) -> Command {

@@ -133,6 +133,15 @@ impl Words<'_> {
         }
     }
 
+    /// The offset of a bit: in the first bytes, or around the lengths of strings kept differently.
+    pub(crate) fn bit(&mut self) -> Vec<u8> {
+        match self.prng.below(12) {
+            0 => self.pick(&["-1", "abc", "4294967296", "524287", "600000"]),
+            1 => (4_000 + self.prng.below(300)).to_string().into_bytes(),
+            _ => self.prng.below(80).to_string().into_bytes(),
+        }
+    }
+
     pub(crate) fn float(&mut self) -> Vec<u8> {
         self.pick(&["1", "-1", "0.5", "1.25", "-0.1", "3.0", "1e3", "1e-5", "abc", "nan", "100"])
     }

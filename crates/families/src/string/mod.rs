@@ -11,7 +11,7 @@
 //! | `mset`  | MSET, MSETNX, MSETEX; `guard`: conditions on a value                       |
 //! | `incr`  | INCR and its like, INCRBYFLOAT; `increx`: INCREX                           |
 //! | `edit`  | APPEND, SETRANGE; `lcs`: LCS                                               |
-//! | `value` | values on their way in and out                                             |
+//! | `value` | several values on their way out                                             |
 
 mod edit;
 mod guard;
@@ -47,6 +47,15 @@ const ONE_GETEX: Keys = Keys(&[
 ]);
 /// DELEX: likewise.
 const ONE_DELEX: Keys = Keys(&[range(1, 1, KeyFlags(&["RW", "delete", "variable_flags"]))]);
+
+/// What a SET or a DELEX does to its key: it reads the old value only if its option GET asks for
+/// that.
+fn flags_of(args: darter_resp::Args<'_>) -> KeyFlags {
+    /// Options follow the name, the key and the value.
+    const OPTIONS: usize = 3;
+    let reads = args.iter().skip(OPTIONS).any(|word| word.eq_ignore_ascii_case(b"GET"));
+    if reads { KeyFlags::RW_ACCESS_UPDATE } else { KeyFlags::OW_UPDATE }
+}
 
 const GROUP: Group = Group::Type { name: "string", category: "@string" };
 
@@ -95,7 +104,7 @@ pub const TABLE: &[Command] = &[
     row("append",      "2.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(edit::append)).doc("Append a value to a key", O_APPEND).syntax("key value"),
     row("decr",        "1.0.0",  2, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::decr)).doc("Decrement the integer value of a key by one", O1).syntax("key"),
     row("decrby",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::decrby)).doc("Decrement the integer value of a key by the given number", O1).syntax("key decrement:integer"),
-    row("delex",       "8.4.0", -2, WRITE_FAST, ONE_DELEX,                   Run::Point(set::delex)).doc("Conditionally removes the specified key based on value or hash digest comparison.", O_DELEX).syntax("key [condition: IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest]"),
+    row("delex",       "8.4.0", -2, WRITE_FAST, ONE_DELEX,                   Run::Point(set::delex)).doc("Conditionally removes the specified key based on value or hash digest comparison.", O_DELEX).key_flags(flags_of).syntax("key [condition: IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest]"),
     row("digest",      "8.4.0",  2, READ_FAST,  specs::ONE_RO_ACCESS,        Run::Point(read::digest)).doc("Returns the hash digest of a string value as a hexadecimal string.", O_DIGEST).syntax("key"),
     row("get",         "1.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS,        Run::Point(read::get)).doc("Get the value of a key", O1).syntax("key"),
     row("getdel",      "6.2.0",  2, WRITE_FAST, specs::ONE_RW_ACCESS_DELETE, Run::Point(read::getdel)).doc("Get the value of a key and delete the key", O1).syntax("key"),
@@ -112,7 +121,7 @@ pub const TABLE: &[Command] = &[
     row("msetex",      "8.4.0", -4, GROW.and(Flags::MOVABLEKEYS), COUNTED_OW_UPDATE, MSETEX).doc("Atomically sets multiple string keys with a shared expiration in a single operation. Supports flexible argument parsing where condition and expiration flags can appear in any order.", O_MSET).tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]).syntax("numkeys:integer (data: key value)... [condition: NX | XX] [expiration: EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL]"),
     row("msetnx",      "1.0.1", -3, GROW,       ANY_OW_INSERT,               MSETNX).doc("Set multiple keys to multiple values, only if none of the keys exist", O_MSET).tips(&["request_policy:multi_shard", "response_policy:agg_min"]).syntax("(key_value: key value)..."),
     row("psetex",      "2.6.0",  4, GROW,       specs::ONE_OW_UPDATE,        Run::Point(set::psetex)).doc("Set the value and expiration in milliseconds of a key", O1).syntax("key milliseconds:integer value"),
-    row("set",         "1.0.0", -3, GROW,       ONE_SET,                     Run::Point(set::set)).doc("Set the string value of a key", O1).syntax("key value [condition: NX | XX]@2.6.12 [GET]@6.2.0 [expiration: EX seconds:integer@2.6.12 | PX milliseconds:integer@2.6.12 | EXAT unix-time-seconds:unix-time@6.2.0 | PXAT unix-time-milliseconds:unix-time@6.2.0 | KEEPTTL@6.0.0]").history(&[("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."), ("6.0.0", "Added the `KEEPTTL` option."), ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."), ("7.0.0", "Allowed the `NX` and `GET` options to be used together.")]),
+    row("set",         "1.0.0", -3, GROW,       ONE_SET,                     Run::Point(set::set)).doc("Set the string value of a key", O1).key_flags(flags_of).syntax("key value [condition: NX | XX]@2.6.12 [GET]@6.2.0 [expiration: EX seconds:integer@2.6.12 | PX milliseconds:integer@2.6.12 | EXAT unix-time-seconds:unix-time@6.2.0 | PXAT unix-time-milliseconds:unix-time@6.2.0 | KEEPTTL@6.0.0]").history(&[("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."), ("6.0.0", "Added the `KEEPTTL` option."), ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."), ("7.0.0", "Allowed the `NX` and `GET` options to be used together.")]),
     row("setex",       "2.0.0",  4, GROW,       specs::ONE_OW_UPDATE,        Run::Point(set::setex)).doc("Set the value and expiration of a key", O1).syntax("key seconds:integer value"),
     row("setnx",       "1.0.0",  3, GROW_FAST,  specs::ONE_OW_INSERT,        Run::Point(set::setnx)).doc("Set the value of a key, only if the key does not exist", O1).syntax("key value"),
     row("setrange",    "2.2.0",  4, GROW,       specs::ONE_RW_UPDATE,        Run::Point(edit::setrange)).doc("Overwrite part of a string at key starting at the specified offset", O_SETRANGE).syntax("key offset:integer value"),

@@ -83,7 +83,11 @@ fn write_arguments(reply: &mut Reply<'_>, arguments: &[Argument]) {
 }
 
 fn write_argument(reply: &mut Reply<'_>, argument: &Argument) {
-    let marks = [(argument.optional, "optional"), (argument.multiple, "multiple")];
+    let marks = [
+        (argument.optional, "optional"),
+        (argument.multiple, "multiple"),
+        (argument.repeats_token, "multiple_token"),
+    ];
     let marks: Vec<_> = marks.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
     let texts = [
         ("token", argument.token),

@@ -5,18 +5,6 @@ use darter_command::{KeyFlags, Refusal};
 use darter_resp::{Args, Request};
 use std::sync::Arc;
 
-/// What this request does to a key. Variable flags are those of a write that reads the old value
-/// only if its option GET asks for it.
-fn flags_of(flags: KeyFlags, args: Args<'_>) -> KeyFlags {
-    /// Options follow the name, the key and the value.
-    const OPTIONS: usize = 3;
-    if !flags.0.contains(&"variable_flags") {
-        return flags;
-    }
-    let reads = args.iter().skip(OPTIONS).any(|word| word.eq_ignore_ascii_case(b"GET"));
-    if reads { KeyFlags::RW_ACCESS_UPDATE } else { KeyFlags::OW_UPDATE }
-}
-
 /// The head of an argument: all of what may be a name, an option or a number.
 const HEAD_BYTES: usize = 64;
 
@@ -46,7 +34,10 @@ pub(super) fn of_request(
         .row
         .keys
         .flagged(args)
-        .map(|(at, flags)| (whole.get(skip + at).to_vec(), flags_of(flags, args)))
+        .map(|(at, flags)| {
+            let flags = entry.row.key_flags.map_or(flags, |of| of(args));
+            (whole.get(skip + at).to_vec(), flags)
+        })
         .collect();
     if keys.is_empty() {
         return Err(Refusal::line("ERR Invalid arguments specified for command"));

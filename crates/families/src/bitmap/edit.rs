@@ -1,0 +1,35 @@
+//! Changing the string at a key in places, however it is stored.
+
+use crate::text::to_blob;
+use darter_keyspace::Db;
+use darter_keyspace::{Deadline, Event, Fresh, Key, TextEdit, WrongType};
+use darter_structs::blob::Blob;
+
+/// What all changes of bits are called.
+pub(super) const SETBIT: &Event = &Event::new("setbit", b'$');
+
+/// Changes the string at `key` by `edit`, which also returns whether bits have changed: that is an
+/// event, and growing alone is none. A long string is changed in place, a short one in a copy; an
+/// absent one begins empty. The deadline stays.
+///
+/// As in Redis the encoding is `raw` from now on, even if nothing has changed.
+pub(super) fn edit<R>(
+    db: &mut Db,
+    key: &Key<'_>,
+    mut edit: impl FnMut(&mut TextEdit<'_>) -> (R, bool),
+) -> Result<R, WrongType> {
+    if let Some((result, _)) = db.edit_text(key, &mut edit) {
+        return Ok(result);
+    }
+    let (mut blob, was_raw) = match db.read(key) {
+        Some(found) => (to_blob(&found.text()?), found.is_raw()),
+        None => (Blob::default(), false),
+    };
+    let mut text = TextEdit::aside(&mut blob);
+    let (result, has_changed) = edit(&mut text);
+    if text.is_written() || !was_raw {
+        let tells: &[&Event] = if has_changed { &[SETBIT] } else { &[] };
+        db.set_text_raw(key, Fresh::Blob(&blob), Deadline::Keep, tells);
+    }
+    Ok(result)
+}

@@ -1,0 +1,219 @@
+//! Integers of up to 64 bits anywhere in a string: how they are read, written and counted up.
+//!
+//! ```text
+//! offset 5, 12 bits:   |.....xxx|xxxxxxxx|x.......|   the highest bit first, across bytes
+//! ```
+//! Nine bytes hold any of them, wherever it begins.
+
+use super::bit::{checked, out_of_range};
+use darter_base::number;
+use darter_command::{Refusal, until_nul};
+
+/// Bytes that an integer may touch.
+pub(super) const TOUCHED_MAX: usize = 9;
+
+/// The bytes from the first that an integer touches on; those behind the string's end are zeros.
+pub(super) type Window = [u8; TOUCHED_MAX];
+
+/// What becomes of a result that does not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Overflow {
+    /// The bits that fit.
+    #[default]
+    Wrap,
+    /// The nearest number that fits.
+    Saturate,
+    /// Nothing is written.
+    Fail,
+}
+
+/// The type of an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    bits: u32,
+    is_signed: bool,
+}
+
+impl Kind {
+    /// `i1` to `i64` and `u1` to `u63`.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        let (is_signed, digits) = match text {
+            [b'i', digits @ ..] => (true, digits),
+            [b'u', digits @ ..] => (false, digits),
+            _ => return Err(invalid_type()),
+        };
+        let bits = number::parse_i64(until_nul(digits)).and_then(|bits| u32::try_from(bits).ok());
+        let bits_max = if is_signed { 64 } else { 63 };
+        let bits = bits.filter(|bits| (1..=bits_max).contains(bits)).ok_or_else(invalid_type)?;
+        Ok(Self { bits, is_signed })
+    }
+
+    fn mask(self) -> u64 {
+        u64::MAX >> (u64::BITS - self.bits)
+    }
+
+    /// The lowest and the highest number.
+    fn bounds(self) -> (i128, i128) {
+        let count = 1_i128 << self.bits;
+        if self.is_signed { (-count / 2, count / 2 - 1) } else { (0, count - 1) }
+    }
+
+    /// The number that has these bits; the others are ignored.
+    fn number(self, bits: u64) -> i64 {
+        let spare = u64::BITS - self.bits;
+        let high = bits << spare;
+        if self.is_signed { high.cast_signed() >> spare } else { (high >> spare).cast_signed() }
+    }
+
+    /// The number for `wanted`, if there is one.
+    fn fit(self, wanted: i128, overflow: Overflow) -> Option<i64> {
+        let (least, most) = self.bounds();
+        let fitting = match overflow {
+            _ if (least..=most).contains(&wanted) => wanted,
+            Overflow::Wrap => return Some(self.number(wanted as u64)),
+            Overflow::Saturate => wanted.clamp(least, most),
+            Overflow::Fail => return None,
+        };
+        i64::try_from(fitting).ok()
+    }
+
+    /// `value` as a number of this type: without a sign, a negative one is very large.
+    pub(super) fn set_to(self, value: i64, overflow: Overflow) -> Option<i64> {
+        let wanted =
+            if self.is_signed { i128::from(value) } else { i128::from(value.cast_unsigned()) };
+        self.fit(wanted, overflow)
+    }
+
+    /// The sum, as a number of this type.
+    pub(super) fn sum(self, old: i64, by: i64, overflow: Overflow) -> Option<i64> {
+        self.fit(i128::from(old) + i128::from(by), overflow)
+    }
+}
+
+fn invalid_type() -> Refusal {
+    Refusal::line(
+        "ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but \
+         i64 is.",
+    )
+}
+
+/// An integer at its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integer {
+    pub(super) kind: Kind,
+    offset: usize,
+}
+
+impl Integer {
+    /// At the offset that `text` says: in bits, or after `#` in integers of this type.
+    pub(super) fn parse(kind: Kind, text: &[u8]) -> Result<Self, Refusal> {
+        let (digits, unit) = match text {
+            [b'#', digits @ ..] => (digits, i64::from(kind.bits)),
+            digits => (digits, 1),
+        };
+        let offset = number::parse_i64(digits).ok_or_else(out_of_range)?;
+        Ok(Self { kind, offset: checked(offset.wrapping_mul(unit))? })
+    }
+
+    /// The first byte that it touches.
+    pub(super) fn first_byte(self) -> usize {
+        self.offset / 8
+    }
+
+    /// The last byte that it touches.
+    pub(super) fn last_byte(self) -> usize {
+        (self.offset + self.kind.bits as usize - 1) / 8
+    }
+
+    /// Bits of a window below it.
+    fn shift(self) -> u32 {
+        let before = u32::try_from(self.offset % 8).unwrap_or(0);
+        u32::try_from(TOUCHED_MAX * 8).unwrap_or(0) - before - self.kind.bits
+    }
+
+    /// Its value in the window at its first byte.
+    pub(super) fn read(self, window: &Window) -> i64 {
+        let bits = joined(window) >> self.shift();
+        self.kind.number(bits as u64)
+    }
+
+    /// Replaces it in the window. Returns the bytes that it touches.
+    pub(super) fn write(self, window: &mut Window, value: i64) -> &[u8] {
+        let mask = u128::from(self.kind.mask());
+        let bits = u128::from(value.cast_unsigned()) & mask;
+        let all = joined(window) & !(mask << self.shift()) | bits << self.shift();
+        window.copy_from_slice(&all.to_be_bytes()[size_of::<u128>() - TOUCHED_MAX..]);
+        &window[..=self.last_byte() - self.first_byte()]
+    }
+}
+
+/// The window as one number.
+fn joined(window: &Window) -> u128 {
+    window.iter().fold(0, |all, byte| all << 8 | u128::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+
+    fn kind(text: &str) -> Kind {
+        Kind::parse(text.as_bytes()).unwrap()
+    }
+
+    #[test] // Bit by bit, for every type at every place in a byte.
+    fn integers_are_written_where_they_are_read() {
+        let mut prng = Prng::from_seed(1);
+        for bits in 1..=64 {
+            for offset in 0..8 {
+                let is_signed = bits == 64 || prng.chance(50);
+                let place = Integer { kind: Kind { bits, is_signed }, offset };
+                let mut window = Window::default();
+                window.copy_from_slice(&prng.bytes(TOUCHED_MAX..=TOUCHED_MAX));
+                let (old, value) = (window, place.kind.number(prng.next_u64()));
+                let touched = place.write(&mut window, value).len();
+                assert_eq!(place.read(&window), value, "{place:?}");
+                assert_eq!(touched, (offset + bits as usize).div_ceil(8), "{place:?}");
+                let bit = |window: &Window, at: usize| window[at / 8] >> (7 - at % 8) & 1;
+                for at in (0..72).filter(|at| !(offset..offset + bits as usize).contains(at)) {
+                    assert_eq!(bit(&window, at), bit(&old, at), "{place:?}: bit {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_follows_the_rule() {
+        use Overflow::{Fail, Saturate, Wrap};
+        #[rustfmt::skip] // A table.
+        let cases = [
+            ("i8", 127, 1, Wrap, Some(-128)), ("i8", 127, 1, Saturate, Some(127)), ("i8", 127, 1, Fail, None),
+            ("i8", -128, -1, Wrap, Some(127)), ("i8", -128, -1, Saturate, Some(-128)),
+            ("u8", 255, 1, Wrap, Some(0)), ("u8", 255, 1, Saturate, Some(255)), ("u8", 0, -1, Saturate, Some(0)),
+            ("u8", 0, -1, Wrap, Some(255)), ("u8", 0, -1, Fail, None), ("u8", 3, 4, Fail, Some(7)),
+            ("i64", i64::MAX, 1, Wrap, Some(i64::MIN)), ("i64", i64::MAX, i64::MAX, Saturate, Some(i64::MAX)),
+            ("u63", i64::MAX, 1, Wrap, Some(0)), ("u63", i64::MAX, 1, Saturate, Some(i64::MAX)),
+            ("i1", 0, 1, Wrap, Some(-1)), ("u1", 1, 1, Wrap, Some(0)),
+        ];
+        for (name, old, by, overflow, expected) in cases {
+            let sum = kind(name).sum(old, by, overflow);
+            assert_eq!(sum, expected, "{name} {old} {by} {overflow:?}");
+        }
+        assert_eq!(kind("u8").set_to(-1, Saturate), Some(255));
+        assert_eq!(kind("u8").set_to(-1, Wrap), Some(255));
+        assert_eq!(kind("i8").set_to(-129, Saturate), Some(-128));
+        assert_eq!(kind("i8").set_to(200, Fail), None);
+    }
+
+    #[test]
+    fn types_and_offsets_are_refused_as_in_redis() {
+        for text in ["", "i", "u", "i0", "u0", "u64", "i65", "8", "I8", "i08", "i-1", "i8x"] {
+            assert!(Kind::parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(Kind::parse(b"i8\0x").is_ok(), "C's text ends at a NUL");
+        for text in ["", "#", "-1", "#-1", "x", "1.5", "4294967296", "#536870912"] {
+            assert!(Integer::parse(kind("u8"), text.as_bytes()).is_err(), "{text}");
+        }
+        assert_eq!(Integer::parse(kind("u8"), b"#3").unwrap().offset, 24);
+    }
+}
