@@ -82,15 +82,20 @@ pub(super) const LISTPACK_FRAME_BYTES: u64 = 7;
 
 /// Bytes that [`listpack_text`] appends.
 pub(super) fn listpack_text_size(bytes: &[u8]) -> u64 {
-    if let Some(value) = parse_i64(bytes) {
-        return listpack_integer_size(value);
+    match parse_i64(bytes) {
+        Some(value) => listpack_integer_size(value),
+        None => listpack_bytes_size(bytes.len()),
     }
-    let head = match bytes.len() {
+}
+
+/// Bytes of a listpack entry of `len` bytes that are no integer.
+pub(super) fn listpack_bytes_size(len: usize) -> u64 {
+    let head = match len {
         0..=63 => 1,
         64..=4095 => 2,
         _ => 5,
     };
-    with_back_length(head + bytes.len())
+    with_back_length(head + len)
 }
 
 /// Bytes that [`listpack_integer`] appends.
@@ -116,14 +121,24 @@ pub(super) fn listpack_text(out: &mut Vec<u8>, bytes: &[u8]) {
         return listpack_integer(out, value);
     }
     let start = out.len();
-    let wide = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes();
-    match bytes.len() {
+    listpack_head(out, bytes.len());
+    out.extend_from_slice(bytes);
+    end_entry(out, start);
+}
+
+/// Appends what precedes `len` bytes in a listpack entry.
+pub(super) fn listpack_head(out: &mut Vec<u8>, len: usize) {
+    let wide = u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes();
+    match len {
         0..=63 => out.push(0x80 | wide[3]),
         64..=4095 => out.extend_from_slice(&[0xe0 | wide[2], wide[3]]),
         _ => out.extend_from_slice(&[0xf0, wide[3], wide[2], wide[1], wide[0]]),
     }
-    out.extend_from_slice(bytes);
-    end_entry(out, start);
+}
+
+/// Appends what follows an entry of `len` bytes, head included.
+pub(super) fn listpack_tail(out: &mut Vec<u8>, len: usize) {
+    out.extend_from_slice(back_length(&mut [0; 5], len));
 }
 
 /// Appends a listpack entry that is an integer.
@@ -150,9 +165,8 @@ pub(super) fn listpack_integer(out: &mut Vec<u8>, value: i64) {
 }
 
 fn end_entry(out: &mut Vec<u8>, start: usize) {
-    let mut bytes = [0; 5];
     let len = out.len() - start;
-    out.extend_from_slice(back_length(&mut bytes, len));
+    listpack_tail(out, len);
 }
 
 #[cfg(test)]

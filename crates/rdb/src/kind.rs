@@ -43,6 +43,13 @@ pub enum Origin {
     Payload,
 }
 
+impl Origin {
+    /// True when a file, or a payload, may be of both.
+    const fn meets(self, other: Self) -> bool {
+        !matches!((self, other), (Self::Redis, Self::Valkey) | (Self::Valkey, Self::Redis))
+    }
+}
+
 /// How the bytes of a value are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -62,6 +69,10 @@ pub enum Layout {
     Block(Form, u8),
     /// The earliest deadline, then such a block.
     BlockFromEarliest(Form, u8),
+    /// A count, then so many blocks of singles.
+    Blocks(Form),
+    /// A count, then so many nodes: a number that tells a single from a block of singles, and that.
+    Nodes(Form),
 }
 
 /// Up to which size a collection is packed, by Redis's default settings.
@@ -78,6 +89,27 @@ impl Kind {
     #[must_use]
     pub fn number(&self) -> u8 {
         self.encodings[0].number
+    }
+
+    /// True when some file has a number that would be read as either kind.
+    #[must_use]
+    pub const fn is_like(&self, other: &Self) -> bool {
+        let mut at = 0;
+        while at < self.encodings.len() * other.encodings.len() {
+            let one = &self.encodings[at / other.encodings.len()];
+            let two = &other.encodings[at % other.encodings.len()];
+            if one.number == two.number && one.origin.meets(two.origin) {
+                return true;
+            }
+            at += 1;
+        }
+        false
+    }
+
+    /// True for lists, of which Redis writes one node after the other.
+    #[must_use]
+    pub(crate) fn has_nodes(&self) -> bool {
+        matches!(self.encodings[0].layout, Layout::Nodes(_))
     }
 
     /// True for strings: one text, not items. They are the only values that may be empty.

@@ -11,7 +11,7 @@
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
 //! - `kind`: what a type's row says about the format: under which numbers its values are stored.
 //! - `items`: what every value is made of.
-//! - `value`, `encode`: writing: survey, plan, and the bytes of each item.
+//! - `value`, `encode`: writing: survey, plan, and the bytes of each item; `nodes`: of lists.
 //! - `types`: the numbers of the format, and the names of unsupported types.
 //! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
 //! - [`lzf`], [`crc64`]: what both directions build on.
@@ -32,6 +32,7 @@ mod event;
 mod items;
 mod kind;
 pub mod lzf;
+mod nodes;
 mod reader;
 pub mod types;
 mod value;

@@ -58,6 +58,10 @@ pub(crate) fn version_of(number: u8) -> u16 {
     }
 }
 
+/// Says of a node of a list that it is one element, or a block of them.
+pub(crate) const NODE_PLAIN: u64 = 1;
+pub(crate) const NODE_PACKED: u64 = 2;
+
 /// Latest field deadline that Redis admits: 2^48 - 2 ms.
 pub const DEADLINE_MAX_MS: u64 = (1 << 48) - 2;
 

@@ -17,6 +17,7 @@
 use crate::encode;
 use crate::items::Item;
 use crate::kind::Kind;
+use crate::nodes::{NodeEncoder, Sizes};
 use crate::types;
 use darter_base::UnixMillis;
 use darter_base::number::parse_i64;
@@ -44,6 +45,8 @@ pub struct Survey {
     deadlines: u64,
     deadline_bytes: u64,
     deadline_span: Option<(UnixMillis, UnixMillis)>,
+    /// Of a type that is written in nodes.
+    nodes: Option<Sizes>,
 }
 
 /// How a value will be written, and how long that will be.
@@ -71,6 +74,8 @@ enum Form {
     Intset { width: usize },
     /// A listpack of this many bytes, with deadlines (the earliest given) or without.
     Listpack { bytes: u64, deadlines: Option<UnixMillis> },
+    /// So many nodes of a list.
+    Nodes(u64),
 }
 
 impl Survey {
@@ -90,6 +95,7 @@ impl Survey {
             deadlines: 0,
             deadline_bytes: 0,
             deadline_span: None,
+            nodes: kind.has_nodes().then(Sizes::default),
         }
     }
 
@@ -109,6 +115,9 @@ impl Survey {
                 self.integers = self.integers.and_then(|(low, high)| {
                     parse_i64(name).map(|value| (low.min(value), high.max(value)))
                 });
+                if let Some(nodes) = &mut self.nodes {
+                    nodes.add(name.len(), encode::listpack_text_size(name));
+                }
                 self.add_text(name);
                 self.add_deadline(deadline_ms);
             }
@@ -131,6 +140,9 @@ impl Survey {
             Item::LongSingle { len, deadline_ms } => {
                 self.singles += 1;
                 self.integers = None;
+                if let Some(nodes) = &mut self.nodes {
+                    nodes.add_long(len);
+                }
                 self.add_long(len);
                 self.add_deadline(deadline_ms);
             }
@@ -238,6 +250,14 @@ impl Survey {
         Some(self.with(encoding, Form::Listpack { bytes, deadlines }, size))
     }
 
+    /// As nodes of a list, as large as Redis makes them.
+    #[must_use]
+    pub fn nodes(&self, encoding: u8) -> Plan {
+        let nodes = self.nodes.clone().unwrap_or_default();
+        let (count, bytes) = nodes.total();
+        self.with(encoding, Form::Nodes(count), encode::length_size(count) + bytes)
+    }
+
     fn listpack_bytes(&self) -> Option<u64> {
         let fits = self.short && self.is_few();
         fits.then_some(encode::LISTPACK_FRAME_BYTES + self.packed_bytes)
@@ -278,6 +298,7 @@ pub struct Encoder {
     entries_len: usize,
     /// Items of a listpack: deadline (the latest of all for none) and entries.
     packed: Vec<(UnixMillis, Range<usize>)>,
+    nodes: NodeEncoder,
 }
 
 impl Encoder {
@@ -293,6 +314,7 @@ impl Encoder {
             entries: Vec::new(),
             entries_len: 0,
             packed: Vec::new(),
+            nodes: NodeEncoder::default(),
         }
     }
 
@@ -308,6 +330,7 @@ impl Encoder {
         match self.plan.form {
             Form::Raw(len) => encode::length(out, len),
             Form::Plain => encode::length(out, self.plan.count),
+            Form::Nodes(count) => encode::length(out, count),
             Form::Deadlines { origin_ms, .. } => {
                 out.extend_from_slice(&origin_ms.to_le_bytes());
                 encode::length(out, self.plan.count);
@@ -332,6 +355,7 @@ impl Encoder {
         match self.plan.form {
             Form::Raw(_) => write_text(item, out),
             Form::Plain => write_plain(item, out),
+            Form::Nodes(_) => self.nodes.item(item, out),
             Form::Deadlines { origin_ms, wide } => {
                 if !item.is_continued() {
                     write_deadline(out, item.deadline_ms(), origin_ms, wide);
@@ -393,6 +417,7 @@ impl Encoder {
             Form::Integer => encode::text(out, &self.entries),
             Form::Intset { width } => self.intset(width, out),
             Form::Listpack { bytes, .. } => self.listpack(bytes, out),
+            Form::Nodes(_) => self.nodes.end(out),
             Form::Raw(_) | Form::Plain | Form::Deadlines { .. } => self.pay_value(out),
         }
         self.written += (out.len() - start) as u64;

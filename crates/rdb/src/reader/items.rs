@@ -51,6 +51,7 @@ impl Reader {
             }
             Body::Packed { packed, left, sent } => self.unpack(packed, left, sent),
             Body::Block(block) => self.block_item(block),
+            Body::Nodes(nodes) => self.node(nodes),
             Body::Items { shape, left } => self.items(shape, left),
         }
     }
@@ -167,8 +168,49 @@ impl Reader {
         if !block.packed {
             self.consume(block.len);
         }
-        self.end_of_key()
+        match block.rest {
+            Some(nodes) => {
+                self.state = State::Body(Body::Nodes(nodes));
+                Ok(None)
+            }
+            None => self.end_of_key(),
+        }
     }
+
+    /// The next of several packed collections, or an item that has a place of its own among them.
+    fn node(&mut self, nodes: Nodes) -> Attempt {
+        if nodes.left == 0 {
+            return self.end_of_key();
+        }
+        let rest = Nodes { left: nodes.left - 1, ..nodes };
+        let mut cursor = self.cursor();
+        let number = if nodes.numbered { cursor.count()? } else { types::NODE_PACKED };
+        match number {
+            types::NODE_PACKED => {
+                let skip = cursor.at;
+                let Opened { body, used, .. } = self.open_block(nodes.form, 1, skip)?;
+                self.consume(used);
+                let Body::Block(block) = body else { unreachable!("a block was opened") };
+                self.state = State::Body(Body::Block(Block { rest: Some(rest), ..block }));
+                Ok(None)
+            }
+            types::NODE_PLAIN => {
+                let (text, used) = (cursor.text()?, cursor.at);
+                if matches!(text, Text::Raw { len: 0, .. }) {
+                    return Err(node_fault("an element without bytes in a node of its own"));
+                }
+                let name = self.place(text, FIRST)?;
+                self.consume(used);
+                self.state = State::Body(Body::Nodes(rest));
+                Ok(Some(Step::Single(name)))
+            }
+            _ => Err(node_fault("neither one element nor a block of them")),
+        }
+    }
+}
+
+fn node_fault(fault: &'static str) -> Stop {
+    Stop::Bad(0, Reason::Blob { form: "node of a list", fault })
 }
 
 fn block_fault(block: &Block, fault: &'static str) -> Stop {

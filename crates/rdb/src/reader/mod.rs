@@ -108,6 +108,8 @@ enum Body {
     Items { shape: Shape, left: u64 },
     /// Items in a packed collection.
     Block(Block),
+    /// Items in several.
+    Nodes(Nodes),
     /// Nothing: the end is still to be reported.
     End,
 }
@@ -124,6 +126,15 @@ enum Shape {
     DeadlineLast,
 }
 
+/// The packed collections that are still to come.
+#[derive(Clone, Copy, Debug)]
+struct Nodes {
+    form: Form,
+    /// Each is preceded by a number that says whether it is one item only.
+    numbered: bool,
+    left: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Block {
     form: Form,
@@ -137,6 +148,8 @@ struct Block {
     /// Entries read, and how many the head announced.
     taken: u64,
     announced: Option<u64>,
+    /// What follows it.
+    rest: Option<Nodes>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -241,6 +241,8 @@ impl Reader {
                 let skip = cursor.at;
                 return self.open_block(form, arity, skip);
             }
+            Layout::Blocks(form) => return self.open_nodes(form, false, skip),
+            Layout::Nodes(form) => return self.open_nodes(form, true, skip),
             Layout::Singles => Shape::Singles,
             Layout::Pairs => Shape::Pairs,
             Layout::PairsDeadlineFirst => Shape::DeadlineFirst { origin: None },
@@ -270,8 +272,22 @@ impl Reader {
         Ok(Opened { len_hint: Some(len), body, used })
     }
 
+    /// Several packed collections: how many.
+    fn open_nodes(&mut self, form: Form, numbered: bool, skip: usize) -> Result<Opened, Stop> {
+        let mut cursor = self.cursor();
+        cursor.take(skip)?;
+        let left = cursor.count()?;
+        let body = Body::Nodes(Nodes { form, numbered, left });
+        Ok(Opened { len_hint: None, body, used: cursor.at })
+    }
+
     /// A packed collection: awaited as a whole, then opened.
-    fn open_block(&mut self, form: Form, arity: u8, skip: usize) -> Result<Opened, Stop> {
+    pub(super) fn open_block(
+        &mut self,
+        form: Form,
+        arity: u8,
+        skip: usize,
+    ) -> Result<Opened, Stop> {
         let mut cursor = self.cursor();
         cursor.take(skip)?;
         let head_at = cursor.at;
@@ -291,7 +307,8 @@ impl Reader {
         let (at, announced) = form
             .open(bytes)
             .map_err(|fault| Stop::Bad(start, Reason::Blob { form: form.name(), fault }))?;
-        let block = Block { form, arity, packed, len: bytes.len(), at, taken: 0, announced };
+        let (len, rest) = (bytes.len(), None);
+        let block = Block { form, arity, packed, len, at, taken: 0, announced, rest };
         // A block in the buffer stays unconsumed until its last entry was reported.
         let used = if packed { end } else { start };
         let len_hint = announced.map(|entries| entries / u64::from(arity));
