@@ -149,7 +149,7 @@ mod roll;
 
 #[cfg(test)]
 mod tests {
-    use super::roll::{Roll, RollEdit};
+    use super::roll::{ROLL, Roll, RollEdit};
     use crate::{Db, Deadline, Fresh, Key};
 
     /// A database of strings and rolls, every third of them, whose names die.
@@ -224,7 +224,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "an empty pack")]
     fn a_pack_that_is_not_sound_is_found() {
-        let pack = super::Pending::Inline(6, vec![1, 0, 0]); // A roll's number; names, and none.
+        let pack = ROLL.pack(false, &[1, 0, 0]); // Names, and none.
+        let pack = super::Pending::Inline(pack.note, pack.bytes.to_vec());
         let mut checker = super::Checker { packs: vec![pack], ..db().checker() };
         while checker.next_slice() {}
     }

@@ -5,12 +5,11 @@ use crate::access;
 use crate::db::{BIT_RAW, COPIED_INT, WrongType, is_dead, is_hollow, kind};
 use crate::held::{Held, HeldValue};
 use crate::items;
-use crate::object::{self, Object, Type, Typed};
+use crate::object::{self, Object, Tabular, Type, Typed};
 use crate::packed::{self, Lent};
 use crate::text::{Str, StrPieces};
-use darter_base::hash;
 use darter_rdb::Items;
-use darter_structs::table::{Entry, OutOfLine, PackRef, PackedValue, ValueRef};
+use darter_structs::table::{Entry, PackRef, PackedValue, ValueRef};
 
 /// A living key's entry.
 #[derive(Clone, Copy)]
@@ -83,30 +82,27 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// The entry of `name` in its value, which must be a `V`: found by `find`, or in its pack.
+    /// The entry of `name`, dead or alive, in its value, which must be a `V`: nothing is copied.
     #[inline]
-    pub fn look<V: Typed, X: OutOfLine>(
-        &self,
-        name: &Key<'_>,
-        find: impl FnOnce(&'a V) -> Option<Entry<'a, X>>,
-    ) -> Result<Option<Entry<'a, X>>, WrongType> {
+    pub fn look<V: Tabular>(&self, name: &Key<'_>) -> Result<Option<Entry<'a, V::Out>>, WrongType> {
         match self.packed() {
             Some(packed) => {
                 let (bytes, _) = V::TYPE.unpack(packed).ok_or(WrongType)?;
                 Ok(PackRef::new(bytes).get(name.hash, name.bytes))
             }
-            None => object::as_type(self.object()).map(find),
+            None => {
+                let value: &V = object::as_type(self.object())?;
+                Ok(value.table().get(name.hash, name.bytes))
+            }
         }
     }
 
     /// The deadline of the entry of this name in its value, if it exists: for collections whose
     /// entries are found by name.
     pub fn deadline_of(&self, name: &[u8], now: u64) -> Result<Option<Option<u64>>, WrongType> {
-        if let Some(packed) = self.packed() {
-            let is_there = PackRef::new(packed.bytes).contains(hash::of(name), name);
-            return Ok(is_there.then_some(None));
-        }
-        let named = self.object().and_then(|object| object.named()).ok_or(WrongType)?;
+        let copy = self.packed().map(packed::object);
+        let object = copy.as_ref().or_else(|| self.object());
+        let named = object.and_then(|object| object.named()).ok_or(WrongType)?;
         Ok(named.deadline_of(name, now))
     }
 

@@ -49,7 +49,9 @@ pub use held::{Held, HeldValue};
 pub use items::{NewItem, WriteValue, is_long, of_table};
 pub use log::Recorder;
 pub use named::Touch;
-pub use object::{Collection, Named, Object, Type, Typed, Types, Value, Values, memory_bytes};
+pub use object::{
+    Collection, Named, Object, Tabular, Type, Typed, Types, Value, Values, memory_bytes,
+};
 pub use packed::Lent;
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, Str, StrPieces, TextChange, TextEdit};

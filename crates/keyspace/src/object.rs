@@ -12,7 +12,7 @@ use crate::{Touch, WrongType};
 use darter_base::Preempt;
 use darter_rdb::{Items, Kind};
 use darter_structs::shared::{Family, Holds, Shared};
-use darter_structs::table::PackedValue;
+use darter_structs::table::{OutOfLine, PackedValue, Table};
 
 /// A reference-counted value. Cloning one is a cut. Its mark is the moment under which the database
 /// keeps it in order.
@@ -97,6 +97,7 @@ impl Types {
             let mut other = 0;
             while other < at {
                 assert!(rows[at].number != rows[other].number, "two types of one number");
+                assert!(!kinds[at].is_like(kinds[other]), "two types read one number of a file");
                 other += 1;
             }
             at += 1;
@@ -160,6 +161,10 @@ pub trait Value: Send + Sync + 'static {
         false
     }
 
+    /// Panics when an invariant of its structure does not hold. Cost: O(entries): asked of small
+    /// values only.
+    fn check_invariants(&self) {}
+
     /// The earliest deadline of an entry, or a bound below it.
     fn earliest_deadline(&self) -> Option<u64> {
         None
@@ -212,6 +217,16 @@ pub trait Named {
 pub trait Typed: Value + Clone + Default {
     /// Its row.
     const TYPE: &'static Type;
+}
+
+/// A type whose values are tables: the pack of a small one is a table's, and its entries are found
+/// there without a copy.
+pub trait Tabular: Typed {
+    /// What its entries hold out of line.
+    type Out: OutOfLine;
+
+    /// Its entries, the dead that are not yet reaped included.
+    fn table(&self) -> &Table<Self::Out>;
 }
 
 /// A type whose values start empty, and are changed entry by entry.

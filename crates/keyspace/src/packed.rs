@@ -2,8 +2,7 @@
 //!
 //! Most collections are small, and a pointer to one, with its count, its type and its own block, is
 //! more than some of them hold. So a value that is nothing but a pack ([`Table::packed`]) lies in the
-//! entry itself while it fits, as a short string does: who reads one asks a [`PackRef`] in place or
-//! gets a copy ([`Lent`]), and who changes one takes a copy, changes that, and puts it back (`Db::edit`).
+//! entry itself while it fits, as a short string does: who reads one gets a copy ([`Lent`]), and who changes one takes a copy, changes that, and puts it back (`Db::edit`).
 //! docs/design/0012-small-collections.md.
 //!
 //! ```text
@@ -18,7 +17,7 @@
 
 use crate::object::{Object, Type, Typed, Value};
 use crate::{Clock, Usage};
-use darter_structs::table::{Entry, EntryMut, New, PACKED_MAX, PackRef, PackedValue};
+use darter_structs::table::{Entry, EntryMut, New, PACKED_MAX, PackedValue};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -128,8 +127,9 @@ pub(crate) fn in_entry<'a>(entry: &Entry<'a, Object>) -> Option<PackedValue<'a>>
 
 /// Panics when a pack is not sound.
 pub(crate) fn check(packed: PackedValue<'_>) {
-    PackRef::new(packed.bytes).check_invariants();
-    assert!(object(packed).packed().is_some_and(|again| again == packed), "a pack of its type");
+    let object = object(packed);
+    object.check_invariants();
+    assert!(object.packed().is_some_and(|again| again == packed), "a pack of its type");
 }
 
 /// Puts a value back that lay in the entry under that note, and was changed: there, or out of line.

@@ -3,8 +3,8 @@
 use darter_base::hash;
 use darter_keyspace::{
     Bound, Change, Collection, Db, Deadline, Event, Found, Fresh, Key, Name, Named, NewItem,
-    Object, Recorder, Str, StrPieces, Tells, Type, Typed, Value, WrongType, is_dead, is_long,
-    of_table,
+    Object, Recorder, Str, StrPieces, Tabular, Tells, Type, Typed, Value, WrongType, is_dead,
+    is_long, of_table,
 };
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::blob::Blob;
@@ -142,7 +142,7 @@ impl Hash {
         field: &Key<'_>,
         now: u64,
     ) -> Result<Option<Entry<'a, Arc<Blob>>>, WrongType> {
-        found.look::<Self, _>(field, |hash| hash.find(field, now))
+        Ok(found.look::<Self>(field)?.filter(|entry| !is_dead(entry.deadline(), now)))
     }
 
     /// Bytes of memory held, long values included.
@@ -224,6 +224,10 @@ impl Value for Hash {
         true
     }
 
+    fn check_invariants(&self) {
+        self.fields.check_invariants();
+    }
+
     fn earliest_deadline(&self) -> Option<u64> {
         self.fields.earliest_deadline()
     }
@@ -255,6 +259,14 @@ impl Value for Hash {
 
 impl Typed for Hash {
     const TYPE: &'static Type = TYPE;
+}
+
+impl Tabular for Hash {
+    type Out = Arc<Blob>;
+
+    fn table(&self) -> &Table<Arc<Blob>> {
+        &self.fields
+    }
 }
 
 impl Collection for Hash {

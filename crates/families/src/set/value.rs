@@ -4,7 +4,7 @@ use crate::inputs::{Hold, Input};
 use darter_base::{hash, number};
 use darter_keyspace::{
     Bound, Change, Collection, Db, Deadline, Event, Found, Key, Name, Named, NewItem, Object,
-    Recorder, Tells, Type, Typed, Value, WrongType, is_dead, of_table,
+    Recorder, Tabular, Tells, Type, Typed, Value, WrongType, is_dead, of_table,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Origin, Plan, Survey};
@@ -102,8 +102,8 @@ impl Set {
 
     /// [`Set::contains`] of the set at a key, wherever it is stored: nothing is copied.
     pub fn has(found: &Found<'_>, member: &[u8], now: u64) -> Result<bool, WrongType> {
-        let entry = found.look::<Self, _>(&Key::new(member), |set| set.get(member, now))?;
-        Ok(entry.is_some())
+        let entry = found.look::<Self>(&Key::new(member))?;
+        Ok(entry.is_some_and(|entry| !is_dead(entry.deadline(), now)))
     }
 
     /// Bytes of memory held.
@@ -159,6 +159,10 @@ impl Value for Set {
         true
     }
 
+    fn check_invariants(&self) {
+        self.members.check_invariants();
+    }
+
     fn earliest_deadline(&self) -> Option<u64> {
         self.members.earliest_deadline()
     }
@@ -194,6 +198,14 @@ impl Input for Set {
     fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType> {
         let set = found.value::<Self>()?;
         Ok(if hold == Hold::Reader { set.reader() } else { set.into_cut() })
+    }
+}
+
+impl Tabular for Set {
+    type Out = Never;
+
+    fn table(&self) -> &Table<Never> {
+        &self.members
     }
 }
 

@@ -80,6 +80,10 @@ impl Value for Roll {
         true
     }
 
+    fn check_invariants(&self) {
+        self.0.check_invariants();
+    }
+
     fn earliest_deadline(&self) -> Option<u64> {
         self.0.earliest_deadline()
     }

@@ -4,6 +4,7 @@ use super::{system, task};
 use crate::engine::{Core, Runner, ServerCall};
 use darter_base::number;
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use darter_families::TYPES;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -105,6 +106,10 @@ fn error(mut args: Args<'_>) -> Result<Answer, Refusal> {
 }
 
 fn help(call: &ServerCall) -> Answer {
+    let types: Vec<&str> = TYPES.iter().map(|kind| kind.name).collect();
+    let types = types.join("|");
+    let populate =
+        format!("POPULATE <count> [<prefix>] [<size>] [RAND] [TYPE {types}] [ELEMENTS <n>]");
     let lines = [
         "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
         "CHECK",
@@ -118,7 +123,7 @@ fn help(call: &ServerCall) -> Answer {
         "    unit tests to simulate Redis errors.",
         "OBJECT <key>",
         "    Show low level info about `key` and associated value.",
-        "POPULATE <count> [<prefix>] [<size>] [RAND] [TYPE string|hash|set] [ELEMENTS <n>]",
+        &populate,
         "    Create <count> keys named key:<num>. If <prefix> is specified then it",
         "    is used instead of the 'key' prefix.",
         "SET-ACTIVE-EXPIRE <0|1>",

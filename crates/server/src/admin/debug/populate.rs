@@ -36,18 +36,23 @@ pub(super) async fn populate(call: &ServerCall, args: Args<'_>) -> Result<Answer
     }
     let mut pending = Vec::new();
     for id in 0..core.tx.cores() {
-        let (ticket, done) = core.tx.ticket::<()>();
+        let (ticket, done) = core.tx.ticket::<bool>();
         let (plan, from) = (Arc::clone(&plan), core.id());
         core.tell(id, move |there| {
             there.spawn_on_self(move |core| async move {
-                make(&core, &plan).await;
-                core.return_to(from, ticket, Box::new(()));
+                let is_made = make(&core, &plan).await;
+                core.return_to(from, ticket, Box::new(is_made));
             });
         });
         pending.push(done);
     }
+    let mut is_made = true;
     for done in pending {
-        done.await;
+        is_made &= done.await;
+    }
+    if !is_made {
+        let text = format!("ERR a {} takes no names with values", plan.kind.name);
+        return Err(Refusal::line(text));
     }
     Ok(call.answer(|reply| reply.ok()))
 }
@@ -93,7 +98,8 @@ const KEYS_AT_ONCE: usize = 4;
 /// Bytes created between two reads of the clock, in fresh memory: 20 us.
 const BYTES_AT_ONCE: usize = CHUNK_BYTES / 2;
 
-async fn make(core: &Rc<Core>, plan: &Plan) {
+/// Creates the keys of this core. False when the type does not take what it is offered.
+async fn make(core: &Rc<Core>, plan: &Plan) -> bool {
     let mut names: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::new()).collect();
     let keys_at_once = if plan.size < BYTES_AT_ONCE / KEYS_AT_ONCE { KEYS_AT_ONCE } else { 1 };
     let (mut number, mut made) = (0, 0);
@@ -108,7 +114,9 @@ async fn make(core: &Rc<Core>, plan: &Plan) {
         prefetch(core, plan, &names[..batch as usize]);
         for (name, number) in names.iter().zip(number..number + batch) {
             if core.tx.core_of(name) == core.id() {
-                make_key(core, plan, name, number).await;
+                if !make_key(core, plan, name, number).await {
+                    return false;
+                }
                 made += 1;
                 if made % keys_at_once == 0 {
                     core.tx.pause().await;
@@ -118,6 +126,7 @@ async fn make(core: &Rc<Core>, plan: &Plan) {
         number += batch;
         core.tx.pause().await;
     }
+    true
 }
 
 /// Prefetches the keys' places. All hashes first: then the prefetches are close together, and more
@@ -147,41 +156,44 @@ impl Value {
     }
 }
 
-/// Creates one key, unless it exists: then it stays as it is.
-async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) {
+/// Creates one key, unless it exists: then it stays as it is. False as [`make`].
+async fn make_key(core: &Rc<Core>, plan: &Plan, name: &[u8], number: u64) -> bool {
     let key = Key::new(name);
     if core.tx.home().shard.db(plan.db).exists(&key) {
-        return;
+        return true;
     }
     if plan.kind.rdb.is_text() {
         let value = make_value(core, plan, number).await;
         let mut home = core.tx.home();
         let db = home.shard.db_mut(plan.db);
         db.set_text_as(&key, value.fresh(), Deadline::Clear, &[]); // Redis sends no event either.
-        return;
+        return true;
     }
-    let object = make_object(core, plan).await;
+    let Some(object) = make_object(core, plan).await else { return false };
     let mut home = core.tx.home();
     let db = home.shard.db_mut(plan.db);
     if !db.exists(&key) {
         db.install(&key, object, Deadline::Clear, &[]);
     }
+    true
 }
 
-/// Builds a value of elements aside, a portion at a time.
-async fn make_object(core: &Rc<Core>, plan: &Plan) -> Object {
+/// Builds a value of elements aside, a portion at a time; `None` if it takes none of this form.
+async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
     let portion = (BYTES_AT_ONCE / plan.size.max(1)).clamp(1, PORTION);
     let mut object = (plan.kind.empty)();
     for element in 0..plan.elements {
         let name = format!("element:{element}");
         let value = make_value(core, plan, element).await;
         let (name, value) = (name.as_bytes(), value.fresh());
-        object.face_mut().take_in(NewItem::Pair { name, value, deadline: None });
+        if !object.face_mut().take_in(NewItem::Pair { name, value, deadline: None }) {
+            return None;
+        }
         if element % portion as u64 == 0 {
             core.tx.pause().await;
         }
     }
-    object
+    Some(object)
 }
 
 /// `value:<number>`, cut or padded with zero bytes to the wanted size, or random bytes. A long one
