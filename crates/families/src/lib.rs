@@ -11,6 +11,7 @@
 //! | `lookup`, `prefetch`           | finding a key for a reader; prefetching entries             |
 //! | `word`, `expiry`, `cursor`     | arguments: options, expire times, cursors                   |
 //! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
+//! | `unsent`                       | long values among others in a reply                         |
 //! | `codes`                        | replies of what became of each entry                        |
 //! | `random`, `choice`             | entries at random                                           |
 //! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
@@ -43,6 +44,7 @@ mod spread;
 pub mod string;
 mod tally;
 mod text;
+mod unsent;
 mod unshare;
 mod word;
 

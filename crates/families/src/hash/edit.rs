@@ -6,7 +6,6 @@
 //! key wait, readers see the previous hash.
 
 use super::field::Values;
-use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::value::{Hash, HashEdit, value_of};
 use crate::aside::{args_at_once, is_long};
 use crate::codes::{
@@ -14,6 +13,7 @@ use crate::codes::{
 };
 use crate::expiry::Conditions;
 use crate::prefetch::{BATCH, prefetch};
+use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use crate::unshare::{self, KEY};
 use darter_base::{Preempt, UnixMillis};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};

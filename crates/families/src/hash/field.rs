@@ -1,10 +1,10 @@
 //! Fields one by one: HGET, HEXISTS, HSTRLEN, HMGET; HLEN.
 
-use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::value::{Hash, value_of};
 use crate::living::reply_count;
 use crate::lookup;
 use crate::prefetch::prefetch;
+use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 //! | `deadline` | HEXPIRE and its like, HPERSIST; `ttl`: HTTL and its like             |
 //! | `getex`    | HGETEX, HGETDEL; `setex`: HSETEX in two dialects                     |
 //! | `member`   | FIELDTTL, FIELDEXPIRE: of sets, too                                  |
-//! | `edit`     | how all of them change fields; `unsent`: how long values are sent    |
+//! | `edit`     | how all of them change fields                                      |
 
 mod deadline;
 mod edit;
@@ -27,7 +27,6 @@ mod scan;
 mod set;
 mod setex;
 mod ttl;
-mod unsent;
 mod value;
 mod whole;
 

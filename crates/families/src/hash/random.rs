@@ -1,12 +1,12 @@
 //! HRANDFIELD: fields at random. How they are drawn: `random`.
 
-use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::value::{Hash, value_of};
 use super::whole::{All, Part, Walk};
 use crate::choice::Choice;
 use crate::living::is_alive;
 use crate::lookup::find_value;
 use crate::random::{DRAWS, Purge, Urn, Way, Wish, fork};
+use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use darter_base::{Prng, UnixMillis};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::{Collection, Deadline, Fresh, Lent, Str};

@@ -1,11 +1,11 @@
 //! HSCAN: a hash, a few fields a call, with cursors that survive its growth.
 
-use super::unsent::{Unsent, flow};
 use super::value::Hash;
 use super::whole::Part;
 use crate::cursor;
 use crate::lookup::find_value;
 use crate::scan::{Options, PORTION, Walk};
+use crate::unsent::{Unsent, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Value;
 use darter_resp::Reply;

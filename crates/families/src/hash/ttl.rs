@@ -1,11 +1,11 @@
 //! How long fields live: HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME.
 
 use super::deadline::{COUNT_REFUSED, fields};
-use super::unsent::flow;
 use super::value::Hash;
 use crate::codes::{ABSENT, NO_DEADLINE};
 use crate::lookup::find_value;
 use crate::prefetch::prefetch;
+use crate::unsent::flow;
 use darter_base::UnixMillis;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Lent;

@@ -4,10 +4,10 @@
 //! moment, the living are counted first, in portions that encode nothing: the header is exact, and
 //! what follows is of the same instant.
 
-use super::unsent::{PORTION_BYTES, Unsent, flow};
 use super::value::{Hash, value_of};
 use crate::living::{Living, is_alive};
 use crate::lookup::find_value;
+use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::Reply;
 use darter_structs::blob::Blob;

@@ -1,4 +1,4 @@
-//! Fields and values being sent, whatever their length.
+//! Names, values and elements being sent, whatever their length.
 //!
 //! A value in a page is copied into the reply. An out-of-line one is shared, chunk by chunk, and a
 //! value of 512 MB has 8 192 of them: so it waits here together with whatever follows it, and
@@ -12,11 +12,11 @@ use darter_structs::table::{Scratch, Text};
 use std::collections::VecDeque;
 
 /// Bytes that one portion of a reply aims at: at most about 20 us.
-pub(super) const PORTION_BYTES: usize = 32 * 1024;
+pub(crate) const PORTION_BYTES: usize = 32 * 1024;
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Unsent {
+pub(crate) struct Unsent {
     waiting: VecDeque<Piece>,
 }
 
@@ -30,12 +30,12 @@ enum Piece {
 
 impl Unsent {
     /// True when nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Appends a short string. Returns its length.
-    pub(super) fn text(&mut self, reply: &mut Reply<'_>, text: &Text<'_>) -> usize {
+    pub(crate) fn text(&mut self, reply: &mut Reply<'_>, text: &Text<'_>) -> usize {
         let mut scratch = Scratch::new();
         let bytes = text.bytes(&mut scratch);
         if self.waiting.is_empty() {
@@ -50,7 +50,7 @@ impl Unsent {
     }
 
     /// Appends a value. Returns the bytes to charge to this portion.
-    pub(super) fn value(&mut self, reply: &mut Reply<'_>, value: &Str<'_>) -> usize {
+    pub(crate) fn value(&mut self, reply: &mut Reply<'_>, value: &Str<'_>) -> usize {
         let blob = match value {
             Str::Inline(text) => return self.text(reply, text),
             Str::Blob(blob) => *blob,
@@ -70,7 +70,7 @@ impl Unsent {
     }
 
     /// Appends null.
-    pub(super) fn null(&mut self, reply: &mut Reply<'_>) {
+    pub(crate) fn null(&mut self, reply: &mut Reply<'_>) {
         if self.waiting.is_empty() {
             reply.null();
         } else {
@@ -80,7 +80,7 @@ impl Unsent {
     }
 
     /// Appends the header of an array.
-    pub(super) fn array(&mut self, reply: &mut Reply<'_>, len: usize) {
+    pub(crate) fn array(&mut self, reply: &mut Reply<'_>, len: usize) {
         if self.waiting.is_empty() {
             reply.array(len);
         } else {
@@ -89,7 +89,7 @@ impl Unsent {
     }
 
     /// The rest of a reply that has been encoded completely.
-    pub(super) fn into_flow(self) -> Flow {
+    pub(crate) fn into_flow(self) -> Flow {
         if self.waiting.is_empty() { Flow::Done } else { Flow::Stream(Box::new(self)) }
     }
 
@@ -139,6 +139,6 @@ impl Stream for Unsent {
 }
 
 /// Sends the first portion at once; the rest becomes a stream.
-pub(super) fn flow(reply: &mut Reply<'_>, mut stream: impl Stream + 'static) -> Flow {
+pub(crate) fn flow(reply: &mut Reply<'_>, mut stream: impl Stream + 'static) -> Flow {
     if stream.pump(reply) { Flow::Stream(Box::new(stream)) } else { Flow::Done }
 }
