@@ -33,6 +33,7 @@ mod gathered;
 pub mod hash;
 mod inputs;
 pub mod keys;
+pub mod list;
 mod living;
 mod lookup;
 mod prefetch;
@@ -54,7 +55,7 @@ use darter_keyspace::{Key, Type, Typed, Types, types};
 use darter_structs::blob::Blob;
 
 /// All types of value.
-pub static TYPES: Types = types![Blob::TYPE, hash::Hash::TYPE, set::Set::TYPE];
+pub static TYPES: Types = types![Blob::TYPE, list::List::TYPE, hash::Hash::TYPE, set::Set::TYPE];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
 type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
@@ -65,4 +66,4 @@ static EXPIRE_ENTRIES: &[(&Type, Expire)] =
 
 /// The tables of all families.
 pub const TABLES: &[&[Command]] =
-    &[string::TABLE, bitmap::TABLE, hash::TABLE, set::TABLE, keys::TABLE];
+    &[string::TABLE, bitmap::TABLE, list::TABLE, hash::TABLE, set::TABLE, keys::TABLE];

@@ -9,6 +9,7 @@ mod effects;
 mod events;
 mod hashes;
 mod keys;
+mod lists;
 mod sets;
 mod strings;
 mod types;

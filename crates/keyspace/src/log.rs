@@ -300,7 +300,15 @@ impl<'a> Recorder<'a> {
         self.record_death(tells, change);
     }
 
-    /// [`Recorder::record`] of removals by time, which are not counted as changes.
+    /// Counts more changes than the one that is recorded next: those that it stands for.
+    pub fn count_more(&mut self, changes: usize) {
+        if let Target::Key { count, .. } = &mut self.target {
+            **count += changes as u64;
+        }
+    }
+
+    /// [`Recorder::record`] of what is not counted as a change: removals by time, and
+    /// what Redis tells of though nothing has changed.
     #[inline]
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);

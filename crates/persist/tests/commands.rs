@@ -9,11 +9,13 @@ use darter_base::Prng;
 use darter_base::preempt::Never;
 use darter_command::{Args, Command, Cx, Flags, Flow, Refusal, Run, Step};
 use darter_families::hash::{Hash, value_of};
+use darter_families::list::List;
 use darter_families::set::Set;
 use darter_keyspace::{Deadline, Fresh, Key, Shard};
 use darter_persist::commands::TABLE;
 use darter_rdb::{crc64, dump};
 use darter_resp::{self as resp, Output};
+use darter_structs::list::End;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -86,6 +88,15 @@ impl Engine {
         let db = self.shard.db_mut(0);
         match value {
             Value::String(text) => db.set_text(&key, Fresh::Bytes(text), Deadline::Clear),
+            Value::List(elements) => {
+                db.edit::<List, _>(&key, true, |edit| {
+                    elements.iter().for_each(|element| {
+                        edit.push(End::Back, Fresh::Bytes(element));
+                    });
+                })
+                .unwrap()
+                .unwrap();
+            }
             Value::Hash(fields) => {
                 db.edit::<Hash, _>(&key, true, |edit| {
                     for (field, (value, at)) in fields {
@@ -112,6 +123,10 @@ impl Engine {
         let found = self.shard.db(0).get(&Key::new(key))?;
         let value = if let Ok(text) = found.text() {
             Value::String(text.to_vec())
+        } else if let Ok(list) = found.value::<List>() {
+            let elements = list.elements();
+            let all = elements.range(0..elements.len()).map(|element| element.to_vec());
+            Value::List(all.collect())
         } else if let Ok(hash) = found.value::<Hash>() {
             let mut fields = BTreeMap::new();
             hash.fields().for_each(&mut |entry| {
@@ -165,6 +180,13 @@ fn values() -> Vec<Value> {
     let names = || (0..5).map(|at| vec![b'a' + at; 90_000]);
     values.push(Value::Hash(names().map(|name| (name, (b"7".to_vec(), None))).collect()));
     values.push(Value::Set(names().collect()));
+    for (count, len) in [(1, 0), (3, 20), (600, 30), (40_000, 9), (300, 1_500), (20, 5_000)] {
+        values.push(Value::List((0..count).map(|_| prng.bytes(0..=len)).collect()));
+        let text = |at: usize| format!("{at}").into_bytes();
+        values.push(Value::List((0..count).map(text).collect()));
+    }
+    let lens = [9, 4_095, 4_096, 3_000, 8_177, 8_178, 8_192, 5, 90_000, 1, 300_000];
+    values.push(Value::List(lens.iter().map(|len| vec![b'e'; *len]).collect()));
     values
 }
 

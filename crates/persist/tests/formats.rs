@@ -124,6 +124,60 @@ fn ziplists_read_every_coding() {
     }
 }
 
+/// A ziplist of short texts.
+fn ziplist(texts: &[&str]) -> Vec<u8> {
+    let (mut body, mut previous, mut tail) = (Vec::new(), 0, 0);
+    for text in texts {
+        tail = 10 + body.len();
+        body.extend_from_slice(&[previous, text.len() as u8]);
+        body.extend_from_slice(text.as_bytes());
+        previous = text.len() as u8 + 2;
+    }
+    let (size, count) = ((body.len() + 11) as u32, texts.len() as u16);
+    let head = [&size.to_le_bytes()[..], &(tail as u32).to_le_bytes(), &count.to_le_bytes()];
+    [&head.concat()[..], &body, &[0xff]].concat()
+}
+
+fn list(elements: &[&str]) -> Value {
+    Value::List(elements.iter().map(|element| element.as_bytes().to_vec()).collect())
+}
+
+#[test] // As Redis 2 and 3 wrote them, as 3.2 to 6.2 did, and nodes of all kinds of 7.0.
+fn lists_read_in_every_layout() {
+    let plain = [&[2][..], &short(b"a"), &short(b"12")].concat();
+    assert_eq!(only(one(b"REDIS0006", 1, &plain).unwrap()), list(&["a", "12"]));
+    let packed = short(&ziplist(&["a", "bc", "12"]));
+    assert_eq!(only(one(b"REDIS0006", 10, &packed).unwrap()), list(&["a", "bc", "12"]));
+    let nodes = [&[2][..], &short(&ziplist(&["a", "b"])), &short(&ziplist(&["c"]))].concat();
+    assert_eq!(only(one(b"REDIS0009", 14, &nodes).unwrap()), list(&["a", "b", "c"]));
+    let nodes = [
+        &[5][..],
+        &[2],
+        &short(&listpack(&[LP_A, LP_7], 2)),
+        &[1],
+        &short(b"plain"),
+        &[1, 0xc0, 0x0c], // 12, as an integer.
+        &[2],
+        &short(&listpack(&[], 0)),
+        &[2],
+        &short(&listpack(&[LP_MINUS_1], u16::MAX)),
+    ]
+    .concat();
+    assert_eq!(
+        only(one(b"REDIS0010", 18, &nodes).unwrap()),
+        list(&["a", "7", "plain", "12", "-1"])
+    );
+    for (nodes, fault) in [
+        (vec![1, 3, 1, b'a'], "node of a list: neither one element nor a block of them"),
+        (vec![1, 0, 1, b'a'], "node of a list: neither one element nor a block of them"),
+        (vec![1, 1, 0], "node of a list: an element without bytes in a node of its own"),
+        ([&[1, 2][..], &short(&listpack(&[LP_A], 2))].concat(), "listpack: its count differs"),
+    ] {
+        let text = one(b"REDIS0010", 18, &nodes).unwrap_err();
+        assert!(text.starts_with(fault), "{text}");
+    }
+}
+
 #[test]
 fn sets_as_listpacks_and_intsets_read() {
     let value = short(&listpack(&[LP_A, LP_7, LP_MINUS_1], 3));

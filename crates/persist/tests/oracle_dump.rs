@@ -33,11 +33,18 @@ impl Items {
         Self { kind: kind("set"), items, next: 0 }
     }
 
+    fn list(elements: Vec<Bytes>) -> Self {
+        Self { kind: kind("list"), ..Self::set(elements) }
+    }
+
     /// The value at `key`, in the order in which the oracle returns it.
     fn of(oracle: &mut Oracle, key: &[u8]) -> Self {
         match oracle.must(&[b"TYPE", key]) {
             Reply::Status(kind) if kind == "string" => {
                 Self::string(&oracle.must(&[b"GET", key]).bulk())
+            }
+            Reply::Status(kind) if kind == "list" => {
+                Self::list(oracle.must(&[b"LRANGE", key, b"0", b"-1"]).texts())
             }
             Reply::Status(kind) if kind == "hash" => {
                 Self::hash(&oracle.must(&[b"HGETALL", key]).texts())
@@ -57,7 +64,7 @@ impl Source for Items {
         self.next += 1;
         Some(if self.kind.is_text() {
             Item::Chunk(first)
-        } else if self.kind == kind("set") {
+        } else if self.kind != kind("hash") {
             Item::Single { name: first, deadline_ms: None }
         } else {
             Item::Pair { name: first, value: second, deadline_ms: None }
@@ -106,6 +113,19 @@ fn fill(oracle: &mut Oracle, prng: &mut Prng) -> Vec<Bytes> {
         }
         keys.extend([hash, set, integers]);
     }
+    for index in 0..40_u64 {
+        let list = format!("list:{index}").into_bytes();
+        let count = [1, 2, 60, 500, 3_000][prng.below(5) as usize];
+        for _ in 0..count {
+            let element = match prng.below(200) {
+                0 => prng.bytes(4_000..=9_000),
+                1 => prng.bytes(20_000..=20_000),
+                _ => text(prng),
+            };
+            oracle.must(&[b"RPUSH", &list, &element]);
+        }
+        keys.push(list);
+    }
     keys
 }
 
@@ -121,7 +141,7 @@ fn payloads_equal_the_oracles_byte_for_byte() {
         assert!(payload == expected, "{}", String::from_utf8_lossy(key));
         *types.entry(payload[0]).or_insert(0) += 1;
     }
-    assert_eq!(types.keys().copied().collect::<Vec<u8>>(), [0, 2, 4, 11, 16]);
+    assert_eq!(types.keys().copied().collect::<Vec<u8>>(), [0, 2, 4, 11, 16, 18]);
     assert!(types.values().all(|count| *count >= 5), "{types:?}");
 }
 
@@ -167,6 +187,7 @@ fn slices_of_any_size_make_the_same_payload() {
         Items::hash(&many[..40]),
         Items::set(many.clone()),
         Items::set(many[..9].to_vec()),
+        Items::list(many[..9].to_vec()),
     ];
     for value in values {
         let whole = value.payload();

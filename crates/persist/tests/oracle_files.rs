@@ -50,6 +50,14 @@ fn fill_collections(oracle: &mut Oracle, prng: &mut Prng) {
         oracle.must(&[b"HSET", b"hash:same", &vec![b'f'; len], &vec![b'v'; len]]);
         oracle.must(&[b"HSET", format!("hash:{len}:one").as_bytes(), b"f", &value]);
         oracle.must(&[b"SADD", b"set:same", &vec![b'm'; len]]);
+        oracle.must(&[b"LPUSH", b"list:long", &value, b"short", &vec![b'e'; len]]);
+    }
+    for text in INTEGERS {
+        oracle.must(&[b"LPUSH", b"list:integers", text.as_bytes()]);
+    }
+    for index in 0..5_000_u64 {
+        oracle.must(&[b"RPUSH", b"list:many", format!("element:{index}").as_bytes()]);
+        oracle.must(&[b"LPUSH", b"list:numbers", (index * index).to_string().as_bytes()]);
     }
 }
 
@@ -73,6 +81,7 @@ fn files_in_every_encoding_read_back() {
         &["--rdbcompression", "no", "--rdbchecksum", "no"],
         &["--hash-max-listpack-entries", "0", "--set-max-intset-entries", "0"],
         &["--maxmemory-policy", "allkeys-lru", "--hash-max-listpack-entries", "5000"],
+        &["--list-max-listpack-size", "7", "--list-compress-depth", "1"],
         &["--maxmemory-policy", "allkeys-lfu", "--hash-max-listpack-value", "1000000"],
     ];
     let mut encodings = std::collections::BTreeSet::new();
@@ -100,7 +109,7 @@ fn files_in_every_encoding_read_back() {
             (idle, frequency) = (idle + file.idle, frequency + file.frequency);
         }
     }
-    let all = [0, 2, 4, 11, 16];
+    let all = [0, 2, 4, 11, 16, 18];
     assert_eq!(encodings.into_iter().collect::<Vec<_>>(), all);
     assert!(idle > 0 && frequency > 0, "{idle} {frequency}");
 }
@@ -108,7 +117,6 @@ fn files_in_every_encoding_read_back() {
 #[test]
 fn other_types_are_refused_by_name_and_offset() {
     let cases: &[(&[&[u8]], &str)] = &[
-        (&[b"RPUSH", b"key", b"a"], "unsupported value type 'list' (quicklist2, 18)"),
         (&[b"ZADD", b"key", b"1", b"a"], "unsupported value type 'zset' (listpack, 17)"),
         (
             &[b"XADD", b"key", b"1-1", b"a", b"b"],

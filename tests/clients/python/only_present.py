@@ -14,6 +14,7 @@ PRESENT = set(
     hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset
     hsetnx hstrlen hvals hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime
     hpexpiretime hpersist hgetex hgetdel hsetex fieldttl fieldexpire
+    lindex llen lpop lpush lpushx lrange lset ltrim rpop rpush rpushx
     sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove
     spop srandmember srem sscan sunion sunionstore saddex sunioncard sdiffcard
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire

@@ -15,6 +15,7 @@ pub(crate) struct Family {
 pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "strings", make: string },
     Family { name: "bitmaps", make: bitmap },
+    Family { name: "lists", make: list },
     Family { name: "hashes", make: hash },
     Family { name: "sets", make: set },
     Family { name: "keys", make: keys },
@@ -34,11 +35,12 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
 }
 
 fn mixed(words: &mut Words<'_>) -> Command {
-    match words.prng.below(5) {
+    match words.prng.below(6) {
         0 => string(words),
         1 => hash(words),
         2 => set(words),
         3 => bitmap(words),
+        4 => list(words),
         _ => keys(words),
     }
 }
@@ -177,6 +179,41 @@ fn bitfield(words: &mut Words<'_>, key: Vec<u8>) -> Command {
         }
     }
     command(numeric(words, &["BITFIELD", "BITFIELD", "BITFIELD_RO"]), args)
+}
+
+fn list(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(20) {
+        0..=5 => {
+            let name = numeric(words, &["LPUSH", "RPUSH", "LPUSHX", "RPUSHX"]);
+            command(name, with(key, words.many(6, Words::value)))
+        }
+        6 => many_elements(words, key),
+        7 | 8 => command(numeric(words, &["LPOP", "RPOP"]), vec![key]),
+        9 | 10 => {
+            let count =
+                *words.prng.weighted(&[(3, "1"), (3, "3"), (1, "0"), (1, "300"), (1, "-1")]);
+            command(numeric(words, &["LPOP", "RPOP"]), vec![key, text(count)])
+        }
+        11 => command("LLEN", vec![key]),
+        12 | 13 => command("LINDEX", vec![key, words.number()]),
+        14 | 15 => command("LRANGE", vec![key, words.number(), words.number()]),
+        16 => command("LRANGE", vec![key, text(0), text(-1)]),
+        17 => command("LSET", vec![key, text(words.index(6)), words.value()]),
+        18 => command("LSET", vec![key, words.number(), words.value()]),
+        _ => {
+            let ends = [("0", "-1"), ("1", "-2"), ("-5", "-1"), ("2", "1"), ("-100", "50")];
+            let (start, stop) = ends[words.index(ends.len())];
+            command("LTRIM", vec![key, text(start), text(stop)])
+        }
+    }
+}
+
+/// Enough elements for a list that is pushed in slices.
+fn many_elements(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    let from = words.index(1_000);
+    let elements = (from..from + 400).map(|at| text(format!("element:{}", at % 90)));
+    command(numeric(words, &["LPUSH", "RPUSH"]), with(key, elements.collect()))
 }
 
 fn hash(words: &mut Words<'_>) -> Command {

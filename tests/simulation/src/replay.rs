@@ -14,9 +14,11 @@ use crate::value::{self, Value};
 use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
 use darter_command::Command;
-use darter_families::hash::{Hash, value_of};
+use darter_families::hash::Hash;
+use darter_families::list::List;
 use darter_families::set::Set;
-use darter_keyspace::{Db, Found, Shard, Type, Typed, apply};
+use darter_keyspace::{Db, Found, Shard, Type, apply};
+use darter_rdb::{Item, Source};
 use darter_server::engine::Table;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -79,6 +81,19 @@ const LINES: &[&str] = &[
     "HPEXPIREAT K A FIELDS 1 F",
     "HPEXPIRE K 0 FIELDS 1 F",
     "HPERSIST K FIELDS 1 F",
+    "RPUSH K V V V",
+    "LPUSH K F I",
+    "RPUSH K F*",
+    "LPUSH K F*",
+    "LPUSHX K V",
+    "RPUSHX K F F",
+    "LPOP K",
+    "LPOP K I",
+    "RPOP K",
+    "RPOP K 500",
+    "LSET K I V",
+    "LTRIM K I -1",
+    "LTRIM K 0 I",
     "SADD K F F",
     "SADD K I I I",
     "SADD K F*",
@@ -201,14 +216,14 @@ fn bulk_body(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.get(end + 2..end + 2 + len).map(<[u8]>::to_vec)
 }
 
-/// Fields with their values, or members with empty ones; each with its deadline.
-type Entries = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
+/// An item: its name, its value if it has one, and its deadline. A string is one, without a name.
+type Entry = (Vec<u8>, Vec<u8>, Option<u64>);
 
+/// All that a key holds: the items of its value, in their order where that has a meaning.
 #[derive(Debug, PartialEq)]
-enum Content {
-    Text(Vec<u8>),
-    Hash(Entries),
-    Set(Entries),
+struct Content {
+    kind: &'static Type,
+    entries: Vec<Entry>,
 }
 
 /// Summary of a key: type, encoding, deadline, number of entries.
@@ -228,29 +243,48 @@ fn each<R>(db: &Db, look: fn(&Found<'_>) -> R) -> BTreeMap<Vec<u8>, R> {
 const NOTHING_IS_DEAD: u64 = 0;
 
 fn glance(found: &Found<'_>) -> Glance {
-    let fields = found.value::<Hash>().map(|hash| hash.len());
-    let entries = fields.or_else(|_| found.value::<Set>().map(|set| set.len())).unwrap_or(0);
+    let entries = match found.kind().name {
+        "string" => 1,
+        "list" => found.value::<List>().map_or(0, |list| list.elements().len()),
+        "hash" => found.value::<Hash>().map_or(0, |hash| hash.len()),
+        "set" => found.value::<Set>().map_or(0, |set| set.len()),
+        other => panic!("how long a {other} is must be known here"),
+    };
     (found.kind(), found.encoding(), found.deadline(), entries)
 }
 
 /// The whole content of a key, including dead entries.
 fn content(found: &Found<'_>) -> Content {
-    let mut entries = Entries::new();
-    if let Ok(text) = found.text() {
-        return Content::Text(text.to_vec());
+    let (kind, mut items) = (found.kind(), found.items(NOTHING_IS_DEAD));
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut in_value = kind.rdb.is_text();
+    if in_value {
+        entries.push(Entry::default());
     }
-    if let Ok(hash) = found.value::<Hash>() {
-        hash.fields().for_each(&mut |entry| {
-            let value = value_of(&entry).to_vec();
-            entries.insert(entry.key().to_vec(), (value, entry.deadline()));
-        });
+    while let Some(item) = items.next() {
+        let entry = |name: &[u8], value: &[u8]| (name.into(), value.into(), item.deadline_ms());
+        match item {
+            Item::Single { name, .. } => entries.push(entry(name, b"")),
+            Item::Pair { name, value, .. } => entries.push(entry(name, value)),
+            Item::LongNamed { .. } | Item::LongSingle { .. } => entries.push(entry(b"", b"")),
+            Item::LongValued { name, .. } => entries.push(entry(name, b"")),
+            Item::LongValue(_) => {}
+            Item::Value(bytes) | Item::Chunk(bytes) | Item::Part(bytes) => {
+                let (name, value, _) = entries.last_mut().expect("it continues an entry");
+                let is_value = in_value || matches!(item, Item::Value(_));
+                if is_value { value } else { name }.extend_from_slice(bytes);
+            }
+        }
+        in_value = match item {
+            Item::Chunk(_) | Item::Part(_) => in_value,
+            Item::LongValued { .. } | Item::LongValue(_) => true,
+            _ => false,
+        };
     }
-    if let Ok(set) = found.value::<Set>() {
-        set.members().for_each(&mut |entry| {
-            entries.insert(entry.key().to_vec(), (Vec::new(), entry.deadline()));
-        });
+    if !kind.is_ordered {
+        entries.sort();
     }
-    if found.kind() == Hash::TYPE { Content::Hash(entries) } else { Content::Set(entries) }
+    Content { kind, entries }
 }
 
 /// A copy of one core's shard, built from its records.

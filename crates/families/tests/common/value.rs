@@ -30,7 +30,7 @@ impl Value {
             b'-' => (Self::Error(line.to_owned()), rest),
             b'+' => (Self::Simple(line.to_owned()), rest),
             b'_' => (Self::Null, rest),
-            b'$' if line == "-1" => (Self::Null, rest),
+            b'$' | b'*' if line == "-1" => (Self::Null, rest),
             b'$' => {
                 let len: usize = line.parse().unwrap();
                 assert_eq!(&rest[len..len + 2], b"\r\n");

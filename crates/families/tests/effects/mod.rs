@@ -6,6 +6,7 @@ use crate::common::unix_millis;
 use crate::common::world::World;
 use darter_base::Prng;
 use darter_families::hash::{Hash, value_of};
+use darter_families::list::List;
 use darter_families::set::Set;
 use darter_keyspace::{Act, Db, Effect, Found, Key, Record, Shard, Typed, apply, apply_to_db};
 use std::collections::BTreeMap;
@@ -74,6 +75,12 @@ fn contents(db: &Db) -> BTreeMap<Vec<u8>, Seen> {
             found.value::<Hash>().unwrap().fields().for_each(&mut |entry| {
                 entries.push((entry.key().to_vec(), value_of(&entry).to_vec(), entry.deadline()));
             });
+        } else if found.kind() == List::TYPE {
+            let list = found.value::<List>().unwrap();
+            let elements = list.elements();
+            for (at, element) in elements.range(0..elements.len()).enumerate() {
+                entries.push((format!("{at:09}").into_bytes(), element.to_vec(), None));
+            }
         } else {
             found.value::<Set>().unwrap().members().for_each(&mut |entry| {
                 entries.push((entry.key().to_vec(), Vec::new(), entry.deadline()));
@@ -132,6 +139,44 @@ fn changes_record_entries() {
     pair.many("SADD t", 0, 5_000);
     assert_eq!(pair.run(&[b"SPOP", b"t"]), ["set 1"]);
     assert_eq!(pair.many("SREM t", 0, 5_000), ["Delete"], "nothing is left");
+}
+
+#[test] // Of a list, what was done at which end or index; of very many pushes to a short one, all of it.
+fn changes_record_elements() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.many("RPUSH l", 0, 3), ["list 3"]);
+    assert_eq!(pair.many("RPUSH l", 0, 10_000), ["Install"], "most of it");
+    assert_eq!(pair.many("LPUSH l", 0, 200), ["list 200"]);
+    assert_eq!(pair.many("LPUSH l", 0, 400), ["list 400"], "aside");
+    assert_eq!(pair.run(&[b"LSET", b"l", b"500", b"x"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"LTRIM", b"l", b"100", b"-100"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"LTRIM", b"l", b"0", b"-1"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"LPOP", b"l"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"RPOP", b"l", b"100"]), ["list 100"]);
+    assert_eq!(pair.run(&[b"LPOP", b"l", b"5000"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"RPOP", b"l", b"9000"]), ["list 1", "Delete"]);
+    let long = vec![b'x'; 100_000];
+    assert_eq!(pair.run(&[b"RPUSH", b"l", b"short", &long]), ["list 2"]);
+    assert_eq!(pair.run(&[b"LSET", b"l", b"0", &long]), ["list 1"]);
+}
+
+#[test] // What redis-server counts as a change (`rdb_changes_since_last_save`) is counted.
+fn changes_are_counted_as_in_redis() {
+    let mut engine = Engine::new(unix_millis(), 3);
+    for (line, count) in [
+        ("RPUSH l 1 2 3 4 5 6 7 8 9", 9),
+        ("LTRIM l 0 -1", 0),
+        ("LTRIM l 1 -2", 2),
+        ("LPOP l 2", 2),
+        ("RPOP l", 1),
+        ("LSET l 0 x", 1),
+        ("LPUSHX none x", 0),
+        ("LPOP l 0", 0),
+    ] {
+        let before = engine.db.changes();
+        engine.line(line);
+        assert_eq!(engine.db.changes() - before, count, "{line}");
+    }
 }
 
 #[test] // The same of a collection so small that it is in its key's entry.

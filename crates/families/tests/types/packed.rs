@@ -4,8 +4,10 @@
 
 use darter_base::Prng;
 use darter_families::hash::{Hash, value_of};
+use darter_families::list::{List, ListEdit};
 use darter_families::set::Set;
 use darter_keyspace::{Db, Deadline, Fresh, Key, WrongType};
+use darter_structs::list::End;
 use std::collections::BTreeMap;
 
 const NOW: u64 = 1_000;
@@ -122,6 +124,26 @@ fn a_packed_value_is_as_any_other() {
     db.set_text(&other, Fresh::Bytes(b"text"), Deadline::Clear);
     db.check_invariants();
     assert_eq!(db.usage().total_bytes(), 0);
+}
+
+#[test] // A list in its entry is no table: whoever asks for entries by name is refused.
+fn a_packed_list_has_no_names() {
+    let (mut db, key) = (db(), Key::new(b"list"));
+    for element in ["a", "12", "a longer element, which is no number"] {
+        let push = |edit: &mut ListEdit<'_>| {
+            edit.push(End::Back, Fresh::Bytes(element.as_bytes()));
+        };
+        db.edit::<List, _>(&key, true, push).unwrap();
+        db.check_invariants();
+    }
+    assert!(is_in_entry(&db, b"list"));
+    let found = db.get(&key).unwrap();
+    for name in [&b"a"[..], b"12", b"none"] {
+        assert_eq!(found.deadline_of(name, NOW), Err(WrongType));
+        assert!(Hash::look(&found, &Key::new(name), NOW).is_err());
+        assert_eq!(Set::has(&found, name, NOW), Err(WrongType));
+    }
+    assert!(db.object(&key).is_none(), "nothing is prefetched for it");
 }
 
 #[test] // Keys with deadlines, and cuts of the keyspace, under random changes.

@@ -6,12 +6,15 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::{Countdown, Never};
 use darter_families::TYPES;
 use darter_families::hash::Hash;
+use darter_families::list::List;
 use darter_families::set::Set;
 use darter_keyspace::{
-    Act, Collection, Db, Deadline, Effect, Found, Fresh, Key, Object, Record, Recorder, StrPieces,
-    Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, lazyfree, memory_bytes,
+    Act, Collection, Db, Deadline, Effect, Found, Fresh, Key, NewItem, Object, Record, Recorder,
+    StrPieces, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, lazyfree,
+    memory_bytes,
 };
 use darter_structs::blob::Blob;
+use darter_structs::list::End;
 use std::sync::Arc;
 
 const NOW: u64 = 1_000_000;
@@ -51,11 +54,21 @@ fn numbers(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|at| at.to_string())
 }
 
-/// A database with a key of each type: short and long strings, a hash and a set.
+/// Adds elements behind those of the list at `key`.
+fn list(db: &mut Db, key: &str, elements: impl IntoIterator<Item = String>) {
+    db.edit::<List, _>(&Key::new(key.as_bytes()), true, |edit| {
+        let push = |element: String| edit.push(End::Back, Fresh::Bytes(element.as_bytes()));
+        elements.into_iter().for_each(push);
+    })
+    .unwrap();
+}
+
+/// A database with a key of each type: short and long strings, a list, a hash and a set.
 fn one_of_each() -> Db {
     let mut db = db();
     db.set_text(&Key::new(b"short"), Fresh::Bytes(b"text"), Deadline::At(NOW + 5));
     db.set_text(&Key::new(b"long"), Fresh::Bytes(&[b'x'; 5_000]), Deadline::Clear);
+    list(&mut db, "list", numbers(3));
     hash(&mut db, "hash", numbered(3));
     set(&mut db, "set", numbers(3), Deadline::Clear);
     db
@@ -142,17 +155,22 @@ fn encodings_of_collections() {
 
 #[test] // Whoever asks for another type is refused, however it asks; who asks for nothing is not.
 fn types_are_told_apart() {
-    assert!(TYPES.iter().map(|kind| kind.name).eq(["string", "hash", "set"]));
+    assert!(TYPES.iter().map(|kind| kind.name).eq(["string", "list", "hash", "set"]));
     let mut db = one_of_each();
-    for (name, kind) in
-        [("short", Blob::TYPE), ("long", Blob::TYPE), ("hash", Hash::TYPE), ("set", Set::TYPE)]
-    {
+    for (name, kind) in [
+        ("short", Blob::TYPE),
+        ("long", Blob::TYPE),
+        ("list", List::TYPE),
+        ("hash", Hash::TYPE),
+        ("set", Set::TYPE),
+    ] {
         let key = Key::new(name.as_bytes());
         assert_eq!(db.get(&key).map(|found| found.kind()), Some(kind));
         let is = |asked: &Type| if asked == kind { Ok(true) } else { Err(WrongType) };
         assert_eq!(db.text(&key).map(|text| text.is_some()), is(Blob::TYPE), "{name}");
         assert_eq!(db.value::<Hash>(&key).map(|hash| hash.is_some()), is(Hash::TYPE), "{name}");
         assert_eq!(db.value::<Set>(&key).map(|set| set.is_some()), is(Set::TYPE), "{name}");
+        assert_eq!(db.value::<List>(&key).map(|list| list.is_some()), is(List::TYPE), "{name}");
         assert_eq!(db.read_text(&key).map(|text| text.is_some()), is(Blob::TYPE), "{name}");
         assert_eq!(
             db.read_value::<Hash>(&key).map(|hash| hash.is_some()),
@@ -166,6 +184,7 @@ fn types_are_told_apart() {
         assert_eq!(held.as_text().is_some(), kind == Blob::TYPE, "{name}");
         assert_eq!(held.get::<Hash>().is_some(), kind == Hash::TYPE, "{name}");
         assert_eq!(held.get::<Set>().is_some(), kind == Set::TYPE, "{name}");
+        assert_eq!(held.get::<List>().is_some(), kind == List::TYPE, "{name}");
         assert_eq!(held.deadline, (name == "short").then_some(NOW + 5));
     }
     let absent = Key::new(b"absent");
@@ -238,11 +257,12 @@ fn values_come_in_pieces() {
 fn accounts_follow_the_values() {
     let db = one_of_each();
     let usage = *db.usage();
-    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1]));
+    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1]));
     let bytes_of = |key: &str| db.object(&Key::new(key.as_bytes())).map_or(0, memory_bytes);
     assert_eq!(usage.bytes(Blob::TYPE), bytes_of("long"));
     assert_eq!(usage.bytes(Hash::TYPE), bytes_of("hash"));
     assert_eq!(usage.bytes(Set::TYPE), bytes_of("set"));
+    assert_eq!(usage.bytes(List::TYPE), bytes_of("list"));
     assert!(bytes_of("long") >= 5_000 && bytes_of("hash") == 0, "a small one is the table's");
     assert_eq!(usage.total_bytes(), bytes_of("long") + bytes_of("hash") + bytes_of("set"));
     assert_eq!(db.memory_bytes(), db.keys().memory_bytes() + usage.total_bytes());
@@ -597,10 +617,21 @@ fn long_strings_are_edited_in_place() {
     assert_eq!(append(&mut db, "timed", 10), None);
 }
 
+#[test] // DEBUG POPULATE offers pairs to every type; those without values use the names.
+fn every_type_takes_pairs() {
+    for kind in TYPES.iter().filter(|kind| !kind.rdb.is_text()) {
+        let mut object = (kind.empty)();
+        let value = Fresh::Bytes(b"value");
+        let pair = NewItem::Pair { name: b"name", value, deadline: None };
+        assert!(object.face_mut().take_in(pair), "{}", kind.name);
+        assert!(!object.is_empty());
+    }
+}
+
 #[test] // A cut of the keys is read at its own instant.
 fn cuts_are_read_at_an_instant() {
     let db = one_of_each();
-    for (now, alive) in [(NOW + 4, 4), (NOW + 5, 3)] {
+    for (now, alive) in [(NOW + 4, 5), (NOW + 5, 4)] {
         let mut found = 0;
         db.keys().for_each(&mut |entry| found += usize::from(Found::alive(entry, now).is_some()));
         assert_eq!(found, alive);

@@ -73,6 +73,7 @@ impl Source for Fields {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     String(Bytes),
+    List(Vec<Bytes>),
     Hash(BTreeMap<Bytes, (Bytes, Option<u64>)>),
     Set(BTreeSet<Bytes>),
 }
@@ -127,8 +128,10 @@ impl Collector {
                 let types = TYPES.iter().find(|row| row.rdb == kind);
                 let value = match types.expect("a kind that was told").name {
                     "string" => Value::String(Bytes::new()),
+                    "list" => Value::List(Vec::new()),
                     "hash" => Value::Hash(BTreeMap::new()),
-                    _ => Value::Set(BTreeSet::new()),
+                    "set" => Value::Set(BTreeSet::new()),
+                    other => panic!("a {other} must be known here"),
                 };
                 self.open = Some((key.into(), Record { value, expiry_ms }));
             }
@@ -149,6 +152,7 @@ impl Collector {
         let value = &mut self.open.as_mut().expect("items belong to a key").1.value;
         match (value, item) {
             (Value::String(text), Item::Chunk(chunk)) => text.extend_from_slice(chunk),
+            (Value::List(elements), Item::Single { name, .. }) => elements.push(name.into()),
             (Value::Hash(fields), Item::Pair { name, value, deadline_ms }) => {
                 fields.insert(name.into(), (value.into(), deadline_ms));
             }
@@ -324,6 +328,9 @@ impl Oracle {
         let value = match self.must(&[b"TYPE", key]) {
             Reply::Status(kind) if kind == "string" => {
                 Value::String(self.must(&[b"GET", key]).bulk())
+            }
+            Reply::Status(kind) if kind == "list" => {
+                Value::List(self.must(&[b"LRANGE", key, b"0", b"-1"]).texts())
             }
             Reply::Status(kind) if kind == "hash" => {
                 let texts = self.must(&[b"HGETALL", key]).texts();

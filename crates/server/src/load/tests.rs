@@ -4,6 +4,7 @@ use super::*;
 use darter_base::preempt::{Countdown, Never};
 use darter_base::{Prng, slot};
 use darter_families::hash::{Hash, value_of};
+use darter_families::list::List;
 use darter_families::set::Set;
 use darter_keyspace::{Key, Shard};
 use darter_rdb::{Item, Kind, Survey, Writer};
@@ -44,6 +45,10 @@ fn put(writer: &mut Writer, key: &[u8], record: &Record, out: &mut Vec<u8>) {
 fn items(value: &Value) -> (&'static Kind, Vec<Item<'_>>) {
     match value {
         Value::String(text) => (kind("string"), text.chunks(50_000).map(Item::Chunk).collect()),
+        Value::List(elements) => {
+            let elements = elements.iter().map(|name| Item::Single { name, deadline_ms: None });
+            (kind("list"), elements.collect())
+        }
         Value::Set(members) => {
             let members = members.iter().map(|name| Item::Single { name, deadline_ms: None });
             (kind("set"), members.collect())
@@ -116,6 +121,10 @@ fn contents(shards: &[Shard]) -> Records {
                     Value::String(text.to_vec())
                 } else if let Ok(hash) = found.value::<Hash>() {
                     Value::Hash(fields(&hash))
+                } else if let Ok(list) = found.value::<List>() {
+                    let elements = list.elements();
+                    let all = elements.range(0..elements.len());
+                    Value::List(all.map(|element| element.to_vec()).collect())
                 } else {
                     Value::Set(members(&found.value::<Set>().unwrap()))
                 };
@@ -147,10 +156,11 @@ fn random_records(prng: &mut Prng) -> Records {
     let mut records = Records::new();
     for index in 0..prng.below(60) {
         let many = if prng.chance(10) { 3_000 } else { 1 + prng.below(40) };
-        let value = match prng.below(3) {
+        let value = match prng.below(4) {
             0 if prng.chance(10) => Value::String(prng.bytes(60_000..=200_000)),
             0 => Value::String(prng.bytes(0..=700)),
             1 => Value::Set((0..many).map(|_| prng.bytes(0..=12)).collect()),
+            2 => Value::List((0..many).map(|_| prng.bytes(0..=12)).collect()),
             _ => Value::Hash(
                 (0..many)
                     .map(|at| {
@@ -300,8 +310,8 @@ fn what_redis_refuses_is_refused() {
     assert!(text.contains("comes twice in the key 's'"), "{text}");
     let text = refused(b"\xfe\x04\x00\x01k\x01a");
     assert!(text.contains("database 4 is beyond the 4"), "{text}");
-    let text = refused(b"\x0e\x01k\x01a");
-    assert!(text.contains("unsupported value type 'list'"), "{text}");
+    let text = refused(b"\x0f\x01k\x01a");
+    assert!(text.contains("unsupported value type 'stream'"), "{text}");
     let text = refused(b"\x63\x01k\x01a");
     assert!(text.contains("99 at offset 9"), "{text}");
 }

@@ -1,0 +1,149 @@
+//! Reading: LLEN, LINDEX, LRANGE.
+
+use super::value::{List, sent};
+use crate::lookup::find_value;
+use crate::unsent::{PORTION_BYTES, Unsent, flow};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
+use darter_resp::Reply;
+use darter_structs::list::{self, End, Reader};
+use std::ops::Range;
+
+/// Elements read at once, and elements of one portion: at most about 20 us.
+const ELEMENTS: usize = 32;
+const PORTION_ELEMENTS: usize = 512;
+
+/// `LLEN key`: elements of the list.
+///
+/// Reply: integer. Refusals: `WrongType`. Cost: O(1).
+/// Source: <https://redis.io/commands/llen> (1.0.0).
+pub(super) fn llen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let list = find_value::<List>(cx.db, cx.stats, &key)?;
+    cx.reply.count(list.map_or(0, |list| list.elements().len()));
+    Ok(Flow::Done)
+}
+
+/// `LINDEX key index`: the element there; a negative index counts from the end.
+///
+/// Reply: bulk, or null; streamed when long. Refusals: `WrongType`, `NotAnInteger`, both of a list
+/// that is there. Cost: O(log n). Source: <https://redis.io/commands/lindex> (1.0.0).
+pub(super) fn lindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let Some(list) = find_value::<List>(cx.db, cx.stats, &key)? else {
+        cx.reply.null();
+        return Ok(Flow::Done);
+    };
+    let elements = list.elements();
+    match index(args.int()?, elements.len()).and_then(|index| elements.get(index)) {
+        Some(element) => Ok(reply_str(&mut cx.reply, &sent(&element))),
+        None => {
+            cx.reply.null();
+            Ok(Flow::Done)
+        }
+    }
+}
+
+/// `LRANGE key start stop`: the elements from one index to another; negative ones count from the end.
+///
+/// Reply: array. Refusals: `NotAnInteger`, `WrongType`. Cost: O(log n + elements); beyond 256 the
+/// reply is streamed from a cut. Source: <https://redis.io/commands/lrange> (1.0.0).
+pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, start, stop) = (args.key()?, args.int()?, args.int()?);
+    let Some(list) = find_value::<List>(cx.db, cx.stats, &key)? else {
+        cx.reply.array(0);
+        return Ok(Flow::Done);
+    };
+    let range = range(start, stop, list.elements().len());
+    cx.reply.array(range.len());
+    if range.len() > ENTRIES_AT_ONCE {
+        let reader = list.reader(range);
+        return Ok(flow(&mut cx.reply, Ranging { reader, unsent: Unsent::default() }));
+    }
+    let mut unsent = Unsent::default();
+    list.elements().range(range).for_each(|element| {
+        unsent.value(&mut cx.reply, &sent(&element));
+    });
+    Ok(unsent.into_flow())
+}
+
+/// A long LRANGE.
+struct Ranging {
+    reader: Reader,
+    unsent: Unsent,
+}
+
+impl Stream for Ranging {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { reader, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || reader.left() > 0;
+        }
+        let (mut elements, mut bytes) = (0, 0);
+        while elements < PORTION_ELEMENTS && bytes < PORTION_BYTES && unsent.is_empty() {
+            elements += ELEMENTS;
+            let more = reader.next_slice(ELEMENTS, &mut |element| {
+                bytes += unsent.value(reply, &sent(&element));
+            });
+            if !more {
+                break;
+            }
+        }
+        !unsent.is_empty() || reader.left() > 0
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes() + self.unsent.pinned_bytes()
+    }
+}
+
+/// Elements that were removed, on their way out: from one end on.
+pub(super) struct Popped {
+    list: list::List,
+    end: End,
+    unsent: Unsent,
+}
+
+impl Popped {
+    /// The header is sent.
+    pub(super) fn new(list: list::List, end: End) -> Self {
+        Self { list, end, unsent: Unsent::default() }
+    }
+}
+
+impl Stream for Popped {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { list, end, unsent } = self;
+        if !unsent.is_empty() {
+            return unsent.pump(reply) || !list.is_empty();
+        }
+        let (mut elements, mut bytes) = (0, 0);
+        while elements < PORTION_ELEMENTS && bytes < PORTION_BYTES && unsent.is_empty() {
+            let Some(more) = list.pop(*end, |element| unsent.value(reply, &sent(&element))) else {
+                break;
+            };
+            (elements, bytes) = (elements + 1, bytes + more);
+        }
+        !unsent.is_empty() || !list.is_empty()
+    }
+
+    /// Only this reply has them.
+    fn pinned_bytes(&self) -> usize {
+        self.list.memory_bytes() + self.unsent.pinned_bytes()
+    }
+}
+
+/// The indexes from `start` to `stop`, as commands name them, of a list of `len` elements.
+pub(super) fn range(start: i64, stop: i64, len: usize) -> Range<usize> {
+    let len_signed = i64::try_from(len).unwrap_or(i64::MAX);
+    let from_front = |index: i64| if index < 0 { index.saturating_add(len_signed) } else { index };
+    let start = from_front(start).clamp(0, len_signed);
+    let end = from_front(stop).saturating_add(1).clamp(start, len_signed);
+    usize::try_from(start).unwrap_or(len)..usize::try_from(end).unwrap_or(len)
+}
+
+/// The index that a command names, if it may be one of `len` elements.
+pub(super) fn index(index: i64, len: usize) -> Option<usize> {
+    let index = if index < 0 { index.checked_add(i64::try_from(len).ok()?)? } else { index };
+    usize::try_from(index).ok().filter(|index| *index < len)
+}

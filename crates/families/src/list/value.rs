@@ -1,0 +1,305 @@
+//! The type: its row, its values, how they are changed.
+
+use darter_base::limits::CHUNK_BYTES;
+use darter_keyspace::{
+    Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, Str, StrPieces, Type,
+    Typed, Value, WrongType, is_long,
+};
+use darter_rdb::{Bounds, Encoding, Form, Item, Items, Kind, Layout, Plan, Source, Survey};
+use darter_structs::blob::Blob;
+use darter_structs::list::{self, Element, End, INLINE_MAX, New, Reader};
+use darter_structs::table::PackedValue;
+use std::ops::Range;
+
+static TYPE: &Type = &Type {
+    name: "list",
+    number: 1,
+    rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
+    empty: || Object::new(List::new()),
+    bounds: &[],
+    is_ordered: true,
+};
+
+/// How a list is laid out in a file.
+const NODES: u8 = 18;
+
+#[rustfmt::skip] // A table.
+const ENCODINGS: &[Encoding] = &[
+    Encoding::new(NODES, Layout::Nodes(Form::Listpack)),
+    // Before 7.0, before 3.2: the short ones, and the long ones.
+    Encoding::new(14, Layout::Blocks(Form::Ziplist)),
+    Encoding::new(10, Layout::Block(Form::Ziplist, 1)),
+    Encoding::new(1,  Layout::Singles),
+];
+
+/// As Redis 7.0 would write it.
+fn plan(survey: &Survey) -> Plan {
+    survey.nodes(NODES)
+}
+
+const LPUSH: &Event = &Event::new("lpush", b'l');
+const RPUSH: &Event = &Event::new("rpush", b'l');
+const LPOP: &Event = &Event::new("lpop", b'l');
+const RPOP: &Event = &Event::new("rpop", b'l');
+const LSET: &Event = &Event::new("lset", b'l');
+const LTRIM: &Event = &Event::new("ltrim", b'l');
+
+/// A list. Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct List(list::List);
+
+/// An element as the string that is sent.
+pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
+    match *element {
+        Element::Text(text) => Str::Inline(text),
+        Element::Blob(blob) => Str::Blob(blob),
+    }
+}
+
+/// An element to be put into a list.
+fn new(element: Fresh<'_>) -> New<'_> {
+    match element {
+        Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => New::Bytes(bytes),
+        _ => New::Blob(element.to_blob()),
+    }
+}
+
+impl List {
+    /// An empty list. Allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its elements.
+    #[must_use]
+    pub fn elements(&self) -> &list::List {
+        &self.0
+    }
+
+    /// Reads the elements with these indexes from a cut, which does not count as a version of the
+    /// list.
+    #[must_use]
+    pub fn reader(&self, indexes: Range<usize>) -> Reader {
+        Reader::new(self.0.reader(), indexes)
+    }
+}
+
+impl Value for List {
+    fn content_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "quicklist"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        Box::new(Elements::new(self.0.clone()))
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        self.0.push(End::Back, item.name());
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn packed(&self) -> Option<PackedValue<'_>> {
+        self.0.packed().map(|bytes| TYPE.pack(false, bytes))
+    }
+
+    fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
+        let Some((bytes, _)) = TYPE.unpack(packed) else { return false };
+        self.0 = list::List::of_packed(bytes);
+        true
+    }
+
+    fn check_invariants(&self) {
+        self.0.check_invariants();
+    }
+}
+
+impl Typed for List {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for List {
+    type Edit<'a> = ListEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, recorder: Recorder<'a>) -> ListEdit<'a> {
+        ListEdit { list: &mut self.0, recorder }
+    }
+}
+
+/// The elements of a cut, one by one; the long ones in parts.
+struct Elements {
+    /// For the second pass, which releases what it has read.
+    cut: Option<list::List>,
+    reader: Reader,
+    element: Vec<u8>,
+    /// A long element that is being returned, and how much of it was.
+    long: Option<(Blob, usize)>,
+}
+
+/// Bytes of a part of a long element: hashing one takes some 20 us.
+const PART_BYTES: usize = CHUNK_BYTES / 4;
+
+impl Elements {
+    fn new(cut: list::List) -> Self {
+        let reader = Reader::new(cut.clone(), 0..cut.len());
+        Self { cut: Some(cut), reader, element: Vec::new(), long: None }
+    }
+
+    /// Reads the next element.
+    fn read(&mut self) {
+        let Self { reader, element: bytes, long, .. } = self;
+        bytes.clear();
+        reader.next_slice(1, &mut |element| match element {
+            Element::Text(text) => text.write_to(bytes),
+            Element::Blob(blob) if is_long(blob.len()) => *long = Some((blob.clone(), 0)),
+            Element::Blob(blob) => Str::Blob(blob).write_to(bytes),
+        });
+    }
+
+    /// The next part of a long element.
+    fn part(&mut self) -> Option<Item<'_>> {
+        let (blob, given) = self.long.as_mut()?;
+        let part = blob.slices(*given..blob.len().min(*given + PART_BYTES)).next()?;
+        *given += part.len();
+        Some(Item::Part(part))
+    }
+}
+
+impl Source for Elements {
+    fn next(&mut self) -> Option<Item<'_>> {
+        self.long.take_if(|(blob, given)| *given == blob.len());
+        if self.long.is_some() {
+            return self.part();
+        }
+        if self.reader.left() == 0 {
+            return None;
+        }
+        self.read();
+        Some(match &self.long {
+            Some((blob, _)) => Item::LongSingle { len: blob.len() as u64, deadline_ms: None },
+            None => Item::Single { name: &self.element, deadline_ms: None },
+        })
+    }
+
+    fn rewind(&mut self) {
+        let cut = self.cut.take().expect("the second pass is the last");
+        let len = cut.len();
+        assert!(self.long.is_none(), "the first pass is not over");
+        self.reader = Reader::new(cut, 0..len);
+    }
+}
+
+/// What is recorded of a change to a list. Indexes count from the front.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum ListChange {
+    /// The element was added at an end.
+    Push { end: End, element: StrPieces },
+    /// The element at an end is gone.
+    Pop { end: End },
+    /// Only the elements with these indexes are left.
+    Keep { indexes: Range<usize> },
+    /// The element is at this index now, in the place of another.
+    Replace { index: usize, element: StrPieces },
+}
+
+impl Change for ListChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<List, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
+        Ok(())
+    }
+}
+
+/// Changes a list, and records the effects.
+pub struct ListEdit<'a> {
+    list: &'a mut list::List,
+    recorder: Recorder<'a>,
+}
+
+impl ListEdit<'_> {
+    /// The elements as they are now.
+    #[must_use]
+    pub fn elements(&self) -> &list::List {
+        self.list
+    }
+
+    /// Adds an element at one end.
+    pub fn push(&mut self, end: End, element: Fresh<'_>) {
+        self.list.push(end, new(element));
+        let event = if end == End::Front { LPUSH } else { RPUSH };
+        let change = || ListChange::Push { end, element: element.to_pieces() };
+        self.recorder.record(&[event], change);
+    }
+
+    /// Removes the element at one end after calling `f` with it.
+    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Element<'_>) -> R) -> Option<R> {
+        let result = self.list.pop(end, f)?;
+        self.recorder.record(&[popped(end)], || ListChange::Pop { end });
+        Some(result)
+    }
+
+    /// Removes and returns as many elements at one end, in the list's order; all, if there are no
+    /// more. Cost: O(log n).
+    pub fn detach(&mut self, end: End, count: usize) -> list::List {
+        let len = self.list.len();
+        let count = count.min(len);
+        let (gone, kept) = match end {
+            End::Front => {
+                let kept = self.list.split_off(count);
+                (std::mem::replace(self.list, kept), count..len)
+            }
+            End::Back => (self.list.split_off(len - count), 0..len - count),
+        };
+        if count > 0 {
+            self.recorder.count_more(count - 1);
+            self.recorder.record(&[popped(end)], || ListChange::Keep { indexes: kept });
+        }
+        gone
+    }
+
+    /// Keeps the elements with these indexes. Cost: O(log n).
+    pub fn keep(&mut self, indexes: Range<usize>) {
+        let len = self.list.len();
+        let indexes = indexes.start.min(len)..indexes.end.min(len);
+        let gone = len - indexes.len();
+        self.list.cut(End::Back, len - indexes.end);
+        self.list.cut(End::Front, indexes.start.min(self.list.len()));
+        // Redis tells of it even so, and counts what is gone.
+        self.recorder.count_more(gone);
+        self.recorder.record_death(&[LTRIM], || ListChange::Keep { indexes });
+    }
+
+    /// Puts another element in the place of the one with this index. False if there is none.
+    pub fn set(&mut self, index: usize, element: Fresh<'_>) -> bool {
+        if index >= self.list.len() {
+            return false;
+        }
+        self.list.set(index, new(element));
+        self.recorder
+            .record(&[LSET], || ListChange::Replace { index, element: element.to_pieces() });
+        true
+    }
+
+    fn apply(&mut self, change: &ListChange) {
+        match change {
+            ListChange::Push { end, element } => self.push(*end, element.fresh()),
+            ListChange::Pop { end } => _ = self.pop(*end, |_| {}),
+            ListChange::Keep { indexes } => self.keep(indexes.clone()),
+            ListChange::Replace { index, element } => _ = self.set(*index, element.fresh()),
+        }
+    }
+}
+
+fn popped(end: End) -> &'static Event {
+    if end == End::Front { LPOP } else { RPOP }
+}

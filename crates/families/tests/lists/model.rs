@@ -1,0 +1,235 @@
+//! Random commands on few keys against naive lists: short ones and long ones, few arguments and so
+//! many that the work is sliced; what is recorded makes the same of a copy.
+
+use crate::common::Bytes;
+use crate::common::engine::Engine;
+use crate::common::value::Value;
+use darter_base::Prng;
+use darter_base::preempt::{Countdown, Never};
+use darter_families::list::List;
+use darter_keyspace::{Db, Key, apply_to_db};
+use std::collections::{BTreeMap, VecDeque};
+
+struct Test {
+    engine: Engine,
+    copy: Db,
+    model: BTreeMap<Bytes, VecDeque<Bytes>>,
+    prng: Prng,
+    /// The most elements of a command.
+    most: u64,
+}
+
+fn bulks(elements: impl IntoIterator<Item = Bytes>) -> Value {
+    Value::Array(elements.into_iter().map(Value::Bulk).collect())
+}
+
+fn count(value: usize) -> Value {
+    Value::Int(i64::try_from(value).unwrap())
+}
+
+fn text(number: impl ToString) -> Bytes {
+    number.to_string().into_bytes()
+}
+
+impl Test {
+    fn new(seed: u64, most: u64) -> Self {
+        let mut engine = Engine::new(1_000_000, seed);
+        engine.db.listen(true);
+        engine.preempt =
+            if seed.is_multiple_of(2) { Box::new(Never) } else { Box::new(Countdown::new(0)) };
+        let (copy, model) = (Db::default(), BTreeMap::new());
+        Self { engine, copy, model, prng: Prng::from_seed(seed), most }
+    }
+
+    fn below(&mut self, bound: u64) -> usize {
+        usize::try_from(self.prng.below(bound)).unwrap()
+    }
+
+    fn key(&mut self) -> Bytes {
+        format!("list:{}", self.prng.below(4)).into_bytes()
+    }
+
+    fn element(&mut self) -> Bytes {
+        match self.prng.below(12) {
+            0 => vec![b'x'; self.below(3_000)],
+            1 => vec![b'y'; 60_000 + self.below(80_000)],
+            2..5 => text(self.prng.below(6)),
+            5..7 => format!("{:08x}-9dad-11d1-80b4-00c04fd430c8", self.prng.below(4)).into(),
+            _ => format!("element:{}", self.prng.below(6)).into(),
+        }
+    }
+
+    fn elements(&mut self) -> Vec<Bytes> {
+        let most = if self.prng.chance(20) { self.most } else { 4 };
+        let count = 1 + self.prng.below(most);
+        if count > 100 {
+            return (0..count).map(|at| format!("many:{}", at % 50).into_bytes()).collect();
+        }
+        (0..count).map(|_| self.element()).collect()
+    }
+
+    fn len(&self, key: &[u8]) -> usize {
+        self.model.get(key).map_or(0, VecDeque::len)
+    }
+
+    /// An index, at times one that no element has.
+    fn index(&mut self, key: &[u8]) -> i64 {
+        let len = self.len(key) as u64;
+        let index = i64::try_from(self.prng.below(len + 2)).unwrap();
+        if self.prng.chance(50) { index } else { -1 - index }
+    }
+
+    /// The place of an index that a command names.
+    fn place(&self, key: &[u8], index: i64) -> Option<usize> {
+        let len = i64::try_from(self.len(key)).unwrap();
+        let index = if index < 0 { index + len } else { index };
+        (0..len).contains(&index).then(|| usize::try_from(index).unwrap())
+    }
+
+    /// The places between two indexes.
+    fn places(&self, key: &[u8], start: i64, stop: i64) -> std::ops::Range<usize> {
+        let len = i64::try_from(self.len(key)).unwrap();
+        let from_front = |index: i64| if index < 0 { (index + len).max(0) } else { index };
+        let (start, end) = (from_front(start).min(len), (from_front(stop) + 1).min(len));
+        let back = if stop < -len { 0 } else { end.max(start) };
+        usize::try_from(start).unwrap()..usize::try_from(back.max(start)).unwrap()
+    }
+
+    fn run(&mut self, name: &str, args: &[Bytes]) -> Value {
+        let words = std::iter::once(name.as_bytes()).chain(args.iter().map(|arg| &arg[..]));
+        let reply = self.engine.run(&words.collect::<Vec<_>>());
+        for record in self.engine.db.take_records() {
+            apply_to_db(&mut self.copy, &record.act).unwrap();
+        }
+        Value::read(&reply)
+    }
+
+    fn step(&mut self) {
+        let key = self.key();
+        match self.prng.below(12) {
+            0..4 => self.push(key),
+            4 => self.pop_one(key),
+            5 => self.pop_some(key),
+            6 => self.read(key),
+            7 => self.set(key),
+            8 => self.trim(key),
+            _ => {
+                let index = self.index(&key);
+                let wanted = self.place(&key, index).map(|at| self.model[&key][at].clone());
+                let reply = self.run("LINDEX", &[key, text(index)]);
+                assert_eq!(reply, wanted.map_or(Value::Null, Value::Bulk));
+            }
+        }
+        self.model.retain(|_, list| !list.is_empty());
+    }
+
+    fn push(&mut self, key: Bytes) {
+        let (name, is_front) = *self.prng.weighted(&[
+            (3, ("LPUSH", true)),
+            (3, ("RPUSH", false)),
+            (1, ("LPUSHX", true)),
+        ]);
+        let elements = self.elements();
+        let reply = self.run(name, &[vec![key.clone()], elements.clone()].concat());
+        if name == "LPUSHX" && self.len(&key) == 0 {
+            return assert_eq!(reply, Value::Int(0));
+        }
+        let list = self.model.entry(key).or_default();
+        for element in elements {
+            if is_front { list.push_front(element) } else { list.push_back(element) }
+        }
+        assert_eq!(reply, count(list.len()));
+    }
+
+    fn pop_one(&mut self, key: Bytes) {
+        let is_front = self.prng.chance(50);
+        let list = self.model.entry(key.clone()).or_default();
+        let popped = if is_front { list.pop_front() } else { list.pop_back() };
+        let reply = self.run(if is_front { "LPOP" } else { "RPOP" }, &[key]);
+        assert_eq!(reply, popped.map_or(Value::Null, Value::Bulk));
+    }
+
+    fn pop_some(&mut self, key: Bytes) {
+        let is_front = self.prng.chance(50);
+        let most = *self.prng.weighted(&[(3, 5), (1, self.most)]);
+        let (most, len) = (self.below(most), self.len(&key));
+        let reply = self.run(if is_front { "LPOP" } else { "RPOP" }, &[key.clone(), text(most)]);
+        if len == 0 {
+            return assert_eq!(reply, Value::Null);
+        }
+        let list = self.model.get_mut(&key).unwrap();
+        let gone: Vec<Bytes> = if is_front {
+            list.drain(..most.min(len)).collect()
+        } else {
+            list.drain(len - most.min(len)..).rev().collect()
+        };
+        assert!(reply == bulks(gone), "{most} of {len}");
+    }
+
+    fn read(&mut self, key: Bytes) {
+        let (start, stop) = (self.index(&key), self.index(&key));
+        let places = self.places(&key, start, stop);
+        let list = self.model.get(&key).cloned().unwrap_or_default();
+        let reply = self.run("LRANGE", &[key, text(start), text(stop)]);
+        assert!(reply == bulks(list.range(places).cloned()), "{start} {stop} of {}", list.len());
+    }
+
+    fn set(&mut self, key: Bytes) {
+        let (index, element) = (self.index(&key), self.element());
+        let place = self.place(&key, index);
+        let reply = self.run("LSET", &[key.clone(), text(index), element.clone()]);
+        match place {
+            Some(place) => {
+                self.model.get_mut(&key).unwrap()[place] = element;
+                assert_eq!(reply, Value::Simple("OK".to_owned()));
+            }
+            None => assert!(matches!(reply, Value::Error(_))),
+        }
+    }
+
+    fn trim(&mut self, key: Bytes) {
+        let (start, stop) = match self.prng.chance(80) {
+            true => (i64::from(self.prng.chance(50)), -1 - i64::from(self.prng.chance(50))),
+            false => (self.index(&key), self.index(&key)),
+        };
+        let places = self.places(&key, start, stop);
+        let reply = self.run("LTRIM", &[key.clone(), text(start), text(stop)]);
+        assert_eq!(reply, Value::Simple("OK".to_owned()));
+        if let Some(list) = self.model.get_mut(&key) {
+            *list = list.range(places).cloned().collect();
+        }
+    }
+
+    /// All that is there is as it should be, in the copy too.
+    fn check(&mut self) {
+        for db in [&self.engine.db, &self.copy] {
+            db.check_invariants();
+            assert_eq!(db.len(), self.model.len());
+            for (key, wanted) in &self.model {
+                let list = db.value::<List>(&Key::new(key)).unwrap().expect("it is there");
+                let elements = list.elements();
+                assert_eq!(elements.len(), wanted.len());
+                let is_same = |(element, wanted): (_, &Bytes)| -> bool {
+                    let element: darter_structs::list::Element<'_> = element;
+                    element.to_vec() == *wanted
+                };
+                assert!(elements.range(0..wanted.len()).zip(wanted).all(is_same), "{key:?}");
+            }
+        }
+    }
+}
+
+#[test] // Random commands on few keys agree with naive lists at every step, and so does the copy.
+fn family_matches_the_model() {
+    for seed in 0..16 {
+        let most = [6, 60, 700, 6_000][seed as usize / 2 % 4];
+        let mut test = Test::new(seed, most);
+        for step in 0..300 {
+            test.step();
+            if step % 10 == 0 {
+                test.check();
+            }
+        }
+        test.check();
+    }
+}
