@@ -1,15 +1,15 @@
-//! `small`: bytes a key of small hashes and sets, and what looking into one costs.
+//! `small`: bytes a key of small hashes and sets, and the CPU time of commands on them.
 //!
-//! Most keys of most servers are small collections, so what a server pays around the content is
-//! most of its memory. Each kind is measured at five sizes and in three states: as it was filled,
-//! after each entry was written again with another length (what a store that packs tightly has to
-//! move), and after half of them were removed (what it has to give back). Resident memory, above
-//! that of the empty server: what the process really takes, the allocator's rounding included. The
-//! empty server has taken a few keys through all states before, and removed them; the connection that
-//! fills a server is closed before its memory is looked at.
+//! Most keys of most servers are small collections, so most of their memory is what a server spends
+//! around the content. Each kind is measured at five sizes and in three states: as filled, after
+//! each entry was overwritten with another length (a tightly packing store must move them), and
+//! after half of them were removed (memory to give back). The figure is resident memory above that
+//! of the empty server: what the process really takes, the allocator's rounding included. The empty
+//! server has already taken a few keys through all states and removed them; the connection that
+//! fills a server is closed before its memory is read.
 //!
-//! CPU per operation is measured between the first state and the second, in pairs, as `throughput`
-//! does it: pipelines so long that most of what is left is the command itself.
+//! CPU per operation is measured between the first state and the second, in pairs, as in
+//! `throughput`, with pipelines so long that most of what is left is the command itself.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ const BATCH: u64 = 500;
 /// Connections of the saturating client, and requests in flight on each.
 const CLIENTS: usize = 10;
 const PIPELINE: u64 = 100;
-/// Bytes of a hash's values; after they were overwritten, from half of that to one and a half.
+/// Bytes of a hash's values; once overwritten, from half of that to one and a half times.
 const VALUE_BYTES: u64 = 12;
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// What an allocator that returns memory with a delay is given to do so.
+/// Time for an allocator that returns memory with a delay.
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// What the keys hold.
@@ -44,7 +44,7 @@ enum Kind {
     Hash,
     /// `member:N`.
     Strings,
-    /// Distinct numbers below 10 000; after they were replaced, above 100 000.
+    /// Distinct numbers below 10 000; above 100 000 once replaced.
     Integers,
 }
 
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The requests whose CPU time is measured.
+    /// The operations whose CPU time is measured.
     fn operations(self) -> [&'static str; 2] {
         match self {
             Kind::Hash => ["HGET", "HSET"],
@@ -84,14 +84,14 @@ impl Kind {
         }
     }
 
-    /// The field or member with this number, before it was replaced or after.
+    /// The name of the field, or the member, with this number, before its replacement or after.
     fn entry(self, key: u64, number: u64, state: State) -> String {
         let is_first = state == State::Filled;
         match self {
             Kind::Hash => format!("field:{number}"),
             Kind::Strings if is_first => format!("member:{number}"),
             Kind::Strings => format!("member:{number}:again"),
-            // 97 and 10 000 have no common divisor, so all of a key's are distinct.
+            // 97 and 10 000 are coprime, so a key's numbers are distinct.
             Kind::Integers => {
                 let below = (key * 7_919 + number * 97) % 10_000;
                 (if is_first { below } else { below + 100_000 }).to_string()
@@ -99,8 +99,8 @@ impl Kind {
         }
     }
 
-    /// Appends the command that takes a key from the state before to this one; how many replies
-    /// it has.
+    /// Appends the commands that take a key from the previous state to this one. Returns their
+    /// number of replies.
     fn advance(self, key: u64, len: u64, to: State, prng: &mut Prng, out: &mut Vec<u8>) -> u64 {
         let name = self.key(key);
         let numbers = 0..if to == State::Halved { len / 2 } else { len };
@@ -157,7 +157,7 @@ impl Kind {
     }
 }
 
-/// A value of twelve characters, or after it was overwritten of six to eighteen, but not twelve.
+/// A value of twelve characters; once overwritten, of six to eighteen, but not twelve.
 fn value(prng: &mut Prng, state: State) -> String {
     let mut len = VALUE_BYTES;
     if state != State::Filled {
@@ -167,7 +167,7 @@ fn value(prng: &mut Prng, state: State) -> String {
     (0..len).map(|_| char::from(b'a' + prng.below(26) as u8)).collect()
 }
 
-/// What one server gave for one kind and size.
+/// One server's figures for one kind and size.
 #[derive(Clone, Debug, Default)]
 struct Figures {
     /// Bytes a key, by state.
@@ -185,7 +185,7 @@ struct Row {
     figures: Vec<Result<Figures, String>>,
 }
 
-/// A server being measured, and what it took while it was empty.
+/// A server being measured, and its resident memory when it was empty.
 struct Filled {
     server: Server,
     connection: Connection,
@@ -207,10 +207,10 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     write_report(options, &subjects, &rows)
 }
 
-/// Keys with `len` entries: a fifth of the elements, but not too many keys; nor so few that what the
-/// process takes in any case weighs among them.
+/// The number of keys with `len` entries: a fifth of the elements, but not too many keys, nor so
+/// few that the process's fixed memory would show.
 fn keys_of(options: &Options, len: u64) -> u64 {
-    /// A hundred kilobytes are ten bytes a key.
+    /// With this many, a hundred kilobytes are ten bytes a key.
     const KEYS_MIN: u64 = 10_000;
     let elements = options.scale.elements;
     let least = KEYS_MIN.min(elements / 100).max(1);
@@ -247,7 +247,7 @@ fn measure(options: &Options, subjects: &[Subject], kind: Kind, len: u64) -> Row
     Row { kind, len, keys, figures }
 }
 
-/// One step of a server that has not failed yet.
+/// Runs one step on a server that has not failed yet.
 fn update(
     server: &mut Result<Filled, String>,
     figures: &mut Result<Figures, String>,
@@ -266,7 +266,7 @@ fn update(
 fn start(options: &Options, subject: &Subject, kind: Kind, len: u64) -> Outcome<Filled> {
     let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
     let mut connection = server.connect(options.limit)?;
-    // What is used for the first time with long requests is not the data's.
+    // Memory that the first long requests take does not count as data.
     let mut request = Vec::new();
     (0..BATCH * 4).for_each(|_| client::command(&mut request, &["ECHO", &"x".repeat(500)]));
     connection.send(&request)?;
@@ -279,17 +279,17 @@ fn start(options: &Options, subject: &Subject, kind: Kind, len: u64) -> Outcome<
     Ok(filled)
 }
 
-/// What the server takes without a connection that has been used.
+/// The server's resident memory, with the connection that was used replaced by a fresh one.
 fn settled_bytes(options: &Options, filled: &mut Filled) -> Outcome<u64> {
     filled.connection = filled.server.connect(options.limit)?;
-    // Redis's allocator keeps what was freed for ten seconds, unless it is told.
+    // Redis's allocator keeps freed memory for ten seconds otherwise.
     filled.connection.ask(&["MEMORY", "PURGE"])?;
     std::thread::sleep(SETTLE);
     Ok(filled.server.resident_bytes())
 }
 
-/// Takes as many keys as are filled at once through all states, and removes them: code that runs for
-/// the first time is not the data's.
+/// Takes one batch of keys through all states, and removes them: memory for code that runs for the
+/// first time must not count as data.
 fn warm_up(connection: &mut Connection, kind: Kind, len: u64) -> Outcome<()> {
     let keys = (BATCH / len).max(1);
     for state in STATES {
@@ -327,7 +327,7 @@ fn fill(connection: &mut Connection, kind: Kind, keys: u64, len: u64, state: Sta
     Ok(())
 }
 
-/// Takes all keys to `state`; the bytes a key that the server takes then.
+/// Takes all keys to `state`. Returns the server's bytes a key then.
 fn advance(
     options: &Options,
     filled: &mut Filled,
@@ -342,7 +342,7 @@ fn advance(
     Ok(bytes as f64 / keys as f64)
 }
 
-/// The last key has what it should have.
+/// Checks that the last key has the expected length.
 fn check(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> Outcome<()> {
     let command = if kind == Kind::Hash { "HLEN" } else { "SCARD" };
     let found = filled.connection.ask(&[command, &kind.key(keys - 1)])?.number();

@@ -1,15 +1,15 @@
 //! Small collections in their keys' entries.
 //!
 //! Most collections are small, and a pointer to one, with its count, its type and its own block, is
-//! more than some of them hold. So a value that is nothing but a pack ([`Table::packed`]) lies in the
-//! entry itself while it fits, as a short string does: who reads one gets a copy ([`Lent`]), and who changes one takes a copy, changes that, and puts it back (`Db::edit`).
-//! docs/design/0012-small-collections.md.
+//! more than some of them hold. So a value that is a pack ([`Table::packed`]) is kept in the entry
+//! itself while it fits, as a short string is: a reader gets a copy ([`Lent`]); a writer takes a
+//! copy, changes that, and puts it back (`Db::edit`). docs/design/0012-small-collections.md.
 //!
 //! ```text
 //! note | bits 0-2: the type's number | bit 3: the encoding's name is the larger one |
 //! ```
-//! What lies there is accounted with the table of keys, as short strings are, and has no deadlines: so
-//! it has no place among the clocks, and is never hollow.
+//! Such a value is accounted with the table of keys, as short strings are, and has no deadlines: so
+//! it needs no clock, and is never hollow.
 //!
 //! Not here: the bytes. See `pack` in `darter_structs::table`.
 //!
@@ -23,24 +23,24 @@ use std::sync::OnceLock;
 
 /// The bits of a type's number.
 const NUMBER: u8 = 7;
-/// The larger name of two.
+/// The flag for the larger of two names of encodings.
 const GROWN: u8 = 8;
 
 const _: () = assert!(Type::NUMBERS <= NUMBER as usize + 1);
 
-/// The rows of the types that have made a pack, by their numbers: an entry has room for the number
-/// only. Each is entered by the first pack of its type, and never changes.
+/// The rows of the types, by number: an entry has room for the number only. The first pack of a
+/// type registers its row, which never changes.
 static ROWS: [OnceLock<&'static Type>; Type::NUMBERS] = [const { OnceLock::new() }; Type::NUMBERS];
 
-/// A value out of line goes back to the entry when its pack is so much smaller than what would have
-/// to leave again.
+/// An out-of-line value returns to the entry when its pack is at most this long: well below the
+/// size at which it would leave again.
 const BACK_MAX: usize = PACKED_MAX * 3 / 4;
 
-/// A value that is read: where it lies, or a copy of what lies in the entry.
+/// A value to read: in place, or a copy of a pack in the entry.
 pub enum Lent<'a, V> {
     /// Out of line.
     There(&'a V),
-    /// Of a pack in the entry: some hundred bytes.
+    /// A copy of a pack in the entry: some hundred bytes.
     Copied(V),
 }
 
@@ -56,7 +56,7 @@ impl<V> Deref for Lent<'_, V> {
 }
 
 impl<V: Clone> Lent<'_, V> {
-    /// A cut of it.
+    /// A cut of the value.
     #[must_use]
     pub fn into_cut(self) -> V {
         match self {
@@ -75,7 +75,7 @@ impl Type {
         PackedValue { note: self.number as u8 | if is_grown { GROWN } else { 0 }, bytes }
     }
 
-    /// The bytes of a pack, if it is one of this type, and whether its encoding has the larger name.
+    /// The bytes of a pack, if it is of this type, and whether its encoding has the larger name.
     #[inline]
     #[must_use]
     pub fn unpack<'a>(&self, packed: PackedValue<'a>) -> Option<(&'a [u8], bool)> {
@@ -83,7 +83,7 @@ impl Type {
     }
 }
 
-/// The number of the type of a pack.
+/// The type number of a pack.
 pub(crate) fn number(note: u8) -> usize {
     usize::from(note & NUMBER)
 }
@@ -101,7 +101,7 @@ pub(crate) fn object(packed: PackedValue<'_>) -> Object {
     object
 }
 
-/// The value of a pack, if that is of a `V`.
+/// The value of a pack, if it is of type `V`.
 #[inline]
 pub(crate) fn value<V: Typed>(packed: PackedValue<'_>) -> Option<V> {
     let mut value = V::default();
@@ -113,7 +113,7 @@ pub(crate) fn fitting<V: Value + ?Sized>(value: &V) -> Option<PackedValue<'_>> {
     value.packed().filter(|packed| packed.bytes.len() <= PACKED_MAX)
 }
 
-/// A copy of the pack of a value that lies out of line, and has become small enough for the entry.
+/// A copy of the pack of an out-of-line value that has become small enough for the entry.
 pub(crate) fn shrunk<V: Value>(value: &V) -> Option<(u8, Vec<u8>)> {
     let packed = value.packed().filter(|packed| packed.bytes.len() <= BACK_MAX)?;
     (!value.is_empty()).then(|| (packed.note, packed.bytes.to_vec()))
@@ -125,15 +125,15 @@ pub(crate) fn in_entry<'a>(entry: &Entry<'a, Object>) -> Option<PackedValue<'a>>
     entry.packed_value()
 }
 
-/// Panics when a pack is not sound.
+/// Panics when a pack breaks an invariant.
 pub(crate) fn check(packed: PackedValue<'_>) {
     let object = object(packed);
     object.check_invariants();
     assert!(object.packed().is_some_and(|again| again == packed), "a pack of its type");
 }
 
-/// Puts a value back that lay in the entry under that note, and was changed: there, or out of line.
-/// The moment under which it is to stand; `None`, and nothing done, if it is empty.
+/// Puts back a value that was in the entry under this note and was changed: into the entry, or out
+/// of line. Returns its new clock; `None`, and nothing is done, if the value is empty.
 pub(crate) fn put_back<V: Typed>(
     mut entry: EntryMut<'_, Object>,
     note: u8,

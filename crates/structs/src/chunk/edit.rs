@@ -1,13 +1,13 @@
 //! Changing a chunk in place: at its ends, and in the middle.
 //!
-//! An addition may be refused for want of room: then the chunk is as before, and its owner gives it a
+//! An addition that finds no room is refused and changes nothing; the chunk's owner then gives it a
 //! larger block, or halves it (`remake`).
 
 use super::outside::OUTSIDE_MAX;
 use super::{Chunk, Coding, Encoded, End, MARK};
 
-/// A push moves the elements away from its end only when one part in so many of the block is free
-/// beside what is needed: else the next pushes would do the same again.
+/// A push moves the elements away from its end only if one part in this many of the block remains
+/// free: else the next pushes would soon move them again.
 const SLACK_SHARE: usize = 8;
 
 impl<C: Coding> Chunk<C> {
@@ -17,7 +17,7 @@ impl<C: Coding> Chunk<C> {
         self.push_with(end, code, self.room.len() / SLACK_SHARE)
     }
 
-    /// [`Chunk::push`]; elements are moved only if `slack` bytes remain free.
+    /// [`Chunk::push`]; moves elements only if that leaves `slack` bytes free.
     #[inline]
     fn push_with(&mut self, end: End, code: &C::Code<'_>, slack: usize) -> bool {
         let need = code.len();
@@ -50,7 +50,7 @@ impl<C: Coding> Chunk<C> {
         true
     }
 
-    /// True when an element that is pushed at this end begins a group that needs a mark.
+    /// True when a push at this end begins a group that needs a mark.
     #[inline]
     fn opens_group(&self, end: End) -> bool {
         let (len, head) = (usize::from(self.len), usize::from(self.head));
@@ -61,7 +61,7 @@ impl<C: Coding> Chunk<C> {
         }
     }
 
-    /// One more element stands before what was group 0, which began at `place` and is group 1 now.
+    /// Adds an element in front of group 0, which began at `place` and is now group 1.
     fn open_front(&mut self, place: usize) {
         debug_assert_eq!(usize::from(self.head), C::GROUP, "only a full group is marked");
         (self.head, self.len) = (1, self.len + 1);
@@ -70,8 +70,8 @@ impl<C: Coding> Chunk<C> {
         self.set_mark(1, place);
     }
 
-    /// True when there is room at this end for an element, and for a mark; made, if there is some at
-    /// the other.
+    /// True when there is room at this end for an element and a mark, if need be after moving room
+    /// from the other end.
     #[inline]
     fn has_room(&mut self, end: End, need: usize, mark: usize, slack: usize) -> bool {
         let (front, back) = (self.front_room(), self.back_room());
@@ -82,7 +82,7 @@ impl<C: Coding> Chunk<C> {
         fits || self.slide(end, need, mark, slack)
     }
 
-    /// Moves the elements away from this end: what is free besides is halved between both.
+    /// Moves the elements away from this end; the room left over is halved between both.
     #[cold]
     fn slide(&mut self, end: End, need: usize, mark: usize, slack: usize) -> bool {
         let free = self.front_room() + self.back_room();
@@ -94,7 +94,7 @@ impl<C: Coding> Chunk<C> {
         true
     }
 
-    /// Moves the elements to where they begin at `begin`.
+    /// Moves the elements so that they begin at `begin`.
     pub(super) fn move_to(&mut self, begin: usize) {
         let old = usize::from(self.begin);
         self.room.copy_within(old..usize::from(self.end), begin);
@@ -103,7 +103,7 @@ impl<C: Coding> Chunk<C> {
         self.begin = begin as u16;
     }
 
-    /// True unless it is a long one too many.
+    /// False for a long item beyond the limit.
     fn can_name(&self, code: &C::Code<'_>) -> bool {
         code.long().is_none() || self.longs() < OUTSIDE_MAX
     }
@@ -117,7 +117,7 @@ impl<C: Coding> Chunk<C> {
         }
     }
 
-    /// Lets go of what lies outside of the item at `place`, if it has one.
+    /// Releases what the item at `place` keeps outside, if anything.
     #[inline]
     pub(super) fn release(&mut self, place: usize) {
         if let Some(outside) = &mut self.outside
@@ -138,7 +138,7 @@ impl<C: Coding> Chunk<C> {
         }
     }
 
-    /// Removes so many elements at one end: as many as there are, at most.
+    /// Removes `count` elements at one end, which must exist.
     #[inline]
     pub(crate) fn cut(&mut self, end: End, count: usize) {
         match end {
@@ -172,7 +172,7 @@ impl<C: Coding> Chunk<C> {
         self.head = (head as u16).min(self.len);
     }
 
-    /// Adds an element before the one with this index. False if there is no room at all.
+    /// Adds an element before the one with this index. False if there is no room at either side.
     pub(crate) fn insert(&mut self, index: usize, code: &C::Code<'_>) -> bool {
         debug_assert!(index <= self.len(), "index={index} len={}", self.len);
         if index == 0 {
@@ -188,7 +188,7 @@ impl<C: Coding> Chunk<C> {
         let group = self.group(index - 1);
         let place = self.open_gap(self.place(index), group, need, mark);
         self.write(place, code);
-        // One element of each group up to here goes over to the group before it.
+        // Each group up to here passes one element to the group before it.
         self.step_marks(1..group + 1);
         if mark > 0 {
             let first = usize::from(self.begin);
@@ -199,8 +199,8 @@ impl<C: Coding> Chunk<C> {
         true
     }
 
-    /// Makes room for `need` bytes before what is at `place`, where `group` ends or goes on, and for a
-    /// mark. Returns where it is.
+    /// Makes room for `need` bytes before `place`, in or at the end of `group`, and for a mark.
+    /// Returns where the room is.
     fn open_gap(&mut self, place: usize, group: usize, need: usize, mark: usize) -> usize {
         let (front, back) = (self.front_room(), self.back_room());
         let is_front_shorter = place - usize::from(self.begin) < usize::from(self.end) - place;
@@ -231,14 +231,14 @@ impl<C: Coding> Chunk<C> {
         let (place, group) = (self.place(index), self.group(index));
         let bytes = C::len(&self.room[place..]);
         self.release(place);
-        // Each group behind gives its first element to the group before it.
+        // Each later group passes its first element to the group before it.
         self.step_marks(group + 1..self.marks() + 1);
         self.close_gap(place, group, bytes);
         self.len -= 1;
         self.head = self.head.min(self.len);
     }
 
-    /// Closes a gap of `bytes` at `place`, in `group`. Returns where what stands before it ends now.
+    /// Closes a gap of `bytes` at `place`, in `group`. Returns the new end of what precedes it.
     fn close_gap(&mut self, place: usize, group: usize, bytes: usize) -> usize {
         let (begin, end) = (usize::from(self.begin), usize::from(self.end));
         if place - begin < end - place {
@@ -253,7 +253,7 @@ impl<C: Coding> Chunk<C> {
         place
     }
 
-    /// Puts another element in the place of the one with this index. False if there is no room.
+    /// Replaces the element with this index. False if there is no room.
     pub(crate) fn set(&mut self, index: usize, code: &C::Code<'_>) -> bool {
         debug_assert!(index < self.len(), "index={index} len={}", self.len);
         let (place, group) = (self.place(index), self.group(index));
@@ -262,7 +262,7 @@ impl<C: Coding> Chunk<C> {
             return false;
         }
         self.release(place);
-        // The mark of this element, if it has one, moves or stays with its first bytes.
+        // The mark of this element, if any, follows its first byte.
         let place = match new.checked_sub(old) {
             Some(more) => self.open_gap(place + old, group, more, 0) + more - new,
             None => self.close_gap(place + new, group, old - new) - new,

@@ -1,28 +1,29 @@
-//! A chunk: a run of items in one block of up to 4 KiB, with room at its ends. Lists are made of them,
-//! and sorted sets.
+//! A chunk: a run of items in one block of up to 4 KiB, with room at its ends. Lists and sorted
+//! sets are made of them.
 //!
-//! Redis's listpack spends a byte an element on its length from behind, moves all of it when its
-//! head is pushed or popped, and walks half of it to find an index. Here items lie in the middle
-//! of the block, so that both ends grow and shrink in place, and every sixteenth is *marked*: an
-//! index, or the last element, is found by walking past fifteen at most, for an eighth of a byte an
-//! element.
+//! Redis's listpack spends a byte an element on a length for walking backwards, moves all bytes
+//! when its head is pushed or popped, and walks half of them to find an index. Here items are in
+//! the middle of the block, so that both ends grow and shrink in place, and every sixteenth is
+//! *marked*: an index, or the last element, is found by walking past at most fifteen, for an eighth
+//! of a byte an element.
 //!
 //! ```text
 //! | counts: 16 | begin, end, len, head: 16 | .. room .. | elements | .. room .. | mark 2 | mark 1 |
 //! group 0: the first `head` elements, 1 to 16; group n: those from mark n on, 16 each but the last
 //! ```
-//! A push to the front makes group 0 longer, and none of the marks changes; when it has sixteen, it
-//! becomes group 1, and the marks move up by one place. An element that comes in the middle pushes
-//! one out of each group before it, towards the front: each of those marks steps over one element.
+//! A push to the front makes group 0 longer, without changing a mark; when it has sixteen, it
+//! becomes group 1, and the marks move up by one place. An insertion in the middle pushes one
+//! element out of each group before it, towards the front: each of those marks steps over one
+//! element.
 //!
 //! Chunks are shared between the list and its cuts, and copied before they are changed.
 //!
 //! Invariants:
-//! - C1: `begin..end` holds `len` elements, one behind the other.
-//! - C2: mark n is where the element with index `head + 16 * (n - 1)` begins; there are as many marks
-//!   as are needed. `head` is 0 only in an empty chunk, and `len` in one without marks.
-//! - C3: the elements' end is not beyond the last mark.
-//! - C4: the numbers of blobs among the elements are those that `outside` has, each once.
+//! - C1: `begin..end` holds `len` elements, without gaps.
+//! - C2: mark n is the start of the element with index `head + 16 * (n - 1)`; there are as many
+//!   marks as needed. `head` is 0 only in an empty chunk, and `len` in one without marks.
+//! - C3: the elements end before the last mark.
+//! - C4: the numbers of long items among the elements are exactly those in `outside`, each once.
 //!
 //! Not here: which chunk an index is in. See `tree`.
 
@@ -43,49 +44,49 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the items of a chunk are.
+/// The items that a kind of chunk holds.
 pub(crate) trait Coding: Copy + Send + Sync + 'static {
-    /// Items of a group. Items that are all as long need no marks, and are one group.
+    /// Items of a group. Items of one length need no marks, and are one group.
     const GROUP: usize = 16;
-    /// What is too long to lie among the others.
+    /// What an item refers to when it is too long to be kept among the others.
     type Long: Held;
-    /// An item on its way into a chunk.
+    /// An item to be added to a chunk.
     type Code<'a>: Encoded<Self::Long>;
-    /// What the nodes of a tree know of the first item of each child: to find the way by.
+    /// What the nodes of a tree store of the first item of each child, to search by.
     type First: Copy + PartialEq + fmt::Debug + Send + Sync;
 
     /// Bytes of the item at the front of `bytes`.
     fn len(bytes: &[u8]) -> usize;
 
-    /// Where the item begins that is `count` behind the one at `at`.
+    /// The start of the item `count` after the one at `at`.
     #[inline]
     fn skip(items: &[u8], at: usize, count: usize) -> usize {
         (0..count).fold(at, |at, _| at + Self::len(&items[at..]))
     }
 
-    /// What there is to know of the item at the front of `bytes`.
+    /// What a node stores of the item at the front of `bytes`.
     fn first(bytes: &[u8]) -> Self::First;
 
-    /// The number of what lies outside of the item at the front of `bytes`, if something does.
+    /// The number of what the item at the front of `bytes` keeps outside, if anything.
     fn outside(bytes: &[u8]) -> Option<u16>;
 
     /// Writes that number to the item at the front of `bytes`.
     fn write_outside(bytes: &mut [u8], number: u16);
 }
 
-/// An item in the form in which it is kept.
+/// An item in its stored form.
 pub(crate) trait Encoded<L> {
-    /// Bytes that it takes among the others.
+    /// Bytes that it takes in a chunk.
     fn len(&self) -> usize;
 
-    /// What lies outside of it.
+    /// What it keeps outside.
     fn long(&self) -> Option<&L>;
 
-    /// Writes it over as many bytes, but for the number of what lies outside.
+    /// Writes it over as many bytes, except for the number of what it keeps outside.
     fn write_to(&self, out: &mut [u8]);
 }
 
-/// What can lie outside: a reference to something shared.
+/// What can be kept outside: a reference to something shared.
 pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
     /// Bytes of memory of what it leads to.
     fn memory_bytes(&self) -> usize;
@@ -93,10 +94,10 @@ pub(crate) trait Held: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// Bytes of a mark.
 pub(crate) const MARK: usize = size_of::<u16>();
-/// What stands before the room of a block: two counts, and the chunk's own fields.
+/// What precedes the room of a block: two counts, and the chunk's own fields.
 const HEAD_BYTES: usize = 32;
-/// Bytes of the largest block. More would make a copy for a cut, and a change in the middle, dearer;
-/// fewer, the tree larger.
+/// Bytes of the largest block. Larger ones would make a copy for a cut, and a change in the middle,
+/// cost more; smaller ones, a larger tree.
 const BLOCK_MAX: usize = 4096;
 /// Room of the largest block.
 pub(crate) const ROOM_MAX: usize = BLOCK_MAX - HEAD_BYTES;
@@ -106,15 +107,15 @@ const _: () = assert!(BLOCK_MAX <= u16::MAX as usize);
 /// A chunk, shared.
 pub(crate) type Handle<C> = Arc<Chunk<C>>;
 
-/// See the module.
+/// A chunk: its fields, and in the same block its elements and marks.
 pub(crate) struct Chunk<C: Coding, B: ?Sized = [u8]> {
     /// The long elements.
     outside: Option<Box<Outside<C::Long>>>,
     coding: PhantomData<C>,
-    /// Where the elements begin and end in `room`.
+    /// Start and end of the elements in `room`.
     begin: u16,
     end: u16,
-    /// Elements.
+    /// Number of elements.
     len: u16,
     /// Elements of group 0.
     head: u16,
@@ -131,7 +132,7 @@ pub enum End {
     Back,
 }
 
-/// An empty chunk whose block has room for so many bytes of elements and marks: the allocator's
+/// An empty chunk whose block has at least this much room for elements and marks: the allocator's
 /// size classes, four a doubling.
 fn blank<C: Coding>(room: usize) -> Handle<C> {
     const { assert!(2 * size_of::<usize>() + size_of::<Chunk<C, [u8; 0]>>() == HEAD_BYTES) };
@@ -149,7 +150,7 @@ fn blank<C: Coding>(room: usize) -> Handle<C> {
     block!(256 320 384 448 512 640 768 896 1024 1280 1536 1792 2048 2560 3072 3584 4096)
 }
 
-/// The chunk, to be changed; copied first if a cut shares it.
+/// The chunk, for changing; copied first if a cut shares it.
 #[inline]
 pub(crate) fn own<C: Coding>(handle: &mut Handle<C>) -> &mut Chunk<C> {
     if Arc::strong_count(handle) != 1 {
@@ -165,7 +166,7 @@ impl<C: Coding> Chunk<C> {
         usize::from(self.len)
     }
 
-    /// Bytes of memory, with the long elements, shared or not.
+    /// Bytes of memory, long elements included, shared or not.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         let outside = self.outside.as_ref().map_or(0, |outside| outside.memory_bytes());
@@ -177,7 +178,7 @@ impl<C: Coding> Chunk<C> {
         self.items().len() + self.marks() * MARK
     }
 
-    /// Long items.
+    /// Number of long items.
     pub(crate) fn longs(&self) -> usize {
         self.outside.as_ref().map_or(0, |outside| outside.len())
     }
@@ -188,13 +189,13 @@ impl<C: Coding> Chunk<C> {
         &self.room[usize::from(self.begin)..usize::from(self.end)]
     }
 
-    /// What lies outside, by its number.
+    /// The long item with this number.
     pub(crate) fn long(&self, number: u16) -> &C::Long {
         self.outside.as_ref().expect("it names one").get(number)
     }
 
-    /// Where in [`Chunk::items`] the element with this index begins; the end, if it is `len`.
-    /// Cost: a walk past fifteen elements at most.
+    /// The offset in [`Chunk::items`] of the element with this index; of the end, if it is `len`.
+    /// Cost: a walk past at most fifteen elements.
     #[inline]
     pub(crate) fn offset(&self, index: usize) -> usize {
         self.place(index) - usize::from(self.begin)
@@ -214,7 +215,7 @@ impl<C: Coding> Chunk<C> {
         C::skip(&self.room, start, steps)
     }
 
-    /// The group that the element with this index is in.
+    /// The group of the element with this index.
     #[inline]
     fn group(&self, index: usize) -> usize {
         index.checked_sub(usize::from(self.head)).map_or(0, |past| past / C::GROUP + 1)
@@ -238,7 +239,7 @@ impl<C: Coding> Chunk<C> {
         self.room[at..at + MARK].copy_from_slice(&(place as u16).to_le_bytes());
     }
 
-    /// Moves these marks, as what they mark has moved.
+    /// Moves these marks along with the elements that they mark.
     #[inline]
     fn move_marks(&mut self, numbers: Range<usize>, by: isize) {
         for number in numbers {
@@ -275,8 +276,8 @@ impl<C: Coding> Chunk<C> {
         }
     }
 
-    /// The index and the offset of the last item with a mark for which `before` holds, given its
-    /// offset; of the first item if there is none. What is looked for in order is looked for there.
+    /// The index and the offset of the last marked item for which `before` holds, given its offset;
+    /// of the first item if there is none. A search in sorted items starts there.
     pub(crate) fn last_mark(&self, before: impl Fn(usize) -> bool) -> (usize, usize) {
         let (mut low, mut high) = (0, self.marks() + 1);
         while high - low > 1 {

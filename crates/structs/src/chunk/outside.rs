@@ -1,22 +1,22 @@
-//! What is too long to lie in a chunk, by number.
+//! The long items of one chunk, which are kept outside of it, by number.
 //!
-//! When a shared chunk is copied, each of them is counted, at a cache miss each: so a chunk has at most
+//! A copy of a shared chunk counts each of them, at a cache miss each: so a chunk has at most
 //! [`OUTSIDE_MAX`].
 
 use super::Held;
 use crate::lazyfree::{self, Dismantle};
 
-/// Long ones of a chunk: counting as many takes some 10 us.
+/// The most long items in a chunk: counting as many takes some 10 us.
 pub(crate) const OUTSIDE_MAX: usize = 128;
-/// Long ones that are freed at once.
+/// Long items freed in one step.
 const FREED_AT_ONCE: usize = 8;
 
-/// See the module. Numbers of those that are gone are given again.
+/// The long items of a chunk. Numbers of removed ones are reused.
 #[derive(Clone)]
 pub(super) struct Outside<L: Held> {
     longs: Vec<Option<L>>,
     free: Vec<u16>,
-    /// Memory of them.
+    /// Memory of the long items.
     bytes: usize,
 }
 
@@ -27,12 +27,12 @@ impl<L: Held> Default for Outside<L> {
 }
 
 impl<L: Held> Outside<L> {
-    /// Those that are there.
+    /// Long items present.
     pub(super) fn len(&self) -> usize {
         self.longs.len() - self.free.len()
     }
 
-    /// Takes over one, and returns its number.
+    /// Takes over a long item, and returns its number.
     pub(super) fn add(&mut self, long: L) -> u16 {
         assert!(self.len() < OUTSIDE_MAX, "{} outside", self.len());
         self.bytes += long.memory_bytes();
@@ -45,24 +45,24 @@ impl<L: Held> Outside<L> {
         (self.longs.len() - 1) as u16
     }
 
-    /// The one with this number.
+    /// The long item with this number.
     pub(super) fn get(&self, number: u16) -> &L {
         self.longs[usize::from(number)].as_ref().expect("one for every item that names it")
     }
 
-    /// Lets go of one.
+    /// Releases a long item.
     pub(super) fn remove(&mut self, number: u16) {
         let long = self.longs[usize::from(number)].take();
         self.bytes -= long.expect("one for every item that names it").memory_bytes();
         self.free.push(number);
     }
 
-    /// Bytes of memory, from the numbers that were given, whatever is allocated for them.
+    /// Bytes of memory, counted by the numbers in use rather than by what is allocated for them.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.longs.len() * size_of::<Option<L>>() + self.bytes
     }
 
-    /// Panics when the sums are not those of them.
+    /// Panics when the sums are not those of the items.
     pub(super) fn check(&self) {
         let there = self.longs.iter().flatten();
         assert_eq!(there.clone().count(), self.len());
@@ -79,7 +79,7 @@ impl<L: Held> Drop for Outside<L> {
     }
 }
 
-/// The long ones of a chunk that is gone, and their bytes.
+/// The long items of a dropped chunk, and their bytes.
 struct Remains<L>(Vec<Option<L>>, usize);
 
 impl<L: Held> Dismantle for Remains<L> {

@@ -4,18 +4,19 @@ use super::outside::OUTSIDE_MAX;
 use super::{Chunk, Coding, End, Handle, MARK, ROOM_MAX, blank, get_mut, own};
 use std::ops::Range;
 
-/// Neighbours are merged when they fill at most this much of a block together.
+/// Neighbours are merged when together they fill at most this much of a block.
 const MERGED_MAX: usize = ROOM_MAX / 4 * 3;
-/// Long ones of neighbours that are merged.
+/// The most long items of two neighbours that are merged.
 const MERGED_LONGS_MAX: usize = OUTSIDE_MAX / 4 * 3;
 /// A chunk that fills less looks for a neighbour to merge with.
 const SPARSE_MAX: usize = ROOM_MAX / 3;
-/// A block that grows has as much room again as a share of what it holds.
+/// A block that grows gets one part in this many of its content as additional room.
 const GROWTH_SHARE: usize = 4;
-/// What a chunk may leave unused when nothing is pushed to it any more: a quarter of a class.
+/// Once nothing is pushed to a chunk any more, it may leave one part in this many of it unused: a
+/// quarter of a class.
 const UNUSED_SHARE: usize = 8;
 
-/// True when two neighbours are worth being one chunk.
+/// True when two neighbours should be merged.
 pub(crate) fn can_merge<C: Coding>(one: &Chunk<C>, other: &Chunk<C>) -> bool {
     one.used_bytes() + other.used_bytes() <= MERGED_MAX
         && one.longs() + other.longs() <= MERGED_LONGS_MAX
@@ -25,12 +26,12 @@ pub(crate) fn can_merge<C: Coding>(one: &Chunk<C>, other: &Chunk<C>) -> bool {
 /// Some elements of a chunk, by their bytes in [`Chunk::items`].
 type Part<'a, C> = (&'a Chunk<C>, Range<usize>);
 
-/// Bytes of the marks of `count` elements, of which the first sixteen need none.
+/// Bytes of the marks of `count` elements: the first sixteen need none.
 fn mark_bytes<C: Coding>(count: usize) -> usize {
     count.saturating_sub(C::GROUP).div_ceil(C::GROUP) * MARK
 }
 
-/// A chunk of what the parts hold, one behind the other, with `spare` bytes of room at one end.
+/// A chunk with the contents of the parts in order, and `spare` bytes of room at one end.
 fn gather<C: Coding>(parts: &[Part<'_, C>], count: usize, spare: usize, end: End) -> Handle<C> {
     let used = parts.iter().map(|(_, part)| part.len()).sum::<usize>() + mark_bytes::<C>(count);
     let mut handle = blank((used + spare).min(ROOM_MAX));
@@ -47,12 +48,12 @@ fn gather<C: Coding>(parts: &[Part<'_, C>], count: usize, spare: usize, end: End
 }
 
 impl<C: Coding> Chunk<C> {
-    /// A chunk of no elements, with room for `room` bytes at `end`.
+    /// An empty chunk, with room for `room` bytes at `end`.
     pub(crate) fn empty(room: usize, end: End) -> Handle<C> {
         gather(&[], 0, room.min(ROOM_MAX), end)
     }
 
-    /// A chunk of these elements, without blobs, and with room for `need` bytes more at `end`.
+    /// A chunk of these elements, none of them long, with room for `need` more bytes at `end`.
     pub(crate) fn of_items(items: &[u8], count: usize, need: usize, end: End) -> Handle<C> {
         let spare = (items.len() / GROWTH_SHARE).max(need + MARK);
         let mut handle = blank((items.len() + mark_bytes::<C>(count) + spare).min(ROOM_MAX));
@@ -67,7 +68,7 @@ impl<C: Coding> Chunk<C> {
         handle
     }
 
-    /// The same in another block.
+    /// A copy in a block of its own.
     pub(super) fn copy(&self) -> Handle<C> {
         let mut handle = blank(self.room.len());
         let copy = get_mut(&mut handle).expect("new");
@@ -77,7 +78,7 @@ impl<C: Coding> Chunk<C> {
         handle
     }
 
-    /// Copies elements of another to the end. Marks are not made.
+    /// Appends elements of another chunk, without making marks.
     fn append(&mut self, source: &Self, part: Range<usize>) {
         let (from, items) = (usize::from(self.end), &source.items()[part]);
         self.room[from..from + items.len()].copy_from_slice(items);
@@ -93,7 +94,7 @@ impl<C: Coding> Chunk<C> {
         }
     }
 
-    /// Counts the elements, and marks every sixteenth. There is room.
+    /// Counts the elements, and marks every sixteenth; there is room for the marks.
     fn mark_all(&mut self) {
         let (mut at, mut index) = (usize::from(self.begin), 0);
         while at < usize::from(self.end) {
@@ -116,8 +117,8 @@ impl<C: Coding> Chunk<C> {
         self.used_bytes() <= SPARSE_MAX
     }
 
-    /// The same in a larger block, with room for `need` bytes more at `end`, if there are as many.
-    /// `None` if there is no larger one, or it would not help.
+    /// A copy in a larger block, with room for `need` more bytes at `end`. `None` if there is no
+    /// larger one, or it would not help.
     pub(crate) fn grown(&self, end: End, need: usize) -> Option<Handle<C>> {
         if self.longs() == OUTSIDE_MAX || self.room.len() == ROOM_MAX {
             return None;
@@ -126,7 +127,7 @@ impl<C: Coding> Chunk<C> {
         Some(gather(&[self.whole()], self.len(), spare, end))
     }
 
-    /// Both, with the room at the back.
+    /// Both in one, with the room at the back.
     pub(crate) fn merged(&self, other: &Self) -> Handle<C> {
         let parts = [self.whole(), other.whole()];
         gather(&parts, self.len() + other.len(), 0, End::Back)
@@ -140,7 +141,7 @@ impl<C: Coding> Chunk<C> {
         (front, gather(&[(self, at..end)], self.len() - index, 0, End::Back))
     }
 
-    /// The index before which about half of the bytes are. The chunk has two elements or more.
+    /// The index that halves the bytes, about. The chunk has two elements or more.
     pub(crate) fn middle(&self) -> usize {
         let (half, mut index, mut at) = (self.items().len() / 2, 0, 0);
         while at < half {
@@ -151,7 +152,7 @@ impl<C: Coding> Chunk<C> {
     }
 }
 
-/// A chunk to which nothing is pushed any more, in a block that fits it.
+/// Moves a chunk to which nothing is pushed any more to a block that fits.
 pub(crate) fn trim<C: Coding>(handle: &mut Handle<C>) {
     let unused = handle.room.len() - handle.used_bytes();
     if unused > handle.room.len() / UNUSED_SHARE {
@@ -174,8 +175,8 @@ pub(crate) fn remove_all<C: Coding>(handle: &mut Handle<C>, hits: &[u16]) {
     chunk.mark_all();
 }
 
-/// Moves the items that are not in `hits` together, to where the first begins. Returns where they
-/// end. `hits` are indexes, ascending.
+/// Removes the items with the indexes in `hits`, ascending, by moving the others together, to the
+/// front. Returns where they end.
 pub(crate) fn compact<C: Coding>(items: &mut [u8], hits: &[u16]) -> usize {
     let (mut index, mut from, mut to) = (0, 0, 0);
     for &hit in hits {

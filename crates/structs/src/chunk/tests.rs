@@ -27,7 +27,7 @@ fn content(chunk: &Chunk) -> Vec<Vec<u8>> {
     (0..chunk.len()).map(|index| chunk.element(chunk.offset(index)).to_vec()).collect()
 }
 
-#[test] // Whatever is done to a chunk, it holds what a vector would.
+#[test] // A chunk holds what a vector would after the same changes.
 fn a_chunk_matches_a_vector() {
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);
@@ -67,7 +67,7 @@ fn a_chunk_matches_a_vector() {
     }
 }
 
-#[test] // What is split, grown, trimmed, merged and copied is the same.
+#[test] // Splitting, growing, trimming, merging and copying keep the elements.
 fn remade_chunks_hold_the_same() {
     for seed in 0..60 {
         let mut prng = Prng::from_seed(seed);
@@ -111,7 +111,7 @@ fn remade_chunks_hold_the_same() {
     }
 }
 
-#[test] // A search finds elements, not what looks like one inside of another.
+#[test] // A search finds elements, not their bytes inside of others.
 fn a_search_keeps_to_elements() {
     let texts: [&[u8]; 4] = [b"ab", b"\x02ab", b"x\x02ab\x02ab", b"\x02ab\x02abab"];
     for needle in texts {
@@ -132,7 +132,7 @@ fn a_search_keeps_to_elements() {
     }
 }
 
-#[test] // Room at the wrong end is moved to the right one, and not again and again.
+#[test] // Room is moved to the end that needs it, but not at every push.
 fn room_moves_to_where_it_is_needed() {
     let mut chunk: Handle = Chunk::empty(ROOM_MAX, End::Back);
     let mut pushed = 0_u32;
@@ -152,7 +152,7 @@ fn room_moves_to_where_it_is_needed() {
     chunk.check();
 }
 
-#[test] // A chunk counts its blobs when it is copied, so there are not too many.
+#[test] // A copy of a chunk counts its blobs, so their number is bounded.
 fn blobs_of_a_chunk_are_bounded() {
     let (mut chunk, blob) = (Chunk::empty(ROOM_MAX, End::Back), vec![b'b'; INLINE_MAX + 1]);
     let before = chunk.memory_bytes();

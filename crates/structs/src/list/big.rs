@@ -1,16 +1,16 @@
-//! A list of chunks: those at its two ends apart, where nearly all changes are made, and the others
-//! in a tree.
+//! A list of chunks: the two at its ends, where nearly all changes happen, and a tree of all
+//! others.
 //!
 //! ```text
 //! Big: front chunk | tree of chunks | back chunk         a single chunk is the front
 //! ```
-//! A push or a pop changes the chunk at its end and nothing else. A change in the middle goes down
-//! the tree to its chunk. What cuts or joins the list at an index puts the ends into the tree before
-//! ([`Big::close`]), and takes them off again ([`Big::open`]): some microseconds, once in some hundred
-//! changes.
+//! A push or a pop changes the chunk at its end and nothing else. A change in the middle descends
+//! the tree to its chunk. Cutting or joining the list at an index first moves the end chunks into
+//! the tree ([`Big::close`]), and takes them out again afterwards ([`Big::open`]): some
+//! microseconds, once in some hundred changes.
 //!
 //! Invariants:
-//! - L1: without a back there is no tree.
+//! - L1: without a back chunk there is no tree.
 //! - L2: no chunk is empty.
 
 use super::item::Code;
@@ -20,12 +20,12 @@ use crate::owner::Owner;
 use crate::tree::{defer, join, join_some, pop};
 use std::sync::Arc;
 
-/// Room of a new chunk at an end: a share of what the list takes already, so that short ones do not
+/// Room of a new chunk at an end: a share of the list's present size, so that short lists do not
 /// pay for a whole block.
 const NEW_ROOM_MIN: usize = 512;
 const NEW_ROOM_SHARE: usize = 8;
 
-/// See the module.
+/// A list of chunks, in the form that can be changed.
 #[derive(Clone)]
 pub(super) struct Big {
     front: Handle,
@@ -37,7 +37,7 @@ pub(super) struct Big {
 #[derive(Clone)]
 struct Middle {
     tree: Option<Child>,
-    /// The list's.
+    /// The list's owner.
     owner: Owner,
 }
 
@@ -68,7 +68,7 @@ impl Big {
         big
     }
 
-    /// The front, the tree and the back, as far as there are some.
+    /// The front, the tree and the back, where present.
     pub(super) fn into_parts(mut self) -> ([Option<Child>; 3], Owner) {
         let (middle, owner) = (self.middle.tree.take(), std::mem::take(&mut self.middle.owner));
         ([Some(Child::of(self.front)), middle, self.back.map(Child::of)], owner)
@@ -115,7 +115,8 @@ impl Big {
         size_of::<Self>() + OWNER_BYTES + middle + ends
     }
 
-    /// The chunk that the element with this index is in, and the index of its first.
+    /// The chunk that holds the element with this index, and the index of the chunk's first
+    /// element.
     #[inline]
     pub(super) fn find(&self, index: usize) -> (&Chunk, usize) {
         let Some(past) = index.checked_sub(self.front.len()) else { return (&self.front, 0) };
@@ -129,8 +130,8 @@ impl Big {
         }
     }
 
-    /// Calls `f` with the chunk that the element with this index is in, to be changed, and its index
-    /// there.
+    /// Calls `f` with the chunk that holds the element with this index, for changing, and the
+    /// element's index in it.
     fn edit<R>(&mut self, index: usize, f: &mut dyn FnMut(&mut Handle, usize) -> R) -> R {
         let middle_len = self.middle_len();
         let Some(past) = index.checked_sub(self.front.len()) else {
@@ -143,7 +144,7 @@ impl Big {
         }
     }
 
-    /// Copies what a change at this index would have to copy. Returns whether there was anything.
+    /// Copies what a change at this index would have to copy. Returns whether anything was copied.
     pub(super) fn unshare(&mut self, index: usize) -> bool {
         let is_shared = match (&self.middle.tree, index.checked_sub(self.front.len())) {
             (_, None) => Arc::strong_count(&self.front) > 1,
@@ -181,7 +182,8 @@ impl Big {
         }
     }
 
-    /// [`Big::push`] where there is no room: to a larger block, or to a new chunk.
+    /// [`Big::push`] when the chunk has no room: it moves to a larger block, or a new chunk is
+    /// added.
     #[cold]
     fn push_far(&mut self, end: End, code: &Code<'_>) {
         let (room, len) = (self.memory_bytes() / NEW_ROOM_SHARE, self.len());
@@ -199,7 +201,7 @@ impl Big {
         debug_assert_eq!(self.len(), len + 1, "L2");
     }
 
-    /// Puts a chunk to one end.
+    /// Adds a chunk at one end.
     fn extend(&mut self, end: End, new: Handle) {
         let mut old = match end {
             End::Front => {
@@ -224,7 +226,7 @@ impl Big {
         };
     }
 
-    /// Removes elements at one end: at most those of the chunk there, and not all of the list.
+    /// Removes elements at one end: at most those of the chunk there, and never the whole list.
     #[inline]
     pub(super) fn cut(&mut self, end: End, count: usize) {
         let chunk = self.peek_mut(end);
@@ -236,7 +238,7 @@ impl Big {
         }
     }
 
-    /// Drops the chunk at one end, of two or more, and has its neighbour in its place.
+    /// Drops the chunk at one end, of two or more, and puts its neighbour in its place.
     #[cold]
     fn replace(&mut self, end: End) {
         let next = match self.middle.tree.take() {
@@ -254,8 +256,8 @@ impl Big {
         }
     }
 
-    /// Adds an element before the one with this index, and not at an end. False if its chunk has no
-    /// room, nor can have.
+    /// Adds an element before the one with this index, not at an end. False if its chunk has no
+    /// room, and no larger block would help.
     pub(super) fn insert(&mut self, index: usize, code: &Code<'_>) -> bool {
         self.edit(index, &mut |chunk, at| {
             own(chunk).insert(at, code)
@@ -266,7 +268,7 @@ impl Big {
         })
     }
 
-    /// Puts an element in the place of another. False if its chunk has no room, nor can have.
+    /// Replaces an element. False if its chunk has no room, and no larger block would help.
     pub(super) fn set(&mut self, index: usize, code: &Code<'_>) -> bool {
         self.edit(index, &mut |chunk, at| {
             own(chunk).set(at, code)
@@ -277,8 +279,8 @@ impl Big {
         })
     }
 
-    /// Removes the element with this index, which is not the only one of its chunk. True if the chunk
-    /// may be worth merging now.
+    /// Removes the element with this index, which is not the only one of its chunk. True if the
+    /// chunk may now be worth merging.
     pub(super) fn remove(&mut self, index: usize) -> bool {
         self.edit(index, &mut |chunk, at| {
             own(chunk).remove(at);
@@ -286,8 +288,8 @@ impl Big {
         })
     }
 
-    /// Removes elements of one chunk, not all: those that `hits` are the indexes of, in the chunk that
-    /// `index` is in. True if the chunk may be worth merging now.
+    /// Removes elements of one chunk, but not all of them: `hits` are their indexes in the chunk
+    /// that holds `index`. True if the chunk may now be worth merging.
     pub(super) fn remove_all(&mut self, index: usize, hits: &[u16]) -> bool {
         self.edit(index, &mut |chunk, _| {
             remove_all(chunk, hits);
@@ -295,7 +297,7 @@ impl Big {
         })
     }
 
-    /// The only chunk, if there is one.
+    /// The chunk of a list that has only one.
     pub(super) fn only(&self) -> Option<&Chunk> {
         self.back.is_none().then_some(&*self.front)
     }

@@ -1,13 +1,13 @@
-//! One element as a list's bytes hold it: a tagged text, as in a table's pack, or the number of a
-//! blob that lies outside.
+//! The bytes of one element: a tagged text, as in a table's pack, or the number of a blob that is
+//! kept outside.
 //!
 //! ```text
 //! tag  0..=253   a text of at most 1 008 bytes: see `table::pack::item`
 //!      254       a longer one: two bytes of its number follow, the low one first
 //! ```
-//! Equal elements are equal bytes, blobs apart. So a search compares bytes, and does so for a whole
-//! run of elements at once: what looks like the element but does not begin where an element begins
-//! is ruled out by walking there.
+//! Equal elements are equal bytes, blobs excepted. So a search compares bytes, over a whole run of
+//! elements at once; a match that does not start at the start of an element is ruled out by walking
+//! there.
 //!
 //! Not here: where blobs are kept. See `outside`.
 
@@ -19,18 +19,18 @@ use crate::table::Text;
 use crate::table::pack::item::{self, Tagged};
 use crate::table::text::Packed;
 
-/// Longest element that lies among the others; longer ones lie outside.
+/// Longest element kept among the others; longer ones are kept outside.
 pub const INLINE_MAX: usize = 1_008;
-/// Tag of an element that lies outside.
+/// Tag of an element that is kept outside.
 pub(super) const OUTSIDE: u8 = 254;
-/// Bytes of such an element.
+/// Bytes of such an element in its run.
 pub(crate) const OUTSIDE_BYTES: usize = 3;
 /// Bytes of the longest element.
 pub(crate) const ITEM_BYTES_MAX: usize = INLINE_MAX + 2;
 
 const _: () = assert!(4 * ITEM_BYTES_MAX <= ROOM_MAX, "four of the longest to a chunk");
 
-/// Bytes of an element by its tag, which is counted; 0 where another byte has to be read.
+/// Bytes of an element by its tag, the tag included; 0 where a further byte must be read.
 const BYTES_BY_TAG: &[u8; 256] = &{
     let mut bytes = [0; 256];
     let mut tag = 0;
@@ -81,12 +81,12 @@ impl Element<'_> {
     }
 }
 
-/// An element on its way into a list.
+/// An element to be added to a list.
 #[derive(Clone, Debug)]
 pub enum New<'a> {
-    /// Of any length; what is longer than [`INLINE_MAX`] is copied into a blob.
+    /// Of any length; copied into a blob if longer than [`INLINE_MAX`].
     Bytes(&'a [u8]),
-    /// Of any length; what is not longer than [`INLINE_MAX`] is copied out of it.
+    /// Of any length; copied out of the blob unless longer than [`INLINE_MAX`].
     Blob(Blob),
 }
 
@@ -97,7 +97,7 @@ impl<'a> From<&'a [u8]> for New<'a> {
 }
 
 impl New<'_> {
-    /// Calls `f` with the element in the form in which it is kept.
+    /// Calls `f` with the element in its stored form.
     pub(crate) fn coded<R>(self, f: impl FnOnce(&Code<'_>) -> R) -> R {
         match self {
             Self::Bytes(bytes) if bytes.len() <= INLINE_MAX => f(&Code::text(bytes)),
@@ -108,7 +108,7 @@ impl New<'_> {
     }
 }
 
-/// An element in the form in which it is kept.
+/// An element in its stored form.
 pub(crate) enum Code<'a> {
     Text(Tagged<'a>),
     Blob(Blob),
@@ -149,7 +149,7 @@ impl Held for Blob {
     }
 }
 
-/// What the items of a list's chunks are.
+/// The items of a list's chunks.
 #[derive(Clone, Copy)]
 pub(crate) struct Elements;
 
@@ -186,7 +186,7 @@ impl Chunk {
         }
     }
 
-    /// The element at one end of a chunk that has some.
+    /// The element at one end of a chunk that is not empty.
     #[inline]
     pub(super) fn peek(&self, end: End) -> Element<'_> {
         match end {
@@ -205,29 +205,29 @@ pub(crate) fn len(bytes: &[u8]) -> usize {
     }
 }
 
-/// The number of the blob at the front of `bytes`, if there is one.
+/// The number of the blob at the front of `bytes`, if it is one.
 #[inline]
 pub(crate) fn outside(bytes: &[u8]) -> Option<u16> {
     (bytes[0] == OUTSIDE).then(|| u16::from_le_bytes([bytes[1], bytes[2]]))
 }
 
-/// Writes an element that lies outside to the front of `bytes`.
+/// Writes an element that is kept outside to the front of `bytes`.
 pub(crate) fn write_outside(bytes: &mut [u8], number: u16) {
     bytes[0] = OUTSIDE;
     bytes[1..OUTSIDE_BYTES].copy_from_slice(&number.to_le_bytes());
 }
 
-/// The text at the front of `bytes`, which is no blob.
+/// The text at the front of `bytes`, which must not be a blob.
 #[inline]
 pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     debug_assert_ne!(bytes[0], OUTSIDE, "a blob is no text");
     item::text(bytes)
 }
 
-/// Finds the elements among `items` that look like `needle`, and appends their indexes to `hits`.
+/// Appends the indexes of the elements in `items` that match `needle` to `hits`.
 ///
-/// `jump` says of a place which element begins nearest before it, as far as is known without walking:
-/// its index, and where it begins. Cost: that of `memmem`, and a short walk for each find.
+/// Given a place, `jump` returns the nearest earlier element whose index and start are known
+/// without walking. Cost: that of `memmem`, and a short walk for each match.
 pub(super) fn find(
     items: &[u8],
     needle: &Needle,
@@ -257,7 +257,7 @@ pub(super) fn find(
 mod tests {
     use super::*;
 
-    #[test] // The table by tags says what the code says.
+    #[test] // The table by tags agrees with the encoder.
     fn lengths_are_those_of_the_code() {
         let texts: Vec<Vec<u8>> = (0..=INLINE_MAX).map(|len| vec![b'x'; len]).collect();
         let ints = (0..63).flat_map(|bit| [1_i64 << bit, -(1 << bit)]);

@@ -1,9 +1,8 @@
 //! Lists: a small one is one run of bytes, a large one a counted tree of packed chunks.
 //!
-//! A linked list of listpacks, as Redis has it, walks to every index, and frees node by
-//! node, all at once. Here an index, an insertion and a cut at any place are O(log n), a clone
-//! is a cut, and nothing takes a step that grows with the list. Numbers and what we rejected:
-//! docs/design/0015-lists.md.
+//! A linked list of listpacks, as in Redis, walks to every index, and is freed node by node in one
+//! go. Here an index, an insertion and a cut anywhere are O(log n), a clone is a cut, and no step
+//! grows with the list. Numbers and what we rejected: docs/design/0015-lists.md.
 //!
 //! ```text
 //! List --+-- Pack      one run of bytes, up to 2 KiB: | len | element | element | ...
@@ -24,11 +23,11 @@
 //!
 //! One block of elements is a chunk (`crate::chunk`), chunks by index are a tree (`crate::tree`).
 //!
-//! Cuts: `clone` counts three references, or copies a pack. Writers copy the chunk that they change
-//! and the nodes above it, where a cut shares them: 0.3 us at an end, a few in the middle.
+//! Cuts: `clone` counts three references, or copies a pack. A writer copies the chunk that it
+//! changes and the nodes above it, if a cut shares them: 0.3 us at an end, a few in the middle.
 //!
 //! Invariants (`check_invariants`; those of chunks, nodes and packs are in their files):
-//! - A list without elements is a pack without bytes.
+//! - An empty list is a pack without bytes.
 //!
 //! Not here: what an element means, and who may write. See `keyspace`.
 
@@ -61,7 +60,7 @@ type Chunk = crate::chunk::Chunk<Elements>;
 type Handle = crate::chunk::Handle<Elements>;
 type Child = crate::tree::Child<Elements>;
 
-/// A pack again, from a single chunk: half of what makes it a chunk.
+/// A single chunk becomes a pack again at half the limits of a pack.
 const PACK_AGAIN_BYTES: usize = pack::PACK_BYTES_MAX / 2;
 const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
 
@@ -69,7 +68,7 @@ const PACK_AGAIN_LEN: usize = pack::PACK_LEN_MAX / 2;
 #[derive(Clone)]
 pub struct List(Root);
 
-/// What a list is made of.
+/// The form of a list.
 #[derive(Clone)]
 enum Root {
     Pack(Pack),
@@ -97,7 +96,7 @@ impl List {
         Self(Root::Pack(Pack::new()))
     }
 
-    /// The bytes of a list that is a pack: all there is of it, to be kept wherever bytes are.
+    /// The bytes of a list that is a pack: its whole content, to be stored anywhere.
     #[must_use]
     pub fn packed(&self) -> Option<&[u8]> {
         if let Root::Pack(pack) = &self.0 { Some(pack.bytes()) } else { None }
@@ -126,7 +125,7 @@ impl List {
         self.len() == 0
     }
 
-    /// Bytes of memory, with long elements; what cuts share in full. Cost: O(1).
+    /// Bytes of memory, long elements included; what cuts share counts in full. Cost: O(1).
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -163,9 +162,8 @@ impl List {
         }
     }
 
-    /// Makes the place of an index the list's own, if a cut holds it too: what a change there would
-    /// have to copy is copied now. The content stays the same. Returns true when something was
-    /// copied: a few microseconds.
+    /// Copies now what a change at this index would have to copy because a cut shares it. The
+    /// content stays the same. Returns true when something was copied: a few microseconds.
     ///
     /// Panics when there is no such element.
     pub fn unshare(&mut self, index: usize) -> bool {
@@ -190,7 +188,7 @@ impl List {
         });
     }
 
-    /// Removes the element at one end after calling `f` with it. `None` of an empty list.
+    /// Removes the element at one end after calling `f` with it. `None` for an empty list.
     #[inline]
     pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Element<'_>) -> R) -> Option<R> {
         let result = match &self.0 {
@@ -204,8 +202,8 @@ impl List {
         Some(result)
     }
 
-    /// Removes as many elements at one end; all, if there are no more. Cost: O(log n), and the freeing
-    /// of what is large comes later.
+    /// Removes `count` elements at one end, or all if there are fewer. Cost: O(log n); large parts
+    /// are freed later.
     pub fn cut(&mut self, end: End, count: usize) {
         let len = self.len();
         let count = count.min(len);
@@ -223,7 +221,7 @@ impl List {
         }
     }
 
-    /// Puts another element in the place of the one with this index. Cost: O(log n).
+    /// Replaces the element with this index. Cost: O(log n).
     ///
     /// Panics when there is no such element.
     pub fn set<'a>(&mut self, index: usize, value: impl Into<New<'a>>) {
@@ -275,8 +273,8 @@ impl List {
         }
     }
 
-    /// Removes the elements with these indexes, as far as there are some. Cost: O(log n), and the
-    /// freeing of what is large comes later.
+    /// Removes the elements with these indexes, as far as they exist. Cost: O(log n); large parts
+    /// are freed later.
     pub fn remove_range(&mut self, indexes: Range<usize>) {
         let indexes = indexes.start..indexes.end.min(self.len());
         if indexes.is_empty() {
@@ -323,8 +321,7 @@ impl List {
         rest
     }
 
-    /// Adds all elements of another list behind those of this. Cost: O(log n), or as many pushes as a
-    /// pack has elements.
+    /// Appends all elements of another list. Cost: O(log n), or a push for each element of a pack.
     pub fn append(&mut self, mut other: Self) {
         match (&self.0, &other.0) {
             (_, Root::Pack(pack)) => {
@@ -377,7 +374,7 @@ impl List {
         }
     }
 
-    /// From a pack to one chunk, with room for `need` bytes more at `end`.
+    /// Turns a pack into one chunk, with room for `need` more bytes at `end`.
     #[cold]
     fn unpack(&mut self, end: End, need: usize) -> &mut Big {
         if let Root::Pack(pack) = &self.0 {
@@ -388,13 +385,13 @@ impl List {
         big
     }
 
-    /// Does what was refused for want of room, in the chunk of this index: in a chunk instead of a
-    /// pack, or in one half of the chunk.
+    /// Retries a change that was refused for lack of room: in a chunk instead of a pack, or in one
+    /// half of the chunk that holds this index.
     #[cold]
     fn make_room(&mut self, index: usize, act: &mut dyn FnMut(&mut Big) -> bool) {
-        /// A half has room for bytes, and a pack becomes a chunk first. But a chunk's blobs, whose
-        /// number is bounded as well, take a tenth of its bytes: all of them may be in one half, and
-        /// in one half of that.
+        /// Half a chunk has room for any element's bytes, and a pack first becomes a chunk. But the
+        /// number of blobs in a chunk is bounded too, and they take only a tenth of its bytes: all
+        /// may be in one half, and in one half of that.
         const TRIES_MAX: usize = 8;
         for _ in 0..TRIES_MAX {
             if let Root::Chunks(big) = &self.0 {
@@ -412,7 +409,8 @@ impl List {
         unreachable!("no part of a chunk has room");
     }
 
-    /// Merges the chunk of this index, or of the last, with a neighbour, if they fill one chunk only.
+    /// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in
+    /// one.
     fn merge_near(&mut self, index: usize) {
         let len = self.len();
         let Root::Chunks(big) = &mut self.0 else { return };
@@ -433,7 +431,7 @@ impl List {
         });
     }
 
-    /// Has `f` make another tree of the list's.
+    /// Replaces the list's tree by what `f` makes of it.
     fn rebuild(&mut self, f: impl FnOnce(Child, &Owner) -> Option<Child>) {
         let Root::Chunks(big) = std::mem::replace(&mut self.0, Root::Pack(Pack::new())) else {
             unreachable!("a pack has no tree")
@@ -444,7 +442,7 @@ impl List {
         }
     }
 
-    /// From a chunk with few elements to a pack.
+    /// Turns a chunk with few elements into a pack.
     #[inline]
     fn shrink(&mut self) {
         let Root::Chunks(big) = &self.0 else { return };

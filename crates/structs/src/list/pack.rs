@@ -1,30 +1,30 @@
-//! A small list as one run of bytes, without a pointer: it can lie in its key's entry.
+//! A small list as one run of bytes, without a pointer: it can be stored in its key's entry.
 //!
 //! ```text
 //! | len: 2 | element | element | ...        at most 2 KiB; an empty list has no bytes at all
 //! ```
-//! The elements are those of a chunk, byte for byte; there are no marks, and every change moves what
-//! lies behind it. A blob, or more bytes, make it a list of chunks.
+//! The elements have the bytes they would have in a chunk; there are no marks, and every change
+//! moves what follows it. A blob, or more bytes, turn it into a list of chunks.
 
 use super::item::{self, Code, Element, Elements};
 use super::search::Needle;
 use crate::chunk::{Coding, compact};
 use crate::table::pack::class;
 
-/// Bytes of the largest pack. Beyond that, moving what lies behind a change, and walking to an index,
-/// cost more than what a chunk takes beside its elements saves.
+/// Bytes of the largest pack. Beyond that, moving what follows a change, and walking to an index,
+/// outweigh the bytes that are saved over a chunk.
 pub(super) const PACK_BYTES_MAX: usize = 2_048;
-/// Elements of a pack, which are walked past one by one.
+/// The most elements in a pack: they are walked past one by one.
 pub(super) const PACK_LEN_MAX: usize = 512;
 /// Bytes of the count.
 const HEAD: usize = 2;
 
-/// A packed list, read where it lies.
+/// A packed list, read in place.
 #[derive(Clone, Copy)]
 pub struct PackRef<'a>(&'a [u8]);
 
 impl<'a> PackRef<'a> {
-    /// `bytes` are those that [`super::List::packed`] gave.
+    /// `bytes` are those that [`super::List::packed`] returned.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
@@ -68,7 +68,7 @@ impl<'a> PackRef<'a> {
         self.0.get(HEAD..).unwrap_or_default()
     }
 
-    /// Where in [`PackRef::items`] the element with this index begins; the end, if it is `len`.
+    /// The offset in [`PackRef::items`] of the element with this index; of the end, if it is `len`.
     pub(super) fn offset(self, index: usize) -> usize {
         if index == self.len() {
             return self.items().len();
@@ -82,7 +82,7 @@ impl<'a> PackRef<'a> {
         Element::Text(item::text(&self.items()[offset..]))
     }
 
-    /// Appends the indexes of the elements that look like the needle.
+    /// Appends the indexes of the elements that match the needle.
     pub(super) fn find(self, needle: &Needle, hits: &mut Vec<u16>) {
         if needle.blob().is_none() {
             item::find(self.items(), needle, |_| (0, 0), hits);
@@ -108,12 +108,12 @@ impl<'a> PackRef<'a> {
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// None of it allocated.
+    /// An empty one; allocates nothing.
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// A copy of the bytes of one, with some room.
+    /// A copy of a pack's bytes, with some room.
     pub(super) fn copy(bytes: &[u8]) -> Self {
         const GROWTH: usize = 16;
         let mut copy = Vec::with_capacity(class(bytes.len() + GROWTH));
@@ -143,7 +143,7 @@ impl Pack {
         self.0.capacity()
     }
 
-    /// Adds an element before the one with this index. False if no pack can hold that.
+    /// Adds an element before the one with this index. False if it does not fit a pack.
     pub(super) fn insert(&mut self, index: usize, code: &Code<'_>) -> bool {
         let len = self.view().len();
         assert!(index <= len, "index={index} len={len}");
@@ -151,7 +151,7 @@ impl Pack {
         len < PACK_LEN_MAX && self.splice(offset..offset, Some(code), len + 1)
     }
 
-    /// Puts another element in the place of one. False if no pack can hold that.
+    /// Replaces an element. False if the new one does not fit a pack.
     pub(super) fn set(&mut self, index: usize, code: &Code<'_>) -> bool {
         let len = self.view().len();
         assert!(index < len, "index={index} len={len}");
@@ -180,7 +180,8 @@ impl Pack {
         self.finish(len);
     }
 
-    /// Puts an element, or none, in the place of some bytes. `len` is what the pack has then.
+    /// Replaces some bytes by an element, or by nothing. `len` is the number of elements
+    /// afterwards.
     fn splice(&mut self, old: std::ops::Range<usize>, code: Option<&Code<'_>>, len: usize) -> bool {
         let new = match code {
             None => 0,
@@ -212,8 +213,8 @@ impl Pack {
         true
     }
 
-    /// Notes the number of elements, and gives memory back when that is worth it: into a new block,
-    /// as the allocator leaves what shrinks to a half where it is.
+    /// Sets the number of elements, and moves to a smaller block when that is worth it: the
+    /// allocator leaves a block that shrinks to half its size in place.
     fn finish(&mut self, len: usize) {
         if len == 0 {
             self.0 = Vec::new();

@@ -1,7 +1,7 @@
-//! Reading a cut in slices and letting go of what has been read, and freeing what is no longer referenced.
+//! Reading a cut in slices and releasing what was read; freeing lists in slices.
 //!
-//! A cut keeps every chunk shared, so that a writer copies each that it changes for as long as the cut
-//! lives. [`Reader`] takes the cut apart instead, and drops each chunk when it has read it.
+//! A cut keeps every chunk shared, so a writer copies each chunk that it changes for as long as the
+//! cut lives. [`Reader`] takes the cut apart instead, and drops each chunk once it has read it.
 
 use super::big::Big;
 use super::item::{self, Element, Elements};
@@ -10,29 +10,29 @@ use super::{End, Handle, List, Root};
 use crate::tree::{Rest, Unread};
 use std::ops::Range;
 
-/// What is read.
+/// What a reader reads.
 enum Source {
     Pack(Pack),
     Chunks(Unread<Elements>),
 }
 
-/// See the module.
+/// Reads a cut in slices, and releases what it has read.
 pub struct Reader {
     source: Source,
-    /// The chunk at hand.
+    /// The current chunk.
     chunk: Option<Handle>,
-    /// Of the next element, in its run.
+    /// Offset of the next element in its run.
     offset: usize,
-    /// Elements that are still to come.
+    /// Elements still to come.
     left: usize,
-    /// Elements at first, and what the cut took.
+    /// Elements at first, and the bytes of the cut.
     len: usize,
     bytes: usize,
 }
 
 impl Reader {
-    /// Takes over a cut, of which the elements with these indexes are to be read, as far as there are
-    /// some. Cost: O(log n).
+    /// Takes over a cut, to read the elements with these indexes, as far as they exist. Cost: O(log
+    /// n).
     #[must_use]
     pub fn new(cut: List, indexes: Range<usize>) -> Self {
         let end = indexes.end.min(cut.len());
@@ -64,14 +64,14 @@ impl Reader {
         reader
     }
 
-    /// Elements that are still to come.
+    /// Elements still to come.
     #[must_use]
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Bytes that are still to be read and that only readers hold: about, by the number of elements.
-    /// 0 while a version of the list exists, and for packs.
+    /// Bytes still to be read that only readers hold, estimated by the number of elements. 0 while
+    /// a version of the list exists, and for packs.
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
         match &self.source {
@@ -112,12 +112,12 @@ impl Reader {
         self.left > 0
     }
 
-    /// Lets go of everything.
+    /// Releases everything.
     fn close(&mut self) {
         (self.source, self.chunk, self.offset) = (Source::Pack(Pack::new()), None, 0);
     }
 
-    /// Goes on to the next chunk, and lets go of this one.
+    /// Moves to the next chunk, and releases this one.
     fn advance(&mut self) {
         let Source::Chunks(unread) = &mut self.source else {
             unreachable!("a pack holds all its elements")

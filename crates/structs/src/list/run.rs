@@ -1,11 +1,11 @@
-//! Reading a list in place: the element at an index, and elements in order, either way.
+//! Reading a list in place: the element at an index, and elements in order, in either direction.
 
 use super::item::{self, Element};
 use super::pack::PackRef;
 use super::{Chunk, List, Root};
 use std::ops::Range;
 
-/// Elements that lie one behind the other: a chunk, or all of a pack.
+/// Consecutive elements in memory: a chunk, or all of a pack.
 #[derive(Clone, Copy)]
 pub(super) enum Run<'a> {
     Pack(PackRef<'a>),
@@ -29,7 +29,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where in [`Run::items`] the element with this index begins.
+    /// The offset in [`Run::items`] of the element with this index.
     #[inline]
     pub(super) fn offset(&self, index: usize) -> usize {
         match self {
@@ -49,8 +49,8 @@ impl<'a> Run<'a> {
 }
 
 impl List {
-    /// The element with this index. Cost: O(log n), and a walk past fifteen elements at most; in a
-    /// pack past all before it.
+    /// The element with this index. Cost: O(log n), and a walk past at most fifteen elements; in a
+    /// pack, past all before it.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> Option<Element<'_>> {
@@ -61,7 +61,7 @@ impl List {
         Some(run.element(run.offset(index - first)))
     }
 
-    /// The run that the element with this index is in, and the index of its first.
+    /// The run that holds the element with this index, and the index of the run's first element.
     #[inline]
     pub(super) fn run_at(&self, index: usize) -> (Run<'_>, usize) {
         match &self.0 {
@@ -73,9 +73,9 @@ impl List {
         }
     }
 
-    /// The elements with these indexes, as far as there are some, in order.
+    /// The elements with these indexes, as far as they exist, in order.
     ///
-    /// Cost: O(log n) for each chunk, and some nanoseconds each.
+    /// Cost: O(log n) for each chunk, and some nanoseconds for each element.
     #[must_use]
     pub fn range(&self, indexes: Range<usize>) -> Forward<'_> {
         let end = indexes.end.min(self.len());
@@ -83,7 +83,7 @@ impl List {
         Forward { list: self, chunk: None, items: &[], offset: 0, next, run_end: 0, end }
     }
 
-    /// The elements with these indexes, as far as there are some, in reverse.
+    /// The elements with these indexes, as far as they exist, in reverse.
     #[must_use]
     pub fn range_back(&self, indexes: Range<usize>) -> Backward<'_> {
         let end = indexes.end.min(self.len());
@@ -95,12 +95,12 @@ impl List {
 /// Elements in order: see [`List::range`].
 pub struct Forward<'a> {
     list: &'a List,
-    /// The run at hand: its chunk, unless it is a pack, and its bytes.
+    /// The current run: its chunk, unless it is a pack, and its bytes.
     chunk: Option<&'a Chunk>,
     items: &'a [u8],
-    /// Of the next element in its run.
+    /// Offset of the next element in its run.
     offset: usize,
-    /// Index of the next element, of the first behind its run, and of the first that is not wanted.
+    /// Index of the next element; the index after its run; the index after the last element wanted.
     next: usize,
     run_end: usize,
     end: usize,
@@ -133,7 +133,7 @@ impl<'a> Iterator for Forward<'a> {
 }
 
 impl Forward<'_> {
-    /// Goes on to the run of the next element.
+    /// Moves to the run of the next element.
     #[cold]
     fn advance(&mut self) {
         let (run, first) = self.list.run_at(self.next);
@@ -146,23 +146,23 @@ impl Forward<'_> {
 
 impl ExactSizeIterator for Forward<'_> {}
 
-/// Elements that [`Backward`] finds by one walk.
+/// Elements that [`Backward`] finds in one walk.
 const BATCH: usize = 16;
 
 /// Elements in reverse: see [`List::range_back`].
 pub struct Backward<'a> {
     list: &'a List,
     run: Option<Run<'a>>,
-    /// Of elements of the run, in order; the first `ready` of them are still to come.
+    /// Offsets of elements of the run, in order; the first `ready` of them are still to come.
     offsets: [u16; BATCH],
     ready: usize,
-    /// Index behind the next element, and the last that is wanted.
+    /// The index after the next element, and the index of the last one wanted.
     next: usize,
     start: usize,
 }
 
 impl Backward<'_> {
-    /// Finds the next elements.
+    /// Finds the next batch of offsets.
     fn fill(&mut self) {
         let (run, first) = self.list.run_at(self.next - 1);
         let end = self.next - first;

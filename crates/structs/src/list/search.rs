@@ -1,8 +1,8 @@
-//! Looking for a value in a cut, in slices, from either end.
+//! Searching a cut for a value, in slices, from either end.
 //!
-//! Equal elements are equal bytes, so a run of elements is searched as plain memory (`memmem`), some
-//! gigabytes a second: a chunk of a thousand integers takes half a microsecond. Only what is found is
-//! looked at as an element (`item::find`). Blobs are found by their length, and compared by their
+//! Equal elements are equal bytes, so a run of elements is searched as plain memory (`memmem`), at
+//! some gigabytes a second: a chunk of a thousand integers takes half a microsecond. Only matches
+//! are examined as elements (`item::find`). Blobs are found by their length and compared by their
 //! bytes, also in slices.
 
 use super::item::{self, Code, New, OUTSIDE};
@@ -12,18 +12,18 @@ use crate::blob::Blob;
 use memchr::memmem::Finder;
 use std::ops::Range;
 
-/// Bytes of blobs that are compared at once: about as long as a chunk takes.
+/// Bytes of blobs compared in one step: about as long as a chunk takes.
 const COMPARED_AT_ONCE: usize = 16 * 1024;
 
-/// A value that is looked for.
+/// A value to search for.
 pub struct Needle {
-    /// Of the element's bytes; of a blob, of the tag alone.
+    /// Searches for the element's bytes, or for the tag of a blob.
     finder: Finder<'static>,
     blob: Option<Blob>,
 }
 
 impl Needle {
-    /// Of an element that is equal to this.
+    /// A needle for elements equal to `value`.
     #[must_use]
     pub fn new(value: New<'_>) -> Self {
         value.coded(|code| match code {
@@ -38,24 +38,24 @@ impl Needle {
         })
     }
 
-    /// Where in `bytes` something begins that looks like it.
+    /// The offset of the first match in `bytes`.
     #[inline]
     pub(super) fn find_in(&self, bytes: &[u8]) -> Option<usize> {
         self.finder.find(bytes)
     }
 
-    /// The value, if it is one that lies outside.
+    /// The value, if it is long enough to be kept outside.
     pub(super) fn blob(&self) -> Option<&Blob> {
         self.blob.as_ref()
     }
 
-    /// Compares some bytes with those of a blob of the same length, from `at` on, which it moves.
-    /// `None` while they are the same and some are left.
+    /// Compares a portion of the needle with a blob of the same length, starting at `at`, and
+    /// advances `at`. `None` while all was equal and bytes are left.
     fn compare(&self, blob: &Blob, at: &mut usize) -> Option<bool> {
         let own = self.blob.as_ref().expect("only blobs are compared");
         debug_assert_eq!(own.len(), blob.len());
         let end = own.len().min(*at + COMPARED_AT_ONCE);
-        // Where a blob is cut into pieces follows from its length.
+        // Blobs of one length are cut into pieces at the same places.
         let is_same = own.slices(*at..end).eq(blob.slices(*at..end));
         *at = end;
         (!is_same || end == own.len()).then_some(is_same)
@@ -67,26 +67,25 @@ impl Needle {
 pub enum Progress {
     /// Call again, in a later slice.
     More,
-    /// All has been looked at, or nothing more is wanted.
+    /// The whole range was searched, or enough was found.
     Done,
 }
 
-/// See the module.
+/// A search in slices.
 pub struct Search {
     needle: Needle,
     from: End,
-    /// What has not been looked at.
+    /// Indexes not searched yet.
     rest: Range<usize>,
-    /// Of the run at hand: what looks like the needle and was not looked at, in reverse, as indexes
-    /// of the list.
+    /// Unexamined matches of the current run, as indexes of the list, the next one last.
     candidates: Vec<usize>,
-    /// Bytes of the last candidate that were compared.
+    /// Bytes of the next candidate compared so far.
     compared: usize,
     scratch: Vec<u16>,
 }
 
 impl Search {
-    /// A search for the indexes in `range` with this value, beginning at one end of it.
+    /// A search for this value among the indexes in `range`, starting at one end.
     #[must_use]
     pub fn new(needle: Needle, range: Range<usize>, from: End) -> Self {
         debug_assert!(range.start <= range.end, "{range:?}");
@@ -94,10 +93,10 @@ impl Search {
         Self { needle, from, rest: range, candidates, compared: 0, scratch }
     }
 
-    /// The next index with the value. `max_runs` is what may still be looked at, and counts down: a
-    /// chunk each, 0.5 us, or as many bytes of blobs; it is 0 when nothing was found before that.
+    /// The next index with the value. `max_runs` is a budget, counted down: one for a chunk, 0.5
+    /// us, or as many bytes of blobs. It reaches 0 if that was spent without a result.
     ///
-    /// `list` is the same at each call. `None` with some of `max_runs` left: there is none any more.
+    /// `list` must be the same at each call. `None` with budget left means that there are no more.
     pub fn next(&mut self, list: &List, max_runs: &mut usize) -> Option<usize> {
         while *max_runs > 0 {
             let Some(&index) = self.candidates.last() else {
@@ -160,24 +159,24 @@ impl Search {
     }
 }
 
-/// Removing all elements with a value, or the first of them from either end, in slices.
+/// Removes all elements with a value, or the first ones from either end, in slices.
 ///
-/// No one else changes the list meanwhile: it is a copy that is changed aside and installed at the end.
+/// Nobody else changes the list meanwhile: it is a copy, changed aside and installed at the end.
 pub struct Removal {
     search: Search,
-    /// How many are still to be removed, at most.
+    /// The most that may still be removed.
     left: usize,
     removed: usize,
 }
 
 impl Removal {
-    /// Of at most `max` elements of `list`, the first from one end.
+    /// Removes at most `max` elements of `list`, the first from one end.
     #[must_use]
     pub fn new(list: &List, needle: Needle, max: usize, from: End) -> Self {
         Self { search: Search::new(needle, 0..list.len(), from), left: max, removed: 0 }
     }
 
-    /// Removes more of them. A run costs 0.5 us when nothing is found there, some 20 us when much is.
+    /// Continues. A run costs 0.5 us without a match, some 20 us with many.
     pub fn next_slice(&mut self, list: &mut List, max_runs: usize) -> Progress {
         let mut runs = max_runs;
         while runs > 0 && self.left > 0 {
@@ -197,7 +196,7 @@ impl Removal {
         if self.left > 0 { Progress::More } else { Progress::Done }
     }
 
-    /// The other hits of a run, which take no further look.
+    /// Adds the other matches of the same run, which need no examination.
     fn gather(&mut self, list: &List, hits: &mut Vec<usize>) {
         if self.search.needle.blob.is_some() {
             return;
@@ -211,7 +210,7 @@ impl Removal {
         }
     }
 
-    /// How many were removed so far.
+    /// Elements removed so far.
     #[must_use]
     pub fn removed(&self) -> usize {
         self.removed
@@ -219,8 +218,8 @@ impl Removal {
 }
 
 impl Search {
-    /// Of what was found, so many are gone from the list: what has not been looked at from the front
-    /// on begins so much earlier.
+    /// Accounts for `gone` elements removed from the list: a search from the front continues that
+    /// much earlier.
     fn shift(&mut self, gone: usize) {
         if self.from == End::Front {
             self.rest = self.rest.start - gone..self.rest.end - gone;

@@ -12,7 +12,7 @@ fn content(list: &List) -> Model {
     list.range(0..list.len()).map(|element| element.to_vec()).collect()
 }
 
-/// Numbers and texts out of few, so that searches find some; some of any length.
+/// Numbers and texts from a small range, so that searches match; some of any length.
 fn value(prng: &mut Prng, longest: usize) -> Vec<u8> {
     match prng.below(20) {
         0..=5 => prng.below(40).to_string().into_bytes(),
@@ -62,7 +62,7 @@ const SHRINK: &[(u64, Op)] = &[
     (1, Op::Unshare),
 ];
 
-/// A list, what it should be, and cuts of it with what they should be.
+/// A list, its model, and cuts with theirs.
 struct Trial {
     list: List,
     model: Model,
@@ -154,7 +154,7 @@ impl Trial {
     }
 }
 
-#[test] // Random operations on a list and on a deque agree at every step; cuts stay what they were.
+#[test] // Random operations on a list and on a deque agree at every step; cuts stay as they were.
 fn list_matches_a_deque() {
     for seed in 0..24 {
         let mut prng = Prng::from_seed(seed);
@@ -261,7 +261,7 @@ fn the_longest_find_room_anywhere() {
     }
 }
 
-#[test] // A pack has the bytes of a chunk; it becomes one and is one again.
+#[test] // A pack becomes a chunk, with the same bytes, and a pack again.
 fn small_lists_are_packs() {
     let mut list = numbers(0..100);
     let bytes = list.packed().unwrap().to_vec();
@@ -286,7 +286,7 @@ fn small_lists_are_packs() {
     assert!(list.is_empty() && list.packed() == Some(&[]) && list.memory_bytes() == 0);
 }
 
-#[test] // A reader reads its range of the cut, whatever becomes of the list, and holds less and less.
+#[test] // A reader reads its range of the cut, however the list changes, and holds less and less.
 fn a_reader_lets_go_of_what_it_has_read() {
     for range in [0..30_000, 12_345..12_346, 500..29_000, 29_999..30_000, 5..5] {
         let mut list = numbers(0..30_000);
@@ -310,7 +310,7 @@ fn a_reader_lets_go_of_what_it_has_read() {
     assert!((90..100).eq(read.iter().copied()), "of a pack");
 }
 
-#[test] // A reader pins nothing while the list is there; then what it has still to read.
+#[test] // A reader pins nothing while the list exists; then what it has still to read.
 fn a_reader_knows_what_it_pins() {
     let list = numbers(0..50_000);
     let watch = list.watch();
@@ -348,7 +348,7 @@ fn large_lists_are_freed_in_portions() {
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
 
-#[test] // What is cut off is freed later, and no cut is touched by it.
+#[test] // What is cut off is freed later, without an effect on cuts.
 fn what_is_cut_off_is_freed_later() {
     let mut list = numbers(0..300_000);
     list.remove_range(100..299_900);

@@ -472,7 +472,7 @@ impl<X: OutOfLine> Directory<X> {
         (top | low, leaf.depth(path.leaf))
     }
 
-    /// Leaves that took `before` bytes take `after`.
+    /// Accounts for leaves that took `before` bytes and now take `after`.
     fn resize_leaves(&mut self, before: usize, after: usize) {
         assert!(self.leaf_bytes >= before, "{before} of {} bytes", self.leaf_bytes);
         self.leaf_bytes = self.leaf_bytes - before + after;

@@ -424,14 +424,14 @@ impl<X: OutOfLine> Big<X> {
         }
     }
 
-    /// So many bytes that entries own are theirs no more.
+    /// Long keys of this many bytes no longer belong to the table.
     #[inline]
     fn forget_outside(&mut self, bytes: usize) {
         assert!(self.outside_bytes >= bytes, "{bytes} of {} bytes", self.outside_bytes);
         self.outside_bytes -= bytes;
     }
 
-    /// A segment that took `before` bytes takes `after`.
+    /// Accounts for a segment that took `before` bytes and now takes `after`.
     #[inline]
     pub(super) fn resize(&mut self, before: usize, after: usize) {
         assert!(self.segment_bytes >= before, "{before} of {} bytes", self.segment_bytes);

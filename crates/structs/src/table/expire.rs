@@ -10,7 +10,7 @@
 //! every fifteenth. Segments whose bounds have passed are reaped side by side, so that their cache
 //! misses overlap. docs/design/0005-next-deaths.md has the figures.
 //!
-//! Not here: when to reap, and who is told. See `keyspace`.
+//! Not here: when to reap, and who is notified. See `keyspace`.
 
 #[cfg(test)]
 mod tests;
@@ -258,8 +258,8 @@ impl<X: OutOfLine> Big<X> {
         expired
     }
 
-    /// Prefetches what removing the next dead will touch, segment beside segment: one after the
-    /// other they would be five cache misses each.
+    /// Prefetches what removing the next dead of all these segments will touch: one after another,
+    /// they would cost five cache misses each.
     fn prefetch_dead(&self, expired: &[Path]) {
         let segments = || expired.iter().map(|&path| self.directory.segment_at(path));
         segments().for_each(Seg::prefetch_head);

@@ -14,7 +14,7 @@
 pub(super) const SLOTS: usize = 21;
 const SLOTS_MASK: u32 = (1 << SLOTS) - 1;
 
-/// See the module.
+/// A group. See the module.
 #[repr(C, align(64))]
 pub(super) struct Group {
     fingerprints: [u8; SLOTS],

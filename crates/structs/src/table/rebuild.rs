@@ -232,9 +232,9 @@ impl<X: OutOfLine> Big<X> {
         self.retire(old);
     }
 
-    /// Splits a segment whose entries are all on one side: it stays whole beside an empty one. When
-    /// a table is filled in the hash order of another, its first segments are split so ten times in
-    /// a row.
+    /// Splits a segment whose entries are all on one side: it stays whole next to an empty sibling.
+    /// When a table is filled in the hash order of another, its first segments are split so ten
+    /// times in a row.
     fn give_sibling(&mut self, path: Path, side: usize, empty: Draft<X>) {
         let full = self.directory.segment_at(path).clone();
         let full = (full, self.directory.earliest(path));

@@ -11,7 +11,7 @@ use darter_base::long::Long;
 /// Keys or values freed at once.
 const FREED_AT_ONCE: usize = 4;
 
-/// See the module.
+/// Long keys and out-of-line values to be freed.
 pub(super) struct Remains<X: OutOfLine> {
     keys: Vec<Long>,
     values: Vec<X>,

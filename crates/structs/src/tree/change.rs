@@ -1,11 +1,11 @@
-//! Changing a tree by index: chunks that are full are halved, those that are nearly empty merged.
+//! Changing a tree by index: full chunks are halved, nearly empty ones merged.
 
 use super::{Child, join, join_some, pop, split};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, MARK, ROOM_MAX, can_merge, own, trim};
 use std::ops::Range;
 
-/// Room of a new chunk at an end: a share of what the tree takes already, so that small ones do not
-/// pay for a whole block.
+/// Room of a new chunk at an end: a share of the tree's present size, so that small ones do not pay
+/// for a whole block.
 const NEW_ROOM_MIN: usize = 512;
 const NEW_ROOM_SHARE: usize = 8;
 
@@ -17,7 +17,7 @@ pub(crate) fn insert<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code:
     }
 }
 
-/// False if the chunk has no room, nor can have.
+/// False if the chunk has no room, and no larger block would help.
 #[inline]
 fn try_insert<C: Coding>(tree: &mut Child<C>, index: usize, code: &C::Code<'_>) -> bool {
     debug_assert!(index <= tree.len, "index={index} len={}", tree.len);
@@ -32,11 +32,12 @@ fn try_insert<C: Coding>(tree: &mut Child<C>, index: usize, code: &C::Code<'_>) 
     })
 }
 
-/// [`insert`] where there is no room: in a new chunk at an end, otherwise in one half of the chunk.
+/// [`insert`] without room in the chunk: into a new chunk at an end, otherwise into one half of the
+/// chunk.
 #[cold]
 fn insert_far<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code: &C::Code<'_>) {
-    /// A half has room for bytes. But of what lies outside, whose number is bounded as well, all may
-    /// be in one half, and in one half of that.
+    /// Half a chunk has room for any item's bytes. But the number of long items is bounded too, and
+    /// all may be in one half, and in one half of that.
     const TRIES_MAX: usize = 8;
     for _ in 0..TRIES_MAX {
         *tree = match tree.take() {
@@ -65,7 +66,7 @@ fn insert_far<C: Coding>(tree: &mut Option<Child<C>>, index: usize, code: &C::Co
     unreachable!("no part of a chunk has room");
 }
 
-/// A chunk of one item, with room for more at `end`, in a tree of so many bytes.
+/// A chunk of one item, with room for more at `end`, for a tree of `tree_bytes` bytes.
 fn chunk_of<C: Coding>(tree_bytes: usize, end: End, code: &C::Code<'_>) -> Handle<C> {
     let room = (tree_bytes / NEW_ROOM_SHARE).clamp(NEW_ROOM_MIN.max(code.len() + MARK), ROOM_MAX);
     let mut chunk = Chunk::empty(room, end);
@@ -74,7 +75,7 @@ fn chunk_of<C: Coding>(tree_bytes: usize, end: End, code: &C::Code<'_>) -> Handl
     chunk
 }
 
-/// The tree, with the chunk of this index in a block that fits it.
+/// The tree, with the chunk that holds this index moved to a block that fits it.
 fn trimmed<C: Coding>(mut tree: Child<C>, index: usize) -> Child<C> {
     tree.edit(index, &mut |chunk, _| trim(chunk));
     tree
@@ -85,7 +86,7 @@ fn trimmed<C: Coding>(mut tree: Child<C>, index: usize) -> Child<C> {
 pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     let old = tree.as_mut().expect("the item is there");
     debug_assert!(index < old.len, "index={index} len={}", old.len);
-    // None: it is the only one of its chunk.
+    // None if it is the only one of its chunk.
     let is_sparse = old.edit(index, &mut |chunk, at| {
         (chunk.len() > 1).then(|| {
             let chunk = own(chunk);
@@ -100,7 +101,7 @@ pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     }
 }
 
-/// Removes the items with these indexes, and returns them. Cost: O(log n).
+/// Removes and returns the items with these indexes. Cost: O(log n).
 pub(crate) fn remove_range<C: Coding>(
     tree: &mut Option<Child<C>>,
     indexes: Range<usize>,
@@ -115,7 +116,7 @@ pub(crate) fn remove_range<C: Coding>(
     gone
 }
 
-/// Merges the chunk of this index, or of the last, with a neighbour, if they fill one chunk only.
+/// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in one.
 #[cold]
 fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     let Some(old) = tree else { return };
@@ -133,7 +134,7 @@ fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     *tree = join_seam(left, right);
 }
 
-/// One tree of two; the chunks that meet become one, if they fill one only.
+/// Joins two trees; the chunks that meet are merged if they fit in one.
 pub(crate) fn join_seam<C: Coding>(
     left: Option<Child<C>>,
     right: Option<Child<C>>,

@@ -1,18 +1,18 @@
-//! Chunks in their order: a counted tree, cut and joined in O(log n). The middle of a list, and all of a
-//! sorted set.
+//! Chunks in order: a counted tree, split and joined in O(log n). The middle of a list, and all of
+//! a sorted set.
 //!
 //! ```text
 //! Child -> node: level 2 | len, bytes, -> | len, bytes, -> | ...             8 to 32 children
 //!                             node: level 1 | len, bytes, -> | ...
 //!                                                  chunk
 //! ```
-//! A tree is a [`Child`]: a link to a node or to a chunk alone, and what hangs there. Two operations
-//! do all that changes its shape: [`split`] at an index, and [`join`] of two trees of any heights.
+//! A tree is a [`Child`]: a link to a node or to a single chunk, with the sums below it. Two
+//! operations change its shape: [`split`] at an index, and [`join`] of two trees of any heights.
 //! Nodes are shared between a value and its cuts, and copied before they are changed.
 //!
 //! Invariants:
-//! - N1: `len` and `bytes` of a child are the sums over what hangs there, its node included; `first` is
-//!   that of its first item.
+//! - N1: `len` and `bytes` of a child are the sums over all below it, its own node included;
+//!   `first` is that of its first item.
 //! - N2: all children of a node of level n are of level n - 1; chunks are of level 0.
 //! - N3: a node has [`CHILDREN_MAX`] children at most, two or more if it is the root, and
 //!   [`CHILDREN_MIN`] or more if it is not.
@@ -27,10 +27,11 @@ use crate::chunk::{Chunk, Coding, End, Handle};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Children of a node. More would make a node's copy longer: each child is counted, at a cache miss.
+/// The most children of a node. More would make copying a node longer: each child is counted, at a
+/// cache miss.
 pub(crate) const CHILDREN_MAX: usize = 32;
-/// Children of a node that is not the root. Far below half, so that nodes that are filled from one
-/// end remain nearly full.
+/// The fewest children of a node that is not the root. Far below half, so that nodes filled from
+/// one end remain nearly full.
 const CHILDREN_MIN: usize = 8;
 /// Memory of a node.
 const fn node_bytes<C: Coding>() -> usize {
@@ -44,7 +45,7 @@ pub(crate) struct Child<C: Coding> {
     pub(crate) len: usize,
     /// Memory of chunks and nodes, shared or not.
     pub(crate) bytes: usize,
-    /// Of the first item.
+    /// What is stored of the first item.
     pub(crate) first: C::First,
     link: Link<C>,
 }
@@ -55,7 +56,7 @@ enum Link<C: Coding> {
     Node(Arc<Node<C>>),
 }
 
-/// See the module.
+/// An inner node.
 pub(crate) struct Node<C: Coding> {
     level: u8,
     children: Vec<Child<C>>,
@@ -69,7 +70,7 @@ impl<C: Coding> Clone for Node<C> {
     }
 }
 
-/// What a child turns out to be.
+/// A child, taken apart.
 pub(crate) enum Part<C: Coding> {
     Chunk(Handle<C>),
     /// The children of a node.
@@ -83,7 +84,7 @@ impl<C: Coding> Child<C> {
         Self { len, bytes, first, link: Link::Chunk(chunk) }
     }
 
-    /// A tree of these: none, one as it is, or a node.
+    /// A tree of these: none, a single one as it is, or a node.
     fn over(level: u8, mut children: Vec<Self>) -> Option<Self> {
         if children.len() <= 1 {
             return children.pop();
@@ -109,8 +110,8 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// The children of a node, to be changed; copied first if a cut shares them. The caller
-    /// calls [`Child::sum`] afterwards.
+    /// The children of a node, for changing; copied first if a cut shares them. The caller calls
+    /// [`Child::sum`] afterwards.
     fn children_mut(&mut self) -> &mut Vec<Self> {
         match &mut self.link {
             Link::Chunk(_) => unreachable!("a chunk has no children"),
@@ -134,7 +135,7 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// True for what has children.
+    /// True for a node, false for a chunk.
     pub(crate) fn is_node(&self) -> bool {
         matches!(self.link, Link::Node(_))
     }
@@ -146,7 +147,7 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// Brings the sums up to date with the children.
+    /// Recomputes the sums from the children.
     fn sum(&mut self) {
         let children = self.children();
         let len = children.iter().map(|child| child.len).sum();
@@ -155,7 +156,8 @@ impl<C: Coding> Child<C> {
         (self.len, self.first) = (len, first);
     }
 
-    /// The chunk that the element with this index is in, and the index of its first.
+    /// The chunk that holds the element with this index, and the index of the chunk's first
+    /// element.
     pub(crate) fn find(&self, index: usize) -> (&Chunk<C>, usize) {
         debug_assert!(index < self.len, "index={index} len={}", self.len);
         let (mut at, mut first) = (self, 0);
@@ -171,8 +173,9 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// The last chunk of those for which `is_before` holds, and the index of its first item; the first
-    /// chunk if there is none. It holds for the children before some place, and for none behind.
+    /// The last chunk for which `is_before` holds, and the index of its first item; the first chunk
+    /// if there is none. `is_before` must hold for all children up to some place, and for none
+    /// after it.
     #[inline]
     pub(crate) fn seek(&self, is_before: impl Fn(&Self) -> bool) -> (&Chunk<C>, usize) {
         let (mut at, mut first) = (self, 0);
@@ -188,8 +191,8 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// Calls `f` with the chunk that the element with this index is in, to be changed, and with its
-    /// index there. Copies the nodes on the way that cuts share.
+    /// Calls `f` with the chunk that holds the element with this index, for changing, and the
+    /// element's index in it. Copies the nodes on the way if cuts share them.
     pub(crate) fn edit<R>(
         &mut self,
         index: usize,
@@ -216,7 +219,7 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// Whether a change at this index would copy something.
+    /// True when a change at this index would copy something.
     pub(crate) fn is_shared(&self, index: usize) -> bool {
         match &self.link {
             Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
@@ -258,7 +261,7 @@ impl<C: Coding> Child<C> {
     }
 }
 
-/// The child that the element with this index is in, and how many elements are before that.
+/// The child that holds the element with this index, and the number of elements before that child.
 fn locate<C: Coding>(children: &[Child<C>], index: usize) -> (usize, usize) {
     let mut before = 0;
     for (at, child) in children.iter().enumerate() {
@@ -270,7 +273,7 @@ fn locate<C: Coding>(children: &[Child<C>], index: usize) -> (usize, usize) {
     unreachable!("index={index} of {before}");
 }
 
-/// One tree of two, the elements of `left` before those of `right`. Cost: O(log n).
+/// Joins two trees, the elements of `left` first. Cost: O(log n).
 pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<C> {
     let len = left.len + right.len;
     let level = left.level().max(right.level());
@@ -296,7 +299,7 @@ pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<
     tree
 }
 
-/// [`join`], where either may be missing.
+/// [`join`] of trees that may be missing.
 pub(crate) fn join_some<C: Coding>(
     left: Option<Child<C>>,
     right: Option<Child<C>>,
@@ -313,7 +316,8 @@ fn with_room<C: Coding>(children: impl IntoIterator<Item = Child<C>>) -> Vec<Chi
     all
 }
 
-/// Hangs a lower tree to one end of a higher one. Returns what has to become its neighbour there.
+/// Attaches a lower tree at one end of a higher one. Returns what must become its neighbour there,
+/// if it did not fit.
 fn attach<C: Coding>(node: &mut Child<C>, other: Child<C>, end: End) -> Option<Child<C>> {
     let level = node.level();
     debug_assert!(level > other.level(), "N2: {level} {}", other.level());
@@ -323,7 +327,7 @@ fn attach<C: Coding>(node: &mut Child<C>, other: Child<C>, end: End) -> Option<C
         attach(&mut children[last], other, end)
     } else {
         let child = children.remove(last);
-        // Nearest to the middle of the node, and to its end.
+        // `near` is towards the middle of the node, `far` towards its end.
         let (near, far) = match end {
             End::Back => balance(child, other),
             End::Front => match balance(other, child) {
@@ -339,7 +343,8 @@ fn attach<C: Coding>(node: &mut Child<C>, other: Child<C>, end: End) -> Option<C
     over.and_then(|children| Child::over(level, children))
 }
 
-/// Adds a child at one end. A node that is full gives it company for a node of its own.
+/// Adds a child at one end. A full node gives up some children, returned with the new one for a
+/// node of their own.
 fn hang<C: Coding>(
     children: &mut Vec<Child<C>>,
     child: Child<C>,
@@ -362,7 +367,8 @@ fn hang<C: Coding>(
     None
 }
 
-/// Neighbours of one level, either of which may have too few children: they become one, or share.
+/// Balances two neighbours of one level, either of which may have too few children: they merge, or
+/// share their children.
 fn balance<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> (Child<C>, Option<Child<C>>) {
     debug_assert_eq!(left.level(), right.level(), "N2");
     if left.level() == 0 {
@@ -388,8 +394,8 @@ fn balance<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> (Child<C>, Opt
     (left, Some(right))
 }
 
-/// The elements before an index, and those from there on. Cost: O(log n); a chunk in which the index
-/// lies is split.
+/// The elements before an index, and those from there on. Cost: O(log n); a chunk that contains the
+/// index is split.
 pub(crate) fn split<C: Coding>(
     tree: Child<C>,
     index: usize,
@@ -417,7 +423,7 @@ pub(crate) fn split<C: Coding>(
     (left, join_some(right, Child::over(level, rights)))
 }
 
-/// Takes the chunk at one end off. Cost: O(log n).
+/// Removes the chunk at one end. Cost: O(log n).
 pub(crate) fn pop<C: Coding>(tree: Child<C>, end: End) -> (Handle<C>, Option<Child<C>>) {
     let chunk = tree.peek(end).len();
     let (one, rest) = match end {

@@ -1,27 +1,27 @@
-//! Parts of a value whose chunks are given away one by one: to be read, or to be freed.
+//! Parts of a value whose chunks are handed out one by one, to be read or freed.
 
 use super::{Child, Part};
 use crate::chunk::{Coding, End, Handle};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 
-/// Chunks that are freed at once: some 5 us.
+/// Chunks freed in one step: some 5 us.
 const FREED_AT_ONCE: usize = 32;
-/// What takes less memory is freed where it is dropped.
+/// Smaller parts are freed where they are dropped.
 const DEFERRED_BYTES_MIN: usize = 64 * 1024;
 
-/// Trees, each given away chunk by chunk: a stack whose top is next.
+/// Trees that are handed out chunk by chunk: a stack whose top is next.
 pub(crate) struct Rest<C: Coding> {
     trees: Vec<Child<C>>,
-    /// The end that they are given away from.
+    /// The end that chunks are taken from.
     from: End,
     /// Memory of what is left, shared or not.
     bytes: usize,
-    /// Of the value that it is of.
+    /// The owner of the value that they were part of.
     pub(crate) owner: Owner,
 }
 
-/// Lets go of a part of a value: later, if it is large.
+/// Releases a part of a value: later, if it is large.
 pub(crate) fn defer<C: Coding>(tree: Option<Child<C>>, owner: Owner) {
     let Some(tree) = tree else { return };
     let mut rest = Rest::new(End::Front, owner);
@@ -30,7 +30,7 @@ pub(crate) fn defer<C: Coding>(tree: Option<Child<C>>, owner: Owner) {
 }
 
 impl<C: Coding> Rest<C> {
-    /// Nothing yet of a value, to be given away from one end.
+    /// An empty rest of a value, to be handed out from one end.
     pub(crate) fn new(from: End, owner: Owner) -> Self {
         Self { trees: Vec::new(), from, bytes: 0, owner }
     }
@@ -41,7 +41,7 @@ impl<C: Coding> Rest<C> {
         }
     }
 
-    /// The next chunk, to be read. The children of a shared node are counted: 32 at once.
+    /// The next chunk, for reading. Opening a shared node counts its children, up to 32, at once.
     pub(crate) fn next(&mut self) -> Option<Handle<C>> {
         loop {
             match self.pop()?.open() {
@@ -51,8 +51,8 @@ impl<C: Coding> Rest<C> {
         }
     }
 
-    /// Drops the chunks of the next `count` items. Returns how many items of the chunk that is
-    /// next then are still to be skipped.
+    /// Drops the chunks of the next `count` items. Returns how many items of the next chunk are
+    /// still to be skipped.
     pub(crate) fn skip(&mut self, mut count: usize) -> usize {
         let mut gone = Vec::new();
         while let Some(tree) = self.pop() {
@@ -75,7 +75,7 @@ impl<C: Coding> Rest<C> {
         count
     }
 
-    /// Puts the children of a node, whose bytes are counted, where the node was.
+    /// Replaces a node by its children, whose bytes are counted already.
     fn extend(&mut self, children: Vec<Child<C>>) {
         match self.from {
             End::Front => self.trees.extend(children.into_iter().rev()),
@@ -83,7 +83,7 @@ impl<C: Coding> Rest<C> {
         }
     }
 
-    /// Puts a tree in front of the others.
+    /// Puts a tree before the others.
     pub(crate) fn push(&mut self, tree: Child<C>) {
         self.bytes += tree.bytes;
         self.trees.push(tree);
@@ -110,13 +110,13 @@ impl<C: Coding> Dismantle for Rest<C> {
         !self.trees.is_empty()
     }
 
-    /// What cuts share stays, which may be all of it.
+    /// What cuts share stays allocated, which may be all of it.
     fn bytes(&self) -> usize {
         if self.owner.is_shared() || self.trees.is_empty() { 0 } else { self.bytes }
     }
 }
 
-/// A rest that is freed later if it is dropped.
+/// The unread rest, freed in slices when it is dropped.
 pub(crate) struct Unread<C: Coding>(pub(crate) Rest<C>);
 
 impl<C: Coding> Drop for Unread<C> {

@@ -3,21 +3,21 @@
 //! ```text
 //! | kind: 1 | width: 1 | count: 2 | base: 8 | offset | offset | ... |     offsets: `width` bits each
 //! ```
-//! A hundred numbers below ten thousand take 14 bits each. A width is one of 0 to 56 bits, or 64: so
-//! an offset is always found in one word. Adding shifts the bits behind it, a word at a time; a
-//! number outside of what base and width reach has all offsets written anew, and the reserve that
-//! the new width brings lies on the side on which the number came.
+//! A hundred numbers below ten thousand take 14 bits each. A width is 0 to 56 bits, or 64, so that
+//! an offset can always be read as one word. An insertion shifts the bits after it, a word at a
+//! time; a number out of range of base and width makes all offsets be rewritten, with the room of
+//! the new width on that number's side.
 //!
-//! Invariants: the offsets ascend, no two are the same, and bits behind the last are 0.
+//! Invariants: the offsets ascend without repetition, and bits after the last are 0.
 
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-/// Bytes in front of the offsets.
+/// Bytes before the offsets.
 pub(super) const HEAD: usize = 12;
-/// Widest offset that is found in one word wherever it begins.
+/// The widest offset that fits one word at any bit position.
 const WIDTH_MAX: u32 = 56;
-/// A set is looked at for a smaller width once in so many removals.
+/// Removals between checks for a smaller width.
 const NARROW_STEP: usize = 16;
 
 /// The offsets and what they count from.
@@ -77,12 +77,12 @@ impl<'a> Ints<'a> {
         }
     }
 
-    /// All of them, in order.
+    /// All integers, in order.
     pub(super) fn iter(self) -> impl Iterator<Item = i64> + 'a {
         (0..self.count).map(move |index| self.get(index))
     }
 
-    /// The first and the last.
+    /// The first and the last integer.
     fn ends(self) -> Option<(i64, i64)> {
         let last = self.count.checked_sub(1)?;
         Some((self.get(0), self.get(last)))
@@ -97,7 +97,7 @@ impl<'a> Ints<'a> {
     }
 }
 
-/// Adds `value`, which is to stand at `index`; see [`Ints::find`].
+/// Adds `value` at `index`, as [`Ints::find`] returned it.
 pub(super) fn insert(bytes: &mut Vec<u8>, index: usize, value: i64) {
     let ints = Ints::of(bytes);
     let (width, count) = (ints.width, ints.count);
@@ -133,7 +133,7 @@ pub(super) fn remove(bytes: &mut Vec<u8>, index: usize) {
     }
 }
 
-/// Bytes after `value` was added.
+/// Size of the pack once `value` is added.
 pub(super) fn bytes_with(bytes: &[u8], value: i64) -> usize {
     let ints = Ints::of(bytes);
     let reaches = distance(ints.base, value).is_some_and(|offset| offset <= mask(ints.width));
@@ -141,7 +141,7 @@ pub(super) fn bytes_with(bytes: &[u8], value: i64) -> usize {
     HEAD + bytes_of(ints.count + 1, width)
 }
 
-/// Writes all integers anew, and `value` among them.
+/// Rewrites all integers with `value` among them.
 fn widen(bytes: &mut Vec<u8>, index: usize, value: i64) {
     let ints = Ints::of(bytes);
     let width = width_with(ints, value);
@@ -149,7 +149,7 @@ fn widen(bytes: &mut Vec<u8>, index: usize, value: i64) {
     let is_below = index == 0;
     all.insert(index, value);
     let base = if is_below {
-        // The reserve lies below: who adds in descending order adds below again.
+        // The room is below: descending insertions continue there.
         let last = i128::from(all[all.len() - 1]) - i128::from(mask(width));
         i64::try_from(last).unwrap_or(i64::MIN)
     } else {
@@ -158,7 +158,7 @@ fn widen(bytes: &mut Vec<u8>, index: usize, value: i64) {
     write(bytes, base, width, &all);
 }
 
-/// Takes the smallest width, if that is smaller than the present one.
+/// Switches to the smallest width, if that is smaller than the present one.
 fn narrow(bytes: &mut Vec<u8>) {
     let ints = Ints::of(bytes);
     let Some((first, last)) = ints.ends() else { return };
@@ -183,7 +183,7 @@ pub(super) fn write(bytes: &mut Vec<u8>, base: i64, width: u32, all: &[i64]) {
     }
 }
 
-/// The width for all of them and `value`.
+/// The width for all integers and `value`.
 fn width_with(ints: Ints<'_>, value: i64) -> u32 {
     let (first, last) = ints.ends().unwrap_or((value, value));
     width_of(first.min(value), last.max(value))
@@ -195,7 +195,7 @@ pub(super) fn width_of(first: i64, last: i64) -> u32 {
     if bits > WIDTH_MAX { u64::BITS } else { bits }
 }
 
-/// How far `value` lies above `base`; `None` if it lies below.
+/// How far `value` is above `base`; `None` if below.
 fn distance(base: i64, value: i64) -> Option<u64> {
     (value >= base).then(|| value.wrapping_sub(base).cast_unsigned())
 }
@@ -216,7 +216,7 @@ fn low_bits(count: usize) -> u8 {
     (1 << count) - 1
 }
 
-/// The word at `at`; what lies behind the end reads as 0.
+/// The word at `at`; bytes after the end read as 0.
 #[inline]
 fn word_at(bits: &[u8], at: usize) -> u64 {
     match bits[at.min(bits.len())..].first_chunk() {
@@ -230,14 +230,14 @@ fn word_at(bits: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Sets the bits of `offset`, which are 0, `shift` bits behind the front.
+/// Sets the bits of `offset`, now 0, at bit `shift`.
 fn or_word(bits: &mut [u8], shift: usize, width: u32, offset: u64) {
     let word = (u128::from(offset) << shift).to_le_bytes();
     let len = (shift + width as usize).div_ceil(8);
     bits[..len].iter_mut().zip(word).for_each(|(bits, word)| *bits |= word);
 }
 
-/// Moves all bits up by `width`; what leaves at the end is lost.
+/// Moves all bits up by `width`; those beyond the end are lost.
 fn shift_up(bits: &mut [u8], width: u32) {
     let (bytes, shift) = (width as usize / 8, width % 8);
     let kept = bits.len().saturating_sub(bytes);
@@ -260,7 +260,7 @@ fn shift_up(bits: &mut [u8], width: u32) {
     }
 }
 
-/// Moves all bits down by `width`; 0s come in at the end.
+/// Moves all bits down by `width`; 0s enter at the end.
 fn shift_down(bits: &mut [u8], width: u32) {
     let (bytes, shift) = (width as usize / 8, width % 8);
     let kept = bits.len().saturating_sub(bytes);

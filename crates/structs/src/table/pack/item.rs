@@ -1,4 +1,4 @@
-//! One text inside of a pack: a tag, and what it says that follows.
+//! One text inside a pack: a tag, and the bytes that it announces.
 //!
 //! ```text
 //! tag  0..=240    as many bytes of text
@@ -6,13 +6,13 @@
 //!      250        a UUID: 16 bytes
 //!      251..=253  a text of 241 bytes or more: another byte of its length follows, then its bytes
 //! ```
-//! What is an integer or a UUID is never kept as text (`text`), so equal texts are equal bytes.
+//! Integers and UUIDs are never kept as text (`text`), so equal texts are equal bytes.
 
 use super::super::text::{self, Form, Packed, Text, UUID_BYTES};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// Longest text whose length the tag says.
+/// Longest text whose length fits the tag.
 pub(super) const SHORT_MAX: usize = 240;
 pub(super) const INT: u8 = 241;
 pub(super) const UUID: u8 = 250;
@@ -26,13 +26,13 @@ pub(crate) fn len(bytes: &[u8]) -> usize {
     1 + body_len(bytes[0], &bytes[1..])
 }
 
-/// Bytes of a text besides its tag: what it begins with is `body`.
+/// Bytes of a text besides its tag; `body` begins with them.
 #[inline]
 pub(super) fn body_len(tag: u8, body: &[u8]) -> usize {
     if tag < INT { usize::from(tag) } else { coded_len(tag, body) }
 }
 
-/// [`body_len`] of what is not a short text as it is.
+/// [`body_len`] for all but short plain texts.
 fn coded_len(tag: u8, body: &[u8]) -> usize {
     match tag {
         ..UUID => usize::from(tag - INT),
@@ -45,7 +45,7 @@ fn long_len(tag: u8, low: u8) -> usize {
     SHORT_MAX + 1 + (usize::from(tag - LONG) << 8 | usize::from(low))
 }
 
-/// The length that the tag says, if it is that of a text.
+/// The length of a text, from its tag; `None` for other tags.
 pub(super) fn raw_len(tag: u8) -> Option<usize> {
     (tag < INT).then_some(usize::from(tag))
 }
@@ -56,13 +56,13 @@ pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     text_of(bytes[0], &bytes[1..])
 }
 
-/// The text with this tag, whose other bytes are at the front.
+/// The text with this tag; its other bytes are at the front of `body`.
 #[inline]
 pub(super) fn text_of(tag: u8, body: &[u8]) -> Text<'_> {
     if tag < INT { Text(Form::Raw(&body[..usize::from(tag)])) } else { coded_text(tag, body) }
 }
 
-/// [`text_of`] what is not a short text as it is.
+/// [`text_of`] for all but short plain texts.
 fn coded_text(tag: u8, body: &[u8]) -> Text<'_> {
     Text(match tag {
         ..UUID => Form::Int(text::unzigzag(word(body, usize::from(tag - INT)))),
@@ -71,8 +71,8 @@ fn coded_text(tag: u8, body: &[u8]) -> Text<'_> {
     })
 }
 
-/// The number that `len` bytes at the front are, the lowest first. Eight are read at once where there
-/// are as many, which costs less than a copy of a length that is not known before.
+/// The number in the `len` bytes at the front, lowest first. Reads eight at once if there are as
+/// many: cheaper than a copy of variable length.
 #[inline]
 fn word(bytes: &[u8], len: usize) -> u64 {
     match (bytes.first_chunk(), len) {
@@ -84,7 +84,7 @@ fn word(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
-/// A text on its way into a pack.
+/// A text to be put into a pack.
 pub(crate) struct Tagged<'a> {
     head: [u8; 1 + UUID_BYTES],
     head_len: usize,
@@ -144,7 +144,7 @@ impl<'a> Tagged<'a> {
         self.len() - 1
     }
 
-    /// True when it is the text with this tag, whose other bytes are at the front.
+    /// True when it is the text with this tag and these bytes at the front.
     #[inline]
     pub(super) fn is(&self, tag: u8, body: &[u8]) -> bool {
         if tag != self.head[0] {
@@ -178,13 +178,13 @@ impl<'a> Tagged<'a> {
     }
 }
 
-/// Two texts of one pack that make one: what all names begin with, behind its length, and the rest. In
-/// words, as what is written in smaller pieces cannot be read as words at once.
+/// Two texts of one pack that make one: the common prefix after its length, and the rest. Held as
+/// words, since what was stored in smaller pieces is slow to load as words.
 #[derive(Clone, Copy)]
 pub(crate) struct Joined<'a> {
-    /// The length of the first, which is one byte.
+    /// The prefix's length, one byte, before the prefix.
     first: NonNull<u8>,
-    /// From there to the second, and its length.
+    /// The distance from there to the second text, and its length.
     distance: u32,
     rest_len: u32,
     lives: PhantomData<&'a [u8]>,
@@ -196,7 +196,7 @@ unsafe impl Send for Joined<'_> {}
 unsafe impl Sync for Joined<'_> {}
 
 impl<'a> Joined<'a> {
-    /// `bytes` begin with a length and as many bytes; at `from` of them are `len` others.
+    /// `bytes` begin with a length and as many bytes; the second text is `len` bytes at `from`.
     #[inline]
     pub(super) fn of(bytes: &'a [u8], from: usize, len: usize) -> Self {
         assert!(bytes.len() > usize::from(bytes[0]) && bytes.len() >= from + len, "inside");
@@ -204,10 +204,10 @@ impl<'a> Joined<'a> {
         Self { first, distance: from as u32, rest_len: len as u32, lives }
     }
 
-    /// Both.
+    /// Both texts.
     #[inline]
     pub(crate) fn texts(self) -> (&'a [u8], &'a [u8]) {
-        // SAFETY: the length stands at the front of a slice that lives during 'a.
+        // SAFETY: the length is at the front of a slice that lives during 'a.
         let len = unsafe { self.first.read() };
         // SAFETY: `of` has seen that the slice is longer than the length says.
         let from = unsafe { self.first.add(1) };

@@ -1,14 +1,14 @@
-//! Sixteen bytes at once: fingerprints compared, and lengths added up.
+//! Sixteen bytes at once: comparing fingerprints, and adding up lengths.
 //!
-//! A search that goes byte by byte branches at each, and what it comes to is different each time. With
-//! SSE2 neither has a branch; the portable ways are the reference, and run on other machines.
+//! A search byte by byte branches at each, unpredictably. With SSE2 neither has a branch; the
+//! portable code is the reference, and runs on other machines.
 
 use super::item;
 
-/// Bytes that are looked at together.
+/// Bytes handled together.
 pub(super) const LANES: usize = 16;
 
-/// A bit for each of these that is `wanted`, the first being the lowest.
+/// A bit for each byte that equals `wanted`, the first being the lowest.
 #[inline]
 pub(super) fn matches(held: &[u8; 4 * LANES], wanted: u8) -> u64 {
     held.as_chunks::<LANES>().0.iter().rev().fold(0, |bits, held| {
@@ -21,8 +21,8 @@ pub(super) fn matches(held: &[u8; 4 * LANES], wanted: u8) -> u64 {
     })
 }
 
-/// Bytes of the texts with the first `count` of these tags, besides the tags. `None` if one is so long
-/// that its tag does not say it all.
+/// Total bytes of the texts with the first `count` of these tags, without the tags. `None` if one
+/// is so long that its tag does not give its length.
 #[inline]
 pub(super) fn sum(tags: &[u8; LANES], count: usize) -> Option<usize> {
     debug_assert!(count <= LANES, "{count} tags");
@@ -55,7 +55,7 @@ mod sse2 {
         _mm_srli_si128, _mm_sub_epi8,
     };
 
-    /// As many 1s from its middle backwards as lanes are wanted.
+    /// Ones, then zeros: read from `n` bytes before the middle, they select `n` lanes.
     const MASKS: [u8; 2 * LANES] = {
         let (mut masks, mut at) = ([0; 2 * LANES], 0);
         while at < LANES {
@@ -93,7 +93,7 @@ mod sse2 {
         if _mm_movemask_epi8(is_from(item::LONG)) != 0 {
             return None;
         }
-        // A length, or 241 more; but a UUID's tag says 9 where 16 follow.
+        // A length, or 241 more; but a UUID's tag gives 9, and 16 follow.
         let more = _mm_and_si128(_mm_cmpeq_epi8(tags, all(item::UUID)), all(7));
         let folded = _mm_and_si128(is_from(item::INT), all(item::INT));
         let lens = _mm_add_epi8(_mm_sub_epi8(tags, folded), more);
@@ -107,7 +107,7 @@ mod sse2 {
 mod tests {
     use super::*;
 
-    #[test] // The quick way finds what the plain one does.
+    #[test] // The SIMD code agrees with the portable loop.
     fn matches_are_found_at_once() {
         let mut prng = darter_base::Prng::from_seed(3);
         for _ in 0..200 {
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    #[test] // The quick way adds up what the plain one does.
+    #[test] // The SIMD code agrees with the portable loop.
     fn lengths_are_added_at_once() {
         let mut prng = darter_base::Prng::from_seed(4);
         for _ in 0..2_000 {

@@ -1,10 +1,11 @@
 //! A pack: a small collection as one run of bytes.
 //!
-//! Most collections are small, and most of what they took was not theirs: an allocation with its
-//! count, a flag and a length for each text, an index. A pack has none of it. It holds what is plain
-//! (names, and values that are kept inline): no deadline, no pointer, so it is copied as bytes, freed
-//! without a look, and can lie anywhere. What is not plain, or too much, makes it a table of entries.
-//! Numbers, and what was tried: docs/design/0012-small-collections.md.
+//! Most collections are small, and most of the memory that they took was overhead: an allocation
+//! with its count, a flag and a length for each text, an index. A pack has none of it. It holds
+//! plain entries only (names, and values that are kept inline; no deadline, no pointer), so it is
+//! copied as bytes, freed without being read, and can be stored anywhere. Other entries, or too
+//! many, turn it into a table of entries. Numbers, and what was tried:
+//! docs/design/0012-small-collections.md.
 //!
 //! | kind  | holds                                                | file      |
 //! |-------|------------------------------------------------------|-----------|
@@ -12,9 +13,9 @@
 //! | keys  | a set of any texts                                   | `records` |
 //! | pairs | a hash                                               | `records` |
 //!
-//! Nothing in it is aligned, and nothing refers to where it lies.
+//! Nothing in it is aligned, and nothing refers to its address.
 //!
-//! Not here: when a table is a pack, and when not any more. See `super::packed`.
+//! Not here: when a table becomes a pack, and when it stops being one. See `super::packed`.
 
 mod ints;
 pub(crate) mod item;
@@ -34,32 +35,33 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::ptr;
 
-/// Bytes of the largest pack: beyond that, moving what lies behind a change costs more than an index
+/// Bytes of the largest pack: beyond that, moving what follows a change costs more than an index
 /// does.
 pub(super) const BYTES_MAX: usize = 4096;
-/// Integers that a pack holds at most: a table is made of so many in 60 us.
+/// The most integers in a pack: turning as many into a table takes 60 us.
 const INTS_MAX: usize = 512;
 
-/// Bytes that come from memory at once.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// Lines that the index of some hundred records takes, and most packs in an entry.
+/// Cache lines of the index of some hundred records, and of most packs in an entry.
 const INDEX_LINES: usize = 6;
 
-/// Room for an entry and the index that it may begin, in the copy of a pack that is about to be changed.
+/// Room for an entry, and for the index that it may begin, in the copy of a pack that is about to
+/// be changed.
 const GROWTH: usize = 48;
 
 const INTS: u8 = 0;
 const KEYS: u8 = 1;
 const PAIRS: u8 = 2;
 
-/// One entry of a pack: two words, since entries are passed on and on, and what is written in smaller
-/// pieces cannot be read as words at once.
+/// One entry of a pack, as two words: entries are passed on often, and what was stored in smaller
+/// pieces is slow to load as words.
 #[derive(Clone, Copy)]
 pub struct Item<'a> {
-    /// The pack; or in place of a pointer the integer.
+    /// The pack; for an integer, the integer itself.
     pack: *const u8,
-    /// 16 bits each, from the lowest: the kind, the pack's length, where the tags are in it, where the
-    /// texts are.
+    /// Four fields of 16 bits, from the lowest: the kind, the pack's length, the offset of the
+    /// tags, that of the texts.
     word: NonZeroU64,
     lives: PhantomData<&'a [u8]>,
 }
@@ -80,7 +82,7 @@ impl<'a> Item<'a> {
         Self { pack, word: Self::INT, lives: PhantomData }
     }
 
-    /// The record of this pack whose tags and texts are there.
+    /// The record of this pack with its tags and texts at these offsets.
     #[inline]
     fn record(pack: &'a [u8], tags_at: usize, texts_at: usize) -> Self {
         assert!(pack.len() <= BYTES_MAX && tags_at < pack.len() && texts_at <= pack.len());
@@ -89,7 +91,7 @@ impl<'a> Item<'a> {
         Self { pack: pack.as_ptr(), word, lives: PhantomData }
     }
 
-    /// Of a record: the kind, the pack, and in 16 bits each the places of its tags and texts.
+    /// Of a record: the kind, the pack, and the offsets of its tags and texts, in 16 bits each.
     #[inline]
     fn parts(self) -> Option<(u8, &'a [u8], usize)> {
         if self.word == Self::INT {
@@ -126,7 +128,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Where an entry is, until the pack changes.
+/// The place of an entry, valid until the pack changes.
 #[derive(Clone, Copy)]
 pub(super) enum Spot {
     Int(usize),
@@ -153,7 +155,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// A pack, read where it lies.
+/// A pack, read in place.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a>(&'a [u8]);
 
@@ -188,7 +190,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The next entry, `at` being 0 at first.
+    /// The next entry; `at` is 0 at first.
     pub(super) fn next(self, at: &mut usize) -> Option<Item<'a>> {
         if !self.is_ints() {
             return Records::of(self.0).next(at);
@@ -213,14 +215,14 @@ impl<'a> View<'a> {
         self.item(Spot::Record(Records::of(self.0).nth(index)))
     }
 
-    /// Asks the memory for where a search begins: the head, and the fingerprints; of integers, for all
-    /// that an entry can hold.
+    /// Prefetches what a search reads first: the head and the fingerprints; for integers, all that
+    /// an entry can hold.
     #[inline]
     pub(super) fn prefetch(self) {
         self.0.chunks(LINE).take(INDEX_LINES).for_each(|line| prefetch(line.as_ptr()));
     }
 
-    /// Asks the memory for the entry of a name with this hash, once the fingerprints were asked for.
+    /// Prefetches the entry of a name with this hash, once the fingerprints were prefetched.
     #[inline]
     pub(super) fn prefetch_entry(self, hash: u64) {
         if self.0.len() > INDEX_LINES * LINE
@@ -228,7 +230,7 @@ impl<'a> View<'a> {
             && let Some(at) = Records::of(self.0).likely(hash)
         {
             prefetch(at.as_ptr());
-            prefetch(at.as_ptr().wrapping_add(LINE / 2)); // Many a short record is on two lines.
+            prefetch(at.as_ptr().wrapping_add(LINE / 2)); // Many short records span two lines.
         }
     }
 
@@ -245,7 +247,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// What became of an entry that was put into a pack.
+/// The result of putting an entry into a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     Added,
@@ -259,7 +261,7 @@ pub(super) enum Put {
 pub(super) struct Pack(Vec<u8>);
 
 impl Pack {
-    /// A pack with one entry, of pairs or of names alone. `None` if it is none that a pack can hold.
+    /// A pack with one entry, of pairs or of names alone. `None` if no pack can hold the entry.
     pub(super) fn of(hash: u64, key: &[u8], value: Plain<'_>, are_pairs: bool) -> Option<Self> {
         let mut pack = Self(Vec::new());
         if !are_pairs && !value.is_empty() {
@@ -277,12 +279,12 @@ impl Pack {
         (pack.put(hash, key, value) == Put::Added).then_some(pack)
     }
 
-    /// Its bytes; nothing is left.
+    /// Moves the bytes out; what is left is empty.
     pub(super) fn take(&mut self) -> Self {
         Self(std::mem::take(&mut self.0))
     }
 
-    /// A copy of the bytes of one, with room for another entry.
+    /// A copy of a pack's bytes, with room for another entry.
     pub(super) fn copy(bytes: &[u8]) -> Self {
         let mut copy = Vec::with_capacity(class(bytes.len() + GROWTH));
         copy.extend_from_slice(bytes);
@@ -303,7 +305,7 @@ impl Pack {
         self.0.capacity()
     }
 
-    /// Adds an entry, or gives the one of that name another value.
+    /// Adds an entry, or replaces the value of an existing one.
     pub(super) fn put(&mut self, hash: u64, key: &[u8], value: Plain<'_>) -> Put {
         match self.view().find(hash, key) {
             Some(spot) if self.set_value(spot, value) => Put::Replaced,
@@ -341,8 +343,8 @@ impl Pack {
         true
     }
 
-    /// From integers to texts, with `key` as one of them. False, and nothing changed, if that is too
-    /// much for a pack.
+    /// Turns integers into texts, and adds `key`. False, without a change, if that is too much for
+    /// a pack.
     fn add_text_to_ints(&mut self, hash: u64, key: &[u8]) -> bool {
         let mut texts = Self(Vec::new());
         records::begin(&mut texts.0, KEYS, key);
@@ -357,7 +359,8 @@ impl Pack {
         is_added
     }
 
-    /// Gives the entry at `spot` another value. False, and nothing changed, if that does not fit.
+    /// Replaces the value of the entry at `spot`. False, without a change, if the new one does not
+    /// fit.
     pub(super) fn set_value(&mut self, spot: Spot, value: Plain<'_>) -> bool {
         match spot {
             Spot::Record(spot) if self.0[0] == PAIRS => {
@@ -379,10 +382,10 @@ impl Pack {
         self.fit();
     }
 
-    /// Gives memory back when a smaller class would do, and still take another entry, so that one
-    /// which comes and goes does not have all copied each time. Into a new block: the allocator leaves
-    /// what shrinks to a half where it is. The block of a pack that an entry can hold is not worth it:
-    /// mostly it is a copy that is about to be put back there.
+    /// Moves to a smaller block if that would still have room for another entry, so that an entry
+    /// which comes and goes does not cause a copy each time. A new block, because the allocator
+    /// leaves one that shrinks to half its size in place. Packs that an entry can hold are left
+    /// alone: most are copies about to be put back there.
     fn fit(&mut self) {
         let class = class(self.0.len() + GROWTH);
         if class < self.0.capacity() && self.0.len() > PACKED_MAX {
@@ -398,7 +401,7 @@ fn fits(key: &[u8]) -> bool {
     key.len() <= KEY_INLINE_MAX
 }
 
-/// Makes room for so many more bytes.
+/// Reserves room for `more` bytes.
 fn reserve(bytes: &mut Vec<u8>, more: usize) {
     let len = bytes.len() + more;
     if len > bytes.capacity() {
@@ -406,7 +409,7 @@ fn reserve(bytes: &mut Vec<u8>, more: usize) {
     }
 }
 
-/// Bytes of the block that holds so many: the allocator's size classes, four a doubling.
+/// Size of the block that holds this many bytes: the allocator's size classes, four a doubling.
 pub(crate) fn class(bytes: usize) -> usize {
     let bytes = bytes.max(16);
     let step = (bytes.next_power_of_two() / 8).max(16);

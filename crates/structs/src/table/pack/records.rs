@@ -6,17 +6,16 @@
 //! tags, texts            | name | value | name | value | ...      the value in packs of pairs only
 //! name                   its bytes after the prefix, or a whole integer or UUID
 //! ```
-//! Names of one collection tend to begin alike (`field:1`, `field:2`): what all that are kept as text
-//! begin with stands once, in front. It is as long as it can be for those that ever came.
+//! Names of one collection tend to begin alike (`field:1`, `field:2`): the longest common prefix of
+//! all names kept as text is stored once, in front. It only ever gets shorter.
 //!
-//! The tags say how long the texts are (`item`). They stand together, so that where a record begins is
-//! the sum of up to sixteen bytes, which are added at once: to walk from one text to the next would be
-//! two reads a record, each waiting for the one before. Up to [`UNINDEXED_MAX`] records are searched
-//! from front to back. Beyond that there is a byte of hash for each, sixty-four of which are compared
-//! together, and for each [`STEP`] records where the first begins. Records stand in the order in which
-//! they came.
+//! The tags give the lengths of the texts (`item`). They are stored together, so that a record's
+//! start is the sum of up to sixteen bytes, which are added at once: walking from text to text
+//! would take two dependent reads a record. Up to [`UNINDEXED_MAX`] records are searched from front
+//! to back. Beyond that there is a byte of hash for each, compared sixty-four at a time, and the
+//! place of every [`STEP`]th record. Records are in the order of insertion.
 //!
-//! Invariants: fingerprints and places are those of the records, and no name is twice there.
+//! Invariants: fingerprints and places are those of the records, and no name occurs twice.
 
 use super::super::entry::KEY_INLINE_MAX;
 use super::super::group::fingerprint;
@@ -28,25 +27,25 @@ use std::ops::Range;
 
 /// Records up to which there is no index.
 const UNINDEXED_MAX: usize = 16;
-/// The place of each record with a multiple of this number is kept: the tags of as many are added at
-/// once.
+/// Every record whose index is a multiple of this has its place kept: the tags of as many are added
+/// at once.
 const STEP: usize = LANES / 2;
 /// Bytes of a place.
 const PLACE: usize = 2;
-/// Where the prefix stands.
+/// Offset of the prefix.
 pub(super) const PREFIX: usize = 2;
-/// Records that the count can tell.
+/// The largest count that fits its byte.
 pub(super) const COUNT_MAX: usize = 255;
 /// Fingerprints that are compared together.
 const WIDE: usize = 4 * LANES;
 
-/// What the head says, and where all stands by that.
+/// The contents of the head, and the offsets that follow from them.
 #[derive(Clone, Copy)]
 struct Shape {
     count: usize,
     /// Tags of a record.
     width: usize,
-    /// Where the fingerprints, the places, the tags and the texts begin.
+    /// Offsets of the fingerprints, the places, the tags and the texts.
     index_at: usize,
     places_at: usize,
     tags_at: usize,
@@ -54,7 +53,7 @@ struct Shape {
 }
 
 impl Shape {
-    #[inline(always)] // Once for each look, and nothing of it goes through memory.
+    #[inline(always)] // Computed once a lookup, and kept in registers.
     fn of(bytes: &[u8]) -> Self {
         let width = 1 + usize::from(bytes[0] == super::PAIRS);
         let index_at = PREFIX + 1 + usize::from(bytes[PREFIX]);
@@ -69,7 +68,7 @@ impl Shape {
         Self { count, width, index_at, places_at, tags_at, texts_at: tags_at + count * width }
     }
 
-    /// That of a pack with another number of records.
+    /// The shape of this pack with another number of records.
     fn with(self, count: usize) -> Self {
         Self::new(count, self.width, self.index_at)
     }
@@ -79,24 +78,24 @@ impl Shape {
         self.count > UNINDEXED_MAX
     }
 
-    /// Where the tags of the record with this index are.
+    /// Offset of the tags of the record with this index.
     #[inline]
     fn tags_of(self, index: usize) -> usize {
         self.tags_at + index * self.width
     }
 
-    /// Steps that have a record, where there is an index.
+    /// Number of steps, each of which has its place kept; 0 without an index.
     fn steps(self) -> usize {
         if self.has_index() { self.count.div_ceil(STEP) } else { 0 }
     }
 }
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// How many stand before it.
+    /// The number of records before it.
     pub(super) index: usize,
-    /// The first byte of its texts in the pack.
+    /// Offset of its texts in the pack.
     at: usize,
 }
 
@@ -146,7 +145,7 @@ impl<'a> Records<'a> {
         at + item::body_len(tag, &self.bytes[at..])
     }
 
-    /// The record behind the one that `cursor` was given for, and moves on; 0 begins.
+    /// The record after the one that `cursor` was returned for, and advances `cursor`; 0 begins.
     pub(super) fn next(&self, cursor: &mut usize) -> Option<Item<'a>> {
         let (index, at) = (*cursor >> u16::BITS, *cursor & usize::from(u16::MAX));
         let spot = Spot { index, at: at.max(self.shape.texts_at) };
@@ -176,7 +175,7 @@ impl<'a> Records<'a> {
         Spot { index, at: self.skip(self.first_of(step), index - nth, nth) }
     }
 
-    /// Where the first record of a step begins.
+    /// Offset of the first record of a step.
     #[inline(always)]
     fn first_of(&self, step: usize) -> usize {
         let at = self.shape.places_at + step * PLACE;
@@ -184,8 +183,8 @@ impl<'a> Records<'a> {
         self.shape.texts_at + usize::from(u16::from_le_bytes(place))
     }
 
-    /// The end of `count` records, a step's at most, of which the first has this index and begins at
-    /// `at`.
+    /// The end of `count` records, at most a step's, the first of which has this index and begins
+    /// at `at`.
     #[inline(always)]
     fn skip(&self, at: usize, index: usize, count: usize) -> usize {
         let tags = &self.bytes[self.shape.tags_of(index)..];
@@ -194,8 +193,8 @@ impl<'a> Records<'a> {
         sum.map_or_else(|| self.walk(at, &tags[..count]), |sum| at + sum)
     }
 
-    /// The end of the texts with these tags, the first of which begins at `at`: where there are not
-    /// sixteen bytes to be read, or a text is long.
+    /// The end of the texts with these tags, the first of which begins at `at`: for when fewer than
+    /// sixteen bytes are left to read, or a text is long.
     #[cold]
     #[inline(never)]
     fn walk(&self, at: usize, tags: &[u8]) -> usize {
@@ -218,7 +217,7 @@ impl<'a> Records<'a> {
         self.seek(hash, |tag, texts| name.is(tag, texts))
     }
 
-    /// The first record that is wanted, by the tag of its name and what its texts begin with.
+    /// The first record that matches, by the tag of its name and the start of its texts.
     #[inline(always)]
     fn seek(&self, hash: u64, is_wanted: impl Fn(u8, &[u8]) -> bool) -> Option<Spot> {
         let is_at = |spot: Spot| {
@@ -237,21 +236,21 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// What follows the prefix in a name, if that has it.
+    /// The part of a name after the prefix; `None` if it does not have the prefix.
     #[inline]
     fn rest_of<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
         let (front, rest) = name.split_at_checked(self.prefix().len())?;
         text::same(front, self.prefix()).then_some(rest)
     }
 
-    /// The bytes that begin with the record that a name with this hash has, if any.
+    /// The bytes from the texts of the record on that a name with this hash probably has.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<&'a [u8]> {
         let spot = self.shape.has_index().then(|| self.search_index(hash, |_| true)).flatten()?;
         Some(&self.bytes[spot.at..])
     }
 
-    /// The first record with the fingerprint of this hash that is wanted; there is an index.
+    /// The first matching record with the fingerprint of this hash; there is an index.
     #[inline(always)] // For each of its two callers.
     fn search_index(&self, hash: u64, is_wanted: impl Fn(Spot) -> bool) -> Option<Spot> {
         let fingerprint = fingerprint(hash);
@@ -268,8 +267,8 @@ impl<'a> Records<'a> {
         None
     }
 
-    /// A bit for each record after the first `from` that has this fingerprint, of as many as are
-    /// compared together.
+    /// A bit for each record from `from` on that has this fingerprint, for as many as are compared
+    /// together.
     #[inline(always)]
     fn hits(&self, fingerprint: u8, from: usize) -> u64 {
         let held = &self.bytes[self.shape.index_at + from..];
@@ -280,7 +279,7 @@ impl<'a> Records<'a> {
         hits & (u64::MAX >> (WIDE - (self.shape.count - from).min(WIDE)))
     }
 
-    /// `name` as a record would have it; `None` if none can.
+    /// `name` as a record would hold it; `None` if no record can.
     fn wanted<'n>(&self, name: &'n [u8]) -> Option<Tagged<'n>> {
         match Packed::of(name) {
             Packed::Raw(name) if name.len() > KEY_INLINE_MAX => None,
@@ -304,7 +303,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// [`Records::hits`] where fewer bytes are left than are compared together.
+/// [`Records::hits`] when fewer bytes are left than are compared together.
 #[cold]
 fn hits_at_end(held: &[u8], fingerprint: u8) -> u64 {
     let mut wide = [0; WIDE];
@@ -312,7 +311,7 @@ fn hits_at_end(held: &[u8], fingerprint: u8) -> u64 {
     lanes::matches(&wide, fingerprint)
 }
 
-/// A pack without records, whose prefix is to be `name` if that is text.
+/// Starts a pack without records, with `name` as its prefix if that is text.
 pub(super) fn begin(bytes: &mut Vec<u8>, kind: u8, name: &[u8]) {
     let prefix = match Packed::of(name) {
         Packed::Raw(name) => name,
@@ -324,7 +323,7 @@ pub(super) fn begin(bytes: &mut Vec<u8>, kind: u8, name: &[u8]) {
     bytes.extend_from_slice(prefix);
 }
 
-/// Appends a record whose name is not there. False, and nothing changed, when it would get too large.
+/// Appends a record with a new name. False, without a change, if the pack would get too large.
 pub(super) fn push(
     bytes: &mut Vec<u8>,
     hash: u64,
@@ -361,7 +360,7 @@ pub(super) fn push(
     true
 }
 
-/// Makes room before the texts for what another record has there.
+/// Makes room before the texts for another record's part there.
 fn make_room(bytes: &mut Vec<u8>, before: Shape, after: Shape) {
     let len = bytes.len();
     bytes.resize(len + after.texts_at - before.texts_at, 0);
@@ -390,14 +389,15 @@ fn note(bytes: &mut [u8], spot: Spot, hash: u64) {
     }
 }
 
-/// Says where the first record of a step begins.
+/// Sets the place of the first record of a step.
 fn set_first(bytes: &mut [u8], step: usize, at: usize) {
     let shape = Shape::of(bytes);
     let place = ((at - shape.texts_at) as u16).to_le_bytes();
     bytes[shape.places_at + step * PLACE..][..PLACE].copy_from_slice(&place);
 }
 
-/// Gives the record at `spot` another value. False, and nothing changed, when it would get too large.
+/// Replaces the value of the record at `spot`. False, without a change, if the pack would get too
+/// large.
 pub(super) fn set_value(bytes: &mut Vec<u8>, spot: Spot, value: &Tagged<'_>) -> bool {
     let records = Records::of(bytes);
     let (at, end) = (records.name_end(spot), records.end(spot));
@@ -416,7 +416,7 @@ pub(super) fn set_value(bytes: &mut Vec<u8>, spot: Spot, value: &Tagged<'_>) -> 
     true
 }
 
-/// The steps after that of the record with this index begin so many bytes further.
+/// Adds `by` to the places of all steps after that of the record with this index.
 fn move_steps(bytes: &mut [u8], index: usize, by: isize) {
     let shape = Shape::of(bytes);
     for step in index / STEP + 1..shape.steps() {
@@ -452,7 +452,7 @@ pub(super) fn remove(bytes: &mut Vec<u8>, spot: Spot) {
     bytes[1] = after.count as u8;
 }
 
-/// Makes the prefix one that `name` has, too. False, and nothing changed, when that takes too much.
+/// Shortens the prefix to one that `name` has too. False, without a change, if that takes too much.
 fn fit_prefix(bytes: &mut Vec<u8>, name: &[u8]) -> bool {
     let Packed::Raw(name) = Packed::of(name) else { return true };
     let prefix = Records::of(bytes).prefix();
@@ -491,7 +491,7 @@ fn cut_prefix(bytes: &mut Vec<u8>, len: usize) -> bool {
     true
 }
 
-/// Replaces a range by one of another length, whose bytes are yet to be written.
+/// Replaces a range by one of length `len`, whose bytes the caller writes.
 fn splice(bytes: &mut Vec<u8>, range: Range<usize>, len: usize) {
     let (end, old_len) = (range.start + len, bytes.len());
     if end > range.end {

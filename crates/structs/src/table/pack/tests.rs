@@ -1,4 +1,4 @@
-//! Tables that are packs, and that stop being ones, against plain maps.
+//! Tables that are packs, and that stop being packs, against plain maps.
 
 use super::super::{Never, New, OutOfLine, Reader, Root, Table, ValueRef};
 use darter_base::{Prng, hash};
@@ -20,7 +20,7 @@ fn is_pack<X: OutOfLine>(table: &Table<X>) -> bool {
     matches!(table.0, Root::Pack(_))
 }
 
-/// Names that begin alike, mostly; integers; UUIDs.
+/// Names with a common prefix, mostly; integers; UUIDs.
 fn name(prng: &mut Prng, range: u64, odd: u64) -> Vec<u8> {
     let number = prng.below(range);
     if prng.below(100) >= odd {
@@ -90,7 +90,7 @@ fn matches_a_map<X: OutOfLine>(
     was_more
 }
 
-/// What is read of a table in other ways than one by one.
+/// Reads a table in all ways other than one by one.
 fn look<X: OutOfLine>(prng: &mut Prng, table: &Table<X>, model: &Model, range: u64) {
     let mut absent = format!("absent:{}", prng.below(range)).into_bytes();
     assert!(!table.contains(hash::of(&absent), &absent));
@@ -166,7 +166,7 @@ fn integers_match_a_map() {
     }
 }
 
-#[test] // However long the text is that comes to integers: they stay, and it is among them.
+#[test] // A text of any length can join integers.
 fn a_text_of_any_length_joins_integers() {
     for (ints, len) in [1, 3, 40, 200, 500].into_iter().flat_map(|ints| {
         [1, 200, 239, 240, 241, 255, 256, 300, 511, 512, 1_008, 1_009, 4_096].map(|len| (ints, len))
@@ -266,7 +266,7 @@ fn packs_are_small() {
     }
 }
 
-#[test] // However full its block is.
+#[test] // However full the block is.
 fn an_entry_that_comes_and_goes_does_not_move_the_others() {
     let mut table = Table::<Arc<u64>>::new();
     for number in 0..150 {

@@ -1,4 +1,4 @@
-//! Rewrites keep their distance, whatever makes the gaps.
+//! Rewrites are spread out, whatever makes the gaps.
 
 use super::ENTRIES_PER_REST;
 use crate::table::{Never, New, Root, Table};
