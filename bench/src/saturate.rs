@@ -10,9 +10,9 @@
 //! on them all. A client that answers each reply at once lets the server fall asleep between any
 //! two requests, which would measure wake-ups.
 //!
-//! Where others' latency is measured, and not the rate, it sleeps while it waits ([`Wait::Sleep`]):
-//! a server with a core on the client's processor would otherwise wait for that processor, several
-//! milliseconds at a time, and so would all others' requests.
+//! Where the latency of other clients is measured, and not the rate, it sleeps while it waits
+//! ([`Wait::Sleep`]): a server with a core on the client's processor would otherwise wait for that
+//! processor, several milliseconds at a time, and so would all requests of other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -47,7 +47,7 @@ pub(crate) struct Load<'a> {
     pub(crate) wait: Wait,
 }
 
-/// See the module.
+/// How a client waits for replies: see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// It polls for half of the replies.

@@ -66,7 +66,7 @@ pub enum Message {
         /// What to start.
         start: Start,
     },
-    /// Run this under locks that nobody else needs to know of.
+    /// Take locks, run this under them, and release them, all in one step.
     Change(Box<Change>),
     /// The result of a call or a task, or `true`/`false` for a lock.
     Return {
@@ -320,8 +320,8 @@ impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, runs a closure on each of their cores,
     /// and releases them. Returns the results in ascending order of cores.
     ///
-    /// For what only changes, and on each core at once. Cost, if nothing conflicts: with keys on
-    /// one other core a message each way, otherwise five for each.
+    /// For changes that take one step on each core. Cost, if nothing conflicts: with keys on one
+    /// other core a message each way, otherwise five for each.
     pub async fn change<R: Send + 'static, F>(
         &self,
         mut claims: Vec<(CoreId, Claim)>,
@@ -737,7 +737,7 @@ impl Locked {
         }
     }
 
-    /// The transaction as which all changes are recorded, if they are to be.
+    /// The transaction that all changes are recorded as, if they are recorded as one.
     fn whole(&self) -> Option<Part> {
         let parts = self.writers.len();
         (parts > 0).then_some(Part { transaction: self.id, parts })
