@@ -39,8 +39,8 @@ pub enum Origin {
     Redis,
     /// Valkey 9 or later.
     Valkey,
-    /// Darter's, and in payloads of `DUMP` only.
-    Payload,
+    /// Darter's own, in payloads of `DUMP` and in files that it has written.
+    Darter,
 }
 
 impl Origin {

@@ -46,4 +46,4 @@ pub use items::{Item, Items, Source};
 pub use kind::{Bounds, Encoding, Kind, Layout, Origin};
 pub use reader::{Limits, Reader};
 pub use value::{Encoder, Plan, Survey};
-pub use writer::Writer;
+pub use writer::{Writer, write_key, write_text};

@@ -1,4 +1,4 @@
-//! Decompression of LZF, which RDB files use for strings.
+//! LZF, which RDB files use for strings: decompression here, compression in [`Packer`].
 //!
 //! The `lzf` crate unpacks a whole string into a fresh vector. Here a string of 512 MiB must pass
 //! in chunks, and ten million small ones of a hash must not allocate each, so this decoder appends
@@ -10,7 +10,11 @@
 //! nnnooooo  oooooooo                      copy n+2 bytes from o+1 back     (n = 1..=6)
 //! 111ooooo  nnnnnnnn  oooooooo            copy n+9 bytes from o+1 back
 //! ```
-//! Not here: packing. Darter writes strings unpacked; Redis reads that as well.
+//! Not here: which strings are packed. See `encode`.
+
+mod pack;
+
+pub use pack::Packer;
 
 /// How far back a copy may reach: what must stay in the vector between calls.
 pub const WINDOW_BYTES: usize = 1 << 13;
@@ -119,7 +123,7 @@ mod tests {
     use darter_base::Prng;
 
     /// Bytes with repetitions near and far.
-    fn text(prng: &mut Prng, len: usize) -> Vec<u8> {
+    pub(super) fn text(prng: &mut Prng, len: usize) -> Vec<u8> {
         let mut out = Vec::new();
         while out.len() < len {
             if out.len() > 4 && prng.chance(60) {

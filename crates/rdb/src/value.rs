@@ -17,6 +17,7 @@
 use crate::encode;
 use crate::items::Item;
 use crate::kind::Kind;
+use crate::lzf::Packer;
 use crate::nodes::{NodeEncoder, Sizes};
 use crate::types;
 use darter_base::UnixMillis;
@@ -182,6 +183,12 @@ impl Survey {
         (self.kind.plan)(self)
     }
 
+    /// True for a string: it may be empty.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.kind.is_text()
+    }
+
     /// True when some item has a deadline.
     #[must_use]
     pub fn has_deadlines(&self) -> bool {
@@ -275,6 +282,12 @@ impl Plan {
         types::version_of(self.encoding)
     }
 
+    /// True for an encoding of Darter's own.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.encoding >= types::PRIVATE
+    }
+
     /// How many items there are; a string has one, or none when it is empty.
     #[must_use]
     pub fn items(&self) -> u64 {
@@ -292,6 +305,8 @@ pub struct Encoder {
     written: u64,
     /// A single with a deadline was long: its empty value follows its parts.
     owes_value: bool,
+    /// Packs strings that are not long.
+    packer: Option<Packer>,
     integers: Vec<i64>,
     /// Entries of a listpack, and how many.
     entries: Vec<u8>,
@@ -310,12 +325,26 @@ impl Encoder {
             count: 0,
             written: 0,
             owes_value: false,
+            packer: None,
             integers: Vec::new(),
             entries: Vec::new(),
             entries_len: 0,
             packed: Vec::new(),
             nodes: NodeEncoder::default(),
         }
+    }
+
+    /// The same, with strings packed where that makes them shorter: the plan's size is an upper
+    /// bound then.
+    #[must_use]
+    pub fn with_packer(self, packer: Option<Packer>) -> Self {
+        Self { packer, ..self }
+    }
+
+    /// Takes its packer back, for the next value.
+    #[must_use]
+    pub fn into_packer(self) -> Option<Packer> {
+        self.packer
     }
 
     /// The plan that it follows.
@@ -328,6 +357,7 @@ impl Encoder {
     pub fn head(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         match self.plan.form {
+            Form::Raw(_) if self.gathers_text() => {}
             Form::Raw(len) => encode::length(out, len),
             Form::Plain => encode::length(out, self.plan.count),
             Form::Nodes(count) => encode::length(out, count),
@@ -353,15 +383,16 @@ impl Encoder {
             self.pay_value(out);
         }
         match self.plan.form {
+            Form::Raw(_) if self.gathers_text() => self.gather(item),
             Form::Raw(_) => write_text(item, out),
-            Form::Plain => write_plain(item, out),
+            Form::Plain => self.plain(item, out),
             Form::Nodes(_) => self.nodes.item(item, out),
             Form::Deadlines { origin_ms, wide } => {
                 if !item.is_continued() {
                     write_deadline(out, item.deadline_ms(), origin_ms, wide);
                 }
                 self.owes_value |= matches!(item, Item::Single { .. } | Item::LongSingle { .. });
-                write_plain(item, out);
+                self.plain(item, out);
             }
             Form::Integer | Form::Intset { .. } | Form::Listpack { .. } => self.gather(item),
         }
@@ -377,7 +408,9 @@ impl Encoder {
 
     fn gather(&mut self, item: Item<'_>) {
         match (&self.plan.form, item) {
-            (Form::Integer, Item::Chunk(bytes)) => self.entries.extend_from_slice(bytes),
+            (Form::Integer | Form::Raw(_), Item::Chunk(bytes)) => {
+                self.entries.extend_from_slice(bytes)
+            }
             (Form::Intset { .. }, Item::Single { name, .. }) => {
                 self.integers.push(parse_i64(name).expect("the survey saw integers only"));
             }
@@ -415,6 +448,10 @@ impl Encoder {
         let start = out.len();
         match self.plan.form {
             Form::Integer => encode::text(out, &self.entries),
+            Form::Raw(_) if self.gathers_text() => {
+                let text = std::mem::take(&mut self.entries);
+                self.blob(&text, out);
+            }
             Form::Intset { width } => self.intset(width, out),
             Form::Listpack { bytes, .. } => self.listpack(bytes, out),
             Form::Nodes(_) => self.nodes.end(out),
@@ -422,31 +459,79 @@ impl Encoder {
         }
         self.written += (out.len() - start) as u64;
         assert_eq!(self.count, self.plan.count, "the value changed under its encoder");
-        assert_eq!(self.written, self.plan.body_bytes, "the value changed under its encoder");
+        if self.packer.is_none() {
+            assert_eq!(self.written, self.plan.body_bytes, "the value changed under its encoder");
+        }
+    }
+
+    /// True for a string that may be packed: only as a whole.
+    fn gathers_text(&self) -> bool {
+        let fits = |len| len <= encode::PACKED_MAX as u64;
+        self.packer.is_some() && matches!(self.plan.form, Form::Raw(len) if fits(len))
+    }
+
+    /// Appends a string.
+    fn text(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        match &mut self.packer {
+            Some(packer) => encode::packed_text(out, bytes, packer),
+            None => encode::text(out, bytes),
+        }
+    }
+
+    /// Appends a string that is no integer.
+    fn blob(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        if let Some(packer) = &mut self.packer {
+            return encode::packed_blob(out, bytes, packer);
+        }
+        encode::length(out, bytes.len() as u64);
+        out.extend_from_slice(bytes);
+    }
+
+    /// Appends an item of a collection as strings, without its deadline.
+    fn plain(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
+        match item {
+            Item::Single { name, .. } => self.text(name, out),
+            Item::Pair { name, value, .. } => {
+                self.text(name, out);
+                self.text(value, out);
+            }
+            Item::LongValued { name, value_len, .. } => {
+                self.text(name, out);
+                encode::length(out, value_len);
+            }
+            Item::LongNamed { name_len: len, .. }
+            | Item::LongSingle { len, .. }
+            | Item::LongValue(len) => encode::length(out, len),
+            Item::Value(value) => self.text(value, out),
+            Item::Part(bytes) => out.extend_from_slice(bytes),
+            Item::Chunk(_) => unreachable!("{item:?} in a collection"),
+        }
     }
 
     fn intset(&mut self, width: usize, out: &mut Vec<u8>) {
         self.integers.sort_unstable();
-        encode::length(out, 8 + (self.integers.len() * width) as u64);
-        out.extend_from_slice(&(width as u32).to_le_bytes());
-        out.extend_from_slice(&(self.integers.len() as u32).to_le_bytes());
+        let mut blob = Vec::with_capacity(8 + self.integers.len() * width);
+        blob.extend_from_slice(&(width as u32).to_le_bytes());
+        blob.extend_from_slice(&(self.integers.len() as u32).to_le_bytes());
         for value in &self.integers {
-            out.extend_from_slice(&value.to_le_bytes()[..width]);
+            blob.extend_from_slice(&value.to_le_bytes()[..width]);
         }
+        self.blob(&blob, out);
     }
 
     fn listpack(&mut self, bytes: u64, out: &mut Vec<u8>) {
-        encode::length(out, bytes);
-        out.extend_from_slice(&(bytes as u32).to_le_bytes());
+        let mut blob = Vec::with_capacity(bytes as usize);
+        blob.extend_from_slice(&(bytes as u32).to_le_bytes());
         // Too many for 16 bits: Redis's mark for "count them yourself".
-        out.extend_from_slice(&u16::try_from(self.entries_len).unwrap_or(u16::MAX).to_le_bytes());
+        blob.extend_from_slice(&u16::try_from(self.entries_len).unwrap_or(u16::MAX).to_le_bytes());
         // Redis finds the next field to expire at the head, so items are sorted; stably, so that a
         // collection without deadlines keeps its order.
         self.packed.sort_by_key(|item| item.0);
         for (_, range) in &self.packed {
-            out.extend_from_slice(&self.entries[range.clone()]);
+            blob.extend_from_slice(&self.entries[range.clone()]);
         }
-        out.push(0xff);
+        blob.push(0xff);
+        self.blob(&blob, out);
     }
 }
 
@@ -454,27 +539,6 @@ impl Encoder {
 fn write_text(item: Item<'_>, out: &mut Vec<u8>) {
     let Item::Chunk(bytes) = item else { unreachable!("{item:?} in a string") };
     out.extend_from_slice(bytes);
-}
-
-/// Appends an item of a collection as strings, without its deadline.
-fn write_plain(item: Item<'_>, out: &mut Vec<u8>) {
-    match item {
-        Item::Single { name, .. } => encode::text(out, name),
-        Item::Pair { name, value, .. } => {
-            encode::text(out, name);
-            encode::text(out, value);
-        }
-        Item::LongValued { name, value_len, .. } => {
-            encode::text(out, name);
-            encode::length(out, value_len);
-        }
-        Item::LongNamed { name_len: len, .. }
-        | Item::LongSingle { len, .. }
-        | Item::LongValue(len) => encode::length(out, len),
-        Item::Value(value) => encode::text(out, value),
-        Item::Part(bytes) => out.extend_from_slice(bytes),
-        Item::Chunk(_) => unreachable!("{item:?} in a collection"),
-    }
 }
 
 /// Appends the deadline of an item, relative to `origin_ms`: 0 means "none".

@@ -4,9 +4,42 @@
 use crate::crc64::Crc64;
 use crate::encode;
 use crate::items::Item;
+use crate::lzf::Packer;
 use crate::types;
 use crate::value::{Encoder, Plan};
 use darter_base::UnixMillis;
+
+/// Appends what precedes the value of a key: deadline, idle time, the number of the encoding and the
+/// key, whose last bytes may follow separately: `key_len` counts them too.
+pub fn write_key(
+    out: &mut Vec<u8>,
+    (deadline_ms, idle_s): (Option<UnixMillis>, Option<u64>),
+    encoding: u8,
+    (key, key_len): (&[u8], usize),
+) {
+    if let Some(deadline) = deadline_ms {
+        out.push(types::OP_EXPIRE_MS);
+        out.extend_from_slice(&deadline.to_le_bytes());
+    }
+    if let Some(seconds) = idle_s {
+        out.push(types::OP_IDLE);
+        encode::length(out, seconds);
+    }
+    out.push(encoding);
+    if key.len() == key_len {
+        return encode::text(out, key);
+    }
+    encode::length(out, key_len as u64);
+    out.extend_from_slice(key);
+}
+
+/// Appends a string, packed if there is a packer and that makes it shorter: a value of type 0.
+pub fn write_text(out: &mut Vec<u8>, bytes: &[u8], packer: Option<&mut Packer>) {
+    match packer {
+        Some(packer) => encode::packed_text(out, bytes, packer),
+        None => encode::text(out, bytes),
+    }
+}
 
 /// Writes a file of version 10, or of a later one where field deadlines need it.
 ///
@@ -70,12 +103,7 @@ impl Writer {
         let encoding = plan.encoding;
         let mut encoder = Encoder::new(plan);
         self.put(out, |out| {
-            if let Some(deadline) = expiry_ms {
-                out.push(types::OP_EXPIRE_MS);
-                out.extend_from_slice(&deadline.to_le_bytes());
-            }
-            out.push(encoding);
-            encode::text(out, key);
+            write_key(out, (expiry_ms, None), encoding, (key, key.len()));
             encoder.head(out);
         });
         self.value = Some(encoder);
@@ -92,6 +120,17 @@ impl Writer {
     pub fn end_of_key(&mut self, out: &mut Vec<u8>) {
         let mut encoder = self.value.take().expect("an end belongs to a key");
         self.put(out, |out| encoder.end(out));
+    }
+
+    /// Notes that `bytes`, whole keys or a part of one, follow: they were encoded elsewhere.
+    pub fn follow(&mut self, bytes: &[u8]) {
+        self.crc.update(bytes);
+    }
+
+    /// Appends the end mark, and 0 in place of a checksum.
+    pub fn eof_unsummed(&mut self, out: &mut Vec<u8>) {
+        out.push(types::OP_EOF);
+        out.extend_from_slice(&[0; 8]);
     }
 
     /// Appends the end mark and the checksum.

@@ -36,11 +36,11 @@ const ENCODINGS: &[Encoding] = &[
     Encoding::new(PLAIN,    Layout::Singles),
     Encoding::new(INTSET,   Layout::Block(Form::Intset, 1)),
     Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 1)),
-    Encoding::of(Origin::Payload, DEADLINES,          Layout::PairsFromEarliest),
-    Encoding::of(Origin::Payload, DEADLINES_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
+    Encoding::of(Origin::Darter, DEADLINES,          Layout::PairsFromEarliest),
+    Encoding::of(Origin::Darter, DEADLINES_LISTPACK, Layout::BlockFromEarliest(Form::Listpack, 3)),
     // The same without deadlines: what is left where all members with a deadline have died.
-    Encoding::of(Origin::Payload, PRIVATE + 4,     Layout::Pairs),
-    Encoding::of(Origin::Payload, PRIVATE + 16,    Layout::Block(Form::Listpack, 2)),
+    Encoding::of(Origin::Darter, PRIVATE + 4,     Layout::Pairs),
+    Encoding::of(Origin::Darter, PRIVATE + 16,    Layout::Block(Form::Listpack, 2)),
 ];
 
 /// As Redis 7.0 would write it.

@@ -20,7 +20,7 @@ pub static HEAP: Type = Type {
     number: 5,
     rdb: &Kind {
         encodings: &[
-            Encoding::of(Origin::Payload, NUMBERS, Layout::Singles),
+            Encoding::of(Origin::Darter, NUMBERS, Layout::Singles),
             // Files of others have none; this one is for the loader.
             Encoding::new(NUMBERS + 1, Layout::Singles),
         ],

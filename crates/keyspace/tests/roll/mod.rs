@@ -19,7 +19,7 @@ pub static ROLL: Type = Type {
     name: "roll",
     number: 6,
     rdb: &Kind {
-        encodings: &[Encoding::of(Origin::Payload, NAMES, Layout::Singles)],
+        encodings: &[Encoding::of(Origin::Darter, NAMES, Layout::Singles)],
         packed: Bounds::DEFAULT,
         plan: |survey| survey.plain(NAMES),
     },

@@ -225,7 +225,7 @@ impl Reader {
             Origin::Any => true,
             Origin::Redis => self.product == Product::Redis,
             Origin::Valkey => self.product == Product::Valkey,
-            Origin::Payload => self.payload.is_some(),
+            Origin::Darter => self.product == Product::Redis || self.payload.is_some(),
         }
     }
 
