@@ -270,6 +270,12 @@ impl Databases {
         sums
     }
 
+    /// Changes in all of them since the start.
+    pub(crate) fn changes(&self) -> u64 {
+        let current = self.current();
+        self.sums.changes - current.sums.changes + current.db.changes()
+    }
+
     /// Bytes held by all of them.
     pub(crate) fn memory_bytes(&self) -> usize {
         let current = self.current();

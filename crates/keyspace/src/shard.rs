@@ -209,7 +209,7 @@ impl Shard {
     /// Changes to all databases, except for what time removed.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.databases.sums().changes
+        self.databases.changes()
     }
 
     /// Keys in all databases.

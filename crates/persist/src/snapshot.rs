@@ -1,0 +1,286 @@
+//! One core's part of a snapshot: cuts of its databases in, bytes of keys out.
+//!
+//! ```text
+//! Part (cut of a database) -> Snapshot::step, 20 us each -> Chunk -> .. -> the file
+//!                              survey, then encode, each value
+//! ```
+//! A [`Chunk`] holds keys of one database, whole ones unless it is *open*: then the next chunk of
+//! the same core continues its last value, and nothing of others may come between. So the chunks of
+//! several cores make one file, in any order that keeps this.
+//!
+//! The cut is taken apart while it is read, so what has been read costs writers no copies. A value
+//! is surveyed before it is written, because its encoding precedes it; both from one cut.
+//!
+//! Not here: what precedes and follows the keys, files, and when to save. See `server`.
+
+use darter_base::UnixMillis;
+use darter_keyspace::{Found, Object, Str};
+use darter_rdb::lzf::Packer;
+use darter_rdb::{Encoder, Item, Items, Plan, Source, Survey, write_key, write_text};
+use darter_structs::table::{HeldKey, Reader, Scratch, Table};
+use std::collections::VecDeque;
+
+/// Bytes of a chunk: long enough for the disk, short enough to be one of several in memory.
+pub const CHUNK_BYTES: usize = 128 * 1024;
+
+/// Entries, keys or items, in one step.
+const ENTRIES_AT_ONCE: usize = 64;
+/// Bytes read or written in one step, but for the last item: about 20 us, 40 where they are packed.
+const BYTES_AT_ONCE: usize = 12 * 1024;
+/// Bytes of a long key in one step.
+const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
+
+/// A cut of one database of one core.
+pub struct Part {
+    /// Its number.
+    pub database: u32,
+    /// The cut.
+    pub keys: Table<Object>,
+    /// When it was taken: what was dead then is left out.
+    pub now: UnixMillis,
+}
+
+/// How values are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// Strings are packed: `rdbcompression`.
+    pub packs: bool,
+    /// Idle times are written, as Redis does with a policy of LRU.
+    pub tells_idle: bool,
+}
+
+/// Bytes for the file.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// The database of its keys.
+    pub database: u32,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Keys that end in it.
+    pub keys: u64,
+    /// Its last value continues in the next chunk.
+    pub is_open: bool,
+    /// It has a value in an encoding of Darter's own.
+    pub is_private: bool,
+}
+
+/// What a step has made.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing to send yet.
+    More,
+    /// A chunk.
+    Chunk(Chunk),
+    /// All keys were in the chunks so far.
+    Done,
+}
+
+/// See the module.
+pub struct Snapshot {
+    parts: VecDeque<Part>,
+    reader: Option<Reader<Object>>,
+    now: UnixMillis,
+    style: Style,
+    packer: Option<Packer>,
+    value: Option<Value>,
+    chunk: Chunk,
+}
+
+/// A value that is being written.
+struct Value {
+    /// Its deadline, and for how many seconds it has been idle.
+    facts: (Option<UnixMillis>, Option<u64>),
+    key: Name,
+    items: Items,
+    stage: Stage,
+}
+
+enum Stage {
+    Survey(Survey),
+    /// So many bytes of the key have been written.
+    Key(Plan, usize),
+    Items(Encoder),
+}
+
+/// A key that outlives its entry: long ones are shared, not copied.
+enum Name {
+    Short(Vec<u8>),
+    Long(HeldKey),
+}
+
+impl Name {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes) => bytes,
+            Self::Long(held) => held.bytes(),
+        }
+    }
+}
+
+impl Snapshot {
+    /// A snapshot of these cuts.
+    #[must_use]
+    pub fn new(parts: Vec<Part>, style: Style) -> Self {
+        Self {
+            parts: parts.into(),
+            reader: None,
+            now: 0,
+            style,
+            packer: style.packs.then(Packer::default),
+            value: None,
+            chunk: Chunk::default(),
+        }
+    }
+
+    /// Writes some more: about 20 us.
+    pub fn step(&mut self) -> Step {
+        let start = self.chunk.bytes.len();
+        let mut looks = ENTRIES_AT_ONCE;
+        while looks > 0 && self.chunk.bytes.len() < start + BYTES_AT_ONCE {
+            if self.value.is_some() {
+                self.go_on(&mut looks, start + BYTES_AT_ONCE);
+            } else if self.reader.as_ref().is_some_and(|reader| reader.left() > 0) {
+                looks -= 1;
+                self.next_key();
+            } else if !self.chunk.bytes.is_empty() {
+                return Step::Chunk(self.take_chunk()); // The next part is of another database.
+            } else if !self.next_part() {
+                return Step::Done;
+            }
+        }
+        let is_full = self.chunk.bytes.len() >= CHUNK_BYTES;
+        if is_full { Step::Chunk(self.take_chunk()) } else { Step::More }
+    }
+
+    fn next_part(&mut self) -> bool {
+        self.reader = None;
+        let Some(Part { database, keys, now }) = self.parts.pop_front() else { return false };
+        self.reader = Some(Reader::new(keys));
+        self.now = now;
+        self.chunk.database = database;
+        true
+    }
+
+    fn take_chunk(&mut self) -> Chunk {
+        let began = |value: &Value| !matches!(value.stage, Stage::Survey(_) | Stage::Key(_, 0));
+        let next = Chunk { database: self.chunk.database, ..Chunk::default() };
+        let mut chunk = std::mem::replace(&mut self.chunk, next);
+        chunk.is_open = self.value.as_ref().is_some_and(began);
+        chunk
+    }
+
+    /// Writes the next key if it has a short string; any other value is begun.
+    fn next_key(&mut self) {
+        let Self { reader, now, style, packer, value, chunk, .. } = self;
+        let Some(reader) = reader else { return };
+        reader.next_slice(1, &mut |entry| {
+            let Some(found) = Found::alive(entry, *now) else { return };
+            let facts = (found.deadline(), style.tells_idle.then(|| found.idle_seconds(*now)));
+            let long_key = entry.hold_key();
+            let mut scratch = Scratch::default();
+            let key = entry.key();
+            if let (Ok(Str::Inline(text)), None) = (found.text(), &long_key) {
+                let (key, number) = (key.bytes(&mut scratch), found.kind().rdb.number());
+                write_key(&mut chunk.bytes, facts, number, (key, key.len()));
+                write_text(&mut chunk.bytes, text.bytes(&mut Scratch::default()), packer.as_mut());
+                chunk.keys += 1;
+                return;
+            }
+            *value = Some(Value {
+                facts,
+                key: long_key.map_or_else(|| Name::Short(key.to_vec()), Name::Long),
+                items: found.items(*now),
+                stage: Stage::Survey(Survey::new(found.kind().rdb)),
+            });
+        });
+    }
+
+    /// Goes on with the value, until it ends or the bounds are reached.
+    fn go_on(&mut self, looks: &mut usize, bytes_end: usize) {
+        let Some(mut value) = self.value.take() else { return };
+        let more = match value.stage {
+            Stage::Survey(_) => value.survey(looks),
+            Stage::Key(..) => {
+                self.chunk.is_private |= value.is_private();
+                value.write_key(&mut self.chunk.bytes, &mut self.packer)
+            }
+            Stage::Items(_) => value.write_items(looks, &mut self.chunk.bytes, bytes_end),
+        };
+        if more {
+            self.value = Some(value);
+        } else if let Stage::Items(encoder) = value.stage {
+            self.packer = encoder.into_packer();
+            self.chunk.keys += 1;
+        }
+    }
+}
+
+impl Value {
+    /// Surveys some items. False for a collection whose items have all died.
+    fn survey(&mut self, looks: &mut usize) -> bool {
+        let Stage::Survey(survey) = &mut self.stage else { unreachable!("it is surveyed") };
+        let mut bytes = 0;
+        while *looks > 0 && bytes < BYTES_AT_ONCE && self.items.find(looks) {
+            *looks = looks.saturating_sub(1);
+            let Some(item) = self.items.next() else {
+                let plan = survey.plan();
+                let is_hollow = plan.items() == 0 && !survey.is_text();
+                self.items.rewind();
+                self.stage = Stage::Key(plan, 0);
+                return !is_hollow;
+            };
+            bytes += size(&item);
+            survey.item(item);
+        }
+        if bytes >= BYTES_AT_ONCE {
+            *looks = 0;
+        }
+        true
+    }
+
+    fn is_private(&self) -> bool {
+        matches!(&self.stage, Stage::Key(plan, _) if plan.is_private())
+    }
+
+    /// Writes a part of the key, and then the head of the value.
+    fn write_key(&mut self, out: &mut Vec<u8>, packer: &mut Option<Packer>) -> bool {
+        let Stage::Key(plan, written) = &mut self.stage else { unreachable!("the key is next") };
+        let key = self.key.bytes();
+        let part = &key[*written..key.len().min(*written + KEY_BYTES_AT_ONCE)];
+        if *written == 0 {
+            write_key(out, self.facts, plan.encoding, (part, key.len()));
+        } else {
+            out.extend_from_slice(part);
+        }
+        *written += part.len();
+        if *written == key.len() {
+            let mut encoder = Encoder::new(plan.clone()).with_packer(packer.take());
+            encoder.head(out);
+            self.stage = Stage::Items(encoder);
+        }
+        true
+    }
+
+    /// Writes items up to about `bytes_end` bytes of `out`. False after the last.
+    fn write_items(&mut self, looks: &mut usize, out: &mut Vec<u8>, bytes_end: usize) -> bool {
+        let Stage::Items(encoder) = &mut self.stage else { unreachable!("items are next") };
+        while *looks > 0 && out.len() < bytes_end && self.items.find(looks) {
+            *looks = looks.saturating_sub(1);
+            let Some(item) = self.items.next() else {
+                encoder.end(out);
+                return false;
+            };
+            encoder.item(item, out);
+        }
+        true
+    }
+}
+
+/// Bytes of an item that a survey looks at.
+fn size(item: &Item<'_>) -> usize {
+    match item {
+        Item::Single { name, .. } => name.len(),
+        Item::Pair { name, value, .. } => name.len() + value.len(),
+        _ => 0,
+    }
+}
