@@ -311,7 +311,7 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
         }
         Program::Darter { io, .. } => {
             command.args(["--port", &port, "--cores", &subject.cores.to_string()]).args(files);
-            command.args(["--io", io]);
+            command.args(["--io", io, "--save", ""]);
         }
         Program::Floor { reply, .. } => {
             command.args(["serve", &port, reply]);

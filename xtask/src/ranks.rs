@@ -13,7 +13,7 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "settings", "spent", "spin"]),
+    (0, &["absent", "saving", "settings", "spent", "spin"]),
     (1, &["doors", "load", "log", "shared", "supervisor", "engine::point"]),
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
@@ -21,14 +21,14 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::outgoing", "engine::state::watchers"]),
     (3, &["engine::conn", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog"]),
-    (5, &["engine::state::idle", "engine::state::local", "engine::state::release"]),
+    (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),
     (6, &["engine::state"]),
     // The core.
     (7, &["engine::entry"]),
     (8, &["engine::core"]),
     // What a core does.
     (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch"]),
-    (10, &["engine::account", "engine::census"]),
+    (10, &["engine::account", "engine::census", "engine::saving"]),
     (11, &["engine::batch", "engine::upkeep"]),
     (12, &["engine::serve"]),
     (13, &["engine::turn"]),

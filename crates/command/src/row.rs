@@ -71,6 +71,8 @@ impl Flags {
     pub const MOVABLEKEYS: Self       = Self(1 << 15);
     pub const ALLOW_BUSY: Self        = Self(1 << 16);
     pub const NO_ASYNC_LOADING: Self  = Self(1 << 17);
+    /// Refused while snapshots fail, as what writes is. It has no name for clients.
+    pub const TELLS_OF_DISK: Self     = Self(1 << 18);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),

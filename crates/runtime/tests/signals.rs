@@ -30,7 +30,7 @@ fn be_child(linger: bool) {
     let flag = watch(vec![waker.clone()]).unwrap();
     let (mut net, _) = Net::open(BackendChoice::Auto, &waker).unwrap();
     println!("ready");
-    while !flag.is_raised() {
+    while flag.raised().is_none() {
         net.poll(Wait::Forever, &mut |_| {}).unwrap();
     }
     println!("stopping");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Their names.
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
-    "acl", "asking", "bgrewriteaof", "bgsave",
+    "acl", "asking", "bgrewriteaof",
     "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin",
     "cluster", "discard", "eval", "eval_ro", "evalsha", "evalsha_ro", "exec", "failover", "fcall",
     "fcall_ro", "function", "geoadd", "geodist", "geohash", "geopos", "georadius", "georadius_ro",
@@ -14,7 +14,7 @@ const NAMES: &[&str] = &[
     "linsert", "lmove", "lmpop", "lpos", "lrem",
     "migrate", "module", "multi", "pfadd", "pfcount", "pfdebug", "pfmerge", "pfselftest",
     "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
-    "replicaof", "restore-asking", "role", "rpoplpush", "save", "script",
+    "replicaof", "restore-asking", "role", "rpoplpush", "script",
     "slaveof", "sort", "sort_ro", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
     "sync", "unsubscribe", "unwatch", "wait", "watch", "xack", "xadd", "xautoclaim", "xclaim",
     "xdel", "xgroup", "xinfo", "xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange",

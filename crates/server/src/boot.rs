@@ -14,6 +14,7 @@ use crate::knock::{Knocker, SliceTimer};
 use crate::load::{self, Loaded};
 use crate::machine::System;
 use crate::post::Post;
+use crate::saving::{self, Asked, Saves};
 use crate::settings::Settings;
 use crate::shared::{Empty, Shared, Told};
 use crate::spin::Patience;
@@ -61,7 +62,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
         .map_err(|error| Failure(format!("cannot make a waker: {error}")))?;
     let signals = signal::watch(wakers.clone())
         .map_err(|error| Failure(format!("cannot watch for signals: {error}")))?;
-    let shared = shared(cores);
+    let shared = shared(&wakers);
     let file = rdb_file(&settings)?;
     let (inboxes, loader) = open_file(file.as_deref(), &settings, &wakers, &shared)?;
     let loaded = Loaded::new(if file.is_some() { cores } else { 0 }, wakers.clone());
@@ -101,28 +102,10 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     let loader = loader.map(load::Opened::begin).transpose();
     let loader = loader.map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
-    serve(loader, &supervisor, &signals, &shared)?;
+    let running = Running { signals: &signals, shared: &shared, wake: &wakers[0] };
+    running.serve(loader, &supervisor)?;
     stop_cores(&stop, &wakers, threads)?;
     crate::log::end(shared.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)));
-    Ok(())
-}
-
-/// From the file's first byte until a stop is requested.
-fn serve(
-    loader: Option<load::Handle>,
-    supervisor: &Supervisor,
-    signals: &signal::StopFlag,
-    shared: &Shared,
-) -> Result<(), Failure> {
-    if let Some(loader) = loader {
-        finish_loading(loader, signals, shared)?;
-    }
-    if !is_to_end(signals, shared) {
-        tracing::info!("ready to accept connections");
-        supervisor.ready();
-    }
-    wait_for_end(signals, shared);
-    supervisor.stopping();
     Ok(())
 }
 
@@ -201,15 +184,18 @@ pub fn table() -> Table {
     Table::new(&families, admin::TABLES)
 }
 
-fn shared(cores: usize) -> Arc<Shared> {
+fn shared(wakers: &[Waker]) -> Arc<Shared> {
     let main = std::thread::current();
+    let started_ms = clock::unix_millis();
+    let files = Box::new(saving::Files::new(wakers.to_vec()));
     Arc::new(Shared {
         run_id: format!("{:016x}{:016x}{:08x}", random_u64(), random_u64(), random_u64() as u32),
-        started_ms: clock::unix_millis(),
+        started_ms,
         io: OnceLock::new(),
         empty: Empty::default(),
+        saves: Arc::new(Saves::new(files, started_ms)),
         absent: crate::absent::Absent::default(),
-        told: (0..cores).map(|_| Told::default()).collect(),
+        told: wakers.iter().map(|_| Told::default()).collect(),
         used_peak: AtomicUsize::new(0),
         lost: Default::default(),
         stop: AtomicBool::new(false),
@@ -221,37 +207,104 @@ fn shared(cores: usize) -> Arc<Shared> {
 
 /// A signal wakes the cores, not this thread, which checks this often.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+/// The same while it waits for core 0.
+const SHORT_LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
-fn is_to_end(signals: &signal::StopFlag, shared: &Shared) -> bool {
-    signals.is_raised() || shared.stop.load(Ordering::SeqCst)
+/// The main thread, while the cores run.
+struct Running<'a> {
+    signals: &'a signal::StopFlag,
+    shared: &'a Shared,
+    /// Core 0, which coordinates snapshots.
+    wake: &'a Waker,
 }
 
-/// Sleeps until a signal or SHUTDOWN requests a stop.
-fn wait_for_end(signals: &signal::StopFlag, shared: &Shared) {
-    while !is_to_end(signals, shared) {
-        std::thread::park_timeout(LOOK);
-    }
-}
-
-/// Waits for the file to be loaded; gives up if a stop is requested meanwhile.
-fn finish_loading(
-    loader: load::Handle,
-    signals: &signal::StopFlag,
-    shared: &Shared,
-) -> Result<(), Failure> {
-    while !loader.is_finished() {
-        if is_to_end(signals, shared) {
-            loader.cancel();
-            break;
+impl Running<'_> {
+    /// From the file's first byte until a stop is requested, and what is to be saved has been.
+    fn serve(&self, loader: Option<load::Handle>, supervisor: &Supervisor) -> Result<(), Failure> {
+        let is_loaded = loader.map_or(Ok(true), |loader| self.finish_loading(loader))?;
+        if is_loaded && !self.is_to_end() {
+            tracing::info!("ready to accept connections");
+            supervisor.ready();
         }
-        std::thread::park_timeout(LOOK);
+        if is_loaded {
+            self.wait_for_end(); // Half a file must not be saved over the whole one.
+        }
+        supervisor.stopping();
+        Ok(())
     }
-    match loader.join() {
-        Ok(summary) => tracing::info!("{summary}"),
-        Err(_) if is_to_end(signals, shared) => {}
-        Err(error) => return Err(Failure(error.to_string())),
+
+    fn is_to_end(&self) -> bool {
+        self.signals.raised().is_some() || self.shared.stop.load(Ordering::SeqCst)
     }
-    Ok(())
+
+    /// Sleeps until SHUTDOWN has been, or a signal asks for the end, and what it says to save is
+    /// saved. Meanwhile it watches the save points.
+    fn wait_for_end(&self) {
+        while !self.shared.stop.load(Ordering::SeqCst) {
+            if let Some(signal) = self.signals.raised() {
+                if self.may_end(signal) {
+                    return;
+                }
+                tracing::error!("{signal} came, but nothing could be saved: the server goes on");
+                self.signals.lower();
+            }
+            self.look_at_save_points();
+            std::thread::park_timeout(LOOK);
+        }
+    }
+
+    fn look_at_save_points(&self) {
+        let saves = &self.shared.saves;
+        let (changes, _) = self.shared.unsaved_and_saved();
+        if let Some(point) = saves.reached(changes, clock::unix_millis()) {
+            tracing::info!("{changes} changes in {} seconds: saving", point.seconds);
+            saves.ask(Asked::Snapshot);
+            self.wake.wake();
+            // Until core 0 has begun, the point stays reached.
+            while saves.is_asked() && !self.is_to_end() {
+                std::thread::park_timeout(SHORT_LOOK);
+            }
+        }
+    }
+
+    /// Saves, if the settings say that this signal does. False if that failed, and all goes on.
+    fn may_end(&self, signal: signal::Signal) -> bool {
+        let saves = &self.shared.saves;
+        let words = saves.words(signal);
+        if !saves.saves_at_end(words) {
+            return true;
+        }
+        tracing::info!("{signal}: saving before the end");
+        saves.ask(Asked::Last);
+        self.wake.wake();
+        loop {
+            if let Some(is_saved) = saves.last() {
+                return is_saved || words.force;
+            }
+            if self.shared.stop.load(Ordering::SeqCst) {
+                return true; // SHUTDOWN was faster.
+            }
+            std::thread::park_timeout(SHORT_LOOK);
+        }
+    }
+
+    /// Waits for the file to be loaded; gives up, and returns false, if a stop is requested
+    /// meanwhile.
+    fn finish_loading(&self, loader: load::Handle) -> Result<bool, Failure> {
+        while !loader.is_finished() {
+            if self.is_to_end() {
+                loader.cancel();
+                break;
+            }
+            std::thread::park_timeout(LOOK);
+        }
+        match loader.join() {
+            Ok(summary) => tracing::info!("{summary}"),
+            Err(_) if self.is_to_end() => return Ok(false),
+            Err(error) => return Err(Failure(error.to_string())),
+        }
+        Ok(true)
+    }
 }
 
 /// The file to load. The server starts empty only if there is none: an existing one that cannot be

@@ -24,6 +24,7 @@ mod load;
 pub mod log;
 mod machine;
 mod post;
+pub mod saving;
 pub mod settings;
 pub mod shared;
 mod spent;

@@ -61,13 +61,16 @@ pub(crate) fn running(settings: &Settings, cores: usize, back: &str) {
     let files = darter_runtime::limits::open_files();
     let clients = settings.text("maxclients");
     tracing::info!("limits: maxmemory {maxmemory}, maxclients {clients}, open files {files}");
-    tracing::warn!("nothing is written to disk yet: what is in memory ends with this process");
+    match settings.text("save") {
+        "" => tracing::warn!("save is empty: what is in memory ends with this process"),
+        points => tracing::info!("save points: {points}; saved at the end, too"),
+    }
 }
 
 /// Logs what is lost.
 pub(crate) fn end([changes, keys]: [u64; 2]) {
     if changes > 0 {
-        tracing::warn!("{keys} keys are gone: {changes} changes were not saved, since nothing is");
+        tracing::warn!("{changes} changes were not saved and are lost; there were {keys} keys");
     }
     tracing::info!("bye");
 }

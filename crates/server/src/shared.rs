@@ -2,6 +2,7 @@
 //! to the machine.
 
 use crate::absent::Absent;
+use crate::saving::{NoFiles, Saves, Store};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +29,8 @@ pub struct Shared {
     pub load: Arc<[AtomicU64; 4]>,
     /// Wakes the thread that waits for the end.
     pub stopper: Box<dyn Fn() + Send + Sync>,
+    /// Snapshots.
+    pub saves: Arc<Saves>,
     /// Unsupported commands that clients have sent.
     pub(crate) absent: Absent,
     /// Facts of the machine and the process that only the runtime knows.
@@ -70,9 +73,28 @@ pub struct Told {
     pub clients: AtomicUsize,
     /// Those of the largest client that may be closed for it.
     pub client_max: AtomicUsize,
+    /// Changes that no snapshot has.
+    unsaved: AtomicU64,
+    /// Keys that are in the snapshot under way, or were in the last one.
+    saved: AtomicU64,
 }
 
 impl Told {
+    /// So many changes are in no snapshot.
+    pub(crate) fn tell_unsaved(&self, changes: u64) {
+        self.unsaved.store(changes, Ordering::Relaxed);
+    }
+
+    /// So many more keys are in the snapshot under way.
+    pub(crate) fn count_saved(&self, keys: u64) {
+        self.saved.fetch_add(keys, Ordering::Relaxed);
+    }
+
+    /// A snapshot begins.
+    pub(crate) fn restart_saving(&self) {
+        self.saved.store(0, Ordering::Relaxed);
+    }
+
     /// There are no clients, or their sizes are no longer needed.
     pub(crate) fn forget_clients(&self) {
         self.clients.store(0, Ordering::Relaxed);
@@ -85,6 +107,12 @@ impl Shared {
     /// stops it.
     #[must_use]
     pub fn nowhere(cores: usize, started_ms: u64) -> Arc<Self> {
+        Self::with_store(cores, started_ms, Box::new(NoFiles))
+    }
+
+    /// The same, with snapshots that go to `store`.
+    #[must_use]
+    pub fn with_store(cores: usize, started_ms: u64, store: Box<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             run_id: "0".repeat(40),
             started_ms,
@@ -96,6 +124,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             load: Arc::default(),
             stopper: Box::new(|| {}),
+            saves: Arc::new(Saves::new(store, started_ms)),
             absent: Absent::default(),
             machine: Box::new(Nowhere),
         })
@@ -124,6 +153,15 @@ impl Shared {
     /// Bytes of data; those shared by several values count for each.
     fn data_bytes(&self) -> usize {
         self.told.iter().map(|told| told.data.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Changes that no snapshot has, and keys that are in the one under way, on all cores.
+    #[must_use]
+    pub fn unsaved_and_saved(&self) -> (u64, u64) {
+        let sum = |of: fn(&Told) -> &AtomicU64| {
+            self.told.iter().map(|told| of(told).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|told| &told.unsaved), sum(|told| &told.saved))
     }
 
     /// [`Shared::used_memory`] without what is being freed, as Redis waits for its own lazy freeing

@@ -50,6 +50,8 @@ pub(crate) struct Thread {
 
 /// How long a stopping core waits for clients to take their replies.
 const LINGER_NS: u64 = 2_000_000_000;
+/// The same after the last snapshot, while which nothing new could be asked for.
+const FROZEN_LINGER_NS: u64 = 20_000_000;
 
 impl Thread {
     /// Runs until the process is to stop and every request received is answered.
@@ -67,7 +69,7 @@ impl Thread {
                     self.net.borrow_mut().stop_listening();
                     now
                 });
-                if self.all_are_quiet() || now - since > LINGER_NS {
+                if self.all_are_quiet() || now - since > self.linger_ns() {
                     self.tell_what_is_lost();
                     return self.net.borrow_mut().flush_submissions();
                 }
@@ -79,11 +81,17 @@ impl Thread {
         }
     }
 
-    /// Nothing is saved: what this core holds ends with it.
+    /// After the last snapshot only what was on its way when that was made is still sent: who waits
+    /// for something else waits in vain.
+    fn linger_ns(&self) -> u64 {
+        if self.core.admin.shared.saves.is_last() { FROZEN_LINGER_NS } else { LINGER_NS }
+    }
+
+    /// What no snapshot has ends with this core.
     fn tell_what_is_lost(&self) {
         let shard = &self.core.tx.home().shard;
         let [changes, keys] = &self.core.admin.shared.lost;
-        changes.fetch_add(shard.changes(), Ordering::Relaxed);
+        changes.fetch_add(self.core.saving.unsaved(shard.changes()), Ordering::Relaxed);
         keys.fetch_add(shard.keys() as u64, Ordering::Relaxed);
     }
 
@@ -257,6 +265,9 @@ impl Thread {
         let more = self.core.load_slice(|shard, preempt| inbox.step(shard, preempt));
         if inbox.is_finished() {
             self.inbox = None;
+            // What was loaded is in a file.
+            let changes = self.core.tx.home().shard.changes();
+            self.core.saving.set_saved_changes(changes);
             self.loaded.one_is_done();
             return true;
         }

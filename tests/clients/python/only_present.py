@@ -20,7 +20,7 @@ PRESENT = set(
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb
-    time config lastsave memory slowlog latency monitor shutdown lolwut debug
+    time config save bgsave lastsave memory slowlog latency monitor shutdown lolwut debug
     """.split()
 )
 

@@ -21,6 +21,7 @@ mod peers;
 mod pipelines;
 mod ports;
 mod resets;
+mod saving;
 mod stalls;
 mod watchers;
 
@@ -80,6 +81,7 @@ const GROUPS: &[&[Check]] = &[
     pipelines::CHECKS,
     stalls::CHECKS,
     memory::CHECKS,
+    saving::CHECKS,
     life::CHECKS,
     first_hour::CHECKS,
 ];

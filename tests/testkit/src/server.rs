@@ -146,8 +146,9 @@ impl Server {
         let (files, more): (Vec<&str>, Vec<&str>) =
             more.iter().copied().partition(|word| word.ends_with(".conf"));
         command.args(files).arg("--port").arg(port.to_string()).arg("--dir").arg(&folder);
+        command.args(["--save", ""]);
         if is_redis(binary) {
-            command.args(["--save", "", "--appendonly", "no"]);
+            command.args(["--appendonly", "no"]);
             command.args(["--enable-debug-command", "yes", "--protected-mode", "no"]);
         } else {
             command.args(["--cores", &shape.cores.to_string(), "--io", shape.io.name()]);

@@ -4,6 +4,7 @@ use super::{container, history, now, secret, syntax, task, tips};
 use crate::engine::state::changes::{Change, Pairs};
 use crate::engine::{ClientLimits, Core, Runner, ServerCall, SessionCx};
 use crate::files;
+use crate::saving::{Point, Rules, Words};
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
 use darter_base::glob::{self, Case};
 use darter_base::limits;
@@ -212,6 +213,14 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.client_limits = client_limits(&settings);
     drop(hot);
     core.limits_changed();
+    if core.id() == 0 {
+        let points = Point::all(settings.text("save"));
+        let stops_writes = settings.flag("stop-writes-on-bgsave-error");
+        let on_term = Words::read(settings.text("shutdown-on-sigterm"));
+        let on_int = Words::read(settings.text("shutdown-on-sigint"));
+        let rules = Rules { points, stops_writes, on_term, on_int };
+        core.admin.shared.saves.set_rules(rules);
+    }
     *core.admin.settings.borrow_mut() = settings;
 }
 

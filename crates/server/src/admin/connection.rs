@@ -17,7 +17,7 @@ const OPEN: Flags = Flags::NOSCRIPT
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    syntax(tips(now("ping",   "1.0.0", -1, FAST, Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]), "[message]"),
+    syntax(tips(now("ping",   "1.0.0", -1, FAST.and(Flags::TELLS_OF_DISK), Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]), "[message]"),
     syntax(now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")), "message"),
     history(syntax(secret(now("hello", "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")), Secret::After { word: "AUTH", count: 2 }), "[arguments: protover:integer [AUTH(username_password: username password)] [SETNAME clientname]]"), &[("6.2.0", "`protover` made optional; when called without arguments the command reports the current connection's context.")]),
     history(syntax(secret(now("auth", "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")), Secret::All), "[username]@6.0.0 password"), &[("6.0.0", "Added ACL style (username and password).")]),

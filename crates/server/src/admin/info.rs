@@ -31,7 +31,7 @@ pub(super) struct Facts {
     usage: Usage,
     shard: ShardStats,
     expired: u64,
-    changes: u64,
+    unsaved: u64,
     conns: usize,
     tasks: usize,
     locks: (usize, usize),
@@ -158,7 +158,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         usage: home.shard.usage(),
         shard: home.shard.stats,
         expired: home.shard.expired_count(),
-        changes: home.shard.changes(),
+        unsaved: core.saving.unsaved(home.shard.changes()),
         conns: core.conns_len(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
@@ -328,7 +328,7 @@ fn memory(report: &Report<'_>, text: &mut String) {
 
 fn persistence(report: &Report<'_>, text: &mut String) {
     let shared = &report.core.admin.shared;
-    let [read, total, keys, _] = &*shared.load;
+    let [read, total, keys, expired] = &*shared.load;
     field(text, "loading", u8::from(report.core.hot.borrow().loading));
     field(text, "async_loading", 0);
     if report.core.hot.borrow().loading {
@@ -337,9 +337,21 @@ fn persistence(report: &Report<'_>, text: &mut String) {
         field(text, "loading_loaded_bytes", read);
         field(text, "loading_loaded_perc", format!("{:.2}", percent(read, total)));
     }
-    field(text, "rdb_changes_since_last_save", report.sum(|facts| facts.changes));
-    field(text, "rdb_bgsave_in_progress", 0);
-    field(text, "rdb_last_save_time", shared.started_ms / 1_000);
+    let saves = &shared.saves;
+    let current_s = saves.current_s(report.core.now_ms());
+    let (_, saved) = shared.unsaved_and_saved();
+    let [processed, total] = if current_s.is_some() { [saved, saves.keys()] } else { [0, 0] };
+    field(text, "current_save_keys_processed", processed);
+    field(text, "current_save_keys_total", total);
+    field(text, "rdb_changes_since_last_save", report.sum(|facts| facts.unsaved));
+    field(text, "rdb_bgsave_in_progress", u8::from(current_s.is_some()));
+    field(text, "rdb_last_save_time", saves.saved_s());
+    field(text, "rdb_last_bgsave_status", saves.status());
+    field(text, "rdb_last_bgsave_time_sec", saves.took_s());
+    let shown_s = current_s.map_or(-1, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+    field(text, "rdb_current_bgsave_time_sec", shown_s);
+    field(text, "rdb_saves", saves.count());
+    field(text, "rdb_last_load_keys_expired", expired.load(Ordering::Relaxed));
     field(text, "rdb_last_load_keys_loaded", keys.load(Ordering::Relaxed));
     field(text, "aof_enabled", 0);
 }

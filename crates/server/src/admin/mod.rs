@@ -16,6 +16,7 @@ mod info;
 mod latency;
 mod long_text;
 mod memory;
+mod persistence;
 mod server;
 mod slowlog;
 
@@ -129,6 +130,7 @@ pub const TABLES: &[&[(Command, Runner)]] = &[
     config::TABLE,
     command::TABLE,
     server::TABLE,
+    persistence::TABLE,
     info::TABLE,
     slowlog::TABLE,
     latency::TABLE,

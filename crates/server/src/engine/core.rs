@@ -15,6 +15,7 @@ use super::state::local::Local;
 use super::state::meter::Meter;
 use super::state::outgoing::{Action, Outgoing};
 use super::state::release::Release;
+use super::state::saving::Saving;
 use super::state::watchers::Watchers;
 use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
@@ -81,6 +82,8 @@ pub struct Core {
     /// The scans for idle connections, and of what clients hold.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<Census>,
+    /// Its part in snapshots.
+    pub(crate) saving: Saving,
     /// The rounds of what takes longer.
     pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
@@ -124,6 +127,7 @@ impl Core {
             release: Release::default(),
             idle_check: IdleCheck::default(),
             census: RefCell::default(),
+            saving: Saving::default(),
             background: Background::default(),
             batches: RefCell::default(),
             watchers: RefCell::default(),

@@ -21,6 +21,7 @@ mod owed;
 mod point;
 mod prefetch;
 mod queue;
+pub(crate) mod saving;
 mod serve;
 mod sleep;
 mod slices;

@@ -22,6 +22,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Redis's words for "snapshots fail, so nothing may change".
+const MISCONF: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently \
+    unable to persist to disk. Commands that may modify the data set are disabled, because this \
+    instance is configured to report errors during writes if RDB snapshotting fails \
+    (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
+    error.";
+
 /// A call that has begun.
 #[derive(Clone, Copy)]
 struct Begun {
@@ -229,6 +236,10 @@ impl Core {
         if hot.maxmemory > 0 && row.flags.has(Flags::DENYOOM) && self.is_over(hot.maxmemory) {
             let text = "OOM command not allowed when used memory > 'maxmemory'.";
             return Err(Refusal::line(text));
+        }
+        let depends_on_disk = row.is_write() || row.flags.has(Flags::TELLS_OF_DISK);
+        if depends_on_disk && self.admin.shared.saves.refuses_writes() {
+            return Err(Refusal::line(MISCONF));
         }
         if hot.loading && !row.flags.has(Flags::LOADING) {
             return Err(Refusal::line("LOADING Redis is loading the dataset in memory"));

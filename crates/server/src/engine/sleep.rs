@@ -50,7 +50,7 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 11] = [
+        let queues: [(&str, &dyn Fn() -> bool); 13] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -61,6 +61,8 @@ impl Core {
             ("a deferred free",    &|| !darter_keyspace::lazyfree::is_empty()),
             ("the dead",           &|| self.is_due(self.next_reap())),
             ("a shrunk table",     &|| self.is_due(self.tx.home().shard.next_compaction())),
+            ("a snapshot",         &|| self.can_save()),
+            ("news of a snapshot", &|| self.has_save_news()),
             ("the end of a pause", &|| self.is_due(self.pause_ends())),
         ];
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))

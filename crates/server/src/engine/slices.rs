@@ -32,6 +32,8 @@ pub enum Cause {
     Mail,
     /// Loading.
     Load,
+    /// Saving.
+    Save,
 }
 
 impl Cause {
@@ -59,6 +61,7 @@ impl Cause {
             Self::Compaction => "compaction",
             Self::Mail => "mail",
             Self::Load => "load",
+            Self::Save => "save",
         }
     }
 }
@@ -302,8 +305,9 @@ mod tests {
             Cause::Compaction,
             Cause::Mail,
             Cause::Load,
+            Cause::Save,
         ];
-        let names = "idle receive command task stream expiry free compaction mail load";
+        let names = "idle receive command task stream expiry free compaction mail load save";
         assert_eq!(all.map(Cause::name).join(" "), names);
         let rows = [Cause::Command(3), Cause::Stream(Some(4)), Cause::Stream(None), Cause::Free];
         assert_eq!(rows.map(Cause::row), [Some(3), Some(4), None, None]);

@@ -179,7 +179,10 @@ impl Core {
             Chore::Compaction if self.is_due(self.tx.home().shard.next_compaction()) => {
                 self.timed(Cause::Compaction, || self.tx.home().shard.compact());
             }
-            Chore::Tasks | Chore::Dead | Chore::Frees | Chore::Compaction => return false,
+            Chore::Save if self.can_save() => self.timed(Cause::Save, || self.save_some()),
+            Chore::Tasks | Chore::Dead | Chore::Frees | Chore::Compaction | Chore::Save => {
+                return false;
+            }
         }
         true
     }

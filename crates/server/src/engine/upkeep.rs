@@ -1,4 +1,4 @@
-//! What a core checks in every turn: how much memory is used, connections that have been idle for
+//! What a core checks in every turn: how much memory is used, how much is not saved, connections that have been idle for
 //! too
 //! long, and what clients hold (see `census`).
 
@@ -10,8 +10,14 @@ use darter_keyspace::lazyfree;
 impl Core {
     /// A portion of all of it.
     pub(super) fn tick(&self) {
-        let data = self.tx.home().shard.memory_bytes();
-        self.admin.shared.tell(self.id(), data, lazyfree::waiting().1);
+        let (data, changes) = {
+            let shard = &self.tx.home().shard;
+            (shard.memory_bytes(), shard.changes())
+        };
+        let shared = &self.admin.shared;
+        shared.tell(self.id(), data, lazyfree::waiting().1);
+        shared.told[self.id()].tell_unsaved(self.saving.unsaved(changes));
+        self.hear_of_saves();
         let timeout_ms = self.hot.borrow().timeout_ms;
         if timeout_ms > 0 {
             self.close_idle(timeout_ms);

@@ -276,9 +276,6 @@ fn asked_journal_with_data(settings: &Settings) -> bool {
 pub fn warnings(settings: &Settings) -> Vec<String> {
     let asked = &settings.asked;
     let mut lines = Vec::new();
-    if !settings.text("save").is_empty() {
-        lines.push("save: nothing is saved yet; what is written is lost at the end".to_owned());
-    }
     if asked.journal {
         lines
             .push("appendonly: there is no journal yet; what is written is lost at the end".into());
@@ -552,7 +549,7 @@ mod tests {
         let names: Vec<&str> = lines.iter().map(|line| line.split(':').next().unwrap()).collect();
         #[rustfmt::skip] // A table.
         assert_eq!(names, [
-            "save", "appendonly", "maxmemory-policy", "tls-port", "loadmodule",
+            "appendonly", "maxmemory-policy", "tls-port", "loadmodule",
             "min-replicas-to-write", "syslog-enabled", "notify-keyspace-events",
         ]);
         assert!(warnings(&Settings::default()).is_empty());

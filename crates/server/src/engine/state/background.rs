@@ -19,11 +19,13 @@ pub(crate) enum Chore {
     Frees,
     /// Compacting tables that have shrunk.
     Compaction,
+    /// Saving.
+    Save,
 }
 
 /// A round.
-pub(crate) const CHORES: [Chore; 5] =
-    [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees, Chore::Compaction];
+pub(crate) const CHORES: [Chore; 6] =
+    [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees, Chore::Compaction, Chore::Save];
 
 /// See the module.
 #[derive(Default)]

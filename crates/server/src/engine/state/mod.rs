@@ -13,5 +13,6 @@ pub(super) mod local;
 pub(super) mod meter;
 pub(super) mod outgoing;
 pub(super) mod release;
+pub(super) mod saving;
 pub(crate) mod slowlog;
 pub(super) mod watchers;

@@ -1,0 +1,135 @@
+//! SAVE, BGSAVE, LASTSAVE, SHUTDOWN.
+
+use super::{categories, history, now, syntax, task, tips};
+use crate::engine::saving::{begin_in_background, make, make_last};
+use crate::engine::{Core, Runner, ServerCall, SessionCx};
+use crate::saving::{Busy, Outcome, Words};
+use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+const QUICK: Flags = Flags::LOADING.and(Flags::STALE).and(Flags::FAST);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::LOADING).and(Flags::STALE);
+const SAVES: Flags = Flags::ADMIN.and(Flags::NOSCRIPT).and(Flags::NO_ASYNC_LOADING);
+
+#[rustfmt::skip] // A table.
+pub(super) const TABLE: &[(Command, Runner)] = &[
+    task("save", "1.0.0", 1, SAVES.and(Flags::NO_MULTI), Group::Server, |call| Box::pin(save(call)), ("Synchronously save the dataset to disk", "O(N) where N is the total number of keys in all databases")),
+    history(syntax(task("bgsave", "1.0.0", -1, SAVES, Group::Server, |call| Box::pin(bgsave(call)), ("Asynchronously save the dataset to disk", "O(1)")), "[SCHEDULE]@3.2.2"), &[("3.2.2", "Added the `SCHEDULE` option.")]),
+    categories(tips(now("lastsave", "1.0.0", 1, QUICK, Group::Server, lastsave, ("Get the UNIX time stamp of the last successful save to disk", "O(1)")), &["nondeterministic_output"]), &["@admin", "@dangerous"]),
+    history(syntax(task("shutdown", "1.0.0", -1, ADMIN.and(Flags::NO_MULTI).and(Flags::ALLOW_BUSY), Group::Server, |call| Box::pin(shutdown(call)), ("Synchronously save the dataset to disk and then shut down the server", "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)")), "[nosave_save: NOSAVE | SAVE] [NOW]@7.0.0 [FORCE]@7.0.0 [ABORT]@7.0.0"), &[("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers.")]),
+];
+
+const BUSY: &str = "ERR Background save already in progress";
+
+/// `SAVE`: makes a snapshot, and replies when it is on the disk. Others are served meanwhile.
+///
+/// Reply: `OK`. Refusals: one is under way; it failed, and the log says why.
+/// Source: <https://redis.io/commands/save> (1.0.0).
+async fn save(call: ServerCall) -> Result<Answer, Refusal> {
+    match call.core.run_on(0, make).await {
+        Ok(Outcome::Saved { .. }) => Ok(call.answer(|reply| reply.ok())),
+        Ok(Outcome::Failed(_) | Outcome::Cancelled) => Err(Refusal::line("ERR")),
+        Err(Busy) => Err(Refusal::line(BUSY)),
+    }
+}
+
+/// `BGSAVE [SCHEDULE | CANCEL]`: makes a snapshot of the data as of the reply; or, as in Valkey,
+/// stops the one under way.
+///
+/// Reply: a status. Refusals: one is under way; none is, to be stopped.
+/// Source: <https://redis.io/commands/bgsave> (1.0.0), Valkey 8.1.
+async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    if args.left() > 1 {
+        return Err(Refusal::Syntax);
+    }
+    if args.option("CANCEL") {
+        if !call.core.admin.shared.saves.cancel() {
+            return Err(Refusal::line(
+                "ERR Background saving is currently not in progress or scheduled",
+            ));
+        }
+        tracing::info!("the snapshot under way is given up: BGSAVE CANCEL");
+        return Ok(call.answer(|reply| reply.simple("Background saving cancelled")));
+    }
+    if !args.option("SCHEDULE") && args.left() > 0 {
+        return Err(Refusal::Syntax);
+    }
+    match call.core.run_on(0, begin_in_background).await {
+        Ok(()) => Ok(call.answer(|reply| reply.simple("Background saving started"))),
+        Err(Busy) => Err(Refusal::line(BUSY)),
+    }
+}
+
+/// `LASTSAVE`: when the last snapshot succeeded; the start counts as one, as in Redis.
+fn lastsave(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
+    let seconds = cx.core.admin.shared.saves.saved_s();
+    cx.reply.int(i64::try_from(seconds).unwrap_or(i64::MAX));
+    Ok(())
+}
+
+/// The words of SHUTDOWN.
+#[derive(Default)]
+struct Said {
+    end: Words,
+    now: bool,
+    abort: bool,
+}
+
+impl Said {
+    fn read(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let mut said = Self::default();
+        while let Some(word) = args.next() {
+            match word.to_ascii_uppercase().as_slice() {
+                b"SAVE" => said.end.save = true,
+                b"NOSAVE" => said.end.nosave = true,
+                b"FORCE" => said.end.force = true,
+                b"NOW" => said.now = true, // There are no replicas to wait for.
+                b"ABORT" => said.abort = true,
+                _ => return Err(Refusal::Syntax),
+            }
+        }
+        let Self { end: Words { save, nosave, force }, now, abort } = said;
+        let is_wrong = (save && nosave) || (abort && (save || nosave || now || force));
+        if is_wrong { Err(Refusal::Syntax) } else { Ok(said) }
+    }
+}
+
+/// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE] [ABORT]`: ends the server, after a snapshot if there are
+/// save points or `SAVE` says so. From the snapshot on nothing changes, and nothing is answered.
+///
+/// Reply: none; the connection is closed. Refusals: the snapshot failed (unless `FORCE`); there is
+/// no shutdown to be aborted. Source: <https://redis.io/commands/shutdown> (1.0.0).
+async fn shutdown(call: ServerCall) -> Result<Answer, Refusal> {
+    let words = Said::read(call.args())?;
+    let shared = &call.core.admin.shared;
+    if words.abort {
+        return abort(&call);
+    }
+    let is_loaded = !call.core.hot.borrow().loading;
+    if is_loaded && shared.saves.saves_at_end(words.end) {
+        let is_saved = call.core.run_on(0, make_last).await;
+        if !is_saved && !words.end.force {
+            return Err(Refusal::line("ERR Errors trying to SHUTDOWN. Check logs."));
+        }
+    }
+    stop(&call.core);
+    // Redis does not reply; the connection is closed by the end of the process.
+    Ok(Answer::Done(darter_resp::Output::default()))
+}
+
+fn stop(core: &Rc<Core>) {
+    let shared = &core.admin.shared;
+    shared.stop.store(true, Ordering::SeqCst);
+    (shared.stopper)();
+}
+
+/// `SHUTDOWN ABORT`: stops a shutdown that is making its snapshot.
+fn abort(call: &ServerCall) -> Result<Answer, Refusal> {
+    let saves = &call.core.admin.shared.saves;
+    if !saves.is_last() || !saves.cancel() {
+        return Err(Refusal::line("ERR No shutdown in progress."));
+    }
+    Ok(call.answer(|reply| reply.ok()))
+}

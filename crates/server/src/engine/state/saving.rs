@@ -1,0 +1,110 @@
+//! What a core has to do with snapshots: its part of the one under way, and what the last one has.
+
+use crate::saving::{Outlet, Room, Saves};
+use darter_persist::snapshot::{Chunk, Snapshot, Step};
+use darter_tx::Locked;
+use std::cell::{Cell, RefCell};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Saving {
+    work: RefCell<Option<Work>>,
+    /// Changes of this core, since its start, that the last snapshot has.
+    saved_changes: Cell<u64>,
+    /// Core 0: the ticket of whoever waits for the outcome.
+    ticket: Cell<Option<u64>>,
+    /// Core 0: the tickets of those who wait until none is under way.
+    waiting: RefCell<Vec<u64>>,
+    /// Core 0: nothing may change any more, since the last snapshot has been made.
+    frozen: RefCell<Option<Locked>>,
+}
+
+/// This core's part of a snapshot under way.
+struct Work {
+    snapshot: Snapshot,
+    outlet: Box<dyn Outlet>,
+    /// A chunk for which there was no room.
+    held: Option<Chunk>,
+}
+
+impl Saving {
+    /// Begins with this core's part.
+    pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
+        let before = self.work.replace(Some(Work { snapshot, outlet, held: None }));
+        debug_assert!(before.is_none(), "one snapshot at a time");
+    }
+
+    /// Whether [`Saving::step`] would do something.
+    pub(crate) fn can_go_on(&self, saves: &Saves) -> bool {
+        let work = self.work.borrow();
+        work.as_ref().is_some_and(|work| {
+            work.held.is_none() || work.outlet.room() != Room::Later || saves.is_cancelled()
+        })
+    }
+
+    /// Encodes a portion, or sends what there was no room for. Returns the keys that were sent.
+    pub(crate) fn step(&self, saves: &Saves) -> u64 {
+        let mut place = self.work.borrow_mut();
+        let Some(work) = place.as_mut() else { return 0 };
+        let is_over = saves.is_cancelled() || work.outlet.room() == Room::Gone;
+        if is_over {
+            *place = None;
+            return 0;
+        }
+        let step = work.held.take().map_or_else(|| work.snapshot.step(), Step::Chunk);
+        match step {
+            Step::More => 0,
+            Step::Chunk(chunk) if work.outlet.room() == Room::Some => {
+                let keys = chunk.keys;
+                work.outlet.send(chunk);
+                keys
+            }
+            Step::Chunk(chunk) => {
+                work.held = Some(chunk);
+                0
+            }
+            Step::Done => {
+                if let Some(work) = place.take() {
+                    work.outlet.end();
+                }
+                0
+            }
+        }
+    }
+
+    /// The last snapshot has so many of this core's changes.
+    pub(crate) fn set_saved_changes(&self, changes: u64) {
+        self.saved_changes.set(changes);
+    }
+
+    /// How many of so many changes no snapshot has.
+    pub(crate) fn unsaved(&self, changes: u64) -> u64 {
+        changes.saturating_sub(self.saved_changes.get())
+    }
+
+    /// Whoever has this ticket waits for the outcome.
+    pub(crate) fn await_outcome(&self, ticket: u64) {
+        let before = self.ticket.replace(Some(ticket));
+        assert!(before.is_none(), "one snapshot at a time");
+    }
+
+    /// The ticket of whoever waits for the outcome, once.
+    pub(crate) fn take_ticket(&self) -> Option<u64> {
+        self.ticket.take()
+    }
+
+    /// Whoever has this ticket waits until no snapshot is under way.
+    pub(crate) fn await_end(&self, ticket: u64) {
+        self.waiting.borrow_mut().push(ticket);
+    }
+
+    /// The tickets of those who wait until none is under way.
+    pub(crate) fn take_waiting(&self) -> Vec<u64> {
+        self.waiting.take()
+    }
+
+    /// Keeps these locks until the process ends.
+    pub(crate) fn freeze(&self, locked: Option<Locked>) {
+        *self.frozen.borrow_mut() = locked;
+    }
+}

@@ -1,0 +1,307 @@
+//! The file of a snapshot, and the thread that writes it.
+//!
+//! Chunks come from all cores, a few of each at a time: a core whose chunks have not been written
+//! yet keeps the rest of its cut until there is room. They are written to `temp-PID.rdb`, which is
+//! synced, renamed, and its folder synced. So the file under its name is the last one that was
+//! completed, whatever happens: a full disk, a kill, a loss of power.
+
+use super::{Order, Outcome, Outlet, Room, Saves, Store};
+use darter_persist::snapshot::Chunk;
+use darter_rdb::Writer;
+use darter_rdb::types::VERSION_WRITTEN;
+use darter_runtime::net::Waker;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Chunks of one core that wait to be written.
+const CHUNKS_MAX: usize = 4;
+
+/// What we say we are: the version whose files these are.
+const REDIS_VERSION: &[u8] = b"7.0.15";
+
+/// Snapshots as files.
+pub(crate) struct Files {
+    wakers: Vec<Waker>,
+}
+
+impl Files {
+    /// For the cores that these wake.
+    pub(crate) fn new(wakers: Vec<Waker>) -> Self {
+        Self { wakers }
+    }
+}
+
+impl Store for Files {
+    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+        let (sender, parcels) = channel();
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let in_flight: Vec<Arc<AtomicUsize>> = self.wakers.iter().map(|_| Arc::default()).collect();
+        let outlet = |core: usize| {
+            let (in_flight, is_gone) = (Arc::clone(&in_flight[core]), Arc::clone(&is_gone));
+            Box::new(Lane { core, sender: sender.clone(), in_flight, is_gone }) as Box<dyn Outlet>
+        };
+        let outlets = (0..self.wakers.len()).map(outlet).collect();
+        let saver = Saver {
+            parcels,
+            aside: self.wakers.iter().map(|_| VecDeque::new()).collect(),
+            in_flight: in_flight.clone(),
+            wakers: self.wakers.clone(),
+            saves: Arc::clone(saves),
+            open: None,
+            database: None,
+            told: BTreeSet::new(),
+            writer: Writer::new(),
+            head: Vec::new(),
+            facts: Facts::default(),
+            unsynced: 0,
+            order,
+        };
+        let builder = std::thread::Builder::new().name("saver".into());
+        let spawned = builder.spawn(move || saver.run(&is_gone));
+        spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(outlets)
+    }
+}
+
+/// What cores send.
+enum Parcel {
+    Chunk(usize, Chunk),
+    End,
+}
+
+/// One core's outlet.
+struct Lane {
+    core: usize,
+    sender: Sender<Parcel>,
+    /// Its chunks that wait.
+    in_flight: Arc<AtomicUsize>,
+    /// The thread has given up.
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Outlet for Lane {
+    fn room(&self) -> Room {
+        if self.is_gone.load(Ordering::Acquire) {
+            return Room::Gone;
+        }
+        let is_full = self.in_flight.load(Ordering::Acquire) >= CHUNKS_MAX;
+        if is_full { Room::Later } else { Room::Some }
+    }
+
+    fn send(&mut self, chunk: Chunk) {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        // A thread that has given up is noticed by `room`.
+        let _ = self.sender.send(Parcel::Chunk(self.core, chunk));
+    }
+
+    fn end(self: Box<Self>) {
+        let _ = self.sender.send(Parcel::End);
+    }
+}
+
+/// What is told of a file in the log.
+#[derive(Clone, Copy, Default)]
+struct Facts {
+    bytes: u64,
+    keys: u64,
+    is_private: bool,
+}
+
+/// Why a file was not written.
+enum Stop {
+    Cancelled,
+    Io(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// The thread.
+struct Saver {
+    parcels: Receiver<Parcel>,
+    /// Chunks that wait until the open value of another core has ended.
+    aside: Vec<VecDeque<Chunk>>,
+    in_flight: Vec<Arc<AtomicUsize>>,
+    wakers: Vec<Waker>,
+    saves: Arc<Saves>,
+    order: Order,
+    /// The core whose last value continues.
+    open: Option<usize>,
+    /// The database of what was written last, and all that were named.
+    database: Option<u32>,
+    told: BTreeSet<u32>,
+    writer: Writer,
+    /// Opcodes, before they are written.
+    head: Vec<u8>,
+    facts: Facts,
+    /// Bytes since the last sync.
+    unsynced: u64,
+}
+
+impl Saver {
+    fn run(mut self, is_gone: &AtomicBool) {
+        let outcome = self.save();
+        if let Outcome::Failed(why) = &outcome {
+            tracing::error!("not saved: {why}; the file before it is left as it was");
+        }
+        is_gone.store(true, Ordering::Release);
+        self.saves.end(outcome);
+        self.wakers.iter().for_each(Waker::wake);
+    }
+
+    fn save(&mut self) -> Outcome {
+        let begun = std::time::Instant::now();
+        let place = self.order.folder.join(&self.order.name);
+        let temp = self.order.folder.join(format!("temp-{}.rdb", std::process::id()));
+        let written = self.write(&temp).and_then(|()| Ok(put(&temp, &place, &self.order.folder)?));
+        match written {
+            Ok(()) => {
+                self.log(begun.elapsed().as_secs_f64(), &place);
+                Outcome::Saved { bytes: self.facts.bytes }
+            }
+            Err(stop) => {
+                let _ = fs::remove_file(&temp); // It may not be there.
+                match stop {
+                    Stop::Cancelled => Outcome::Cancelled,
+                    Stop::Io(error) => Outcome::Failed(format!("{}: {error}", place.display())),
+                }
+            }
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    fn log(&self, seconds: f64, place: &Path) {
+        let Facts { bytes, keys, is_private } = self.facts;
+        let mb = bytes as f64 / 1e6;
+        tracing::info!("saved {keys} keys in {mb:.1} MB to {} in {seconds:.3} s", place.display());
+        if is_private {
+            tracing::warn!("it has sets whose members have deadlines: only Darter can load it");
+        } else if self.order.version > VERSION_WRITTEN {
+            tracing::warn!(
+                "it has hashes whose fields have deadlines: Redis 7.4 or later loads it"
+            );
+        }
+    }
+
+    fn write(&mut self, temp: &Path) -> Result<(), Stop> {
+        let mut file = File::create(temp)?;
+        self.begin(&mut file)?;
+        let mut left = self.wakers.len();
+        while left > 0 {
+            let parcel = self.parcels.recv();
+            if self.saves.is_cancelled() {
+                return Err(Stop::Cancelled);
+            }
+            match parcel {
+                Ok(Parcel::Chunk(core, chunk)) => self.take_in(core, chunk, &mut file)?,
+                Ok(Parcel::End) => left -= 1,
+                Err(_) => return Err(Stop::Io(io::Error::other("a core has given up"))),
+            }
+        }
+        assert!(self.open.is_none(), "core {:?} ended within a value", self.open);
+        self.end(&mut file)?;
+        Ok(file.sync_all()?)
+    }
+
+    fn begin(&mut self, file: &mut File) -> io::Result<()> {
+        let Self { writer, head, order, .. } = self;
+        let seconds = (order.cut_ms / 1_000).to_string();
+        writer.start(order.version, head);
+        writer.aux(b"redis-ver", REDIS_VERSION, head);
+        writer.aux(b"redis-bits", usize::BITS.to_string().as_bytes(), head);
+        writer.aux(b"ctime", seconds.as_bytes(), head);
+        writer.aux(b"used-mem", order.used_bytes.to_string().as_bytes(), head);
+        writer.aux(b"aof-base", b"0", head);
+        self.write_head(file)
+    }
+
+    fn end(&mut self, file: &mut File) -> io::Result<()> {
+        if self.order.sums {
+            self.writer.eof(&mut self.head);
+        } else {
+            self.writer.eof_unsummed(&mut self.head);
+        }
+        self.write_head(file)
+    }
+
+    /// Writes a chunk, or puts it aside, while the value of another core is open.
+    fn take_in(&mut self, core: usize, chunk: Chunk, file: &mut File) -> io::Result<()> {
+        if self.open.is_some_and(|open| open != core) {
+            self.aside[core].push_back(chunk);
+            return Ok(());
+        }
+        self.put(core, chunk, file)?;
+        while self.open.is_none() {
+            let Some(core) = self.aside.iter().position(|chunks| !chunks.is_empty()) else { break };
+            while let Some(chunk) = self.aside[core].pop_front() {
+                self.put(core, chunk, file)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, core: usize, chunk: Chunk, file: &mut File) -> io::Result<()> {
+        if self.open.is_none() && self.database != Some(chunk.database) {
+            self.name_database(chunk.database, file)?;
+        }
+        self.open = chunk.is_open.then_some(core);
+        self.facts.keys += chunk.keys;
+        self.facts.is_private |= chunk.is_private;
+        if self.order.sums {
+            self.writer.follow(&chunk.bytes);
+        }
+        file.write_all(&chunk.bytes)?;
+        self.note_written(chunk.bytes.len() as u64, file)?;
+        if self.in_flight[core].fetch_sub(1, Ordering::AcqRel) == CHUNKS_MAX {
+            self.wakers[core].wake();
+        }
+        Ok(())
+    }
+
+    fn name_database(&mut self, database: u32, file: &mut File) -> io::Result<()> {
+        self.writer.select_db(database, &mut self.head);
+        if self.told.insert(database) {
+            let (keys, expires) = self.order.sizes.get(&database).copied().unwrap_or_default();
+            self.writer.resize_db(keys, expires, &mut self.head);
+        }
+        self.database = Some(database);
+        self.write_head(file)
+    }
+
+    fn write_head(&mut self, file: &mut File) -> io::Result<()> {
+        file.write_all(&self.head)?;
+        let bytes = self.head.len() as u64;
+        self.head.clear();
+        self.note_written(bytes, file)
+    }
+
+    /// Syncs now and then, so that the end does not have to wait for all.
+    fn note_written(&mut self, bytes: u64, file: &File) -> io::Result<()> {
+        self.facts.bytes += bytes;
+        self.unsynced += bytes;
+        if self.order.sync_bytes.is_some_and(|most| self.unsynced >= most) {
+            self.unsynced = 0;
+            file.sync_data()?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts a synced file in its place: whoever looks finds the old one or this one, whole.
+fn put(temp: &Path, place: &Path, folder: &Path) -> io::Result<()> {
+    fs::rename(temp, place)?;
+    File::open(folder)?.sync_all()
+}
+
+/// The folder of the snapshots, whatever becomes the working directory later.
+pub(crate) fn folder() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
+}

@@ -1,0 +1,41 @@
+//! Save points: after so many seconds, if there were so many changes.
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    /// Seconds since the last snapshot.
+    pub(crate) seconds: u64,
+    /// Changes since then.
+    pub(crate) changes: u64,
+}
+
+impl Point {
+    /// Those that the setting `save` lists: its value has been checked.
+    pub(crate) fn all(setting: &str) -> Vec<Self> {
+        let numbers = setting.split_ascii_whitespace().filter_map(|word| word.parse().ok());
+        let numbers: Vec<u64> = numbers.collect();
+        let pairs = numbers.chunks_exact(2);
+        pairs.map(|pair| Self { seconds: pair[0], changes: pair[1] }).collect()
+    }
+
+    /// Whether it says to save, with so many changes in so many seconds: as in Redis, one second
+    /// later than it says.
+    pub(crate) fn is_reached(self, changes: u64, seconds: u64) -> bool {
+        changes >= self.changes && seconds > self.seconds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_read_and_reached() {
+        let points = Point::all("3600 1 300 100");
+        let [hour, minutes] = points[..] else { panic!("{points:?}") };
+        assert_eq!((hour.seconds, hour.changes), (3_600, 1));
+        assert!(minutes.is_reached(100, 301) && !minutes.is_reached(99, 301));
+        assert!(!minutes.is_reached(1_000, 300));
+        assert_eq!(Point::all(""), []);
+    }
+}
