@@ -48,6 +48,7 @@ mod text;
 mod unsent;
 mod unshare;
 mod word;
+pub mod zset;
 
 use darter_base::UnixMillis;
 use darter_command::{Args, Command, Cx, Flow, Refusal};
@@ -55,7 +56,8 @@ use darter_keyspace::{Key, Type, Typed, Types, types};
 use darter_structs::blob::Blob;
 
 /// All types of value.
-pub static TYPES: Types = types![Blob::TYPE, list::List::TYPE, hash::Hash::TYPE, set::Set::TYPE];
+pub static TYPES: Types =
+    types![Blob::TYPE, list::List::TYPE, hash::Hash::TYPE, set::Set::TYPE, zset::ZSet::TYPE];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
 type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
@@ -66,4 +68,4 @@ static EXPIRE_ENTRIES: &[(&Type, Expire)] =
 
 /// The tables of all families.
 pub const TABLES: &[&[Command]] =
-    &[string::TABLE, bitmap::TABLE, list::TABLE, hash::TABLE, set::TABLE, keys::TABLE];
+    &[string::TABLE, bitmap::TABLE, list::TABLE, hash::TABLE, set::TABLE, zset::TABLE, keys::TABLE];

@@ -65,6 +65,8 @@ pub enum Reason {
         /// The contradiction.
         fault: &'static str,
     },
+    /// A score that is no number.
+    Score,
     /// A field deadline out of range.
     Deadline,
     /// A database number above 2^32.
@@ -118,6 +120,7 @@ impl fmt::Display for Reason {
             }
             Self::Lzf(corrupt) => write!(f, "LZF string: {}", corrupt.text()),
             Self::Blob { form, fault } => write!(f, "{form}: {fault}"),
+            Self::Score => write!(f, "score is not a number"),
             Self::Deadline => write!(f, "field deadline out of range"),
             Self::Database(number) => write!(f, "database number {number} out of range"),
             Self::ModuleOpcode(code) => write!(f, "unknown opcode {code} in module data"),

@@ -59,6 +59,10 @@ pub enum Layout {
     Singles,
     /// A count, then names and values.
     Pairs,
+    /// A count, then names and numbers of 64 bits. Items are pairs; their values are the numbers' texts.
+    Scores,
+    /// A count, then names and numbers as texts of their own kind.
+    ScoreTexts,
     /// A count, then deadlines (absolute), names and values.
     PairsDeadlineFirst,
     /// The earliest deadline, a count, then deadlines (relative to that one), names and values.

@@ -72,13 +72,9 @@ pub(crate) fn refused(number: u8) -> Option<(&'static str, &'static str)> {
 
 #[rustfmt::skip] // A table: number, type, encoding.
 const REFUSED: &[(u8, &str, &str)] = &[
-    ( 3, "zset",   "skiplist with text scores"),
-    ( 5, "zset",   "skiplist"),
     ( 6, "module", "module value, pre-release"),
     ( 7, "module", "module value"),
-    (12, "zset",   "ziplist"),
     (15, "stream", "listpacks"),
-    (17, "zset",   "listpack"),
     (19, "stream", "listpacks2"),
     (21, "stream", "listpacks3"),
     (26, "stream", "listpacks4"),

@@ -22,7 +22,11 @@ use crate::nodes::{NodeEncoder, Sizes};
 use crate::types;
 use darter_base::UnixMillis;
 use darter_base::number::parse_i64;
+use darter_base::score;
 use std::ops::Range;
+
+/// Bytes of a score.
+const SCORE_BYTES: u64 = size_of::<f64>() as u64;
 
 /// The first pass over a value's items.
 #[derive(Clone, Debug)]
@@ -37,6 +41,8 @@ pub struct Survey {
     head: Vec<u8>,
     /// Bytes of all names and values as strings.
     plain_bytes: u64,
+    /// Those of the values among them.
+    value_bytes: u64,
     /// Bytes of all entries in a listpack, without deadlines.
     packed_bytes: u64,
     /// Nothing is too long for a listpack.
@@ -69,6 +75,8 @@ enum Form {
     Integer,
     /// Items as strings.
     Plain,
+    /// Names as strings, values as numbers.
+    Scores,
     /// The same with deadlines relative to `origin_ms`, in 9 bytes or in 5.
     Deadlines { origin_ms: UnixMillis, wide: bool },
     /// Integers of this many bytes each.
@@ -90,6 +98,7 @@ impl Survey {
             string_bytes: 0,
             head: Vec::new(),
             plain_bytes: 0,
+            value_bytes: 0,
             packed_bytes: 0,
             short: true,
             integers: Some((0, 0)),
@@ -124,7 +133,7 @@ impl Survey {
             }
             Item::Pair { name, value, deadline_ms } => {
                 self.add_text(name);
-                self.add_text(value);
+                self.add_value(value);
                 self.add_deadline(deadline_ms);
             }
             Item::LongValued { name, value_len, deadline_ms } => {
@@ -136,7 +145,7 @@ impl Survey {
                 self.add_long(name_len);
                 self.add_deadline(deadline_ms);
             }
-            Item::Value(value) => self.add_text(value),
+            Item::Value(value) => self.add_value(value),
             Item::LongValue(len) => self.add_long(len),
             Item::LongSingle { len, deadline_ms } => {
                 self.singles += 1;
@@ -161,6 +170,12 @@ impl Survey {
         if self.short && self.is_few() {
             self.packed_bytes += encode::listpack_text_size(bytes);
         }
+    }
+
+    fn add_value(&mut self, bytes: &[u8]) {
+        let before = self.plain_bytes;
+        self.add_text(bytes);
+        self.value_bytes += self.plain_bytes - before;
     }
 
     fn add_deadline(&mut self, deadline_ms: Option<UnixMillis>) {
@@ -210,6 +225,13 @@ impl Survey {
     pub fn plain(&self, encoding: u8) -> Plan {
         let bytes = encode::length_size(self.count) + self.plain_bytes;
         self.with(encoding, Form::Plain, bytes)
+    }
+
+    /// As a count, and pairs whose values are scores.
+    #[must_use]
+    pub fn scores(&self, encoding: u8) -> Plan {
+        let names = encode::length_size(self.count) + self.plain_bytes - self.value_bytes;
+        self.with(encoding, Form::Scores, names + self.count * SCORE_BYTES)
     }
 
     /// As pairs whose deadlines are relative to the earliest; there is at least one.
@@ -359,7 +381,7 @@ impl Encoder {
         match self.plan.form {
             Form::Raw(_) if self.gathers_text() => {}
             Form::Raw(len) => encode::length(out, len),
-            Form::Plain => encode::length(out, self.plan.count),
+            Form::Plain | Form::Scores => encode::length(out, self.plan.count),
             Form::Nodes(count) => encode::length(out, count),
             Form::Deadlines { origin_ms, .. } => {
                 out.extend_from_slice(&origin_ms.to_le_bytes());
@@ -387,6 +409,7 @@ impl Encoder {
             Form::Raw(_) => write_text(item, out),
             Form::Plain => self.plain(item, out),
             Form::Nodes(_) => self.nodes.item(item, out),
+            Form::Scores => self.scored(item, out),
             Form::Deadlines { origin_ms, wide } => {
                 if !item.is_continued() {
                     write_deadline(out, item.deadline_ms(), origin_ms, wide);
@@ -455,7 +478,9 @@ impl Encoder {
             Form::Intset { width } => self.intset(width, out),
             Form::Listpack { bytes, .. } => self.listpack(bytes, out),
             Form::Nodes(_) => self.nodes.end(out),
-            Form::Raw(_) | Form::Plain | Form::Deadlines { .. } => self.pay_value(out),
+            Form::Raw(_) | Form::Plain | Form::Scores | Form::Deadlines { .. } => {
+                self.pay_value(out)
+            }
         }
         self.written += (out.len() - start) as u64;
         assert_eq!(self.count, self.plan.count, "the value changed under its encoder");
@@ -506,6 +531,20 @@ impl Encoder {
             Item::Part(bytes) => out.extend_from_slice(bytes),
             Item::Chunk(_) => unreachable!("{item:?} in a collection"),
         }
+    }
+
+    /// Appends an item whose value is a score.
+    fn scored(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
+        let value = match item {
+            Item::Pair { name, value, .. } => {
+                self.text(name, out);
+                value
+            }
+            Item::Value(value) => value,
+            other => return self.plain(other, out),
+        };
+        let score = score::parse(value).expect("the value of a scored item is a score");
+        out.extend_from_slice(&score.to_le_bytes());
     }
 
     fn intset(&mut self, width: usize, out: &mut Vec<u8>) {

@@ -2,12 +2,17 @@
 
 use super::*;
 use crate::blob::Entry;
+use crate::wire::Cursor;
+use darter_base::score;
 
 impl Reader {
     #[inline]
     pub(super) fn items(&mut self, shape: Shape, left: u64) -> Attempt {
         if left == 0 {
             return self.end_of_key();
+        }
+        if matches!(shape, Shape::Scores | Shape::ScoreTexts) {
+            return self.scored(shape, left);
         }
         let mut cursor = self.cursor();
         let (mut deadline_ms, mut first) = (None, None);
@@ -32,6 +37,28 @@ impl Reader {
         self.consume(used);
         self.state = State::Body(Body::Items { shape, left: left - 1 });
         Ok(Some(step))
+    }
+
+    /// A name and its score, which becomes the text that Redis shows.
+    fn scored(&mut self, shape: Shape, left: u64) -> Attempt {
+        let mut cursor = self.cursor();
+        let (name, at) = (cursor.text()?, cursor.at);
+        let score = match shape {
+            Shape::Scores => f64::from_bits(cursor.u64_le()?),
+            _ => score_text(&mut cursor)?,
+        };
+        if score.is_nan() {
+            return Err(Stop::Bad(at, Reason::Score));
+        }
+        let used = cursor.at;
+        let name = self.place(name, FIRST)?;
+        let (shown, text) = (score::Text::new(score), &mut self.texts[SECOND]);
+        text.clear();
+        text.extend_from_slice(shown.as_bytes());
+        let value = Span::Text(SECOND, 0..text.len());
+        self.consume(used);
+        self.state = State::Body(Body::Items { shape, left: left - 1 });
+        Ok(Some(Step::Pair(name, value, None)))
     }
 
     pub(super) fn body(&mut self, body: Body) -> Attempt {
@@ -216,6 +243,24 @@ fn node_fault(fault: &'static str) -> Stop {
 fn block_fault(block: &Block, fault: &'static str) -> Stop {
     let behind = if block.packed { 0 } else { block.at };
     Stop::Bad(behind, Reason::Blob { form: block.form.name(), fault })
+}
+
+/// A score as versions before 8 wrote it: its length and its digits, or a length that says which
+/// number without digits it is.
+fn score_text(cursor: &mut Cursor<'_>) -> Result<f64, Stop> {
+    const NAN: u8 = 253;
+    const INFINITE: u8 = 254;
+    const NEGATIVE_INFINITE: u8 = 255;
+    let at = cursor.at;
+    match cursor.byte()? {
+        NAN => Ok(f64::NAN),
+        INFINITE => Ok(f64::INFINITY),
+        NEGATIVE_INFINITE => Ok(f64::NEG_INFINITY),
+        len => {
+            let digits = cursor.take(usize::from(len))?;
+            score::parse(digits).ok_or(Stop::Bad(at, Reason::Score))
+        }
+    }
 }
 
 fn deadline_first(number: u64, origin: Option<u64>) -> Result<Option<UnixMillis>, Stop> {

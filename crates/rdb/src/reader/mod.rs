@@ -118,6 +118,10 @@ enum Body {
 enum Shape {
     Singles,
     Pairs,
+    /// Name, and a number of 64 bits.
+    Scores,
+    /// Name, and a number as a text.
+    ScoreTexts,
     /// Deadline, name, value; not 0: that many ms after `origin - 1`, or absolute without one.
     DeadlineFirst {
         origin: Option<u64>,

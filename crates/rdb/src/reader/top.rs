@@ -245,6 +245,8 @@ impl Reader {
             Layout::Nodes(form) => return self.open_nodes(form, true, skip),
             Layout::Singles => Shape::Singles,
             Layout::Pairs => Shape::Pairs,
+            Layout::Scores => Shape::Scores,
+            Layout::ScoreTexts => Shape::ScoreTexts,
             Layout::PairsDeadlineFirst => Shape::DeadlineFirst { origin: None },
             Layout::PairsFromEarliest => Shape::DeadlineFirst { origin: Some(cursor.u64_le()?) },
             Layout::PairsDeadlineLast => Shape::DeadlineLast,

@@ -1,0 +1,281 @@
+//! The type: its row, its values, how they are changed.
+
+use super::items::Entries;
+use darter_base::{hash, score};
+use darter_keyspace::{
+    Bound, Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder, Type, Typed, Value,
+    WrongType,
+};
+use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Plan, Survey};
+use darter_structs::sorted::{End, Entry, Sorted};
+use std::ops::Range;
+
+static TYPE: &Type = &Type {
+    name: "zset",
+    number: 3,
+    rdb: &Kind {
+        encodings: ENCODINGS,
+        packed: Bounds { items_max: PACKED_MAX, item_bytes_max: 64 },
+        plan,
+    },
+    empty: || Object::new(ZSet::new()),
+    bounds: &[&MEMBERS_MAX, &MEMBER_BYTES_MAX],
+    is_ordered: false,
+};
+
+static MEMBERS_MAX: Bound =
+    Bound::new("zset-max-listpack-entries", "128").formerly("zset-max-ziplist-entries");
+static MEMBER_BYTES_MAX: Bound =
+    Bound::new("zset-max-listpack-value", "64").of_bytes().formerly("zset-max-ziplist-value");
+
+// How a sorted set is laid out in a file.
+const PLAIN: u8 = 5;
+const LISTPACK: u8 = 17;
+/// Most members of a listpack there, by Redis's default.
+const PACKED_MAX: u64 = 128;
+
+#[rustfmt::skip] // A table.
+const ENCODINGS: &[Encoding] = &[
+    Encoding::new(PLAIN,    Layout::Scores),
+    Encoding::new(LISTPACK, Layout::Block(Form::Listpack, 2)),
+    // Before 7.0, and before 4.0.
+    Encoding::new(12, Layout::Block(Form::Ziplist, 2)),
+    Encoding::new(3,  Layout::ScoreTexts),
+];
+
+/// As Redis 7.0 would write it.
+fn plan(survey: &Survey) -> Plan {
+    survey.listpack(LISTPACK).unwrap_or_else(|| survey.scores(PLAIN))
+}
+
+const ZADD: &Event = &Event::new("zadd", b'z');
+const ZREM: &Event = &Event::new("zrem", b'z');
+
+/// A sorted set. Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct ZSet {
+    entries: Sorted,
+    grown: bool,
+}
+
+impl ZSet {
+    /// An empty sorted set. Allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The entries: ranks, ranges and cuts are read there.
+    #[must_use]
+    pub fn entries(&self) -> &Sorted {
+        &self.entries
+    }
+
+    /// Members.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True when there are no members.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The score of `member`.
+    #[must_use]
+    pub fn score(&self, member: &[u8]) -> Option<f64> {
+        self.entries.score(hash::of(member), member)
+    }
+
+    /// The rank of `member`, from 0, ascending, and its score.
+    #[must_use]
+    pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        self.entries.rank(hash::of(member), member)
+    }
+
+    /// Bytes of memory held.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.memory_bytes()
+    }
+
+    /// A cut for a long-lived reader, which does not count as an owner of the value.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        Self { entries: self.entries.reader(), ..*self }
+    }
+
+    /// Bytes of a deleted sorted set that a [`ZSet::reader`] holds: see [`Sorted::is_pinned`].
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        if self.entries.is_pinned() { self.memory_bytes() } else { 0 }
+    }
+}
+
+impl Value for ZSet {
+    fn content_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    /// By Redis's default limits.
+    fn encoding(&self) -> &'static str {
+        if self.grown { "skiplist" } else { "listpack" }
+    }
+
+    /// In the order in which Redis writes them: what makes a listpack ascending, so that it is in
+    /// order; what does not, descending, so that each is added at the front.
+    fn items(&self, _now: u64) -> Items {
+        let from = if self.len() as u64 > PACKED_MAX { End::Back } else { End::Front };
+        Box::new(Entries::new(self.entries.clone(), from))
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let NewItem::Pair { name, value, .. } = item else { return false };
+        let Some(score) = value.inline().and_then(score::parse) else { return false };
+        self.edit_aside(0).insert(name, score).is_none()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl Typed for ZSet {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for ZSet {
+    type Edit<'a> = ZSetEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _now: u64, recorder: Recorder<'a>) -> ZSetEdit<'a> {
+        ZSetEdit { zset: self, recorder }
+    }
+}
+
+/// A change of a sorted set, as recorded.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum ZSetChange {
+    /// The member has this score now.
+    Put { member: Name, score: f64 },
+    /// The member is gone.
+    Remove { member: Name },
+    /// The members with these ranks are gone.
+    RemoveRange { ranks: Range<usize> },
+}
+
+impl Change for ZSetChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<ZSet, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
+        Ok(())
+    }
+}
+
+/// Changes a sorted set, and records the effects.
+pub struct ZSetEdit<'a> {
+    zset: &'a mut ZSet,
+    recorder: Recorder<'a>,
+}
+
+impl ZSetEdit<'_> {
+    /// Records what follows as `event`: by themselves, additions are `zadd`, removals `zrem`.
+    pub fn tell_as(&mut self, event: &'static Event) {
+        self.recorder.tell_as(event);
+    }
+
+    /// The sorted set as it is now.
+    #[must_use]
+    pub fn zset(&self) -> &ZSet {
+        self.zset
+    }
+
+    /// Adds `member`, or gives it another score: see [`Sorted::update`]. Returns the score that it
+    /// had. A score that stays the same is no change.
+    pub fn update(
+        &mut self,
+        member: &[u8],
+        f: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Option<f64> {
+        let Self { zset, recorder } = self;
+        let (mut put, grown) = (None, zset.grown);
+        let old = zset.entries.update(hash::of(member), member, |old| {
+            // A listpack has no -0.
+            let new = f(old).map(|new| if grown { new } else { new + 0.0 });
+            put = new.filter(|new| old != Some(*new));
+            new
+        });
+        if let Some(score) = put {
+            zset.grown = zset.grown
+                || member.len() > MEMBER_BYTES_MAX.get()
+                || zset.entries.len() > MEMBERS_MAX.get();
+            recorder.record(&[ZADD], || ZSetChange::Put { member: Name::from(member), score });
+        }
+        old
+    }
+
+    /// Adds `member`, or gives it another score. Returns the score that it had.
+    pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        self.update(member, |_| Some(score))
+    }
+
+    /// Removes `member`. Returns the score that it had.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let old = self.zset.entries.remove(hash::of(member), member)?;
+        self.recorder.record(&[ZREM], || ZSetChange::Remove { member: Name::from(member) });
+        Some(old)
+    }
+
+    /// Removes the member with the lowest or the highest rank after calling `f` with it. `None` when
+    /// there is none.
+    pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Entry<'_>) -> R) -> Option<R> {
+        let rank = match end {
+            End::Front => 0,
+            End::Back => self.zset.len().checked_sub(1)?,
+        };
+        let result = self.zset.entries.pop(end, f)?;
+        self.recorder.record(&[ZREM], || ZSetChange::RemoveRange { ranks: rank..rank + 1 });
+        Some(result)
+    }
+
+    /// Removes the members with these ranks. Returns how many there were. Of many, some of the work
+    /// is left: [`ZSetEdit::settle`].
+    pub fn remove_range(&mut self, ranks: Range<usize>) -> usize {
+        let ranks = ranks.start..ranks.end.min(self.zset.len());
+        if ranks.is_empty() {
+            return 0;
+        }
+        self.zset.entries.remove_range(ranks.clone());
+        let count = ranks.len();
+        self.recorder.record(&[ZREM], || ZSetChange::RemoveRange { ranks });
+        count
+    }
+
+    /// Does work that was left, for at most `most` members: see [`Sorted::settle`]. True while some
+    /// is left.
+    pub fn settle(&mut self, most: usize) -> bool {
+        self.zset.entries.settle(most)
+    }
+
+    /// Copies ahead what a change would have to copy: see [`Sorted::unshare`].
+    pub fn unshare(&mut self, member: &[u8], score: Option<f64>) -> bool {
+        self.zset.entries.unshare(hash::of(member), member, score)
+    }
+
+    fn apply(&mut self, change: &ZSetChange) {
+        match change {
+            ZSetChange::Put { member, score } => {
+                self.insert(member, *score);
+            }
+            ZSetChange::Remove { member } => {
+                self.remove(member);
+            }
+            ZSetChange::RemoveRange { ranks } => {
+                self.remove_range(ranks.clone());
+            }
+        }
+    }
+}
