@@ -238,6 +238,9 @@ impl Big {
 
     /// See [`super::Sorted::unshare`].
     pub(super) fn unshare(&mut self, hash: u64, member: &[u8], score: Option<f64>) -> bool {
+        if !self.owner.is_shared() {
+            return false; // No cut holds anything: three searches less.
+        }
         let item = self.index.rank_of(Hash::of(hash));
         let mut is_copied = unshare(&mut self.index.0, item);
         if let Some(found) = self.look(hash, member) {
