@@ -6,6 +6,7 @@
 //!
 //! name            a string                NAME              a word of the command's own
 //! name:integer    another type            NAME name         an argument after such a word
+//! NAME=name       a word by another name
 //! key             a key                   NAME(name: ...)   a group after such a word
 //! (name: a b)     a group                 (name: a | b)     one of several
 //! [a]  [name: a]  may be left out         a...              may be repeated
@@ -115,8 +116,9 @@ impl Reader {
         } else {
             self.plain()
         };
-        argument.multiple = self.take("...");
-        argument.repeats_token = argument.multiple && self.take("*");
+        let repeats = self.take("...");
+        argument.multiple |= repeats;
+        argument.repeats_token |= repeats && self.take("*");
         if self.take("@") {
             argument.since = Some(self.word());
         }
@@ -149,7 +151,10 @@ impl Reader {
         if !is_token(word) {
             return self.typed(word);
         }
-        let mut argument = if self.take("(") {
+        let (word, name) = word.split_once('=').unwrap_or((word, ""));
+        let mut argument = if !name.is_empty() {
+            named(name, ArgumentKind::PureToken)
+        } else if self.take("(") {
             self.body(")")
         } else if self.rest.strip_prefix(' ').is_some_and(begins_with_name) {
             self.take(" ");
@@ -267,6 +272,8 @@ mod tests {
             ("a:integer", "a integer"),
             ("ip:port", "ip:port string"),
             ("A", "a pure-token token A"),
+            ("A=b c", "b pure-token token A, c string"),
+            ("[A b...]", "b string token A optional multiple"),
             ("A b", "b string token A"),
             ("A b:double", "b double token A"),
             ("[A] b", "a pure-token token A optional, b string"),
