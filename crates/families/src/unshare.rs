@@ -33,6 +33,15 @@ pub(crate) trait Edit: Copy + Send + 'static {
     /// The type of value that it changes, and which entries of it.
     fn touches(self) -> (&'static Type, Touch);
 
+    /// Copies what the next `entries` of the arguments share with cuts, until the slice is over: then
+    /// returns how many are done. Of a type whose entries have no names it is for itself to know how.
+    fn copy(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, entries: usize) -> Option<usize> {
+        let (all, first) = (args.all(), args.position());
+        let names = (first..all.len()).step_by(self.width()).take(entries);
+        let batch: ArrayVec<&[u8], BATCH> = names.map(|at| all.get(at)).collect();
+        cx.db.unshare(key, self.touches(), &batch, cx.preempt)
+    }
+
     /// Changes all entries that are left among the arguments, and replies.
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal>;
 }
@@ -65,14 +74,13 @@ pub(crate) fn run<E: Edit>(
 /// over, and this is the position of the next entry.
 fn copy<E: Edit>(cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>, edit: E) -> Option<usize> {
     let (all, width) = (args.all(), edit.width());
-    let names = |from: usize| (from..all.len()).step_by(width).take(BATCH);
     let mut next = args.position();
     while next < all.len() {
-        let batch: ArrayVec<&[u8], BATCH> = names(next).map(|at| all.get(at)).collect();
-        if let Some(done) = cx.db.unshare(key, edit.touches(), &batch, cx.preempt) {
+        let batch = BATCH.min((all.len() - next).div_ceil(width));
+        if let Some(done) = edit.copy(cx, key, Args::new(all, next), batch) {
             return Some(next + done * width);
         }
-        next += batch.len() * width;
+        next += batch * width;
     }
     None
 }
