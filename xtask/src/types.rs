@@ -24,16 +24,22 @@ const TYPES: &[Type] = &[
     Type {
         name: "hash", home: "crates/families/src/hash", ceiling: 3,
         words: &["Hash", "HashEdit", "HashChange", "HashField", "as_hash", "edit_hash", "read_hash",
-            "\"hash\"", "\"listpack\"", "\"hash-max-listpack-entries\"", "\"hash-max-listpack-value\""],
+            "\"hash\"", "\"hash-max-listpack-entries\"", "\"hash-max-listpack-value\""],
     },
     Type {
         name: "list", home: "crates/families/src/list", ceiling: 1,
         words: &["list::List", "ListEdit", "ListChange", "\"list\"", "\"quicklist\""],
     },
+    // Three: the algebra of sorted sets takes sets too.
     Type {
-        name: "set", home: "crates/families/src/set", ceiling: 2,
+        name: "set", home: "crates/families/src/set", ceiling: 3,
         words: &["Set", "SetEdit", "SetChange", "SetMember", "as_set", "edit_set", "read_set",
             "\"set\"", "\"intset\"", "\"set-max-intset-entries\""],
+    },
+    Type {
+        name: "zset", home: "crates/families/src/zset", ceiling: 1,
+        words: &["ZSet", "ZSetEdit", "ZSetChange", "\"zset\"", "\"skiplist\"",
+            "\"zset-max-listpack-entries\"", "\"zset-max-listpack-value\""],
     },
 ];
 

@@ -13,3 +13,4 @@ mod lists;
 mod sets;
 mod strings;
 mod types;
+mod zsets;

@@ -116,12 +116,10 @@ fn files_in_every_encoding_read_back() {
 
 #[test]
 fn other_types_are_refused_by_name_and_offset() {
-    let cases: &[(&[&[u8]], &str)] = &[
-        (
-            &[b"XADD", b"key", b"1-1", b"a", b"b"],
-            "unsupported value type 'stream' (listpacks2, 19)",
-        ),
-    ];
+    let cases: &[(&[&[u8]], &str)] = &[(
+        &[b"XADD", b"key", b"1-1", b"a", b"b"],
+        "unsupported value type 'stream' (listpacks2, 19)",
+    )];
     for (command, text) in cases {
         let mut oracle = Oracle::start(&[]);
         oracle.must(command);

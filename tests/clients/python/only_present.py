@@ -17,6 +17,10 @@ PRESENT = set(
     lindex llen lpop lpush lpushx lrange lset ltrim rpop rpush rpushx
     sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove
     spop srandmember srem sscan sunion sunionstore saddex sunioncard sdiffcard
+    zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop zmscore
+    zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem
+    zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
+    zrevrank zscan zscore zunion zunionstore
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb

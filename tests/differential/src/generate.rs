@@ -18,6 +18,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "lists", make: list },
     Family { name: "hashes", make: hash },
     Family { name: "sets", make: set },
+    Family { name: "zsets", make: zset },
     Family { name: "keys", make: keys },
     Family { name: "mixed", make: mixed },
 ];
@@ -35,12 +36,13 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
 }
 
 fn mixed(words: &mut Words<'_>) -> Command {
-    match words.prng.below(6) {
+    match words.prng.below(7) {
         0 => string(words),
         1 => hash(words),
         2 => set(words),
         3 => bitmap(words),
         4 => list(words),
+        5 => zset(words),
         _ => keys(words),
     }
 }
@@ -289,6 +291,134 @@ fn set(words: &mut Words<'_>) -> Command {
     }
 }
 
+/// Without ranges of members, which are defined only where all scores are the same.
+fn zset(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(34) {
+        0..=5 => zadd(words, key),
+        6 => {
+            let first = words.prng.below(200);
+            let pairs =
+                (first..first + 150).flat_map(|i| [text(i % 40), text(format!("many:{i}"))]);
+            command("ZADD", with(key, pairs.collect()))
+        }
+        7 | 8 => command("ZINCRBY", vec![key, words.score(), words.field()]),
+        9 | 10 => command("ZREM", with(key, words.many(4, Words::field))),
+        11 => command("ZSCORE", vec![key, words.field()]),
+        12 => command("ZMSCORE", with(key, words.many(4, Words::field))),
+        13 => command(numeric(words, &["ZRANK", "ZREVRANK"]), vec![key, words.field()]),
+        14 => command("ZCARD", vec![key]),
+        15 => command("ZCOUNT", vec![key, words.bound(), words.bound()]),
+        16..=18 => zrange(words, vec![key]),
+        19 => {
+            let name = numeric(words, &["ZRANGEBYSCORE", "ZREVRANGEBYSCORE"]);
+            let mut args = vec![key, words.bound(), words.bound()];
+            limit(words, &mut args);
+            command(name, args)
+        }
+        20 => command("ZREVRANGE", vec![key, words.number(), words.number(), text("WITHSCORES")]),
+        21 => {
+            let source = words.key();
+            let mut made = zrange(words, vec![key, source]);
+            made.words[0] = text("ZRANGESTORE");
+            made.words.retain(|word| word != b"WITHSCORES");
+            made
+        }
+        22 => command("ZREMRANGEBYRANK", vec![key, words.number(), words.number()]),
+        23 => command("ZREMRANGEBYSCORE", vec![key, words.bound(), words.bound()]),
+        24 | 25 => {
+            let mut args = vec![key];
+            if words.prng.chance(50) {
+                args.push(words.number());
+            }
+            command(numeric(words, &["ZPOPMIN", "ZPOPMAX"]), args)
+        }
+        26 => {
+            let mut args = counted(words);
+            args.push(words.pick(&["MIN", "MAX", "min", "MID"]));
+            if words.prng.chance(50) {
+                args.extend([text("COUNT"), words.number()]);
+            }
+            command("ZMPOP", args)
+        }
+        27 => command("ZSCAN", vec![text("missing"), words.odd()]),
+        28 => compared(command("ZRANDMEMBER", vec![key, text(100_000)]), Match::Sorted),
+        29 => command("ZDIFF", with_scores(counted(words))),
+        30 => command(numeric(words, &["ZUNION", "ZINTER"]), with_scores(weighted(words))),
+        31 => {
+            let name = numeric(words, &["ZUNIONSTORE", "ZINTERSTORE"]);
+            command(name, with(key, weighted(words)))
+        }
+        32 => command("ZDIFFSTORE", with(key, counted(words))),
+        _ => {
+            let mut args = counted(words);
+            if words.prng.chance(50) {
+                args.extend([text("LIMIT"), words.number()]);
+            }
+            command("ZINTERCARD", args)
+        }
+    }
+}
+
+fn zadd(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    let mut args = vec![key];
+    for _ in 0..words.index(3) {
+        args.push(words.pick(&["NX", "XX", "GT", "LT", "CH", "INCR", "ch"]));
+    }
+    let members = words.many(3, Words::field);
+    args.extend(members.into_iter().flat_map(|member| [words.score(), member]));
+    command("ZADD", args)
+}
+
+/// `key start stop` with options, after other keys.
+fn zrange(words: &mut Words<'_>, mut args: Vec<Vec<u8>>) -> Command {
+    if words.prng.chance(50) {
+        args.extend([words.bound(), words.bound(), text("BYSCORE")]);
+        limit(words, &mut args);
+    } else {
+        args.extend([words.number(), words.number()]);
+    }
+    for option in ["REV", "WITHSCORES"] {
+        if words.prng.chance(40) {
+            args.push(text(option));
+        }
+    }
+    command("ZRANGE", args)
+}
+
+fn limit(words: &mut Words<'_>, args: &mut Vec<Vec<u8>>) {
+    if words.prng.chance(30) {
+        args.extend([text("LIMIT"), words.number(), words.number()]);
+    }
+}
+
+/// A number of keys, and the keys.
+fn counted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
+    let keys = words.many(4, Words::key);
+    with(text(keys.len()), keys)
+}
+
+/// [`counted`], with weights and how they are combined. A weight that is negative or zero makes -0 of
+/// some scores, which docs/compat.md tells apart.
+fn weighted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
+    let mut args = counted(words);
+    if words.prng.chance(40) {
+        let weights = args.len() - 1;
+        args.push(text("WEIGHTS"));
+        let weight = |_| words.pick(&["1", "2", "0.5", "1e10", "inf", "nan", "abc", "+3", "0x2"]);
+        args.extend((0..weights).map(weight).collect::<Vec<_>>());
+    }
+    if words.prng.chance(40) {
+        args.extend([text("AGGREGATE"), words.pick(&["SUM", "MIN", "MAX", "max", "AVG"])]);
+    }
+    args
+}
+
+fn with_scores(mut args: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    args.push(text("WITHSCORES"));
+    args
+}
+
 /// Without DBSIZE: Redis counts expired keys until it finds them (docs/compat.md). It is compared
 /// at the end, when all keys have been read.
 fn keys(words: &mut Words<'_>) -> Command {
@@ -324,9 +454,10 @@ fn keys(words: &mut Words<'_>) -> Command {
 }
 
 fn mixed_write(words: &mut Words<'_>) -> Command {
-    match words.prng.below(3) {
+    match words.prng.below(4) {
         0 => set_with_options(words),
         1 => command("HSET", vec![words.key(), words.field(), words.value()]),
+        2 => command("ZADD", vec![words.key(), words.score(), words.field()]),
         _ => command("SADD", with(words.key(), words.many(4, Words::field))),
     }
 }

@@ -146,6 +146,43 @@ impl Words<'_> {
         self.pick(&["1", "-1", "0.5", "1.25", "-0.1", "3.0", "1e3", "1e-5", "abc", "nan", "100"])
     }
 
+    /// A score: never -0, which is 0 in a listpack only.
+    pub(crate) fn score(&mut self) -> Vec<u8> {
+        match self.prng.below(3) {
+            0 => (self.prng.below(9).cast_signed() - 3).to_string().into_bytes(),
+            _ => self.pick(&[
+                "0.1",
+                "0.2",
+                "1.5",
+                "-2.25",
+                "1e17",
+                "1e-7",
+                "inf",
+                "-inf",
+                "+5",
+                "0x10",
+                "nan",
+                "abc",
+                "",
+                "3.0",
+                "9007199254740993",
+                "1e308",
+            ]),
+        }
+    }
+
+    /// An end of a range of scores.
+    pub(crate) fn bound(&mut self) -> Vec<u8> {
+        let mut score = match self.prng.below(4) {
+            0 => self.pick(&["-inf", "+inf", "", "(", "nan", "1 ", " 1", "((1"]),
+            _ => self.score(),
+        };
+        if self.prng.chance(30) {
+            score.insert(0, b'(');
+        }
+        score
+    }
+
     /// Seconds from now, never twice the same.
     pub(crate) fn seconds(&mut self) -> u64 {
         self.deadlines += 1;

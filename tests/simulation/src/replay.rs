@@ -17,6 +17,7 @@ use darter_command::Command;
 use darter_families::hash::Hash;
 use darter_families::list::List;
 use darter_families::set::Set;
+use darter_families::zset::ZSet;
 use darter_keyspace::{Db, Found, Shard, Type, apply};
 use darter_rdb::{Item, Source};
 use darter_server::engine::Table;
@@ -28,8 +29,8 @@ const COMMANDS: usize = 400;
 
 /// Commands, with placeholders for random words: `K` a key, `F` a field or member, `V` a value, `I`
 /// an integer, `S` seconds, `M` milliseconds, `A` a moment in milliseconds, `B` one in seconds,
-/// `FV*` and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last DUMP,
-/// `N` a database.
+/// `FV*`, `IF*` and `F*` many of them, `KV*` pairs of keys and values, `D` the payload of the last
+/// DUMP, `N` a database; `(I` an open end of a range.
 const LINES: &[&str] = &[
     "SET K V",
     "SET K V PX M",
@@ -109,6 +110,26 @@ const LINES: &[&str] = &[
     "SINTERSTORE K K K",
     "SUNIONSTORE K K K",
     "SDIFFSTORE K K K",
+    "ZADD K I F I F",
+    "ZADD K XX GT CH I F I F",
+    "ZADD K NX INCR 0.5 F",
+    "ZADD K IF*",
+    "ZINCRBY K -0.25 F",
+    "ZREM K F F",
+    "ZREM K F*",
+    "ZREMRANGEBYRANK K I -2",
+    "ZREMRANGEBYSCORE K (I 30",
+    "ZREMRANGEBYLEX K [field (many",
+    "ZPOPMIN K",
+    "ZPOPMIN K I",
+    "ZPOPMAX K I",
+    "ZMPOP 2 K K MAX COUNT 3",
+    "ZMPOP 1 K MIN COUNT 300",
+    "ZRANGESTORE K K I -2",
+    "ZRANGESTORE K K -inf (30 BYSCORE LIMIT 1 100",
+    "ZUNIONSTORE K 3 K K K WEIGHTS 1 0.5 2",
+    "ZINTERSTORE K 2 K K AGGREGATE MAX",
+    "ZDIFFSTORE K 2 K K",
     "DEL K K",
     "UNLINK K",
     "EXPIRE K S",
@@ -164,6 +185,7 @@ impl Writer {
             "F" => vec![self.field()],
             "V" => vec![self.value()],
             "I" => number(self.prng.below(40)),
+            "(I" => vec![format!("({}", self.prng.below(40)).into_bytes()],
             "S" => number(1 + self.prng.below(2)),
             "M" => number(1 + self.prng.below(400)),
             "A" => number(self.now + self.prng.below(400)),
@@ -176,6 +198,11 @@ impl Writer {
                 let width = if word == "F*" { 1 } else { 2 };
                 let names = (first..first + MANY).map(|at| format!("many {at}").into_bytes());
                 names.flat_map(|name| std::iter::repeat_n(name, width)).collect()
+            }
+            "IF*" => {
+                let first = self.prng.below(300);
+                let pair = |at: u64| [(at * 7 % 90).to_string(), format!("many {at}")];
+                (first..first + MANY).flat_map(pair).map(String::into_bytes).collect()
             }
             word => vec![word.as_bytes().to_vec()],
         }
@@ -248,6 +275,7 @@ fn glance(found: &Found<'_>) -> Glance {
         "list" => found.value::<List>().map_or(0, |list| list.elements().len()),
         "hash" => found.value::<Hash>().map_or(0, |hash| hash.len()),
         "set" => found.value::<Set>().map_or(0, |set| set.len()),
+        "zset" => found.value::<ZSet>().map_or(0, |set| set.len()),
         other => panic!("how long a {other} is must be known here"),
     };
     (found.kind(), found.encoding(), found.deadline(), entries)

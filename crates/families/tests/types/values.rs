@@ -8,6 +8,7 @@ use darter_families::TYPES;
 use darter_families::hash::Hash;
 use darter_families::list::List;
 use darter_families::set::Set;
+use darter_families::zset::{ZSet, ZSetEdit};
 use darter_keyspace::{
     Act, Collection, Db, Deadline, Effect, Found, Fresh, Key, NewItem, Object, Record, Recorder,
     StrPieces, Touch, Type, Typed, Usage, Value, WrongType, apply_to_db, event, lazyfree,
@@ -63,7 +64,16 @@ fn list(db: &mut Db, key: &str, elements: impl IntoIterator<Item = String>) {
     .unwrap();
 }
 
-/// A database with a key of each type: short and long strings, a list, a hash and a set.
+/// Adds members to the sorted set at `key`, with the score 1.
+fn zset(db: &mut Db, key: &str, members: impl IntoIterator<Item = String>) {
+    let add = |edit: &mut ZSetEdit<'_>| {
+        members.into_iter().for_each(|member| _ = edit.insert(member.as_bytes(), 1.0));
+    };
+    db.edit::<ZSet, _>(&Key::new(key.as_bytes()), true, add).unwrap();
+}
+
+/// A database with a key of each type: short and long strings, a list, a hash, a set and a sorted
+/// set.
 fn one_of_each() -> Db {
     let mut db = db();
     db.set_text(&Key::new(b"short"), Fresh::Bytes(b"text"), Deadline::At(NOW + 5));
@@ -71,6 +81,7 @@ fn one_of_each() -> Db {
     list(&mut db, "list", numbers(3));
     hash(&mut db, "hash", numbered(3));
     set(&mut db, "set", numbers(3), Deadline::Clear);
+    zset(&mut db, "zset", numbers(3));
     db
 }
 
@@ -155,7 +166,7 @@ fn encodings_of_collections() {
 
 #[test] // Whoever asks for another type is refused, however it asks; who asks for nothing is not.
 fn types_are_told_apart() {
-    assert!(TYPES.iter().map(|kind| kind.name).eq(["string", "list", "hash", "set"]));
+    assert!(TYPES.iter().map(|kind| kind.name).eq(["string", "list", "hash", "set", "zset"]));
     let mut db = one_of_each();
     for (name, kind) in [
         ("short", Blob::TYPE),
@@ -163,6 +174,7 @@ fn types_are_told_apart() {
         ("list", List::TYPE),
         ("hash", Hash::TYPE),
         ("set", Set::TYPE),
+        ("zset", ZSet::TYPE),
     ] {
         let key = Key::new(name.as_bytes());
         assert_eq!(db.get(&key).map(|found| found.kind()), Some(kind));
@@ -170,6 +182,7 @@ fn types_are_told_apart() {
         assert_eq!(db.text(&key).map(|text| text.is_some()), is(Blob::TYPE), "{name}");
         assert_eq!(db.value::<Hash>(&key).map(|hash| hash.is_some()), is(Hash::TYPE), "{name}");
         assert_eq!(db.value::<Set>(&key).map(|set| set.is_some()), is(Set::TYPE), "{name}");
+        assert_eq!(db.value::<ZSet>(&key).map(|set| set.is_some()), is(ZSet::TYPE), "{name}");
         assert_eq!(db.value::<List>(&key).map(|list| list.is_some()), is(List::TYPE), "{name}");
         assert_eq!(db.read_text(&key).map(|text| text.is_some()), is(Blob::TYPE), "{name}");
         assert_eq!(
@@ -257,12 +270,13 @@ fn values_come_in_pieces() {
 fn accounts_follow_the_values() {
     let db = one_of_each();
     let usage = *db.usage();
-    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1]));
+    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1, 1]));
     let bytes_of = |key: &str| db.object(&Key::new(key.as_bytes())).map_or(0, memory_bytes);
     assert_eq!(usage.bytes(Blob::TYPE), bytes_of("long"));
     assert_eq!(usage.bytes(Hash::TYPE), bytes_of("hash"));
     assert_eq!(usage.bytes(Set::TYPE), bytes_of("set"));
     assert_eq!(usage.bytes(List::TYPE), bytes_of("list"));
+    assert_eq!(usage.bytes(ZSet::TYPE), bytes_of("zset"));
     assert!(bytes_of("long") >= 5_000 && bytes_of("hash") == 0, "a small one is the table's");
     assert_eq!(usage.total_bytes(), bytes_of("long") + bytes_of("hash") + bytes_of("set"));
     assert_eq!(db.memory_bytes(), db.keys().memory_bytes() + usage.total_bytes());

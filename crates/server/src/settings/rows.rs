@@ -62,8 +62,6 @@ const OLDER_NAMES: &[(&str, &str)] = &[
     ("slave-read-only",               "replica-read-only"),
     ("slave-serve-stale-data",        "replica-serve-stale-data"),
     ("slaveof",                       "replicaof"),
-    ("zset-max-ziplist-entries",      "zset-max-listpack-entries"),
-    ("zset-max-ziplist-value",        "zset-max-listpack-value"),
 ];
 
 /// Settings that patterns of CONFIG GET do not show, as in Redis.
@@ -148,8 +146,6 @@ const OWN: &[Setting] = &[
     row("lfu-decay-time",           "1",           Int(0, I32_MAX),            "",       Accepted, "Access frequencies are not kept."),
     row("list-max-listpack-size",   "-2",          Int(I32_MIN, I32_MAX),           "",       Accepted, "How lists are kept does not change with it."),
     row("list-compress-depth",      "0",           Int(0, I32_MAX),            "",       Accepted, "How lists are kept does not change with it."),
-    row("zset-max-listpack-entries","128",         Count(0, LONG_MAX),         "",       Accepted, "Sorted sets are not here yet."),
-    row("zset-max-listpack-value",  "64",          Size(0, LONG_MAX),          "bytes",  Accepted, "Sorted sets are not here yet."),
     row("client-query-buffer-limit","1073741824",  Memory(1_048_576, I64_MAX), "bytes",  Running,  "What a client may send of a request or argument that is not whole; beyond it is closed."),
     row("client-output-buffer-limit","normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60", OutputLimits, "", Running, "Output, and what is kept for it, beyond which a client is closed: class, at once, later, after seconds. Only normal acts yet."),
     row("maxmemory-clients",        "0",           MemoryOrPart,               "bytes",  Running,  "What all clients may hold, or a part of maxmemory (5%), before the largest are closed; 0 for no limit."),

@@ -1,0 +1,336 @@
+//! Adding members and changing their scores: ZADD, ZINCRBY.
+//!
+//! A few are changed at once, after copying what they share with cuts (`unshare`). More than a
+//! slice can change are changed aside; before that all the scores are checked, in portions too.
+
+use super::reply::double;
+use super::value::{ZSet, ZSetEdit};
+use crate::aside::is_long;
+use crate::unshare::{self, KEY};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::score;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Draft, Event, Key, Touch, Type, Typed};
+use darter_resp::{self as resp, Request};
+use std::cmp::Ordering;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+const ZINCR: &Event = &Event::new("zincr", b'z');
+
+/// Arguments that a member takes, with its score.
+const WIDTH: usize = 2;
+/// More bytes of members than this are processed aside: hashing and copying take time.
+const BYTES_AT_ONCE: usize = 64 * 1024;
+/// Scores checked in one portion, and changes in one: at most about 30 us, once what they touch is
+/// our own.
+const CHECKS: usize = 512;
+const CHANGES: usize = 12;
+
+/// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]`: adds members, or
+/// gives them other scores.
+///
+/// - `NX`: only new ones. `XX`: only those that are there. `GT`, `LT`: one that is there only gets
+///   a higher or a lower score.
+/// - `CH`: those with another score count too. `INCR`: as ZINCRBY.
+///
+/// Reply: integer, members that are new; with `INCR` the score, or null when it may not be changed.
+/// Refusals: `Syntax`, options that exclude each other, `NotAFloat`, `WrongType`, a sum that is no
+/// number; in this order. Cost: O(members * log(members there)), in slices when they are many.
+/// Source: <https://redis.io/commands/zadd> (1.2.0; options 3.0.2, 6.2.0).
+pub(super) fn zadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let options = Options::parse(&mut args)?;
+    let rule = options.rule(args)?;
+    if options.incr {
+        return increment(cx, &key, args, rule);
+    }
+    if is_long(args, ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
+        return Ok(Flow::Job(Box::new(Adding::new(args, rule))));
+    }
+    let mut scores = args;
+    while scores.left() > 0 {
+        pair(&mut scores)?;
+    }
+    unshare::run(cx, &key, args, rule)
+}
+
+/// `ZINCRBY key increment member`: adds to the score of a member; one that is missing has 0.
+///
+/// Reply: double (bulk in RESP2), the new score. Refusals: `NotAFloat`, `WrongType`, a sum that is
+/// no number. Cost: O(log(members)). Source: <https://redis.io/commands/zincrby> (1.2.0).
+pub(super) fn zincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    // Redis has one function for both commands, so an option is taken for one here too.
+    let options = Options::parse(&mut args)?;
+    let rule = options.rule(args)?;
+    increment(cx, &key, args, rule)
+}
+
+/// Takes a score and a member.
+fn pair<'a>(args: &mut Args<'a>) -> Result<(f64, &'a [u8]), Refusal> {
+    let score = score::parse(args.word()?).ok_or(Refusal::NotAFloat)?;
+    Ok((score, args.bytes()?))
+}
+
+/// The options, as they come.
+#[derive(Clone, Copy, Default)]
+struct Options {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+    ch: bool,
+    incr: bool,
+}
+
+impl Options {
+    /// Reads the options; `args` stays at the first score.
+    fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        let mut options = Self::default();
+        loop {
+            let option = match () {
+                () if args.option("NX") => &mut options.nx,
+                () if args.option("XX") => &mut options.xx,
+                () if args.option("GT") => &mut options.gt,
+                () if args.option("LT") => &mut options.lt,
+                () if args.option("CH") => &mut options.ch,
+                () if args.option("INCR") => &mut options.incr,
+                () => break,
+            };
+            *option = true;
+        }
+        let is_whole = args.left() > 0 && args.left().is_multiple_of(WIDTH);
+        if is_whole { Ok(options) } else { Err(Refusal::Syntax) }
+    }
+
+    /// What they mean for the members in `args`.
+    fn rule(self, args: Args<'_>) -> Result<Rule, Refusal> {
+        let Self { nx, xx, gt, lt, ch, incr } = self;
+        if nx && xx {
+            return Err(Refusal::line("ERR XX and NX options at the same time are not compatible"));
+        }
+        if nx && (gt || lt) || gt && lt {
+            return Err(Refusal::line(
+                "ERR GT, LT, and/or NX options at the same time are not compatible",
+            ));
+        }
+        if incr && args.left() > WIDTH {
+            return Err(Refusal::line("ERR INCR option supports a single increment-element pair"));
+        }
+        let only = match (nx, xx) {
+            (true, _) => Some(Only::New),
+            (_, true) => Some(Only::There),
+            _ => None,
+        };
+        let order = match (gt, lt) {
+            (true, _) => Some(Ordering::Greater),
+            (_, true) => Some(Ordering::Less),
+            _ => None,
+        };
+        Ok(Rule { only, order, counts_changed: ch })
+    }
+}
+
+/// Which members may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Only {
+    New,
+    There,
+}
+
+/// How many members have changed, and how many of them count.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    changed: usize,
+    counted: usize,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.changed += other.changed;
+        self.counted += other.counted;
+    }
+}
+
+/// Which members are changed, and which of them count.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    only: Option<Only>,
+    /// How the score of one that is there may change.
+    order: Option<Ordering>,
+    counts_changed: bool,
+}
+
+impl Rule {
+    /// The score that a member gets whose score is `old`, where it would be `new`. `None`: it stays
+    /// as it is.
+    fn decide(self, old: Option<f64>, new: f64) -> Option<f64> {
+        let may = match old {
+            None => self.only != Some(Only::There),
+            Some(old) => {
+                let order = new.partial_cmp(&old);
+                self.only != Some(Only::New) && self.order.is_none_or(|by| order == Some(by))
+            }
+        };
+        may.then_some(new)
+    }
+
+    /// [`Rule::decide`] for a score that grows by `by`.
+    fn sum(self, old: Option<f64>, by: f64) -> Result<Option<f64>, Refusal> {
+        let sum = old.map_or(by, |old| old + by);
+        if sum.is_nan() && self.only != Some(Only::New) {
+            return Err(Refusal::line("ERR resulting score is not a number (NaN)"));
+        }
+        Ok(self.decide(old, sum))
+    }
+
+    /// Changes one member.
+    fn apply(self, edit: &mut ZSetEdit<'_>, (score, member): (f64, &[u8])) -> Tally {
+        let mut tally = Tally::default();
+        edit.update(member, |old| {
+            let new = self.decide(old, score);
+            let changed = new.is_some() && new != old;
+            let counts = changed && (old.is_none() || self.counts_changed);
+            tally = Tally { changed: usize::from(changed), counted: usize::from(counts) };
+            new
+        });
+        tally
+    }
+
+    /// Changes all members that are left, whose scores are checked.
+    fn apply_to(self, edit: &mut ZSetEdit<'_>, mut args: Args<'_>) -> Tally {
+        let mut tally = Tally::default();
+        while let Ok(pair) = pair(&mut args) {
+            tally += self.apply(edit, pair);
+        }
+        tally
+    }
+
+    /// True when a missing key is filled.
+    fn creates(self) -> bool {
+        self.only != Some(Only::There)
+    }
+}
+
+impl unshare::Edit for Rule {
+    fn width(self) -> usize {
+        WIDTH
+    }
+
+    fn touches(self) -> (&'static Type, Touch) {
+        (ZSet::TYPE, Touch::All)
+    }
+
+    fn copy(
+        self,
+        cx: &mut Cx<'_>,
+        key: &Key<'_>,
+        mut args: Args<'_>,
+        entries: usize,
+    ) -> Option<usize> {
+        let preempt = cx.preempt;
+        let copy = |edit: &mut ZSetEdit<'_>| {
+            (1..=entries).find(|_| {
+                let pair = pair(&mut args);
+                pair.is_ok_and(|(score, member)| edit.unshare(member, Some(score)))
+                    && preempt.must_yield()
+            })
+        };
+        cx.db.edit::<ZSet, _>(key, false, copy).ok()??
+    }
+
+    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+        let apply = |edit: &mut ZSetEdit<'_>| self.apply_to(edit, args);
+        let tally = cx.db.edit::<ZSet, _>(key, self.creates(), apply)?.unwrap_or_default();
+        cx.reply.count(tally.counted);
+        Ok(Flow::Done)
+    }
+}
+
+/// Adds to the score of one member.
+fn increment(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    mut args: Args<'_>,
+    rule: Rule,
+) -> Result<Flow, Refusal> {
+    let (by, member) = pair(&mut args)?;
+    let sum = cx.db.edit::<ZSet, _>(key, rule.creates(), |edit| {
+        let mut sum = Ok(None);
+        edit.tell_as(ZINCR);
+        edit.update(member, |old| {
+            sum = rule.sum(old, by);
+            sum.clone().ok().flatten()
+        });
+        sum
+    })?;
+    match sum.unwrap_or(Ok(None))? {
+        Some(sum) => double(&mut cx.reply, sum),
+        None => cx.reply.null(),
+    }
+    Ok(Flow::Done)
+}
+
+/// A change of many members, which begins with a check of their scores.
+struct Adding {
+    request: Arc<Request>,
+    /// Indexes of the first score and of the next one.
+    first: usize,
+    next: usize,
+    rule: Rule,
+    /// The new value, once all scores are checked.
+    draft: Option<Draft<ZSet>>,
+    tally: Tally,
+}
+
+impl Adding {
+    fn new(args: Args<'_>, rule: Rule) -> Self {
+        let (request, first) = (args.all().to_request(), args.position());
+        Self { request, first, next: first, rule, draft: None, tally: Tally::default() }
+    }
+
+    /// Checks some scores. True once all are.
+    fn check(&mut self) -> Result<bool, Refusal> {
+        let mut args = Args::new(resp::Args::owned(&self.request), self.next);
+        for _ in 0..CHECKS.min(args.left() / WIDTH) {
+            pair(&mut args)?;
+        }
+        self.next = args.position();
+        Ok(args.left() == 0)
+    }
+}
+
+impl Job for Adding {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let request = Arc::clone(&self.request);
+        let all = resp::Args::owned(&request);
+        let key = Key::new(all.get(KEY));
+        let Some(draft) = &mut self.draft else {
+            if self.check()? {
+                self.draft = Some(cx.db.draft::<ZSet>(&key)?);
+                self.next = self.first;
+            }
+            return Ok(Step::More);
+        };
+        let is_refused = draft.is_new() && !self.rule.creates();
+        let mut args = Args::new(all, if is_refused { all.len() } else { self.next });
+        for _ in 0..CHANGES {
+            let Ok(pair) = pair(&mut args) else { break };
+            self.tally += self.rule.apply(&mut draft.edit(cx.now), pair);
+            // Each may have copied a part of the tree.
+            if cx.preempt.must_yield() {
+                break;
+            }
+        }
+        self.next = args.position();
+        if args.left() > 0 {
+            return Ok(Step::More);
+        }
+        if let Some(draft) = self.draft.take_if(|_| self.tally.changed > 0) {
+            cx.db.install_draft(&key, draft);
+        }
+        cx.reply.count(self.tally.counted);
+        Ok(Step::Done(Flow::Done))
+    }
+}

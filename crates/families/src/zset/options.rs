@@ -1,0 +1,98 @@
+//! The arguments of the algebra: how many keys, weights, the aggregate, what is shown.
+//!
+//! Redis reads the keys' values before the options, and the options in their order, so the first
+//! mistake decides. Weights are many where keys are many: they are read in portions, by the caller.
+
+use super::plan::{Act, Aggregate};
+use super::reply::Form;
+use darter_base::{number, score};
+use darter_command::{Args, Refusal};
+use darter_resp as resp;
+
+/// A command of the algebra.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    /// Its name, for refusals.
+    pub(super) name: &'static str,
+    pub(super) act: Act,
+    pub(super) yields: Yields,
+}
+
+/// What becomes of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Yields {
+    /// It is shown.
+    Members,
+    /// Its members are counted.
+    Count,
+    /// It is stored.
+    Value,
+}
+
+/// Reads how many keys follow; `args` stays at the first of them.
+pub(super) fn keys(args: &mut Args<'_>, dialect: Dialect) -> Result<usize, Refusal> {
+    let keys = args.int()?;
+    if keys < 1 {
+        let name = dialect.name;
+        return Err(Refusal::line(format!(
+            "ERR at least 1 input key is needed for '{name}' command"
+        )));
+    }
+    let keys = usize::try_from(keys).ok().filter(|keys| *keys <= args.left());
+    keys.ok_or(Refusal::Syntax)
+}
+
+/// What the options say.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) aggregate: Aggregate,
+    pub(super) form: Form,
+    /// Where a count ends.
+    pub(super) limit: usize,
+    /// Where weights begin, each time. All are checked, and the last ones count.
+    pub(super) weights: Vec<usize>,
+    /// What is wrong behind them.
+    pub(super) refusal: Option<Refusal>,
+}
+
+impl Options {
+    /// Reads the options, which follow `keys` keys.
+    pub(super) fn parse(mut args: Args<'_>, keys: usize, dialect: Dialect) -> Self {
+        let (aggregate, form, limit) = (Aggregate::Sum, Form::Member, usize::MAX);
+        let mut options = Self { aggregate, form, limit, weights: Vec::new(), refusal: None };
+        while args.left() > 0 && options.refusal.is_none() {
+            options.refusal = options.next(&mut args, keys, dialect).err();
+        }
+        options
+    }
+
+    fn next(&mut self, args: &mut Args<'_>, keys: usize, dialect: Dialect) -> Result<(), Refusal> {
+        let is_weighted = dialect.act != Act::Diff && dialect.yields != Yields::Count;
+        if is_weighted && args.left() > keys && args.option("WEIGHTS") {
+            self.weights.push(args.position());
+            args.seek(args.position() + keys);
+        } else if is_weighted && args.left() > 1 && args.option("AGGREGATE") {
+            self.aggregate = match () {
+                () if args.option("SUM") => Aggregate::Sum,
+                () if args.option("MIN") => Aggregate::Min,
+                () if args.option("MAX") => Aggregate::Max,
+                () => return Err(Refusal::Syntax),
+            };
+        } else if dialect.yields == Yields::Members && args.option("WITHSCORES") {
+            self.form = Form::WithScore;
+        } else if dialect.yields == Yields::Count && args.left() > 1 && args.option("LIMIT") {
+            let limit = number::parse_i64(args.word()?).and_then(|n| usize::try_from(n).ok());
+            let limit = limit.ok_or(Refusal::line("ERR LIMIT can't be negative"))?;
+            self.limit = if limit == 0 { usize::MAX } else { limit };
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the weight at `index` of a request.
+pub(super) fn weight(args: resp::Args<'_>, index: usize) -> Result<f64, Refusal> {
+    let refusal = || Refusal::line("ERR weight value is not a float");
+    score::parse(args.head(index)).ok_or_else(refusal)
+}

@@ -1,0 +1,129 @@
+//! ZRANDMEMBER: members at random.
+//!
+//! A random rank is a random member. Distinct ones are drawn and checked against those drawn before,
+//! while they are few; many are chosen in one walk.
+
+use super::reply::{Form, entries, flow, member};
+use super::value::ZSet;
+use crate::choice::Choice;
+use crate::lookup::find_value;
+use crate::random::{DRAWS, Way, Wish, fork};
+use darter_base::{Prng, hash};
+use darter_command::{Args, Cx, Flow, Refusal, Stream};
+use darter_resp::Reply;
+use darter_structs::sorted::{End, Reader, Sorted};
+use darter_tx::KeySet;
+
+/// Entries walked in one portion: at most about 20 us.
+const WALKED: usize = 256;
+
+/// `ZRANDMEMBER key [count [WITHSCORES]]`: a random member; or `count` different ones, all when the
+/// sorted set has no more; or, if `count` is negative, so many that may repeat.
+///
+/// Reply: bulk or null; with a count as ZRANGE. Refusals: `NotAnInteger` and a count out of range,
+/// `Syntax`, `WrongType`, in this order. Cost: O(count * log(members)), or O(members) for a large
+/// part of them; in slices, from a cut. Source: <https://redis.io/commands/zrandmember> (6.2.0).
+pub(super) fn zrandmember(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let (wish, form) = wish(args)?;
+    let set = find_value::<ZSet>(cx.db, cx.stats, &key)?;
+    let empty = Sorted::new();
+    let set = set.as_ref().map_or(&empty, |set| set.entries());
+    Ok(draw(&mut cx.reply, set, (wish, form), cx.prng))
+}
+
+fn wish(mut args: Args<'_>) -> Result<(Wish, Form), Refusal> {
+    let Some(count) = args.next() else { return Ok((Wish::One, Form::Member)) };
+    let wish = Wish::of_count(count)?;
+    let with_scores = args.option("WITHSCORES");
+    args.end()?;
+    // The number of elements of a flat reply must fit too.
+    const COUNT_END: usize = 1 << 62;
+    if with_scores && matches!(wish, Wish::Repeated(COUNT_END..) | Wish::Distinct(COUNT_END..)) {
+        return Err(Refusal::line("ERR value is out of range"));
+    }
+    Ok((wish, Form::of(with_scores)))
+}
+
+fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &mut Prng) -> Flow {
+    match wish.way(set.len(), prng) {
+        Way::One => {
+            match set.get(below(set.len(), prng)) {
+                Some(entry) => _ = member(reply, &entry),
+                None => reply.null(),
+            }
+            Flow::Done
+        }
+        Way::Draw(count, seen) => {
+            form.header(reply, count);
+            let draws = Draws { set: set.reader(), left: count, seen, form, prng: fork(prng) };
+            flow(reply, count <= DRAWS, draws)
+        }
+        Way::All => entries(reply, set, 0..set.len(), (End::Front, form)),
+        Way::Choose(count, choice) => {
+            form.header(reply, count);
+            let reader = Reader::new(set.reader(), 0..set.len(), End::Front);
+            flow(reply, form.is_small(set.len()), Chosen { reader, choice, form })
+        }
+    }
+}
+
+/// A number below `len`; 0 where there is none.
+fn below(len: usize, prng: &mut Prng) -> usize {
+    usize::try_from(prng.below(len.max(1) as u64)).unwrap_or(0)
+}
+
+/// Entries drawn one by one.
+struct Draws {
+    set: Sorted,
+    left: usize,
+    /// Hashes of the ranks of those drawn before, if they must be distinct.
+    seen: Option<KeySet>,
+    form: Form,
+    prng: Prng,
+}
+
+impl Stream for Draws {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        for _ in 0..DRAWS {
+            if self.left == 0 {
+                return false;
+            }
+            let rank = below(self.set.len(), &mut self.prng);
+            let Some(entry) = self.set.get(rank) else { return false };
+            let mixed = hash::of(&rank.to_le_bytes());
+            if self.seen.as_mut().is_none_or(|seen| seen.insert(mixed)) {
+                self.form.encode(reply, &entry);
+                self.left -= 1;
+            }
+        }
+        self.left > 0
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        if self.set.is_pinned() { self.set.memory_bytes() } else { 0 }
+    }
+}
+
+/// Entries chosen in one walk.
+struct Chosen {
+    reader: Reader,
+    choice: Choice,
+    form: Form,
+}
+
+impl Stream for Chosen {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let Self { reader, choice, form } = self;
+        reader.next_slice(WALKED, &mut |entry| {
+            if choice.next() {
+                form.encode(reply, &entry);
+            }
+        });
+        !choice.is_done()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.reader.pinned_bytes()
+    }
+}

@@ -1,0 +1,105 @@
+//! Many members, many keys: samples are fair, stores hold no more than they must.
+
+use super::{NOW, run};
+use crate::common::Bytes;
+use crate::common::value::Value;
+use crate::common::world::World;
+use darter_families::zset::{ZSet, ZSetEdit};
+use darter_keyspace::Key;
+use std::collections::BTreeMap;
+
+#[test] // Every member is sampled equally often, whichever way is taken.
+fn samples_are_uniform() {
+    for (size, count) in [(40, 1), (40, 35), (600, 150), (2_000, 100)] {
+        let mut world = World::new(1, NOW, 5);
+        let members: Vec<Bytes> = (0..size).map(|n| format!("m{n}").into_bytes()).collect();
+        let mut add: Vec<&[u8]> = vec![b"zadd", b"k"];
+        add.extend(members.iter().flat_map(|member| [&b"1"[..], &member[..]]));
+        run(&mut world, &add);
+        let text = count.to_string();
+        let (mut drawn, rounds) = (BTreeMap::<Bytes, u32>::new(), 200_000 / size / 4);
+        for _ in 0..rounds {
+            for member in run(&mut world, &[b"zrandmember", b"k", text.as_bytes()]).bulks() {
+                *drawn.entry(member).or_default() += 1;
+            }
+        }
+        // Chi-square, scaled for samples without repetition; far beyond what chance gives.
+        let expected = f64::from(rounds) * f64::from(count) / f64::from(size);
+        let share = f64::from(count) / f64::from(size);
+        let sum: f64 = members
+            .iter()
+            .map(|member| f64::from(drawn.get(member).copied().unwrap_or(0)) - expected)
+            .map(|difference| difference * difference / expected / (1.0 - share))
+            .sum();
+        let degrees = f64::from(size - 1);
+        let limit = degrees + 6.0 * (2.0 * degrees).sqrt();
+        assert!(sum < limit, "size={size} count={count} sum={sum} limit={limit}");
+    }
+}
+
+#[test] // More keys than are locked one by one, more operands than are sorted; the first is popped.
+fn very_many_keys() {
+    let mut world = World::new(3, NOW, 9);
+    let keys: Vec<Bytes> = (0..2_000).map(|n| format!("key:{n}").into_bytes()).collect();
+    for (number, key) in keys.iter().enumerate().skip(1_000) {
+        run(&mut world, &[b"zadd", key, b"1", b"all", b"2", number.to_string().as_bytes()]);
+    }
+    let call = |head: &[&'static [u8]], skip: usize, tail: &[&'static [u8]]| -> Vec<&[u8]> {
+        let names = keys.iter().skip(skip).map(|key| &key[..]);
+        head.iter().copied().chain(names).chain(tail.iter().copied()).collect()
+    };
+    let union = call(&[b"zunionstore", b"to", b"2000"], 0, &[]);
+    assert_eq!(run(&mut world, &union), Value::Int(1_001));
+    assert_eq!(run(&mut world, &[b"zscore", b"to", b"all"]), Value::Bulk(b"1000".to_vec()));
+    let inter = call(&[b"zinter", b"1000"], 1_000, &[b"WITHSCORES"]);
+    assert_eq!(run(&mut world, &inter).bulks(), [&b"all"[..], b"1000"]);
+    assert_eq!(run(&mut world, &call(&[b"zintercard", b"2000"], 0, &[])), Value::Int(0));
+    let diff = call(&[b"zdiff", b"1000"], 1_000, &[]);
+    assert_eq!(run(&mut world, &diff).bulks(), [b"1000"]);
+    let popped = run(&mut world, &call(&[b"zmpop", b"2000"], 0, &[b"MAX", b"COUNT", b"9"]));
+    assert_eq!(popped.list()[0], Value::Bulk(b"key:1000".to_vec()));
+    assert_eq!(run(&mut world, &[b"exists", b"key:1000", b"key:1001"]), Value::Int(1));
+}
+
+#[test] // While a STORE builds, its sources can be written and its destination cannot be read.
+fn a_store_holds_its_destination_only() {
+    let mut world = World::new(1, NOW, 3);
+    for key in [b"one", b"two"] {
+        let add = |edit: &mut ZSetEdit<'_>| {
+            for number in 0..2_000 {
+                edit.insert(format!("{}{number}", key[0]).as_bytes(), f64::from(number));
+            }
+        };
+        world.edit(key, |db| db.edit::<ZSet, _>(&Key::new(key), true, add)).unwrap();
+    }
+    let slot = world.start(0, &[b"ZUNIONSTORE", b"to", b"2", b"one", b"two"]);
+    let tx = world.cores[0].clone();
+    assert!(tx.run_one());
+    let locked = |key: &[u8], write| {
+        tx.home().locks.blocks_point(darter_tx::lock_key(0, Key::new(key).hash), write)
+    };
+    while locked(b"one", true) {
+        assert!(tx.run_one(), "it ends, or gives the sources back");
+    }
+    assert!(tx.has_ready(), "it has only begun");
+    assert!(locked(b"to", false));
+    let late = |edit: &mut ZSetEdit<'_>| edit.insert(b"late", 1.0);
+    world.edit(b"one", |db| db.edit::<ZSet, _>(&Key::new(b"one"), true, late)).unwrap();
+    world.settle();
+    assert_eq!(Value::read(&world.reply(&slot)), Value::Int(4_000));
+    assert_eq!(run(&mut world, &[b"zscore", b"to", b"late"]), Value::Null);
+}
+
+#[test] // As in a listpack of Redis; in a large one it stays.
+fn minus_zero_is_zero_in_a_small_one() {
+    let mut world = World::new(1, NOW, 7);
+    run(&mut world, &[b"zadd", b"a", b"0", b"m"]);
+    let negated = run(&mut world, &[b"zunion", b"1", b"a", b"weights", b"-1", b"withscores"]);
+    assert_eq!(negated.bulks(), [&b"m"[..], b"0"]);
+    let members: Vec<Bytes> = (0..200).map(|n| format!("m{n}").into_bytes()).collect();
+    let mut add: Vec<&[u8]> = vec![b"zadd", b"a"];
+    add.extend(members.iter().flat_map(|member| [&b"1"[..], &member[..]]));
+    run(&mut world, &add);
+    run(&mut world, &[b"zadd", b"a", b"-0", b"z"]);
+    assert_eq!(run(&mut world, &[b"zscore", b"a", b"z"]), Value::Bulk(b"-0".to_vec()));
+}
