@@ -126,15 +126,14 @@ impl<X: OutOfLine> Table<X> {
     /// has shrunk leaves many blocks of the allocator half empty, and none that could go back to the
     /// system; going through all places moves what is left closer together. A place that a cut holds
     /// too stays as it is: a copy would take memory. Returns the hash that leads to the next place,
-    /// `None` after the last. Cost: 50 us at most.
+    /// `None` after the last, and when a cut holds the whole table. Cost: 50 us at most.
     pub fn compact(&mut self, hash: u64) -> Option<u64> {
         let Root::Big(big) = &mut self.0 else { return None };
+        let big = get_mut(big)?;
+        big.compact(hash);
         let next = big.place_after(hash);
-        if let Some(big) = get_mut(big) {
-            big.compact(hash);
-            if next.is_none() {
-                big.segment_bytes_most = big.segment_bytes;
-            }
+        if next.is_none() {
+            big.segment_bytes_most = big.segment_bytes;
         }
         next
     }

@@ -85,10 +85,10 @@ fn compacting_wins_gaps_back_and_copies_nothing() {
         assert!(table.remove(hash::of(key), key).is_some());
     }
     let (cut, before, memory) = (table.clone(), segments(&table), table.memory_bytes());
-    assert_eq!(compact(&mut table), before.len());
-    assert_eq!((segments(&table), table.memory_bytes()), (before, memory), "all were shared");
+    assert_eq!(compact(&mut table), 1, "it does not look through places that are all shared");
+    assert_eq!((&segments(&table), table.memory_bytes()), (&before, memory), "all were shared");
     drop(cut);
-    compact(&mut table);
+    assert_eq!(compact(&mut table), before.len());
     assert!(table.memory_bytes() < memory * 97 / 100, "{} of {memory}", table.memory_bytes());
     table.check_invariants();
     let left = |key: &&[u8; 4]| table.contains(hash::of(key.as_slice()), key.as_slice());
