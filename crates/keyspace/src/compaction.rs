@@ -45,7 +45,9 @@ impl Compaction {
             self.quiet.set(None);
             return None;
         }
-        let is_quiet = |(_, before): &(u64, usize)| bytes >= before - before / QUIET_PART;
+        let is_quiet = |(since, before): &(u64, usize)| {
+            *since <= now && bytes >= before - before / QUIET_PART // The clock may be set back.
+        };
         let quiet = self.quiet.get().filter(is_quiet).unwrap_or((now, bytes));
         self.quiet.set(Some(quiet));
         Some(quiet.0 + QUIET_MS)
@@ -59,7 +61,7 @@ impl Compaction {
             None => (round < ROUNDS).then_some((round + 1, 0)),
         };
         if self.at.is_none() {
-            self.quiet.set(None); // One that a cut held as a whole has its turn later.
+            self.quiet.set(None); // One that a cut holds as a whole has its turn later.
         }
     }
 }

@@ -124,6 +124,22 @@ fn shrunk_tables_of_all_databases_are_compacted() {
     shard.check_invariants();
 }
 
+#[test] // A clock that was set back does not put off what waits for a second of quiet.
+#[cfg_attr(miri, ignore = "it takes many keys")]
+fn a_shrunk_table_does_not_wait_for_a_clock_that_was_set_back() {
+    let mut shard = shard();
+    let names: Vec<String> = (0..30_000).map(|number| format!("key:{number}")).collect();
+    names.iter().for_each(|name| text(&mut shard, 0, name, Deadline::Clear));
+    for name in names.iter().step_by(2) {
+        shard.db_mut(0).remove(&Key::new(name.as_bytes()));
+    }
+    assert_eq!(shard.next_compaction(), Some(NOW + 1_000));
+    shard.set_now(NOW - 100_000);
+    assert_eq!(shard.next_compaction(), Some(NOW - 99_000));
+    shard.set_now(NOW - 99_001);
+    assert_eq!(shard.next_compaction(), Some(NOW - 99_000));
+}
+
 #[test] // The first death of any database is reported, and all dead are swept, fields before keys.
 fn deaths_of_all_databases_are_found() {
     let mut shard = shard();
