@@ -1,10 +1,10 @@
 //! The databases of one shard, their sums, and the order of what is next to be done in them.
 //!
 //! A core asks in every turn how much its databases hold, when the next key dies, and whether a table
-//! is to be compacted. A hundred thousand of them may be in use, so nothing here walks them. They are handed out for changes one
-//! at a time; the last one handed out is the *current* one. Its share of the sums is settled when
-//! another is handed out; until then the sums are corrected by its own counts. So a client that
-//! stays in one database, as most do, pays a comparison.
+//! is to be compacted. A hundred thousand of them may be in use, so nothing here walks them. They are
+//! handed out for changes one at a time; the last one handed out is the *current* one. Its share of the
+//! sums is settled when another is handed out; until then the sums are corrected by its own counts. So
+//! a client that stays in one database, as most do, pays a comparison.
 //!
 //! ```text
 //! near:   | 0 | 1 | 2 | ...    at most [`NEAR`], made at once: at one addition's distance
