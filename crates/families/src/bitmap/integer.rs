@@ -78,9 +78,16 @@ impl Kind {
     }
 
     /// `value` as a number of this type: without a sign, a negative one is very large.
+    ///
+    /// So is, as in Redis, one with a sign that lies further below the highest number than 63 bits
+    /// can say.
     pub(super) fn set_to(self, value: i64, overflow: Overflow) -> Option<i64> {
-        let wanted =
-            if self.is_signed { i128::from(value) } else { i128::from(value.cast_unsigned()) };
+        let below_most = self.bounds().1 - i128::from(value);
+        let is_too_far = self.bits < u64::BITS && below_most > i128::from(i64::MAX);
+        let wanted = match self.is_signed && !is_too_far {
+            true => i128::from(value),
+            false => i128::from(value.cast_unsigned()),
+        };
         self.fit(wanted, overflow)
     }
 
@@ -203,6 +210,13 @@ mod tests {
         assert_eq!(kind("u8").set_to(-1, Wrap), Some(255));
         assert_eq!(kind("i8").set_to(-129, Saturate), Some(-128));
         assert_eq!(kind("i8").set_to(200, Fail), None);
+        let farthest = i64::MAX - 127;
+        for (value, fitting) in [(-farthest, -128), (-farthest - 1, 127), (i64::MIN, 127)] {
+            assert_eq!(kind("i8").set_to(value, Saturate), Some(fitting), "{value}");
+            assert_eq!(kind("i8").set_to(value, Fail), None);
+        }
+        assert_eq!(kind("i8").set_to(i64::MIN + 5, Wrap), Some(5));
+        assert_eq!(kind("i64").set_to(i64::MIN, Saturate), Some(i64::MIN));
     }
 
     #[test]
