@@ -54,6 +54,10 @@ const TABLE: &[Workload] = &[
     Workload { name: "HGET", reply: "$3\r\nxxx\r\n", request: Some(hget), words: &["HGET", "hash", FIELD] },
     Workload { name: "HSET", reply: ":0\r\n",        request: Some(hset), words: &["HSET", "hash", FIELD, "xxx"] },
     Workload { name: "INCR", reply: ":100\r\n",      request: Some(incr), words: &["INCR", "counter:__rand_int__"] },
+    Workload { name: "GETBIT",   reply: ":0\r\n",   request: Some(getbit),   words: &["GETBIT", KEY, "7"] },
+    Workload { name: "SETBIT",   reply: ":1\r\n",   request: Some(setbit),   words: &["SETBIT", "bits:__rand_int__", "7", "1"] },
+    Workload { name: "BITCOUNT", reply: ":12\r\n",  request: Some(bitcount), words: &["BITCOUNT", KEY] },
+    Workload { name: "PFADD",    reply: ":0\r\n",   request: Some(pfadd),    words: &["PFADD", "hll", FIELD] },
     Workload { name: "MSET", reply: "+OK\r\n",       request: None,
                words: &["MSET", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx",
                         KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx"] },
@@ -92,6 +96,22 @@ fn hset(prng: &mut Prng, request: &mut Vec<u8>) {
 
 fn incr(prng: &mut Prng, request: &mut Vec<u8>) {
     client::command(request, &["INCR", &format!("counter:{:012}", prng.below(KEYS))]);
+}
+
+fn getbit(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["GETBIT", &key(prng), "7"]);
+}
+
+fn setbit(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["SETBIT", &format!("bits:{:012}", prng.below(KEYS)), "7", "1"]);
+}
+
+fn bitcount(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["BITCOUNT", &key(prng)]);
+}
+
+fn pfadd(prng: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["PFADD", "hll", &field(prng)]);
 }
 
 /// Which client sends.

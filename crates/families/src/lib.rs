@@ -31,6 +31,7 @@ mod cut;
 mod expiry;
 mod gathered;
 pub mod hash;
+mod hyperloglog;
 mod inputs;
 pub mod keys;
 pub mod list;
@@ -67,5 +68,13 @@ static EXPIRE_ENTRIES: &[(&Type, Expire)] =
     &[(hash::Hash::TYPE, hash::expire), (set::Set::TYPE, set::expire)];
 
 /// The tables of all families.
-pub const TABLES: &[&[Command]] =
-    &[string::TABLE, bitmap::TABLE, list::TABLE, hash::TABLE, set::TABLE, zset::TABLE, keys::TABLE];
+pub const TABLES: &[&[Command]] = &[
+    string::TABLE,
+    bitmap::TABLE,
+    hyperloglog::TABLE,
+    list::TABLE,
+    hash::TABLE,
+    set::TABLE,
+    zset::TABLE,
+    keys::TABLE,
+];

@@ -8,6 +8,7 @@ mod common;
 mod effects;
 mod events;
 mod hashes;
+mod hyperloglogs;
 mod keys;
 mod lists;
 mod sets;

@@ -96,6 +96,15 @@ impl Draft<Blob> {
         TextEdit::new(&mut self.value, recorder)
     }
 
+    /// Makes it another string; the event is `event`.
+    pub fn replace(&mut self, value: Blob, event: &'static Event) {
+        self.value = value;
+        self.forget_changes();
+        if let Some(done) = &mut self.done {
+            done.told.add(event);
+        }
+    }
+
     /// Writes a piece from `offset` on. [`Draft::end_write`] reports all pieces together.
     pub fn write_piece(&mut self, offset: usize, bytes: &[u8]) {
         self.value.write_at(offset, bytes);

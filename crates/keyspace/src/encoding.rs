@@ -17,6 +17,8 @@ pub struct Bound {
     pub default: &'static str,
     /// Whether it limits bytes, not entries.
     pub is_bytes: bool,
+    /// What it decides, if that is more than a name.
+    pub help: Option<&'static str>,
     value: AtomicUsize,
 }
 
@@ -25,13 +27,19 @@ impl Bound {
     #[must_use]
     pub const fn new(name: &'static str, default: &'static str) -> Self {
         let value = AtomicUsize::new(number(default));
-        Self { name, older_name: None, default, is_bytes: false, value }
+        Self { name, older_name: None, default, is_bytes: false, help: None, value }
     }
 
     /// A limit of bytes.
     #[must_use]
     pub const fn of_bytes(self) -> Self {
         Self { is_bytes: true, ..self }
+    }
+
+    /// The same with what it decides, if that is more than a name.
+    #[must_use]
+    pub const fn deciding(self, help: &'static str) -> Self {
+        Self { help: Some(help), ..self }
     }
 
     /// The same with a name in older versions.

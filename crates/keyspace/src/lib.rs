@@ -54,7 +54,7 @@ pub use object::{
 };
 pub use packed::Lent;
 pub use shard::{Shard, ShardStats};
-pub use text::{Fresh, Str, StrPieces, TextChange, TextEdit};
+pub use text::{Fresh, HLL_SPARSE_MAX_BYTES, Str, StrPieces, TextChange, TextEdit};
 pub use usage::Usage;
 
 /// How values are laid out in files: a part of a type's row.

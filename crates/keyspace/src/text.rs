@@ -4,7 +4,7 @@ use crate::effect::Change;
 use crate::items;
 use crate::log::Recorder;
 use crate::object::{Object, Type, Typed, Value};
-use crate::{Db, Key, Tells, WrongType, event};
+use crate::{Bound, Db, Key, Tells, WrongType, event};
 use darter_base::limits::CHUNK_BYTES;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout};
 use darter_structs::blob::Blob;
@@ -31,9 +31,14 @@ static TYPE: &Type = &Type {
         plan: |survey| survey.text(0),
     },
     empty: || Object::new(Blob::default()),
-    bounds: &[],
+    bounds: &[&HLL_SPARSE_MAX_BYTES],
     is_ordered: true,
 };
+
+/// The longest string that is a HyperLogLog of runs: `hll-sparse-max-bytes`.
+pub static HLL_SPARSE_MAX_BYTES: Bound = Bound::new("hll-sparse-max-bytes", "3000")
+    .of_bytes()
+    .deciding("Bytes beyond which a HyperLogLog becomes dense.");
 
 impl Value for Blob {
     fn content_bytes(&self) -> usize {

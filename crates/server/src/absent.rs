@@ -12,7 +12,7 @@ const NAMES: &[&str] = &[
     "fcall_ro", "function", "geoadd", "geodist", "geohash", "geopos", "georadius", "georadius_ro",
     "georadiusbymember", "georadiusbymember_ro", "geosearch", "geosearchstore",
     "linsert", "lmove", "lmpop", "lpos", "lrem",
-    "migrate", "module", "multi", "pfadd", "pfcount", "pfdebug", "pfmerge", "pfselftest",
+    "migrate", "module", "multi",
     "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role", "rpoplpush", "script",
     "slaveof", "sort", "sort_ro", "spublish", "ssubscribe", "subscribe", "sunsubscribe",

@@ -11,6 +11,7 @@ PRESENT = set(
     append decr decrby get getdel getex getrange getset incr incrby incrbyfloat lcs mget mset
     msetnx psetex set setex setnx setrange strlen substr delex digest msetex increx
     bitcount bitfield bitfield_ro bitop bitpos getbit setbit
+    pfadd pfcount pfmerge pfdebug pfselftest
     hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset
     hsetnx hstrlen hvals hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime
     hpexpiretime hpersist hgetex hgetdel hsetex fieldttl fieldexpire

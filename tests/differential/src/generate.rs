@@ -15,6 +15,7 @@ pub(crate) struct Family {
 pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "strings", make: string },
     Family { name: "bitmaps", make: bitmap },
+    Family { name: "hyperloglogs", make: hyperloglog },
     Family { name: "lists", make: list },
     Family { name: "hashes", make: hash },
     Family { name: "sets", make: set },
@@ -216,6 +217,32 @@ fn many_elements(words: &mut Words<'_>, key: Vec<u8>) -> Command {
     let from = words.index(1_000);
     let elements = (from..from + 400).map(|at| text(format!("element:{}", at % 90)));
     command(numeric(words, &["LPUSH", "RPUSH"]), with(key, elements.collect()))
+}
+
+fn hyperloglog(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(20) {
+        0..=4 => command("PFADD", with(key, words.many(4, Words::field))),
+        5 | 6 => {
+            let (first, count) = (words.prng.below(5_000), words.prng.below(1_500));
+            command("PFADD", with(key, (first..first + count).map(text).collect()))
+        }
+        7..=9 => command("PFCOUNT", words.many(4, Words::key)),
+        10..=12 => command("PFMERGE", with(key, words.many(4, Words::key))),
+        13 => command("PFADD", vec![key]),
+        14 => {
+            let word = words.pick(&["GETREG", "DECODE", "ENCODING", "TODENSE"]);
+            command("PFDEBUG", vec![word, key])
+        }
+        // The cardinality in the header.
+        15 => {
+            let byte = words.pick(&["\u{0}", "x", "\u{1}"]);
+            command("SETRANGE", vec![key, text(8 + words.index(8)), byte])
+        }
+        16 => command("DEL", vec![key]),
+        17 => command("OBJECT", vec![text("ENCODING"), key]),
+        _ => command("GET", vec![key]),
+    }
 }
 
 fn hash(words: &mut Words<'_>) -> Command {

@@ -78,7 +78,7 @@ pub static ROWS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     let bounds = TYPES.iter().flat_map(|row| row.bounds).map(|bound| {
         let (kind, unit) =
             if bound.is_bytes { (Size(0, LONG_MAX), "bytes") } else { (Count(0, LONG_MAX), "") };
-        row(bound.name, bound.default, kind, unit, Running, OF_BOUNDS)
+        row(bound.name, bound.default, kind, unit, Running, bound.help.unwrap_or(OF_BOUNDS))
     });
     OWN.iter().copied().chain(bounds).collect()
 });
@@ -189,7 +189,6 @@ const OWN: &[Setting] = &[
     row("crash-log-enabled",         "yes",         Bool,                      "",       Accepted,  "A crash is told by the system."),
     row("crash-memcheck-enabled",    "yes",         Bool,                      "",       Accepted,  "Memory is not tested."),
     row("enable-module-command",     "no",          Enum(GUARD),               "",       Inert,     "There are no modules."),
-    row("hll-sparse-max-bytes",      "3000",        Size(0, LONG_MAX),   "bytes",  Accepted,  "HyperLogLogs are not here yet."),
     row("ignore-warnings",           "",            Text,                      "",       Accepted,  "None is held back."),
     row("jemalloc-bg-thread",        "yes",         Bool,                      "",       Accepted,  "The allocator is another one."),
     row("masterauth",                "",            Text,                      "",       Accepted,  "Replication is not here yet."),

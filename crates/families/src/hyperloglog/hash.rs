@@ -1,0 +1,93 @@
+//! Where an element goes: which register, and with which rank.
+//!
+//! Source: Austin Appleby's MurmurHash2 for 64-bit platforms (`MurmurHash64A`, public domain), with
+//! Redis's seed. The lowest 14 bits select the register; the rank is the number of zeros below the
+//! lowest 1 in the rest, plus one.
+
+use super::format::REGISTERS;
+
+const SEED: u64 = 0xadc8_3b19;
+const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
+const SHIFT: u32 = 47;
+/// Bits that select the register.
+const INDEX_BITS: u32 = REGISTERS.trailing_zeros();
+/// The highest rank.
+pub(super) const RANK_MAX: u8 = 64 - 14 + 1;
+
+const _: () = assert!(RANK_MAX as u32 == u64::BITS - INDEX_BITS + 1);
+
+/// A register, and what it must hold at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) register: usize,
+    pub(super) rank: u8,
+}
+
+impl Place {
+    /// Of a short element.
+    pub(super) fn of(element: &[u8]) -> Self {
+        let mut hash = Portions::new(element.len());
+        hash.add(element);
+        hash.finish()
+    }
+
+    fn of_hash(hash: u64) -> Self {
+        let rest = hash >> INDEX_BITS | 1 << (u64::BITS - INDEX_BITS);
+        let rank = u8::try_from(rest.trailing_zeros() + 1).unwrap_or(RANK_MAX);
+        Self { register: hash as usize % REGISTERS, rank }
+    }
+}
+
+/// The hash of an element that comes in portions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portions(u64);
+
+impl Portions {
+    /// Of an element of `len` bytes.
+    pub(super) fn new(len: usize) -> Self {
+        Self(SEED ^ (len as u64).wrapping_mul(FACTOR))
+    }
+
+    /// Adds bytes: all but the last portion are multiples of 8 bytes long. Cost: 0.4 ns a byte.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            let word = u64::from_le_bytes(*word).wrapping_mul(FACTOR);
+            let word = (word ^ word >> SHIFT).wrapping_mul(FACTOR);
+            self.0 = (self.0 ^ word).wrapping_mul(FACTOR);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.0 = (self.0 ^ u64::from_le_bytes(last)).wrapping_mul(FACTOR);
+        }
+    }
+
+    /// Where the element goes.
+    pub(super) fn finish(self) -> Place {
+        let hash = (self.0 ^ self.0 >> SHIFT).wrapping_mul(FACTOR);
+        Place::of_hash(hash ^ hash >> SHIFT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::limits::CHUNK_BYTES;
+
+    #[test]
+    fn long_elements_hash_like_short_ones() {
+        let bytes = darter_base::Prng::from_seed(3).bytes(3 * CHUNK_BYTES..=3 * CHUNK_BYTES);
+        for len in [0, 1, 7, 8, 9, CHUNK_BYTES, CHUNK_BYTES + 5, bytes.len()] {
+            let mut portions = Portions::new(len);
+            bytes[..len].chunks(CHUNK_BYTES).for_each(|portion| portions.add(portion));
+            assert_eq!(portions.finish(), Place::of(&bytes[..len]), "{len}");
+        }
+    }
+
+    #[test]
+    fn ranks_end_at_the_highest() {
+        assert_eq!(Place::of_hash(0), Place { register: 0, rank: RANK_MAX });
+        assert_eq!(Place::of_hash(u64::MAX), Place { register: REGISTERS - 1, rank: 1 });
+    }
+}
