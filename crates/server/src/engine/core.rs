@@ -400,8 +400,7 @@ impl Core {
     }
 
     /// Listens where `settings` say from now on; false when that is impossible, and nothing has
-    /// changed.
-    /// Core 0 only: the others listen nowhere.
+    /// changed. Core 0 only: the others listen nowhere.
     pub async fn listen(&self, settings: Arc<Settings>) -> bool {
         let (ticket, listens) = self.tx.ticket();
         self.act(Action::Listen(settings, ticket));
@@ -419,8 +418,7 @@ impl Core {
     }
 
     /// For tasks: calls `visit` with every connection of this core, in portions. Those that come or
-    /// leave
-    /// meanwhile may be left out.
+    /// leave meanwhile may be left out.
     pub async fn each_conn(&self, mut visit: impl FnMut(&mut Conn)) {
         /// A line of CLIENT LIST takes some 3 us.
         const AT_ONCE: usize = 4;
@@ -435,8 +433,7 @@ impl Core {
     }
 
     /// Calls `visit` with some connections of this core, except one whose command is running, from
-    /// place
-    /// `from` on. Returns the place of the next, 0 when these were the last.
+    /// place `from` on. Returns the place of the next, 0 when these were the last.
     pub fn some_conns(&self, from: usize, most: usize, visit: impl FnMut(&mut Conn)) -> usize {
         self.clients.visit_some(from, most, visit)
     }

@@ -1,6 +1,5 @@
 //! What a core checks in every turn: how much memory is used, how much is not saved, connections that have been idle for
-//! too
-//! long, and what clients hold (see `census`).
+//! too long, and what clients hold (see `census`).
 
 use super::census;
 use super::conn::{Lane, Session};
@@ -57,8 +56,7 @@ impl Core {
         self.idle_check.look(&self.clients, self.now_ms(), timeout_ms, kill);
     }
 
-    /// A connection of this core is gone. With the last one the scans end, and what they published
-    /// is
+    /// A connection of this core is gone. With the last one the scans end, and what they published is
     /// reset.
     pub(super) fn connection_left(&self, session: &Session) {
         if self.conns_len() == 0 {

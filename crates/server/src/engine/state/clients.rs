@@ -105,8 +105,7 @@ impl Clients {
     }
 
     /// Calls `visit` with some connections, except one that is being served, from place `from` on.
-    /// Returns
-    /// the place of the next, 0 when these were the last.
+    /// Returns the place of the next, 0 when these were the last.
     pub(crate) fn visit_some(
         &self,
         from: usize,
