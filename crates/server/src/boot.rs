@@ -97,7 +97,7 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     drop(told);
     wait_for_cores(cores, &ready)?;
     let supervisor = Supervisor::begin(&settings);
-    shared.empty.measure(&System); // Neither the cores nor the loader have begun.
+    shared.empty.measure(&*shared.machine); // Neither the cores nor the loader have begun.
     begun.wait();
     let loader = loader.map(load::Opened::begin).transpose();
     let loader = loader.map_err(|error| Failure(format!("cannot start a thread: {error}")))?;
@@ -120,7 +120,7 @@ pub fn leave_terminal(settings: &Settings) -> Result<(), Failure> {
 /// Raises the limit for the clients' sockets; if the system does not allow it, for fewer of them.
 fn make_room(settings: &mut Settings, cores: usize) -> Result<(), Failure> {
     let clients = settings.size("maxclients");
-    let Err(fitting) = files::make_room(&System, clients, cores) else { return Ok(()) };
+    let Err(fitting) = files::make_room(&System::read(), clients, cores) else { return Ok(()) };
     if fitting == 0 {
         return Err(Failure("'ulimit -n' is too low to start: raise it".into()));
     }
@@ -201,7 +201,7 @@ fn shared(wakers: &[Waker]) -> Arc<Shared> {
         stop: AtomicBool::new(false),
         load: Arc::new([const { AtomicU64::new(0) }; 4]),
         stopper: Box::new(move || main.unpark()),
-        machine: Box::new(System),
+        machine: Box::new(System::read()),
     })
 }
 

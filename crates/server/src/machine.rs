@@ -3,16 +3,37 @@
 use crate::shared::Machine;
 use darter_runtime::{clock, heap, limits};
 
-/// The machine, asked through the runtime.
-pub(crate) struct System;
+/// The machine, asked through the runtime. What stays the same is read once, before a core has to wait
+/// for it.
+pub(crate) struct System {
+    name: String,
+    total_bytes: usize,
+}
+
+impl System {
+    pub(crate) fn read() -> Self {
+        Self { name: name(), total_bytes: total_bytes() }
+    }
+}
+
+fn name() -> String {
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+        text.unwrap_or_default().trim().to_owned()
+    };
+    format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+}
+
+fn total_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("");
+    let kib = line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap_or(0);
+    kib * 1_024
+}
 
 impl Machine for System {
     fn system(&self) -> String {
-        let read = |name: &str| {
-            let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
-            text.unwrap_or_default().trim().to_owned()
-        };
-        format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+        self.name.clone()
     }
 
     fn resident_bytes(&self) -> (usize, usize) {
@@ -28,10 +49,7 @@ impl Machine for System {
     }
 
     fn total_bytes(&self) -> usize {
-        let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("");
-        let kib = line.trim().trim_end_matches("kB").trim().parse::<usize>().unwrap_or(0);
-        kib * 1_024
+        self.total_bytes
     }
 
     fn held_bytes(&self) -> Option<usize> {
