@@ -18,6 +18,7 @@ mod ops;
 mod order;
 mod replay;
 mod run;
+mod saving;
 mod value;
 mod world;
 
@@ -34,7 +35,7 @@ fn command() -> Command {
         .arg(Arg::new("trace").long("trace").action(ArgAction::SetTrue).help("Print the history"))
 }
 
-/// Seeds of histories for each seed of replayed effects.
+/// Seeds of histories for each seed of replayed effects, and for each of snapshots.
 const REPLAYED_EACH: u64 = 10;
 /// Seeds of histories for each seed of observed pipelines.
 const WATCHED_EACH: u64 = 2;
@@ -67,12 +68,21 @@ fn main() -> ExitCode {
             println!("order of seed {seed} failed: {failure}");
         }
     }
-    for name in broken::caught_in_all().into_iter().chain(order::missed()) {
+    for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
+        let drawn = usize::try_from(1 + seed % 5).unwrap_or(2);
+        if let Err(failure) = saving::save(seed, cores.unwrap_or(drawn), false) {
+            failed += 1;
+            println!("snapshots of seed {seed} failed: {failure}");
+        }
+    }
+    let missed = broken::caught_in_all().into_iter().chain(order::missed());
+    for name in missed.chain(saving::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
-    let bugs = broken::BUGS.len() + order::BUGS.len();
-    let runs = seeds + seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH) + bugs as u64;
+    let bugs = broken::BUGS.len() + order::BUGS.len() + 1;
+    let runs =
+        seeds + 2 * seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH) + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

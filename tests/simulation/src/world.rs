@@ -20,6 +20,7 @@ use darter_server::admin::Local;
 use darter_server::engine::{
     Action, Clock, Core, Mail, Peer, SliceClock, Table, Token, Wait, World,
 };
+use darter_server::saving::Store;
 use darter_server::settings::Settings;
 use darter_server::shared::Shared;
 use std::cell::{Cell, RefCell};
@@ -223,12 +224,27 @@ pub(crate) struct Sim {
 
 impl Sim {
     pub(crate) fn new(seed: u64, cores: usize, clients: usize, table: Table) -> Self {
+        Self::with(seed, clients, table, &Shared::nowhere(cores, EPOCH_MS))
+    }
+
+    /// A world whose snapshots go to `store`.
+    pub(crate) fn with_store(
+        seed: u64,
+        cores: usize,
+        clients: usize,
+        table: Table,
+        store: Box<dyn Store>,
+    ) -> Self {
+        Self::with(seed, clients, table, &Shared::with_store(cores, EPOCH_MS, store))
+    }
+
+    fn with(seed: u64, clients: usize, table: Table, shared: &Arc<Shared>) -> Self {
+        let cores = shared.told.len();
         while lazyfree::run(&Never) {} // Left over from an earlier world.
         let mut prng = Prng::from_seed(seed);
         let clock = Rc::new(SimClock { now_ns: Cell::new(1_000) });
         let table = Arc::new(table);
         let settings = Arc::new(Settings::default());
-        let shared = Shared::nowhere(cores, EPOCH_MS);
         // Slices usually end early; in some worlds several commands fit.
         let percent = if prng.chance(40) { 2 + prng.below(15) } else { 20 + prng.below(75) };
         let made = (0..cores).map(|id| {
@@ -238,7 +254,7 @@ impl Sim {
                 slice: Rc::new(slice),
                 seed: prng.next_u64(),
             };
-            let local = Local::new(Arc::clone(&shared), Arc::clone(&settings));
+            let local = Local::new(Arc::clone(shared), Arc::clone(&settings));
             Core::new(id, cores, DATABASES, Arc::clone(&table), world, local)
         });
         let cores_made: Vec<Rc<Core>> = made.collect();
@@ -276,6 +292,11 @@ impl Sim {
         let remote = format!("127.0.0.1:{client}");
         self.cores[core].begin_turn();
         self.cores[core].accepted(token, Peer { remote, is_local: true, ..Peer::default() });
+        self.sleep[core] = Sleep::Awake;
+    }
+
+    /// Something that a core waits for has happened outside.
+    pub(crate) fn wake(&mut self, core: usize) {
         self.sleep[core] = Sleep::Awake;
     }
 

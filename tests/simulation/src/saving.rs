@@ -1,0 +1,330 @@
+//! Checks that a snapshot is of one instant, on all cores.
+//!
+//! While snapshots are made, some clients set groups of keys on different cores to one number, by
+//! MSET, and others write increasing numbers to one key after another, and wait for each reply. A
+//! file must hold one number for each group; and if it holds a number of the second kind, then for
+//! every other key of that client the last number written there before it, or a later one. The file
+//! has little room for chunks, so parts of the cut are read long after it was taken.
+
+use crate::value::{self, Value};
+use crate::world::Sim;
+use darter_base::Prng;
+use darter_command::{Answer, Call, Command, Flags, Group, Refusal, Run as Shape, specs};
+use darter_families::TYPES;
+use darter_persist::snapshot::{Chunk, Part, Snapshot, Step, Style};
+use darter_rdb::{Event, Item, Limits, Reader, Writer};
+use darter_server::engine::Table;
+use darter_server::saving::{Order, Outcome, Outlet, Room, Saves, Store};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Snapshots of one run.
+const SNAPSHOTS: usize = 5;
+/// Writers of each kind.
+const WRITERS: usize = 3;
+/// Chunks of a core for which there is room.
+const ROOM: usize = 2;
+
+/// The file under way.
+#[derive(Default)]
+struct File {
+    saves: Option<Arc<Saves>>,
+    /// By core: chunks that have not been written, and whether there are more to come.
+    waiting: Vec<(Vec<Chunk>, bool)>,
+    chunks: Vec<Chunk>,
+}
+
+/// Where the simulated server saves to.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<File>>);
+
+/// What one core saves to.
+struct Lane(Memory, usize);
+
+impl Store for Memory {
+    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+        let mut file = self.0.lock().map_err(|error| error.to_string())?;
+        let cores = file.waiting.len();
+        assert!(!order.name.is_empty() && file.saves.is_none(), "one file at a time");
+        file.saves = Some(Arc::clone(saves));
+        file.waiting = (0..cores).map(|_| (Vec::new(), true)).collect();
+        let outlet = |core| Box::new(Lane(self.clone(), core)) as Box<dyn Outlet>;
+        Ok((0..cores).map(outlet).collect())
+    }
+}
+
+impl Outlet for Lane {
+    fn room(&self) -> Room {
+        let file = self.0.0.lock().expect("no holder panics");
+        if file.waiting[self.1].0.len() < ROOM { Room::Some } else { Room::Later }
+    }
+
+    fn send(&mut self, chunk: Chunk) {
+        self.0.0.lock().expect("no holder panics").waiting[self.1].0.push(chunk);
+    }
+
+    fn end(self: Box<Self>) {
+        self.0.0.lock().expect("no holder panics").waiting[self.1].1 = false;
+    }
+}
+
+/// A snapshot whose cores are cut one after the other, without a lock: it replies with the file.
+const BROKEN: &[Command] = &[Command::new(
+    "broken",
+    "0.0.0",
+    2,
+    Flags::READONLY,
+    specs::ONE_RO_ACCESS,
+    Group::Generic,
+    Shape::Multi { here: None, anywhere: |call| Box::pin(save_unlocked(call)) },
+)];
+
+async fn save_unlocked(call: Call) -> Result<Answer, Refusal> {
+    let mut chunks = Vec::new();
+    for core in 0..call.tx.cores() {
+        let parts = call.tx.on(core, |home| {
+            let keys = home.shard.db(0).keys().reader();
+            vec![Part { database: 0, keys, now: home.shard.now() }]
+        });
+        let mut snapshot = Snapshot::new(parts.await, Style::default());
+        loop {
+            match snapshot.step() {
+                Step::More => {}
+                Step::Chunk(chunk) => chunks.push(chunk),
+                Step::Done => break,
+            }
+        }
+        call.tx.yield_now().await;
+    }
+    let numbers = numbers(&chunks);
+    Ok(call.answer(|reply| {
+        reply.array(numbers.len() * 2);
+        for (key, number) in &numbers {
+            reply.bulk(key.as_bytes());
+            reply.bulk(number.to_string().as_bytes());
+        }
+    }))
+}
+
+/// What a file of these chunks holds: keys, and their numbers.
+fn numbers(chunks: &[Chunk]) -> BTreeMap<String, usize> {
+    let (mut writer, mut bytes) = (Writer::new(), Vec::new());
+    writer.start(10, &mut bytes);
+    for chunk in chunks {
+        writer.follow(&chunk.bytes);
+        bytes.extend_from_slice(&chunk.bytes);
+    }
+    writer.eof(&mut bytes);
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default());
+    reader.push(&bytes);
+    reader.finish();
+    let (mut numbers, mut key) = (BTreeMap::new(), String::new());
+    while let Some(event) = reader.next().expect("the file is sound") {
+        match event {
+            Event::Key { key: name, .. } => key = String::from_utf8_lossy(name).into_owned(),
+            Event::Item(Item::Chunk(text)) => {
+                let number = || String::from_utf8_lossy(text).trim_end_matches('x').parse();
+                let number = || number().expect("keys hold numbers");
+                numbers.entry(key.clone()).or_insert_with(number); // The first piece has it.
+            }
+            _ => {}
+        }
+    }
+    numbers
+}
+
+/// A client that writes, and waits for each reply.
+struct Client {
+    keys: Vec<String>,
+    /// All its keys at once.
+    is_group: bool,
+    /// The keys of each number, from 1 on.
+    written: Vec<usize>,
+    waits: bool,
+}
+
+struct Run {
+    sim: Sim,
+    prng: Prng,
+    memory: Memory,
+    clients: Vec<Client>,
+    is_broken: bool,
+    /// The saver has asked, and not been answered.
+    waits: bool,
+    made: usize,
+}
+
+/// Runs one seed on this many cores.
+pub(crate) fn save(seed: u64, cores: usize, is_broken: bool) -> Result<(), String> {
+    /// Steps after which a run counts as hung.
+    const PATIENCE: usize = 400_000;
+    let mut run = Run::new(seed, cores, is_broken);
+    for _ in 0..PATIENCE {
+        run.step()?;
+        if run.made >= SNAPSHOTS {
+            return Ok(());
+        }
+    }
+    Err("snapshots do not end".to_owned())
+}
+
+impl Run {
+    fn new(seed: u64, cores: usize, is_broken: bool) -> Self {
+        let mut families = darter_families::TABLES.to_vec();
+        families.push(BROKEN);
+        let table = Table::new(&families, darter_server::admin::TABLES);
+        let memory = Memory::default();
+        let waiting = (0..cores).map(|_| (Vec::new(), false)).collect();
+        memory.0.lock().expect("no holder panics").waiting = waiting;
+        let store = Box::new(memory.clone());
+        let sim = Sim::with_store(seed, cores, 2 * WRITERS + 1, table, store);
+        let client = |at: usize| {
+            let names = (0..2 * cores).map(|key| format!("{at}:{key}"));
+            Client {
+                keys: names.collect(),
+                is_group: at < WRITERS,
+                written: Vec::new(),
+                waits: false,
+            }
+        };
+        let clients = (0..2 * WRITERS).map(client).collect();
+        let prng = Prng::from_seed(seed ^ 0x5a5e);
+        Self { sim, prng, memory, clients, is_broken, waits: false, made: 0 }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        for at in 0..self.clients.len() {
+            self.write(at)?;
+        }
+        self.ask();
+        self.drain()?;
+        self.sim.step();
+        self.take_answer()
+    }
+
+    fn write(&mut self, at: usize) -> Result<(), String> {
+        let client = &mut self.clients[at];
+        if let Some(reply) = value::take(self.sim.inbox(at)) {
+            client.waits = false;
+            if reply != Value::Simple("OK".to_owned()) {
+                return Err(format!("client {at}: {reply:?}"));
+            }
+        }
+        if client.waits || !self.prng.chance(40) {
+            return Ok(());
+        }
+        let key = usize::try_from(self.prng.below(client.keys.len() as u64)).unwrap_or(0);
+        client.written.push(key);
+        // Long enough that a core's part of the file takes several steps.
+        let number = format!("{}{}", client.written.len(), "x".repeat(5_000));
+        let pairs = client.keys.iter().map(|key| format!(" {key} {number}"));
+        let line = if client.is_group {
+            format!("MSET{}\r\n", pairs.collect::<String>())
+        } else {
+            format!("SET {} {number}\r\n", client.keys[key])
+        };
+        client.waits = true;
+        self.sim.send(at, line.as_bytes());
+        Ok(())
+    }
+
+    /// The saver asks for the next snapshot.
+    fn ask(&mut self) {
+        if self.waits || self.memory.is_open() || !self.prng.chance(2) {
+            return;
+        }
+        self.waits = true;
+        let line: &[u8] = if self.is_broken { b"BROKEN key\r\n" } else { b"BGSAVE\r\n" };
+        self.sim.send(2 * WRITERS, line);
+    }
+
+    /// Some chunks are written; after the last the file is checked.
+    fn drain(&mut self) -> Result<(), String> {
+        if !self.memory.is_open() || !self.prng.chance(20) {
+            return Ok(());
+        }
+        let mut file = self.memory.0.lock().expect("no holder panics");
+        let at = usize::try_from(self.prng.below(file.waiting.len() as u64)).unwrap_or(0);
+        let some = std::mem::take(&mut file.waiting[at].0);
+        file.chunks.extend(some);
+        self.sim.wake(at);
+        if file.waiting.iter().any(|(chunks, more)| *more || !chunks.is_empty()) {
+            return Ok(());
+        }
+        let chunks = std::mem::take(&mut file.chunks);
+        let saves = file.saves.take().expect("a file is under way");
+        drop(file);
+        saves.end(Outcome::Saved { bytes: 1 });
+        self.sim.wake(0);
+        self.check(&numbers(&chunks))
+    }
+
+    fn take_answer(&mut self) -> Result<(), String> {
+        let Some(reply) = value::take(self.sim.inbox(2 * WRITERS)) else { return Ok(()) };
+        self.waits = false;
+        match reply {
+            Value::Simple(text) if text == "Background saving started" => Ok(()),
+            // The file has been written; its end has not been heard of.
+            Value::Error(text) if text.contains("already in progress") => Ok(()),
+            Value::Array(items) if self.is_broken => {
+                let text = |item: &Value| match item {
+                    Value::Bulk(text) => text.clone(),
+                    other => format!("{other:?}"),
+                };
+                let pairs = items.chunks_exact(2);
+                let pairs = pairs.map(|pair| (text(&pair[0]), text(&pair[1]).parse().unwrap_or(0)));
+                self.check(&pairs.collect())
+            }
+            other => Err(format!("the saver is told {other:?}")),
+        }
+    }
+
+    fn check(&mut self, file: &BTreeMap<String, usize>) -> Result<(), String> {
+        self.made += 1;
+        for client in &self.clients {
+            let number = |key: &String| file.get(key).copied().unwrap_or(0);
+            let last = client.keys.iter().map(number).max().unwrap_or(0);
+            for (at, key) in client.keys.iter().enumerate() {
+                let before = || client.written[..last].iter().rposition(|to| *to == at);
+                let due = if client.is_group { last } else { before().map_or(0, |at| at + 1) };
+                if number(key) != due {
+                    let found = number(key);
+                    return Err(format!("{key} is {found}, not {due}, in a file with {last}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    fn is_open(&self) -> bool {
+        self.0.lock().expect("no holder panics").saves.is_some()
+    }
+}
+
+/// Whether cuts of different instants are not noticed.
+pub(crate) fn missed() -> Option<&'static str> {
+    const SEEDS: u64 = 100;
+    let is_caught = (0..SEEDS).any(|seed| save(seed, 3, true).is_err());
+    (!is_caught).then_some("cores that are cut at different instants")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_of_one_instant() {
+        for cores in [1, 2, 3, 5] {
+            for seed in 0..5 {
+                assert_eq!(save(seed, cores, false), Ok(()), "seed {seed}, {cores} cores");
+            }
+        }
+    }
+
+    #[test]
+    fn cuts_of_different_instants_are_noticed() {
+        assert_eq!(missed(), None);
+    }
+}
