@@ -129,7 +129,8 @@ impl Collector {
                 let value = match types.expect("a kind that was told").name {
                     "string" => Value::String(Bytes::new()),
                     "list" => Value::List(Vec::new()),
-                    "hash" => Value::Hash(BTreeMap::new()),
+                    // A sorted set is compared as a map from members to the texts of their scores.
+                    "hash" | "zset" => Value::Hash(BTreeMap::new()),
                     "set" => Value::Set(BTreeSet::new()),
                     other => panic!("a {other} must be known here"),
                 };
