@@ -25,10 +25,11 @@ use std::sync::Arc;
 /// Lookups in one portion of a count: at most about 50 us.
 const COUNTED: usize = 32;
 
-/// `ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]
+/// `ZUNION numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX | COUNT]
 /// [WITHSCORES]`: the members that any of the sorted sets has; a member of several has the sum of
-/// its scores, or the least, or the greatest, each times the weight of its key. The members of a set
-/// have the score 1. An absent key is an empty one.
+/// its scores, or the least, or the greatest, each times the weight of its key; or with `COUNT` the
+/// sum of the weights of the keys that have it. The members of a set have the score 1. An absent key
+/// is an empty one.
 ///
 /// Reply: as ZRANGE; built in slices and streamed when large, from cuts of all inputs. Refusals:
 /// `NotAnInteger`, a number of keys below 1, `Syntax`; `WrongType` of any key; then the options.
@@ -36,7 +37,7 @@ const COUNTED: usize = 32;
 pub(super) const ZUNION: Dialect =
     Dialect { name: "zunion", act: Act::Union, yields: Yields::Members };
 
-/// `ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX]
+/// `ZINTER numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE SUM | MIN | MAX | COUNT]
 /// [WITHSCORES]`: the members that all the sorted sets have.
 ///
 /// Otherwise as ZUNION. Cost: O(smallest * inputs + result * log(result)).

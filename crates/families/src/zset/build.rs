@@ -72,7 +72,7 @@ impl Build {
                     return reading.is_some();
                 };
                 reader.next_slice(MERGED, &mut |element| {
-                    let score = Aggregate::weighted(element.score, *weight);
+                    let score = aggregate.first(element.score, *weight);
                     edit.update(element.member.bytes(&mut Scratch::new()), |old| {
                         Some(old.map_or(score, |old| aggregate.merge(old, score)))
                     });

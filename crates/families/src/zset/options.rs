@@ -76,6 +76,7 @@ impl Options {
                 () if args.option("SUM") => Aggregate::Sum,
                 () if args.option("MIN") => Aggregate::Min,
                 () if args.option("MAX") => Aggregate::Max,
+                () if args.option("COUNT") => Aggregate::Count,
                 () => return Err(Refusal::Syntax),
             };
         } else if dialect.yields == Yields::Members && args.option("WITHSCORES") {

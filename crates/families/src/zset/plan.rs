@@ -31,20 +31,27 @@ pub(super) enum Aggregate {
     Sum,
     Min,
     Max,
+    /// The sum of the weights of the operands that have it: without weights, how many have it.
+    Count,
 }
 
 impl Aggregate {
-    /// A score times its weight. Infinity times zero is 0.
-    pub(super) fn weighted(score: f64, weight: f64) -> f64 {
-        let product = score * weight;
+    /// What a score of the first operand that has a member counts. Infinity times zero is 0.
+    pub(super) fn first(self, score: f64, weight: f64) -> f64 {
+        let product = self.weighted(score, weight);
         if product.is_nan() { 0.0 } else { product }
+    }
+
+    /// What a score counts.
+    pub(super) fn weighted(self, score: f64, weight: f64) -> f64 {
+        if self == Self::Count { weight } else { score * weight }
     }
 
     /// One score of two. The sum of two infinities is 0 if it is no number; a product that is none
     /// loses against any other.
     pub(super) fn merge(self, one: f64, other: f64) -> f64 {
         match self {
-            Self::Sum => {
+            Self::Sum | Self::Count => {
                 let sum = one + other;
                 if sum.is_nan() { 0.0 } else { sum }
             }

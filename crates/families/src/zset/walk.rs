@@ -103,7 +103,7 @@ impl Walk {
     }
 
     fn fill(&mut self) {
-        let Self { reader, batch, weight, act, .. } = self;
+        let Self { reader, batch, weight, act, aggregate, .. } = self;
         self.next = 0;
         reader.next_slice(BATCH, &mut |element| {
             let mut scratch = Scratch::new();
@@ -114,7 +114,7 @@ impl Walk {
             }
             let score = match act {
                 Act::Diff => element.score,
-                Act::Union | Act::Inter => Aggregate::weighted(element.score, *weight),
+                Act::Union | Act::Inter => aggregate.first(element.score, *weight),
             };
             let (end, hash) = (batch.bytes.len(), hash::of(member));
             batch.members.push(Member { end, held, hash, score, kept: true });
@@ -135,7 +135,7 @@ impl Walk {
             let member = &mut batch.members[index];
             match found {
                 Some(other) if *act == Act::Inter => {
-                    member.score = aggregate.merge(score, other * weight);
+                    member.score = aggregate.merge(score, aggregate.weighted(other, *weight));
                 }
                 found => member.kept = found.is_some() == (*act == Act::Inter),
             }
