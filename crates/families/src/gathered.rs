@@ -73,6 +73,11 @@ impl Gathered {
         self.count += count;
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
     fn make_room(&mut self) {
         if self.tail.capacity() == 0 {
             return; // The first few: it grows as vectors do, up to a chunk.

@@ -178,7 +178,7 @@ fn search(elements: u64) {
         let (begin, mut longest) = (cpu_ns(), 0);
         let mut removal =
             Removal::new(&list, Needle::new(New::Bytes(&absent)), usize::MAX, End::Back);
-        while removal.next_slice(&mut list, 16) == Progress::More {}
+        while removal.next_slice(&mut list, 16, &mut |_| {}) == Progress::More {}
         println!("{:20} removal of it: {:.1} ms", "", (cpu_ns() - begin) as f64 / 1e6);
         for index in (0..list.len()).step_by(3) {
             list.set(index, &b"7"[..]);
@@ -188,7 +188,7 @@ fn search(elements: u64) {
             Removal::new(&list, Needle::new(New::Bytes(b"7")), usize::MAX, End::Front);
         loop {
             let before = cpu_ns();
-            let progress = removal.next_slice(&mut aside, 2);
+            let progress = removal.next_slice(&mut aside, 2, &mut |_| {});
             longest = longest.max(cpu_ns() - before);
             if progress == Progress::Done {
                 break;

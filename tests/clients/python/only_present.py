@@ -15,7 +15,8 @@ PRESENT = set(
     hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset
     hsetnx hstrlen hvals hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime
     hpexpiretime hpersist hgetex hgetdel hsetex fieldttl fieldexpire
-    lindex llen lpop lpush lpushx lrange lset ltrim rpop rpush rpushx
+    lindex linsert llen lmove lmpop lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush
+    rpush rpushx
     sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove
     spop srandmember srem sscan sunion sunionstore saddex sunioncard sdiffcard
     zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop zmscore
@@ -36,7 +37,6 @@ ABSENT = {
     "test_lolwut": "LOLWUT draws a picture of Darter's own",
     "test_command_list": "expects 300 commands; the absent ones are not listed",
     "test_command_getkeys": "needs EVAL and others",
-    "test_command_getkeysandflags": "needs LMOVE",
 }
 
 

@@ -186,7 +186,36 @@ fn bitfield(words: &mut Words<'_>, key: Vec<u8>) -> Command {
 
 fn list(words: &mut Words<'_>) -> Command {
     let key = words.key();
-    match words.prng.below(20) {
+    match words.prng.below(28) {
+        20 | 21 => command("LREM", vec![key, words.number(), words.value()]),
+        22 => command(
+            "LINSERT",
+            vec![key, words.pick(&["BEFORE", "AFTER"]), words.value(), words.value()],
+        ),
+        23 => command("LPOS", vec![key, words.value()]),
+        24 => {
+            let options = [
+                text("RANK"),
+                words.pick(&["1", "-1", "2"]),
+                text("COUNT"),
+                words.pick(&["0", "2"]),
+            ];
+            command("LPOS", [vec![key, words.value()], options.to_vec()].concat())
+        }
+        25 => {
+            let ends = [words.pick(&["LEFT", "RIGHT"]), words.pick(&["LEFT", "RIGHT"])];
+            command("LMOVE", [vec![key, words.key()], ends.to_vec()].concat())
+        }
+        26 => command("RPOPLPUSH", vec![key, words.key()]),
+        27 => {
+            let rest = [
+                words.key(),
+                words.pick(&["LEFT", "RIGHT"]),
+                text("COUNT"),
+                words.pick(&["1", "3"]),
+            ];
+            command("LMPOP", [vec![text(2), key], rest.to_vec()].concat())
+        }
         0..=5 => {
             let name = numeric(words, &["LPUSH", "RPUSH", "LPUSHX", "RPUSHX"]);
             command(name, with(key, words.many(6, Words::value)))

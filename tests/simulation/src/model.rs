@@ -1,8 +1,8 @@
 //! The reference model: plain maps, one command at a time.
 
-use crate::ops::Op;
+use crate::ops::{Op, Side};
 use crate::value::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 const WRONG: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -11,6 +11,7 @@ const WRONG: &str = "WRONGTYPE Operation against a key holding the wrong kind of
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Held {
     Text(String),
+    List(VecDeque<String>),
     Hash(BTreeMap<String, String>),
     Set(BTreeSet<String>),
 }
@@ -42,6 +43,20 @@ fn bulk(text: Option<&String>) -> Value {
 
 fn list(texts: impl IntoIterator<Item = String>) -> Value {
     Value::Array(texts.into_iter().map(Value::Bulk).collect())
+}
+
+fn push(list: &mut VecDeque<String>, side: Side, element: String) {
+    match side {
+        Side::Left => list.push_front(element),
+        Side::Right => list.push_back(element),
+    }
+}
+
+fn take(list: &mut VecDeque<String>, side: Side) -> Option<String> {
+    match side {
+        Side::Left => list.pop_front(),
+        Side::Right => list.pop_back(),
+    }
 }
 
 fn same() -> Value {
@@ -154,8 +169,127 @@ impl Db {
                 self.0.clear();
                 ok()
             }
-            _ => self.apply_collections(op),
+            _ => self.apply_list(op),
         }
+    }
+
+    fn apply_list(&mut self, op: &Op) -> Value {
+        match op {
+            Op::Push(side, key, elements) => {
+                let held = self.entry(key, || Held::List(VecDeque::new()));
+                let Held::List(list) = held else { return wrong() };
+                elements.iter().for_each(|element| push(list, *side, element.clone()));
+                int(list.len())
+            }
+            Op::Pop(side, key, count) => self.pop(*side, key, *count),
+            Op::Lmove(from, to, one, other) => self.lmove((from, *one), (to, *other)),
+            Op::Lmpop(keys, side, count) => {
+                let Some(key) = keys.iter().find(|key| self.0.contains_key(*key)) else {
+                    return Value::Null;
+                };
+                match self.pop(*side, key, Some(*count)) {
+                    Value::Array(gone) => {
+                        Value::Array(vec![Value::Bulk(key.clone()), Value::Array(gone)])
+                    }
+                    error => error,
+                }
+            }
+            Op::Lrange(key) => match self.get(key) {
+                None => Value::Array(Vec::new()),
+                Some(Held::List(elements)) => list(elements.iter().cloned()),
+                Some(_) => wrong(),
+            },
+            Op::Llen(key) => match self.get(key) {
+                None => Value::Int(0),
+                Some(Held::List(list)) => int(list.len()),
+                Some(_) => wrong(),
+            },
+            Op::Lpos(key, element) => match self.get(key) {
+                None => Value::Null,
+                Some(Held::List(list)) => {
+                    list.iter().position(|one| one == element).map_or(Value::Null, int)
+                }
+                Some(_) => wrong(),
+            },
+            _ => self.apply_list_change(op),
+        }
+    }
+
+    /// Changes of a list by what or where an element is.
+    fn apply_list_change(&mut self, op: &Op) -> Value {
+        let (Op::Lset(key, ..) | Op::Ltrim(key, _) | Op::Lrem(key, _) | Op::Linsert(key, ..)) = op
+        else {
+            return self.apply_collections(op);
+        };
+        let list = match self.get_mut(key) {
+            None if matches!(op, Op::Lset(..)) => return Value::Error("ERR no such key".into()),
+            None if matches!(op, Op::Ltrim(..)) => return ok(),
+            None => return Value::Int(0),
+            Some(Held::List(list)) => list,
+            Some(_) => return wrong(),
+        };
+        let len = list.len();
+        let reply = match op {
+            Op::Lset(_, index, element) => {
+                let at = if *index < 0 { len - 1 } else { 0 };
+                list[at].clone_from(element);
+                ok()
+            }
+            Op::Ltrim(_, count) => {
+                list.truncate(len.saturating_sub(*count));
+                list.drain(..(*count).min(list.len()));
+                ok()
+            }
+            Op::Lrem(_, element) => {
+                list.retain(|one| one != element);
+                int(len - list.len())
+            }
+            Op::Linsert(_, pivot, element) => match list.iter().position(|one| one == pivot) {
+                None => Value::Int(-1),
+                Some(at) => {
+                    list.insert(at, element.clone());
+                    int(len + 1)
+                }
+            },
+            _ => unreachable!("matched above"),
+        };
+        if list.is_empty() {
+            self.0.remove(key);
+        }
+        reply
+    }
+
+    /// Without a count the first, or the last; else as many.
+    fn pop(&mut self, side: Side, key: &str, count: Option<usize>) -> Value {
+        let elements = match self.get_mut(key) {
+            None => return Value::Null,
+            Some(Held::List(list)) => list,
+            Some(_) => return wrong(),
+        };
+        let wanted = count.unwrap_or(1).min(elements.len());
+        let gone: Vec<String> = (0..wanted).filter_map(|_| take(elements, side)).collect();
+        if elements.is_empty() {
+            self.0.remove(key);
+        }
+        if count.is_some() { list(gone) } else { bulk(gone.first()) }
+    }
+
+    fn lmove(&mut self, from: (&str, Side), to: (&str, Side)) -> Value {
+        match (self.get(from.0), self.get(to.0)) {
+            (None, _) => return Value::Null,
+            (Some(Held::List(_)), None | Some(Held::List(_))) => {}
+            _ => return wrong(),
+        }
+        let Some(Held::List(source)) = self.get_mut(from.0) else { return wrong() };
+        let Some(element) = take(source, from.1) else { return Value::Null };
+        if source.is_empty() {
+            self.0.remove(from.0);
+        }
+        let held = self.entry(to.0, || Held::List(VecDeque::new()));
+        if let Held::List(list) = held {
+            push(list, to.1, element.clone());
+        }
+        Value::Bulk(element)
     }
 
     fn apply_collections(&mut self, op: &Op) -> Value {

@@ -28,6 +28,22 @@ pub(crate) enum Op {
     /// COPY to another database.
     CopyTo(String, String, usize),
     Swapdb(usize, usize),
+    /// RPUSH, or LPUSH.
+    Push(Side, String, Vec<String>),
+    /// RPOP, or LPOP.
+    Pop(Side, String, Option<usize>),
+    /// LRANGE of all.
+    Lrange(String),
+    Llen(String),
+    Lset(String, i64, String),
+    /// LTRIM of so many at both ends.
+    Ltrim(String, usize),
+    Lrem(String, String),
+    /// LINSERT BEFORE.
+    Linsert(String, String, String),
+    Lpos(String, String),
+    Lmove(String, String, Side, Side),
+    Lmpop(Vec<String>, Side, usize),
     Hset(String, Vec<(String, String)>),
     Hdel(String, Vec<String>),
     Hget(String, String),
@@ -52,6 +68,35 @@ pub(crate) enum Op {
     Config(String, String),
     /// HGETALL by a command with a seeded bug: see `broken`.
     Broken(String),
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    fn draw(prng: &mut Prng) -> Self {
+        if prng.chance(50) { Self::Left } else { Self::Right }
+    }
+
+    /// As commands name it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Left => "LEFT",
+            Self::Right => "RIGHT",
+        }
+    }
+
+    /// The letter that names of commands begin with.
+    fn letter(self) -> char {
+        match self {
+            Self::Left => 'L',
+            Self::Right => 'R',
+        }
+    }
 }
 
 /// Keys of one run: few, so that clients contend for them, and spread over cores.
@@ -97,6 +142,10 @@ fn elements_of(prng: &mut Prng, count: u64) -> Vec<String> {
     (0..count).map(|at| format!("e{}", base + at)).collect()
 }
 
+fn index(prng: &mut Prng, below: u64) -> usize {
+    usize::try_from(prng.below(below)).unwrap_or(0)
+}
+
 impl Op {
     /// Draws a command, usually one longer than a slice: in a pipeline, each then waits for the one
     /// before it.
@@ -106,7 +155,10 @@ impl Op {
         }
         let key = key(prng);
         let elements = elements_of(prng, 250 + MANY / 2);
-        match prng.below(4) {
+        match prng.below(7) {
+            4 => Self::Push(Side::draw(prng), key, elements),
+            5 => Self::Ltrim(key, 100 + index(prng, MANY / 2)),
+            6 => Self::Lrem(key, format!("e{}", prng.below(12))),
             0 => Self::Hset(key, elements.into_iter().map(|name| (name, text(prng))).collect()),
             1 => Self::Hdel(key, elements),
             2 => Self::Sadd(key, elements),
@@ -125,8 +177,38 @@ impl Op {
         }
     }
 
+    /// Draws a command about lists.
+    fn draw_list(prng: &mut Prng) -> Self {
+        let element = format!("e{}", prng.below(12));
+        match prng.below(20) {
+            0..6 => Self::Push(Side::draw(prng), key(prng), elements(prng)),
+            6..8 => Self::Pop(Side::draw(prng), key(prng), None),
+            8..10 => {
+                let count = usize::try_from(amount(prng)).unwrap_or(1);
+                Self::Pop(Side::draw(prng), key(prng), Some(count))
+            }
+            10..13 => Self::Lrange(key(prng)),
+            13 => Self::Llen(key(prng)),
+            14 => {
+                let index = i64::from(prng.chance(50)) - 1;
+                Self::Lset(key(prng), index, element)
+            }
+            15 => Self::Ltrim(key(prng), index(prng, 3)),
+            16 => Self::Lrem(key(prng), element),
+            17 => Self::Linsert(key(prng), element, text(prng)),
+            18 => Self::Lpos(key(prng), element),
+            _ if prng.chance(60) => {
+                Self::Lmove(key(prng), key(prng), Side::draw(prng), Side::draw(prng))
+            }
+            _ => Self::Lmpop(keys(prng), Side::draw(prng), 1 + index(prng, 3)),
+        }
+    }
+
     /// Draws a command.
     pub(crate) fn draw(prng: &mut Prng) -> Self {
+        if prng.chance(15) {
+            return Self::draw_list(prng);
+        }
         match prng.below(100) {
             0..8 => Self::Get(key(prng)),
             8..14 => Self::Set(key(prng), text(prng)),
@@ -178,6 +260,9 @@ impl Op {
                 | Self::Keys
                 | Self::Dbsize
                 | Self::Select(_)
+                | Self::Lrange(_)
+                | Self::Llen(_)
+                | Self::Lpos(..)
                 | Self::Hget(..)
                 | Self::Hlen(_)
                 | Self::Hgetall(_)
@@ -193,18 +278,30 @@ impl Op {
                 return None;
             }
             Self::Select(_) | Self::Pause { .. } | Self::Unpause | Self::Config(..) => Vec::new(),
-            Self::Del(keys) | Self::Exists(keys) | Self::Mget(keys) => keys.iter().collect(),
+            Self::Del(keys) | Self::Exists(keys) | Self::Mget(keys) | Self::Lmpop(keys, ..) => {
+                keys.iter().collect()
+            }
             Self::Mset(pairs) | Self::Msetnx(pairs) => pairs.iter().map(|(key, _)| key).collect(),
             Self::Algebra { store, keys, .. } => store.iter().chain(keys).collect(),
             Self::Rename(from, to)
             | Self::Copy(from, to)
             | Self::CopyTo(from, to, _)
+            | Self::Lmove(from, to, ..)
             | Self::Smove(from, to, _) => vec![from, to],
             Self::Get(key)
             | Self::Set(key, _)
             | Self::Incr(key)
             | Self::Append(key, _)
             | Self::Move(key, _)
+            | Self::Push(_, key, _)
+            | Self::Pop(_, key, _)
+            | Self::Lrange(key)
+            | Self::Llen(key)
+            | Self::Lset(key, ..)
+            | Self::Ltrim(key, _)
+            | Self::Lrem(key, _)
+            | Self::Linsert(key, ..)
+            | Self::Lpos(key, _)
             | Self::Hset(key, _)
             | Self::Hdel(key, _)
             | Self::Hget(key, _)
@@ -292,6 +389,41 @@ impl Op {
             Self::Unpause => vec![own("CLIENT"), own("UNPAUSE")],
             Self::Config(name, value) => with("CONFIG", &[&own("SET"), name, value]),
             Self::Broken(key) => with("BROKEN", &[key]),
+            _ => self.list_words(),
+        }
+    }
+
+    /// Its words, if it is about lists.
+    fn list_words(&self) -> Vec<String> {
+        let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        match self {
+            Self::Push(side, key, elements) => {
+                let mut words = of(&[&format!("{}PUSH", side.letter()), key]);
+                words.extend_from_slice(elements);
+                words
+            }
+            Self::Pop(side, key, count) => {
+                let mut words = of(&[&format!("{}POP", side.letter()), key]);
+                words.extend(count.iter().map(ToString::to_string));
+                words
+            }
+            Self::Lrange(key) => of(&["LRANGE", key, "0", "-1"]),
+            Self::Llen(key) => of(&["LLEN", key]),
+            Self::Lset(key, index, element) => of(&["LSET", key, &index.to_string(), element]),
+            Self::Ltrim(key, count) => {
+                of(&["LTRIM", key, &count.to_string(), &format!("-{}", count + 1)])
+            }
+            Self::Lrem(key, element) => of(&["LREM", key, "0", element]),
+            Self::Linsert(key, pivot, element) => of(&["LINSERT", key, "BEFORE", pivot, element]),
+            Self::Lpos(key, element) => of(&["LPOS", key, element]),
+            Self::Lmove(from, to, one, other) => of(&["LMOVE", from, to, one.word(), other.word()]),
+            Self::Lmpop(keys, side, count) => {
+                let mut words = of(&["LMPOP", &keys.len().to_string()]);
+                words.extend(keys.iter().cloned());
+                words.extend(of(&[side.word(), "COUNT", &count.to_string()]));
+                words
+            }
+            other => unreachable!("{other:?} is not about lists"),
         }
     }
 

@@ -7,7 +7,7 @@ use darter_keyspace::{
 };
 use darter_rdb::{Bounds, Encoding, Form, Item, Items, Kind, Layout, Plan, Source, Survey};
 use darter_structs::blob::Blob;
-use darter_structs::list::{self, Element, End, INLINE_MAX, New, Reader};
+use darter_structs::list::{self, Element, End, INLINE_MAX, New, Progress, Reader, Removal};
 use darter_structs::table::PackedValue;
 use std::ops::Range;
 
@@ -42,6 +42,8 @@ const RPUSH: &Event = &Event::new("rpush", b'l');
 const LPOP: &Event = &Event::new("lpop", b'l');
 const RPOP: &Event = &Event::new("rpop", b'l');
 const LSET: &Event = &Event::new("lset", b'l');
+const LINSERT: &Event = &Event::new("linsert", b'l');
+const LREM: &Event = &Event::new("lrem", b'l');
 const LTRIM: &Event = &Event::new("ltrim", b'l');
 
 /// A list. Cloning it is a cut.
@@ -57,7 +59,7 @@ pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
 }
 
 /// An element to be put into a list.
-fn new(element: Fresh<'_>) -> New<'_> {
+pub(super) fn new(element: Fresh<'_>) -> New<'_> {
     match element {
         Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => New::Bytes(bytes),
         _ => New::Blob(element.to_blob()),
@@ -209,6 +211,10 @@ pub enum ListChange {
     Keep { indexes: Range<usize> },
     /// The element is at this index now, in the place of another.
     Replace { index: usize, element: StrPieces },
+    /// The element is before the one that had this index.
+    Insert { index: usize, element: StrPieces },
+    /// The element with this index is gone.
+    Remove { index: usize },
 }
 
 impl Change for ListChange {
@@ -290,12 +296,35 @@ impl ListEdit<'_> {
         true
     }
 
+    /// Adds an element before the one with this index, or at the end.
+    pub fn insert(&mut self, index: usize, element: Fresh<'_>) {
+        self.list.insert(index, new(element));
+        let change = || ListChange::Insert { index, element: element.to_pieces() };
+        self.recorder.record(&[LINSERT], change);
+    }
+
+    /// Removes the element with this index. Panics when there is none.
+    fn remove(&mut self, index: usize) {
+        self.list.remove(index);
+        self.recorder.record(&[LREM], || ListChange::Remove { index });
+    }
+
+    /// Goes on with the removal of elements by their value: see [`Removal::next_slice`].
+    pub fn remove_some(&mut self, removal: &mut Removal, max_runs: usize) -> Progress {
+        let recorder = &mut self.recorder;
+        removal.next_slice(self.list, max_runs, &mut |index| {
+            recorder.record(&[LREM], || ListChange::Remove { index });
+        })
+    }
+
     fn apply(&mut self, change: &ListChange) {
         match change {
             ListChange::Push { end, element } => self.push(*end, element.fresh()),
             ListChange::Pop { end } => _ = self.pop(*end, |_| {}),
             ListChange::Keep { indexes } => self.keep(indexes.clone()),
             ListChange::Replace { index, element } => _ = self.set(*index, element.fresh()),
+            ListChange::Insert { index, element } => self.insert(*index, element.fresh()),
+            ListChange::Remove { index } => self.remove(*index),
         }
     }
 }

@@ -155,6 +155,16 @@ fn changes_record_elements() {
     assert_eq!(pair.run(&[b"RPOP", b"l", b"100"]), ["list 100"]);
     assert_eq!(pair.run(&[b"LPOP", b"l", b"5000"]), ["list 1"]);
     assert_eq!(pair.run(&[b"RPOP", b"l", b"9000"]), ["list 1", "Delete"]);
+    pair.many("RPUSH l", 0, 10_000);
+    assert_eq!(pair.run(&[b"LREM", b"l", b"0", b"name-7"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"LREM", b"l", b"0", b"none"]), [""; 0]);
+    assert_eq!(pair.run(&[b"LINSERT", b"l", b"BEFORE", b"name-9000", b"x"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"LINSERT", b"l", b"AFTER", b"name-9", b"name-9"]), ["list 1"]);
+    assert_eq!(pair.run(&[b"LMOVE", b"l", b"m", b"LEFT", b"RIGHT"]), ["list 1", "list 1"]);
+    assert_eq!(pair.run(&[b"RPOPLPUSH", b"m", b"m"]), ["list 1", "list 1"]);
+    assert_eq!(pair.run(&[b"RPOPLPUSH", b"m", b"l"]), ["list 1", "list 1", "Delete"]);
+    assert_eq!(pair.run(&[b"LMPOP", b"2", b"m", b"l", b"LEFT", b"COUNT", b"9"]), ["list 1"]);
+    pair.run(&[b"DEL", b"l"]);
     let long = vec![b'x'; 100_000];
     assert_eq!(pair.run(&[b"RPUSH", b"l", b"short", &long]), ["list 2"]);
     assert_eq!(pair.run(&[b"LSET", b"l", b"0", &long]), ["list 1"]);
@@ -172,6 +182,12 @@ fn changes_are_counted_as_in_redis() {
         ("LSET l 0 x", 1),
         ("LPUSHX none x", 0),
         ("LPOP l 0", 0),
+        ("RPUSH m 1 2 1 3", 4),
+        ("LREM m 0 1", 2),
+        ("LREM m 0 1", 0),
+        ("LINSERT m BEFORE 3 x", 1),
+        ("LINSERT m BEFORE 4 x", 0),
+        ("LMPOP 1 m LEFT COUNT 2", 2),
     ] {
         let before = engine.db.changes();
         engine.line(line);

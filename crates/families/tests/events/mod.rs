@@ -130,6 +130,28 @@ const LINES: &[&str] = &[
     "RPOP l",
     "RPUSH l a b",
     "LTRIM l 2 1",
+    "RPUSH l a b a c",
+    "LINSERT l BEFORE b x",
+    "LINSERT l AFTER none x",
+    "LINSERT no-l AFTER b x",
+    "LREM l 0 a",
+    "LREM l 0 a",
+    "LREM no-l 0 a",
+    "LMOVE l fresh-l LEFT RIGHT",
+    "LMOVE l fresh-l RIGHT LEFT",
+    "LMOVE l l LEFT RIGHT",
+    "LMOVE l l LEFT LEFT",
+    "LMOVE no-l l LEFT RIGHT",
+    "RPOPLPUSH l fresh-l",
+    "RPOPLPUSH fresh-l fresh-l",
+    "RPOPLPUSH no-l l",
+    "RPUSH l a b",
+    "LMPOP 2 no-l l RIGHT",
+    "LMPOP 2 l fresh-l LEFT COUNT 5",
+    "LMPOP 2 l fresh-l LEFT COUNT 50",
+    "LMPOP 1 no-l LEFT",
+    "RPUSH l a a",
+    "LREM l 0 a",
     "SADD s 1 2 3",
     "SADD s 1 2",
     "SADD s x 4 5 6 7",
@@ -306,6 +328,7 @@ const LINES: &[&str] = &[
     "LLEN no",
     "LINDEX no 0",
     "LRANGE no 0 -1",
+    "LPOS no x",
     "LPUSHX no x",
     "LSET no 0 x",
     "LTRIM no 0 1",
@@ -480,7 +503,9 @@ impl Both {
         let is_death = |told: &Published| told.1 == "expired";
         found.retain(|told| !is_death(told));
         wanted.retain(|told| !is_death(told));
-        let moves = ["SMOVE", "MOVE", "RENAME"].iter().any(|name| line.starts_with(name));
+        let moves = ["SMOVE", "LMOVE", "RPOPLPUSH", "MOVE", "RENAME"]
+            .iter()
+            .any(|name| line.starts_with(name));
         if self.cores > 1 || moves {
             found.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
             wanted.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
@@ -584,6 +609,9 @@ fn events_of_large_commands() {
         format!("RPUSH l{}", names(0, 2_000, 1)),
         format!("LPUSH l{}", names(0, 400, 1)),
         "LPOP l 1000".to_owned(),
+        "LREM l 0 name-1500".to_owned(),
+        "LREM l 0 none".to_owned(),
+        "LINSERT l BEFORE name-1800 x".to_owned(),
         "RPOP l 5000".to_owned(),
         "SUNIONSTORE d s".to_owned(),
         format!("SREM s{}", names(0, 2_000, 1)),

@@ -104,6 +104,47 @@ fn pushes_aside_are_whole() {
     assert_eq!(engine.db.len(), 2);
 }
 
+#[test] // A search for what is far away, or nowhere, is sliced; it reads the list of one moment.
+fn searches_are_sliced() {
+    let mut engine = filled();
+    engine.run(&[b"RPUSH", b"l", b"last"]);
+    for line in ["LPOS l last", "LPOS l none", "LPOS l none COUNT 0", "LREM l 0 none"] {
+        let before = engine.portions;
+        engine.line(line);
+        assert!(engine.portions - before >= 3, "{line}: {}", engine.portions - before);
+    }
+    let mut stream = engine.begin("LPOS l last");
+    engine.line("LPOP l");
+    let mut out = Output::default();
+    while stream.pump(&mut Reply::new(&mut out, false)) {}
+    assert_eq!(out.flatten(), format!(":{ELEMENTS}\r\n").as_bytes());
+    let before = engine.portions;
+    assert_eq!(engine.line("LINSERT l BEFORE last new"), format!(":{}\r\n", ELEMENTS + 1));
+    assert!(engine.portions - before >= 3);
+    assert_eq!(engine.line("LINSERT l BEFORE none new"), ":-1\r\n");
+    assert_eq!(engine.line("LINDEX l -2"), "$3\r\nnew\r\n");
+}
+
+#[test] // Very many finds are gathered, sent and removed in portions.
+fn what_is_everywhere_is_found_and_removed() {
+    let mut engine = filled();
+    for _ in 0..20 {
+        let words = [&b"RPUSH"[..], b"l"].into_iter().chain((0..1_000).map(|_| &b"7"[..]));
+        engine.run(&words.collect::<Vec<_>>());
+    }
+    let reply = Value::read(&engine.run(&[b"LPOS", b"l", b"7", b"COUNT", b"0"]));
+    let places = (ELEMENTS..ELEMENTS + 20_000).map(|at| Value::Int(at as i64));
+    assert!(reply.list().into_iter().eq(places));
+    assert!(engine.portion_bytes <= 68 * 1024, "{}", engine.portion_bytes);
+    assert_eq!(engine.line("LREM l -5 7"), ":5\r\n");
+    let before = engine.portions;
+    assert_eq!(engine.line("LREM l 0 7"), ":19995\r\n");
+    assert!(engine.portions - before >= 10);
+    let reply = Value::read(&engine.run(&[b"LRANGE", b"l", b"0", b"-1"]));
+    assert!(reply.bulks() == names(0..ELEMENTS));
+    engine.db.check_invariants();
+}
+
 /// Bytes of a reply that are the list's own, and that were copied.
 fn parts(out: Output) -> (usize, usize) {
     let (mut shared, mut copied) = (0, 0);

@@ -106,7 +106,12 @@ impl Test {
 
     fn step(&mut self) {
         let key = self.key();
-        match self.prng.below(12) {
+        match self.prng.below(18) {
+            12 => self.position(key),
+            13 => self.remove(key),
+            14 | 15 => self.insert(key),
+            16 => self.transfer(key),
+            17 => self.pop_first(key),
             0..4 => self.push(key),
             4 => self.pop_one(key),
             5 => self.pop_some(key),
@@ -198,6 +203,107 @@ impl Test {
         if let Some(list) = self.model.get_mut(&key) {
             *list = list.range(places).cloned().collect();
         }
+    }
+
+    /// An element that is there, as a rule.
+    fn known(&mut self, key: &[u8]) -> Bytes {
+        let len = self.len(key) as u64;
+        if len == 0 || self.prng.chance(15) {
+            return self.element();
+        }
+        let at = self.below(len);
+        self.model[key][at].clone()
+    }
+
+    fn position(&mut self, key: Bytes) {
+        let element = self.known(&key);
+        let (rank, most) = (self.below(4), self.below(4));
+        let is_back = self.prng.chance(50);
+        let list = self.model.get(&key).cloned().unwrap_or_default();
+        let mut places: Vec<usize> = (0..list.len()).filter(|at| list[*at] == element).collect();
+        if is_back {
+            places.reverse();
+        }
+        let rank_text = if is_back { format!("-{}", rank + 1) } else { format!("{}", rank + 1) };
+        let mut args = vec![key, element, b"RANK".to_vec(), rank_text.into_bytes()];
+        let places: Vec<Value> = places.into_iter().skip(rank).map(count).collect();
+        if self.prng.chance(50) {
+            let reply = self.run("LPOS", &args);
+            return assert_eq!(reply, places.first().cloned().unwrap_or(Value::Null));
+        }
+        args.extend([b"COUNT".to_vec(), text(most)]);
+        let wanted = if most == 0 { places.len() } else { most };
+        let reply = self.run("LPOS", &args);
+        assert_eq!(reply, Value::Array(places.into_iter().take(wanted).collect()));
+    }
+
+    fn remove(&mut self, key: Bytes) {
+        let element = self.known(&key);
+        let most: i32 = *self.prng.weighted(&[(3, 0), (1, 1), (1, -1), (1, 40), (1, -40)]);
+        let reply = self.run("LREM", &[key.clone(), text(most), element.clone()]);
+        let list = self.model.entry(key).or_default();
+        let mut places: Vec<usize> = (0..list.len()).filter(|at| list[*at] == element).collect();
+        let wanted = if most == 0 { usize::MAX } else { most.unsigned_abs() as usize };
+        if most < 0 {
+            places.reverse();
+        }
+        places.truncate(wanted);
+        assert_eq!(reply, count(places.len()));
+        places.sort_unstable();
+        for place in places.iter().rev() {
+            list.remove(*place);
+        }
+    }
+
+    fn insert(&mut self, key: Bytes) {
+        let (pivot, element) = (self.known(&key), self.element());
+        let is_before = self.prng.chance(50);
+        let word = if is_before { &b"BEFORE"[..] } else { b"AFTER" };
+        let args = [key.clone(), word.to_vec(), pivot.clone(), element.clone()];
+        let reply = self.run("LINSERT", &args);
+        let Some(list) = self.model.get_mut(&key) else { return assert_eq!(reply, count(0)) };
+        match list.iter().position(|one| *one == pivot) {
+            None => assert_eq!(reply, Value::Int(-1)),
+            Some(at) => {
+                list.insert(at + usize::from(!is_before), element);
+                assert_eq!(reply, count(list.len()));
+            }
+        }
+    }
+
+    fn transfer(&mut self, from: Bytes) {
+        let (to, is_front, to_front) = (self.key(), self.prng.chance(50), self.prng.chance(50));
+        let word = |is_front: bool| if is_front { b"LEFT".to_vec() } else { b"RIGHT".to_vec() };
+        let args = [from.clone(), to.clone(), word(is_front), word(to_front)];
+        let reply = self.run("LMOVE", &args);
+        let list = self.model.entry(from).or_default();
+        let moved = if is_front { list.pop_front() } else { list.pop_back() };
+        let Some(element) = moved else { return assert_eq!(reply, Value::Null) };
+        let list = self.model.entry(to).or_default();
+        if to_front {
+            list.push_front(element.clone())
+        } else {
+            list.push_back(element.clone())
+        }
+        assert!(reply == Value::Bulk(element));
+    }
+
+    fn pop_first(&mut self, first: Bytes) {
+        let (second, most) = (self.key(), 1 + self.below(self.most));
+        let args = [
+            text(2),
+            first.clone(),
+            second.clone(),
+            b"LEFT".to_vec(),
+            b"COUNT".to_vec(),
+            text(most),
+        ];
+        let reply = self.run("LMPOP", &args);
+        let found = [first, second].into_iter().find(|key| self.len(key) > 0);
+        let Some(key) = found else { return assert_eq!(reply, Value::Null) };
+        let list = self.model.get_mut(&key).unwrap();
+        let gone = list.drain(..most.min(list.len())).collect::<Vec<_>>();
+        assert!(reply == Value::Array(vec![Value::Bulk(key), bulks(gone)]));
     }
 
     /// All that is there is as it should be, in the copy too.

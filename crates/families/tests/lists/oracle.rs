@@ -78,7 +78,37 @@ impl Mix {
     fn command(&mut self) -> Vec<Vec<u8>> {
         let key = self.key();
         let word = |text: &str| text.as_bytes().to_vec();
-        match self.below(16) {
+        match self.below(24) {
+            16 | 17 => {
+                let mut words = vec![word("LPOS"), key, self.element()];
+                if self.below(2) == 0 {
+                    words.extend([word("RANK"), self.pick(&["1", "2", "-1", "-3"])]);
+                }
+                if self.below(2) == 0 {
+                    words.extend([word("COUNT"), self.pick(&["0", "1", "3"])]);
+                }
+                if self.below(3) == 0 {
+                    words.extend([word("MAXLEN"), self.pick(&["0", "5", "300"])]);
+                }
+                words
+            }
+            18 => {
+                let count = self.pick(&["0", "0", "1", "-1", "2", "-3"]);
+                vec![word("LREM"), key, count, self.element()]
+            }
+            19 | 20 => {
+                let place = self.pick(&["BEFORE", "AFTER"]);
+                vec![word("LINSERT"), key, place, self.element(), self.element()]
+            }
+            21 => {
+                let (from, to) = (self.pick(&["LEFT", "RIGHT"]), self.pick(&["LEFT", "RIGHT"]));
+                vec![word("LMOVE"), key, self.key(), from, to]
+            }
+            22 => vec![word("RPOPLPUSH"), key, self.key()],
+            23 => {
+                let (end, count) = (self.pick(&["LEFT", "RIGHT"]), self.pick(&["1", "2", "500"]));
+                vec![word("LMPOP"), word("2"), key, self.key(), end, word("COUNT"), count]
+            }
             0..=4 => {
                 let name = self.pick(&["LPUSH", "RPUSH", "RPUSH", "LPUSHX", "RPUSHX"]);
                 [vec![name, key], self.elements()].concat()

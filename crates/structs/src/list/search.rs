@@ -176,8 +176,14 @@ impl Removal {
         Self { search: Search::new(needle, 0..list.len(), from), left: max, removed: 0 }
     }
 
-    /// Continues. A run costs 0.5 us without a match, some 20 us with many.
-    pub fn next_slice(&mut self, list: &mut List, max_runs: usize) -> Progress {
+    /// Continues, and calls `gone` with the index that each element has when it is removed. A run
+    /// costs 0.5 us without a match, some 20 us with many.
+    pub fn next_slice(
+        &mut self,
+        list: &mut List,
+        max_runs: usize,
+        gone: &mut dyn FnMut(usize),
+    ) -> Progress {
         let mut runs = max_runs;
         while runs > 0 && self.left > 0 {
             let Some(index) = self.search.next(list, &mut runs) else {
@@ -190,6 +196,8 @@ impl Removal {
             self.left -= hits.len();
             self.removed += hits.len();
             hits.sort_unstable();
+            // From behind, so that no other moves before it goes.
+            hits.iter().rev().for_each(|hit| gone(*hit));
             self.search.shift(hits.len());
             list.remove_hits(&hits);
         }

@@ -139,7 +139,12 @@ impl Trial {
         let bytes = value(prng, self.longest);
         let max = if prng.chance(50) { usize::MAX } else { 1 + prng.below(4) as usize };
         let mut removal = Removal::new(&self.list, Needle::new(New::Bytes(&bytes)), max, end);
-        while removal.next_slice(&mut self.list, 1 + prng.below(3) as usize) == Progress::More {}
+        let max_runs = 1 + prng.below(3) as usize;
+        let mut told = self.model.clone();
+        while removal.next_slice(&mut self.list, max_runs, &mut |index| {
+            assert_eq!(told.remove(index).as_ref(), Some(&bytes), "what goes is told where it is");
+        }) == Progress::More
+        {}
         let mut hits: Vec<usize> =
             (0..self.model.len()).filter(|&at| self.model[at] == bytes).collect();
         if end == End::Back {
@@ -388,7 +393,7 @@ fn long_elements_lie_outside() {
     assert_eq!(found, [2_901, 1_501, 11]);
     assert!(calls > 10, "600 KB are compared in {calls} calls");
     let mut removal = Removal::new(&list, Needle::new(New::Bytes(&long(b'b'))), 2, End::Front);
-    while removal.next_slice(&mut list, 1) == Progress::More {}
+    while removal.next_slice(&mut list, 1, &mut |_| {}) == Progress::More {}
     list.check_invariants();
     assert_eq!((removal.removed(), list.len()), (2, 3_004));
     assert_eq!(list.get(2_898).unwrap().to_vec(), long(b'b'), "the third is there");

@@ -1,0 +1,117 @@
+//! LMPOP: from the first of several lists that is there.
+
+use super::read::Popped;
+use super::transfer;
+use super::value::List;
+use crate::unsent::flow;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::number;
+use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
+use darter_keyspace::{Db, Key, WrongType};
+use darter_resp::{self as resp, Output, Reply};
+use darter_structs::list::{self, End};
+use darter_tx::{Access, Home};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Keys asked between two pauses.
+const KEYS_AT_ONCE: usize = 32;
+
+/// What is asked for.
+struct Asked {
+    /// Indexes of the keys.
+    keys: Range<usize>,
+    end: End,
+    count: usize,
+}
+
+impl Asked {
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let keys = positive(&mut args, "ERR numkeys should be greater than 0")?;
+        let first = args.position();
+        if keys >= args.left() {
+            return Err(Refusal::Syntax);
+        }
+        args.seek(first + keys);
+        let end = transfer::end(&mut args)?;
+        let mut count = None;
+        while args.left() > 0 {
+            if count.is_some() || args.left() < 2 || !args.option("COUNT") {
+                return Err(Refusal::Syntax);
+            }
+            count = Some(positive(&mut args, "ERR count should be greater than 0")?);
+        }
+        Ok(Self { keys: first..first + keys, end, count: count.unwrap_or(1) })
+    }
+}
+
+fn positive(args: &mut Args<'_>, text: &'static str) -> Result<usize, Refusal> {
+    let number = number::parse_i64(args.word()?).and_then(|number| usize::try_from(number).ok());
+    number.filter(|number| *number > 0).ok_or(Refusal::line(text))
+}
+
+/// `LMPOP numkeys key [key ...] LEFT|RIGHT [COUNT count]`: removes elements at one end of the first
+/// list that is there.
+///
+/// Reply: array of the key and an array of elements, or a null array. Refusals: numbers that are not
+/// positive, another word, `WrongType` of a key before the first list. Cost: O(keys + elements), and
+/// a hop for each key. Source: <https://redis.io/commands/lmpop> (7.0.0).
+pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    let asked = Asked::parse(args)?;
+    for at in asked.keys {
+        let key = Key::new(args.all().get(at));
+        if let Some(popped) = pop(cx.db, &key, asked.end, asked.count)? {
+            return Ok(reply(&mut cx.reply, key.bytes, popped, asked.end));
+        }
+    }
+    cx.reply.null_array();
+    Ok(Flow::Done)
+}
+
+/// Removes up to `count` elements of the list at `key`.
+fn pop(
+    db: &mut Db,
+    key: &Key<'_>,
+    end: End,
+    count: usize,
+) -> Result<Option<list::List>, WrongType> {
+    db.edit::<List, _>(key, false, |edit| edit.detach(end, count))
+}
+
+fn reply(reply: &mut Reply<'_>, key: &[u8], popped: list::List, end: End) -> Flow {
+    reply.array(2);
+    reply.bulk(key);
+    reply.array(popped.len());
+    flow(reply, Popped::new(popped, end))
+}
+
+/// LMPOP from lists on several cores.
+pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
+    let Asked { keys, end, count } = Asked::parse(call.args())?;
+    let _locked = if keys.len() > ENTRIES_AT_ONCE {
+        call.lock_all(Access::Exclusive).await
+    } else {
+        call.lock_keys(keys.clone().map(|at| (call.arg(at), Access::Exclusive))).await
+    };
+    let (db, no_touch) = (call.db, call.no_touch);
+    for at in keys {
+        if at % KEYS_AT_ONCE == 0 {
+            call.tx.pause().await;
+        }
+        let request = Arc::clone(&call.request);
+        let pop_it = move |home: &mut Home| {
+            let key = Key::new(resp::Args::owned(&request).get(at));
+            pop(home.shard.db_for(db, no_touch), &key, end, count)
+        };
+        let Some(popped) = call.tx.on(call.tx.core_of(call.arg(at)), pop_it).await? else {
+            continue;
+        };
+        let mut out = Output::default();
+        let rest = reply(&mut Reply::new(&mut out, call.resp3), call.arg(at), popped, end);
+        return Ok(match rest {
+            Flow::Stream(rest) => Answer::Stream(out, rest),
+            _ => Answer::Done(out),
+        });
+    }
+    Ok(call.answer(|reply| reply.null_array()))
+}

@@ -1,0 +1,317 @@
+//! By value: LPOS, LREM, LINSERT.
+//!
+//! An element is looked for as bytes, some gigabytes a second. A short search is made at once. A
+//! long one that only reads (LPOS) goes on in a cut; one that is to change the list (LREM, LINSERT),
+//! aside: writers of the key wait, readers see the previous list.
+
+use super::value::{List, new};
+use crate::gathered::Gathered;
+use crate::lookup::find_value;
+use crate::unsent::flow;
+use crate::unshare::KEY;
+use darter_base::number;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
+use darter_keyspace::{Draft, Fresh, Key};
+use darter_resp::{self as resp, Reply, Request};
+use darter_structs::list::{self, End, Needle, Progress, Removal, Search};
+use std::sync::Arc;
+
+/// Runs of elements that are looked at for a reply at once, or in one portion: 15 us where nothing is
+/// found.
+const RUNS: usize = 32;
+/// Runs of a removal between two looks at whether the slice is over: at most 20 us where much is found.
+const REMOVAL_RUNS: usize = 2;
+/// Such looks in one step.
+const LOOKS: usize = 64;
+/// Lists of this many bytes are gone through at once: at most five runs.
+const SHORT_BYTES: usize = 16 * 1024;
+/// Finds of one portion: some ns each.
+const FINDS: usize = 1_024;
+
+/// `LPOS key element [RANK rank] [COUNT count] [MAXLEN len]`: where the element is.
+///
+/// Reply: integer or null; with COUNT an array. Refusals: options, `WrongType`. Cost: O(bytes looked
+/// at), in slices, from a cut. Source: <https://redis.io/commands/lpos> (6.0.6).
+pub(super) fn lpos(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, element) = (args.key()?, args.value()?);
+    let wanted = Wanted::parse(args)?;
+    let Some(list) = find_value::<List>(cx.db, cx.stats, &key)? else {
+        wanted.nothing(&mut cx.reply);
+        return Ok(Flow::Done);
+    };
+    let elements = list.elements();
+    let mut looking = Looking::new(wanted, elements.len(), element);
+    let is_done = looking.look(elements);
+    let list = if is_done { list::List::new() } else { elements.reader() };
+    Ok(flow(&mut cx.reply, Finding { list, looking, is_done, is_begun: false }))
+}
+
+/// A LPOS, whose reply begins when all is found.
+struct Finding {
+    list: list::List,
+    looking: Looking,
+    is_done: bool,
+    /// The header is sent.
+    is_begun: bool,
+}
+
+impl Stream for Finding {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if self.is_begun {
+            return self.looking.found.pump(reply);
+        }
+        self.is_done = self.is_done || self.looking.look(&self.list);
+        if !self.is_done {
+            return true;
+        }
+        self.list = list::List::new();
+        self.is_begun = true;
+        let Looking { wanted, first, found, .. } = &mut self.looking;
+        match (wanted.count, first) {
+            (Some(_), _) => {
+                reply.array(found.count());
+                return found.pump(reply);
+            }
+            (None, Some(index)) => reply.count(*index),
+            (None, None) => reply.null(),
+        }
+        false
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let list = if self.list.is_pinned() { self.list.memory_bytes() } else { 0 };
+        list + self.looking.found.pinned_bytes()
+    }
+}
+
+/// A search, and what it has found.
+struct Looking {
+    wanted: Wanted,
+    search: Search,
+    /// Matches that do not count.
+    skipped: usize,
+    first: Option<usize>,
+    /// The indexes, encoded.
+    found: Gathered,
+}
+
+impl Looking {
+    fn new(wanted: Wanted, len: usize, element: Fresh<'_>) -> Self {
+        let search = Search::new(Needle::new(new(element)), wanted.range(len), wanted.from);
+        Self { wanted, search, skipped: 0, first: None, found: Gathered::default() }
+    }
+
+    /// Looks at the next runs, some 20 us. True when all is found.
+    fn look(&mut self, list: &list::List) -> bool {
+        let mut runs = RUNS;
+        for _ in 0..FINDS {
+            let Some(index) = self.search.next(list, &mut runs) else { return runs > 0 };
+            if self.skipped < self.wanted.rank - 1 {
+                self.skipped += 1;
+                continue;
+            }
+            let Some(count) = self.wanted.count else {
+                self.first = Some(index);
+                return true;
+            };
+            let mut line = vec![b':'];
+            number::write_i64(&mut line, i64::try_from(index).unwrap_or(i64::MAX));
+            line.extend_from_slice(b"\r\n");
+            self.found.append(&line, 1);
+            if self.found.count() >= count {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What LPOS is asked for.
+struct Wanted {
+    from: End,
+    /// Which match is the first that counts: 1 is the first.
+    rank: usize,
+    /// How many; `None`: one, and not as an array.
+    count: Option<usize>,
+    /// How many elements are looked at.
+    len_max: usize,
+}
+
+impl Wanted {
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let mut wanted = Self { from: End::Front, rank: 1, count: None, len_max: usize::MAX };
+        while args.left() > 0 {
+            let has_more = args.left() > 1;
+            if has_more && args.option("RANK") {
+                (wanted.from, wanted.rank) = rank(args.int()?)?;
+            } else if has_more && args.option("COUNT") {
+                let count = natural(&mut args, "ERR COUNT can't be negative")?;
+                wanted.count = Some(if count == 0 { usize::MAX } else { count });
+            } else if has_more && args.option("MAXLEN") {
+                let len = natural(&mut args, "ERR MAXLEN can't be negative")?;
+                wanted.len_max = if len == 0 { usize::MAX } else { len };
+            } else {
+                return Err(Refusal::Syntax);
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The indexes that are looked at.
+    fn range(&self, len: usize) -> std::ops::Range<usize> {
+        match self.from {
+            End::Front => 0..len.min(self.len_max),
+            End::Back => len - len.min(self.len_max)..len,
+        }
+    }
+
+    /// Replies that there is no such element.
+    fn nothing(&self, reply: &mut Reply<'_>) {
+        match self.count {
+            Some(_) => reply.array(0),
+            None => reply.null(),
+        }
+    }
+}
+
+fn rank(rank: i64) -> Result<(End, usize), Refusal> {
+    if rank == 0 {
+        return Err(Refusal::line(
+            "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or \
+             use negative to start from the end of the list",
+        ));
+    }
+    if rank == i64::MIN {
+        return Ok((End::Back, 1)); // It has no opposite, in Redis as well.
+    }
+    let end = if rank > 0 { End::Front } else { End::Back };
+    Ok((end, usize::try_from(rank.unsigned_abs()).unwrap_or(usize::MAX)))
+}
+
+/// A number that is not negative.
+fn natural(args: &mut Args<'_>, text: &'static str) -> Result<usize, Refusal> {
+    let number = number::parse_i64(args.word()?);
+    number.and_then(|number| usize::try_from(number).ok()).ok_or(Refusal::line(text))
+}
+
+/// `LREM key count element`: removes elements that are equal to this: all, or the first of them from
+/// the front or, where `count` is negative, from the back.
+///
+/// Reply: integer, how many. Refusals: `NotAnInteger`, `WrongType`. Cost: O(bytes), aside, in slices.
+/// Source: <https://redis.io/commands/lrem> (1.0.0).
+pub(super) fn lrem(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, count, element) = (args.key()?, args.int()?, args.value()?);
+    let Some(list) = cx.db.read_value::<List>(&key)? else {
+        cx.reply.int(0);
+        return Ok(Flow::Done);
+    };
+    let from = if count < 0 { End::Back } else { End::Front };
+    let most = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    let most = if most == 0 { usize::MAX } else { most };
+    let needle = Needle::new(new(element));
+    let mut removal = Removal::new(list.elements(), needle, most, from);
+    if list.elements().memory_bytes() > SHORT_BYTES {
+        let draft = cx.db.draft::<List>(&key)?;
+        return Ok(Flow::Job(Box::new(Removing { key: key.bytes.to_vec(), draft, removal })));
+    }
+    drop(list);
+    cx.db.edit::<List, _>(&key, false, |edit| {
+        while edit.remove_some(&mut removal, RUNS) == Progress::More {}
+    })?;
+    cx.reply.count(removal.removed());
+    Ok(Flow::Done)
+}
+
+/// A LREM from a long list.
+struct Removing {
+    key: Vec<u8>,
+    /// The new list.
+    draft: Draft<List>,
+    removal: Removal,
+}
+
+impl Job for Removing {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let mut looks = LOOKS;
+        while self.draft.edit(cx.now).remove_some(&mut self.removal, REMOVAL_RUNS) == Progress::More
+        {
+            looks -= 1;
+            if looks == 0 || cx.preempt.must_yield() {
+                return Ok(Step::More);
+            }
+        }
+        if self.removal.removed() > 0 {
+            cx.db.install_draft(&Key::new(&self.key), std::mem::take(&mut self.draft));
+        }
+        cx.reply.count(self.removal.removed());
+        Ok(Step::Done(Flow::Done))
+    }
+}
+
+/// `LINSERT key BEFORE | AFTER pivot element`: puts an element beside the first that is equal to the
+/// pivot.
+///
+/// Reply: integer, elements of the list; -1 without a pivot, 0 without a list. Refusals: another
+/// word, `WrongType`. Cost: O(bytes before the pivot), aside, in slices.
+/// Source: <https://redis.io/commands/linsert> (2.2.0).
+pub(super) fn linsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let is_before = args.option("BEFORE");
+    if !is_before && !args.option("AFTER") {
+        return Err(Refusal::Syntax);
+    }
+    let (pivot, place) = (args.value()?, args.position());
+    let Some(list) = cx.db.read_value::<List>(&key)? else {
+        cx.reply.int(0);
+        return Ok(Flow::Done);
+    };
+    let len = list.elements().len();
+    let mut search = Search::new(Needle::new(new(pivot)), 0..len, End::Front);
+    let mut runs = RUNS;
+    let found = search.next(list.elements(), &mut runs);
+    if found.is_none() && runs == 0 {
+        let (request, draft) = (args.all().to_request(), cx.db.draft::<List>(&key)?);
+        return Ok(Flow::Job(Box::new(Inserting { request, place, is_before, draft, search })));
+    }
+    drop(list);
+    let Some(pivot) = found else {
+        cx.reply.int(-1);
+        return Ok(Flow::Done);
+    };
+    let element = args.value()?;
+    cx.db.edit::<List, _>(&key, false, |edit| {
+        edit.insert(pivot + usize::from(!is_before), element);
+    })?;
+    cx.reply.count(len + 1);
+    Ok(Flow::Done)
+}
+
+/// A LINSERT whose pivot is far from the front.
+struct Inserting {
+    request: Arc<Request>,
+    /// Index of the element.
+    place: usize,
+    is_before: bool,
+    draft: Draft<List>,
+    search: Search,
+}
+
+impl Job for Inserting {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let mut runs = RUNS;
+        let list = self.draft.value().elements();
+        let Some(pivot) = self.search.next(list, &mut runs) else {
+            if runs == 0 {
+                return Ok(Step::More);
+            }
+            cx.reply.int(-1);
+            return Ok(Step::Done(Flow::Done));
+        };
+        let all = resp::Args::owned(&self.request);
+        let element = Args::new(all, self.place).value()?;
+        cx.reply.count(list.len() + 1);
+        self.draft.edit(cx.now).insert(pivot + usize::from(!self.is_before), element);
+        cx.db.install_draft(&Key::new(all.get(KEY)), std::mem::take(&mut self.draft));
+        Ok(Step::Done(Flow::Done))
+    }
+}

@@ -1,0 +1,147 @@
+//! From one list to another, perhaps on another core: LMOVE, RPOPLPUSH.
+//!
+//! As in Redis, the element is added before it is removed; so a list of one element that is moved to
+//! its own other end is never empty.
+
+use super::value::{List, sent};
+use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, reply_str};
+use darter_keyspace::{Db, Key, Str, StrPieces, WrongType};
+use darter_resp::{self as resp, Output, Reply};
+use darter_structs::list::End;
+use darter_tx::{Access, Home};
+use std::sync::Arc;
+
+/// From which end, and to which.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    from: End,
+    to: End,
+}
+
+impl Ends {
+    /// Of RPOPLPUSH.
+    const ROTATION: Self = Self { from: End::Back, to: End::Front };
+
+    /// Those that follow the two keys.
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        args.seek(args.position() + 2);
+        let ends = Self { from: end(&mut args)?, to: end(&mut args)? };
+        args.end()?;
+        Ok(ends)
+    }
+}
+
+/// The end that the next argument names.
+pub(super) fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
+    if args.option("LEFT") {
+        return Ok(End::Front);
+    }
+    if args.option("RIGHT") { Ok(End::Back) } else { Err(Refusal::Syntax) }
+}
+
+/// `LMOVE source destination LEFT|RIGHT LEFT|RIGHT`: moves an element from an end of one list to an
+/// end of another.
+///
+/// Reply: bulk, or null without a source. Refusals: another word, `WrongType` of the source, or of
+/// the destination if the source is there. Cost: O(1), and three hops when the keys live on different
+/// cores. Source: <https://redis.io/commands/lmove> (6.2.0).
+pub(super) fn lmove_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Ends::parse(args)?)
+}
+
+/// `RPOPLPUSH source destination`: LMOVE from the right to the left.
+///
+/// Source: <https://redis.io/commands/rpoplpush> (1.2.0).
+pub(super) fn rpoplpush_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    here(cx, args, Ends::ROTATION)
+}
+
+fn here(cx: &mut Cx<'_>, mut args: Args<'_>, ends: Ends) -> Result<Flow, Refusal> {
+    let (from, to) = (args.key()?, args.key()?);
+    let Some(element) = peek(cx.db, &from, ends.from)? else {
+        cx.reply.null();
+        return Ok(Flow::Done);
+    };
+    add(cx.db, &to, ends.to, &element)?;
+    remove(cx.db, &from, ends.from);
+    Ok(reply(&mut cx.reply, &element))
+}
+
+/// The element at an end of the list at `key`.
+fn peek(db: &mut Db, key: &Key<'_>, end: End) -> Result<Option<StrPieces>, WrongType> {
+    let Some(list) = db.read_value::<List>(key)? else { return Ok(None) };
+    let elements = list.elements();
+    let index = if end == End::Front { 0 } else { elements.len() - 1 };
+    Ok(elements.get(index).map(|element| match sent(&element) {
+        Str::Inline(text) => StrPieces::Bytes(text.to_vec()),
+        Str::Blob(blob) => StrPieces::Blob(blob.clone()),
+    }))
+}
+
+fn add(db: &mut Db, key: &Key<'_>, end: End, element: &StrPieces) -> Result<(), WrongType> {
+    db.edit::<List, _>(key, true, |edit| edit.push(end, element.fresh()))?;
+    Ok(())
+}
+
+fn remove(db: &mut Db, key: &Key<'_>, end: End) {
+    let removed = db.edit::<List, _>(key, false, |edit| edit.pop(end, |_| {}));
+    debug_assert_eq!(removed, Ok(Some(Some(()))), "it was just found");
+}
+
+fn reply(reply: &mut Reply<'_>, element: &StrPieces) -> Flow {
+    match element {
+        StrPieces::Bytes(bytes) => {
+            reply.bulk(bytes);
+            Flow::Done
+        }
+        StrPieces::Blob(blob) => reply_str(reply, &Str::Blob(blob)),
+    }
+}
+
+/// [`lmove_here`] between cores.
+pub(super) async fn lmove(call: Call) -> Result<Answer, Refusal> {
+    let ends = Ends::parse(call.args())?;
+    anywhere(call, ends).await
+}
+
+/// [`rpoplpush_here`] between cores.
+pub(super) async fn rpoplpush(call: Call) -> Result<Answer, Refusal> {
+    anywhere(call, Ends::ROTATION).await
+}
+
+/// Both keys are locked, so what was found does not change until it is moved.
+async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> {
+    let (from, to) = (call.first, call.first + 1);
+    let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
+    let (db, no_touch) = (call.db, call.no_touch);
+    let [at_source, at_target] = [from, to].map(|at| call.tx.core_of(call.arg(at)));
+
+    let request = Arc::clone(&call.request);
+    let look = move |home: &mut Home| {
+        peek(home.shard.db_for(db, no_touch), &key(&request, from), ends.from)
+    };
+    let Some(element) = call.tx.on(at_source, look).await? else {
+        return Ok(call.answer(|reply| reply.null()));
+    };
+    let (request, moved) = (Arc::clone(&call.request), element.clone());
+    let add_it = move |home: &mut Home| {
+        add(home.shard.db_for(db, no_touch), &key(&request, to), ends.to, &moved)
+    };
+    call.tx.on(at_target, add_it).await?;
+    let request = Arc::clone(&call.request);
+    let remove_it = move |home: &mut Home| {
+        remove(home.shard.db_for(db, no_touch), &key(&request, from), ends.from);
+    };
+    call.tx.on(at_source, remove_it).await;
+
+    let mut out = Output::default();
+    match reply(&mut Reply::new(&mut out, call.resp3), &element) {
+        Flow::Stream(rest) => Ok(Answer::Stream(out, rest)),
+        _ => Ok(Answer::Done(out)),
+    }
+}
+
+/// The argument at `index` as a key.
+fn key(request: &Arc<resp::Request>, index: usize) -> Key<'_> {
+    Key::new(resp::Args::owned(request).get(index))
+}
