@@ -126,7 +126,7 @@ impl Big {
     pub(super) fn rank_of(&self, place: &Place<'_>) -> usize {
         let Some(tree) = &self.entries else { return 0 };
         let (chunk, first) = tree
-            .seek(|child| place.is_behind(child.first, |name| order(&first(child).member, name)));
+            .seek(|score, child| place.is_behind(score, |name| order(&first(child).member, name)));
         first + lower_bound(chunk, place).0
     }
 
@@ -137,9 +137,8 @@ impl Big {
         let found = self.index.find(Hash::of(hash), |score| {
             let place = Place::Entry(score, member);
             // The last chunk that does not begin behind it: it may begin with it.
-            let (chunk, first) = tree.seek(|child| {
-                child.first < score
-                    || child.first == score && order(&first(child).member, member).is_le()
+            let (chunk, first) = tree.seek(|other, child| {
+                other < score || other == score && order(&first(child).member, member).is_le()
             });
             let (index, offset) = lower_bound(chunk, &place);
             let items = &chunk.items()[offset..];

@@ -144,7 +144,7 @@ impl Index {
     #[inline]
     pub(super) fn rank_of(&self, hash: Hash) -> usize {
         let Some(tree) = &self.0 else { return 0 };
-        let (chunk, first) = tree.seek(|child| child.first < hash);
+        let (chunk, first) = tree.seek(|first, _| first < hash);
         first + lower_bound(chunk, hash)
     }
 
@@ -172,7 +172,7 @@ impl Index {
         mut f: impl FnMut(f64) -> Option<R>,
     ) -> Option<(usize, R)> {
         let tree = self.0.as_ref()?;
-        let (chunk, first) = tree.seek(|child| child.first < hash);
+        let (chunk, first) = tree.seek(|first, _| first < hash);
         let mut at = lower_bound(chunk, hash);
         while at < chunk.len() {
             let (other, score) = read(chunk.items(), at);

@@ -59,6 +59,9 @@ enum Link<C: Coding> {
 /// An inner node.
 pub(crate) struct Node<C: Coding> {
     level: u8,
+    /// What the children know, in a row: a search reads few lines of it, and one child.
+    lens: [usize; CHILDREN_MAX],
+    firsts: [C::First; CHILDREN_MAX],
     children: Vec<Child<C>>,
 }
 
@@ -66,7 +69,45 @@ impl<C: Coding> Clone for Node<C> {
     fn clone(&self) -> Self {
         let mut children = Vec::with_capacity(CHILDREN_MAX);
         children.extend_from_slice(&self.children);
-        Self { level: self.level, children }
+        Self { children, ..*self }
+    }
+}
+
+impl<C: Coding> Node<C> {
+    /// Brings what it knows of its children up to date.
+    fn learn(&mut self) {
+        for (at, child) in self.children.iter().enumerate() {
+            (self.lens[at], self.firsts[at]) = (child.len, child.first);
+        }
+    }
+
+    /// The child that holds the element with this index, and the number of elements before that child.
+    #[inline]
+    fn locate(&self, index: usize) -> (usize, usize) {
+        let mut before = 0;
+        for (at, len) in self.lens[..self.children.len()].iter().enumerate() {
+            if index - before < *len {
+                return (at, before);
+            }
+            before += len;
+        }
+        unreachable!("index={index} of {before}");
+    }
+
+    /// The last child of those for which `is_before` holds, and how many elements are before it; the
+    /// first child if there is none.
+    #[inline]
+    fn seek(&self, is_before: &impl Fn(C::First, &Child<C>) -> bool) -> (usize, usize) {
+        let (mut low, mut high) = (0, self.children.len());
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if is_before(self.firsts[middle], &self.children[middle]) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        (low, self.lens[..low].iter().sum())
     }
 }
 
@@ -90,7 +131,8 @@ impl<C: Coding> Child<C> {
             return children.pop();
         }
         let first = children[0].first;
-        let link = Link::Node(Arc::new(Node { level, children }));
+        let (lens, firsts) = ([0; CHILDREN_MAX], [first; CHILDREN_MAX]);
+        let link = Link::Node(Arc::new(Node { level, lens, firsts, children }));
         let mut child = Self { len: 0, bytes: 0, first, link };
         child.sum();
         Some(child)
@@ -149,6 +191,9 @@ impl<C: Coding> Child<C> {
 
     /// Recomputes the sums from the children.
     fn sum(&mut self) {
+        if let Link::Node(node) = &mut self.link {
+            Arc::make_mut(node).learn();
+        }
         let children = self.children();
         let len = children.iter().map(|child| child.len).sum();
         let first = children[0].first;
@@ -165,7 +210,7 @@ impl<C: Coding> Child<C> {
             match &at.link {
                 Link::Chunk(chunk) => return (chunk, first),
                 Link::Node(node) => {
-                    let (child, before) = locate(&node.children, index - first);
+                    let (child, before) = node.locate(index - first);
                     first += before;
                     at = &node.children[child];
                 }
@@ -177,15 +222,15 @@ impl<C: Coding> Child<C> {
     /// if there is none. `is_before` must hold for all children up to some place, and for none
     /// after it.
     #[inline]
-    pub(crate) fn seek(&self, is_before: impl Fn(&Self) -> bool) -> (&Chunk<C>, usize) {
+    pub(crate) fn seek(&self, is_before: impl Fn(C::First, &Self) -> bool) -> (&Chunk<C>, usize) {
         let (mut at, mut first) = (self, 0);
         loop {
             match &at.link {
                 Link::Chunk(chunk) => return (chunk, first),
                 Link::Node(node) => {
-                    let last = node.children[1..].partition_point(&is_before);
-                    first += node.children[..last].iter().map(|child| child.len).sum::<usize>();
-                    at = &node.children[last];
+                    let (child, before) = node.seek(&is_before);
+                    first += before;
+                    at = &node.children[child];
                 }
             }
         }
@@ -207,13 +252,14 @@ impl<C: Coding> Child<C> {
             }
             Link::Node(node) => {
                 let node = Arc::make_mut(node);
-                let (at, before) = locate(&node.children, index);
+                let (at, before) = node.locate(index);
                 let child = &mut node.children[at];
                 let (len, bytes) = (child.len, child.bytes);
                 let result = child.edit(index - before, f);
                 self.len = self.len - len + child.len;
                 self.bytes = self.bytes - bytes + child.bytes;
-                self.first = node.children[0].first;
+                (node.lens[at], node.firsts[at]) = (child.len, child.first);
+                self.first = node.firsts[0];
                 result
             }
         }
@@ -224,7 +270,7 @@ impl<C: Coding> Child<C> {
         match &self.link {
             Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
             Link::Node(node) => {
-                let (at, before) = locate(&node.children, index);
+                let (at, before) = node.locate(index);
                 Arc::strong_count(node) > 1 || node.children[at].is_shared(index - before)
             }
         }
@@ -248,6 +294,9 @@ impl<C: Coding> Child<C> {
             }
             Link::Node(node) => {
                 assert!(children.iter().all(|child| child.level() + 1 == node.level), "N2");
+                for (at, child) in children.iter().enumerate() {
+                    assert_eq!((node.lens[at], node.firsts[at]), (child.len, child.first), "N1");
+                }
             }
         }
         let least = if is_root { 2 } else { CHILDREN_MIN };
@@ -261,19 +310,7 @@ impl<C: Coding> Child<C> {
     }
 }
 
-/// The child that holds the element with this index, and the number of elements before that child.
-fn locate<C: Coding>(children: &[Child<C>], index: usize) -> (usize, usize) {
-    let mut before = 0;
-    for (at, child) in children.iter().enumerate() {
-        if index - before < child.len {
-            return (at, before);
-        }
-        before += child.len;
-    }
-    unreachable!("index={index} of {before}");
-}
-
-/// Joins two trees, the elements of `left` first. Cost: O(log n).
+/// One tree of two, the elements of `left` before those of `right`. Cost: O(log n).
 pub(crate) fn join<C: Coding>(mut left: Child<C>, mut right: Child<C>) -> Child<C> {
     let len = left.len + right.len;
     let level = left.level().max(right.level());
@@ -414,7 +451,11 @@ pub(crate) fn split<C: Coding>(
         }
         Part::Node(children) => children,
     };
-    let (at, before) = locate(&lefts, index);
+    let (mut at, mut before) = (0, 0);
+    while index - before >= lefts[at].len {
+        before += lefts[at].len;
+        at += 1;
+    }
     let rights = with_room(lefts.drain(at + 1..));
     let middle = lefts.pop().expect("the child that was found");
     let (left, right) = split(middle, index - before);
