@@ -62,6 +62,8 @@ pub(crate) enum Data {
     Integers,
     /// Two sets of `member:N` that share one member.
     TwoSets,
+    /// A sorted set of `member:N` with random scores.
+    Scores,
     /// Many string keys `key:N`.
     Keys,
     /// One string of text.
@@ -80,6 +82,7 @@ impl Data {
             Data::Uuids => format!("set, {elements} UUIDs"),
             Data::Integers => format!("set, {elements} integers"),
             Data::TwoSets => format!("2 sets, {elements} strings each"),
+            Data::Scores => format!("sorted set, {elements} members"),
             Data::Keys => format!("{} string keys", count_text(scale.keys())),
             Data::Text => format!("string of {}B", count_text(scale.text_bytes())),
             Data::Populated => format!("DEBUG POPULATE {}", count_text(scale.populated())),
@@ -90,7 +93,7 @@ impl Data {
     pub(crate) fn elements(self, scale: &Scale) -> u64 {
         match self {
             Data::Small | Data::Populated => 0,
-            Data::Hash | Data::Uuids | Data::Integers => scale.elements,
+            Data::Hash | Data::Uuids | Data::Integers | Data::Scores => scale.elements,
             Data::TwoSets => scale.elements * 2,
             Data::Keys => scale.keys(),
             Data::Text => 1,
@@ -131,6 +134,13 @@ impl Data {
                 write_set(file, BIG, (0..elements).map(member), elements)?;
                 write_set(file, OTHER, (elements - 1..elements * 2 - 1).map(member), elements)?;
             }
+            Data::Scores => {
+                file.zset(BIG.as_bytes(), elements)?;
+                for number in 0..elements {
+                    file.bytes(member(number).as_bytes())?;
+                    file.score(fraction(number));
+                }
+            }
             Data::Keys => {
                 for number in 0..scale.keys() {
                     file.string(own_key(number).as_bytes(), &[b'v'; 16])?;
@@ -165,9 +175,19 @@ pub(crate) fn own_key(number: u64) -> String {
     format!("key:{number}")
 }
 
-/// A member of [`Data::TwoSets`].
+/// A member of [`Data::TwoSets`] and [`Data::Scores`].
 pub(crate) fn member(number: u64) -> String {
     format!("member:{number}")
+}
+
+/// A score from 0 to 1, with all its digits.
+fn fraction(number: u64) -> f64 {
+    (Prng::from_seed(number).next() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// The score of member `number`, as a client sends it.
+pub(crate) fn score(number: u64) -> String {
+    fraction(number).to_string()
 }
 
 /// The reason of field `number`: 12 letters.

@@ -58,7 +58,7 @@ pub(crate) struct Actor {
     pub(crate) limit: Duration,
 }
 
-use Data::{Hash, Integers, Keys, Populated, Small, Text, TwoSets, Uuids};
+use Data::{Hash, Integers, Keys, Populated, Scores, Small, Text, TwoSets, Uuids};
 use Picture::{Drawn, Left};
 
 const HASH: Option<SameKey> = Some(touch_hash);
@@ -66,12 +66,14 @@ const SET: Option<SameKey> = Some(touch_uuids);
 const INTS: Option<SameKey> = Some(touch_integers);
 const PAIR: Option<SameKey> = Some(touch_members);
 const TEXT: Option<SameKey> = Some(touch_text);
+const ZSET: Option<SameKey> = Some(touch_scores);
 
 /// All experiments, in the order in which they run; rows with the same data are adjacent.
 #[rustfmt::skip] // A table: one row an experiment, columns aligned.
 pub(crate) const TABLE: &[Experiment] = &[
     row("HSET fill by 100",    Small,     None, Left,  |a| a.fill("HSET")),
     row("SADD fill by 100",    Small,     None, Left,  |a| a.fill("SADD")),
+    row("ZADD fill by 100",    Small,     None, Left,  |a| a.fill("ZADD")),
     row("HGETALL",             Hash,      HASH, Drawn, |a| a.run(&["HGETALL", BIG])),
     row("HGETALL slow reader", Hash,      HASH, Left,  |a| a.run_slowly(&["HGETALL", BIG])),
     row("DEL hash",            Hash,      HASH, Drawn, |a| a.run(&["DEL", BIG])),
@@ -91,6 +93,13 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("SINTERSTORE",         TwoSets,   PAIR, Left,  |a| a.run(&["SINTERSTORE", "dest", BIG, OTHER])),
     row("SDIFFSTORE",          TwoSets,   PAIR, Left,  |a| a.run(&["SDIFFSTORE", "dest", BIG, OTHER])),
     row("SUNIONSTORE",         TwoSets,   PAIR, Left,  |a| a.run(&["SUNIONSTORE", "dest", BIG, OTHER])),
+    row("ZRANGE all",          Scores,    ZSET, Drawn, |a| a.run(&["ZRANGE", BIG, "0", "-1", "WITHSCORES"])),
+    row("ZADD of a million",   Scores,    ZSET, Left,  Actor::add_members),
+    row("ZREMRANGEBYRANK half", Scores,   ZSET, Left,  Actor::remove_half),
+    row("DEL zset",            Scores,    ZSET, Left,  |a| a.run(&["DEL", BIG])),
+    row("EXPIRE zset 1 s",     Scores,    ZSET, Left,  Actor::expire_scores),
+    row("RENAME zset",         Scores,    ZSET, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
+    row("COPY zset",           Scores,    ZSET, Left,  |a| a.run(&["COPY", BIG, "copy"])),
     row("KEYS *",              Keys,      None, Drawn, |a| a.run(&["KEYS", "*"])),
     row("SCAN COUNT 1e9",      Keys,      None, Left,  |a| a.run(&["SCAN", "0", "COUNT", "1000000000"])),
     row("MGET all keys",       Keys,      None, Left,  |a| a.run_on_keys("MGET")),
@@ -147,6 +156,19 @@ impl Actor {
         self.run(&["SPOP", BIG, &count])
     }
 
+    /// One ZADD of a tenth as many members as there are: a million beside ten.
+    fn add_members(&mut self) -> Outcome<Streamed> {
+        let mut request = Vec::new();
+        let first = self.scale.elements;
+        fill_command(&mut request, "ZADD", first..first + first / 10);
+        self.connection.stream(&request, Reader::Fast, self.limit)
+    }
+
+    fn remove_half(&mut self) -> Outcome<Streamed> {
+        let (first, last) = (self.scale.elements / 4, self.scale.elements * 3 / 4);
+        self.run(&["ZREMRANGEBYRANK", BIG, &first.to_string(), &last.to_string()])
+    }
+
     /// A key, a field and a member of the row's length at full scale: each is added, found and
     /// removed, by one command after the other.
     fn long_names(&mut self) -> Outcome<Streamed> {
@@ -200,10 +222,19 @@ impl Actor {
 
     /// EXPIRE, and then a wait until the fields are gone; `first_byte` is the reply's time.
     fn expire(&mut self) -> Outcome<Streamed> {
+        self.expire_counted("HLEN")
+    }
+
+    /// [`Actor::expire`] of a sorted set.
+    fn expire_scores(&mut self) -> Outcome<Streamed> {
+        self.expire_counted("ZCARD")
+    }
+
+    fn expire_counted(&mut self, count: &str) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = self.run(&["EXPIRE", BIG, "1"])?;
         // The stream on the same key may have created a new, small hash meanwhile.
-        while self.connection.ask(&["HLEN", BIG])?.number() as u64 > self.scale.elements / 2 {
+        while self.connection.ask(&[count, BIG])?.number() as u64 > self.scale.elements / 2 {
             if started.elapsed() > self.limit {
                 return Err(Fault::TimedOut);
             }
@@ -269,10 +300,11 @@ impl Actor {
     }
 }
 
-/// Appends one command of a fill: HSET with UUID and reason, or SADD of integers.
+/// Appends one command of a fill: HSET with UUID and reason, SADD of integers, or ZADD of members with
+/// random scores.
 fn fill_command(request: &mut Vec<u8>, name: &str, numbers: std::ops::Range<u64>) {
     let count = numbers.end - numbers.start;
-    let each = 1 + u64::from(name == "HSET");
+    let each = 1 + u64::from(name != "SADD");
     client::header(request, 2 + count * each);
     client::bulk(request, name.as_bytes());
     client::bulk(request, BIG.as_bytes());
@@ -280,6 +312,9 @@ fn fill_command(request: &mut Vec<u8>, name: &str, numbers: std::ops::Range<u64>
         if name == "HSET" {
             client::bulk(request, &uuid(SEED, number));
             client::bulk(request, &data::reason(number));
+        } else if name == "ZADD" {
+            client::bulk(request, data::score(number).as_bytes());
+            client::bulk(request, data::member(number).as_bytes());
         } else {
             client::bulk(request, number.to_string().as_bytes());
         }
@@ -325,6 +360,16 @@ fn touch_members(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<
 fn touch_set(number: u64, member: &[u8], request: &mut Vec<u8>) {
     let name: &[u8] = if number.is_multiple_of(2) { b"SISMEMBER" } else { b"SADD" };
     client::command(request, &[name, BIG.as_bytes(), member]);
+}
+
+fn touch_scores(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    let index = prng.below(scale.elements);
+    let member = data::member(index);
+    if number.is_multiple_of(2) {
+        client::command(request, &["ZSCORE", BIG, &member]);
+    } else {
+        client::command(request, &["ZADD", BIG, &data::score(index + 1), &member]);
+    }
 }
 
 fn touch_text(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {

@@ -20,6 +20,8 @@ use crate::fault::{Fault, Outcome};
 
 const STRING: u8 = 0;
 const SET: u8 = 2;
+/// With scores of 8 bytes.
+const ZSET: u8 = 5;
 const HASH: u8 = 4;
 /// Bytes gathered before they are checksummed and written.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -63,6 +65,19 @@ impl Writer {
         self.chunk.push(SET);
         self.bytes(key)?;
         self.length(members)
+    }
+
+    /// Adds the head of a sorted set; `members` must follow, each as [`Writer::bytes`] and
+    /// [`Writer::score`].
+    pub(crate) fn zset(&mut self, key: &[u8], members: u64) -> Outcome<()> {
+        self.chunk.push(ZSET);
+        self.bytes(key)?;
+        self.length(members)
+    }
+
+    /// Adds the score of the member before it.
+    pub(crate) fn score(&mut self, score: f64) {
+        self.chunk.extend_from_slice(&score.to_le_bytes());
     }
 
     /// Adds one string of a key or collection.

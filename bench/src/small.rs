@@ -46,6 +46,9 @@ enum Kind {
     Strings,
     /// Distinct numbers below 10 000; above 100 000 once replaced.
     Integers,
+    /// `member:N`, with an integer below a million as its score; after that was overwritten, with two
+    /// digits behind the point.
+    Scores,
 }
 
 /// The state of all keys of a server.
@@ -59,13 +62,14 @@ enum State {
 const STATES: [State; 3] = [State::Filled, State::Overwritten, State::Halved];
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Hash, Kind::Strings, Kind::Integers];
+    const ALL: [Kind; 4] = [Kind::Hash, Kind::Strings, Kind::Integers, Kind::Scores];
 
     fn name(self) -> &'static str {
         match self {
             Kind::Hash => "hash",
             Kind::Strings => "set of strings",
             Kind::Integers => "set of integers",
+            Kind::Scores => "sorted set",
         }
     }
 
@@ -74,6 +78,7 @@ impl Kind {
         match self {
             Kind::Hash => ["HGET", "HSET"],
             Kind::Strings | Kind::Integers => ["SISMEMBER", "SADD, SREM"],
+            Kind::Scores => ["ZSCORE", "ZADD"],
         }
     }
 
@@ -81,6 +86,7 @@ impl Kind {
         match self {
             Kind::Hash => format!("hash:{key:07}"),
             Kind::Strings | Kind::Integers => format!("set:{key:07}"),
+            Kind::Scores => format!("zset:{key:07}"),
         }
     }
 
@@ -89,6 +95,7 @@ impl Kind {
         let is_first = state == State::Filled;
         match self {
             Kind::Hash => format!("field:{number}"),
+            Kind::Scores => format!("member:{number}"),
             Kind::Strings if is_first => format!("member:{number}"),
             Kind::Strings => format!("member:{number}:again"),
             // 97 and 10 000 are coprime, so a key's numbers are distinct.
@@ -119,6 +126,13 @@ impl Kind {
             (Kind::Hash, State::Halved) => {
                 words = [vec!["HDEL".to_owned()], words, removed].concat()
             }
+            (Kind::Scores, State::Filled | State::Overwritten) => {
+                words.insert(0, "ZADD".to_owned());
+                entries(to).for_each(|member| words.extend([score(prng, to), member]));
+            }
+            (Kind::Scores, State::Halved) => {
+                words = [vec!["ZREM".to_owned()], words, removed].concat()
+            }
             (_, State::Filled) => {
                 words.insert(0, "SADD".to_owned());
                 words.extend(removed);
@@ -148,6 +162,11 @@ impl Kind {
                 client::command(out, &["HSET", &name, &entry, &value]);
             }
             "SISMEMBER" => client::command(out, &["SISMEMBER", &name, &entry]),
+            "ZSCORE" => client::command(out, &["ZSCORE", &name, &entry]),
+            "ZADD" => {
+                let score = score(prng, State::Filled);
+                client::command(out, &["ZADD", &name, &score, &entry]);
+            }
             _ => {
                 let entry = self.entry(key, number, State::Overwritten);
                 client::command(out, &["SADD", &name, &entry]);
@@ -165,6 +184,15 @@ fn value(prng: &mut Prng, state: State) -> String {
         len += u64::from(len >= VALUE_BYTES);
     }
     (0..len).map(|_| char::from(b'a' + prng.below(26) as u8)).collect()
+}
+
+/// A score, before it was overwritten or after.
+fn score(prng: &mut Prng, state: State) -> String {
+    let number = prng.below(1_000_000);
+    if state == State::Filled {
+        return number.to_string();
+    }
+    format!("{}.{:02}", number / 100, number % 100)
 }
 
 /// One server's figures for one kind and size.
@@ -365,7 +393,7 @@ fn push(
     let operation = kind.operations()[at];
     let request =
         |prng: &mut Prng, out: &mut Vec<u8>| kind.request(operation, keys, len, prng, out);
-    let lines = if matches!(operation, "HGET" | "SADD, SREM") { 2 } else { 1 };
+    let lines = if matches!(operation, "HGET" | "ZSCORE" | "SADD, SREM") { 2 } else { 1 };
     let load = Load {
         clients: CLIENTS,
         pipeline: PIPELINE,
