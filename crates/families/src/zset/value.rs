@@ -8,6 +8,7 @@ use darter_keyspace::{
 };
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Plan, Survey};
 use darter_structs::sorted::{End, Entry, Sorted};
+use darter_structs::table::PackedValue;
 use std::ops::Range;
 
 static TYPE: &Type = &Type {
@@ -139,6 +140,20 @@ impl Value for ZSet {
 
     fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    fn packed(&self) -> Option<PackedValue<'_>> {
+        self.entries.packed().map(|bytes| TYPE.pack(self.grown, bytes))
+    }
+
+    fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
+        let Some((bytes, grown)) = TYPE.unpack(packed) else { return false };
+        *self = Self { entries: Sorted::of_packed(bytes), grown };
+        true
+    }
+
+    fn check_invariants(&self) {
+        self.entries.check_invariants();
     }
 }
 
