@@ -321,9 +321,11 @@ fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
 #[inline]
 fn lower_bound(chunk: &Chunk, place: &Place<'_>) -> (usize, usize) {
     let items = chunk.items();
+    // Most entries are told by their scores: the member is not looked at.
     let is_behind = |offset: usize| {
-        let entry = item::entry(&items[offset..], Some(chunk));
-        place.is_behind(entry.score, |name| order(&entry.member, name))
+        let bytes = &items[offset..];
+        let member = || item::entry(bytes, Some(chunk)).member;
+        place.is_behind(item::score(bytes), |name| order(&member(), name))
     };
     let (mut index, mut offset) = chunk.last_mark(is_behind);
     while offset < items.len() && is_behind(offset) {

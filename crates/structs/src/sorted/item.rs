@@ -29,14 +29,25 @@ pub(super) const ENTRY_BYTES_MAX: usize = SCORE_BYTES_MAX + element::ITEM_BYTES_
 
 const _: () = assert!(3 * ENTRY_BYTES_MAX <= ROOM_MAX, "three of the longest to a chunk");
 
+/// Bytes of a score by its tag, which is counted.
+const SCORE_BYTES: &[u8; 256] = &{
+    let mut bytes = [0; 256];
+    let mut tag = 0;
+    while tag < bytes.len() {
+        bytes[tag] = match tag as u8 {
+            tag @ ..NEGATIVE => tag + 1,
+            tag @ NEGATIVE..BITS => tag - NEGATIVE + 2,
+            tag @ BITS.. => (tag - BITS) % 8 + 2, // Up to 24.
+        };
+        tag += 1;
+    }
+    bytes
+};
+
 /// Bytes of the score that begins with this tag.
 #[inline]
 fn score_len(tag: u8) -> usize {
-    usize::from(match tag {
-        ..NEGATIVE => tag + 1,
-        NEGATIVE..BITS => tag - NEGATIVE + 2,
-        BITS.. => tag - BITS + 2,
-    })
+    usize::from(SCORE_BYTES[usize::from(tag)])
 }
 
 /// The score at the front of `bytes`.
@@ -153,7 +164,7 @@ impl Coding for Entries {
     /// The score.
     type First = f64;
 
-    #[inline]
+    #[inline(always)] // A walk is nothing else.
     fn len(bytes: &[u8]) -> usize {
         let score = score_len(bytes[0]);
         score + element::len(&bytes[score..])
