@@ -372,7 +372,11 @@ fn advance(
 
 /// Checks that the last key has the expected length.
 fn check(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> Outcome<()> {
-    let command = if kind == Kind::Hash { "HLEN" } else { "SCARD" };
+    let command = match kind {
+        Kind::Hash => "HLEN",
+        Kind::Strings | Kind::Integers => "SCARD",
+        Kind::Scores => "ZCARD",
+    };
     let found = filled.connection.ask(&[command, &kind.key(keys - 1)])?.number();
     let wanted = if state == State::Halved { len - len / 2 } else { len };
     if found != wanted as i64 {
@@ -521,8 +525,8 @@ mod tests {
         let text = std::fs::read_to_string(markdown.unwrap()).unwrap();
         let rows: Vec<&str> =
             text.lines().filter(|line| line.contains(" redis-server |")).collect();
-        // "of 20" is "of 200", too: three sizes of three kinds, once in bytes, twice in CPU.
-        assert_eq!(rows.len(), 3 * 3 * (1 + 2), "{text}");
+        // "of 20" is "of 200", too: three sizes of four kinds, once in bytes, twice in CPU.
+        assert_eq!(rows.len(), 3 * 4 * (1 + 2), "{text}");
         assert_eq!(rows[0].matches(" 1.00 |").count(), 3, "{text}");
         assert!(
             text.contains("| darter, 1 core") && text.contains("ended while starting"),

@@ -47,16 +47,6 @@ const KEY: &str = "key:__rand_int__";
 const FIELD: &str = "field:__rand_int__";
 const MEMBER: &str = "member:__rand_int__";
 
-/// A text ten times.
-macro_rules! ten {
-    ($($text:tt)+) => {
-        concat!(
-            $($text)+, $($text)+, $($text)+, $($text)+, $($text)+,
-            $($text)+, $($text)+, $($text)+, $($text)+, $($text)+
-        )
-    };
-}
-
 /// The workloads. redis-benchmark's random numbers have twelve digits; so have the keys here.
 #[rustfmt::skip] // A table: one row a workload, columns aligned.
 const TABLE: &[Workload] = &[
@@ -65,10 +55,7 @@ const TABLE: &[Workload] = &[
     Workload { name: "HGET", reply: "$3\r\nxxx\r\n", request: Some(hget), words: &["HGET", "hash", FIELD] },
     Workload { name: "HSET", reply: ":0\r\n",        request: Some(hset), words: &["HSET", "hash", FIELD, "xxx"] },
     Workload { name: "ZADD", reply: ":0\r\n",        request: Some(zadd), words: &["ZADD", "zset", "__rand_int__", MEMBER] },
-    Workload { name: "ZINCRBY", reply: "$5\r\n50000\r\n", request: Some(zincrby), words: &["ZINCRBY", "zset", "1", MEMBER] },
     Workload { name: "ZRANK", reply: ":50000\r\n",   request: Some(zrank), words: &["ZRANK", "zset", MEMBER] },
-    Workload { name: "ZRANGE_100", reply: concat!("*100\r\n", ten!(ten!("$19\r\nmember:000000000000\r\n"))),
-               request: Some(zrange), words: &["ZRANGE", "zset", "0", "99"] },
     Workload { name: "INCR", reply: ":100\r\n",      request: Some(incr), words: &["INCR", "counter:__rand_int__"] },
     Workload { name: "GETBIT",   reply: ":0\r\n",   request: Some(getbit),   words: &["GETBIT", KEY, "7"] },
     Workload { name: "SETBIT",   reply: ":1\r\n",   request: Some(setbit),   words: &["SETBIT", "bits:__rand_int__", "7", "1"] },
@@ -119,18 +106,8 @@ fn zadd(prng: &mut Prng, request: &mut Vec<u8>) {
     client::command(request, &["ZADD", "zset", &score, &member(prng)]);
 }
 
-fn zincrby(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["ZINCRBY", "zset", "1", &member(prng)]);
-}
-
 fn zrank(prng: &mut Prng, request: &mut Vec<u8>) {
     client::command(request, &["ZRANK", "zset", &member(prng)]);
-}
-
-/// A hundred members from a random rank on.
-fn zrange(prng: &mut Prng, request: &mut Vec<u8>) {
-    let first = prng.below(KEYS - 100);
-    client::command(request, &["ZRANGE", "zset", &first.to_string(), &(first + 99).to_string()]);
 }
 
 fn incr(prng: &mut Prng, request: &mut Vec<u8>) {
