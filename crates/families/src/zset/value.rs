@@ -265,6 +265,7 @@ impl ZSetEdit<'_> {
         }
         self.zset.entries.remove_range(ranks.clone());
         let count = ranks.len();
+        self.recorder.count_more(count - 1);
         self.recorder.record(&[ZREM], || ZSetChange::RemoveRange { ranks });
         count
     }

@@ -188,6 +188,15 @@ fn changes_are_counted_as_in_redis() {
         ("LINSERT m BEFORE 3 x", 1),
         ("LINSERT m BEFORE 4 x", 0),
         ("LMPOP 1 m LEFT COUNT 2", 2),
+        ("ZADD z 1 a 2 b 3 c 4 d 5 e 6 f 7 g 8 h", 8),
+        ("ZADD z 1 a", 0),
+        ("ZADD z 2 a 9 i", 2),
+        ("ZINCRBY z 1 b", 1),
+        ("ZREM z b none", 1),
+        ("ZREMRANGEBYRANK z 0 1", 2),
+        ("ZREMRANGEBYSCORE z 5 6", 2),
+        ("ZPOPMIN z 2", 2),
+        ("ZREMRANGEBYRANK z 0 -1", 2),
     ] {
         let before = engine.db.changes();
         engine.line(line);
