@@ -8,11 +8,6 @@
 //! short does not tell how long it should have been. Their mean forgets: after a wait of a
 //! millisecond or more it takes some short ones until the core polls again.
 //!
-//! Yielding has a price where another thread wants the processor for itself: then each yield costs
-//! what the scheduler gives that thread at once, milliseconds, while requests wait. A sleep would
-//! have been shorter, as who wakes is let in sooner than who yields. So a yield that took
-//! [`TAKEN_NS`] or longer ends polling for [`SHARED_NS`].
-//!
 //! Bounds: polling takes at most [`MOST_NS`], and a core whose waits are longer than [`WORTH_NS`]
 //! does not poll at all. Nor does one without arrivals: it polls only after a turn that brought
 //! something.
@@ -26,10 +21,6 @@ const MOST_NS: u64 = 200_000;
 const WORTH_NS: u64 = 150_000;
 /// A longer wait counts as this.
 const LONG_NS: u64 = 1_000_000;
-/// A yield of this length: the processor was another's meanwhile, and not only for a moment.
-const TAKEN_NS: u64 = 500_000;
-/// After such a yield the core does not poll for this long.
-const SHARED_NS: u64 = 1_000_000_000;
 /// A new wait's share of the mean is one of this many parts.
 const PARTS: u64 = 4;
 
@@ -38,28 +29,18 @@ const PARTS: u64 = 4;
 pub(crate) struct Patience {
     /// The mean of the last waits.
     wait_ns: u64,
-    /// Until then it does not poll, as others want the processor.
-    shared_until_ns: u64,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { wait_ns: LONG_NS, shared_until_ns: 0 }
+        Self { wait_ns: LONG_NS }
     }
 }
 
 impl Patience {
     /// How long to poll before this sleep, in nanoseconds: twice as long as it usually takes.
-    pub(crate) fn before_sleep(&self, now_ns: u64) -> u64 {
-        let is_worth_it = self.wait_ns <= WORTH_NS && now_ns >= self.shared_until_ns;
-        if is_worth_it { (self.wait_ns * 2).min(MOST_NS) } else { 0 }
-    }
-
-    /// The core has given way from `began_ns` until `now_ns`.
-    pub(crate) fn gave_way(&mut self, began_ns: u64, now_ns: u64) {
-        if now_ns.saturating_sub(began_ns) >= TAKEN_NS {
-            self.shared_until_ns = now_ns + SHARED_NS;
-        }
+    pub(crate) fn before_sleep(&self) -> u64 {
+        if self.wait_ns <= WORTH_NS { (self.wait_ns * 2).min(MOST_NS) } else { 0 }
     }
 
     /// Something arrived after the core had nothing to do for `wait_ns`.
@@ -75,7 +56,7 @@ mod tests {
     /// The polling before each of `count` waits of `wait_ns`.
     fn looks(patience: &mut Patience, wait_ns: u64, count: usize) -> Vec<u64> {
         let look = |_| {
-            let ns = patience.before_sleep(0);
+            let ns = patience.before_sleep();
             patience.learn(wait_ns);
             ns
         };
@@ -99,24 +80,11 @@ mod tests {
     #[test] // One long wait ends it; a few short ones bring it back. A new core starts without.
     fn patience_is_lost_at_once() {
         let mut patience = Patience::default();
-        assert_eq!(patience.before_sleep(0), 0);
+        assert_eq!(patience.before_sleep(), 0);
         looks(&mut patience, 10_000, 20);
-        assert!(patience.before_sleep(0) >= 10_000);
+        assert!(patience.before_sleep() >= 10_000);
         patience.learn(u64::MAX);
         assert_eq!(looks(&mut patience, 10_000, 20)[..2], [0; 2]);
-        assert!(patience.before_sleep(0) >= 10_000);
-    }
-
-    #[test] // Who has lost the processor by yielding sleeps instead, for a while.
-    fn a_shared_processor_is_not_polled_on() {
-        const NOW_NS: u64 = 5_000_000_000;
-        let mut patience = Patience::default();
-        looks(&mut patience, 10_000, 20);
-        patience.gave_way(NOW_NS - TAKEN_NS + 1, NOW_NS);
-        assert!(patience.before_sleep(NOW_NS) > 0, "it was a moment");
-        patience.gave_way(NOW_NS - TAKEN_NS, NOW_NS);
-        assert_eq!(looks(&mut patience, 10_000, 20)[19], 0);
-        assert_eq!(patience.before_sleep(NOW_NS + SHARED_NS - 1), 0);
-        assert!(patience.before_sleep(NOW_NS + SHARED_NS) > 0);
+        assert!(patience.before_sleep() >= 10_000);
     }
 }

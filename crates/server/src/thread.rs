@@ -168,7 +168,7 @@ impl Thread {
     /// `spin`. True when something has arrived, even if only that a reply is sent.
     fn look_on(&mut self) -> io::Result<bool> {
         let Some(patience) = &self.patience else { return Ok(false) };
-        let look_ns = patience.before_sleep(self.core.clock.monotonic_ns());
+        let look_ns = patience.before_sleep();
         if self.asked && look_ns > 0 {
             self.net.borrow_mut().flush_submissions()?;
             if self.has_come()? {
@@ -179,13 +179,9 @@ impl Thread {
             self.waiting_since = Some(self.core.clock.monotonic_ns());
         }
         let Some(since) = self.waiting_since.filter(|_| look_ns > 0) else { return Ok(false) };
-        let (mut came, mut now) = (false, self.core.clock.monotonic_ns());
-        while !came && now < since + look_ns {
+        let mut came = false;
+        while !came && self.core.clock.monotonic_ns() < since + look_ns {
             topology::give_way();
-            let began = std::mem::replace(&mut now, self.core.clock.monotonic_ns());
-            if let Some(patience) = &mut self.patience {
-                patience.gave_way(began, now);
-            }
             came = self.has_come()?;
         }
         Ok(came)
