@@ -1,7 +1,7 @@
 //! SAVE, BGSAVE, LASTSAVE, SHUTDOWN.
 
 use super::{categories, history, now, syntax, task, tips};
-use crate::engine::saving::{begin_in_background, make, make_last};
+use crate::engine::saving::{begin_in_background, cancel, make, make_last};
 use crate::engine::{Core, Runner, ServerCall, SessionCx};
 use crate::saving::{Busy, Outcome, Words};
 use darter_command::{Answer, Args, Command, Flags, Group, Refusal};
@@ -45,7 +45,7 @@ async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
         return Err(Refusal::Syntax);
     }
     if args.option("CANCEL") {
-        if !call.core.admin.shared.saves.cancel() {
+        if !cancel(&call.core) {
             return Err(Refusal::line(
                 "ERR Background saving is currently not in progress or scheduled",
             ));
@@ -127,8 +127,7 @@ fn stop(core: &Rc<Core>) {
 
 /// `SHUTDOWN ABORT`: stops a shutdown that is making its snapshot.
 fn abort(call: &ServerCall) -> Result<Answer, Refusal> {
-    let saves = &call.core.admin.shared.saves;
-    if !saves.is_last() || !saves.cancel() {
+    if !call.core.admin.shared.saves.is_last() || !cancel(&call.core) {
         return Err(Refusal::line("ERR No shutdown in progress."));
     }
     Ok(call.answer(|reply| reply.ok()))

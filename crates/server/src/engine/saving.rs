@@ -76,7 +76,7 @@ pub(crate) async fn make_last(core: Rc<Core>) -> bool {
             Err(Busy) => {
                 let (ticket, ended) = core.tx.ticket::<()>();
                 core.saving.await_end(ticket);
-                saves.cancel();
+                cancel(&core);
                 ended.await;
             }
         }
@@ -90,6 +90,16 @@ pub(crate) async fn make_last(core: Rc<Core>) -> bool {
         saves.set_last(false);
     }
     is_saved
+}
+
+/// Asks the snapshot under way to stop, and wakes the cores that wait for room to send their parts.
+/// False if there is none.
+pub(crate) fn cancel(core: &Rc<Core>) -> bool {
+    let is_under_way = core.admin.shared.saves.cancel();
+    if is_under_way {
+        (0..core.tx.cores()).for_each(|id| core.tell(id, |_| {}));
+    }
+    is_under_way
 }
 
 /// Takes the cut, and has it written.
