@@ -203,6 +203,7 @@ impl Actor {
             clients: 50,
             pipeline: 1,
             lines: 1,
+            requests_max: u64::MAX,
             request: &|prng, request| {
                 client::header(request, 1 + 2 * 10);
                 client::bulk(request, b"MSET");

@@ -86,6 +86,7 @@ fn one(options: &Options, subject: &Subject, span: Span) -> Outcome<Expired> {
         clients: CLIENTS,
         pipeline: 1,
         lines: 1,
+        requests_max: u64::MAX,
         request: &request,
         supply: Supply::Fresh,
         wait: Wait::Poll,

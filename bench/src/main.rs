@@ -28,6 +28,7 @@ mod small;
 mod stream;
 mod summary;
 mod throughput;
+mod workloads;
 
 use std::process::ExitCode;
 

@@ -132,7 +132,7 @@ impl Options {
     }
 
     /// The echo server that answers every request with `reply`.
-    pub(crate) fn floor(&self, reply: &'static str) -> Subject {
+    pub(crate) fn floor(&self, reply: String) -> Subject {
         Subject { program: Program::Floor { path: self.floor.clone(), reply }, cores: 1 }
     }
 

@@ -40,7 +40,7 @@ pub(crate) enum Program {
         /// The program.
         path: PathBuf,
         /// Its answer to every request.
-        reply: &'static str,
+        reply: String,
     },
 }
 

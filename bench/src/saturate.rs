@@ -39,6 +39,8 @@ pub(crate) struct Load<'a> {
     pub(crate) pipeline: u64,
     /// Line ends in each reply.
     pub(crate) lines: u64,
+    /// The most requests, about: what is in flight then is still answered.
+    pub(crate) requests_max: u64,
     /// Appends one request.
     pub(crate) request: &'a dyn Fn(&mut Prng, &mut Vec<u8>),
     /// Whether requests repeat.
@@ -100,7 +102,7 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
         send(&mut client.stream, source.batch(), deadline)?;
         client.owed = load.pipeline * load.lines;
     }
-    let mut in_flight = clients.len();
+    let (mut in_flight, mut sent) = (clients.len(), load.clients as u64 * load.pipeline);
     let (mut events, mut buffer) = (Vec::with_capacity(load.clients), vec![0; 64 * 1024]);
     let mut answered = Vec::with_capacity(load.clients);
     while in_flight > 0 {
@@ -119,10 +121,12 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
             }
         }
         pushed.replies += answered.len() as u64 * load.pipeline;
-        if now >= deadline {
+        let next = answered.len() as u64 * load.pipeline;
+        if now >= deadline || sent + next > load.requests_max {
             in_flight -= answered.len();
             answered.clear();
         }
+        sent += answered.len() as u64 * load.pipeline;
         for number in answered.drain(..) {
             send(&mut clients[number].stream, source.batch(), deadline)?;
             clients[number].owed = load.pipeline * load.lines;

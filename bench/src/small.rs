@@ -402,6 +402,7 @@ fn push(
         clients: CLIENTS,
         pipeline: PIPELINE,
         lines,
+        requests_max: u64::MAX,
         request: &request,
         supply: Supply::Pool,
         wait: Wait::Poll,

@@ -7,128 +7,27 @@
 //! which everyone knows, and `saturate`, which keeps the server busy.
 //!
 //! The *floor* runs along with the servers: an echo server on Darter's runtime, which gets the same
-//! bytes and answers with as many. Its time is the kernel's and cannot be saved; what a server
-//! takes above it, in the same round, is its own.
+//! bytes and answers with as many; where replies differ in length, with one of typical length. Its
+//! time is the kernel's and cannot be saved; what a server takes above it, in the same round, is
+//! its own.
 
 use std::process::Command;
 use std::time::Duration;
 
-use crate::client::{self, Connection};
+use crate::client::Connection;
 use crate::fault::{Fault, Outcome};
 use crate::options::Options;
 use crate::plot::{self, Series};
-use crate::prng::Prng;
 use crate::process::{Program, Server, Subject};
 use crate::report::{Report, Table, brief};
 use crate::saturate::{self, Load, Supply, Wait};
 use crate::summary::{median, ratio_text};
+use crate::workloads::{self, KEYS, TABLE, VALUE, Workload};
 
 /// Connections of both clients.
 const CLIENTS: usize = 50;
-/// Keys, and fields of the hash, that requests choose from.
-const KEYS: u64 = 100_000;
 /// How long a server may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The value of all keys and fields.
-const VALUE: &[u8] = b"xxx";
-
-/// One kind of request.
-struct Workload {
-    name: &'static str,
-    /// The reply; for a counter, one of typical length.
-    reply: &'static str,
-    /// Appends one request of the saturating client.
-    request: Option<fn(&mut Prng, &mut Vec<u8>)>,
-    /// The words for redis-benchmark.
-    words: &'static [&'static str],
-}
-
-const KEY: &str = "key:__rand_int__";
-const FIELD: &str = "field:__rand_int__";
-const MEMBER: &str = "member:__rand_int__";
-
-/// The workloads. redis-benchmark's random numbers have twelve digits; so have the keys here.
-#[rustfmt::skip] // A table: one row a workload, columns aligned.
-const TABLE: &[Workload] = &[
-    Workload { name: "GET",  reply: "$3\r\nxxx\r\n", request: Some(get),  words: &["GET", KEY] },
-    Workload { name: "SET",  reply: "+OK\r\n",       request: Some(set),  words: &["SET", KEY, "xxx"] },
-    Workload { name: "HGET", reply: "$3\r\nxxx\r\n", request: Some(hget), words: &["HGET", "hash", FIELD] },
-    Workload { name: "HSET", reply: ":0\r\n",        request: Some(hset), words: &["HSET", "hash", FIELD, "xxx"] },
-    Workload { name: "ZADD", reply: ":0\r\n",        request: Some(zadd), words: &["ZADD", "zset", "__rand_int__", MEMBER] },
-    Workload { name: "ZRANK", reply: ":50000\r\n",   request: Some(zrank), words: &["ZRANK", "zset", MEMBER] },
-    Workload { name: "INCR", reply: ":100\r\n",      request: Some(incr), words: &["INCR", "counter:__rand_int__"] },
-    Workload { name: "GETBIT",   reply: ":0\r\n",   request: Some(getbit),   words: &["GETBIT", KEY, "7"] },
-    Workload { name: "SETBIT",   reply: ":1\r\n",   request: Some(setbit),   words: &["SETBIT", "bits:__rand_int__", "7", "1"] },
-    Workload { name: "BITCOUNT", reply: ":12\r\n",  request: Some(bitcount), words: &["BITCOUNT", KEY] },
-    Workload { name: "PFADD",    reply: ":0\r\n",   request: Some(pfadd),    words: &["PFADD", "hll", FIELD] },
-    Workload { name: "MSET", reply: "+OK\r\n",       request: None,
-               words: &["MSET", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx",
-                        KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx"] },
-];
-
-impl Workload {
-    /// Line ends in each reply.
-    fn lines(&self) -> u64 {
-        self.reply.matches('\n').count() as u64
-    }
-}
-
-fn key(prng: &mut Prng) -> String {
-    format!("key:{:012}", prng.below(KEYS))
-}
-
-fn field(prng: &mut Prng) -> String {
-    format!("field:{:012}", prng.below(KEYS))
-}
-
-fn get(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["GET", &key(prng)]);
-}
-
-fn set(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["SET", &key(prng), "xxx"]);
-}
-
-fn hget(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["HGET", "hash", &field(prng)]);
-}
-
-fn hset(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["HSET", "hash", &field(prng), "xxx"]);
-}
-
-fn member(prng: &mut Prng) -> String {
-    format!("member:{:012}", prng.below(KEYS))
-}
-
-fn zadd(prng: &mut Prng, request: &mut Vec<u8>) {
-    let score = prng.below(KEYS).to_string();
-    client::command(request, &["ZADD", "zset", &score, &member(prng)]);
-}
-
-fn zrank(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["ZRANK", "zset", &member(prng)]);
-}
-
-fn incr(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["INCR", &format!("counter:{:012}", prng.below(KEYS))]);
-}
-
-fn getbit(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["GETBIT", &key(prng), "7"]);
-}
-
-fn setbit(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["SETBIT", &format!("bits:{:012}", prng.below(KEYS)), "7", "1"]);
-}
-
-fn bitcount(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["BITCOUNT", &key(prng)]);
-}
-
-fn pfadd(prng: &mut Prng, request: &mut Vec<u8>) {
-    client::command(request, &["PFADD", "hll", &field(prng)]);
-}
 
 /// Which client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
         .map(|subject| prepared(options, subject).map_err(|fault| fault.to_string()))
         .collect();
     // The floor comes last; it is restarted for each workload, with that reply.
-    subjects.push(options.floor(""));
+    subjects.push(options.floor(String::new()));
     let mut rows = Vec::new();
     for sender in [Sender::Saturating, Sender::RedisBenchmark] {
         for workload in TABLE {
@@ -188,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
                 continue;
             }
             let floor = Server::start(
-                &options.floor(workload.reply),
+                &options.floor(workload.answer.text()),
                 &options.processors,
                 None,
                 START_LIMIT,
@@ -204,24 +103,10 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     write_report(options, &subjects, &rows)
 }
 
-/// A server with all keys, fields and counters that the workloads read.
+/// A server with all that the workloads read.
 fn prepared(options: &Options, subject: &Subject) -> Outcome<Server> {
     let server = Server::start(subject, &options.processors, None, START_LIMIT)?;
-    let mut connection = server.connect(options.limit)?;
-    for first in (0..KEYS).step_by(1_000) {
-        let mut request = Vec::new();
-        for number in first..first + 1_000 {
-            let (key, field) = (format!("key:{number:012}"), format!("field:{number:012}"));
-            client::command(&mut request, &[b"SET", key.as_bytes(), VALUE]);
-            client::command(&mut request, &[b"HSET", &b"hash"[..], field.as_bytes(), VALUE]);
-            let (score, member) = (number * 7_919 % KEYS, format!("member:{number:012}"));
-            client::command(&mut request, &["ZADD", "zset", &score.to_string(), &member]);
-        }
-        connection.send(&request)?;
-        for _ in 0..3_000 {
-            connection.reply()?;
-        }
-    }
+    workloads::fill(&mut server.connect(options.limit)?)?;
     Ok(server)
 }
 
@@ -258,7 +143,9 @@ fn once(
     workload: &Workload,
     pipeline: u64,
 ) -> Outcome<Rate> {
-    check(&mut server.connect(options.limit)?, workload)?;
+    let mut connection = server.connect(options.limit)?;
+    workload.before.prepare(&mut connection)?;
+    check(&mut connection, workload)?;
     let before_ns = server.cpu_ns();
     let started = std::time::Instant::now();
     let (operations, per_s) = match (sender, workload.request) {
@@ -266,7 +153,8 @@ fn once(
             let load = Load {
                 clients: CLIENTS,
                 pipeline,
-                lines: workload.lines(),
+                lines: workload.answer.lines(),
+                requests_max: workload.before.requests_max(),
                 request: &request,
                 supply: Supply::Pool,
                 wait: Wait::Poll,
@@ -281,13 +169,12 @@ fn once(
     Ok(Rate { per_s, cpu_us: cpu_ns / 1e3 / operations.max(1) as f64, busy })
 }
 
-/// Checks one request of the workload: its reply is no error, and has the announced lines.
+/// Checks that one request of the workload is answered as announced.
 fn check(connection: &mut Connection, workload: &Workload) -> Outcome<()> {
     let words: Vec<String> =
         workload.words.iter().map(|word| word.replace("__rand_int__", "000000000001")).collect();
     let reply = connection.ask(&words)?;
-    let lines = if matches!(reply, client::Reply::Bulk(_)) { 2 } else { 1 };
-    if lines == workload.lines() {
+    if workload.answer.has_form_of(&reply) {
         return Ok(());
     }
     Err(Fault::Setup(format!("{} answered {reply:?}", workload.name)))
@@ -307,6 +194,7 @@ fn redis_benchmark(
     };
     let each = each / if workload.name == "MSET" { 8 } else { 1 };
     let operations: u64 = if options.quick { each / 4 } else { each };
+    let operations = operations.min(workload.before.requests_max());
     let mut command = Command::new("timeout");
     command.arg(options.limit.as_secs().to_string()).arg("redis-benchmark");
     command.args(["-p", &port.to_string(), "-c", &CLIENTS.to_string(), "--csv"]);
@@ -466,18 +354,13 @@ mod tests {
         let options = Options::miniature(&["throughput", "--floor", &floor()], folder.path());
         let redis = prepared(&options, &options.subjects()[0]).unwrap();
         for workload in TABLE {
-            let subject = options.floor(workload.reply);
+            let subject = options.floor(workload.answer.text());
             let server = Server::start(&subject, &options.processors, None, START_LIMIT).unwrap();
-            let words: Vec<String> = workload
-                .words
-                .iter()
-                .map(|word| word.replace("__rand_int__", "000000000001"))
-                .collect();
-            let [real, ours] = [&redis, &server]
-                .map(|server| server.connect(options.limit).unwrap().ask(&words).unwrap());
-            let counters =
-                matches!((&real, &ours), (client::Reply::Integer(_), client::Reply::Integer(_)));
-            assert!(real == ours || counters, "{}: {real:?} {ours:?}", workload.name);
+            for one in [&redis, &server] {
+                let mut connection = one.connect(options.limit).unwrap();
+                workload.before.prepare(&mut connection).unwrap();
+                check(&mut connection, workload).unwrap();
+            }
             if workload.request.is_some() {
                 let rate = once(&options, &server, Sender::Saturating, workload, 16).unwrap();
                 assert!(rate.per_s > 0.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
