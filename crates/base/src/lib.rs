@@ -9,6 +9,7 @@ pub mod digest;
 pub mod extended;
 pub mod glob;
 pub mod hash;
+mod id;
 pub mod lazyfree;
 pub mod limits;
 pub mod long;
@@ -22,5 +23,6 @@ pub mod spare;
 /// Milliseconds since the Unix epoch.
 pub type UnixMillis = u64;
 
+pub use id::StreamId;
 pub use preempt::Preempt;
 pub use prng::Prng;

@@ -1,0 +1,144 @@
+//! The ID of an entry of a stream: milliseconds, and a number within them.
+
+use crate::number::parse_i64;
+use std::fmt;
+
+/// An ID. In order of time, then of number. `0-0` is before all entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    /// Milliseconds since 1970, or whatever else the client counts by.
+    pub ms: u64,
+    /// Number among the entries of the same milliseconds.
+    pub seq: u64,
+}
+
+impl StreamId {
+    /// `0-0`: before all entries.
+    pub const MIN: Self = Self { ms: 0, seq: 0 };
+    /// The last ID there can be.
+    pub const MAX: Self = Self { ms: u64::MAX, seq: u64::MAX };
+
+    /// The ID `ms-seq`.
+    #[must_use]
+    pub const fn new(ms: u64, seq: u64) -> Self {
+        Self { ms, seq }
+    }
+
+    /// The next ID. `None` after the last.
+    #[must_use]
+    pub fn next(self) -> Option<Self> {
+        match self.seq.checked_add(1) {
+            Some(seq) => Some(Self { seq, ..self }),
+            None => Some(Self { ms: self.ms.checked_add(1)?, seq: 0 }),
+        }
+    }
+
+    /// The ID before. `None` before the first.
+    #[must_use]
+    pub fn previous(self) -> Option<Self> {
+        match self.seq.checked_sub(1) {
+            Some(seq) => Some(Self { seq, ..self }),
+            None => Some(Self { ms: self.ms.checked_sub(1)?, seq: u64::MAX }),
+        }
+    }
+
+    /// Reads `ms-seq`, or `ms` alone, whose number is `seq` then.
+    #[must_use]
+    pub fn parse(text: &[u8], seq: u64) -> Option<Self> {
+        let Some(dash) = text.iter().position(|byte| *byte == b'-') else {
+            return Some(Self { ms: number(text)?, seq });
+        };
+        Some(Self { ms: number(&text[..dash])?, seq: number(&text[dash + 1..])? })
+    }
+
+    /// In the order of bytes: as files have it.
+    #[must_use]
+    pub fn to_be_bytes(self) -> [u8; 16] {
+        ((u128::from(self.ms) << 64) | u128::from(self.seq)).to_be_bytes()
+    }
+
+    /// The ID that has these bytes.
+    #[must_use]
+    pub fn from_be_bytes(bytes: [u8; 16]) -> Self {
+        let number = u128::from_be_bytes(bytes);
+        Self { ms: (number >> 64) as u64, seq: number as u64 }
+    }
+}
+
+/// Reads a number as Redis does: what is not a canonical integer, as C's `strtoull` does. So there may
+/// be blanks, a sign and zeros before it, and a minus then counts down from 2^64.
+fn number(text: &[u8]) -> Option<u64> {
+    if let Some(value) = parse_i64(text) {
+        return u64::try_from(value).ok();
+    }
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
+    let text = &text[text.iter().take_while(|byte| is_blank(byte)).count()..];
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let value = digits.iter().try_fold(0_u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    });
+    let value = value.filter(|_| !digits.is_empty())?;
+    Some(if is_negative { value.wrapping_neg() } else { value })
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.ms, self.seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_and_shown() {
+        let id = StreamId::new(12, 7);
+        assert_eq!(StreamId::parse(b"12-7", 0), Some(id));
+        assert_eq!(StreamId::parse(b"12", 7), Some(id));
+        assert_eq!(id.to_string(), "12-7");
+        let last = StreamId::MAX.to_string();
+        assert_eq!(StreamId::parse(last.as_bytes(), 0), Some(StreamId::MAX));
+        let lenient: [(&[u8], StreamId); 4] = [
+            (b"+012-007", id),
+            (b" \t12- 7", id),
+            (b"12--03", StreamId::new(12, u64::MAX - 2)),
+            (b"12-18446744073709551615", StreamId::new(12, u64::MAX)),
+        ];
+        for (text, id) in lenient {
+            assert_eq!(StreamId::parse(text, 0), Some(id), "{text:?}");
+        }
+        let wrong: [&[u8]; 10] = [
+            b"",
+            b"-",
+            b"1-",
+            b"-1",
+            b"1-2-3",
+            b"1--2",
+            b"x",
+            b"1-x",
+            b"18446744073709551616",
+            b"1 -1",
+        ];
+        for text in wrong {
+            assert_eq!(StreamId::parse(text, 0), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ids_have_neighbours_and_bytes() {
+        assert_eq!(StreamId::MIN.previous(), None);
+        assert_eq!(StreamId::MAX.next(), None);
+        for id in [StreamId::MIN, StreamId::new(3, u64::MAX), StreamId::new(9, 4)] {
+            let next = id.next().expect("there is one");
+            assert!(next > id && next.to_be_bytes() > id.to_be_bytes());
+            assert_eq!(next.previous(), Some(id));
+            assert_eq!(StreamId::from_be_bytes(id.to_be_bytes()), id);
+        }
+    }
+}
