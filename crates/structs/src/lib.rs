@@ -1,5 +1,5 @@
 //! The data structures: the segment-packed table of which keyspace, hashes and sets are made,
-//! lists, sorted sets, and long strings.
+//! lists, sorted sets, streams, and long strings.
 //!
 //! All of them clone in constant or nearly constant time: a clone is a *cut*, and a writer of
 //! either copy copies only what it touches.
@@ -14,5 +14,6 @@ mod owner;
 pub use owner::Watch;
 pub mod shared;
 pub mod sorted;
+pub mod stream;
 pub mod table;
 mod tree;

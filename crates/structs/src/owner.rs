@@ -51,6 +51,11 @@ impl Owner {
         Self { versions: Some(Arc::new(AtomicUsize::new(1))), is_version: true }
     }
 
+    /// False for the empty share.
+    pub(crate) fn exists(&self) -> bool {
+        self.versions.is_some()
+    }
+
     /// The share of a reader, which does not keep the value in existence.
     pub(crate) fn reader(&self) -> Self {
         Self { versions: self.versions.clone(), is_version: false }

@@ -1,0 +1,382 @@
+//! The entries of a stream: a counted tree of packed chunks, by ID.
+//!
+//! Redis keeps a radix tree of listpacks of a hundred entries: a step backwards, an ID in the middle
+//! and a cut walk through them, a range is removed entry by entry, and a stream is freed in one go.
+//! Here an ID or a rank is found in O(log n), a range is removed at that price, a clone is a cut,
+//! and no step grows with the stream. Numbers and what we rejected: docs/design/0018-streams.md.
+//!
+//! ```text
+//! Entries | base | shapes | tree of chunks: nodes of 8 to 32 children, with their sums and first IDs
+//! chunk   | .. room .. | entry | entry | ... | .. room .. | marks: every 16th |        to 4 KiB
+//! entry   | size | head | ms - base | seq | value | value | ...      the names are those of a shape
+//! ```
+//! | file      | holds                                                               |
+//! |-----------|---------------------------------------------------------------------|
+//! | `item`    | the bytes of one entry                                              |
+//! | `shapes`  | the names of fields that entries have in common                     |
+//! | `run`     | reading in place, both ways                                         |
+//! | `reader`  | reading a cut in slices                                             |
+//!
+//! One block of entries is a chunk (`crate::chunk`), chunks by rank are a tree (`crate::tree`).
+//!
+//! Cuts: `clone` counts the tree and the shapes. A writer copies the chunk that it changes and the
+//! nodes above it, if a cut shares them.
+//!
+//! Invariants (`check_invariants`; those of chunks, nodes and shapes are in their files):
+//! - S1: IDs ascend.
+//! - S2: no ID is before `base`, and every entry with a shape has one that exists.
+//! - S3: the owner exists if entries do.
+//!
+//! Not here: the last ID, which outlives its entry, and groups. See `families/stream`.
+
+mod item;
+mod reader;
+mod run;
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+pub use crate::chunk::End;
+pub use crate::list::{Element, List, New};
+pub use darter_base::StreamId;
+pub use reader::Reader;
+pub use run::{Backward, Entry, Fields, Forward};
+
+use crate::chunk::{Coding, Encoded, own};
+use crate::list::item as element;
+use crate::owner::{Owner, Watch};
+use crate::tree::{self, defer};
+use item::{Code, Coded, FIELDS_MAX, Form};
+use shapes::Shapes;
+use std::fmt;
+use std::ops::Range;
+
+type Chunk = crate::chunk::Chunk<Coded>;
+type Handle = crate::chunk::Handle<Coded>;
+type Child = crate::tree::Child<Coded>;
+
+/// The entries of a stream. Cloning them is a cut. See the module.
+#[derive(Clone, Default)]
+pub struct Entries {
+    tree: Option<Child>,
+    shapes: Shapes,
+    /// Milliseconds that those of the entries' IDs are counted from: those of the first ever.
+    base: u64,
+    owner: Owner,
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        defer(self.tree.take(), self.owner.retire());
+    }
+}
+
+impl fmt::Debug for Entries {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} entries", self.len())
+    }
+}
+
+/// The fields of an entry that is to be added, encoded.
+#[derive(Default)]
+struct Encoding {
+    /// Names and values apart.
+    names: Vec<u8>,
+    values: Vec<u8>,
+    pairs: usize,
+}
+
+impl Encoding {
+    /// `None` if they are too long to be kept among the entries.
+    fn of<'a>(fields: impl Iterator<Item = New<'a>>) -> Option<Self> {
+        let mut encoding = Self::default();
+        let (mut is_name, mut fits) = (true, true);
+        for field in fields {
+            let run = if is_name { &mut encoding.names } else { &mut encoding.values };
+            field.coded(|code| {
+                fits = code.long().is_none() && run.len() + code.len() <= FIELDS_MAX;
+                if fits {
+                    let at = run.len();
+                    run.resize(at + code.len(), 0);
+                    code.write_to(&mut run[at..]);
+                }
+            });
+            if !fits {
+                return None;
+            }
+            encoding.pairs += usize::from(is_name);
+            is_name = !is_name;
+        }
+        assert!(is_name && encoding.pairs > 0, "pairs of names and values");
+        Some(encoding)
+    }
+
+    /// Each name followed by its value. `None` if that is too long to be kept among the entries.
+    fn mixed(&self) -> Option<Vec<u8>> {
+        if self.names.len() + self.values.len() > FIELDS_MAX {
+            return None;
+        }
+        let mut mixed = Vec::with_capacity(self.names.len() + self.values.len());
+        let (mut names, mut values) = (&*self.names, &*self.values);
+        while !names.is_empty() {
+            for run in [&mut names, &mut values] {
+                let (one, rest) = run.split_at(element::len(run));
+                mixed.extend_from_slice(one);
+                *run = rest;
+            }
+        }
+        Some(mixed)
+    }
+}
+
+impl Entries {
+    /// None. Allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of entries. Cost: O(1).
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tree.as_ref().map_or(0, |tree| tree.len)
+    }
+
+    /// True when there are no entries.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tree.is_none()
+    }
+
+    /// Bytes of memory, this struct excluded, long entries included; what cuts share counts in full.
+    /// Cost: O(1).
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        /// The owner's block: three counts.
+        const OWNER_BYTES: usize = 3 * size_of::<usize>();
+        let tree = self.tree.as_ref().map_or(0, |tree| tree.bytes + OWNER_BYTES);
+        tree + self.shapes.memory_bytes()
+    }
+
+    /// A cut for a long read: it does not count as a version of the stream, and must not become a
+    /// value.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        let (tree, shapes) = (self.tree.clone(), self.shapes.clone());
+        Self { tree, shapes, base: self.base, owner: self.owner.reader() }
+    }
+
+    /// True when only readers still hold what this [`Entries::reader`] holds; false while any version
+    /// of the stream exists.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.owner.is_gone()
+    }
+
+    /// A watch over the stream.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.owner, self.memory_bytes())
+    }
+
+    /// The ID of the first entry. Cost: O(log n).
+    #[must_use]
+    pub fn first(&self) -> Option<StreamId> {
+        self.tree.as_ref().map(|tree| self.absolute(tree.first))
+    }
+
+    /// The ID of the last entry. Cost: O(log n).
+    #[must_use]
+    pub fn last(&self) -> Option<StreamId> {
+        let chunk = self.tree.as_ref()?.peek(End::Back);
+        let offset = chunk.offset(chunk.len() - 1);
+        Some(self.absolute(item::id(&chunk.items()[offset..])))
+    }
+
+    /// The entry with this ID. Cost: O(log n).
+    #[must_use]
+    pub fn get(&self, id: StreamId) -> Option<Entry<'_>> {
+        let (chunk, _, offset) = self.find(id)?;
+        Some(self.entry(chunk, offset))
+    }
+
+    /// True when there is an entry with this ID. Cost: O(log n).
+    #[must_use]
+    pub fn contains(&self, id: StreamId) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// How many entries are before `id`. Cost: O(log n).
+    #[must_use]
+    pub fn rank_of(&self, id: StreamId) -> usize {
+        let Some((tree, id)) = self.tree.as_ref().zip(self.relative(id)) else { return 0 };
+        let (chunk, first) = tree.seek(|other, _| other < id);
+        first + lower_bound(chunk, id).0
+    }
+
+    /// The entry with this ID: its chunk, its rank and its offset.
+    fn find(&self, id: StreamId) -> Option<(&Chunk, usize, usize)> {
+        let (tree, id) = self.tree.as_ref().zip(self.relative(id))?;
+        // The last chunk that does not begin behind it.
+        let (chunk, first) = tree.seek(|other, _| other <= id);
+        let (index, offset) = lower_bound(chunk, id);
+        let items = &chunk.items()[offset..];
+        (!items.is_empty() && item::id(items) == id).then_some((chunk, first + index, offset))
+    }
+
+    /// An ID as entries hold it. `None` if it is before all of them.
+    #[inline]
+    fn relative(&self, id: StreamId) -> Option<StreamId> {
+        Some(StreamId { ms: id.ms.checked_sub(self.base)?, ..id })
+    }
+
+    #[inline]
+    fn absolute(&self, id: StreamId) -> StreamId {
+        StreamId { ms: id.ms + self.base, ..id }
+    }
+
+    /// The entry at this offset in a chunk.
+    #[inline]
+    fn entry<'a>(&'a self, chunk: &'a Chunk, offset: usize) -> Entry<'a> {
+        Entry::at(chunk, offset, self.base, &self.shapes)
+    }
+
+    /// The chunk that holds the entry with this rank, and the rank of the chunk's first entry.
+    fn chunk_at(&self, rank: usize) -> (&Chunk, usize) {
+        self.tree.as_ref().expect("the rank is one of an entry").find(rank)
+    }
+
+    /// Adds an entry behind all others, with these names and values: name, value, name, value ...
+    /// Cost: O(log n + bytes).
+    ///
+    /// Panics without fields. Debug builds panic when the last entry is not before it.
+    pub fn append<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = New<'a>> + Clone) {
+        if !self.append_short(id, fields.clone()) {
+            let mut list = List::new();
+            fields.for_each(|field| list.push(End::Back, field));
+            self.append_long(id, list);
+        }
+    }
+
+    /// [`Entries::append`] of names and values that are in a list. Cost: O(log n), and a copy if they
+    /// are short.
+    pub fn append_list(&mut self, id: StreamId, fields: List) {
+        let is_short = fields.memory_bytes() <= 4 * FIELDS_MAX && {
+            let fields = fields.range(0..fields.len()).map(|field| field.to_vec());
+            let fields: Vec<_> = fields.collect();
+            self.append_short(id, fields.iter().map(|field| New::Bytes(field)))
+        };
+        if !is_short {
+            self.append_long(id, fields);
+        }
+    }
+
+    /// False if the fields are too long to be kept among the entries.
+    fn append_short<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = New<'a>>) -> bool {
+        let Some(encoding) = Encoding::of(fields) else { return false };
+        let Encoding { names, values, pairs } = &encoding;
+        let first = self.first().unwrap_or(id);
+        if let Some(shape) = self.shapes.take(names, *pairs, id, first) {
+            self.push(id, |id| Code::of(id, Form::Shape(shape), values));
+            return true;
+        }
+        let Some(mixed) = encoding.mixed() else { return false };
+        self.push(id, |id| Code::of(id, Form::Own, &mixed));
+        true
+    }
+
+    fn append_long(&mut self, id: StreamId, fields: List) {
+        assert!(!fields.is_empty() && fields.len().is_multiple_of(2), "names and values");
+        self.push(id, |id| Code::outside(id, fields));
+    }
+
+    /// Adds what `code` returns for the ID as entries hold it.
+    fn push<'c>(&mut self, id: StreamId, code: impl FnOnce(StreamId) -> Code<'c>) {
+        debug_assert!(self.last() < Some(id), "S1: {id}");
+        if self.tree.is_none() {
+            self.base = id.ms;
+        }
+        if !self.owner.exists() {
+            self.owner = Owner::new();
+        }
+        let code = code(self.relative(id).expect("S1: it is behind all others"));
+        let len = self.len();
+        tree::insert(&mut self.tree, len, &code);
+        assert_eq!(self.len(), len + 1, "N1");
+    }
+
+    /// Removes an entry. False if there is none with this ID. Cost: O(log n).
+    pub fn remove(&mut self, id: StreamId) -> bool {
+        let Some((_, rank, _)) = self.find(id) else { return false };
+        let len = self.len();
+        tree::remove(&mut self.tree, rank);
+        assert_eq!(self.len() + 1, len, "N1");
+        true
+    }
+
+    /// Removes the entries with these ranks, as far as they exist. Cost: O(log n); large parts are
+    /// freed later.
+    pub fn remove_range(&mut self, ranks: Range<usize>) {
+        let ranks = ranks.start..ranks.end.min(self.len());
+        let (len, count) = (self.len(), ranks.len());
+        let Some(tree) = self.tree.as_mut().filter(|_| !ranks.is_empty()) else { return };
+        // Streams of a bounded length lose an entry with each that is added.
+        if ranks.start == 0 && ranks.end < tree.peek(End::Front).len() {
+            tree.edit(0, &mut |chunk, _| own(chunk).cut(End::Front, ranks.end));
+            return;
+        }
+        defer(tree::remove_range(&mut self.tree, ranks), self.owner.reader());
+        assert_eq!(self.len() + count, len, "N1");
+    }
+
+    /// Copies now what a change of the entry with this rank would have to copy because a cut shares
+    /// it. Returns true when something was copied: a few microseconds.
+    ///
+    /// Panics when there is no such entry.
+    pub fn unshare(&mut self, rank: usize) -> bool {
+        assert!(rank < self.len(), "rank={rank} len={}", self.len());
+        let Some(tree) = &mut self.tree else { return false };
+        let is_shared = tree.is_shared(rank);
+        if is_shared {
+            tree.edit(rank, &mut |chunk, _| _ = own(chunk));
+        }
+        is_shared
+    }
+
+    /// Panics when an invariant does not hold. Cost: O(n): for tests.
+    pub fn check_invariants(&self) {
+        self.shapes.check();
+        let Some(tree) = &self.tree else { return };
+        tree.check(true);
+        assert!(self.owner.exists(), "S3");
+        let (mut rank, mut last) = (0, None);
+        while rank < tree.len {
+            let (chunk, mut offset) = (tree.find(rank).0, 0);
+            while offset < chunk.items().len() {
+                let parts = item::parts(&chunk.items()[offset..]);
+                assert!(last < Some(parts.id), "S1: {last:?} {}", parts.id);
+                last = Some(parts.id);
+                if let Form::Shape(number) = parts.form {
+                    self.shapes.check_entry(number, self.absolute(parts.id));
+                }
+                offset += Coded::len(&chunk.items()[offset..]);
+            }
+            rank += chunk.len();
+        }
+    }
+}
+
+/// How many entries of a chunk are before an ID, and the offset of the first that is not.
+fn lower_bound(chunk: &Chunk, id: StreamId) -> (usize, usize) {
+    let items = chunk.items();
+    let is_before = |offset: usize| item::id(&items[offset..]) < id;
+    let (mut index, mut offset) = chunk.last_mark(is_before);
+    while offset < items.len() && is_before(offset) {
+        offset += Coded::len(&items[offset..]);
+        index += 1;
+    }
+    debug_assert!(index <= chunk.len() && offset <= items.len(), "C1: {index} {offset}");
+    (index, offset)
+}
