@@ -3,27 +3,42 @@
 //! All sizes follow from one number, the elements of the big key, so that a small run has the shape
 //! of the large one. Every set also holds the small keys that the stream of GETs reads.
 
+use std::ops::Range;
 use std::path::Path;
 
 use crate::fault::Outcome;
 use crate::prng::{Prng, uuid};
 use crate::rdb::Writer;
 
-/// The key of the big hash, set or string.
+/// The key of the big value.
 pub(crate) const BIG: &str = "blocked_user_ids";
-/// The second set of [`Data::TwoSets`].
+/// The second value of [`Data::TwoSets`] and [`Data::TwoScores`].
 pub(crate) const OTHER: &str = "other_user_ids";
 /// The seed of the UUIDs.
 pub(crate) const SEED: u64 = 0xda27e2;
 /// How many small keys there are besides.
 pub(crate) const SMALL_KEYS: u64 = 100_000;
+/// The element that is a tenth of [`Data::Repeats`].
+pub(crate) const FREQUENT: &str = "frequent";
 /// Bytes of a reason in the hash.
 const REASON_BYTES: usize = 12;
+/// What [`Data::Everything`] consists of.
+const EVERYTHING: &[Data] = &[
+    Data::Hash,
+    Data::Uuids,
+    Data::Integers,
+    Data::Numbers,
+    Data::Ids,
+    Data::Scores,
+    Data::Text,
+    Data::Keys,
+    Data::Sketches,
+];
 
 /// How large everything is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
-    /// Fields of the hash, members of each set.
+    /// Fields of the hash, members of each set, elements of a list.
     pub(crate) elements: u64,
 }
 
@@ -36,6 +51,11 @@ impl Scale {
     /// Bytes of [`Data::Text`]: 400 MB for ten million elements.
     pub(crate) fn text_bytes(&self) -> u64 {
         self.elements * 40
+    }
+
+    /// Keys of [`Data::Sketches`]: a thousand for ten million elements.
+    pub(crate) fn sketches(&self) -> u64 {
+        (self.elements / 10_000).max(2)
     }
 
     /// Bytes of a long name: 200 MB for ten million elements.
@@ -62,12 +82,24 @@ pub(crate) enum Data {
     Integers,
     /// Two sets of `member:N` that share one member.
     TwoSets,
+    /// A list of the decimal integers from 0.
+    Numbers,
+    /// A list of UUID v4.
+    Ids,
+    /// A list of integers, with [`FREQUENT`] as every tenth element.
+    Repeats,
     /// A sorted set of `member:N` with random scores.
     Scores,
+    /// Two such sorted sets that share half of their members.
+    TwoScores,
     /// Many string keys `key:N`.
     Keys,
     /// One string of text.
     Text,
+    /// Many HyperLogLogs, dense.
+    Sketches,
+    /// A value of each kind, each as large as alone.
+    Everything,
     /// The small keys, and what DEBUG POPULATE makes.
     Populated,
 }
@@ -82,9 +114,15 @@ impl Data {
             Data::Uuids => format!("set, {elements} UUIDs"),
             Data::Integers => format!("set, {elements} integers"),
             Data::TwoSets => format!("2 sets, {elements} strings each"),
+            Data::Numbers => format!("list, {elements} integers"),
+            Data::Ids => format!("list, {elements} UUIDs"),
+            Data::Repeats => format!("list, {elements} elements, a tenth the same"),
             Data::Scores => format!("sorted set, {elements} members"),
+            Data::TwoScores => format!("2 sorted sets, {elements} members each"),
             Data::Keys => format!("{} string keys", count_text(scale.keys())),
             Data::Text => format!("string of {}B", count_text(scale.text_bytes())),
+            Data::Sketches => format!("{} HyperLogLogs", count_text(scale.sketches())),
+            Data::Everything => format!("every type, {elements} elements each"),
             Data::Populated => format!("DEBUG POPULATE {}", count_text(scale.populated())),
         }
     }
@@ -94,73 +132,111 @@ impl Data {
         match self {
             Data::Small | Data::Populated => 0,
             Data::Hash | Data::Uuids | Data::Integers | Data::Scores => scale.elements,
-            Data::TwoSets => scale.elements * 2,
+            Data::Numbers | Data::Ids | Data::Repeats => scale.elements,
+            Data::TwoSets | Data::TwoScores => scale.elements * 2,
             Data::Keys => scale.keys(),
             Data::Text => 1,
+            Data::Sketches => scale.sketches(),
+            Data::Everything => EVERYTHING.iter().map(|part| part.elements(scale)).sum(),
+        }
+    }
+
+    /// Keys in the file, besides the small ones.
+    fn keys(self, scale: &Scale) -> u64 {
+        match self {
+            Data::Small | Data::Populated => 0,
+            Data::TwoSets | Data::TwoScores => 2,
+            Data::Keys => scale.keys(),
+            Data::Sketches => scale.sketches(),
+            Data::Everything => EVERYTHING.iter().map(|part| part.keys(scale)).sum(),
+            _ => 1,
         }
     }
 
     /// Writes the RDB file.
     pub(crate) fn write(self, scale: &Scale, path: &Path) -> Outcome<()> {
-        let own = match self {
-            Data::Small | Data::Populated => 0,
-            Data::TwoSets => 2,
-            Data::Keys => scale.keys(),
-            _ => 1,
-        };
-        let mut file = Writer::create(path, SMALL_KEYS + own)?;
+        let mut file = Writer::create(path, SMALL_KEYS + self.keys(scale))?;
         for number in 0..SMALL_KEYS {
             file.string(&small_key(number), &[b'v'; 16])?;
         }
-        self.write_own(scale, &mut file)?;
+        self.write_own(scale, BIG, &mut file)?;
         file.finish()
     }
 
-    fn write_own(self, scale: &Scale, file: &mut Writer) -> Outcome<()> {
-        let elements = scale.elements;
+    /// Writes what there is besides the small keys; a single value as `key`.
+    fn write_own(self, scale: &Scale, key: &str, file: &mut Writer) -> Outcome<()> {
+        let all = 0..scale.elements;
         match self {
-            Data::Small | Data::Populated => {}
-            Data::Hash => {
-                file.hash(BIG.as_bytes(), elements)?;
-                for number in 0..elements {
-                    file.bytes(&uuid(SEED, number))?;
-                    file.bytes(&reason(number))?;
-                }
-            }
-            Data::Uuids => write_set(file, BIG, (0..elements).map(|n| uuid(SEED, n)), elements)?,
-            Data::Integers => write_set(file, BIG, (0..elements).map(|n| n.to_string()), elements)?,
+            Data::Small | Data::Populated => Ok(()),
+            Data::Hash => write_hash(file, key, all),
+            Data::Uuids => write_set(file, key, all.map(|n| uuid(SEED, n)), scale.elements),
+            Data::Integers => write_set(file, key, all.map(|n| n.to_string()), scale.elements),
             Data::TwoSets => {
                 // The last member of the first is the first of the second.
-                write_set(file, BIG, (0..elements).map(member), elements)?;
-                write_set(file, OTHER, (elements - 1..elements * 2 - 1).map(member), elements)?;
+                let second = scale.elements - 1..scale.elements * 2 - 1;
+                write_set(file, key, all.map(member), scale.elements)?;
+                write_set(file, OTHER, second.map(member), scale.elements)
             }
-            Data::Scores => {
-                file.zset(BIG.as_bytes(), elements)?;
-                for number in 0..elements {
-                    file.bytes(member(number).as_bytes())?;
-                    file.score(fraction(number));
-                }
+            Data::Numbers => write_list(file, key, all.map(|n| n.to_string()), scale.elements),
+            Data::Ids => write_list(file, key, all.map(|n| uuid(SEED, n)), scale.elements),
+            Data::Repeats => write_list(file, key, all.map(repeat), scale.elements),
+            Data::Scores => write_scores(file, key, all),
+            Data::TwoScores => {
+                let half = scale.elements / 2;
+                write_scores(file, key, all)?;
+                write_scores(file, OTHER, half..half + scale.elements)
             }
-            Data::Keys => {
-                for number in 0..scale.keys() {
-                    file.string(own_key(number).as_bytes(), &[b'v'; 16])?;
-                }
+            Data::Keys => (0..scale.keys())
+                .try_for_each(|number| file.string(own_key(number).as_bytes(), &[b'v'; 16])),
+            Data::Text => file.string(key.as_bytes(), &text(scale.text_bytes() as usize)),
+            Data::Sketches => (0..scale.sketches())
+                .try_for_each(|number| file.string(sketch_key(number).as_bytes(), &sketch(number))),
+            Data::Everything => {
+                EVERYTHING.iter().try_for_each(|part| part.write_own(scale, &part.own_name(), file))
             }
-            Data::Text => file.string(BIG.as_bytes(), &text(scale.text_bytes() as usize))?,
         }
-        Ok(())
     }
+
+    /// The key of a single value in [`Data::Everything`].
+    pub(crate) fn own_name(self) -> String {
+        format!("{BIG}:{self:?}")
+    }
+}
+
+fn write_hash(file: &mut Writer, key: &str, numbers: Range<u64>) -> Outcome<()> {
+    file.hash(key.as_bytes(), numbers.end - numbers.start)?;
+    for number in numbers {
+        file.bytes(&uuid(SEED, number))?;
+        file.bytes(&reason(number))?;
+    }
+    Ok(())
 }
 
 fn write_set<T: AsRef<[u8]>>(
     file: &mut Writer,
     key: &str,
-    members: impl Iterator<Item = T>,
+    mut members: impl Iterator<Item = T>,
     count: u64,
 ) -> Outcome<()> {
     file.set(key.as_bytes(), count)?;
-    for member in members {
-        file.bytes(member.as_ref())?;
+    members.try_for_each(|member| file.bytes(member.as_ref()))
+}
+
+fn write_list<T: AsRef<[u8]>>(
+    file: &mut Writer,
+    key: &str,
+    mut elements: impl Iterator<Item = T>,
+    count: u64,
+) -> Outcome<()> {
+    file.list(key.as_bytes(), count)?;
+    elements.try_for_each(|element| file.bytes(element.as_ref()))
+}
+
+fn write_scores(file: &mut Writer, key: &str, numbers: Range<u64>) -> Outcome<()> {
+    file.zset(key.as_bytes(), numbers.end - numbers.start)?;
+    for number in numbers {
+        file.bytes(member(number).as_bytes())?;
+        file.score(fraction(number));
     }
     Ok(())
 }
@@ -175,7 +251,12 @@ pub(crate) fn own_key(number: u64) -> String {
     format!("key:{number}")
 }
 
-/// A member of [`Data::TwoSets`] and [`Data::Scores`].
+/// A key of [`Data::Sketches`].
+pub(crate) fn sketch_key(number: u64) -> String {
+    format!("sketch:{number}")
+}
+
+/// A member of the sets that are no UUIDs or integers, and of sorted sets.
 pub(crate) fn member(number: u64) -> String {
     format!("member:{number}")
 }
@@ -199,6 +280,28 @@ pub(crate) fn reason(number: u64) -> [u8; REASON_BYTES] {
         bits /= 26;
     }
     reason
+}
+
+/// An element of [`Data::Repeats`].
+fn repeat(number: u64) -> String {
+    if number.is_multiple_of(10) { FREQUENT.to_owned() } else { number.to_string() }
+}
+
+/// A dense HyperLogLog, with the ranks of many elements and no count kept.
+///
+/// ```text
+/// "HYLL" | encoding: 1 (0) | unused: 3 | count: 8, the top bit says "not kept" | 16 384 ranks of 6 bits
+/// ```
+fn sketch(number: u64) -> Vec<u8> {
+    const REGISTERS: usize = 16_384;
+    let mut prng = Prng::from_seed(number);
+    let mut bytes = b"HYLL\0\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
+    for _ in 0..REGISTERS / 4 {
+        let ranks = [(); 4].map(|()| prng.next().trailing_zeros().min(40) + 8);
+        let bits = ranks.iter().rev().fold(0, |bits, rank| bits << 6 | rank);
+        bytes.extend_from_slice(&bits.to_le_bytes()[..3]);
+    }
+    bytes
 }
 
 fn text(bytes: usize) -> Vec<u8> {

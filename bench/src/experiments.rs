@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use crate::client::{self, Connection, Reader, Streamed};
-use crate::data::{self, BIG, Data, OTHER, SEED, SMALL_KEYS, Scale};
+use crate::data::{self, BIG, Data, FREQUENT, OTHER, SEED, SMALL_KEYS, Scale};
 use crate::fault::{Fault, Outcome};
 use crate::prng::{Prng, uuid};
 use crate::saturate::{self, Load, Supply, Wait};
@@ -17,6 +17,8 @@ use crate::saturate::{self, Load, Supply, Wait};
 const SLOW_READER: Reader = Reader::Slow { bytes_per_s: 32 << 20 };
 /// Fields or members in one command of a fill.
 const FILL_BATCH: u64 = 100;
+/// A UUID that no list has.
+const ABSENT: &str = "00000000-0000-4000-8000-000000000000";
 /// Commands of a fill that are sent together.
 const FILL_PIPELINE: u64 = 32;
 
@@ -58,7 +60,10 @@ pub(crate) struct Actor {
     pub(crate) limit: Duration,
 }
 
-use Data::{Hash, Integers, Keys, Populated, Scores, Small, Text, TwoSets, Uuids};
+use Data::{
+    Everything, Hash, Ids, Integers, Keys, Numbers, Populated, Repeats, Scores, Sketches, Small,
+    Text, TwoScores, TwoSets, Uuids,
+};
 use Picture::{Drawn, Left};
 
 const HASH: Option<SameKey> = Some(touch_hash);
@@ -66,26 +71,34 @@ const SET: Option<SameKey> = Some(touch_uuids);
 const INTS: Option<SameKey> = Some(touch_integers);
 const PAIR: Option<SameKey> = Some(touch_members);
 const TEXT: Option<SameKey> = Some(touch_text);
+const LIST: Option<SameKey> = Some(touch_list);
 const ZSET: Option<SameKey> = Some(touch_scores);
+const HLL: Option<SameKey> = Some(touch_sketch);
+const EACH: Option<SameKey> = Some(touch_one_of_all);
 
 /// All experiments, in the order in which they run; rows with the same data are adjacent.
 #[rustfmt::skip] // A table: one row an experiment, columns aligned.
 pub(crate) const TABLE: &[Experiment] = &[
     row("HSET fill by 100",    Small,     None, Left,  |a| a.fill("HSET")),
     row("SADD fill by 100",    Small,     None, Left,  |a| a.fill("SADD")),
+    row("RPUSH fill by 100",   Small,     None, Left,  |a| a.fill("RPUSH")),
     row("ZADD fill by 100",    Small,     None, Left,  |a| a.fill("ZADD")),
     row("HGETALL",             Hash,      HASH, Drawn, |a| a.run(&["HGETALL", BIG])),
     row("HGETALL slow reader", Hash,      HASH, Left,  |a| a.run_slowly(&["HGETALL", BIG])),
     row("DEL hash",            Hash,      HASH, Drawn, |a| a.run(&["DEL", BIG])),
     row("UNLINK hash",         Hash,      HASH, Left,  |a| a.run(&["UNLINK", BIG])),
-    row("EXPIRE hash 1 s",     Hash,      HASH, Drawn, Actor::expire),
+    row("EXPIRE hash 1 s",     Hash,      HASH, Drawn, |a| a.expire("HLEN")),
     row("RENAME hash",         Hash,      HASH, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
+    row("COPY hash",           Hash,      HASH, Left,  |a| a.run(&["COPY", BIG, "copy"])),
     row("SET over hash",       Hash,      HASH, Left,  |a| a.run(&["SET", BIG, "gone"])),
     row("FLUSHALL hash",       Hash,      HASH, Left,  |a| a.run(&["FLUSHALL"])),
     row("HSCAN+HDEL drain",    Hash,      HASH, Left,  Actor::drain),
     row("SMEMBERS",            Uuids,     SET,  Left,  |a| a.run(&["SMEMBERS", BIG])),
     row("SPOP a tenth",        Uuids,     SET,  Left,  Actor::pop),
     row("DEL set",             Uuids,     SET,  Left,  |a| a.run(&["DEL", BIG])),
+    row("EXPIRE set 1 s",      Uuids,     SET,  Left,  |a| a.expire("SCARD")),
+    row("RENAME set",          Uuids,     SET,  Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
+    row("COPY set",            Uuids,     SET,  Left,  |a| a.run(&["COPY", BIG, "copy"])),
     row("DEL integer set",     Integers,  INTS, Left,  |a| a.run(&["DEL", BIG])),
     row("SINTER",              TwoSets,   PAIR, Drawn, |a| a.run(&["SINTER", BIG, OTHER])),
     row("SDIFF",               TwoSets,   PAIR, Left,  |a| a.run(&["SDIFF", BIG, OTHER])),
@@ -93,13 +106,30 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("SINTERSTORE",         TwoSets,   PAIR, Left,  |a| a.run(&["SINTERSTORE", "dest", BIG, OTHER])),
     row("SDIFFSTORE",          TwoSets,   PAIR, Left,  |a| a.run(&["SDIFFSTORE", "dest", BIG, OTHER])),
     row("SUNIONSTORE",         TwoSets,   PAIR, Left,  |a| a.run(&["SUNIONSTORE", "dest", BIG, OTHER])),
+    row("LRANGE all",          Numbers,   LIST, Left,  |a| a.run(&["LRANGE", BIG, "0", "-1"])),
+    row("LRANGE a tenth",      Numbers,   LIST, Left,  |a| a.run_on_ranks("LRANGE", 10)),
+    row("LREM absent",         Numbers,   LIST, Drawn, |a| a.run(&["LREM", BIG, "0", "-1"])),
+    row("LINSERT middle",      Numbers,   LIST, Left,  Actor::insert),
+    row("LTRIM half",          Numbers,   LIST, Left,  |a| a.run_on_ranks("LTRIM", 2)),
+    row("RPUSH of a million",  Numbers,   LIST, Left,  |a| a.add_at_once("RPUSH")),
+    row("DEL list",            Numbers,   LIST, Left,  |a| a.run(&["DEL", BIG])),
+    row("EXPIRE list 1 s",     Numbers,   LIST, Left,  |a| a.expire("LLEN")),
+    row("RENAME list",         Numbers,   LIST, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
+    row("COPY list",           Numbers,   LIST, Left,  |a| a.run(&["COPY", BIG, "copy"])),
+    row("LREM frequent",       Repeats,   LIST, Left,  |a| a.run(&["LREM", BIG, "0", FREQUENT])),
+    row("LRANGE all UUIDs",    Ids,       LIST, Left,  |a| a.run(&["LRANGE", BIG, "0", "-1"])),
+    row("LREM absent UUID",    Ids,       LIST, Left,  |a| a.run(&["LREM", BIG, "0", ABSENT])),
+    row("DEL list of UUIDs",   Ids,       LIST, Left,  |a| a.run(&["DEL", BIG])),
     row("ZRANGE all",          Scores,    ZSET, Drawn, |a| a.run(&["ZRANGE", BIG, "0", "-1", "WITHSCORES"])),
-    row("ZADD of a million",   Scores,    ZSET, Left,  Actor::add_members),
-    row("ZREMRANGEBYRANK half", Scores,   ZSET, Left,  Actor::remove_half),
+    row("ZRANGE a tenth",      Scores,    ZSET, Left,  |a| a.run_on_ranks("ZRANGE", 10)),
+    row("ZADD of a million",   Scores,    ZSET, Left,  |a| a.add_at_once("ZADD")),
+    row("ZREMRANGEBYRANK half", Scores,   ZSET, Left,  |a| a.run_on_ranks("ZREMRANGEBYRANK", 2)),
     row("DEL zset",            Scores,    ZSET, Left,  |a| a.run(&["DEL", BIG])),
-    row("EXPIRE zset 1 s",     Scores,    ZSET, Left,  Actor::expire_scores),
+    row("EXPIRE zset 1 s",     Scores,    ZSET, Left,  |a| a.expire("ZCARD")),
     row("RENAME zset",         Scores,    ZSET, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
     row("COPY zset",           Scores,    ZSET, Left,  |a| a.run(&["COPY", BIG, "copy"])),
+    row("ZUNIONSTORE",         TwoScores, ZSET, Drawn, |a| a.run(&["ZUNIONSTORE", "dest", "2", BIG, OTHER])),
+    row("ZINTERSTORE",         TwoScores, ZSET, Left,  |a| a.run(&["ZINTERSTORE", "dest", "2", BIG, OTHER])),
     row("KEYS *",              Keys,      None, Drawn, |a| a.run(&["KEYS", "*"])),
     row("SCAN COUNT 1e9",      Keys,      None, Left,  |a| a.run(&["SCAN", "0", "COUNT", "1000000000"])),
     row("MGET all keys",       Keys,      None, Left,  |a| a.run_on_keys("MGET")),
@@ -108,6 +138,12 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("GET huge string",     Text,      TEXT, Left,  |a| a.run(&["GET", BIG])),
     row("SETRANGE in it",      Text,      TEXT, Left,  |a| a.run(&["SETRANGE", BIG, "1000000", "here"])),
     row("APPEND to it",        Text,      TEXT, Left,  |a| a.run(&["APPEND", BIG, "and more"])),
+    row("BITCOUNT of it",      Text,      TEXT, Left,  |a| a.run(&["BITCOUNT", BIG])),
+    row("BITOP of it",         Text,      TEXT, Left,  |a| a.run(&["BITOP", "AND", "dest", BIG, BIG])),
+    row("PFMERGE of a thousand", Sketches, HLL, Left,  |a| a.run_on_sketches(&["PFMERGE", "dest"])),
+    row("PFCOUNT of a thousand", Sketches, HLL, Left,  |a| a.run_on_sketches(&["PFCOUNT"])),
+    row("BGSAVE everything",   Everything, EACH, Drawn, Actor::save),
+    row("FLUSHALL everything", Everything, EACH, Drawn, |a| a.run(&["FLUSHALL"])),
     row("MSETs of 50 clients", Small,     None, Left,  Actor::crowd),
     row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
@@ -156,17 +192,49 @@ impl Actor {
         self.run(&["SPOP", BIG, &count])
     }
 
-    /// One ZADD of a tenth as many members as there are: a million beside ten.
-    fn add_members(&mut self) -> Outcome<Streamed> {
+    /// One command that adds a tenth as much as there is: a million beside ten.
+    fn add_at_once(&mut self, name: &str) -> Outcome<Streamed> {
         let mut request = Vec::new();
         let first = self.scale.elements;
-        fill_command(&mut request, "ZADD", first..first + first / 10);
+        fill_command(&mut request, name, first..first + first / 10);
         self.connection.stream(&request, Reader::Fast, self.limit)
     }
 
-    fn remove_half(&mut self) -> Outcome<Streamed> {
-        let (first, last) = (self.scale.elements / 4, self.scale.elements * 3 / 4);
-        self.run(&["ZREMRANGEBYRANK", BIG, &first.to_string(), &last.to_string()])
+    /// A command on the ranks of one `part`th of the big value, in its middle.
+    fn run_on_ranks(&mut self, name: &str, part: u64) -> Outcome<Streamed> {
+        let (elements, count) = (self.scale.elements, self.scale.elements / part);
+        let first = (elements - count) / 2;
+        self.run(&[name, BIG, &first.to_string(), &(first + count - 1).to_string()])
+    }
+
+    /// LINSERT before the element in the middle, which is found by its value.
+    fn insert(&mut self) -> Outcome<Streamed> {
+        let middle = (self.scale.elements / 2).to_string();
+        self.run(&["LINSERT", BIG, "BEFORE", &middle, "here"])
+    }
+
+    /// One command that names every key of [`Data::Sketches`].
+    fn run_on_sketches(&mut self, head: &[&str]) -> Outcome<Streamed> {
+        let keys = (0..self.scale.sketches()).map(data::sketch_key);
+        let words: Vec<String> = head.iter().map(|word| (*word).to_owned()).chain(keys).collect();
+        self.run(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// BGSAVE, and a wait until the file is there; `first_byte` is the reply's time.
+    fn save(&mut self) -> Outcome<Streamed> {
+        let started = Instant::now();
+        let mut streamed = self.run(&["BGSAVE"])?;
+        loop {
+            let info = self.connection.ask(&["INFO", "persistence"])?.text();
+            let is = |line: &str| info.lines().any(|other| other.trim() == line);
+            streamed.whole = started.elapsed();
+            match is("rdb_bgsave_in_progress:0") {
+                true if is("rdb_last_bgsave_status:ok") => return Ok(streamed),
+                true => return Err(Fault::Setup("BGSAVE failed".to_owned())),
+                false if streamed.whole > self.limit => return Err(Fault::TimedOut),
+                false => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
     }
 
     /// A key, a field and a member of the row's length at full scale: each is added, found and
@@ -221,20 +289,12 @@ impl Actor {
         Ok(Streamed { first_byte: pushed.elapsed, whole: pushed.elapsed, bytes })
     }
 
-    /// EXPIRE, and then a wait until the fields are gone; `first_byte` is the reply's time.
-    fn expire(&mut self) -> Outcome<Streamed> {
-        self.expire_counted("HLEN")
-    }
-
-    /// [`Actor::expire`] of a sorted set.
-    fn expire_scores(&mut self) -> Outcome<Streamed> {
-        self.expire_counted("ZCARD")
-    }
-
-    fn expire_counted(&mut self, count: &str) -> Outcome<Streamed> {
+    /// EXPIRE, and then a wait until what it held is gone, as the command `count` says;
+    /// `first_byte` is the reply's time.
+    fn expire(&mut self, count: &str) -> Outcome<Streamed> {
         let started = Instant::now();
         let mut streamed = self.run(&["EXPIRE", BIG, "1"])?;
-        // The stream on the same key may have created a new, small hash meanwhile.
+        // The stream on the same key may have created a new, small value meanwhile.
         while self.connection.ask(&[count, BIG])?.number() as u64 > self.scale.elements / 2 {
             if started.elapsed() > self.limit {
                 return Err(Fault::TimedOut);
@@ -301,11 +361,11 @@ impl Actor {
     }
 }
 
-/// Appends one command of a fill: HSET with UUID and reason, SADD of integers, or ZADD of members with
-/// random scores.
+/// Appends one command of a fill: HSET with UUID and reason, SADD or RPUSH of integers, or ZADD of
+/// members with random scores.
 fn fill_command(request: &mut Vec<u8>, name: &str, numbers: std::ops::Range<u64>) {
     let count = numbers.end - numbers.start;
-    let each = 1 + u64::from(name != "SADD");
+    let each = 1 + u64::from(matches!(name, "HSET" | "ZADD"));
     client::header(request, 2 + count * each);
     client::bulk(request, name.as_bytes());
     client::bulk(request, BIG.as_bytes());
@@ -337,12 +397,16 @@ fn scan_page(reply: client::Reply) -> Outcome<(String, Vec<Vec<u8>>)> {
 }
 
 fn touch_hash(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    touch_fields(BIG, scale, number, prng, request);
+}
+
+fn touch_fields(key: &str, scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
     let index = prng.below(scale.elements);
     let field = uuid(SEED, index);
     if number.is_multiple_of(2) {
-        client::command(request, &[b"HGET", BIG.as_bytes(), &field]);
+        client::command(request, &[b"HGET", key.as_bytes(), &field]);
     } else {
-        client::command(request, &[b"HSET", BIG.as_bytes(), &field, &data::reason(index)]);
+        client::command(request, &[b"HSET", key.as_bytes(), &field, &data::reason(index)]);
     }
 }
 
@@ -363,6 +427,15 @@ fn touch_set(number: u64, member: &[u8], request: &mut Vec<u8>) {
     client::command(request, &[name, BIG.as_bytes(), member]);
 }
 
+fn touch_list(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    let index = prng.below(scale.elements).to_string();
+    if number.is_multiple_of(2) {
+        client::command(request, &["LINDEX", BIG, &index]);
+    } else {
+        client::command(request, &["RPUSH", BIG, &index]);
+    }
+}
+
 fn touch_scores(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
     let index = prng.below(scale.elements);
     let member = data::member(index);
@@ -380,4 +453,17 @@ fn touch_text(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>
     } else {
         client::command(request, &["SETRANGE", BIG, &offset, "x"]);
     }
+}
+
+fn touch_sketch(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    let key = data::sketch_key(prng.below(scale.sketches()));
+    if number.is_multiple_of(2) {
+        client::command(request, &["PFCOUNT", &key]);
+    } else {
+        client::command(request, &["PFADD", &key, &number.to_string()]);
+    }
+}
+
+fn touch_one_of_all(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    touch_fields(&Hash.own_name(), scale, number, prng, request);
 }

@@ -7,6 +7,7 @@
 //! ```text
 //! "REDIS0009" | FE db | FB keys expiries | (type, key, value)* | FF | CRC64, little endian
 //! string: length, bytes      hash: length, (field, value)*      set: length, member*
+//! list: length, element*     sorted set: length, (member, score: 8)*
 //! length: 00xxxxxx | 01xxxxxx x | 80 xxxx (big endian)
 //! ```
 
@@ -19,6 +20,7 @@ use crc::{CRC_64_REDIS, Crc, Table};
 use crate::fault::{Fault, Outcome};
 
 const STRING: u8 = 0;
+const LIST: u8 = 1;
 const SET: u8 = 2;
 /// With scores of 8 bytes.
 const ZSET: u8 = 5;
@@ -58,6 +60,13 @@ impl Writer {
         self.chunk.push(HASH);
         self.bytes(key)?;
         self.length(pairs)
+    }
+
+    /// Adds the head of a list; `elements` must follow as [`Writer::bytes`].
+    pub(crate) fn list(&mut self, key: &[u8], elements: u64) -> Outcome<()> {
+        self.chunk.push(LIST);
+        self.bytes(key)?;
+        self.length(elements)
     }
 
     /// Adds the head of a set; `members` must follow as [`Writer::bytes`].
