@@ -1,4 +1,4 @@
-//! `small`: bytes a key of small hashes and sets, and the CPU time of commands on them.
+//! `small`: bytes a key of small collections, and the CPU time of commands on them.
 //!
 //! Most keys of most servers are small collections, so most of their memory is what a server spends
 //! around the content. Each kind is measured at five sizes and in three states: as filled, after
@@ -46,6 +46,10 @@ enum Kind {
     Strings,
     /// Distinct numbers below 10 000; above 100 000 once replaced.
     Integers,
+    /// `element:N`.
+    Texts,
+    /// The numbers of [`Kind::Integers`].
+    Numbers,
     /// `member:N`, with an integer below a million as its score; after that was overwritten, with two
     /// digits behind the point.
     Scores,
@@ -62,13 +66,16 @@ enum State {
 const STATES: [State; 3] = [State::Filled, State::Overwritten, State::Halved];
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Hash, Kind::Strings, Kind::Integers, Kind::Scores];
+    const ALL: [Kind; 6] =
+        [Kind::Hash, Kind::Strings, Kind::Integers, Kind::Texts, Kind::Numbers, Kind::Scores];
 
     fn name(self) -> &'static str {
         match self {
             Kind::Hash => "hash",
             Kind::Strings => "set of strings",
             Kind::Integers => "set of integers",
+            Kind::Texts => "list of strings",
+            Kind::Numbers => "list of integers",
             Kind::Scores => "sorted set",
         }
     }
@@ -78,6 +85,7 @@ impl Kind {
         match self {
             Kind::Hash => ["HGET", "HSET"],
             Kind::Strings | Kind::Integers => ["SISMEMBER", "SADD, SREM"],
+            Kind::Texts | Kind::Numbers => ["LINDEX", "LSET"],
             Kind::Scores => ["ZSCORE", "ZADD"],
         }
     }
@@ -86,11 +94,12 @@ impl Kind {
         match self {
             Kind::Hash => format!("hash:{key:07}"),
             Kind::Strings | Kind::Integers => format!("set:{key:07}"),
+            Kind::Texts | Kind::Numbers => format!("list:{key:07}"),
             Kind::Scores => format!("zset:{key:07}"),
         }
     }
 
-    /// The name of the field, or the member, with this number, before its replacement or after.
+    /// The field, the member or the element with this number, before its replacement or after.
     fn entry(self, key: u64, number: u64, state: State) -> String {
         let is_first = state == State::Filled;
         match self {
@@ -98,8 +107,10 @@ impl Kind {
             Kind::Scores => format!("member:{number}"),
             Kind::Strings if is_first => format!("member:{number}"),
             Kind::Strings => format!("member:{number}:again"),
+            Kind::Texts if is_first => format!("element:{number}"),
+            Kind::Texts => format!("element:{number}:again"),
             // 97 and 10 000 are coprime, so a key's numbers are distinct.
-            Kind::Integers => {
+            Kind::Integers | Kind::Numbers => {
                 let below = (key * 7_919 + number * 97) % 10_000;
                 (if is_first { below } else { below + 100_000 }).to_string()
             }
@@ -133,6 +144,20 @@ impl Kind {
             (Kind::Scores, State::Halved) => {
                 words = [vec!["ZREM".to_owned()], words, removed].concat()
             }
+            (Kind::Texts | Kind::Numbers, State::Filled) => {
+                words.insert(0, "RPUSH".to_owned());
+                words.extend(removed);
+            }
+            (Kind::Texts | Kind::Numbers, State::Overwritten) => {
+                for (index, element) in entries(to).enumerate() {
+                    client::command(out, &["LSET", &words[0], &index.to_string(), &element]);
+                }
+                return len;
+            }
+            (Kind::Texts | Kind::Numbers, State::Halved) => {
+                words = vec!["LTRIM".to_owned(), words.remove(0), (len / 2).to_string()];
+                words.push("-1".to_owned());
+            }
             (_, State::Filled) => {
                 words.insert(0, "SADD".to_owned());
                 words.extend(removed);
@@ -163,6 +188,12 @@ impl Kind {
             }
             "SISMEMBER" => client::command(out, &["SISMEMBER", &name, &entry]),
             "ZSCORE" => client::command(out, &["ZSCORE", &name, &entry]),
+            "LINDEX" => client::command(out, &["LINDEX", &name, &number.to_string()]),
+            "LSET" => {
+                let state = if prng.below(2) == 0 { State::Filled } else { State::Overwritten };
+                let element = self.entry(key, number, state);
+                client::command(out, &["LSET", &name, &number.to_string(), &element]);
+            }
             "ZADD" => {
                 let score = score(prng, State::Filled);
                 client::command(out, &["ZADD", &name, &score, &entry]);
@@ -375,6 +406,7 @@ fn check(filled: &mut Filled, kind: Kind, keys: u64, len: u64, state: State) -> 
     let command = match kind {
         Kind::Hash => "HLEN",
         Kind::Strings | Kind::Integers => "SCARD",
+        Kind::Texts | Kind::Numbers => "LLEN",
         Kind::Scores => "ZCARD",
     };
     let found = filled.connection.ask(&[command, &kind.key(keys - 1)])?.number();
@@ -397,7 +429,8 @@ fn push(
     let operation = kind.operations()[at];
     let request =
         |prng: &mut Prng, out: &mut Vec<u8>| kind.request(operation, keys, len, prng, out);
-    let lines = if matches!(operation, "HGET" | "ZSCORE" | "SADD, SREM") { 2 } else { 1 };
+    let lines =
+        if matches!(operation, "HGET" | "LINDEX" | "ZSCORE" | "SADD, SREM") { 2 } else { 1 };
     let load = Load {
         clients: CLIENTS,
         pipeline: PIPELINE,
@@ -456,15 +489,16 @@ fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcom
     let most = count_text(keys_of(options, SIZES[0]));
     report.say(&format!(
         "Resident bytes a key above the empty server, up to {most} keys of a kind and size. Fields \
-         are `field:N` with values of {VALUE_BYTES} letters, members `member:N`, integers below \
-         10 000. \"Overwritten\": each value anew with another length, each member replaced by a \
-         longer one; \"halved\": then every second entry removed. A ratio is that to {}.",
+         are `field:N` with values of {VALUE_BYTES} letters, members `member:N`, elements \
+         `element:N`, integers below 10 000. \"Overwritten\": each value anew with another length, \
+         each member and element replaced by a longer one; \"halved\": then the first half of the \
+         entries removed. A ratio is that to {}.",
         subjects.first().map_or_else(String::new, Subject::name)
     ));
     report.say(&byte_table(subjects, rows).markdown());
     report.say(&format!(
         "Server CPU, nanoseconds a command: {CLIENTS} connections with {PIPELINE} requests in \
-         flight each, on random entries of random keys. HSET changes a value's length; SADD adds a \
+         flight each, on random entries of random keys. HSET and LSET change a length; SADD adds a \
          member that SREM removes again. Medians of {} pairs.",
         options.repeats
     ));
@@ -526,8 +560,8 @@ mod tests {
         let text = std::fs::read_to_string(markdown.unwrap()).unwrap();
         let rows: Vec<&str> =
             text.lines().filter(|line| line.contains(" redis-server |")).collect();
-        // "of 20" is "of 200", too: three sizes of four kinds, once in bytes, twice in CPU.
-        assert_eq!(rows.len(), 3 * 4 * (1 + 2), "{text}");
+        // "of 20" is "of 200", too: three sizes of each kind, once in bytes, twice in CPU.
+        assert_eq!(rows.len(), 3 * Kind::ALL.len() * (1 + 2), "{text}");
         assert_eq!(rows[0].matches(" 1.00 |").count(), 3, "{text}");
         assert!(
             text.contains("| darter, 1 core") && text.contains("ended while starting"),
