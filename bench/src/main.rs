@@ -16,6 +16,7 @@ mod data;
 mod experiments;
 mod expiry;
 mod fault;
+mod load;
 mod options;
 mod plot;
 mod populate;
@@ -54,5 +55,6 @@ fn run() -> Outcome<()> {
         Benchmark::Throughput => throughput::run(&options),
         Benchmark::Expiry => expiry::run(&options),
         Benchmark::Small => small::run(&options),
+        Benchmark::Load => load::run(&options),
     }
 }

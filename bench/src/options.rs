@@ -20,8 +20,10 @@ pub(crate) enum Benchmark {
     Throughput,
     /// Values with a TTL under load.
     Expiry,
-    /// Small hashes and sets.
+    /// Small collections.
     Small,
+    /// RDB files.
+    Load,
 }
 
 /// What the user asked for.
@@ -89,6 +91,7 @@ impl Options {
                 "populate" => Benchmark::Populate,
                 "throughput" => Benchmark::Throughput,
                 "expiry" => Benchmark::Expiry,
+                "load" => Benchmark::Load,
                 _ => Benchmark::Small,
             },
             processors: Processors::allowed()?,
@@ -194,7 +197,8 @@ fn command() -> Command {
         .subcommand(benchmark("populate", "DEBUG POPULATE: time and bytes a key"))
         .subcommand(benchmark("throughput", "Operations a second, server CPU per operation"))
         .subcommand(benchmark("expiry", "SETs with a TTL: rate and peak memory"))
-        .subcommand(benchmark("small", "Small hashes and sets: bytes a key, CPU an operation"))
+        .subcommand(benchmark("small", "Small collections: bytes a key, CPU an operation"))
+        .subcommand(benchmark("load", "RDB files of each type: time and memory"))
 }
 
 #[cfg(test)]

@@ -222,6 +222,11 @@ impl Server {
         }
     }
 
+    /// Its RDB file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join("dump.rdb")
+    }
+
     /// A connection whose reads wait for at most `limit`.
     pub(crate) fn connect(&self, limit: Duration) -> Outcome<Connection> {
         Connection::open(self.port, limit)

@@ -1,0 +1,192 @@
+//! `load`: how long a server takes to load an RDB file of each type, and what it then holds.
+//!
+//! The file is one that redis-server wrote, in its own encodings (lists as compressed nodes, where
+//! `bigkey` has plain elements): it loads what this tool writes, and saves it again. Every server
+//! then starts with that file. Time, from its start to its first PONG, and resident memory are
+//! above those of the same server with the small keys only, which each file has.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::data::{Data, Scale};
+use crate::fault::Outcome;
+use crate::options::Options;
+use crate::process::{Program, Server, Subject, TempFolder};
+use crate::report::{Report, Table, brief};
+use crate::summary::{median, mib_text, nanos, ratio_text, time_text};
+
+/// How long loading a file may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What is loaded, each by itself; at the end all of it.
+const TABLE: &[Data] = &[
+    Data::Keys,
+    Data::Text,
+    Data::Hash,
+    Data::Uuids,
+    Data::Integers,
+    Data::Numbers,
+    Data::Ids,
+    Data::Scores,
+    Data::Sketches,
+    Data::Everything,
+];
+
+/// One start of a server.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    ready_ns: f64,
+    cpu_ns: f64,
+    bytes: f64,
+}
+
+/// All starts with one file: by subject.
+struct Row {
+    data: Data,
+    starts: Vec<Result<Vec<Start>, String>>,
+}
+
+/// Measures all rows and writes the report.
+pub(crate) fn run(options: &Options) -> Outcome<()> {
+    let subjects = options.single_core_subjects();
+    let folder = TempFolder::create()?;
+    let small = written(options, &subjects, Data::Small, folder.path())?;
+    let empty: Vec<Option<Start>> =
+        subjects.iter().map(|subject| start(options, subject, &small).ok()).collect();
+    let mut rows = Vec::new();
+    for &data in TABLE.iter().filter(|data| options.wants(&data.name(&options.scale))) {
+        let folder = TempFolder::create()?;
+        let file = written(options, &subjects, data, folder.path())?;
+        rows.push(measure(options, &subjects, &empty, data, &file));
+        eprintln!("{}", progress(&options.scale, &subjects, rows.last()));
+    }
+    write_report(options, &subjects, &rows)
+}
+
+/// The file with this data, as redis-server writes it; without one, as this tool does.
+fn written(options: &Options, subjects: &[Subject], data: Data, folder: &Path) -> Outcome<PathBuf> {
+    let file = folder.join("dump.rdb");
+    data.write(&options.scale, &file)?;
+    let is_redis = |subject: &&Subject| matches!(subject.program, Program::Redis(_));
+    if let Some(redis) = subjects.iter().find(is_redis) {
+        let server = Server::start(redis, &options.processors, Some(&file), LIMIT)?;
+        server.connect(LIMIT)?.ask(&["SAVE"])?;
+        std::fs::remove_file(&file)?;
+        std::fs::copy(server.file(), &file)?;
+    }
+    Ok(file)
+}
+
+fn measure(
+    options: &Options,
+    subjects: &[Subject],
+    empty: &[Option<Start>],
+    data: Data,
+    file: &Path,
+) -> Row {
+    let mut starts: Vec<Result<Vec<Start>, String>> = vec![Ok(Vec::new()); subjects.len()];
+    for _ in 0..options.repeats {
+        for (number, subject) in subjects.iter().enumerate() {
+            let Ok(list) = &mut starts[number] else { continue };
+            match (start(options, subject, file), empty[number]) {
+                (Ok(one), Some(empty)) => list.push(Start {
+                    ready_ns: (one.ready_ns - empty.ready_ns).max(0.0),
+                    cpu_ns: (one.cpu_ns - empty.cpu_ns).max(0.0),
+                    bytes: (one.bytes - empty.bytes).max(0.0),
+                }),
+                (Ok(_), None) => starts[number] = Err("did not start with small keys".to_owned()),
+                (Err(fault), _) => starts[number] = Err(fault.to_string()),
+            }
+        }
+    }
+    Row { data, starts }
+}
+
+fn start(options: &Options, subject: &Subject, file: &Path) -> Outcome<Start> {
+    let server = Server::start(subject, &options.processors, Some(file), LIMIT)?;
+    Ok(Start {
+        ready_ns: nanos(server.ready_after) as f64,
+        cpu_ns: server.cpu_ns() as f64,
+        bytes: server.resident_bytes() as f64,
+    })
+}
+
+fn middle(row: &Row, subject: usize, what: fn(&Start) -> f64) -> Option<f64> {
+    let starts = row.starts.get(subject)?.as_ref().ok()?;
+    median(&starts.iter().map(what).collect::<Vec<_>>())
+}
+
+fn ratio(row: &Row, subject: usize, what: fn(&Start) -> f64) -> f64 {
+    let of = |subject| middle(row, subject, what);
+    of(subject).zip(of(0)).map_or(f64::NAN, |(own, first)| own / first)
+}
+
+fn progress(scale: &Scale, subjects: &[Subject], row: Option<&Row>) -> String {
+    let Some(row) = row else { return String::new() };
+    let mut text = format!("{}:", row.data.name(scale));
+    for (number, subject) in subjects.iter().enumerate() {
+        let ready_ns = middle(row, number, |one| one.ready_ns).unwrap_or(f64::NAN);
+        text.push_str(&format!(" {} {}", subject.name(), time_text(ready_ns as u64)));
+    }
+    text
+}
+
+fn write_report(options: &Options, subjects: &[Subject], rows: &[Row]) -> Outcome<()> {
+    let title = "Loading RDB files";
+    let mut report = Report::new(&options.results, "load", title, &options.processors);
+    report.say(&format!(
+        "From a server's start to its first PONG, and resident memory then, less the same with a \
+         file of the small keys only, which each file has; all were written by redis-server. \
+         Medians of {} starts, each server on one core; a ratio is that to {}.",
+        options.repeats,
+        subjects.first().map_or_else(String::new, Subject::name)
+    ));
+    let head = ["data", "server", "loaded after", "ratio", "CPU", "ratio", "MiB", "ratio"];
+    let mut table = Table::new(&[&head[..], &["bytes an element"]].concat());
+    for row in rows {
+        for (number, subject) in subjects.iter().enumerate() {
+            let mut line = vec![row.data.name(&options.scale), subject.name()];
+            match &row.starts[number] {
+                Ok(_) => line.extend(cells(row, number, &options.scale)),
+                Err(text) => line.push(brief(text)),
+            }
+            table.row(line);
+        }
+    }
+    report.say(&table.markdown());
+    report.finish()
+}
+
+fn cells(row: &Row, subject: usize, scale: &Scale) -> Vec<String> {
+    let value = |what| middle(row, subject, what).unwrap_or(f64::NAN);
+    let bytes = value(|one| one.bytes);
+    let elements = row.data.elements(scale);
+    vec![
+        time_text(value(|one| one.ready_ns) as u64),
+        ratio_text(ratio(row, subject, |one| one.ready_ns)),
+        time_text(value(|one| one.cpu_ns) as u64),
+        ratio_text(ratio(row, subject, |one| one.cpu_ns)),
+        mib_text(bytes as u64),
+        ratio_text(ratio(row, subject, |one| one.bytes)),
+        if elements > 1 { format!("{:.1}", bytes / elements as f64) } else { "–".to_owned() },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // In miniature: redis-server writes and loads a file of each type.
+    fn all_types_are_loaded() {
+        let folder = TempFolder::create().unwrap();
+        let words = ["load", "--darter", "/nonexistent", "--cores", "1"];
+        run(&Options::miniature(&words, folder.path())).unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap().flatten();
+        let markdown = files.map(|file| file.path()).find(|path| path.extension().unwrap() == "md");
+        let text = std::fs::read_to_string(markdown.unwrap()).unwrap();
+        let rows = text.lines().filter(|line| line.contains(" redis-server |"));
+        assert_eq!(rows.filter(|line| line.contains(" 1.00 |")).count(), TABLE.len(), "{text}");
+        assert_eq!(text.matches("did not start with small").count(), 0, "{text}");
+        assert_eq!(text.matches("ended while starting").count(), TABLE.len(), "{text}");
+    }
+}
