@@ -18,6 +18,10 @@ pub(crate) const OTHER: &str = "other_user_ids";
 pub(crate) const SEED: u64 = 0xda27e2;
 /// How many small keys there are besides.
 pub(crate) const SMALL_KEYS: u64 = 100_000;
+/// The keys of [`Data::Article`].
+pub(crate) const ARTICLE_HASH: &str = "hset";
+pub(crate) const ARTICLE_LIST: &str = "list";
+pub(crate) const ARTICLE_SETS: [&str; 3] = ["set", "set:2", "set:3"];
 /// The element that is a tenth of [`Data::Repeats`].
 pub(crate) const FREQUENT: &str = "frequent";
 /// Bytes of a reason in the hash.
@@ -100,6 +104,8 @@ pub(crate) enum Data {
     Sketches,
     /// A value of each kind, each as large as alone.
     Everything,
+    /// A hash, a list and three sets of integers.
+    Article,
     /// The small keys, and what DEBUG POPULATE makes.
     Populated,
 }
@@ -122,6 +128,7 @@ impl Data {
             Data::Keys => format!("{} string keys", count_text(scale.keys())),
             Data::Text => format!("string of {}B", count_text(scale.text_bytes())),
             Data::Sketches => format!("{} HyperLogLogs", count_text(scale.sketches())),
+            Data::Article => format!("hash, list and 3 sets, {elements} integers each"),
             Data::Everything => format!("every type, {elements} elements each"),
             Data::Populated => format!("DEBUG POPULATE {}", count_text(scale.populated())),
         }
@@ -134,6 +141,7 @@ impl Data {
             Data::Hash | Data::Uuids | Data::Integers | Data::Scores => scale.elements,
             Data::Numbers | Data::Ids | Data::Repeats => scale.elements,
             Data::TwoSets | Data::TwoScores => scale.elements * 2,
+            Data::Article => scale.elements * 5,
             Data::Keys => scale.keys(),
             Data::Text => 1,
             Data::Sketches => scale.sketches(),
@@ -146,6 +154,7 @@ impl Data {
         match self {
             Data::Small | Data::Populated => 0,
             Data::TwoSets | Data::TwoScores => 2,
+            Data::Article => 5,
             Data::Keys => scale.keys(),
             Data::Sketches => scale.sketches(),
             Data::Everything => EVERYTHING.iter().map(|part| part.keys(scale)).sum(),
@@ -191,6 +200,7 @@ impl Data {
             Data::Text => file.string(key.as_bytes(), &text(scale.text_bytes() as usize)),
             Data::Sketches => (0..scale.sketches())
                 .try_for_each(|number| file.string(sketch_key(number).as_bytes(), &sketch(number))),
+            Data::Article => write_article(file, scale.elements),
             Data::Everything => {
                 EVERYTHING.iter().try_for_each(|part| part.write_own(scale, &part.own_name(), file))
             }
@@ -210,6 +220,19 @@ fn write_hash(file: &mut Writer, key: &str, numbers: Range<u64>) -> Outcome<()> 
         file.bytes(&reason(number))?;
     }
     Ok(())
+}
+
+/// What the article's script makes of the numbers from 1: HSET, LPUSH, SADD.
+fn write_article(file: &mut Writer, elements: u64) -> Outcome<()> {
+    file.hash(ARTICLE_HASH.as_bytes(), elements)?;
+    for number in 1..=elements {
+        let text = number.to_string();
+        file.bytes(text.as_bytes())?;
+        file.bytes(text.as_bytes())?;
+    }
+    let numbers = || (1..=elements).map(|number| number.to_string());
+    write_list(file, ARTICLE_LIST, numbers().rev(), elements)?;
+    ARTICLE_SETS.iter().try_for_each(|set| write_set(file, set, numbers(), elements))
 }
 
 fn write_set<T: AsRef<[u8]>>(

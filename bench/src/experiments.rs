@@ -11,7 +11,7 @@ use crate::client::{self, Connection, Reader, Streamed};
 use crate::data::{self, BIG, Data, FREQUENT, OTHER, SEED, SMALL_KEYS, Scale};
 use crate::fault::{Fault, Outcome};
 use crate::prng::{Prng, uuid};
-use crate::saturate::{self, Load, Supply, Wait};
+use crate::saturate::{self, Load, Supply, Turn, Wait};
 
 /// The rate at which the slow reader reads.
 const SLOW_READER: Reader = Reader::Slow { bytes_per_s: 32 << 20 };
@@ -270,18 +270,21 @@ impl Actor {
         let load = Load {
             clients: 50,
             pipeline: 1,
-            lines: 1,
+            turns: &[Turn {
+                lines: 1,
+                request: &|prng, request| {
+                    client::header(request, 1 + 2 * 10);
+                    client::bulk(request, b"MSET");
+                    for _ in 0..10 {
+                        client::bulk(request, &data::small_key(prng.below(SMALL_KEYS)));
+                        client::bulk(request, b"another value...");
+                    }
+                },
+            }],
             requests_max: u64::MAX,
-            request: &|prng, request| {
-                client::header(request, 1 + 2 * 10);
-                client::bulk(request, b"MSET");
-                for _ in 0..10 {
-                    client::bulk(request, &data::small_key(prng.below(SMALL_KEYS)));
-                    client::bulk(request, b"another value...");
-                }
-            },
             supply: Supply::Pool,
             wait: Wait::Sleep,
+            served: None,
         };
         let pushed =
             saturate::push(self.port, &load, Duration::from_micros(self.scale.elements / 5))?;

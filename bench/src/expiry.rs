@@ -15,7 +15,7 @@ use crate::plot::{self, Series};
 use crate::prng::Prng;
 use crate::process::{Server, Subject};
 use crate::report::{Report, Table, brief};
-use crate::saturate::{self, Load, Pushed, Supply, Wait};
+use crate::saturate::{self, Load, Pushed, Supply, Turn, Wait};
 use crate::summary::{mib_text, nanos, ratio_text, time_text};
 
 /// Connections: 2 threads of 20 in the note.
@@ -85,11 +85,11 @@ fn one(options: &Options, subject: &Subject, span: Span) -> Outcome<Expired> {
     let load = Load {
         clients: CLIENTS,
         pipeline: 1,
-        lines: 1,
+        turns: &[Turn { lines: 1, request: &request }],
         requests_max: u64::MAX,
-        request: &request,
         supply: Supply::Fresh,
         wait: Wait::Poll,
+        served: None,
     };
     let started = Instant::now();
     let cpu_before_ns = server.cpu_ns();

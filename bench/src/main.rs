@@ -16,6 +16,7 @@ mod data;
 mod experiments;
 mod expiry;
 mod fault;
+mod gaussdb;
 mod load;
 mod options;
 mod plot;
@@ -56,5 +57,6 @@ fn run() -> Outcome<()> {
         Benchmark::Expiry => expiry::run(&options),
         Benchmark::Small => small::run(&options),
         Benchmark::Load => load::run(&options),
+        Benchmark::GaussDb => gaussdb::run(&options),
     }
 }

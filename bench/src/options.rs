@@ -24,6 +24,8 @@ pub(crate) enum Benchmark {
     Small,
     /// RDB files.
     Load,
+    /// A mixed load beside big keys.
+    GaussDb,
 }
 
 /// What the user asked for.
@@ -92,6 +94,7 @@ impl Options {
                 "throughput" => Benchmark::Throughput,
                 "expiry" => Benchmark::Expiry,
                 "load" => Benchmark::Load,
+                "gaussdb" => Benchmark::GaussDb,
                 _ => Benchmark::Small,
             },
             processors: Processors::allowed()?,
@@ -199,6 +202,7 @@ fn command() -> Command {
         .subcommand(benchmark("expiry", "SETs with a TTL: rate and peak memory"))
         .subcommand(benchmark("small", "Small collections: bytes a key, CPU an operation"))
         .subcommand(benchmark("load", "RDB files of each type: time and memory"))
+        .subcommand(benchmark("gaussdb", "A mixed load over time, beside big keys"))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
@@ -37,16 +38,25 @@ pub(crate) struct Load<'a> {
     pub(crate) clients: usize,
     /// Requests in flight on each.
     pub(crate) pipeline: u64,
-    /// Line ends in each reply.
-    pub(crate) lines: u64,
+    /// The kinds of requests, which a connection sends by turns.
+    pub(crate) turns: &'a [Turn<'a>],
     /// The most requests, about: what is in flight then is still answered.
     pub(crate) requests_max: u64,
-    /// Appends one request.
-    pub(crate) request: &'a dyn Fn(&mut Prng, &mut Vec<u8>),
     /// Whether requests repeat.
     pub(crate) supply: Supply,
     /// What the client does until there are replies.
     pub(crate) wait: Wait,
+    /// Counts the replies while they come.
+    pub(crate) served: Option<&'a AtomicU64>,
+}
+
+/// One kind of request.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    /// Line ends in each reply.
+    pub(crate) lines: u64,
+    /// Appends one request.
+    pub(crate) request: &'a dyn Fn(&mut Prng, &mut Vec<u8>),
 }
 
 /// How a client waits for replies: see the module.
@@ -80,6 +90,8 @@ struct Client {
     stream: TcpStream,
     /// Line ends that the batch in flight still owes.
     owed: u64,
+    /// The kind of its next batch.
+    turn: usize,
 }
 
 /// Sends `load` for `duration`, and then waits for requests in flight.
@@ -92,15 +104,15 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
         stream.set_nonblocking(true)?;
         let data = epoll::EventData::new_u64(number as u64);
         epoll::add(&poll, &stream, data, epoll::EventFlags::IN).map_err(std::io::Error::from)?;
-        clients.push(Client { stream, owed: 0 });
+        // Neighbours begin with different kinds, so that all kinds are sent at any time.
+        clients.push(Client { stream, owed: 0, turn: number });
     }
     let mut source = Source::new(load);
     let started = Instant::now();
     let deadline = started + duration;
     let mut pushed = Pushed::default();
     for client in &mut clients {
-        send(&mut client.stream, source.batch(), deadline)?;
-        client.owed = load.pipeline * load.lines;
+        source.send(client, deadline)?;
     }
     let (mut in_flight, mut sent) = (clients.len(), load.clients as u64 * load.pipeline);
     let (mut events, mut buffer) = (Vec::with_capacity(load.clients), vec![0; 64 * 1024]);
@@ -120,16 +132,18 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
                 answered.push(number);
             }
         }
-        pushed.replies += answered.len() as u64 * load.pipeline;
         let next = answered.len() as u64 * load.pipeline;
+        pushed.replies += next;
+        if let Some(served) = load.served {
+            served.fetch_add(next, Ordering::Relaxed);
+        }
         if now >= deadline || sent + next > load.requests_max {
             in_flight -= answered.len();
             answered.clear();
         }
         sent += answered.len() as u64 * load.pipeline;
         for number in answered.drain(..) {
-            send(&mut clients[number].stream, source.batch(), deadline)?;
-            clients[number].owed = load.pipeline * load.lines;
+            source.send(&mut clients[number], deadline)?;
         }
     }
     pushed.elapsed = started.elapsed();
@@ -198,37 +212,44 @@ fn send(stream: &mut TcpStream, mut batch: &[u8], deadline: Instant) -> Outcome<
 struct Source<'a> {
     load: &'a Load<'a>,
     prng: Prng,
-    pool: Vec<Vec<u8>>,
+    /// By kind.
+    pools: Vec<Vec<Vec<u8>>>,
     next: usize,
     fresh: Vec<u8>,
 }
 
 impl<'a> Source<'a> {
     fn new(load: &'a Load<'a>) -> Source<'a> {
-        let mut source =
-            Source { load, prng: Prng::from_seed(1), pool: Vec::new(), next: 0, fresh: Vec::new() };
+        let (prng, fresh) = (Prng::from_seed(1), Vec::new());
+        let mut source = Source { load, prng, pools: Vec::new(), next: 0, fresh };
         if load.supply == Supply::Pool {
-            for _ in 0..(POOL_REQUESTS / load.pipeline).max(16) {
-                source.build();
-                source.pool.push(std::mem::take(&mut source.fresh));
+            let batches = (POOL_REQUESTS / load.pipeline).max(16);
+            for turn in load.turns {
+                let pool = (0..batches).map(|_| source.build(turn)).collect();
+                source.pools.push(pool);
             }
         }
         source
     }
 
-    fn build(&mut self) {
-        self.fresh.clear();
-        for _ in 0..self.load.pipeline {
-            (self.load.request)(&mut self.prng, &mut self.fresh);
-        }
+    fn build(&mut self, turn: &Turn<'_>) -> Vec<u8> {
+        let mut batch = std::mem::take(&mut self.fresh);
+        batch.clear();
+        (0..self.load.pipeline).for_each(|_| (turn.request)(&mut self.prng, &mut batch));
+        batch
     }
 
-    fn batch(&mut self) -> &[u8] {
-        if self.pool.is_empty() {
-            self.build();
-            return &self.fresh;
+    /// Sends a client its next batch.
+    fn send(&mut self, client: &mut Client, deadline: Instant) -> Outcome<()> {
+        let kind = client.turn % self.load.turns.len();
+        let turn = self.load.turns[kind];
+        client.owed = self.load.pipeline * turn.lines;
+        client.turn += 1;
+        if let Some(pool) = self.pools.get(kind) {
+            self.next += 1;
+            return send(&mut client.stream, &pool[self.next % pool.len()], deadline);
         }
-        self.next = (self.next + 1) % self.pool.len();
-        &self.pool[self.next]
+        self.fresh = self.build(&turn);
+        send(&mut client.stream, &self.fresh, deadline)
     }
 }

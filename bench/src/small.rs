@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::prng::Prng;
 use crate::process::{Server, Subject};
 use crate::report::{Report, Table, brief};
-use crate::saturate::{self, Load, Supply, Wait};
+use crate::saturate::{self, Load, Supply, Turn, Wait};
 use crate::summary::{median, ratio_text};
 
 /// Entries of a key.
@@ -434,11 +434,11 @@ fn push(
     let load = Load {
         clients: CLIENTS,
         pipeline: PIPELINE,
-        lines,
+        turns: &[Turn { lines, request: &request }],
         requests_max: u64::MAX,
-        request: &request,
         supply: Supply::Pool,
         wait: Wait::Poll,
+        served: None,
     };
     let before_ns = filled.server.cpu_ns();
     let pushed = saturate::push(filled.server.port, &load, options.push)?;

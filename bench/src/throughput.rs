@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::plot::{self, Series};
 use crate::process::{Program, Server, Subject};
 use crate::report::{Report, Table, brief};
-use crate::saturate::{self, Load, Supply, Wait};
+use crate::saturate::{self, Load, Supply, Turn, Wait};
 use crate::summary::{median, ratio_text};
 use crate::workloads::{self, KEYS, TABLE, VALUE, Workload};
 
@@ -153,11 +153,11 @@ fn once(
             let load = Load {
                 clients: CLIENTS,
                 pipeline,
-                lines: workload.answer.lines(),
+                turns: &[Turn { lines: workload.answer.lines(), request: &request }],
                 requests_max: workload.before.requests_max(),
-                request: &request,
                 supply: Supply::Pool,
                 wait: Wait::Poll,
+                served: None,
             };
             let pushed = saturate::push(server.port, &load, options.push)?;
             (pushed.replies, pushed.replies as f64 / pushed.elapsed.as_secs_f64())
