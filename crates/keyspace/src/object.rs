@@ -165,13 +165,14 @@ pub trait Value: Send + Sync + 'static {
     /// values only.
     fn check_invariants(&self) {}
 
-    /// The earliest deadline of an entry, or a bound below it.
+    /// The earliest deadline of an entry, or a bound below it; 0 while the value has other work that
+    /// [`Value::reap`] does in the background.
     fn earliest_deadline(&self) -> Option<u64> {
         None
     }
 
-    /// Removes entries that are dead at `now`, at most `most`, and records each. True while more
-    /// are left.
+    /// Removes entries that are dead at `now`, at most `most`, and records each; or does as much other
+    /// work that has no visible effect. True while more is left.
     fn reap(&mut self, now: u64, most: usize, recorder: &mut Recorder<'_>) -> bool {
         let _ = (now, most, recorder);
         false

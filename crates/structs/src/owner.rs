@@ -67,6 +67,12 @@ impl Owner {
         Self { versions: self.versions.take(), is_version: false }
     }
 
+    /// The share of a part that is freed while the holder remains: none once only readers are left,
+    /// as what is not counted for the value any more is given back.
+    pub(crate) fn of_part(&self) -> Self {
+        if self.is_gone() { Self::default() } else { self.reader() }
+    }
+
     /// True when no version is left. None comes back.
     pub(crate) fn is_gone(&self) -> bool {
         // Orders nothing: a number to report.

@@ -3,6 +3,7 @@
 //! A few are changed at once, after copying what they share with cuts (`unshare`). More than a
 //! slice can change are changed aside; before that all the scores are checked, in portions too.
 
+use super::options::OPTIONS_MAX;
 use super::reply::double;
 use super::value::{ZSet, ZSetEdit};
 use crate::aside::is_long;
@@ -16,6 +17,9 @@ use std::cmp::Ordering;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+/// Members whose places are searched between two looks at the clock, where nothing is copied.
+pub(super) const SEARCHES: usize = 8;
+
 const ZINCR: &Event = &Event::new("zincr", b'z');
 
 /// Arguments that a member takes, with its score.
@@ -26,6 +30,8 @@ const BYTES_AT_ONCE: usize = 64 * 1024;
 /// our own.
 const CHECKS: usize = 512;
 const CHANGES: usize = 12;
+/// Bytes of scores that are checked in one portion: to read them takes at most about 30 us.
+const CHECKED_BYTES: usize = 8 * 1024;
 
 /// `ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]`: adds members, or
 /// gives them other scores.
@@ -88,7 +94,7 @@ impl Options {
     /// Reads the options; `args` stays at the first score.
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut options = Self::default();
-        loop {
+        for _ in 0..=OPTIONS_MAX {
             let option = match () {
                 () if args.option("NX") => &mut options.nx,
                 () if args.option("XX") => &mut options.xx,
@@ -96,12 +102,14 @@ impl Options {
                 () if args.option("LT") => &mut options.lt,
                 () if args.option("CH") => &mut options.ch,
                 () if args.option("INCR") => &mut options.incr,
-                () => break,
+                () => {
+                    let is_whole = args.left() > 0 && args.left().is_multiple_of(WIDTH);
+                    return if is_whole { Ok(options) } else { Err(Refusal::Syntax) };
+                }
             };
             *option = true;
         }
-        let is_whole = args.left() > 0 && args.left().is_multiple_of(WIDTH);
-        if is_whole { Ok(options) } else { Err(Refusal::Syntax) }
+        Err(Refusal::Syntax)
     }
 
     /// What they mean for the members in `args`.
@@ -231,10 +239,10 @@ impl unshare::Edit for Rule {
     ) -> Option<usize> {
         let preempt = cx.preempt;
         let copy = |edit: &mut ZSetEdit<'_>| {
-            (1..=entries).find(|_| {
+            (1..=entries).find(|done| {
                 let pair = pair(&mut args);
-                pair.is_ok_and(|(score, member)| edit.unshare(member, Some(score)))
-                    && preempt.must_yield()
+                let copied = pair.is_ok_and(|(score, member)| edit.unshare(member, Some(score)));
+                (copied || done.is_multiple_of(SEARCHES)) && preempt.must_yield()
             })
         };
         cx.db.edit::<ZSet, _>(key, false, copy).ok()??
@@ -293,8 +301,13 @@ impl Adding {
     /// Checks some scores. True once all are.
     fn check(&mut self) -> Result<bool, Refusal> {
         let mut args = Args::new(resp::Args::owned(&self.request), self.next);
+        let mut bytes = 0;
         for _ in 0..CHECKS.min(args.left() / WIDTH) {
+            bytes += args.peek_word().map_or(0, <[u8]>::len);
             pair(&mut args)?;
+            if bytes > CHECKED_BYTES {
+                break;
+            }
         }
         self.next = args.position();
         Ok(args.left() == 0)

@@ -221,7 +221,7 @@ impl Stream for Show {
         }
         let set = build.take_set();
         self.form.header(reply, set.len());
-        let entries = Entries::new(set.entries().clone(), 0..set.len(), (End::Front, self.form));
+        let entries = Entries::new(set.entries().reader(), 0..set.len(), (End::Front, self.form));
         (self.stage, self.inputs) = (Stage::Showing(entries), Tally::new([]));
         true
     }

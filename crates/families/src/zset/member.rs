@@ -35,13 +35,12 @@ fn score_or_null(reply: &mut Reply<'_>, score: Option<f64>) {
 /// Source: <https://redis.io/commands/zmscore> (6.2.0).
 pub(super) fn zmscore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let set = match cx.find(&key) {
-        Some(found) => found.value::<ZSet>()?.into_cut(),
-        None => ZSet::new(),
-    };
+    let set = find_value::<ZSet>(cx.db, cx.stats, &key)?;
+    let empty = ZSet::new();
+    let set = set.as_deref().unwrap_or(&empty);
     cx.reply.array(args.left());
     if args.left() <= ASKED_AT_ONCE {
-        ask(&mut cx.reply, &set, args, args.left());
+        ask(&mut cx.reply, set, args, args.left());
         return Ok(Flow::Done);
     }
     let (request, next) = (args.all().to_request(), args.position());

@@ -9,6 +9,10 @@ use darter_base::{number, score};
 use darter_command::{Args, Refusal};
 use darter_resp as resp;
 
+/// More options than these are refused: said again and again, a million of them would take a slice each
+/// time that they are read.
+pub(super) const OPTIONS_MAX: usize = 64;
+
 /// A command of the algebra.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
@@ -60,8 +64,15 @@ impl Options {
     pub(super) fn parse(mut args: Args<'_>, keys: usize, dialect: Dialect) -> Self {
         let (aggregate, form, limit) = (Aggregate::Sum, Form::Member, usize::MAX);
         let mut options = Self { aggregate, form, limit, weights: Vec::new(), refusal: None };
+        let mut count = 0;
         while args.left() > 0 && options.refusal.is_none() {
-            options.refusal = options.next(&mut args, keys, dialect).err();
+            count += 1;
+            let read = if count > OPTIONS_MAX {
+                Err(Refusal::Syntax)
+            } else {
+                options.next(&mut args, keys, dialect)
+            };
+            options.refusal = read.err();
         }
         options
     }

@@ -3,7 +3,7 @@
 //! A random rank is a random member. Distinct ones are drawn and checked against those drawn before,
 //! while they are few; many are chosen in one walk.
 
-use super::reply::{Form, entries, flow, member};
+use super::reply::{Form, entries, member};
 use super::value::ZSet;
 use crate::choice::Choice;
 use crate::lookup::find_value;
@@ -16,6 +16,9 @@ use darter_tx::KeySet;
 
 /// Entries walked in one portion: at most about 20 us.
 const WALKED: usize = 256;
+/// Of these, so many are walked between two looks at the bytes that they have: a portion sends no more.
+const WALKED_TOGETHER: usize = 16;
+const PORTION_BYTES: usize = 32 * 1024;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`: a random member; or `count` different ones, all when the
 /// sorted set has no more; or, if `count` is negative, so many that may repeat.
@@ -57,15 +60,20 @@ fn draw(reply: &mut Reply<'_>, set: &Sorted, (wish, form): (Wish, Form), prng: &
         Way::Draw(count, seen) => {
             form.header(reply, count);
             let draws = Draws { set: set.reader(), left: count, seen, form, prng: fork(prng) };
-            flow(reply, count <= DRAWS, draws)
+            begin(reply, count <= DRAWS, draws)
         }
         Way::All => entries(reply, set, 0..set.len(), (End::Front, form)),
         Way::Choose(count, choice) => {
             form.header(reply, count);
             let reader = Reader::new(set.reader(), 0..set.len(), End::Front);
-            flow(reply, form.is_small(set.len()), Chosen { reader, choice, form })
+            begin(reply, form.is_small(set.len()), Chosen { reader, choice, form })
         }
     }
+}
+
+/// A stream, which is done if it is small: at once, unless its members are long.
+fn begin(reply: &mut Reply<'_>, small: bool, mut stream: impl Stream + 'static) -> Flow {
+    if small && !stream.pump(reply) { Flow::Done } else { Flow::Stream(Box::new(stream)) }
 }
 
 /// A number below `len`; 0 where there is none.
@@ -85,15 +93,19 @@ struct Draws {
 
 impl Stream for Draws {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let mut bytes = 0;
         for _ in 0..DRAWS {
             if self.left == 0 {
                 return false;
+            }
+            if bytes > PORTION_BYTES {
+                break;
             }
             let rank = below(self.set.len(), &mut self.prng);
             let Some(entry) = self.set.get(rank) else { return false };
             let mixed = hash::of(&rank.to_le_bytes());
             if self.seen.as_mut().is_none_or(|seen| seen.insert(mixed)) {
-                self.form.encode(reply, &entry);
+                bytes += self.form.encode(reply, &entry);
                 self.left -= 1;
             }
         }
@@ -115,11 +127,18 @@ struct Chosen {
 impl Stream for Chosen {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let Self { reader, choice, form } = self;
-        reader.next_slice(WALKED, &mut |entry| {
-            if choice.next() {
-                form.encode(reply, &entry);
+        let (mut walked, mut bytes) = (0, 0);
+        while walked < WALKED && bytes < PORTION_BYTES {
+            walked += WALKED_TOGETHER;
+            let more = reader.next_slice(WALKED_TOGETHER, &mut |entry| {
+                if choice.next() {
+                    bytes += form.encode(reply, &entry);
+                }
+            });
+            if !more {
+                break;
             }
-        });
+        }
         !choice.is_done()
     }
 

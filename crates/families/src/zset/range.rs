@@ -1,6 +1,7 @@
 //! Ranges: ZRANGE and the commands that it replaces, ZCOUNT, ZLEXCOUNT.
 
 use super::bounds::Bounds;
+use super::options::OPTIONS_MAX;
 use super::reply::{Form, entries};
 use super::value::ZSet;
 use crate::lookup::find_value;
@@ -60,8 +61,12 @@ struct Options {
 impl Options {
     fn parse(mut args: Args<'_>, dialect: Dialect) -> Result<Self, Refusal> {
         let (mut by, mut from) = (dialect.by, dialect.from);
-        let (mut limit, mut with_scores) = ((0, -1), false);
+        let (mut limit, mut with_scores, mut count) = ((0, -1), false, 0);
         while args.left() > 0 {
+            count += 1;
+            if count > OPTIONS_MAX {
+                return Err(Refusal::Syntax);
+            }
             if dialect.can_show_scores && args.option("WITHSCORES") {
                 with_scores = true;
             } else if args.left() > 2 && args.option("LIMIT") {

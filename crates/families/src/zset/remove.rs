@@ -1,5 +1,6 @@
 //! Removing members: ZREM by name, ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX by range.
 
+use super::add::SEARCHES;
 use super::bounds::Bounds;
 use super::value::{ZSet, ZSetEdit};
 use crate::aside::{self, Aside, is_long};
@@ -52,8 +53,9 @@ impl unshare::Edit for Remove {
     ) -> Option<usize> {
         let preempt = cx.preempt;
         let copy = |edit: &mut ZSetEdit<'_>| {
-            (1..=entries).find(|_| {
-                args.next().is_some_and(|member| edit.unshare(member, None)) && preempt.must_yield()
+            (1..=entries).find(|done| {
+                let copied = args.next().is_some_and(|member| edit.unshare(member, None));
+                (copied || done.is_multiple_of(SEARCHES)) && preempt.must_yield()
             })
         };
         cx.db.edit::<ZSet, _>(key, false, copy).ok()??

@@ -10,12 +10,12 @@ use darter_base::{number, score};
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_keyspace::Value;
 use darter_resp::Reply;
-use darter_structs::sorted::{Entry, Sorted};
+use darter_structs::sorted::{self, Entry, Sorted};
 
 /// The encoding of sorted sets that are returned whole.
 const WHOLE: &str = "listpack";
-/// Entries that one portion of a long call asks for.
-const PORTION: usize = 64;
+/// Entries that are looked for together: of equal scores, all their entries are looked at each time.
+const TOGETHER: usize = 1_024;
 /// Integral scores below this are written as integers in a listpack.
 const INTEGER_END: f64 = (1_i64 << 62) as f64;
 
@@ -23,9 +23,10 @@ const INTEGER_END: f64 = (1_i64 << 62) as f64;
 /// the cursor to continue with.
 ///
 /// Reply: array of the cursor and a flat array; scores are texts in RESP3 too. A sorted set that
-/// Redis keeps packed is returned whole. With a large count the reply is made in slices, from a
+/// Redis keeps packed is returned whole. What takes more than a portion is made in slices, from a
 /// cut. Refusals: an invalid cursor, `WrongType`, `NotAnInteger`, `Syntax`, in this order; no option
-/// is looked at when the key is absent. Cost: O(count).
+/// is looked at when the key is absent. Cost: O(count), and a look at each entry that has the score
+/// of one that is returned.
 /// Source: <https://redis.io/commands/zscan> (2.8.0), <https://valkey.io/commands/zscan> (NOSCORES).
 pub(super) fn zscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
@@ -43,15 +44,16 @@ pub(super) fn zscan(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
     })?;
     options.count = if is_whole { usize::MAX } else { options.count };
     let first = if is_whole { 0 } else { cursor };
-    let small = options.count <= ENTRIES_AT_ONCE || set.len() <= ENTRIES_AT_ONCE;
-    let set = set.entries().reader();
-    let walk = Walk { set, options, first, next: first, entries: 0 };
-    let mut scan = Scan { walk, shown, matches: 0, counted: false };
-    if small {
-        while scan.pump(&mut cx.reply) {}
-        return Ok(Flow::Done);
+    let set = set.entries();
+    let mut scan = Scan { walk: Walk::new(options, first), shown, matches: 0, counted: false };
+    let all_at_once = set.len() <= ENTRIES_AT_ONCE;
+    while scan.pump(set, &mut cx.reply) {
+        // Counted in one portion, it is sent in one.
+        if !all_at_once && !scan.counted {
+            return Ok(Flow::Stream(Box::new(Scanning { scan, set: set.reader() })));
+        }
     }
-    Ok(Flow::Stream(Box::new(scan)))
+    Ok(Flow::Done)
 }
 
 /// The start of a reply.
@@ -92,28 +94,43 @@ impl Shown {
     }
 }
 
-/// A walk through the part of a cut that one call returns; made twice, as `scan::Walk` is.
+/// A walk through the part of a set that one call returns; made twice, as `scan::Walk` is.
 struct Walk {
-    set: Sorted,
     options: Options,
     /// Where the part begins.
     first: u64,
-    next: u64,
+    /// Of the entries at hand.
+    scan: sorted::Scan,
     entries: usize,
 }
 
 impl Walk {
+    fn new(options: Options, first: u64) -> Self {
+        let scan = sorted::Scan::new(first, options.count.min(TOGETHER));
+        Self { options, first, scan, entries: 0 }
+    }
+
     /// Visits the next entries. True while the part continues.
-    fn portion(&mut self, take: &mut dyn FnMut(Entry<'_>)) -> bool {
-        let Self { set, options, next, entries, .. } = self;
-        let most = PORTION.min(options.count.saturating_sub(*entries)).max(1);
-        *next = set.scan(*next, most, &mut |entry| {
+    fn portion(&mut self, set: &Sorted, take: &mut dyn FnMut(Entry<'_>)) -> bool {
+        let Self { options, scan, entries, .. } = self;
+        let more = scan.step(set, &mut |entry| {
             *entries += 1;
             if options.wants(&entry.member()) {
                 take(entry);
             }
         });
-        *next != 0 && *entries < options.count
+        let (next, left) = (scan.cursor(), options.count.saturating_sub(*entries));
+        if !more && next != 0 && left > 0 {
+            *scan = sorted::Scan::new(next, left.min(TOGETHER));
+            return true;
+        }
+        more
+    }
+
+    /// Goes back to where the part begins.
+    fn restart(&mut self) {
+        self.scan = sorted::Scan::new(self.first, self.options.count.min(TOGETHER));
+        self.entries = 0;
     }
 }
 
@@ -125,22 +142,35 @@ struct Scan {
     counted: bool,
 }
 
-impl Stream for Scan {
-    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+impl Scan {
+    /// Does a portion. True while there is more to do.
+    fn pump(&mut self, set: &Sorted, reply: &mut Reply<'_>) -> bool {
         let Self { walk, shown, matches, counted } = self;
         if *counted {
-            return walk.portion(&mut |entry| shown.encode(reply, &entry));
+            return walk.portion(set, &mut |entry| shown.encode(reply, &entry));
         }
-        if walk.portion(&mut |_| *matches += 1) {
+        if walk.portion(set, &mut |_| *matches += 1) {
             return true;
         }
-        header(reply, walk.next, *matches * shown.width());
+        header(reply, walk.scan.cursor(), *matches * shown.width());
         *counted = true;
-        (walk.next, walk.entries) = (walk.first, 0);
+        walk.restart();
         *matches > 0
+    }
+}
+
+/// A long call.
+struct Scanning {
+    scan: Scan,
+    set: Sorted,
+}
+
+impl Stream for Scanning {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        self.scan.pump(&self.set, reply)
     }
 
     fn pinned_bytes(&self) -> usize {
-        if self.walk.set.is_pinned() { self.walk.set.memory_bytes() } else { 0 }
+        if self.set.is_pinned() { self.set.memory_bytes() } else { 0 }
     }
 }

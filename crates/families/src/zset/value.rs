@@ -108,6 +108,13 @@ impl ZSet {
         Self { entries: self.entries.reader(), ..*self }
     }
 
+    /// Notes what a member that was added makes of the encoding.
+    fn grow(&mut self, member: &[u8]) {
+        self.grown = self.grown
+            || member.len() > MEMBER_BYTES_MAX.get()
+            || self.entries.len() > MEMBERS_MAX.get();
+    }
+
     /// Bytes of a deleted sorted set that a [`ZSet::reader`] holds: see [`Sorted::is_pinned`].
     #[must_use]
     pub fn pinned_bytes(&self) -> usize {
@@ -135,7 +142,10 @@ impl Value for ZSet {
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         let NewItem::Pair { name, value, .. } = item else { return false };
         let Some(score) = value.inline().and_then(score::parse) else { return false };
-        self.edit_aside(0).insert(name, score).is_none()
+        // A -0 stays: whether this will be a listpack is not known yet.
+        let old = self.entries.insert(hash::of(name), name, score);
+        self.grow(name);
+        old.is_none()
     }
 
     fn is_empty(&self) -> bool {
@@ -154,6 +164,15 @@ impl Value for ZSet {
 
     fn check_invariants(&self) {
         self.entries.check_invariants();
+    }
+
+    /// What removing a range has left to do is overdue, as if members had died.
+    fn earliest_deadline(&self) -> Option<u64> {
+        self.entries.is_unsettled().then_some(0)
+    }
+
+    fn reap(&mut self, _now: u64, most: usize, _: &mut Recorder<'_>) -> bool {
+        self.entries.settle(most)
     }
 }
 
@@ -224,9 +243,7 @@ impl ZSetEdit<'_> {
             new
         });
         if let Some(score) = put {
-            zset.grown = zset.grown
-                || member.len() > MEMBER_BYTES_MAX.get()
-                || zset.entries.len() > MEMBERS_MAX.get();
+            zset.grow(member);
             recorder.record(&[ZADD], || ZSetChange::Put { member: Name::from(member), score });
         }
         old

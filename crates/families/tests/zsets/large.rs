@@ -5,7 +5,7 @@ use crate::common::Bytes;
 use crate::common::value::Value;
 use crate::common::world::World;
 use darter_families::zset::{ZSet, ZSetEdit};
-use darter_keyspace::Key;
+use darter_keyspace::{Fresh, Key, NewItem, Value as _};
 use std::collections::BTreeMap;
 
 #[test] // Every member is sampled equally often, whichever way is taken.
@@ -102,4 +102,68 @@ fn minus_zero_is_zero_in_a_small_one() {
     run(&mut world, &add);
     run(&mut world, &[b"zadd", b"a", b"-0", b"z"]);
     assert_eq!(run(&mut world, &[b"zscore", b"a", b"z"]), Value::Bulk(b"-0".to_vec()));
+}
+
+#[test] // As of a skiplist in a file of Redis; while it is read, nobody knows how many will come.
+fn minus_zero_stays_in_a_loaded_one() {
+    let mut set = ZSet::new();
+    for number in 0..200 {
+        let (name, score) = (format!("m{number}"), if number == 7 { "-0" } else { "1" });
+        let value = Fresh::Bytes(score.as_bytes());
+        assert!(set.take_in(NewItem::Pair { name: name.as_bytes(), value, deadline: None }));
+    }
+    let score = set.score(b"m7").expect("it is there");
+    assert!(score == 0.0 && score.is_sign_negative(), "{score}");
+}
+
+#[test] // What was removed is given back by and by, though nobody changes the key again.
+fn a_removed_range_is_given_back() {
+    let mut world = World::new(1, NOW, 3);
+    let key = Key::new(b"k");
+    let add = |edit: &mut ZSetEdit<'_>| {
+        for number in 0..5_000 {
+            edit.insert(format!("member:{number}").as_bytes(), f64::from(number));
+        }
+    };
+    world.edit(b"k", |db| db.edit::<ZSet, _>(&key, true, add)).unwrap();
+    let bytes = |world: &mut World| world.edit(b"k", |db| db.memory_bytes());
+    let full = bytes(&mut world);
+    assert_eq!(run(&mut world, &[b"zremrangebyrank", b"k", b"100", b"-1"]), Value::Int(4_900));
+    assert!(bytes(&mut world) > full / 2, "it is not at once that the memory is back");
+    let stored = run(&mut world, &[b"zrangestore", b"to", b"k", b"0", b"-1"]);
+    assert_eq!(stored, Value::Int(100));
+    let portions = world.edit(b"k", |db| (0..).take_while(|_| db.reap(64)).count());
+    assert!((4_900 / 64..4_900 / 32).contains(&portions), "{portions} portions");
+    assert!(bytes(&mut world) < full / 5, "{} of {full}", bytes(&mut world));
+    world.edit(b"k", |db| db.check_invariants());
+    assert_eq!(run(&mut world, &[b"zcard", b"k"]), Value::Int(100));
+}
+
+#[test] // More options than anyone writes are refused, before they take time.
+fn very_many_options_are_refused() {
+    let mut world = World::new(1, NOW, 3);
+    let refused = Value::Error("ERR syntax error".into());
+    for (call, option, tail) in [
+        (&[&b"zadd"[..], b"k"][..], &[&b"CH"[..]][..], &[&b"1"[..], b"m"][..]),
+        (&[b"zrange", b"k", b"0", b"-1"], &[b"WITHSCORES"], &[]),
+        (&[b"zunion", b"1", b"k"], &[b"WEIGHTS", b"1"], &[]),
+    ] {
+        for (count, is_refused) in [(64, false), (65, true)] {
+            let options = std::iter::repeat_n(option, count).flatten();
+            let words: Vec<&[u8]> = call.iter().chain(options).chain(tail).copied().collect();
+            assert_eq!(run(&mut world, &words) == refused, is_refused, "{count} of {option:?}");
+        }
+    }
+}
+
+#[test] // Scores of kilobytes are read in portions; then all members are added at once.
+fn long_scores_are_read_in_portions() {
+    let mut world = World::new(1, NOW, 3);
+    let score = [&b"0."[..], &[b'5'; 4_000]].concat();
+    let members: Vec<Bytes> = (0..100).map(|n| format!("m{n}").into_bytes()).collect();
+    let mut add: Vec<&[u8]> = vec![b"zadd", b"k"];
+    add.extend(members.iter().flat_map(|member| [&score[..], &member[..]]));
+    assert_eq!(run(&mut world, &add), Value::Int(100));
+    let text = run(&mut world, &[b"zscore", b"k", b"m99"]);
+    assert_eq!(text, Value::Bulk(b"0.55555555555555558".to_vec()));
 }

@@ -8,12 +8,13 @@
 //! - B1: the items of the index are those of all entries, and of the stale ones.
 //! - B2: there are entries.
 
-use super::index::{Hash, Index};
+use super::index::{Hash, Index, Items};
 use super::item::{self, Entries, New};
 use super::place::{Entry, Place, order};
 use crate::chunk::{Coding, End, own};
+use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
-use crate::tree::{self, Child, Part, defer, join_some, split};
+use crate::tree::{self, Child, Part, Rest, is_worth_deferring, join_some, split};
 use darter_base::hash;
 use std::ops::Range;
 
@@ -37,10 +38,32 @@ pub(super) struct Big {
 
 impl Drop for Big {
     fn drop(&mut self) {
-        let owner = self.owner.retire();
-        defer(self.entries.take(), owner.reader());
-        defer(self.stale.take(), owner.reader());
-        defer(self.index.0.take(), owner);
+        let trees = [self.entries.take(), self.stale.take()];
+        let mut entries = Rest::of(trees, Owner::default());
+        let mut index = Rest::of([self.index.0.take()], Owner::default());
+        entries.release_shared();
+        index.release_shared();
+        let remains = Remains { entries, index, owner: self.owner.retire() };
+        if is_worth_deferring(remains.entries.bytes() + remains.index.bytes()) {
+            lazyfree::defer(Box::new(remains));
+        }
+    }
+}
+
+/// Both trees, to be freed: together, as they count as one holder of the set.
+struct Remains {
+    entries: Rest<Entries>,
+    index: Rest<Items>,
+    owner: Owner,
+}
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        self.entries.dismantle() || self.index.dismantle()
+    }
+
+    fn bytes(&self) -> usize {
+        if self.owner.is_shared() { 0 } else { self.entries.bytes() + self.index.bytes() }
     }
 }
 
@@ -78,7 +101,9 @@ impl Big {
 
     /// All entries, and who they are of.
     pub(super) fn into_parts(mut self) -> (Option<Child<Entries>>, Owner) {
-        (self.entries.take(), std::mem::take(&mut self.owner))
+        let owner = std::mem::take(&mut self.owner);
+        self.owner = owner.of_part();
+        (self.entries.take(), owner)
     }
 
     pub(super) fn owner(&self) -> &Owner {
@@ -217,6 +242,12 @@ impl Big {
                 Part::Chunk(chunk) => self.forget(&chunk),
             }
         }
+        self.stale.is_some()
+    }
+
+    /// True while entries are stale.
+    #[inline]
+    pub(super) fn is_unsettled(&self) -> bool {
         self.stale.is_some()
     }
 

@@ -51,6 +51,7 @@ pub use pack::PackRef;
 pub use place::{Entry, Place};
 pub use reader::Reader;
 pub use run::{Backward, Forward};
+pub use scan::Scan;
 
 use crate::owner::Watch;
 use big::Big;
@@ -275,6 +276,15 @@ impl Sorted {
         match &mut self.0 {
             Root::Pack(_) => false,
             Root::Trees(big) => big.settle(most),
+        }
+    }
+
+    /// True while [`Sorted::settle`] has work left.
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        match &self.0 {
+            Root::Pack(_) => false,
+            Root::Trees(big) => big.is_unsettled(),
         }
     }
 

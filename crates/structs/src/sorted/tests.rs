@@ -214,6 +214,38 @@ fn a_large_set_is_two_trees() {
     assert_eq!(set.rank(hash::of(b"none"), b"none"), None);
 }
 
+/// A call of a scan, whose steps are short: what they look at is counted in entries that are returned.
+fn scan(set: &Sorted, cursor: u64, most: usize, f: &mut dyn FnMut(Entry<'_>)) -> u64 {
+    let mut scan = Scan::new(cursor, most);
+    loop {
+        let mut returned = 0;
+        let more = scan.step(set, &mut |entry| {
+            returned += 1;
+            f(entry);
+        });
+        assert!(returned <= 1_024, "{returned} in one step");
+        if !more {
+            return scan.cursor();
+        }
+    }
+}
+
+#[test] // Among very many entries with few scores, a call has many steps, and looks at few in vain.
+fn a_scan_among_ties_has_many_steps() {
+    let mut set = Sorted::new();
+    let len = if cfg!(miri) { 2_000 } else { 50_000 };
+    for number in 0..len {
+        let name = format!("member:{number}").into_bytes();
+        set.insert(hash::of(&name), &name, f64::from(number % 40));
+    }
+    let (mut scan, mut steps, mut met) = (Scan::new(0, 10), 1, 0);
+    while scan.step(&set, &mut |_| met += 1) {
+        steps += 1;
+    }
+    assert!(scan.cursor() > 0 && met >= len as usize / 100, "{met}");
+    assert!(steps > len / 1_024, "{steps}");
+}
+
 #[test] // Equal scores: members decide, bounds by member are found, and a scan returns each once.
 fn equal_scores_are_ordered_by_member() {
     let mut set = Sorted::new();
@@ -228,7 +260,7 @@ fn equal_scores_are_ordered_by_member() {
     assert_eq!(set.rank_of(Place::AfterScore(1.0)), 20_000);
     let (mut met, mut cursor, mut calls) = (Vec::new(), 0, 0);
     loop {
-        cursor = set.scan(cursor, 10, &mut |entry| met.push(entry.member().to_vec()));
+        cursor = scan(&set, cursor, 10, &mut |entry| met.push(entry.member().to_vec()));
         calls += 1;
         if cursor == 0 {
             break;
@@ -244,7 +276,7 @@ fn a_scan_meets_what_stays() {
     let (mut set, mut prng) = (numbers(5_000), Prng::from_seed(1));
     let (mut met, mut cursor) = (BTreeSet::new(), 0);
     loop {
-        cursor = set.scan(cursor, 50, &mut |entry| _ = met.insert(entry.member().to_vec()));
+        cursor = scan(&set, cursor, 50, &mut |entry| _ = met.insert(entry.member().to_vec()));
         for _ in 0..30 {
             let name = format!("member:{}", prng.below(7_000)).into_bytes();
             if prng.chance(50) {
@@ -382,10 +414,37 @@ fn large_sets_are_freed_in_portions() {
     assert_eq!(content(&reader).len(), 60_000, "a reader has all of it");
     drop(reader);
     let waiting = lazyfree::waiting().1;
+    assert_eq!(waiting, 0, "the watch holds it, too");
     drop(watch);
-    assert!(waiting <= bytes, "{waiting} of {bytes}");
     while lazyfree::run(&Never) {}
     assert_eq!(lazyfree::waiting(), (0, 0));
+}
+
+#[test] // Both trees are counted as what is about to be given back, once the set is gone.
+fn what_is_freed_is_counted() {
+    let set = numbers(60_000);
+    let bytes = set.memory_bytes();
+    drop(set);
+    let waiting = lazyfree::waiting().1;
+    assert!((bytes - 1_000..=bytes).contains(&waiting), "{waiting} of {bytes}");
+    while lazyfree::run(&Never) {}
+
+    // The index of a reader's cut belongs to the set, as long as that exists; and what it has skipped.
+    let set = numbers(60_000);
+    let reader = Reader::new(set.reader(), 40_000..60_000, End::Front);
+    assert_eq!(lazyfree::waiting().1, 0);
+    drop(reader);
+    assert_eq!(lazyfree::waiting(), (0, 0), "nothing of it was the reader's alone");
+}
+
+#[test] // A cut that is dropped is of no concern to the next writer.
+fn a_dropped_cut_shares_nothing() {
+    let mut set = numbers(60_000);
+    drop(set.clone());
+    drop(set.reader());
+    drop(Reader::new(set.reader(), 30_000..60_000, End::Back));
+    let name = b"member:7";
+    assert!(!set.unshare(hash::of(name), name, Some(1.0)), "copied for no one");
 }
 
 #[test] // In order from either end, chunks stay full.

@@ -21,7 +21,7 @@ mod change;
 mod rest;
 
 pub(crate) use change::{insert, join_seam, remove, remove_range};
-pub(crate) use rest::{Rest, Unread, defer};
+pub(crate) use rest::{Rest, Unread, defer, is_worth_deferring};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
 use std::cmp::Ordering;

@@ -10,6 +10,11 @@ const FREED_AT_ONCE: usize = 32;
 /// Smaller parts are freed where they are dropped.
 const DEFERRED_BYTES_MIN: usize = 64 * 1024;
 
+/// True when so much is freed later.
+pub(crate) fn is_worth_deferring(bytes: usize) -> bool {
+    bytes >= DEFERRED_BYTES_MIN
+}
+
 /// Trees that are handed out chunk by chunk: a stack whose top is next.
 pub(crate) struct Rest<C: Coding> {
     trees: Vec<Child<C>>,
@@ -23,10 +28,7 @@ pub(crate) struct Rest<C: Coding> {
 
 /// Releases a part of a value: later, if it is large.
 pub(crate) fn defer<C: Coding>(tree: Option<Child<C>>, owner: Owner) {
-    let Some(tree) = tree else { return };
-    let mut rest = Rest::new(End::Front, owner);
-    rest.push(tree);
-    rest.defer();
+    Rest::of([tree], owner).defer();
 }
 
 impl<C: Coding> Rest<C> {
@@ -35,8 +37,29 @@ impl<C: Coding> Rest<C> {
         Self { trees: Vec::new(), from, bytes: 0, owner }
     }
 
-    fn defer(self) {
-        if self.bytes >= DEFERRED_BYTES_MIN {
+    /// What is to be freed of these.
+    pub(crate) fn of(trees: impl IntoIterator<Item = Option<Child<C>>>, owner: Owner) -> Self {
+        let mut rest = Self::new(End::Front, owner);
+        trees.into_iter().flatten().for_each(|tree| rest.push(tree));
+        rest
+    }
+
+    /// Releases what it shares with others, which a writer would have to copy until then.
+    ///
+    /// Cost: O(1), some references are counted down.
+    pub(crate) fn release_shared(&mut self) {
+        for tree in std::mem::take(&mut self.trees) {
+            let bytes = tree.bytes;
+            match tree.into_inner() {
+                Some(Part::Node(children)) => self.trees.extend(children),
+                Some(Part::Chunk(_)) | None => self.bytes = self.bytes.saturating_sub(bytes),
+            }
+        }
+    }
+
+    fn defer(mut self) {
+        self.release_shared();
+        if is_worth_deferring(self.bytes) {
             lazyfree::defer(Box::new(self));
         }
     }
@@ -55,23 +78,22 @@ impl<C: Coding> Rest<C> {
     /// still to be skipped.
     pub(crate) fn skip(&mut self, mut count: usize) -> usize {
         let mut gone = Vec::new();
-        while let Some(tree) = self.pop() {
+        while let Some(tree) = self.trees.pop() {
             if tree.len <= count {
                 count -= tree.len;
+                self.bytes = self.bytes.saturating_sub(tree.bytes);
                 gone.push(tree);
                 continue;
             }
             if !tree.is_node() {
-                self.push(tree);
+                self.trees.push(tree);
                 break;
             }
             if let Part::Node(children) = tree.open() {
-                let bytes = children.iter().map(|child| child.bytes).sum::<usize>();
                 self.extend(children);
-                self.bytes += bytes;
             }
         }
-        gone.into_iter().for_each(|tree| defer(Some(tree), self.owner.reader()));
+        Self::of(gone.into_iter().map(Some), self.owner.of_part()).defer();
         count
     }
 
