@@ -9,6 +9,7 @@
 pub mod blob;
 mod chunk;
 pub use darter_base::lazyfree;
+pub mod json;
 pub mod list;
 mod owner;
 pub use owner::Watch;

@@ -20,21 +20,21 @@ const ITEM: usize = 12;
 
 /// The part of a member's hash that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hash(pub(super) u32);
+pub(crate) struct Hash(pub(super) u32);
 
 impl Hash {
-    pub(super) fn of(hash: u64) -> Self {
+    pub(crate) fn of(hash: u64) -> Self {
         Self((hash >> 32) as u32)
     }
 }
 
 /// What the items of the index's chunks are.
 #[derive(Clone, Copy)]
-pub(super) struct Items;
+pub(crate) struct Items;
 
 /// Nothing lies outside.
 #[derive(Clone, Debug)]
-pub(super) enum Nothing {}
+pub(crate) enum Nothing {}
 
 impl Held for Nothing {
     fn memory_bytes(&self) -> usize {
@@ -128,21 +128,21 @@ fn lower_bound(chunk: &Chunk<Items>, hash: Hash) -> usize {
 
 /// The table by member; see the module.
 #[derive(Clone, Default)]
-pub(super) struct Index(pub(super) Option<Child<Items>>);
+pub(crate) struct Index(pub(crate) Option<Child<Items>>);
 
 impl Index {
     /// Items, those of entries that are gone included.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |tree| tree.len)
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.0.as_ref().map_or(0, |tree| tree.bytes)
     }
 
     /// How many items have a smaller hash.
     #[inline]
-    pub(super) fn rank_of(&self, hash: Hash) -> usize {
+    pub(crate) fn rank_of(&self, hash: Hash) -> usize {
         let Some(tree) = &self.0 else { return 0 };
         let (chunk, first) = tree.seek(|first, _| first < hash);
         first + lower_bound(chunk, hash)
@@ -150,7 +150,7 @@ impl Index {
 
     /// The items from a rank on: their hashes and scores.
     #[inline]
-    pub(super) fn iter(&self, rank: usize) -> impl Iterator<Item = (Hash, f64)> {
+    pub(crate) fn iter(&self, rank: usize) -> impl Iterator<Item = (Hash, f64)> {
         let (mut run, mut next, mut first): (Option<&Chunk<Items>>, _, _) = (None, rank, rank);
         std::iter::from_fn(move || {
             if run.is_none_or(|run| next - first == run.len()) {
@@ -166,7 +166,7 @@ impl Index {
 
     /// The first item with this hash for which `f` holds: its rank, and what `f` returned.
     #[inline]
-    pub(super) fn find<R>(
+    pub(crate) fn find<R>(
         &self,
         hash: Hash,
         mut f: impl FnMut(f64) -> Option<R>,
@@ -188,13 +188,13 @@ impl Index {
         rest.enumerate().find_map(|(past, (_, score))| Some((first + at + past, f(score)?)))
     }
 
-    pub(super) fn insert(&mut self, hash: Hash, score: f64) {
+    pub(crate) fn insert(&mut self, hash: Hash, score: f64) {
         let rank = self.rank_of(hash);
         tree::insert(&mut self.0, rank, &code(hash, score));
     }
 
     /// Gives the item of this rank, and of this hash, another score.
-    pub(super) fn set(&mut self, rank: usize, hash: Hash, score: f64) {
+    pub(crate) fn set(&mut self, rank: usize, hash: Hash, score: f64) {
         let tree = self.0.as_mut().expect("the item is there");
         tree.edit(rank, &mut |chunk, at| {
             debug_assert_eq!(read(chunk.items(), at).0, hash);
@@ -204,12 +204,12 @@ impl Index {
     }
 
     /// Removes the item of this rank.
-    pub(super) fn remove(&mut self, rank: usize) {
+    pub(crate) fn remove(&mut self, rank: usize) {
         tree::remove(&mut self.0, rank);
     }
 
     /// Panics when an invariant does not hold.
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         if let Some(tree) = &self.0 {
             tree.check(true);
         }

@@ -35,7 +35,7 @@
 //! Not here: how scores are read and printed, and who may write. See `families`.
 
 mod big;
-mod index;
+pub(crate) mod index;
 mod item;
 mod pack;
 mod place;
