@@ -41,15 +41,30 @@ pub fn parse(word: &[u8]) -> Option<f64> {
 /// Source: `zslParseRange` of Redis 7.0.15.
 #[must_use]
 pub fn parse_bound(word: &[u8]) -> Option<f64> {
+    read_leniently(word).map(|read| read.value)
+}
+
+/// Reads a number that SORT compares by: as an end of a range, but one that is too large or too
+/// small is refused, also where it loses digits because it is nearly 0.
+///
+/// Source: `sortCommandGeneric` of Redis 7.0.15.
+#[must_use]
+pub fn parse_weight(word: &[u8]) -> Option<f64> {
+    let read = read_leniently(word)?;
+    let is_rounded = read.out_of_range || read.is_decimal && read.value.is_subnormal();
+    (!is_rounded).then_some(read.value)
+}
+
+/// Blanks may come first, an empty word is 0, and a NUL ends the word.
+fn read_leniently(word: &[u8]) -> Option<Read> {
     let end = word.iter().position(|byte| *byte == 0).unwrap_or(word.len());
     let word = &word[..end];
     if word.is_empty() {
-        return Some(0.0);
+        return Some(Read { value: 0.0, len: 0, out_of_range: false, is_decimal: true });
     }
     let blanks = word.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let word = &word[blanks..];
-    let read = read(word)?;
-    (read.len == word.len()).then_some(read.value)
+    read(word).filter(|read| read.len == word.len())
 }
 
 /// What `strtod` reads.
@@ -59,6 +74,8 @@ struct Read {
     len: usize,
     /// The number does not fit: it became infinite, or zero.
     out_of_range: bool,
+    /// It is decimal digits: next to 0 these are not exact.
+    is_decimal: bool,
 }
 
 /// Reads the number with which `word` begins. `None`: none, or NaN.
@@ -83,7 +100,7 @@ fn infinity(text: &[u8]) -> Option<Read> {
         text.get(..word.len()).is_some_and(|text| text.eq_ignore_ascii_case(word.as_bytes()))
     };
     let word = ["infinity", "inf"].into_iter().find(|word| starts(word))?;
-    Some(Read { value: f64::INFINITY, len: word.len(), out_of_range: false })
+    Some(Read { value: f64::INFINITY, len: word.len(), out_of_range: false, is_decimal: false })
 }
 
 /// Digits, with a point among them, at the beginning of `text`.
@@ -124,7 +141,7 @@ fn decimal(text: &[u8]) -> Option<Read> {
     let len = mantissa.len + exponent_len(&text[mantissa.len..], b'e');
     let value: f64 = std::str::from_utf8(&text[..len]).ok()?.parse().ok()?;
     let out_of_range = value.is_infinite() || value == 0.0 && !mantissa.is_zero;
-    Some(Read { value, len, out_of_range })
+    Some(Read { value, len, out_of_range, is_decimal: true })
 }
 
 fn hexadecimal(text: &[u8]) -> Option<Read> {
@@ -147,7 +164,8 @@ fn hexadecimal(text: &[u8]) -> Option<Read> {
     let fraction = i64::try_from(mantissa.fraction).unwrap_or(i64::MAX / 8);
     let value = scaled(bits, power + beyond - fraction * 4);
     let out_of_range = value.is_infinite() || value == 0.0 && !mantissa.is_zero;
-    Some(Read { value, len: 2 + mantissa.len + exponent_len, out_of_range })
+    let len = 2 + mantissa.len + exponent_len;
+    Some(Read { value, len, out_of_range, is_decimal: false })
 }
 
 /// The number of an exponent, as far as it matters.
@@ -345,6 +363,19 @@ mod tests {
         ];
         for (word, expected) in cases {
             assert_eq!(parse_bound(word.as_bytes()), *expected, "{word:?}");
+        }
+    }
+
+    #[test] // More is refused than at the end of a range.
+    fn weights_are_read_as_by_redis() {
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, Option<f64>)] = &[
+            ("1", Some(1.0)), ("", Some(0.0)), (" \t1", Some(1.0)), ("1 ", None), (" ", None), ("1\0x", Some(1.0)),
+            ("1e400", None), ("1e-400", None), ("1e-310", None), ("4.9e-324", None), ("0x1p-1074", Some(f64::from_bits(1))),
+            ("0e-400", Some(0.0)), ("nan", None), ("-infinity", Some(f64::NEG_INFINITY)), ("0x10", Some(16.0)),
+        ];
+        for (word, expected) in cases {
+            assert_eq!(parse_weight(word.as_bytes()), *expected, "{word:?}");
         }
     }
 

@@ -139,6 +139,16 @@ pub enum Place {
         /// Index of the count.
         count: usize,
     },
+    /// The argument after the last `word`, in any case, from the second argument on. What follows
+    /// one of `skips` is not looked at: so many arguments.
+    After {
+        /// The word.
+        word: &'static str,
+        /// Other words, and how many arguments follow each.
+        skips: &'static [(&'static str, usize)],
+    },
+    /// Not among the arguments: the keys' names are made of data.
+    Unnamed,
 }
 
 /// One run of keys, and what the command does to them.
@@ -218,7 +228,7 @@ impl Place {
     #[must_use]
     pub fn is_whole(self, args: resp::Args<'_>) -> bool {
         let (count, step) = match self {
-            Self::Range { .. } => return true,
+            Self::Range { .. } | Self::After { .. } | Self::Unnamed => return true,
             Self::Counted { count } => (count, 1),
             Self::CountedPairs { count } => (count, 2),
         };
@@ -243,8 +253,26 @@ impl Place {
             }
             Self::Counted { count } => counted(args, count, 1),
             Self::CountedPairs { count } => counted(args, count, 2),
+            Self::After { word, skips } => after(args, word, skips),
+            Self::Unnamed => (0, 0, 1),
         }
     }
+}
+
+/// The bounds of the argument after the last `word`, where Redis finds it.
+#[cold]
+fn after(args: resp::Args<'_>, word: &str, skips: &[(&str, usize)]) -> (usize, usize, usize) {
+    let is = |at: usize, word: &str| args.head(at).eq_ignore_ascii_case(word.as_bytes());
+    let (mut found, mut at) = (0..0, 2);
+    while at < args.len() {
+        match skips.iter().find(|(other, _)| is(at, other)) {
+            Some((_, count)) => at += count,
+            None if is(at, word) && at + 1 < args.len() => found = at + 1..at + 2,
+            None => {}
+        }
+        at += 1;
+    }
+    (found.start, found.end, 1)
 }
 
 /// The bounds of the keys counted by the argument at `count`, each followed by `step - 1` others. A

@@ -12,11 +12,13 @@
 //! [a]  [name: a]  may be left out         a...              may be repeated
 //! a@6.2.0         since that version      a!2.8.12          deprecated since that version
 //! A name...*      may be repeated, each time after its word
+//! name:type#1     of the row's key spec 1
 //! ```
 //! The notation is that of manuals, with names for groups: redis-cli makes its hints of these
 //! trees, and prints nearly the same line. As nested constants a row would fill a page.
 //!
-//! The keys of a line belong to the row's key specs in order, the last spec to all that are left.
+//! The keys of a line belong to the row's key specs in order, the last spec to all that are left,
+//! unless it says which.
 
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +169,12 @@ impl Reader {
         argument
     }
 
-    /// `name`, or `name:type`.
+    /// `name`, `name:type`, or `name:type#spec`.
     fn typed(&mut self, word: &'static str) -> Argument {
+        let (word, spec) = match word.split_once('#') {
+            Some((word, spec)) => (word, spec.parse().ok()),
+            None => (word, None),
+        };
         let (name, kind) = match word.rsplit_once(':').map(|(name, kind)| (name, kind_of(kind))) {
             Some((name, Some(kind))) => (name, kind),
             _ if word == "key" => (word, ArgumentKind::Key),
@@ -179,6 +185,7 @@ impl Reader {
             argument.key_spec = Some(self.keys.min(self.key_specs.saturating_sub(1)));
             self.keys += 1;
         }
+        argument.key_spec = spec.or(argument.key_spec);
         argument
     }
 
@@ -285,6 +292,7 @@ mod tests {
             ("[A a]...*", "a string token A optional multiple token repeated"),
             ("[T(x: a:pattern...)]", "x block token T optional (a pattern multiple)"),
             ("(x: a | (y: [B c] | D)...)", "x oneof (a string, y oneof multiple (c string token B optional, d pure-token token D))"),
+            ("a:pattern#1 b:key#0", "a pattern spec 1, b key spec 0"),
             ("s:key d:key e:key", "s key spec 0, d key spec 1, e key spec 1"),
         ];
         for (line, expected) in cases {

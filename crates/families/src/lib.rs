@@ -42,6 +42,7 @@ mod random;
 mod rows;
 mod scan;
 pub mod set;
+mod sort;
 mod spread;
 pub mod string;
 mod tally;
@@ -77,4 +78,5 @@ pub const TABLES: &[&[Command]] = &[
     set::TABLE,
     zset::TABLE,
     keys::TABLE,
+    sort::TABLE,
 ];

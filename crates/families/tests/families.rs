@@ -12,6 +12,7 @@ mod hyperloglogs;
 mod keys;
 mod lists;
 mod sets;
+mod sorting;
 mod strings;
 mod types;
 mod zsets;

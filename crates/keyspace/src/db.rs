@@ -163,6 +163,11 @@ impl Db {
         self.changes
     }
 
+    /// Counts `more` changes: of elements that were installed as one value.
+    pub fn count_more(&mut self, more: usize) {
+        self.changes += more as u64;
+    }
+
     /// The account of the values.
     #[must_use]
     pub fn usage(&self) -> &Usage {

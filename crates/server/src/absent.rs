@@ -14,7 +14,7 @@ const NAMES: &[&str] = &[
     "migrate", "module", "multi",
     "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role", "script",
-    "slaveof", "sort", "sort_ro", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
+    "slaveof", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
     "sync", "unsubscribe", "unwatch", "wait", "watch", "xack", "xadd", "xautoclaim", "xclaim",
     "xdel", "xgroup", "xinfo", "xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange",
     "xsetid", "xtrim",

@@ -23,6 +23,7 @@ PRESENT = set(
     zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
     zrevrank zscan zscore zunion zunionstore
+    sort sort_ro
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb

@@ -20,6 +20,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "hashes", make: hash },
     Family { name: "sets", make: set },
     Family { name: "zsets", make: zset },
+    Family { name: "sorting", make: sorting },
     Family { name: "keys", make: keys },
     Family { name: "mixed", make: mixed },
 ];
@@ -27,11 +28,14 @@ pub(crate) const FAMILIES: &[Family] = &[
 /// `steps` commands of one family. Other families prepare its keys: the first few commands come
 /// from all of them.
 pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Command> {
-    let mut words = Words { prng, deadlines: 0 };
+    let mut words = Words { prng, deadlines: 0, pending: None };
     (0..steps)
         .map(|step| {
+            if let Some(pending) = words.pending.take() {
+                return words.perhaps_odd(pending);
+            }
             let made = if step < 5 { mixed(&mut words) } else { (family.make)(&mut words) };
-            words.perhaps_odd(made)
+            if words.pending.is_some() { made } else { words.perhaps_odd(made) }
         })
         .collect()
 }
@@ -473,6 +477,61 @@ fn weighted(words: &mut Words<'_>) -> Vec<Vec<u8>> {
 fn with_scores(mut args: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     args.push(text("WITHSCORES"));
     args
+}
+
+/// Elements and members that are names of keys, in part, and what is to be sorted of them.
+fn sorting(words: &mut Words<'_>) -> Command {
+    const ELEMENTS: &[&str] = &["a", "b", "{t}c", "123", "c", "d", "1", "2", "10", "1.0", "-3"];
+    let key = words.key();
+    let elements = |words: &mut Words<'_>| words.many(6, |words| words.pick(ELEMENTS));
+    match words.prng.below(20) {
+        0 | 1 => command(numeric(words, &["RPUSH", "LPUSH"]), with(key, elements(words))),
+        2 => command("SADD", with(key, elements(words))),
+        3 => {
+            let pairs = elements(words).into_iter().flat_map(|one| [words.score(), one]).collect();
+            command("ZADD", with(key, pairs))
+        }
+        4 => command("SET", vec![key, words.value()]),
+        5 => command("HSET", vec![key, words.pick(&["f1", "7"]), words.value()]),
+        6 => command("LRANGE", vec![key, text(0), text(-1)]),
+        7 => mixed_write(words),
+        _ => sort(words),
+    }
+}
+
+/// SORT after a command by which Redis forgets an earlier number that was out of range: else it
+/// refuses any (docs/compat.md).
+fn sort(words: &mut Words<'_>) -> Command {
+    words.pending = Some(sort_itself(words));
+    command("HSCAN", vec![text("missing"), text(0)])
+}
+
+/// What the order of a set decides is compared without its order: it is another one.
+fn sort_itself(words: &mut Words<'_>) -> Command {
+    const PATTERNS: &[&str] = &["*", "{t}*", "*->f1", "{t}*->7", "#", "none", "*->", "w*"];
+    let mut args = vec![words.key()];
+    let is_alpha = words.prng.chance(50);
+    let by = words.prng.chance(50).then(|| words.pick(PATTERNS));
+    let sorts = by.as_ref().is_none_or(|by| by.contains(&b'*'));
+    let is_stored = words.prng.chance(25) && (!is_alpha || by.is_none());
+    let is_ordered = is_stored || if by.is_some() { sorts && !is_alpha } else { true };
+    args.extend(is_alpha.then(|| text("ALPHA")));
+    args.extend(by.into_iter().flat_map(|by| [text("BY"), by]));
+    if words.prng.chance(50) {
+        args.push(words.pick(&["ASC", "DESC"]));
+    }
+    if words.prng.chance(40) && sorts && is_ordered {
+        args.extend([text("LIMIT"), words.number(), words.number()]);
+    }
+    for _ in 0..words.index(4) {
+        args.extend([text("GET"), words.pick(PATTERNS)]);
+    }
+    if is_stored && sorts {
+        args.extend([text("STORE"), words.key()]);
+        return command("SORT", args);
+    }
+    let made = command(numeric(words, &["SORT", "SORT_RO"]), args);
+    if is_ordered && sorts { made } else { compared(made, Match::Sorted) }
 }
 
 /// Without DBSIZE: Redis counts expired keys until it finds them (docs/compat.md). It is compared

@@ -40,6 +40,8 @@ impl Command {
 pub(crate) struct Words<'a> {
     pub(crate) prng: &'a mut Prng,
     pub(crate) deadlines: u64,
+    /// What comes next.
+    pub(crate) pending: Option<Command>,
 }
 
 /// The keys that all commands share.

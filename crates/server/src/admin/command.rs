@@ -165,6 +165,10 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.set(spec.flags.0.len());
     spec.flags.0.iter().for_each(|flag| reply.simple(flag));
     let (begin, find): (usize, &[(&str, i64)]) = match spec.place {
+        Place::After { .. } | Place::Unnamed => {
+            write_unknown(reply);
+            return;
+        }
         Place::Range { first, last, step } => {
             let last = i64::try_from(last).unwrap_or(0);
             let first_i = i64::try_from(first).unwrap_or(0);
@@ -195,6 +199,18 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     for (name, value) in find {
         reply.bulk(name.as_bytes());
         reply.int(*value);
+    }
+}
+
+/// How the keys of a spec are found, where Redis does not tell.
+fn write_unknown(reply: &mut Reply<'_>) {
+    for part in ["begin_search", "find_keys"] {
+        reply.bulk(part.as_bytes());
+        reply.map(2);
+        reply.bulk(b"type");
+        reply.bulk(b"unknown");
+        reply.bulk(b"spec");
+        reply.map(0);
     }
 }
 

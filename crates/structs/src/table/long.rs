@@ -7,7 +7,8 @@
 use darter_base::long::Long;
 use std::ptr::NonNull;
 
-/// A long key held beyond its entry, to be read in slices.
+/// A long key held beyond its entry, to be read in slices. Cloning it counts a reference.
+#[derive(Clone)]
 pub struct HeldKey(Long);
 
 impl HeldKey {

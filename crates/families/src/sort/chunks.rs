@@ -1,0 +1,87 @@
+//! A sequence in chunks: one vector of ten million would move as it grows, and be freed at once.
+
+use darter_base::lazyfree::{self, Dismantle};
+use std::collections::VecDeque;
+
+/// Chunks freed at once: about 10 us.
+const FREED_AT_ONCE: usize = 16;
+
+/// All chunks but the last hold `LEN`, or what was left of that when something did not fit.
+pub(super) struct Chunks<T: 'static, const LEN: usize>(VecDeque<Vec<T>>);
+
+impl<T, const LEN: usize> Default for Chunks<T, LEN> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T, const LEN: usize> Chunks<T, LEN> {
+    /// The chunks, in order.
+    pub(super) fn chunks(&self) -> &VecDeque<Vec<T>> {
+        &self.0
+    }
+
+    /// The last chunk, with room for `count` more.
+    pub(super) fn tail(&mut self, count: usize) -> &mut Vec<T> {
+        debug_assert!(count <= LEN, "{count} do not fit a chunk of {LEN}");
+        match self.0.back() {
+            None => self.0.push_back(Vec::new()), // The first grows as vectors do.
+            Some(last) if last.len() + count > LEN => self.0.push_back(Vec::with_capacity(LEN)),
+            Some(_) => {}
+        }
+        let last = self.0.len() - 1;
+        &mut self.0[last]
+    }
+
+    /// The number of the last chunk, and how much it holds: where the next would begin if it fits.
+    pub(super) fn end(&self) -> (usize, usize) {
+        (self.0.len().saturating_sub(1), self.0.back().map_or(0, Vec::len))
+    }
+
+    /// Removes the first chunk.
+    pub(super) fn pop_front(&mut self) -> Option<Vec<T>> {
+        self.0.pop_front()
+    }
+
+    /// Removes the last item.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let item = self.0.back_mut()?.pop();
+        if self.0.back().is_some_and(Vec::is_empty) {
+            self.0.pop_back();
+        }
+        item
+    }
+
+    /// Forgets everything, but for the room of the first chunk.
+    pub(super) fn clear(&mut self) {
+        self.0.truncate(1);
+        self.0.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.0.len() * LEN * size_of::<T>()
+    }
+}
+
+impl<T: 'static, const LEN: usize> Drop for Chunks<T, LEN> {
+    fn drop(&mut self) {
+        if self.0.len() > FREED_AT_ONCE {
+            lazyfree::defer(Box::new(Rest::<T, LEN>(std::mem::take(&mut self.0))));
+        }
+    }
+}
+
+/// The chunks of what is no longer used.
+struct Rest<T, const LEN: usize>(VecDeque<Vec<T>>);
+
+impl<T, const LEN: usize> Dismantle for Rest<T, LEN> {
+    fn dismantle(&mut self) -> bool {
+        self.0.truncate(self.0.len().saturating_sub(FREED_AT_ONCE));
+        !self.0.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() * LEN * size_of::<T>()
+    }
+}

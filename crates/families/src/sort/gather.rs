@@ -1,0 +1,157 @@
+//! Reading what is to be sorted, with what it is compared by, and sorting it, in portions.
+
+use super::options::Options;
+use super::order::{By, Item, Order};
+use super::pattern::{Lookup, Pattern};
+use super::sorter::{Run, Sorter};
+use super::source::{Reader, Source};
+use super::texts::{TextId, Texts};
+use darter_command::{Call, Refusal};
+
+/// Elements read at once: as many keys are looked up together.
+const BATCH: usize = 32;
+
+/// What a request wants, in order.
+pub(super) struct Sorted {
+    /// The elements that are wanted; from the back, if they are read backwards.
+    pub(super) run: Run,
+    pub(super) is_backwards: bool,
+    pub(super) texts: Texts,
+}
+
+/// Reads the elements of `source`, and sorts them.
+pub(super) async fn sorted(
+    call: &Call,
+    source: Source,
+    options: &Options,
+    lookup: Option<&mut Lookup>,
+) -> Result<Sorted, Refusal> {
+    let order = options.order(source.is_set());
+    // What is in an order of its own, and stays in it, is read where it is wanted.
+    let is_in_order = order.by == By::Nothing && !source.is_set();
+    let (len, now) = (source.len(), call.tx.home().shard.now());
+    let wanted = options.range(len);
+    let (places, keep) = match (is_in_order, options.is_descending) {
+        (true, false) => (wanted.clone(), usize::MAX),
+        (true, true) => (len - wanted.end..len - wanted.start, usize::MAX),
+        (false, _) => (0..len, options.range(usize::MAX).end),
+    };
+    let mut gather = Gather {
+        reader: Reader::new(source, places, now),
+        order,
+        sorter: Sorter::new(order, keep),
+        texts: Texts::default(),
+        batch: Vec::with_capacity(BATCH),
+        fresh: Texts::default(),
+        count: 0,
+    };
+    let weights = options.weights().filter(|_| matches!(order.by, By::Numbers | By::Weights(_)));
+    let by = weights.map(std::slice::from_ref).zip(lookup);
+    gather.all(call, by).await?;
+    let Gather { sorter, texts, count, .. } = gather;
+    let mut run = sorter.into_run();
+    if !is_in_order {
+        let wanted = options.range(count);
+        run.drop_front(wanted.start);
+        run.truncate(wanted.len());
+    }
+    Ok(Sorted { run, is_backwards: is_in_order && options.is_descending, texts })
+}
+
+struct Gather {
+    reader: Reader,
+    order: Order,
+    sorter: Sorter,
+    /// Of the items.
+    texts: Texts,
+    /// The elements at hand, and their texts.
+    batch: Vec<TextId>,
+    fresh: Texts,
+    /// Elements so far.
+    count: usize,
+}
+
+/// Not every element is a number, or has one.
+fn not_a_number() -> Refusal {
+    Refusal::line("ERR One or more scores can't be converted into double")
+}
+
+impl Gather {
+    async fn all(
+        &mut self,
+        call: &Call,
+        mut by: Option<(&[Pattern], &mut Lookup)>,
+    ) -> Result<(), Refusal> {
+        let mut is_valid = true;
+        loop {
+            let more = self.read();
+            is_valid &= match &mut by {
+                None => self.take(),
+                Some((pattern, lookup)) => self.take_by(pattern, lookup),
+            };
+            while self.sorter.step(&self.texts) {
+                call.tx.pause().await;
+            }
+            call.tx.pause().await;
+            if !more {
+                break;
+            }
+        }
+        self.sorter.close(&self.texts);
+        while self.sorter.step(&self.texts) {
+            call.tx.pause().await;
+        }
+        if is_valid { Ok(()) } else { Err(not_a_number()) }
+    }
+
+    /// Reads the next elements. Returns true while some are left.
+    fn read(&mut self) -> bool {
+        let Self { reader, batch, fresh, .. } = self;
+        batch.clear();
+        fresh.clear();
+        let more = reader.next_slice(BATCH, &mut |text, share| batch.push(fresh.push(text, share)));
+        self.count += batch.len();
+        more
+    }
+
+    /// Passes the elements at hand to the sorter. Returns false if some should be numbers, and are
+    /// none.
+    fn take(&mut self) -> bool {
+        let Self { order, sorter, texts, batch, fresh, .. } = self;
+        let mut is_valid = true;
+        for element in batch.drain(..) {
+            match fresh.with(element, |text| order.rank(text)) {
+                Some(rank) if sorter.may_want(rank) => {
+                    let text = texts.push_from(fresh, element);
+                    sorter.push(Item { rank, text }, texts);
+                }
+                Some(_) => {}
+                None => is_valid = false,
+            }
+        }
+        is_valid
+    }
+
+    /// [`Gather::take`] of elements that are compared by what is at keys made of them.
+    fn take_by(&mut self, pattern: &[Pattern], lookup: &mut Lookup) -> bool {
+        let Self { order, sorter, texts, batch, fresh, .. } = self;
+        let (mut is_valid, mut elements) = (true, batch.iter());
+        lookup.each(pattern, (batch, fresh), |weight| {
+            let rank = weight.map_or(Some(order.rank_of_none()), |weight| order.rank(weight));
+            let (Some(element), Some(rank)) = (elements.next(), rank) else {
+                is_valid = false;
+                return;
+            };
+            if !sorter.may_want(rank) {
+                return;
+            }
+            let mut text = texts.push_from(fresh, *element);
+            if matches!(order.by, By::Weights(_)) {
+                let weight = weight.map_or(TextId::NONE, |weight| texts.push(weight, || None));
+                text = texts.push_pair(text, weight);
+            }
+            sorter.push(Item { rank, text }, texts);
+        });
+        is_valid
+    }
+}

@@ -1,0 +1,108 @@
+//! The options of SORT and SORT_RO.
+
+use super::order::{By, End, Order};
+use super::pattern::Pattern;
+use darter_command::{Args, Refusal, until_nul};
+use std::ops::Range;
+
+/// Which of the two commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// SORT, which may store.
+    Sort,
+    /// SORT_RO.
+    ReadOnly,
+}
+
+/// What a request asks for.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) is_descending: bool,
+    is_alpha: bool,
+    /// Where the first wanted element is, and how many are wanted: negative for all.
+    offset: i64,
+    count: i64,
+    /// The last pattern of BY.
+    by: Option<Pattern>,
+    /// One of them names no key: nothing is sorted.
+    is_unsorted: bool,
+    /// The patterns of GET.
+    pub(super) get: Vec<Pattern>,
+    /// Index of the destination.
+    pub(super) store: Option<usize>,
+}
+
+impl Options {
+    /// Reads what follows the key.
+    pub(super) fn parse(mut args: Args<'_>, dialect: Dialect) -> Result<Self, Refusal> {
+        let mut options = Self {
+            is_descending: false,
+            is_alpha: false,
+            offset: 0,
+            count: -1,
+            by: None,
+            is_unsorted: false,
+            get: Vec::new(),
+            store: None,
+        };
+        while args.left() > 0 {
+            options.read(&mut args, dialect)?;
+        }
+        Ok(options)
+    }
+
+    fn read(&mut self, args: &mut Args<'_>, dialect: Dialect) -> Result<(), Refusal> {
+        let follow = args.left() - 1;
+        if args.option("ASC") {
+            self.is_descending = false;
+        } else if args.option("DESC") {
+            self.is_descending = true;
+        } else if args.option("ALPHA") {
+            self.is_alpha = true;
+        } else if follow >= 2 && args.option("LIMIT") {
+            (self.offset, self.count) = (args.int()?, args.int()?);
+        } else if follow >= 1 && dialect == Dialect::Sort && args.option("STORE") {
+            self.store = Some(args.position());
+            args.bytes()?;
+        } else if follow >= 1 && args.option("BY") {
+            let pattern = args.bytes()?;
+            self.is_unsorted |= !until_nul(pattern).contains(&b'*');
+            self.by = Some(Pattern::parse(pattern));
+        } else if follow >= 1 && args.option("GET") {
+            self.get.push(Pattern::parse(args.bytes()?));
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        Ok(())
+    }
+
+    /// The pattern of the weights, if elements are compared by these.
+    pub(super) fn weights(&self) -> Option<&Pattern> {
+        self.by.as_ref().filter(|_| !self.is_unsorted)
+    }
+
+    /// True when keys are read that the request does not name.
+    pub(super) fn reads_others(&self) -> bool {
+        self.weights().is_some() || self.get.iter().any(Pattern::names_keys)
+    }
+
+    /// What elements are compared by. Those of a set that is stored are sorted in any case, so that
+    /// the result depends on nothing else.
+    pub(super) fn order(&self, is_set: bool) -> Order {
+        let end = if self.store.is_some() { End::Whole } else { End::Nul };
+        let by = match (self.is_unsorted, self.is_alpha, &self.by) {
+            (true, ..) if is_set && self.store.is_some() => By::Texts(end),
+            (true, ..) => By::Nothing,
+            (_, false, _) => By::Numbers,
+            (_, true, None) => By::Texts(end),
+            (_, true, Some(_)) => By::Weights(end),
+        };
+        Order { by, is_descending: self.is_descending }
+    }
+
+    /// Which of `len` elements are wanted, by their places in the result.
+    pub(super) fn range(&self, len: usize) -> Range<usize> {
+        let start = usize::try_from(self.offset.max(0)).unwrap_or(usize::MAX).min(len);
+        start..usize::try_from(self.count).map_or(len, |count| start.saturating_add(count).min(len))
+    }
+}

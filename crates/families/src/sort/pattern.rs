@@ -1,0 +1,160 @@
+//! The patterns of BY and GET: which keys they name, and what is there.
+//!
+//! Such keys depend on the elements, and may be on any core. They are read in cuts of the keyspace
+//! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
+//! their cache misses overlap. docs/design/0018-sort.md says why.
+
+use super::texts::{TextId, Texts};
+use crate::cut::{Cut, Cuts};
+use crate::hash::{self, value_of};
+use darter_base::slot::owner_of;
+use darter_command::until_nul;
+use darter_keyspace::{Found, Key, ShardStats, Str};
+
+/// A pattern of BY or GET.
+#[derive(Debug)]
+pub(super) enum Pattern {
+    /// `#`: the element itself.
+    Element,
+    /// Without a star: no key.
+    Nothing,
+    /// The element stands between two texts; perhaps a field of the hash at that key is meant.
+    Key {
+        /// What precedes the element.
+        prefix: Vec<u8>,
+        /// What follows it.
+        suffix: Vec<u8>,
+        /// The field.
+        field: Option<Vec<u8>>,
+    },
+}
+
+impl Pattern {
+    /// Parses a pattern. As in Redis the star and the arrow are looked for before the first NUL.
+    pub(super) fn parse(pattern: &[u8]) -> Self {
+        let text = until_nul(pattern);
+        if text == b"#" {
+            return Self::Element;
+        }
+        let Some(star) = text.iter().position(|byte| *byte == b'*') else { return Self::Nothing };
+        let arrow = text[star + 1..].windows(2).position(|two| two == b"->");
+        let arrow = arrow.map(|at| star + 1 + at).filter(|at| at + 2 < text.len());
+        let end = arrow.unwrap_or(pattern.len());
+        Self::Key {
+            prefix: pattern[..star].to_vec(),
+            suffix: pattern[star + 1..end].to_vec(),
+            field: arrow.map(|at| pattern[at + 2..].to_vec()),
+        }
+    }
+
+    /// True when it names keys.
+    pub(super) fn names_keys(&self) -> bool {
+        matches!(self, Self::Key { .. })
+    }
+
+    /// What it stands for at a key that was found: nothing where there is another type, or no such
+    /// field.
+    fn value<'a>(&self, found: Found<'a>, now: u64) -> Option<Str<'a>> {
+        match self {
+            Self::Key { field: Some(field), .. } => {
+                let entry = hash::Hash::look(&found, &Key::new(field), now).ok().flatten()?;
+                Some(value_of(&entry))
+            }
+            _ => found.text().ok(),
+        }
+    }
+}
+
+/// Looks keys up for patterns, and counts what it finds.
+pub(super) struct Lookup {
+    cuts: Cuts,
+    /// The names of the keys at hand, one after the other, and where each ends.
+    names: Vec<u8>,
+    ends: Vec<usize>,
+    /// What was found, and what not.
+    pub(super) stats: ShardStats,
+    /// The names of what was not, if a subscriber wants them.
+    pub(super) missed: Option<Vec<Vec<u8>>>,
+}
+
+impl Lookup {
+    /// Looks in `cuts`, those of all cores.
+    pub(super) fn new(cuts: Cuts, notes_missed: bool) -> Self {
+        let (names, ends, stats) = (Vec::new(), Vec::new(), ShardStats::default());
+        Self { cuts, names, ends, stats, missed: notes_missed.then(Vec::new) }
+    }
+
+    /// Calls `f`, in their order, with what each of the patterns stands for for each of `elements`:
+    /// all of the first element, then all of the second. These are looked up together: a few.
+    pub(super) fn each(
+        &mut self,
+        patterns: &[Pattern],
+        (elements, texts): (&[TextId], &Texts),
+        mut f: impl FnMut(Option<&Str<'_>>),
+    ) {
+        self.name(patterns, (elements, texts));
+        let (mut found, mut stats) = (find(&self.cuts, &self.names, &self.ends), self.stats);
+        let mut found = found.drain(..);
+        for (element, pattern) in pairs(elements, patterns) {
+            match pattern {
+                Pattern::Element => texts.with(element, |text| f(Some(text))),
+                Pattern::Nothing => f(None),
+                Pattern::Key { .. } => {
+                    let (cut, name, found) = found.next().expect("one for each that names a key");
+                    stats.count(found.is_some());
+                    if let (None, Some(missed)) = (&found, &mut self.missed) {
+                        missed.push(name.to_vec());
+                    }
+                    f(found.and_then(|found| pattern.value(found, cut.now)).as_ref());
+                }
+            }
+        }
+        drop(found);
+        self.stats = stats;
+    }
+
+    /// Bytes that only the cuts hold.
+    pub(super) fn pinned_bytes(&self) -> usize {
+        self.cuts.pinned_bytes()
+    }
+
+    /// Writes the names of the keys.
+    fn name(&mut self, patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) {
+        self.names.clear();
+        self.ends.clear();
+        for (element, pattern) in pairs(elements, patterns) {
+            if let Pattern::Key { prefix, suffix, .. } = pattern {
+                self.names.extend_from_slice(prefix);
+                texts.with(element, |text| text.write_to(&mut self.names));
+                self.names.extend_from_slice(suffix);
+                self.ends.push(self.names.len());
+            }
+        }
+    }
+}
+
+fn pairs<'a>(
+    elements: &'a [TextId],
+    patterns: &'a [Pattern],
+) -> impl Iterator<Item = (TextId, &'a Pattern)> {
+    elements.iter().flat_map(|element| patterns.iter().map(|pattern| (*element, pattern)))
+}
+
+/// What is at some keys, each with the cut of its core and its name. They are prefetched together.
+fn find<'a>(
+    cuts: &'a Cuts,
+    names: &'a [u8],
+    ends: &[usize],
+) -> Vec<(&'a Cut, &'a [u8], Option<Found<'a>>)> {
+    let starts = std::iter::once(&0).chain(ends);
+    let keys: Vec<_> = starts
+        .zip(ends)
+        .map(|(start, end)| {
+            let name = &names[*start..*end];
+            (&cuts.0[owner_of(name, cuts.0.len())], Key::new(name))
+        })
+        .collect();
+    keys.iter().for_each(|(cut, key)| cut.keys.prefetch(key.hash));
+    keys.iter().for_each(|(cut, key)| cut.keys.prefetch_entry(key.hash));
+    keys.into_iter().map(|(cut, key)| (cut, key.bytes, cut.get(&key))).collect()
+}

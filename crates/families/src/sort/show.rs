@@ -1,0 +1,111 @@
+//! The result: as a reply, or as a list to be stored.
+
+use super::gather::Sorted;
+use super::pattern::{Lookup, Pattern};
+use super::texts::TextId;
+use crate::list::List;
+use crate::unsent::Unsent;
+use darter_command::{Call, Stream};
+use darter_keyspace::{Collection, Fresh, Str};
+use darter_resp::Reply;
+use darter_structs::list::End;
+use darter_structs::table::Scratch;
+
+/// Values of one portion: as many keys are looked up together. At most about 30 us.
+const VALUES: usize = 64;
+
+/// What is shown of the elements, portion by portion.
+pub(super) struct Show {
+    sorted: Sorted,
+    /// What is shown of each; the element itself, if there is nothing.
+    get: Vec<Pattern>,
+    /// Where keys are looked up.
+    pub(super) lookup: Option<Lookup>,
+    unsent: Unsent,
+}
+
+impl Show {
+    /// Shows what `get` says of all elements.
+    pub(super) fn new(sorted: Sorted, get: Vec<Pattern>, lookup: Option<Lookup>) -> Self {
+        let get = if get.is_empty() { vec![Pattern::Element] } else { get };
+        let lookup = lookup.filter(|_| get.iter().any(Pattern::names_keys));
+        Self { sorted, get, lookup, unsent: Unsent::default() }
+    }
+
+    /// Values to be shown.
+    pub(super) fn len(&self) -> usize {
+        self.sorted.run.len() * self.get.len()
+    }
+
+    /// Builds a list of all values, in slices; an absent one is an empty string.
+    pub(super) async fn build(&mut self, call: &Call) -> List {
+        let mut list = List::new();
+        while self.sorted.run.len() > 0 {
+            let mut edit = list.edit_aside(0);
+            self.portion(|value| match value {
+                None => edit.push(End::Back, Fresh::Bytes(b"")),
+                Some(Str::Inline(text)) => {
+                    edit.push(End::Back, Fresh::Bytes(text.bytes(&mut Scratch::new())));
+                }
+                Some(Str::Blob(blob)) => edit.push(End::Back, Fresh::Blob(blob)),
+            });
+            call.tx.pause().await;
+        }
+        list
+    }
+
+    /// Calls `f` with the next values.
+    fn portion(&mut self, mut f: impl FnMut(Option<&Str<'_>>)) {
+        let Self { sorted, get, lookup, .. } = self;
+        let elements = sorted.next((VALUES / get.len()).max(1));
+        let texts = &sorted.texts;
+        match lookup {
+            Some(lookup) => lookup.each(get, (&elements, texts), f),
+            None => {
+                for element in elements {
+                    for pattern in &*get {
+                        match pattern {
+                            Pattern::Element => texts.with(element, |text| f(Some(text))),
+                            Pattern::Nothing | Pattern::Key { .. } => f(None),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Stream for Show {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        if !unsent.is_empty() {
+            unsent.pump(reply);
+        } else {
+            self.portion(|value| match value {
+                Some(value) => _ = unsent.value(reply, value),
+                None => unsent.null(reply),
+            });
+        }
+        self.unsent = unsent;
+        !self.unsent.is_empty() || self.sorted.run.len() > 0
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        let cuts = self.lookup.as_ref().map_or(0, Lookup::pinned_bytes);
+        cuts + self.sorted.memory_bytes() + self.unsent.pinned_bytes()
+    }
+}
+
+impl Sorted {
+    /// Removes the next elements, at most `most`.
+    fn next(&mut self, most: usize) -> Vec<TextId> {
+        let Self { run, is_backwards, texts } = self;
+        let next = || if *is_backwards { run.pop_back() } else { run.pop_front() };
+        std::iter::from_fn(next).take(most).map(|item| texts.element(item.text)).collect()
+    }
+
+    /// Bytes of memory that were made.
+    fn memory_bytes(&self) -> usize {
+        self.run.memory_bytes() + self.texts.memory_bytes()
+    }
+}

@@ -1,0 +1,332 @@
+//! Sorting in portions: runs of a few hundred are sorted at once as they fill, and merged in pairs.
+//!
+//! A merge reads its runs chunk by chunk, and releases what it has read; so items are in memory
+//! once, but for some chunks. Runs are merged as soon as two have gone through equally many merges:
+//! each item goes through log2(runs), and the shortest are merged while they are in the caches. The
+//! order is stable: of two equal items the earlier one stays first.
+//!
+//! Where only the first few are wanted (LIMIT), no run is longer than that. Once a run is, nothing
+//! that comes after its last item can be among them, and most items are refused as they come.
+
+use super::chunks::Chunks;
+use super::order::{By, Item, Order};
+use super::texts::Texts;
+
+/// Items sorted at once: 20 us, and twice that if their ranks are all the same.
+const SORTED: usize = 256;
+/// Items of a chunk.
+const CHUNK: usize = 1_024;
+/// Items merged in one portion: 2 us, and 30 where the texts of each are cache misses.
+const MERGED: usize = 256;
+
+/// Items in order.
+#[derive(Default)]
+pub(super) struct Run {
+    chunks: Chunks<Item, CHUNK>,
+    /// Items of the first chunk that are gone.
+    skipped: usize,
+    len: usize,
+    /// Merges that it has gone through.
+    level: u32,
+}
+
+impl Run {
+    /// Items left.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.chunks.memory_bytes()
+    }
+
+    /// Adds an item at the end.
+    pub(super) fn push(&mut self, item: Item) {
+        self.chunks.tail(1).push(item);
+        self.len += 1;
+    }
+
+    /// The items at the front that are in one piece; none if there are no more.
+    fn front(&self) -> &[Item] {
+        let chunk = self.chunks.chunks().front().map_or(&[][..], |chunk| &chunk[self.skipped..]);
+        &chunk[..chunk.len().min(self.len)]
+    }
+
+    /// Removes the first items, no more than [`Run::front`] has.
+    fn skip(&mut self, count: usize) {
+        self.skipped += count;
+        self.len -= count;
+        if self.chunks.chunks().front().is_some_and(|chunk| chunk.len() == self.skipped) {
+            self.chunks.pop_front();
+            self.skipped = 0;
+        }
+    }
+
+    /// Removes the first item.
+    pub(super) fn pop_front(&mut self) -> Option<Item> {
+        let item = self.front().first().copied()?;
+        self.skip(1);
+        Some(item)
+    }
+
+    /// Removes the last item.
+    pub(super) fn pop_back(&mut self) -> Option<Item> {
+        if self.len == 0 {
+            return None;
+        }
+        self.len -= 1;
+        self.chunks.pop()
+    }
+
+    /// Forgets all items but the first: none of these may be taken from the back.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Removes the first items, at most `most`. Cost: O(chunks).
+    pub(super) fn drop_front(&mut self, most: usize) {
+        let mut left = most.min(self.len);
+        while left > 0 {
+            let count = left.min(self.front().len());
+            self.skip(count);
+            left -= count;
+        }
+    }
+
+    fn last(&self) -> Option<Item> {
+        self.chunks.chunks().back().and_then(|chunk| chunk.last()).copied()
+    }
+}
+
+/// Two runs that become one.
+struct Merge {
+    left: Run,
+    right: Run,
+    into: Run,
+}
+
+impl Merge {
+    fn new(left: Run, right: Run) -> Self {
+        let level = left.level.max(right.level) + 1;
+        Self { left, right, into: Run { level, ..Run::default() } }
+    }
+
+    /// Merges the next items. Returns true while more are wanted.
+    fn step(&mut self, order: Order, texts: &Texts, keep: usize) -> bool {
+        let wanted = keep.saturating_sub(self.into.len).min(self.left.len + self.right.len);
+        let mut left = MERGED.min(wanted);
+        while left > 0 {
+            left -= self.copy(left, order, texts);
+        }
+        self.into.len < keep && self.left.len + self.right.len > 0
+    }
+
+    /// Moves some items, as far as all they are in is one piece each. Returns how many.
+    fn copy(&mut self, most: usize, order: Order, texts: &Texts) -> usize {
+        let (one, other) = (self.left.front(), self.right.front());
+        let (mut first, mut second) = (0, 0);
+        let into = self.into.chunks.tail(1);
+        let most = most.min(CHUNK - into.len());
+        if one.is_empty() || other.is_empty() {
+            let rest = if one.is_empty() { other } else { one };
+            let count = most.min(rest.len());
+            into.extend_from_slice(&rest[..count]);
+            (first, second) = if one.is_empty() { (0, count) } else { (count, 0) };
+        } else {
+            while first + second < most && first < one.len() && second < other.len() {
+                // The left one is the earlier: it stays first where they are equal.
+                let is_second = order.is_before(&other[second], &one[first], texts);
+                into.push(if is_second { other[second] } else { one[first] });
+                second += usize::from(is_second);
+                first += usize::from(!is_second);
+            }
+        }
+        self.left.skip(first);
+        self.right.skip(second);
+        self.into.len += first + second;
+        first + second
+    }
+}
+
+/// See the module.
+pub(super) struct Sorter {
+    order: Order,
+    /// How many of the first items are wanted.
+    keep: usize,
+    /// Items that are not sorted yet.
+    fresh: Vec<Item>,
+    /// Sorted runs, the longest first.
+    runs: Vec<Run>,
+    merge: Option<Merge>,
+    /// No item after this one is wanted.
+    bound: Option<Item>,
+    /// Nothing more will come.
+    is_closed: bool,
+}
+
+impl Sorter {
+    /// Sorts what comes by `order`, and keeps the first `keep` of it.
+    pub(super) fn new(order: Order, keep: usize) -> Self {
+        let (fresh, runs) = (Vec::new(), Vec::new());
+        Self { order, keep, fresh, runs, merge: None, bound: None, is_closed: false }
+    }
+
+    /// False for an item of this rank that is certainly not wanted.
+    pub(super) fn may_want(&self, rank: u64) -> bool {
+        self.bound.is_none_or(|bound| rank <= bound.rank)
+    }
+
+    /// Adds an item.
+    pub(super) fn push(&mut self, item: Item, texts: &Texts) {
+        if self.order.by == By::Nothing {
+            if self.runs.is_empty() {
+                self.runs.push(Run::default());
+            }
+            self.runs[0].push(item);
+            return;
+        }
+        if self.bound.is_some_and(|bound| !self.order.is_before(&item, &bound, texts)) {
+            return;
+        }
+        self.fresh.push(item);
+        if self.fresh.len() == SORTED {
+            self.sort_fresh(texts);
+        }
+    }
+
+    /// Nothing more will come.
+    pub(super) fn close(&mut self, texts: &Texts) {
+        self.sort_fresh(texts);
+        self.is_closed = true;
+    }
+
+    /// Does the next portion of merging, if there is one. Returns true while there is more to do.
+    pub(super) fn step(&mut self, texts: &Texts) -> bool {
+        let Some(merge) = &mut self.merge else { return self.begin_merge() };
+        if !merge.step(self.order, texts, self.keep)
+            && let Some(merge) = self.merge.take()
+        {
+            self.keep_run(merge.into, texts);
+        }
+        true
+    }
+
+    /// The items in order, once there is nothing more to do.
+    pub(super) fn into_run(mut self) -> Run {
+        debug_assert!(self.is_closed && self.runs.len() <= 1, "{} runs are left", self.runs.len());
+        self.runs.pop().unwrap_or_default()
+    }
+
+    fn sort_fresh(&mut self, texts: &Texts) {
+        if self.fresh.is_empty() {
+            return;
+        }
+        self.fresh.sort_by(|one, other| self.order.compare(one, other, texts));
+        self.fresh.truncate(self.keep);
+        let mut run = Run::default();
+        run.chunks.tail(self.fresh.len()).extend_from_slice(&self.fresh);
+        run.len = self.fresh.len();
+        self.fresh.clear();
+        self.keep_run(run, texts);
+    }
+
+    fn keep_run(&mut self, run: Run, texts: &Texts) {
+        if let Some(last) = run.last().filter(|_| run.len == self.keep)
+            && self.bound.is_none_or(|bound| self.order.is_before(&last, &bound, texts))
+        {
+            self.bound = Some(last);
+        }
+        self.runs.push(run);
+    }
+
+    /// Begins to merge the last two runs, if it is time to.
+    fn begin_merge(&mut self) -> bool {
+        let [.., one, other] = &self.runs[..] else { return false };
+        if !self.is_closed && one.level != other.level {
+            return false;
+        }
+        if let (Some(right), Some(left)) = (self.runs.pop(), self.runs.pop()) {
+            self.merge = Some(Merge::new(left, right));
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::order::End;
+    use super::*;
+    use darter_base::Prng;
+    use darter_base::lazyfree;
+    use darter_base::preempt::Never;
+    use darter_keyspace::Str;
+    use darter_structs::table::Text;
+
+    /// Sorts texts, and returns the first `keep` of them, and the most items that were in memory.
+    fn sort(words: &[Vec<u8>], order: Order, keep: usize) -> (Vec<Vec<u8>>, usize) {
+        let (mut sorter, mut texts) = (Sorter::new(order, keep), Texts::default());
+        let mut most = 0;
+        for word in words {
+            let text = Str::Inline(Text::raw(word));
+            let rank = order.rank(&text).expect("a number");
+            if sorter.may_want(rank) {
+                let text = texts.push(&text, || None);
+                sorter.push(Item { rank, text }, &texts);
+            }
+            while sorter.step(&texts) {}
+            most = most.max(sorter.fresh.len() + sorter.runs.iter().map(Run::len).sum::<usize>());
+        }
+        sorter.close(&texts);
+        while sorter.step(&texts) {}
+        let mut run = sorter.into_run();
+        assert_eq!(run.len(), words.len().min(keep));
+        let items = std::iter::from_fn(|| run.pop_front());
+        let sorted = items.map(|item| texts.with(item.text, |text| text.to_vec())).collect();
+        (sorted, most)
+    }
+
+    #[test] // Any number of items, any number of which is wanted: as the standard library sorts.
+    fn items_are_sorted() {
+        let mut prng = Prng::from_seed(3);
+        for round in 0..200 {
+            let count = prng.below(if round % 10 == 0 { 20_000 } else { 700 });
+            let bound = 1 + prng.below(2 * count + 1);
+            let numbers: Vec<u64> = (0..count).map(|_| prng.below(bound)).collect();
+            let words: Vec<_> = numbers.iter().map(|at| at.to_string().into_bytes()).collect();
+            let keep = if prng.chance(50) { usize::MAX } else { prng.below(count + 2) as usize };
+            for (by, is_descending) in [By::Numbers, By::Texts(End::Nul), By::Texts(End::Whole)]
+                .into_iter()
+                .flat_map(|by| [(by, false), (by, true)])
+            {
+                let (sorted, most) = sort(&words, Order { by, is_descending }, keep);
+                let mut expected = words.clone();
+                match by {
+                    By::Numbers => {
+                        expected
+                            .sort_by_key(|word| String::from_utf8_lossy(word).parse::<u64>().ok());
+                    }
+                    _ => expected.sort(),
+                }
+                if is_descending {
+                    expected.reverse();
+                }
+                expected.truncate(keep);
+                assert!(sorted == expected, "round {round}, {by:?}");
+                let runs = 2 + (count.max(1) as usize / SORTED).max(1).ilog2() as usize;
+                assert!(most <= SORTED + runs * keep.min(words.len()), "{most} of {count}, {keep}");
+            }
+        }
+        while lazyfree::run(&Never) {}
+    }
+
+    #[test] // What compares as equal stays as it came.
+    fn equal_items_stay_in_order() {
+        let order = Order { by: By::Texts(End::Nul), is_descending: true };
+        let words: Vec<Vec<u8>> =
+            (0..10_000_u32).map(|at| [&b"same\0"[..], &at.to_be_bytes()].concat()).collect();
+        assert!(sort(&words, order, usize::MAX).0 == words);
+        assert!(sort(&words, order, 700).0 == words[..700]);
+        while lazyfree::run(&Never) {}
+    }
+}

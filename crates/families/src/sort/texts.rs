@@ -1,0 +1,196 @@
+//! The elements that are being sorted, and what they are compared by: the small ones copied, one
+//! after the other, the long ones shared.
+//!
+//! ```text
+//! id:   number << 3 | INT        an integer of at most 61 bits: the id is all there is
+//!       place  << 3 | SHORT      | len: 2 | bytes |
+//!       index  << 3 | LONG       a blob, or a long name
+//!       place  << 3 | PAIR       | id: 8 | id: 8 |, an element and its weight
+//!       NONE                     there is no text: a weight whose key is missing
+//! ```
+//! Not here: the order. See `order`.
+
+use super::chunks::Chunks;
+use darter_base::number::{I64_TEXT_MAX, i64_text};
+use darter_keyspace::Str;
+use darter_structs::blob::Blob;
+use darter_structs::table::{HeldKey, Scratch, Text};
+
+/// Longest text that is copied.
+const SHORT_MAX: usize = 1_024;
+/// Bytes of a chunk of short texts.
+const CHUNK: usize = 32 * 1024;
+/// Long texts of a chunk: each may be the last reference to what is freed then.
+const LONGS: usize = 8;
+
+const TAG_BITS: u32 = 3;
+const INT: u64 = 0;
+const SHORT: u64 = 1;
+const LONG: u64 = 2;
+const PAIR: u64 = 3;
+
+const _: () = assert!(SHORT_MAX + 2 <= CHUNK);
+
+/// A text among [`Texts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TextId(u64);
+
+impl TextId {
+    /// No text.
+    pub(super) const NONE: Self = Self(7);
+
+    fn of(value: usize, tag: u64) -> Self {
+        Self((value as u64) << TAG_BITS | tag)
+    }
+
+    fn tag(self) -> u64 {
+        self.0 & ((1 << TAG_BITS) - 1)
+    }
+
+    fn value(self) -> usize {
+        (self.0 >> TAG_BITS) as usize
+    }
+
+    /// The integer that it is.
+    pub(super) fn as_int(self) -> Option<i64> {
+        (self.tag() == INT).then_some(self.0.cast_signed() >> TAG_BITS)
+    }
+}
+
+/// A long text.
+enum Long {
+    Blob(Blob),
+    Name(HeldKey),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Texts {
+    short: Chunks<u8, CHUNK>,
+    long: Chunks<Long, LONGS>,
+}
+
+impl Texts {
+    /// Adds a text; `hold` shares it if it is a long name.
+    pub(super) fn push(
+        &mut self,
+        text: &Str<'_>,
+        hold: impl FnOnce() -> Option<HeldKey>,
+    ) -> TextId {
+        let text = match text {
+            Str::Blob(blob) => return self.push_long(Long::Blob(blob.reader())),
+            Str::Inline(text) => text,
+        };
+        if let Some(number) = text.as_int()
+            && number << TAG_BITS >> TAG_BITS == number
+        {
+            return TextId((number << TAG_BITS).cast_unsigned() | INT);
+        }
+        let mut scratch = Scratch::new();
+        let bytes = text.bytes(&mut scratch);
+        if bytes.len() <= SHORT_MAX {
+            return self.push_short(bytes);
+        }
+        let name = hold().map(Long::Name);
+        self.push_long(name.unwrap_or_else(|| Long::Blob(Blob::from(bytes))))
+    }
+
+    /// Adds a copy of a text of `other`.
+    pub(super) fn push_from(&mut self, other: &Self, id: TextId) -> TextId {
+        match id.tag() {
+            SHORT => self.push_short(other.short_bytes(id)),
+            LONG => self.push_long(match other.long(id) {
+                Long::Blob(blob) => Long::Blob(blob.clone()),
+                Long::Name(name) => Long::Name(name.clone()),
+            }),
+            _ => id,
+        }
+    }
+
+    /// Adds an element with its weight.
+    pub(super) fn push_pair(&mut self, element: TextId, weight: TextId) -> TextId {
+        let tail = self.short.tail(16);
+        tail.extend_from_slice(&element.0.to_le_bytes());
+        tail.extend_from_slice(&weight.0.to_le_bytes());
+        TextId::of(self.place_before(16), PAIR)
+    }
+
+    /// The element of a pair; any other text is its own.
+    pub(super) fn element(&self, id: TextId) -> TextId {
+        if id.tag() == PAIR { self.part(id, 0) } else { id }
+    }
+
+    /// The weight of a pair.
+    pub(super) fn weight(&self, id: TextId) -> TextId {
+        debug_assert_eq!(id.tag(), PAIR, "{id:?} has no weight");
+        self.part(id, 8)
+    }
+
+    /// Calls `f` with a text, which is not [`TextId::NONE`].
+    pub(super) fn with<R>(&self, id: TextId, f: impl FnOnce(&Str<'_>) -> R) -> R {
+        let mut digits = [0; I64_TEXT_MAX];
+        let bytes = match (id.as_int(), id.tag()) {
+            (Some(number), _) => i64_text(&mut digits, number),
+            (None, SHORT) => self.short_bytes(id),
+            _ => match self.long(id) {
+                Long::Blob(blob) => return f(&Str::Blob(blob)),
+                Long::Name(name) => name.bytes(),
+            },
+        };
+        f(&Str::Inline(Text::raw(bytes)))
+    }
+
+    /// Forgets everything; for a few texts.
+    pub(super) fn clear(&mut self) {
+        self.short.clear();
+        self.long.clear();
+    }
+
+    /// Bytes of memory that were made.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.short.memory_bytes() + self.long.memory_bytes()
+    }
+
+    fn push_short(&mut self, bytes: &[u8]) -> TextId {
+        let tail = self.short.tail(bytes.len() + 2);
+        let len = bytes.len() as u16; // At most `SHORT_MAX`.
+        tail.extend_from_slice(&len.to_le_bytes());
+        tail.extend_from_slice(bytes);
+        TextId::of(self.place_before(bytes.len() + 2), SHORT)
+    }
+
+    fn push_long(&mut self, long: Long) -> TextId {
+        self.long.tail(1).push(long);
+        let (chunk, len) = self.long.end();
+        TextId::of(chunk * LONGS + len - 1, LONG)
+    }
+
+    /// Where the last `bytes` begin.
+    fn place_before(&self, bytes: usize) -> usize {
+        let (chunk, len) = self.short.end();
+        chunk * CHUNK + len - bytes
+    }
+
+    fn part(&self, id: TextId, offset: usize) -> TextId {
+        let bytes = self.bytes(id.value() + offset, 8);
+        let mut word = [0; 8];
+        word.copy_from_slice(bytes);
+        TextId(u64::from_le_bytes(word))
+    }
+
+    fn short_bytes(&self, id: TextId) -> &[u8] {
+        let place = id.value();
+        let len = self.bytes(place, 2);
+        let len = usize::from(len[0]) | usize::from(len[1]) << 8;
+        self.bytes(place + 2, len)
+    }
+
+    fn bytes(&self, place: usize, len: usize) -> &[u8] {
+        &self.short.chunks()[place / CHUNK][place % CHUNK..][..len]
+    }
+
+    fn long(&self, id: TextId) -> &Long {
+        debug_assert_eq!(id.tag(), LONG, "{id:?} is no text");
+        &self.long.chunks()[id.value() / LONGS][id.value() % LONGS]
+    }
+}

@@ -1,0 +1,157 @@
+//! SORT on several cores: beside redis-server, from one instant, in slices that delay nobody.
+
+use crate::common::Bytes;
+use crate::common::oracle::Oracle;
+use crate::common::unix_millis;
+use crate::common::value::Value;
+use crate::common::world::World;
+use darter_base::Prng;
+use darter_keyspace::{Deadline, Fresh, Key};
+
+/// Runs a command.
+fn run(world: &mut World, words: &[&[u8]]) -> Value {
+    Value::read(&world.run(words))
+}
+
+/// The words of a line.
+fn words(line: &str) -> Vec<&[u8]> {
+    line.split(' ').map(str::as_bytes).collect()
+}
+
+#[test] // Whatever is sorted, by keys of all cores, with dead, absent and long ones among them.
+fn large_ones_are_sorted_as_by_redis() {
+    const LINES: &[&str] = &[
+        "SORT l",
+        "SORT l DESC LIMIT 700 40",
+        "SORT l ALPHA",
+        "SORT l ALPHA DESC LIMIT 0 30",
+        "SORT l BY w_* GET # GET w_* GET h_*->f",
+        "SORT l BY w_* DESC LIMIT 10 50 GET w_* GET nothing",
+        "SORT l BY h_*->f GET h_*->f GET h_*->long",
+        "SORT_RO l BY nosort DESC GET # LIMIT 1500 9",
+        "SORT l BY w_* GET # GET w_* STORE to",
+        "LRANGE to 0 -1",
+        "SORT l DESC LIMIT 3 700 STORE to",
+        "LRANGE to 0 -1",
+        "SORT s ALPHA LIMIT 100 900",
+        "SORT s BY w_* GET w_*",
+        "SORT z BY nosort DESC GET h_*->f STORE to",
+        "LRANGE to 0 -1",
+        "SORT z DESC BY h_*->f LIMIT 0 10",
+        "SORT l BY x_*",
+        "SORT l BY x_* STORE to",
+        "LLEN to",
+    ];
+    for cores in [1, 3] {
+        let mut oracle = Oracle::start(&format!("sorting-{cores}"));
+        let mut world = World::new(cores, unix_millis(), 5);
+        let mut both = |words: &[&[u8]]| {
+            let (found, wanted) = (world.run(words), oracle.run(words));
+            let line: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+            assert!(found == wanted, "{}", &line.join(" ")[..60.min(line.join(" ").len())]);
+        };
+        let mut prng = Prng::from_seed(8);
+        let long = vec![b'x'; 70_000];
+        for at in 0..2_000 {
+            let (name, weight) = (at.to_string(), prng.below(600).to_string());
+            both(&[b"RPUSH", b"l", (at * 7 % 2_000).to_string().as_bytes()]);
+            both(&[b"SADD", b"s", name.as_bytes()]);
+            both(&[b"ZADD", b"z", weight.as_bytes(), name.as_bytes()]);
+            if at % 3 > 0 {
+                both(&[b"SET", format!("w_{name}").as_bytes(), weight.as_bytes()]);
+            }
+            if at % 100 == 7 {
+                both(&[b"HSET", format!("h_{name}").as_bytes(), b"long", &long]);
+            }
+            both(&[b"HSET", format!("h_{name}").as_bytes(), b"f", weight.as_bytes()]);
+        }
+        both(&words("SET x_77 none"));
+        LINES.iter().for_each(|line| both(&words(line)));
+        world.check();
+    }
+}
+
+/// A list of 0 to `count`, each with its weight at a key of its own.
+fn weighed(cores: usize, count: usize) -> World {
+    let mut world = World::new(cores, 1_000, 11);
+    for at in 0..count {
+        run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
+        weigh(&world, at, count - at);
+    }
+    world
+}
+
+/// Changes a weight.
+fn weigh(world: &World, at: usize, weight: usize) {
+    let (name, weight) = (format!("w_{at}"), weight.to_string());
+    world.edit(name.as_bytes(), |db| {
+        let weight = Fresh::Bytes(weight.as_bytes());
+        db.set_text(&Key::new(name.as_bytes()), weight, Deadline::Clear);
+    });
+}
+
+#[test] // Keys that are not named are read as of the same instant; nobody waits for it meanwhile.
+fn weights_are_of_one_instant() {
+    const COUNT: usize = 1_500;
+    for cores in [1, 3] {
+        let mut world = weighed(cores, COUNT);
+        let slot = world.start(0, &words("SORT l BY w_* GET w_* STORE to"));
+        let hash = |key: &[u8]| darter_tx::lock_key(0, Key::new(key).hash);
+        let locked = |world: &World, key: &[u8], write| {
+            let tx = &world.cores[world.cores[0].core_of(key)];
+            tx.home().locks.blocks_point(hash(key), write)
+        };
+        while !locked(&world, b"to", false) || locked(&world, b"l", true) {
+            assert!(world.step(), "it locks its destination, and gives all others back");
+        }
+        assert!((0..COUNT).all(|at| !locked(&world, format!("w_{at}").as_bytes(), true)));
+        (0..COUNT).for_each(|at| weigh(&world, at, 7));
+        run(&mut world, &[b"RPUSH", b"l", b"none"]);
+        world.settle();
+        assert_eq!(Value::read(&world.reply(&slot)), Value::Int(COUNT as i64));
+        let stored: Vec<Bytes> = (1..=COUNT).map(|at| at.to_string().into_bytes()).collect();
+        assert_eq!(run(&mut world, &words("LRANGE to 0 -1")).bulks(), stored);
+        world.check();
+    }
+}
+
+#[test] // A slice is looked at after each portion of some hundred elements.
+fn a_long_sort_asks_for_its_slice() {
+    let mut world = World::new(1, 1_000, 3);
+    let numbers: Vec<Bytes> = (0..50_000).map(|at| (at * 7 % 50_000).to_string().into()).collect();
+    for portion in numbers.chunks(500) {
+        let push = [&b"RPUSH"[..], b"l"].into_iter().chain(portion.iter().map(|word| &word[..]));
+        run(&mut world, &push.collect::<Vec<_>>());
+    }
+    for line in ["SORT l", "SORT l ALPHA", "SORT l BY w_*", "SORT l STORE to", "SORT l LIMIT 0 5"] {
+        let before = world.questions.get();
+        world.run(&words(line));
+        let asked = world.questions.get() - before;
+        assert!(asked > 50_000 / 32, "{line} asked {asked} times");
+    }
+    world.check();
+}
+
+#[test] // Hits and misses are counted as Redis counts them.
+fn lookups_are_counted() {
+    let mut world = weighed(3, 10);
+    run(&mut world, &words("DEL w_3 w_4"));
+    let count = |world: &mut World, line: &str| {
+        let sum = |world: &World| {
+            let stats = world.cores.iter().map(|tx| tx.home().shard.stats);
+            stats.fold((0, 0), |sum, stats| (sum.0 + stats.hits, sum.1 + stats.misses))
+        };
+        let before = sum(world);
+        run(world, &words(line));
+        let after = sum(world);
+        (after.0 - before.0, after.1 - before.1)
+    };
+    assert_eq!(count(&mut world, "SORT l"), (1, 0));
+    assert_eq!(count(&mut world, "SORT none BY w_*"), (0, 1));
+    assert_eq!(count(&mut world, "SORT l BY w_* GET w_* GET x_* GET #"), (1 + 8 + 8, 2 + 2 + 10));
+    assert_eq!(count(&mut world, "SORT l BY w_* GET w_* LIMIT 0 2 STORE to"), (1 + 8, 2 + 2));
+    let changes = |world: &World| world.edit(b"other", |db| db.changes());
+    let before = changes(&world);
+    run(&mut world, &words("SORT l STORE other"));
+    assert_eq!(changes(&world) - before, 10, "each element is a change, as in Redis");
+}
