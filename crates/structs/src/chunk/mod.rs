@@ -194,6 +194,11 @@ impl<C: Coding> Chunk<C> {
         self.outside.as_ref().expect("it names one").get(number)
     }
 
+    /// The same, for changing; not its bytes of memory, which are counted.
+    pub(crate) fn long_mut(&mut self, number: u16) -> &mut C::Long {
+        self.outside.as_mut().expect("it names one").get_mut(number)
+    }
+
     /// The offset in [`Chunk::items`] of the element with this index; of the end, if it is `len`.
     /// Cost: a walk past at most fifteen elements.
     #[inline]

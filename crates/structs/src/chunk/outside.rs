@@ -50,6 +50,11 @@ impl<L: Held> Outside<L> {
         self.longs[usize::from(number)].as_ref().expect("one for every item that names it")
     }
 
+    /// The same, for changing.
+    pub(super) fn get_mut(&mut self, number: u16) -> &mut L {
+        self.longs[usize::from(number)].as_mut().expect("one for every item that names it")
+    }
+
     /// Releases a long item.
     pub(super) fn remove(&mut self, number: u16) {
         let long = self.longs[usize::from(number)].take();
