@@ -6,7 +6,7 @@
 use crate::db::is_dead;
 use crate::text::{Fresh, StrPieces};
 use darter_base::limits::CHUNK_BYTES;
-use darter_rdb::{Item, Items, Source};
+use darter_rdb::{Item, Items, Piece, Source};
 use darter_structs::blob::Blob;
 use darter_structs::table::{Entry, HeldKey, OutOfLine, Reader, Scratch, Table};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub enum NewItem<'a> {
     Single { name: &'a [u8], deadline: Option<u64> },
     /// A name and its value. A type without values uses the name only.
     Pair { name: &'a [u8], value: Fresh<'a>, deadline: Option<u64> },
+    /// Of a stream.
+    Piece(Piece<'a>),
 }
 
 impl<'a> NewItem<'a> {
@@ -41,16 +43,19 @@ impl<'a> NewItem<'a> {
             Item::Pair { name, value, deadline_ms } => {
                 Some(Self::Pair { name, value: Fresh::Bytes(value), deadline: deadline_ms })
             }
+            Item::Piece(piece) => Some(Self::Piece(piece)),
             _ => None,
         }
     }
 
-    /// Its name.
+    /// Its name; empty if it has none.
     #[inline]
     #[must_use]
     pub fn name(&self) -> &'a [u8] {
         match self {
             Self::Single { name, .. } | Self::Pair { name, .. } => name,
+            Self::Piece(Piece::Group { name, .. } | Piece::Consumer { name, .. }) => name,
+            Self::Piece(_) => &[],
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Not here: keys and databases. See `DEBUG DIGEST` in `server`.
 
 use darter_keyspace::Type;
-use darter_rdb::{Item, Items, Source};
+use darter_rdb::{Item, Items, Piece, Source};
 use sha1::{Digest, Sha1};
 
 /// A digest, or a sum of several.
@@ -119,6 +119,12 @@ impl State {
             Item::LongValue(_) => self.begin(Open::Value),
             Item::LongNamed { .. } => self.begin(Open::Name),
             Item::LongSingle { .. } => self.begin(Open::Single),
+            Item::Piece(Piece::Entry { id, .. }) => {
+                self.add(of(format!("{}.{}", id.ms, id.seq).as_bytes()));
+                0
+            }
+            // Redis's digest of a stream is that of its entries.
+            Item::Piece(_) => 0,
             Item::Part(_) | Item::Chunk(_) => unreachable!("hashed above"),
         }
     }

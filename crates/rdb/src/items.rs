@@ -3,9 +3,9 @@
 //! A value iterates over its items to be written ([`Source`]), digested or counted, and is built
 //! from them when it is read. Long ones come in parts, so that no step is longer than a slice.
 
-use darter_base::UnixMillis;
+use darter_base::{StreamId, UnixMillis};
 
-/// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`.
+/// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`, `Piece`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
     /// The next bytes of a string, at least one.
@@ -56,6 +56,29 @@ pub enum Item<'a> {
     },
     /// The next bytes of something long.
     Part(&'a [u8]),
+    /// Of a stream.
+    Piece(Piece<'a>),
+}
+
+/// What a stream is made of, besides the texts of its entries. They come in this order: entries, each
+/// with its texts; the state; groups, each with its pending entries, then its consumers, each with the
+/// IDs of those that are pending with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum Piece<'a> {
+    /// An entry. As many names and values follow it in turn: [`Item::Single`] or [`Item::LongSingle`].
+    Entry { id: StreamId, fields: u64 },
+    /// What a stream knows besides its entries, and how many groups follow.
+    State { last: StreamId, max_deleted: StreamId, added: u64, groups: u64 },
+    /// A consumer group, and how many pending entries and consumers follow; a reader does not know the
+    /// number of consumers, and says 0. It has read as many entries, if that is known.
+    Group { name: &'a [u8], last: StreamId, read: Option<u64>, pending: u64, consumers: u64 },
+    /// An entry that was delivered, and not acknowledged: when last, and how often.
+    Pending { id: StreamId, delivered_ms: u64, times: u64 },
+    /// A consumer, and how many IDs follow. It was active at no time if it never got anything.
+    Consumer { name: &'a [u8], seen_ms: u64, active_ms: Option<u64>, pending: u64 },
+    /// A pending entry that was delivered to the consumer.
+    Owned(StreamId),
 }
 
 impl Item<'_> {

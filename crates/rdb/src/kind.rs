@@ -77,6 +77,19 @@ pub enum Layout {
     Blocks(Form),
     /// A count, then so many nodes: a number that tells a single from a block of singles, and that.
     Nodes(Form),
+    /// A count, then so many blocks of entries with IDs; then a state, and consumer groups.
+    Entries(Generation),
+}
+
+/// What a layout of entries has, which grew by and by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generation {
+    /// Since Redis 5: nothing about entries that are gone.
+    First,
+    /// Since 7.0: how many were added, which was deleted last, how many a group has read.
+    Second,
+    /// Since 7.2: when a consumer last got something.
+    Third,
 }
 
 /// Up to which size a collection is packed, by Redis's default settings.
@@ -114,6 +127,12 @@ impl Kind {
     #[must_use]
     pub(crate) fn has_nodes(&self) -> bool {
         matches!(self.encodings[0].layout, Layout::Nodes(_))
+    }
+
+    /// True for streams, of which Redis writes a block of entries after the other.
+    #[must_use]
+    pub(crate) fn has_entries(&self) -> bool {
+        matches!(self.encodings[0].layout, Layout::Entries(_))
     }
 
     /// True for strings: one text, not items. They are the only values that may be empty.

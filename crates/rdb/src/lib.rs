@@ -11,7 +11,8 @@
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
 //! - `kind`: what a type's row says about the format: under which numbers its values are stored.
 //! - `items`: what every value is made of.
-//! - `value`, `encode`: writing: survey, plan, and the bytes of each item; `nodes`: of lists.
+//! - `value`, `encode`: writing: survey, plan, and the bytes of each item; `nodes`: of lists;
+//!   `entries`: of streams.
 //! - `types`: the numbers of the format, and the names of unsupported types.
 //! - [`dump`]: one value as `DUMP` writes it and `RESTORE` reads it.
 //! - [`lzf`], [`crc64`]: what both directions build on.
@@ -27,6 +28,7 @@ mod blob;
 pub mod crc64;
 pub mod dump;
 mod encode;
+mod entries;
 mod error;
 mod event;
 mod items;
@@ -42,8 +44,8 @@ mod writer;
 pub use blob::Form;
 pub use error::{Error, Reason};
 pub use event::{Crc, Event, Product};
-pub use items::{Item, Items, Source};
-pub use kind::{Bounds, Encoding, Kind, Layout, Origin};
+pub use items::{Item, Items, Piece, Source};
+pub use kind::{Bounds, Encoding, Generation, Kind, Layout, Origin};
 pub use reader::{Limits, Reader};
 pub use value::{Encoder, Plan, Survey};
 pub use writer::{Writer, write_key, write_text};

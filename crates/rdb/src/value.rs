@@ -15,6 +15,7 @@
 //! Redis has no layout of singles with deadlines. They are written as pairs with empty values.
 
 use crate::encode;
+use crate::entries::{self, EntryEncoder, Surveyor};
 use crate::items::Item;
 use crate::kind::Kind;
 use crate::lzf::Packer;
@@ -54,6 +55,8 @@ pub struct Survey {
     deadline_span: Option<(UnixMillis, UnixMillis)>,
     /// Of a type that is written in nodes.
     nodes: Option<Sizes>,
+    /// Of a stream.
+    log: Option<Box<Surveyor>>,
 }
 
 /// How a value will be written, and how long that will be.
@@ -85,6 +88,8 @@ enum Form {
     Listpack { bytes: u64, deadlines: Option<UnixMillis> },
     /// So many nodes of a list.
     Nodes(u64),
+    /// A stream.
+    Entries(entries::Sizes),
 }
 
 impl Survey {
@@ -106,14 +111,18 @@ impl Survey {
             deadline_bytes: 0,
             deadline_span: None,
             nodes: kind.has_nodes().then(Sizes::default),
+            log: kind.has_entries().then(Box::default),
         }
     }
 
     /// Adds the next item. Cost: O(bytes) for what looks like an integer, O(1) otherwise.
     pub fn item(&mut self, item: Item<'_>) {
         self.count += u64::from(!item.is_continued());
+        if let Some(log) = &mut self.log {
+            return log.item(item);
+        }
         match item {
-            Item::Part(_) => {}
+            Item::Part(_) | Item::Piece(_) => {}
             Item::Chunk(bytes) => {
                 if self.string_bytes <= 20 {
                     self.head.extend_from_slice(&bytes[..bytes.len().min(21)]);
@@ -287,6 +296,14 @@ impl Survey {
         self.with(encoding, Form::Nodes(count), encode::length_size(count) + bytes)
     }
 
+    /// As blocks of entries, as large as Redis makes them, a state and groups.
+    #[must_use]
+    pub fn entries(&self, encoding: u8) -> Plan {
+        let sizes = self.log.as_ref().map(|log| log.sizes()).unwrap_or_default();
+        let bytes = sizes.total();
+        self.with(encoding, Form::Entries(sizes), bytes)
+    }
+
     fn listpack_bytes(&self) -> Option<u64> {
         let fits = self.short && self.is_few();
         fits.then_some(encode::LISTPACK_FRAME_BYTES + self.packed_bytes)
@@ -336,14 +353,21 @@ pub struct Encoder {
     /// Items of a listpack: deadline (the latest of all for none) and entries.
     packed: Vec<(UnixMillis, Range<usize>)>,
     nodes: NodeEncoder,
+    /// Of a stream.
+    log: Option<Box<EntryEncoder>>,
 }
 
 impl Encoder {
     /// An encoder that follows `plan`.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
+        let log = match &plan.form {
+            Form::Entries(sizes) => Some(Box::new(EntryEncoder::new(sizes))),
+            _ => None,
+        };
         Self {
             plan,
+            log,
             count: 0,
             written: 0,
             owes_value: false,
@@ -379,6 +403,7 @@ impl Encoder {
     pub fn head(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         match self.plan.form {
+            Form::Entries(ref sizes) => EntryEncoder::head(sizes, out),
             Form::Raw(_) if self.gathers_text() => {}
             Form::Raw(len) => encode::length(out, len),
             Form::Plain | Form::Scores => encode::length(out, self.plan.count),
@@ -404,6 +429,11 @@ impl Encoder {
             self.count += 1;
             self.pay_value(out);
         }
+        if let Some(log) = &mut self.log {
+            log.item(item, out, &mut self.packer);
+            self.written += (out.len() - start) as u64;
+            return;
+        }
         match self.plan.form {
             Form::Raw(_) if self.gathers_text() => self.gather(item),
             Form::Raw(_) => write_text(item, out),
@@ -418,6 +448,7 @@ impl Encoder {
                 self.plain(item, out);
             }
             Form::Integer | Form::Intset { .. } | Form::Listpack { .. } => self.gather(item),
+            Form::Entries(_) => unreachable!("a stream has its own encoder"),
         }
         self.written += (out.len() - start) as u64;
     }
@@ -478,6 +509,7 @@ impl Encoder {
             Form::Intset { width } => self.intset(width, out),
             Form::Listpack { bytes, .. } => self.listpack(bytes, out),
             Form::Nodes(_) => self.nodes.end(out),
+            Form::Entries(_) => {}
             Form::Raw(_) | Form::Plain | Form::Scores | Form::Deadlines { .. } => {
                 self.pay_value(out)
             }
@@ -529,7 +561,7 @@ impl Encoder {
             | Item::LongValue(len) => encode::length(out, len),
             Item::Value(value) => self.text(value, out),
             Item::Part(bytes) => out.extend_from_slice(bytes),
-            Item::Chunk(_) => unreachable!("{item:?} in a collection"),
+            Item::Chunk(_) | Item::Piece(_) => unreachable!("{item:?} in a collection"),
         }
     }
 

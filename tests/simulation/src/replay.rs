@@ -314,6 +314,7 @@ fn content(found: &Found<'_>) -> Content {
             Item::LongNamed { .. } | Item::LongSingle { .. } => entries.push(entry(b"", b"")),
             Item::LongValued { name, .. } => entries.push(entry(name, b"")),
             Item::LongValue(_) => {}
+            Item::Piece(piece) => entries.push(entry(format!("{piece:?}").as_bytes(), b"")),
             Item::Value(bytes) | Item::Chunk(bytes) | Item::Part(bytes) => {
                 let (name, value, _) = entries.last_mut().expect("it continues an entry");
                 let is_value = in_value || matches!(item, Item::Value(_));

@@ -140,7 +140,10 @@ impl Value for Set {
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
-        let (NewItem::Single { name, deadline } | NewItem::Pair { name, deadline, .. }) = item;
+        let (NewItem::Single { name, deadline } | NewItem::Pair { name, deadline, .. }) = item
+        else {
+            return false;
+        };
         // At time 0 nothing is dead, so an existing name is told from a new one.
         self.edit_aside(0).add(name, Deadline::from(deadline))
     }

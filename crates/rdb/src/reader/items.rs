@@ -80,10 +80,11 @@ impl Reader {
             Body::Block(block) => self.block_item(block),
             Body::Nodes(nodes) => self.node(nodes),
             Body::Items { shape, left } => self.items(shape, left),
+            Body::Entries(stage) => self.entries(stage),
         }
     }
 
-    fn end_of_key(&mut self) -> Attempt {
+    pub(super) fn end_of_key(&mut self) -> Attempt {
         self.state = if self.payload.is_some() { State::Trailer } else { State::Top };
         Ok(Some(Step::EndOfKey))
     }
@@ -157,7 +158,7 @@ impl Reader {
         Ok(Some(Step::Pair(name, value, deadline_ms)))
     }
 
-    fn block_entry(&self, block: &mut Block) -> Result<Option<Entry>, Stop> {
+    pub(super) fn block_entry(&self, block: &mut Block) -> Result<Option<Entry>, Stop> {
         let bytes = &self.block_source(block)[self.block_bytes(block)];
         match block.form.entry(bytes, block.at, block.taken) {
             Ok(None) => Ok(None),
@@ -177,7 +178,7 @@ impl Reader {
         if block.packed { 0..block.len } else { self.at..self.at + block.len }
     }
 
-    fn place_entry(&mut self, entry: Entry, block: &Block, slot: usize) -> Span {
+    pub(super) fn place_entry(&mut self, entry: Entry, block: &Block, slot: usize) -> Span {
         match entry {
             Entry::Text { start, len } if block.packed => Span::Text(WHOLE, start..start + len),
             Entry::Text { start, len } => Span::Buffer(self.at + start..self.at + start + len),
@@ -240,7 +241,7 @@ fn node_fault(fault: &'static str) -> Stop {
     Stop::Bad(0, Reason::Blob { form: "node of a list", fault })
 }
 
-fn block_fault(block: &Block, fault: &'static str) -> Stop {
+pub(super) fn block_fault(block: &Block, fault: &'static str) -> Stop {
     let behind = if block.packed { 0 } else { block.at };
     Stop::Bad(behind, Reason::Blob { form: block.form.name(), fault })
 }

@@ -21,6 +21,7 @@
 //! - I2: every byte enters the checksum once, when it is consumed and before it leaves the buffer.
 //! - I3: after an error the same error is returned; after `Done` nothing is.
 
+mod entries;
 mod items;
 mod top;
 
@@ -28,14 +29,16 @@ use crate::blob::Form;
 use crate::crc64::Crc64;
 use crate::error::{Error, Reason};
 use crate::event::{Crc, Event, Product};
-use crate::items::Item;
+use crate::items::{Item, Piece};
 use crate::kind::{Kind, Layout, Origin};
 use crate::lzf;
 use crate::types;
 use crate::wire::{Cursor, Head, Stop, Text, size};
-use darter_base::UnixMillis;
 use darter_base::limits::CHUNK_BYTES;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
+use darter_base::{StreamId, UnixMillis};
+use entries::{Log, Stage};
+use items::block_fault;
 use std::ops::Range;
 
 /// What a reader accepts.
@@ -75,6 +78,8 @@ pub struct Reader {
     pending: Pending,
     /// The length of a payload of `DUMP`, which has no key, and a trailer with the version.
     payload: Option<u64>,
+    /// Of the stream being read.
+    log: Option<Box<Log>>,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
 }
@@ -110,6 +115,8 @@ enum Body {
     Block(Block),
     /// Items in several.
     Nodes(Nodes),
+    /// A stream; the rest is in `Reader::log`.
+    Entries(Stage),
     /// Nothing: the end is still to be reported.
     End,
 }
@@ -190,6 +197,9 @@ enum Step {
     Chunk(Span),
     Pair(Span, Span, Option<UnixMillis>),
     Single(Span),
+    Piece(Piece<'static>),
+    Group { name: Span, last: StreamId, read: Option<u64>, pending: u64 },
+    Consumer { name: Span, seen_ms: u64, active_ms: Option<u64>, pending: u64 },
     EndOfKey,
     Eof(Crc),
 }
@@ -227,6 +237,7 @@ impl Reader {
             kinds,
             pending: Pending::default(),
             payload: None,
+            log: None,
             texts: [Vec::new(), Vec::new(), Vec::new()],
         }
     }
@@ -431,6 +442,15 @@ impl Reader {
             }),
             Step::Single(name) => {
                 Event::Item(Item::Single { name: self.bytes(name), deadline_ms: None })
+            }
+            Step::Piece(piece) => Event::Item(Item::Piece(piece)),
+            Step::Group { name, last, read, pending } => {
+                let (name, consumers) = (self.bytes(name), 0);
+                Event::Item(Item::Piece(Piece::Group { name, last, read, pending, consumers }))
+            }
+            Step::Consumer { name, seen_ms, active_ms, pending } => {
+                let name = self.bytes(name);
+                Event::Item(Item::Piece(Piece::Consumer { name, seen_ms, active_ms, pending }))
             }
             Step::Chunk(chunk) => Event::Item(Item::Chunk(self.bytes(chunk))),
             Step::EndOfKey => Event::EndOfKey,

@@ -243,6 +243,12 @@ impl Reader {
             }
             Layout::Blocks(form) => return self.open_nodes(form, false, skip),
             Layout::Nodes(form) => return self.open_nodes(form, true, skip),
+            Layout::Entries(generation) => {
+                let (nodes, used) = (cursor.count()?, cursor.at);
+                self.log = Some(Box::new(Log::new(generation, false, nodes)));
+                let body = Body::Entries(Stage::Nodes);
+                return Ok(Opened { len_hint: None, body, used });
+            }
             Layout::Singles => Shape::Singles,
             Layout::Pairs => Shape::Pairs,
             Layout::Scores => Shape::Scores,

@@ -12,11 +12,14 @@
 //! Wide    6 | deadline u64 | length of name u32 | name         its value is the next long one
 //! Single  7 | length u32 | name                                 8 | deadline u64 | as 7
 //! End     9
+//! Piece  10 | number of its kind u8 | as many numbers u64 as it has | length u32 | name
 //! ```
-//! Numbers are little-endian; the deadline `u64::MAX` is none, and so is `u32::MAX` seconds of
+//! Numbers are little-endian; the deadline, or number, `u64::MAX` is none, and so is `u32::MAX` seconds of
 //! idleness. Nothing is checked on the way out: both ends are here.
 
+use darter_base::StreamId;
 use darter_keyspace::{Fresh, NewItem};
+use darter_rdb::Piece;
 use darter_structs::blob::Blob;
 
 /// No deadline.
@@ -124,7 +127,32 @@ impl Portion {
                 self.length(name);
                 self.pieces(name, &[]);
             }
+            NewItem::Piece(piece) => self.piece(piece),
         }
+    }
+
+    fn piece(&mut self, piece: Piece<'_>) {
+        let (kind, numbers, name): (u8, &[u64], &[u8]) = match piece {
+            Piece::Entry { id, fields } => (0, &[id.ms, id.seq, fields], &[]),
+            Piece::State { last, max_deleted: gone, added, groups } => {
+                (1, &[last.ms, last.seq, gone.ms, gone.seq, added, groups], &[])
+            }
+            Piece::Group { name, last, read, pending, consumers } => {
+                let read = read.unwrap_or(NONE);
+                (2, &[last.ms, last.seq, read, pending, consumers], name)
+            }
+            Piece::Pending { id, delivered_ms, times } => {
+                (3, &[id.ms, id.seq, delivered_ms, times], &[])
+            }
+            Piece::Consumer { name, seen_ms, active_ms, pending } => {
+                (4, &[seen_ms, active_ms.unwrap_or(NONE), pending], name)
+            }
+            Piece::Owned(id) => (5, &[id.ms, id.seq], &[]),
+        };
+        self.bytes.extend_from_slice(&[10, kind]);
+        numbers.iter().for_each(|number| self.number(*number));
+        self.length(name);
+        self.pieces(name, &[]);
     }
 
     fn head(&mut self, tag: u8, head: Head<'_>) {
@@ -188,6 +216,7 @@ impl Portion {
                 let len = cursor.length();
                 Record::Item(NewItem::Single { name: cursor.take(len), deadline })
             }
+            10 => Record::Item(NewItem::Piece(cursor.piece())),
             _ => Record::End,
         };
         place.at = self.bytes.len() - cursor.0.len();
@@ -230,6 +259,50 @@ impl<'a> Cursor<'a> {
         u64::from_le_bytes(self.array())
     }
 
+    fn id(&mut self) -> StreamId {
+        StreamId { ms: self.number(), seq: self.number() }
+    }
+
+    fn name(&mut self) -> &'a [u8] {
+        let len = self.length();
+        self.take(len)
+    }
+
+    fn piece(&mut self) -> Piece<'a> {
+        let [kind] = self.array();
+        let mut piece = match kind {
+            0 => Piece::Entry { id: self.id(), fields: self.number() },
+            1 => Piece::State {
+                last: self.id(),
+                max_deleted: self.id(),
+                added: self.number(),
+                groups: self.number(),
+            },
+            2 => Piece::Group {
+                name: &[],
+                last: self.id(),
+                read: some(self.number()),
+                pending: self.number(),
+                consumers: self.number(),
+            },
+            3 => {
+                Piece::Pending { id: self.id(), delivered_ms: self.number(), times: self.number() }
+            }
+            4 => Piece::Consumer {
+                name: &[],
+                seen_ms: self.number(),
+                active_ms: some(self.number()),
+                pending: self.number(),
+            },
+            _ => Piece::Owned(self.id()),
+        };
+        let end = self.name();
+        if let Piece::Group { name, .. } | Piece::Consumer { name, .. } = &mut piece {
+            *name = end;
+        }
+        piece
+    }
+
     /// A head whose key is still to be read.
     fn head(&mut self) -> (Head<'a>, usize) {
         let database = u32::from_le_bytes(self.array());
@@ -237,5 +310,36 @@ impl<'a> Cursor<'a> {
         let idle = Some(u32::from_le_bytes(self.array())).filter(|idle| *idle != u32::MAX);
         let offset = self.number();
         (Head { database, deadline, idle, offset, key: &[] }, self.length())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // The pieces of a stream arrive as they were.
+    fn pieces_arrive() {
+        let (id, name) = (StreamId::new(7, u64::MAX), &b"a name"[..]);
+        let pieces = [
+            Piece::Entry { id, fields: 4 },
+            Piece::State { last: id, max_deleted: StreamId::new(1, 2), added: 3, groups: 4 },
+            Piece::Group { name, last: id, read: Some(5), pending: 6, consumers: 7 },
+            Piece::Group { name: b"", last: id, read: None, pending: 0, consumers: 0 },
+            Piece::Pending { id, delivered_ms: 8, times: 9 },
+            Piece::Consumer { name, seen_ms: 10, active_ms: None, pending: 11 },
+            Piece::Consumer { name, seen_ms: 10, active_ms: Some(12), pending: 11 },
+            Piece::Owned(id),
+        ];
+        let (mut portion, mut place) = (Portion::default(), Place::default());
+        for piece in pieces {
+            portion.push(Record::Item(NewItem::Piece(piece)));
+        }
+        for piece in pieces {
+            let Some(Record::Item(NewItem::Piece(read))) = portion.next(&mut place) else {
+                panic!("{piece:?}");
+            };
+            assert_eq!(read, piece);
+        }
+        assert!(portion.next(&mut place).is_none());
     }
 }

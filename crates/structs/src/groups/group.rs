@@ -215,6 +215,12 @@ impl Group {
         self.shelved(number).map(|index| self.consumers.get(index))
     }
 
+    /// The number of the consumer that was created last, which may be gone.
+    #[must_use]
+    pub fn newest_consumer(&self) -> Option<u64> {
+        (self.number > 0).then_some(self.number)
+    }
+
     /// The place of a name among the labels.
     fn label(&self, name: &[u8]) -> Result<usize, usize> {
         self.names.find(|label| (*label.name).cmp(name))

@@ -164,9 +164,8 @@ impl<T: Shelved> Shelf<T> {
             Root::Few(few) => few.binary_search_by(|holder| order(&holder.0)),
             Root::Many(many) => {
                 let Some(tree) = &many.tree else { return Err(0) };
-                let (chunk, first) = tree.seek(|(), child| {
-                    order(held(child.peek(crate::chunk::End::Front), 0)).is_le()
-                });
+                let (chunk, first) = tree
+                    .seek(|(), child| order(held(child.peek(crate::chunk::End::Front), 0)).is_le());
                 let (mut low, mut high) = (0, chunk.len());
                 while low < high {
                     let middle = usize::midpoint(low, high);

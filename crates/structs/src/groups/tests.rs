@@ -20,7 +20,8 @@ type Model = BTreeMap<Vec<u8>, Plain>;
 fn content(groups: &Groups) -> Model {
     let group = |group: &Group| {
         let name = |number| group.numbered(number).expect("it exists").name().to_vec();
-        let pending = |one: Pending| (one.id, (one.delivered_ms, one.times, one.consumer.map(name)));
+        let pending =
+            |one: Pending| (one.id, (one.delivered_ms, one.times, one.consumer.map(name)));
         let consumer = |one: &Consumer| (one.name().to_vec(), (one.seen_ms(), one.active_ms()));
         let plain = Plain {
             last: group.last(),

@@ -1,0 +1,401 @@
+//! Streams: blocks of entries, then the state, then consumer groups. The bytes are drawn in
+//! docs/formats/rdb.md.
+//!
+//! A block is awaited as a whole, like any packed collection, and read entry by entry, text by text.
+//! What Redis would refuse after a deep look is refused here always; IDs must ascend, too.
+
+use super::*;
+use crate::blob::Entry;
+use crate::entries::{DELETED, SAME_NAMES, UNKNOWN};
+use crate::kind::Generation;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    Nodes,
+    /// Entries of the node.
+    Entries,
+    /// Names and values of the entry.
+    Texts,
+    Groups,
+    Pending,
+    Consumers,
+    /// IDs of a consumer.
+    Owned,
+}
+
+/// What is known of the stream being read.
+#[derive(Debug)]
+pub(super) struct Log {
+    generation: Generation,
+    /// Pending entries may be without a consumer.
+    may_disown: bool,
+    /// Blocks, groups, and so on that are still to come.
+    nodes: u64,
+    groups: u64,
+    pending: u64,
+    consumers: u64,
+    owned: u64,
+    /// Pending entries of the group whose consumer has not come.
+    unowned: u64,
+    /// Blocks and living entries so far.
+    nodes_read: u64,
+    count: u64,
+    /// IDs of the first living entry, of the last living entry, and of the last of all.
+    first: StreamId,
+    last: StreamId,
+    before: StreamId,
+    node: Option<Node>,
+}
+
+/// A block of entries.
+#[derive(Clone, Debug)]
+struct Node {
+    block: Block,
+    master: StreamId,
+    names: Vec<Entry>,
+    alive: u64,
+    deleted: u64,
+    /// Of the entry being read: whether it has the node's names, its names and values, how many of
+    /// them have been read, and the elements before its last.
+    is_same: bool,
+    fields: u64,
+    next: u64,
+    elements: u64,
+}
+
+fn fault(fault: &'static str) -> Stop {
+    Stop::Bad(0, Reason::Blob { form: "stream", fault })
+}
+
+impl Log {
+    pub(super) fn new(generation: Generation, may_disown: bool, nodes: u64) -> Self {
+        Self {
+            generation,
+            may_disown,
+            nodes,
+            groups: 0,
+            pending: 0,
+            consumers: 0,
+            owned: 0,
+            unowned: 0,
+            nodes_read: 0,
+            count: 0,
+            first: StreamId::MIN,
+            last: StreamId::MIN,
+            before: StreamId::MIN,
+            node: None,
+        }
+    }
+
+    /// How many entries a group has read that has got those up to `id`, of a stream from which none was
+    /// ever deleted as far as is known.
+    fn read(&self, id: StreamId) -> Option<u64> {
+        match id {
+            _ if self.count == 0 => Some(0),
+            id if id == self.last => Some(self.count),
+            id if id > self.last => None,
+            id if id < self.first => Some(0),
+            id if id == self.first => Some(1),
+            _ => None,
+        }
+    }
+}
+
+impl Node {
+    /// The last element of an entry says how many precede it.
+    fn is_end(&self, entry: Entry) -> bool {
+        matches!(entry, Entry::Int(count) if u64::try_from(count) == Ok(self.elements))
+    }
+}
+
+impl Reader {
+    pub(super) fn entries(&mut self, stage: Stage) -> Attempt {
+        match stage {
+            Stage::Nodes => self.entry_node(),
+            Stage::Entries => self.entry(),
+            Stage::Texts => self.entry_text(),
+            Stage::Groups => self.group(),
+            Stage::Pending => self.pending_entry(),
+            Stage::Consumers => self.consumer(),
+            Stage::Owned => self.owned(),
+        }
+    }
+
+    fn log(&mut self) -> &mut Log {
+        self.log.as_mut().expect("a stream is being read")
+    }
+
+    fn go_on(&mut self, used: usize, stage: Stage) {
+        self.consume(used);
+        self.state = State::Body(Body::Entries(stage));
+    }
+
+    fn piece(&mut self, used: usize, stage: Stage, piece: Piece<'static>) -> Attempt {
+        self.go_on(used, stage);
+        Ok(Some(Step::Piece(piece)))
+    }
+
+    /// The next block: its key, its counts and its names.
+    fn entry_node(&mut self) -> Attempt {
+        if self.log().nodes == 0 {
+            return self.stream_state();
+        }
+        let mut cursor = self.cursor();
+        let (key, skip) = (cursor.text()?, cursor.at);
+        let key = self.place(key, FIRST)?;
+        let master: [u8; 16] =
+            self.bytes(key).try_into().map_err(|_| fault("a key that is no ID"))?;
+        let Opened { body, used, .. } = self.open_block(Form::Listpack, 1, skip)?;
+        let Body::Block(block) = body else { unreachable!("a block was opened") };
+        self.consume(used);
+        let mut node = Node {
+            block,
+            master: StreamId::from_be_bytes(master),
+            names: Vec::new(),
+            alive: 0,
+            deleted: 0,
+            is_same: false,
+            fields: 0,
+            next: 0,
+            elements: 0,
+        };
+        node.alive = self.element_count(&mut node)?;
+        node.deleted = self.element_count(&mut node)?;
+        for _ in 0..self.element_count(&mut node)? {
+            let name = self.element(&mut node)?;
+            node.names.push(name);
+        }
+        if self.element_count(&mut node)? != 0 {
+            return Err(block_fault(&node.block, "names that do not end in 0"));
+        }
+        let log = self.log();
+        (log.node, log.nodes, log.nodes_read) = (Some(node), log.nodes - 1, log.nodes_read + 1);
+        self.state = State::Body(Body::Entries(Stage::Entries));
+        Ok(None)
+    }
+
+    /// The next element of a block, which must be there.
+    fn element(&self, node: &mut Node) -> Result<Entry, Stop> {
+        let element = self.block_entry(&mut node.block)?;
+        element.ok_or_else(|| block_fault(&node.block, "it ends within an entry"))
+    }
+
+    fn element_integer(&self, node: &mut Node) -> Result<i64, Stop> {
+        match self.element(node)? {
+            Entry::Int(value) => Ok(value),
+            Entry::Text { .. } => Err(block_fault(&node.block, "no integer where one must be")),
+        }
+    }
+
+    fn element_count(&self, node: &mut Node) -> Result<u64, Stop> {
+        let value = self.element_integer(node)?;
+        u64::try_from(value).map_err(|_| block_fault(&node.block, "a count below 0"))
+    }
+
+    /// The marks and the ID of the next entry of the block; the rest, too, of one that was deleted.
+    fn entry(&mut self) -> Attempt {
+        let mut node = self.log().node.take().expect("a block is being read");
+        if node.alive + node.deleted == 0 {
+            return self.end_of_node(&node);
+        }
+        let marks = self.element_integer(&mut node)?;
+        let ms = self.element_integer(&mut node)?.cast_unsigned();
+        let seq = self.element_integer(&mut node)?.cast_unsigned();
+        let master = node.master;
+        let id = StreamId::new(master.ms.wrapping_add(ms), master.seq.wrapping_add(seq));
+        node.is_same = marks & SAME_NAMES != 0;
+        let (pairs, elements) = if node.is_same {
+            (node.names.len() as u64, 3 + node.names.len() as u64)
+        } else {
+            let pairs = self.element_count(&mut node)?;
+            (pairs, pairs.saturating_mul(2).saturating_add(4))
+        };
+        if pairs == 0 || pairs > u64::from(u32::MAX) {
+            return Err(block_fault(&node.block, "an entry without names, or with too many"));
+        }
+        (node.fields, node.next, node.elements) = (2 * pairs, 0, elements);
+        if id <= self.log().before {
+            return Err(block_fault(&node.block, "IDs that do not ascend"));
+        }
+        self.log().before = id;
+        if marks & DELETED != 0 {
+            return self.skip_entry(node);
+        }
+        let left = node.alive.checked_sub(1);
+        node.alive = left.ok_or_else(|| block_fault(&node.block, "more entries than it says"))?;
+        let fields = node.fields;
+        let log = self.log();
+        if log.count == 0 {
+            log.first = id;
+        }
+        (log.last, log.count, log.node) = (id, log.count + 1, Some(node));
+        self.piece(0, Stage::Texts, Piece::Entry { id, fields })
+    }
+
+    fn skip_entry(&mut self, mut node: Node) -> Attempt {
+        let left = node.deleted.checked_sub(1);
+        node.deleted =
+            left.ok_or_else(|| block_fault(&node.block, "more deleted entries than it says"))?;
+        let texts = if node.is_same { node.fields / 2 } else { node.fields };
+        for _ in 0..texts {
+            self.element(&mut node)?;
+        }
+        self.end_of_entry(node)
+    }
+
+    fn end_of_entry(&mut self, mut node: Node) -> Attempt {
+        let last = self.element(&mut node)?;
+        if !node.is_end(last) {
+            return Err(block_fault(&node.block, "an entry whose length behind it is wrong"));
+        }
+        self.log().node = Some(node);
+        self.state = State::Body(Body::Entries(Stage::Entries));
+        Ok(None)
+    }
+
+    /// The next name or value of the entry.
+    fn entry_text(&mut self) -> Attempt {
+        let mut node = self.log().node.take().expect("a block is being read");
+        if node.next == node.fields {
+            return self.end_of_entry(node);
+        }
+        let is_name = node.next.is_multiple_of(2);
+        let text = if node.is_same && is_name {
+            node.names[(node.next / 2) as usize]
+        } else {
+            self.element(&mut node)?
+        };
+        node.next += 1;
+        let text = self.place_entry(text, &node.block, FIRST);
+        self.log().node = Some(node);
+        Ok(Some(Step::Single(text)))
+    }
+
+    fn end_of_node(&mut self, node: &Node) -> Attempt {
+        let mut block = node.block;
+        if self.block_entry(&mut block)?.is_some() {
+            return Err(block_fault(&block, "more entries than it says"));
+        }
+        if block.announced.is_some_and(|announced| announced != block.taken) {
+            return Err(block_fault(&block, "its count differs from its entries"));
+        }
+        self.go_on(if block.packed { 0 } else { block.len }, Stage::Nodes);
+        Ok(None)
+    }
+
+    /// What the stream knows besides its entries.
+    fn stream_state(&mut self) -> Attempt {
+        let generation = self.log().generation;
+        let mut cursor = self.cursor();
+        let announced = cursor.count()?;
+        let last = id(&mut cursor)?;
+        let mut max_deleted = StreamId::MIN;
+        let mut added = None;
+        if generation >= Generation::Second {
+            id(&mut cursor)?; // Of the first entry, which is known.
+            max_deleted = id(&mut cursor)?;
+            added = Some(cursor.count()?);
+        }
+        let (groups, used) = (cursor.count()?, cursor.at);
+        let log = self.log();
+        if announced > 0 && log.nodes_read == 0 {
+            return Err(fault("entries, and no blocks of them"));
+        }
+        log.groups = groups;
+        log.last = last.max(log.last);
+        let (last, added) = (log.last, added.unwrap_or(log.count));
+        self.piece(used, Stage::Groups, Piece::State { last, max_deleted, added, groups })
+    }
+
+    /// The next group: its name and its position.
+    fn group(&mut self) -> Attempt {
+        if self.log().groups == 0 {
+            self.log = None;
+            return self.end_of_key();
+        }
+        let generation = self.log().generation;
+        let mut cursor = self.cursor();
+        let name = cursor.text()?;
+        let last = id(&mut cursor)?;
+        let known = match generation {
+            Generation::First => None,
+            _ => Some(Some(cursor.count()?).filter(|read| *read != UNKNOWN)),
+        };
+        let (pending, used) = (cursor.count()?, cursor.at);
+        let name = self.place(name, FIRST)?;
+        let log = self.log();
+        let read = known.unwrap_or_else(|| log.read(last));
+        (log.groups, log.pending, log.unowned) = (log.groups - 1, pending, pending);
+        self.go_on(used, Stage::Pending);
+        Ok(Some(Step::Group { name, last, read, pending }))
+    }
+
+    fn pending_entry(&mut self) -> Attempt {
+        let is_last = self.log().pending == 0;
+        let mut cursor = self.cursor();
+        if is_last {
+            let (consumers, used) = (cursor.count()?, cursor.at);
+            self.log().consumers = consumers;
+            self.go_on(used, Stage::Consumers);
+            return Ok(None);
+        }
+        let id = raw_id(&mut cursor)?;
+        let delivered_ms = time(cursor.i64_le()?);
+        let (times, used) = (cursor.count()?, cursor.at);
+        self.log().pending -= 1;
+        self.piece(used, Stage::Pending, Piece::Pending { id, delivered_ms, times })
+    }
+
+    fn consumer(&mut self) -> Attempt {
+        if self.log().consumers == 0 {
+            if self.log().unowned > 0 && !self.log().may_disown {
+                return Err(fault("pending entries without a consumer"));
+            }
+            self.go_on(0, Stage::Groups);
+            return Ok(None);
+        }
+        let generation = self.log().generation;
+        let mut cursor = self.cursor();
+        let name = cursor.text()?;
+        let seen = cursor.i64_le()?;
+        let active = if generation >= Generation::Third { cursor.i64_le()? } else { seen };
+        let (pending, used) = (cursor.count()?, cursor.at);
+        let name = self.place(name, FIRST)?;
+        let log = self.log();
+        (log.consumers, log.owned) = (log.consumers - 1, pending);
+        let active_ms = (active != -1).then_some(time(active));
+        self.go_on(used, Stage::Owned);
+        Ok(Some(Step::Consumer { name, seen_ms: time(seen), active_ms, pending }))
+    }
+
+    fn owned(&mut self) -> Attempt {
+        if self.log().owned == 0 {
+            self.go_on(0, Stage::Consumers);
+            return Ok(None);
+        }
+        let mut cursor = self.cursor();
+        let (id, used) = (raw_id(&mut cursor)?, cursor.at);
+        let log = self.log();
+        let left = log.unowned.checked_sub(1);
+        log.unowned = left.ok_or_else(|| fault("more IDs of consumers than pending entries"))?;
+        log.owned -= 1;
+        self.piece(used, Stage::Owned, Piece::Owned(id))
+    }
+}
+
+/// An ID of two lengths.
+fn id(cursor: &mut Cursor<'_>) -> Result<StreamId, Stop> {
+    Ok(StreamId { ms: cursor.count()?, seq: cursor.count()? })
+}
+
+/// An ID as it is.
+fn raw_id(cursor: &mut Cursor<'_>) -> Result<StreamId, Stop> {
+    let bytes = cursor.take(16)?.try_into().expect("sixteen bytes");
+    Ok(StreamId::from_be_bytes(bytes))
+}
+
+/// A time as a signed number: negative ones are long past.
+fn time(signed: i64) -> u64 {
+    u64::try_from(signed).unwrap_or(0)
+}
