@@ -149,6 +149,13 @@ pub enum Place {
     },
     /// Not among the arguments: the keys' names are made of data.
     Unnamed,
+    /// The argument behind the first `word`, in any case, from the index `from` on.
+    Keyword {
+        /// The word.
+        word: &'static str,
+        /// Where the search begins.
+        from: usize,
+    },
 }
 
 /// One run of keys, and what the command does to them.
@@ -228,7 +235,9 @@ impl Place {
     #[must_use]
     pub fn is_whole(self, args: resp::Args<'_>) -> bool {
         let (count, step) = match self {
-            Self::Range { .. } | Self::After { .. } | Self::Unnamed => return true,
+            Self::Range { .. } | Self::After { .. } | Self::Keyword { .. } | Self::Unnamed => {
+                return true;
+            }
             Self::Counted { count } => (count, 1),
             Self::CountedPairs { count } => (count, 2),
         };
@@ -255,6 +264,11 @@ impl Place {
             Self::CountedPairs { count } => counted(args, count, 2),
             Self::After { word, skips } => after(args, word, skips),
             Self::Unnamed => (0, 0, 1),
+            Self::Keyword { word, from } => {
+                let is_word = |at: &usize| args.head(*at).eq_ignore_ascii_case(word.as_bytes());
+                let key = (from..len).find(is_word).map_or(len, |at| at + 1);
+                (key, (key + 1).min(len), 1)
+            }
         }
     }
 }

@@ -30,6 +30,7 @@ mod cursor;
 mod cut;
 mod expiry;
 mod gathered;
+mod geo;
 pub mod hash;
 mod hyperloglog;
 mod inputs;
@@ -77,6 +78,7 @@ pub const TABLES: &[&[Command]] = &[
     hash::TABLE,
     set::TABLE,
     zset::TABLE,
+    geo::TABLE,
     keys::TABLE,
     sort::TABLE,
 ];

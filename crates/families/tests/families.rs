@@ -7,6 +7,7 @@ mod bitmaps;
 mod common;
 mod effects;
 mod events;
+mod geo;
 mod hashes;
 mod hyperloglogs;
 mod keys;

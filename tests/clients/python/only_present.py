@@ -24,6 +24,8 @@ PRESENT = set(
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
     zrevrank zscan zscore zunion zunionstore
     sort sort_ro
+    geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro
+    geosearch geosearchstore
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb

@@ -20,6 +20,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "hashes", make: hash },
     Family { name: "sets", make: set },
     Family { name: "zsets", make: zset },
+    Family { name: "geo", make: geo },
     Family { name: "sorting", make: sorting },
     Family { name: "keys", make: keys },
     Family { name: "mixed", make: mixed },
@@ -532,6 +533,99 @@ fn sort_itself(words: &mut Words<'_>) -> Command {
     }
     let made = command(numeric(words, &["SORT", "SORT_RO"]), args);
     if is_ordered && sorts { made } else { compared(made, Match::Sorted) }
+}
+
+/// Places are rarely as far from a center as others: the order of those is Redis's own affair.
+fn geo(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(16) {
+        0..=4 => {
+            let mut args = vec![key];
+            for _ in 0..words.index(3) {
+                args.push(words.pick(&["NX", "XX", "CH", "ch"]));
+            }
+            let members = words.many(6, Words::field);
+            args.extend(members.into_iter().flat_map(|member| {
+                let [longitude, latitude] = words.place();
+                [longitude, latitude, member]
+            }));
+            command("GEOADD", args)
+        }
+        5 => command("GEOPOS", with(key, words.many(4, Words::field))),
+        6 => command("GEOHASH", with(key, words.many(4, Words::field))),
+        7 => {
+            let mut args = vec![key, words.field(), words.field()];
+            if words.prng.chance(50) {
+                args.push(words.unit());
+            }
+            command("GEODIST", args)
+        }
+        8..=11 => command("GEOSEARCH", with(key, searched(words, true))),
+        12 => {
+            let mut args = with(words.key(), with(key, searched(words, false)));
+            if words.prng.chance(30) {
+                args.push(text("STOREDIST"));
+            }
+            command("GEOSEARCHSTORE", args)
+        }
+        13 => {
+            let [longitude, latitude] = words.place();
+            let args = vec![key, longitude, latitude, words.radius(), words.unit()];
+            let name = numeric(words, &["GEORADIUS", "GEORADIUS_RO"]);
+            command(name, stored(words, args))
+        }
+        14 => {
+            let args = vec![key, words.field(), words.radius(), words.unit()];
+            let name = numeric(words, &["GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO"]);
+            command(name, stored(words, args))
+        }
+        _ => zset(words),
+    }
+}
+
+/// The center, the shape and the options of a search.
+fn searched(words: &mut Words<'_>, is_shown: bool) -> Vec<Vec<u8>> {
+    let mut args = Vec::new();
+    if words.prng.chance(50) {
+        args.extend([text("FROMMEMBER"), words.field()]);
+    } else {
+        args.push(text("FROMLONLAT"));
+        args.extend(words.place());
+    }
+    if words.prng.chance(50) {
+        args.extend([text("BYRADIUS"), words.radius(), words.unit()]);
+    } else {
+        args.extend([text("BYBOX"), words.radius(), words.radius(), words.unit()]);
+    }
+    shown(words, &mut args, is_shown);
+    args
+}
+
+/// Options of a search, and where it is stored.
+fn stored(words: &mut Words<'_>, mut args: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let is_stored = words.prng.chance(30);
+    shown(words, &mut args, !is_stored);
+    if is_stored {
+        args.extend([words.pick(&["STORE", "STOREDIST", "store"]), words.key()]);
+    }
+    args
+}
+
+fn shown(words: &mut Words<'_>, args: &mut Vec<Vec<u8>>, is_shown: bool) {
+    if words.prng.chance(50) {
+        args.push(words.pick(&["ASC", "DESC", "asc"]));
+    }
+    if words.prng.chance(40) {
+        args.extend([text("COUNT"), text(1 + words.index(5))]);
+        if words.prng.chance(40) {
+            args.push(text("ANY"));
+        }
+    }
+    for option in ["WITHCOORD", "WITHDIST", "WITHHASH"] {
+        if is_shown && words.prng.chance(30) {
+            args.push(text(option));
+        }
+    }
 }
 
 /// Without DBSIZE: Redis counts expired keys until it finds them (docs/compat.md). It is compared

@@ -185,6 +185,41 @@ impl Words<'_> {
         score
     }
 
+    /// A longitude and a latitude: few are twice the same.
+    pub(crate) fn place(&mut self) -> [Vec<u8>; 2] {
+        match self.prng.below(12) {
+            0 => [self.pick(&["181", "nan", "abc", "-180", "180"]), self.pick(&["0", "86", "x"])],
+            1 => [self.pick(&["180", "-180", "179.9999"]), self.degrees(85)],
+            2 => [self.degrees(180), self.pick(&["85.05112878", "-85.05112878", "84.9"])],
+            // Near each other.
+            3..=7 => [b"13.".to_vec(), b"38.".to_vec()].map(|whole| {
+                [whole, (100_000 + self.prng.below(900_000)).to_string().into_bytes()].concat()
+            }),
+            _ => [self.degrees(180), self.degrees(85)],
+        }
+    }
+
+    fn degrees(&mut self, below: u64) -> Vec<u8> {
+        let sign = if self.prng.chance(50) { "-" } else { "" };
+        let fraction = self.prng.below(1_000_000);
+        format!("{sign}{}.{fraction:06}", self.prng.below(below)).into_bytes()
+    }
+
+    /// How far a search reaches, in any unit.
+    pub(crate) fn radius(&mut self) -> Vec<u8> {
+        match self.prng.below(12) {
+            0 => self.pick(&["0", "-1", "nan", "abc", "inf", "1e9", "20015", "20020.5"]),
+            digits => {
+                let below = 10_u64.pow(1 + (digits % 7) as u32);
+                format!("{}.{}", self.prng.below(below), self.prng.below(1_000)).into_bytes()
+            }
+        }
+    }
+
+    pub(crate) fn unit(&mut self) -> Vec<u8> {
+        self.pick(&["m", "km", "km", "km", "ft", "mi", "KM", "Mi", "cm"])
+    }
+
     /// Seconds from now, never twice the same.
     pub(crate) fn seconds(&mut self) -> u64 {
         self.deadlines += 1;

@@ -22,8 +22,20 @@ pub(super) const SEARCHES: usize = 8;
 
 const ZINCR: &Event = &Event::new("zincr", b'z');
 
-/// Arguments that a member takes, with its score.
-const WIDTH: usize = 2;
+/// A member's score and its name.
+pub(crate) type Pair<'a> = (f64, &'a [u8]);
+
+/// How a request writes a member and its score.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notation {
+    /// Arguments that both take.
+    pub(crate) width: usize,
+    /// Takes both.
+    pub(crate) pair: for<'a> fn(&mut Args<'a>) -> Result<Pair<'a>, Refusal>,
+}
+
+/// As ZADD does.
+const SCORES: Notation = Notation { width: 2, pair };
 /// More bytes of members than this are processed aside: hashing and copying take time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
 /// Scores checked in one portion, and changes in one: at most about 30 us, once what they touch is
@@ -51,14 +63,24 @@ pub(super) fn zadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     if options.incr {
         return increment(cx, &key, args, rule);
     }
+    add(cx, &key, args, rule)
+}
+
+/// Adds the members that are left among the arguments, or gives them other scores.
+pub(crate) fn add(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    args: Args<'_>,
+    rule: Rule,
+) -> Result<Flow, Refusal> {
     if is_long(args, ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
         return Ok(Flow::Job(Box::new(Adding::new(args, rule))));
     }
-    let mut scores = args;
-    while scores.left() > 0 {
-        pair(&mut scores)?;
+    let mut pairs = args;
+    while pairs.left() > 0 {
+        rule.pair(&mut pairs)?;
     }
-    unshare::run(cx, &key, args, rule)
+    unshare::run(cx, key, args, rule)
 }
 
 /// `ZINCRBY key increment member`: adds to the score of a member; one that is missing has 0.
@@ -74,7 +96,7 @@ pub(super) fn zincrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 }
 
 /// Takes a score and a member.
-fn pair<'a>(args: &mut Args<'a>) -> Result<(f64, &'a [u8]), Refusal> {
+fn pair<'a>(args: &mut Args<'a>) -> Result<Pair<'a>, Refusal> {
     let score = score::parse(args.word()?).ok_or(Refusal::NotAFloat)?;
     Ok((score, args.bytes()?))
 }
@@ -103,7 +125,7 @@ impl Options {
                 () if args.option("CH") => &mut options.ch,
                 () if args.option("INCR") => &mut options.incr,
                 () => {
-                    let is_whole = args.left() > 0 && args.left().is_multiple_of(WIDTH);
+                    let is_whole = args.left() > 0 && args.left().is_multiple_of(SCORES.width);
                     return if is_whole { Ok(options) } else { Err(Refusal::Syntax) };
                 }
             };
@@ -123,7 +145,7 @@ impl Options {
                 "ERR GT, LT, and/or NX options at the same time are not compatible",
             ));
         }
-        if incr && args.left() > WIDTH {
+        if incr && args.left() > SCORES.width {
             return Err(Refusal::line("ERR INCR option supports a single increment-element pair"));
         }
         let only = match (nx, xx) {
@@ -136,13 +158,13 @@ impl Options {
             (_, true) => Some(Ordering::Less),
             _ => None,
         };
-        Ok(Rule { only, order, counts_changed: ch })
+        Ok(Rule { only, order, counts_changed: ch, notation: SCORES })
     }
 }
 
 /// Which members may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Only {
+pub(crate) enum Only {
     New,
     There,
 }
@@ -163,14 +185,20 @@ impl AddAssign for Tally {
 
 /// Which members are changed, and which of them count.
 #[derive(Clone, Copy, Debug)]
-struct Rule {
-    only: Option<Only>,
+pub(crate) struct Rule {
+    pub(crate) only: Option<Only>,
     /// How the score of one that is there may change.
-    order: Option<Ordering>,
-    counts_changed: bool,
+    pub(crate) order: Option<Ordering>,
+    pub(crate) counts_changed: bool,
+    pub(crate) notation: Notation,
 }
 
 impl Rule {
+    /// Takes a member and its score.
+    fn pair<'a>(self, args: &mut Args<'a>) -> Result<Pair<'a>, Refusal> {
+        (self.notation.pair)(args)
+    }
+
     /// The score that a member gets whose score is `old`, where it would be `new`. `None`: it stays
     /// as it is.
     fn decide(self, old: Option<f64>, new: f64) -> Option<f64> {
@@ -209,7 +237,7 @@ impl Rule {
     /// Changes all members that are left, whose scores are checked.
     fn apply_to(self, edit: &mut ZSetEdit<'_>, mut args: Args<'_>) -> Tally {
         let mut tally = Tally::default();
-        while let Ok(pair) = pair(&mut args) {
+        while let Ok(pair) = self.pair(&mut args) {
             tally += self.apply(edit, pair);
         }
         tally
@@ -223,7 +251,7 @@ impl Rule {
 
 impl unshare::Edit for Rule {
     fn width(self) -> usize {
-        WIDTH
+        self.notation.width
     }
 
     fn touches(self) -> (&'static Type, Touch) {
@@ -240,7 +268,7 @@ impl unshare::Edit for Rule {
         let preempt = cx.preempt;
         let copy = |edit: &mut ZSetEdit<'_>| {
             (1..=entries).find(|done| {
-                let pair = pair(&mut args);
+                let pair = self.pair(&mut args);
                 let copied = pair.is_ok_and(|(score, member)| edit.unshare(member, Some(score)));
                 (copied || done.is_multiple_of(SEARCHES)) && preempt.must_yield()
             })
@@ -302,9 +330,9 @@ impl Adding {
     fn check(&mut self) -> Result<bool, Refusal> {
         let mut args = Args::new(resp::Args::owned(&self.request), self.next);
         let mut bytes = 0;
-        for _ in 0..CHECKS.min(args.left() / WIDTH) {
+        for _ in 0..CHECKS.min(args.left() / self.rule.notation.width) {
             bytes += args.peek_word().map_or(0, <[u8]>::len);
-            pair(&mut args)?;
+            self.rule.pair(&mut args)?;
             if bytes > CHECKED_BYTES {
                 break;
             }
@@ -329,7 +357,7 @@ impl Job for Adding {
         let is_refused = draft.is_new() && !self.rule.creates();
         let mut args = Args::new(all, if is_refused { all.len() } else { self.next });
         for _ in 0..CHANGES {
-            let Ok(pair) = pair(&mut args) else { break };
+            let Ok(pair) = self.rule.pair(&mut args) else { break };
             self.tally += self.rule.apply(&mut draft.edit(cx.now), pair);
             // Each may have copied a part of the tree.
             if cx.preempt.must_yield() {

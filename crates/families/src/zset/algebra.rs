@@ -167,7 +167,7 @@ pub(super) async fn store(call: Call, dialect: Dialect) -> Result<Answer, Refusa
 }
 
 /// Puts `set` at the key at `target`, which is locked. Returns how many members it has.
-pub(super) async fn install(call: &Call, target: usize, set: ZSet, event: &'static Event) -> usize {
+pub(crate) async fn install(call: &Call, target: usize, set: ZSet, event: &'static Event) -> usize {
     let count = set.len();
     let (request, db) = (Arc::clone(&call.request), call.db);
     let install = move |home: &mut Home| {

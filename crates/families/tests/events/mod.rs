@@ -227,6 +227,21 @@ const LINES: &[&str] = &[
     "ZMPOP 2 zi zu MIN",
     "ZMPOP 2 zi zu MAX COUNT 100",
     "ZMPOP 2 zi zu MAX",
+    "GEOADD places 1 1 a 2 2 b 3 3 c",
+    "GEOADD places 1 1 a",
+    "GEOADD places NX 9 9 a 4 4 d",
+    "GEOADD places XX 9 9 none",
+    "GEOADD places CH 9 9 a",
+    "GEOADD none XX 9 9 a",
+    "GEOSEARCHSTORE near places FROMLONLAT 2 2 BYRADIUS 1000 km",
+    "GEOSEARCHSTORE near places FROMLONLAT 50 50 BYRADIUS 1 m",
+    "GEOSEARCHSTORE near places FROMLONLAT 50 50 BYRADIUS 1 m",
+    "GEORADIUS places 2 2 1000 km STORE near",
+    "GEORADIUS places 2 2 1000 km STOREDIST near",
+    "GEORADIUS places 2 2 1000 km",
+    "GEORADIUSBYMEMBER places b 1000 km STORE near",
+    "GEORADIUSBYMEMBER no b 1000 km STORE near",
+    "GEORADIUSBYMEMBER no b 1000 km STOREDIST near",
     "ZADD zx 1 a 2 b 3 c 4 d 5 e 6 f",
     "ZREMRANGEBYRANK zx 0 0",
     "ZREMRANGEBYRANK zx 9 9",
@@ -591,6 +606,9 @@ fn events_of_large_commands() {
     let scored = |from: usize, count: usize| -> String {
         (from..from + count).map(|at| format!(" {} name-{at}", at % 100)).collect()
     };
+    let placed = |from: usize, count: usize| -> String {
+        (from..from + count).map(|at| format!(" {} {} name-{at}", at % 180, at % 77)).collect()
+    };
     let text = "x".repeat(300_000);
     for line in [
         format!("HSET h{}", names(0, 2_000, 2)),
@@ -606,6 +624,9 @@ fn events_of_large_commands() {
         format!("ZADD z{}", scored(1_000, 700)),
         format!("ZREM z{}", names(100, 400, 1)),
         format!("ZREM z{}", names(5_000, 400, 1)),
+        format!("GEOADD geo{}", placed(0, 2_000)),
+        format!("GEOADD geo{}", placed(1_000, 700)),
+        "GEOSEARCHSTORE near geo FROMLONLAT 0 0 BYRADIUS 20000 km".into(),
         "ZUNIONSTORE y 2 z s WEIGHTS 2 1".into(),
         "ZINTERSTORE x 2 y z".into(),
         "ZRANGESTORE w z 100 -100".into(),

@@ -164,7 +164,7 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
     reply.bulk(b"flags");
     reply.set(spec.flags.0.len());
     spec.flags.0.iter().for_each(|flag| reply.simple(flag));
-    let (begin, find): (usize, &[(&str, i64)]) = match spec.place {
+    let (begin, find): (Begin, &[(&str, i64)]) = match spec.place {
         Place::After { .. } | Place::Unnamed => {
             write_unknown(reply);
             return;
@@ -175,25 +175,24 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
             // A last key is counted from the first; from the end when negative.
             let last = if last >= 0 { last - first_i } else { last };
             let step = i64::try_from(step).unwrap_or(1);
-            (first, &[("lastkey", last), ("keystep", step), ("limit", 0)])
+            (Begin::Index(first), &[("lastkey", last), ("keystep", step), ("limit", 0)])
         }
-        Place::Counted { count } => (count, &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
+        Place::Counted { count } => {
+            (Begin::Index(count), &[("keynumidx", 0), ("firstkey", 1), ("keystep", 1)])
+        }
         Place::CountedPairs { count } => {
-            (count, &[("keynumidx", 0), ("firstkey", 1), ("keystep", 2)])
+            (Begin::Index(count), &[("keynumidx", 0), ("firstkey", 1), ("keystep", 2)])
+        }
+        Place::Keyword { word, from } => {
+            (Begin::Keyword(word, from), &[("lastkey", 0), ("keystep", 1), ("limit", 0)])
         }
     };
-    reply.bulk(b"begin_search");
-    reply.map(2);
-    reply.bulk(b"type");
-    reply.bulk(b"index");
-    reply.bulk(b"spec");
-    reply.map(1);
-    reply.bulk(b"index");
-    reply.count(begin);
+    begin.write(reply);
     reply.bulk(b"find_keys");
     reply.map(2);
     reply.bulk(b"type");
-    reply.bulk(if matches!(spec.place, Place::Range { .. }) { b"range" } else { b"keynum" });
+    let is_counted = matches!(spec.place, Place::Counted { .. } | Place::CountedPairs { .. });
+    reply.bulk(if is_counted { b"keynum" } else { b"range" });
     reply.bulk(b"spec");
     reply.map(find.len());
     for (name, value) in find {
@@ -211,6 +210,38 @@ fn write_unknown(reply: &mut Reply<'_>) {
         reply.bulk(b"unknown");
         reply.bulk(b"spec");
         reply.map(0);
+    }
+}
+
+/// Where the search for a spec's keys begins.
+enum Begin {
+    Index(usize),
+    Keyword(&'static str, usize),
+}
+
+impl Begin {
+    fn write(&self, reply: &mut Reply<'_>) {
+        reply.bulk(b"begin_search");
+        reply.map(2);
+        reply.bulk(b"type");
+        match self {
+            Self::Index(at) => {
+                reply.bulk(b"index");
+                reply.bulk(b"spec");
+                reply.map(1);
+                reply.bulk(b"index");
+                reply.count(*at);
+            }
+            Self::Keyword(word, from) => {
+                reply.bulk(b"keyword");
+                reply.bulk(b"spec");
+                reply.map(2);
+                reply.bulk(b"keyword");
+                reply.bulk(word.as_bytes());
+                reply.bulk(b"startfrom");
+                reply.count(*from);
+            }
+        }
     }
 }
 

@@ -149,10 +149,22 @@ impl Big {
     /// How many entries lie before a place.
     #[inline]
     pub(super) fn rank_of(&self, place: &Place<'_>) -> usize {
-        let Some(tree) = &self.entries else { return 0 };
-        let (chunk, first) = tree
+        if self.entries.is_none() {
+            return 0;
+        }
+        let (_, first, index, _) = self.find_place(place);
+        first + index
+    }
+
+    /// The chunk that a place is in, or behind, and the rank of its first entry; then the index and
+    /// the offset there of the first entry behind the place.
+    #[inline]
+    pub(super) fn find_place(&self, place: &Place<'_>) -> (&Chunk, usize, usize, usize) {
+        let (chunk, first) = self
+            .tree()
             .seek(|score, child| place.is_behind(score, |name| order(&first(child).member, name)));
-        first + lower_bound(chunk, place).0
+        let (index, offset) = lower_bound(chunk, place);
+        (chunk, first, index, offset)
     }
 
     /// The entry of a member.

@@ -2,7 +2,7 @@
 
 use super::item::{self, Entries};
 use super::pack::PackRef;
-use super::place::Entry;
+use super::place::{Entry, Place};
 use super::{Root, Sorted};
 use crate::chunk::{Chunk, Coding};
 use std::ops::Range;
@@ -84,6 +84,21 @@ impl Sorted {
     pub fn range(&self, ranks: Range<usize>) -> Forward<'_> {
         let end = ranks.end.min(self.len());
         Forward { set: self, run: None, offset: 0, next: ranks.start, run_end: 0, end }
+    }
+
+    /// The entries behind a place, ascending. Cost: O(log n) to find the first, then as
+    /// [`Sorted::range`].
+    #[must_use]
+    pub fn range_from(&self, place: Place<'_>) -> Forward<'_> {
+        let end = self.len();
+        match &self.0 {
+            Root::Pack(pack) => self.range(pack.view().rank_of(&place)..end),
+            Root::Trees(big) => {
+                let (chunk, first, index, offset) = big.find_place(&place);
+                let (run, run_end) = (Some(Run::Chunk(chunk)), first + chunk.len());
+                Forward { set: self, run, offset, next: first + index, run_end, end }
+            }
+        }
     }
 
     /// The entries with these ranks, as far as there are some, descending.

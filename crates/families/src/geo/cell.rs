@@ -1,0 +1,217 @@
+//! Geohashes: cells of a grid over the world, and the numbers that stand for them.
+//!
+//! A grid of step s has 2^s by 2^s cells. The number of one has the bits of its column and of its
+//! row in turn, so that those of a coarser grid's cell are neighbours: one range of scores.
+//!
+//! ```text
+//! bits     | x25 | y25 | x24 | y24 | ...  | x0 | y0 |      x: longitude, y: latitude; step 26: a score
+//! ```
+//! At the very edge, 180 or 85.05112878, the column or row is 2^s: one bit too wide, as in Redis.
+
+use super::earth::{LATITUDES, LONGITUDES, Point, Span};
+use std::ops::Range;
+
+/// The finest grid, whose cells are scores.
+pub(super) const STEP_MAX: u32 = 26;
+
+/// Bits of longitudes, and of latitudes.
+const X: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+const Y: u64 = X >> 1;
+
+/// A cell of the grid of a step of 1 to [`STEP_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    bits: u64,
+    step: u32,
+}
+
+/// The sides of a cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) longitude: Span,
+    pub(super) latitude: Span,
+}
+
+impl Cell {
+    /// The cell of a point that is within the ranges.
+    pub(super) fn of(point: Point, step: u32) -> Self {
+        Self::within(point, step, LATITUDES)
+    }
+
+    /// As a score: its cell in the finest grid.
+    pub(super) fn score_of(point: Point) -> f64 {
+        Self::of(point, STEP_MAX).bits as f64
+    }
+
+    fn within(point: Point, step: u32, latitudes: Span) -> Self {
+        let column = LONGITUDES.share(point.longitude) * f64::from(1_u32 << step);
+        let row = latitudes.share(point.latitude) * f64::from(1_u32 << step);
+        Self { bits: spread(column as u32) << 1 | spread(row as u32), step }
+    }
+
+    /// The cell that a score stands for.
+    fn of_score(score: f64) -> Self {
+        Self { bits: to_u64(score), step: STEP_MAX }
+    }
+
+    /// Its sides.
+    pub(super) fn area(self) -> Area {
+        let (column, row) = (gather(self.bits >> 1), gather(self.bits));
+        let width = 1.0 / f64::from(1_u32 << self.step); // A power of two: exact.
+        let side = |span: Span, at: u32| Span {
+            min: span.at(f64::from(at) * width),
+            max: span.at(f64::from(at.wrapping_add(1)) * width),
+        };
+        Area { longitude: side(LONGITUDES, column), latitude: side(LATITUDES, row) }
+    }
+
+    /// The cell so many columns to the east and rows to the north, each -1, 0 or 1, around the world.
+    pub(super) fn beside(self, east: i8, north: i8) -> Self {
+        let mask = u64::MAX >> (64 - 2 * self.step);
+        let moved = |own: u64, others: u64, by: i8| {
+            let bits = self.bits & own;
+            match by {
+                0 => bits,
+                // The other bits are set, so that a carry passes them.
+                1.. => bits.wrapping_add((others & mask) + 1) & own & mask,
+                ..0 => (bits | others & mask).wrapping_sub((others & mask) + 1) & own & mask,
+            }
+        };
+        Self { bits: moved(X, Y, east) | moved(Y, X, north), step: self.step }
+    }
+
+    /// The scores in it: from the first on, below the second.
+    pub(super) fn scores(self) -> Range<f64> {
+        let shift = 2 * (STEP_MAX - self.step);
+        let score = |bits: u64| (bits << shift) as f64;
+        score(self.bits)..score(self.bits + 1)
+    }
+}
+
+/// The place that a score stands for: the middle of its cell.
+pub(super) fn point_of(score: f64) -> Point {
+    let Area { longitude, latitude } = Cell::of_score(score).area();
+    let middle = |side: Span, span: Span| ((side.min + side.max) / 2.0).min(span.max).max(span.min);
+    Point { longitude: middle(longitude, LONGITUDES), latitude: middle(latitude, LATITUDES) }
+}
+
+/// The eleven characters that everybody else calls a geohash. Those have latitudes up to the poles, so
+/// the place is put into another grid; of the last character there are no bits, and it is 0.
+pub(super) fn text_of(score: f64) -> [u8; 11] {
+    const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
+    const POLES: Span = Span { min: -90.0, max: 90.0 };
+    let cell = Cell::within(point_of(score), STEP_MAX, POLES);
+    let mut text = [ALPHABET[0]; 11];
+    for (at, character) in text[..10].iter_mut().enumerate() {
+        *character = ALPHABET[(cell.bits >> (52 - 5 * (at + 1)) & 31) as usize];
+    }
+    text
+}
+
+/// A score as C converts it on x86-64, whatever it is.
+fn to_u64(score: f64) -> u64 {
+    const HALF: f64 = (1_u64 << 63) as f64;
+    if score < HALF { to_i64(score) as u64 } else { to_i64(score - HALF) as u64 ^ 1 << 63 }
+}
+
+/// A score as C converts it on x86-64 to a signed number: what does not fit is the least one.
+pub(super) fn to_i64(score: f64) -> i64 {
+    const END: f64 = (1_u64 << 63) as f64;
+    if (-END..END).contains(&score) { score as i64 } else { i64::MIN }
+}
+
+/// Puts a 0 above each bit.
+fn spread(bits: u32) -> u64 {
+    let mut bits = u64::from(bits);
+    for (shift, mask) in STEPS.into_iter().rev() {
+        bits = (bits | bits << shift) & mask;
+    }
+    bits
+}
+
+/// Every second bit, from the lowest.
+fn gather(bits: u64) -> u32 {
+    let mut bits = bits & Y;
+    for (shift, mask) in STEPS.into_iter().skip(1) {
+        bits = (bits | bits >> (shift / 2)) & mask;
+    }
+    (bits | bits >> 16) as u32
+}
+
+/// How far bits move, and which are left: pairs, fours, and so on.
+const STEPS: [(u32, u64); 5] = [
+    (1, 0x5555_5555_5555_5555),
+    (2, 0x3333_3333_3333_3333),
+    (4, 0x0f0f_0f0f_0f0f_0f0f),
+    (8, 0x00ff_00ff_00ff_00ff),
+    (16, 0x0000_ffff_0000_ffff),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+
+    #[test]
+    fn bits_are_spread_and_gathered() {
+        let mut prng = Prng::from_seed(1);
+        for _ in 0..1_000 {
+            let bits = prng.below(1 << 32) as u32;
+            let wide = spread(bits);
+            assert!(
+                (0..32).all(|at| wide >> (2 * at) & 3 == u64::from(bits >> at & 1)),
+                "{bits:x}"
+            );
+            assert_eq!(gather(wide | prng.below(u64::MAX) & X), bits);
+        }
+    }
+
+    #[test] // Those of docs and of redis-server 7.0.15.
+    fn points_have_redis_scores() {
+        let cases = [
+            (13.361389, 38.115556, 3479099956230698.0, "sqc8b49rny0"),
+            (15.087269, 37.502669, 3479447370796909.0, "sqdtr74hyu0"),
+            (0.0, 0.0, 3377699720527872.0, "s0000000000"),
+            (180.0, 85.05112878, 13510798882111488.0, "bp05b5048p0"),
+        ];
+        for (longitude, latitude, score, text) in cases {
+            assert_eq!(Cell::score_of(Point { longitude, latitude }), score);
+            assert_eq!(text_of(score), text.as_bytes());
+        }
+    }
+
+    #[test] // In every grid, around the world and back.
+    fn neighbours_meet() {
+        let mut prng = Prng::from_seed(2);
+        for _ in 0..1_000 {
+            let step = 1 + prng.below(26) as u32;
+            let cell = Cell { bits: prng.below(1 << (2 * step)), step };
+            let (east, north) = (cell.beside(1, 0), cell.beside(0, 1));
+            assert_eq!(cell.beside(1, 1), east.beside(0, 1));
+            assert_eq!(cell.beside(1, -1).beside(-1, 1), cell);
+            let (area, right, above) = (cell.area(), east.area(), north.area());
+            let is_last = area.longitude.max == 180.0;
+            assert!(is_last || area.longitude.max == right.longitude.min, "{cell:?}");
+            let is_top = above.latitude.min < area.latitude.min;
+            assert!(is_top || area.latitude.max == above.latitude.min, "{cell:?}");
+        }
+    }
+
+    #[test]
+    fn odd_scores_are_converted_as_by_c() {
+        let cases = [
+            (-1.0, u64::MAX),
+            (-0.5, 0),
+            (1.9, 1),
+            (1e19, 10_000_000_000_000_000_000),
+            (1e20, 0),
+            (f64::INFINITY, 0),
+            (f64::NEG_INFINITY, 1 << 63),
+            (-1e19, 1 << 63),
+        ];
+        for (score, bits) in cases {
+            assert_eq!(to_u64(score), bits, "{score}");
+        }
+        assert_eq!([1e19, -1e19, 2.5].map(to_i64), [i64::MIN, i64::MIN, 2]);
+    }
+}

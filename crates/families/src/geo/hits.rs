@@ -1,0 +1,268 @@
+//! What a search has found, in the order in which it is shown.
+//!
+//! Hits are collected in runs, whose members lie one behind the other. If they are to be sorted, a run
+//! is when it is full, and what is shown is merged from all of them: so no step is long, however many
+//! there are. If only some of the nearest are wanted, there is one run, which is cut now and then.
+
+use crate::inputs::Queue;
+use darter_structs::sorted::Entry;
+use darter_structs::table::{HeldKey, Scratch};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// Hits of a run, and bytes of their members: sorting one takes some 40 us.
+const RUN_HITS: usize = 1_024;
+const RUN_BYTES: usize = 64 * 1024;
+/// So few of the best are kept in one run.
+const BEST_MAX: usize = RUN_HITS / 2;
+
+/// By distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Nearest,
+    Farthest,
+}
+
+/// How many hits are wanted, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) order: Option<Order>,
+    pub(super) most: usize,
+    /// The first that are found.
+    pub(super) is_any: bool,
+}
+
+/// A hit as it is shown.
+pub(super) struct Shown<'a> {
+    pub(super) member: &'a [u8],
+    pub(super) score: f64,
+    /// In metres.
+    pub(super) distance: f64,
+}
+
+/// A hit in its run.
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    distance: f64,
+    score: f64,
+    /// Where its member begins among the bytes; of a long one, its number.
+    start: u32,
+    /// Bytes of its member, or [`LONG`].
+    len: u32,
+}
+
+const LONG: u32 = u32::MAX;
+
+#[derive(Default)]
+struct Run {
+    hits: Vec<Hit>,
+    bytes: Vec<u8>,
+    longs: Vec<HeldKey>,
+}
+
+impl Run {
+    fn push(&mut self, entry: &Entry<'_>, distance: f64) {
+        let (score, held) = (entry.score(), entry.hold_member());
+        let (start, len) = match held {
+            Some(long) => {
+                self.longs.push(long);
+                (self.longs.len() - 1, LONG)
+            }
+            None => {
+                let (mut scratch, start) = (Scratch::new(), self.bytes.len());
+                self.bytes.extend_from_slice(entry.member().bytes(&mut scratch));
+                (start, (self.bytes.len() - start) as u32)
+            }
+        };
+        self.hits.push(Hit { distance, score, start: start as u32, len });
+    }
+
+    fn member(&self, hit: &Hit) -> &[u8] {
+        let start = hit.start as usize;
+        match hit.len {
+            LONG => self.longs[start].bytes(),
+            len => &self.bytes[start..start + len as usize],
+        }
+    }
+
+    /// Those that are equally far keep their order.
+    fn sort(&mut self, order: Order) {
+        self.hits.sort_by(|one, other| order.compare(one.distance, other.distance));
+    }
+
+    /// Forgets all but the first `count` hits.
+    fn keep(&mut self, count: usize) {
+        self.hits.truncate(count);
+        let mut kept = Vec::with_capacity(self.bytes.len());
+        for hit in &mut self.hits {
+            if hit.len != LONG {
+                let start = hit.start as usize;
+                hit.start = kept.len() as u32;
+                kept.extend_from_slice(&self.bytes[start..start + hit.len as usize]);
+            }
+        }
+        self.bytes = kept;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.hits.capacity() * size_of::<Hit>() + self.bytes.capacity()
+    }
+}
+
+impl Order {
+    fn compare(self, one: f64, other: f64) -> Ordering {
+        match self {
+            Self::Nearest => one.total_cmp(&other),
+            Self::Farthest => other.total_cmp(&one),
+        }
+    }
+}
+
+/// The next hit of a run.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    order: Order,
+    distance: f64,
+    run: usize,
+    index: usize,
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = self.order.compare(self.distance, other.distance);
+        order.then(self.run.cmp(&other.run))
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}
+
+/// See the module.
+pub(super) struct Hits {
+    limit: Limit,
+    open: Run,
+    closed: Queue<Run>,
+    /// Of the closed runs, if they are sorted.
+    heads: BinaryHeap<Reverse<Head>>,
+    /// Shown of the first closed run, if they are not.
+    index: usize,
+    /// Hits that are left to be shown, or that were found.
+    len: usize,
+    bytes: usize,
+}
+
+impl Hits {
+    pub(super) fn new(limit: Limit) -> Self {
+        let (closed, heads) = (Queue::default(), BinaryHeap::new());
+        Self { limit, open: Run::default(), closed, heads, index: 0, len: 0, bytes: 0 }
+    }
+
+    /// How many are left to be shown, at most as many as are wanted.
+    pub(super) fn len(&self) -> usize {
+        self.len.min(self.limit.most)
+    }
+
+    /// True when no more are wanted.
+    pub(super) fn is_full(&self) -> bool {
+        self.limit.is_any && self.len >= self.limit.most
+    }
+
+    /// Bytes of memory. Cost: O(1).
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes + self.open.memory_bytes()
+    }
+
+    /// Adds a hit; its distance matters only if they are sorted, or shown.
+    pub(super) fn push(&mut self, entry: &Entry<'_>, distance: f64) {
+        if self.is_full() {
+            return;
+        }
+        self.open.push(entry, distance);
+        self.len += 1;
+        let is_full = self.open.hits.len() >= RUN_HITS;
+        match self.limit {
+            Limit { order: Some(order), most: most @ ..=BEST_MAX, .. } if is_full => {
+                self.open.sort(order);
+                self.open.keep(most);
+            }
+            Limit { order: Some(_), most: ..=BEST_MAX, .. } => {}
+            _ if is_full || self.open.bytes.len() >= RUN_BYTES => self.close(),
+            _ => {}
+        }
+    }
+
+    /// No more are added: now they can be shown.
+    pub(super) fn close(&mut self) {
+        let mut run = std::mem::take(&mut self.open);
+        let Some(order) = self.limit.order else {
+            self.take_in(run);
+            return;
+        };
+        run.sort(order);
+        if let Some(first) = run.hits.first() {
+            let (distance, run) = (first.distance, self.closed.len());
+            self.heads.push(Reverse(Head { order, distance, run, index: 0 }));
+        }
+        self.take_in(run);
+    }
+
+    fn take_in(&mut self, run: Run) {
+        self.bytes += run.memory_bytes();
+        self.closed.push_back(run);
+    }
+
+    /// Calls `f` with the next hits, at most `most`. Returns true while some are left.
+    pub(super) fn next_slice(&mut self, most: usize, f: &mut dyn FnMut(&Shown<'_>)) -> bool {
+        let most = most.min(self.len());
+        for _ in 0..most {
+            if self.limit.order.is_some() { self.merge(f) } else { self.follow(f) }
+        }
+        self.limit.most -= most;
+        self.len -= most;
+        self.len() > 0
+    }
+
+    /// The next one in the order of distances.
+    fn merge(&mut self, f: &mut dyn FnMut(&Shown<'_>)) {
+        let Some(Reverse(head)) = self.heads.pop() else { return };
+        let run = &mut self.closed[head.run];
+        show(run, head.index, f);
+        let index = head.index + 1;
+        match run.hits.get(index) {
+            Some(next) => {
+                self.heads.push(Reverse(Head { distance: next.distance, index, ..head }));
+            }
+            None => *run = Run::default(),
+        }
+    }
+
+    /// The next one in the order in which they were found.
+    fn follow(&mut self, f: &mut dyn FnMut(&Shown<'_>)) {
+        while let Some(run) = self.closed.front()
+            && self.index >= run.hits.len()
+        {
+            self.closed.pop_front();
+            self.index = 0;
+        }
+        if let Some(run) = self.closed.front() {
+            show(run, self.index, f);
+            self.index += 1;
+        }
+    }
+}
+
+fn show(run: &Run, index: usize, f: &mut dyn FnMut(&Shown<'_>)) {
+    let hit = &run.hits[index];
+    f(&Shown { member: run.member(hit), score: hit.score, distance: hit.distance });
+}

@@ -1,0 +1,76 @@
+//! How hits are shown.
+
+use super::cell::{point_of, to_i64};
+use super::earth::Point;
+use super::hits::{Hits, Shown};
+use super::text;
+use darter_resp::Reply;
+
+/// Hits of one portion, and of those with coordinates, which take some 0.2 us to write.
+const PORTION: usize = 512;
+const PORTION_NESTED: usize = 128;
+
+/// What is shown of a hit beside its member.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Form {
+    pub(super) distance: bool,
+    pub(super) hash: bool,
+    pub(super) coordinates: bool,
+    /// Metres in the unit of distances.
+    pub(super) unit: f64,
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self { distance: false, hash: false, coordinates: false, unit: 1.0 }
+    }
+}
+
+impl Form {
+    /// True when a hit is an array.
+    pub(super) fn is_nested(self) -> bool {
+        self.distance || self.hash || self.coordinates
+    }
+
+    /// Encodes a hit. Returns the length of its member.
+    fn encode(self, reply: &mut Reply<'_>, hit: &Shown<'_>) -> usize {
+        if self.is_nested() {
+            let parts = [self.distance, self.hash, self.coordinates];
+            reply.array(1 + parts.into_iter().filter(|part| *part).count());
+        }
+        reply.bulk(hit.member);
+        if self.distance {
+            reply.bulk(text::distance(hit.distance / self.unit).as_bytes());
+        }
+        if self.hash {
+            reply.int(to_i64(hit.score));
+        }
+        if self.coordinates {
+            coordinates(reply, point_of(hit.score));
+        }
+        hit.member.len()
+    }
+
+    /// Encodes the next hits. Returns true while some are left.
+    pub(super) fn pump(self, reply: &mut Reply<'_>, hits: &mut Hits) -> bool {
+        const BYTES: usize = 32 * 1024;
+        /// Hits at once: 8 KiB with the longest members that are copied.
+        const AT_ONCE: usize = 8;
+        let portion = if self.is_nested() { PORTION_NESTED } else { PORTION };
+        let (mut bytes, mut done) = (0, 0);
+        while bytes < BYTES && done < portion {
+            done += AT_ONCE;
+            if !hits.next_slice(AT_ONCE, &mut |hit| bytes += self.encode(reply, hit)) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Encodes a place: two doubles.
+pub(super) fn coordinates(reply: &mut Reply<'_>, place: Point) {
+    reply.array(2);
+    reply.double_text(&text::coordinate(place.longitude));
+    reply.double_text(&text::coordinate(place.latitude));
+}

@@ -1,0 +1,203 @@
+//! What is searched: a circle, a box, or a polygon.
+
+use super::earth::{
+    Angles, LATITUDES, LONGITUDES, Near, Point, RADIUS_M, Reach, Span, degrees, distance,
+    latitude_distance, radians,
+};
+
+/// Around, or within, what.
+#[derive(Clone, Debug)]
+pub(super) enum Outline {
+    /// All that is so near.
+    Circle {
+        /// In metres.
+        radius: f64,
+    },
+    /// All that is so near to the north or south, and so near to the east or west.
+    Box {
+        /// In metres, from one side to the other.
+        width: f64,
+        height: f64,
+    },
+    /// All that is between these corners on a map of longitudes and latitudes.
+    Polygon { corners: Box<[Point]> },
+}
+
+impl Outline {
+    pub(super) fn is_circle(&self) -> bool {
+        matches!(self, Self::Circle { .. })
+    }
+
+    pub(super) fn is_box(&self) -> bool {
+        matches!(self, Self::Box { .. })
+    }
+}
+
+/// A shape to be searched, ready for the question what is in it.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// What distances are from: of a polygon the middle of its corners.
+    pub(super) center: Point,
+    outline: Outline,
+    /// The center.
+    angles: Angles,
+    /// The radius, or half the width.
+    near: Near,
+}
+
+/// The sides of what surrounds a shape.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) longitude: Span,
+    pub(super) latitude: Span,
+}
+
+/// Beyond so much of longitude, in degrees, places are half around the world.
+const HALF_AROUND: f64 = 179.0;
+/// How much farther than the limit a latitude must be for it to be surely too far.
+const SURELY: f64 = 1.0 + 1e-9;
+
+impl Shape {
+    pub(super) fn new(center: Point, outline: Outline) -> Self {
+        let (center, limit) = match &outline {
+            Outline::Circle { radius } => (center, *radius),
+            Outline::Box { width, .. } => (center, width / 2.0),
+            Outline::Polygon { corners } => (middle(corners), 0.0),
+        };
+        Self { center, angles: Angles::of(center), near: Near::of(limit), outline }
+    }
+
+    /// True when `point` is in it.
+    #[inline]
+    pub(super) fn contains(&self, point: Point) -> bool {
+        match &self.outline {
+            Outline::Circle { radius } => self.is_near(point, *radius),
+            Outline::Box { width, height } => {
+                if latitude_distance(point.latitude, self.center.latitude) > height / 2.0 {
+                    return false;
+                }
+                let aside = Point { longitude: self.center.longitude, ..point };
+                match self.near.reach(Angles::of(point), Angles::of(aside)) {
+                    Reach::Within => true,
+                    Reach::Beyond => false,
+                    Reach::Unclear => not_beyond(distance(point, aside), width / 2.0),
+                }
+            }
+            Outline::Polygon { corners } => surround(corners, point),
+        }
+    }
+
+    #[inline]
+    fn is_near(&self, point: Point, radius: f64) -> bool {
+        let far = latitude_distance(self.center.latitude, point.latitude) > radius * SURELY;
+        if far && (self.center.longitude - point.longitude).abs() < HALF_AROUND {
+            return false;
+        }
+        match self.near.reach(self.angles, Angles::of(point)) {
+            Reach::Within => true,
+            Reach::Beyond => false,
+            Reach::Unclear => not_beyond(distance(self.center, point), radius),
+        }
+    }
+
+    /// How many times as long as usual it takes to tell whether a point is in it.
+    pub(super) fn effort(&self) -> usize {
+        /// Corners that are looked at in the time of a distance.
+        const CORNERS: usize = 8;
+        match &self.outline {
+            Outline::Polygon { corners } => corners.len().div_ceil(CORNERS),
+            Outline::Circle { .. } | Outline::Box { .. } => 1,
+        }
+    }
+
+    /// The sides of what surrounds it, as Redis estimates them.
+    pub(super) fn bounds(&self) -> Bounds {
+        let (width, height) = match &self.outline {
+            Outline::Circle { radius } => (*radius, *radius),
+            Outline::Box { width, height } => (width / 2.0, height / 2.0),
+            Outline::Polygon { corners } => return around(corners),
+        };
+        let Point { longitude, latitude } = self.center;
+        let up = degrees(height / RADIUS_M);
+        // The side that is nearer to a pole is the one that has more degrees.
+        let edge = if latitude < 0.0 { latitude - up } else { latitude + up };
+        let aside = degrees(width / RADIUS_M / radians(edge).cos());
+        Bounds {
+            longitude: Span { min: longitude - aside, max: longitude + aside },
+            latitude: Span { min: latitude - up, max: latitude + up },
+        }
+    }
+
+    /// Metres from the center to what is farthest from it.
+    pub(super) fn reach_m(&self) -> f64 {
+        match &self.outline {
+            Outline::Circle { radius } => *radius,
+            Outline::Box { width, height } => {
+                ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
+            }
+            Outline::Polygon { corners } => {
+                let Bounds { longitude, latitude } = around(corners);
+                let sides = [longitude.min, longitude.max].into_iter();
+                let far = sides.flat_map(|longitude| {
+                    [latitude.min, latitude.max].map(|latitude| Point { longitude, latitude })
+                });
+                far.map(|corner| distance(self.center, corner)).fold(0.0, f64::max)
+            }
+        }
+    }
+}
+
+/// As Redis asks: so that what is no number, half around the world, is not beyond.
+fn not_beyond(distance: f64, limit: f64) -> bool {
+    distance <= limit || distance.is_nan()
+}
+
+fn around(corners: &[Point]) -> Bounds {
+    let (mut longitude, mut latitude) = (turned(LONGITUDES), turned(LATITUDES));
+    for corner in corners {
+        longitude.min = longitude.min.min(corner.longitude);
+        longitude.max = longitude.max.max(corner.longitude);
+        latitude.min = latitude.min.min(corner.latitude);
+        latitude.max = latitude.max.max(corner.latitude);
+    }
+    Bounds { longitude, latitude }
+}
+
+/// What any number widens.
+fn turned(span: Span) -> Span {
+    Span { min: span.max, max: span.min }
+}
+
+/// The middle of the corners: of what they are in space, seen from the sphere's center.
+fn middle(corners: &[Point]) -> Point {
+    let mut sum = [0.0; 3];
+    for corner in corners {
+        let (longitude, latitude) = (radians(corner.longitude), radians(corner.latitude));
+        sum[0] += latitude.cos() * longitude.cos();
+        sum[1] += latitude.cos() * longitude.sin();
+        sum[2] += latitude.sin();
+    }
+    let [x, y, z] = sum;
+    let latitude = degrees(z.atan2((x * x + y * y).sqrt()));
+    Point {
+        longitude: degrees(y.atan2(x)),
+        latitude: latitude.clamp(LATITUDES.min, LATITUDES.max), // Three corners may surround a pole.
+    }
+}
+
+/// True when a line from `point` to the west crosses an odd number of sides.
+fn surround(corners: &[Point], point: Point) -> bool {
+    let mut before = corners[corners.len() - 1];
+    let mut is_inside = false;
+    for corner in corners {
+        if (corner.latitude > point.latitude) != (before.latitude > point.latitude) {
+            let crossing = (before.longitude - corner.longitude)
+                * (point.latitude - corner.latitude)
+                / (before.latitude - corner.latitude)
+                + corner.longitude;
+            is_inside ^= point.longitude < crossing;
+        }
+        before = *corner;
+    }
+    is_inside
+}

@@ -1,0 +1,89 @@
+//! GEOSEARCHSTORE, and GEORADIUS and GEORADIUSBYMEMBER, which have an option for it.
+
+use super::hits::Hits;
+use super::options::{Center, Dialect, Query, Stores};
+use super::search::{Search, Shows, Walk, anywhere};
+use crate::inputs;
+use crate::zset::{ZSet, install};
+use darter_command::{Answer, Call, Refusal};
+use darter_keyspace::{Collection, Event};
+
+/// Members added in one portion: at most about 50 us.
+const ADDED: usize = 12;
+
+const GEOSEARCHSTORE: &Event = &Event::new("geosearchstore", b'z');
+const GEORADIUSSTORE: &Event = &Event::new("georadiusstore", b'z');
+
+const SEARCH: Dialect = Dialect { center: Center::Option, stores: Stores::Always };
+
+/// `GEORADIUS key longitude latitude radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]]
+/// [ASC | DESC] [STORE key | STOREDIST key]`: as GEORADIUS_RO, or with an option as GEOSEARCHSTORE.
+///
+/// Source: <https://redis.io/commands/georadius> (3.2.0).
+pub(super) const GEORADIUS: Dialect =
+    Dialect { center: Center::Coordinates, stores: Stores::ByOption };
+
+/// `GEORADIUSBYMEMBER key member radius unit [...]`: as GEORADIUS around a member.
+///
+/// Source: <https://redis.io/commands/georadiusbymember> (3.2.0).
+pub(super) const GEORADIUSBYMEMBER: Dialect =
+    Dialect { center: Center::Member, stores: Stores::ByOption };
+
+/// `GEOSEARCHSTORE destination source ... [STOREDIST]`: puts what GEOSEARCH finds in `source` at
+/// `destination`, whatever that held, with its scores, or with the distances in the unit of the shape;
+/// if nothing is found, `destination` is removed. Both may be the same.
+///
+/// Reply: integer, members found. Refusals and cost as those of GEOSEARCH, in slices.
+/// Source: <https://redis.io/commands/geosearchstore> (6.2.0).
+pub(super) async fn geosearchstore(call: Call) -> Result<Answer, Refusal> {
+    store(&call, (call.first + 1, call.first), SEARCH).await
+}
+
+/// GEORADIUS or GEORADIUSBYMEMBER.
+pub(super) async fn georadius(call: Call, dialect: Dialect) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let source = call.first;
+    args.seek(source + 1);
+    // Where it stores does not depend on the source. What is wrong is refused after a look at that.
+    match Query::parse(args, dialect, None).ok().and_then(|query| query.target) {
+        Some(target) => store(&call, (source, target), dialect).await,
+        None => anywhere(&call, source, dialect).await,
+    }
+}
+
+async fn store(
+    call: &Call,
+    (source, target): (usize, usize),
+    dialect: Dialect,
+) -> Result<Answer, Refusal> {
+    let (mut cuts, locked) = inputs::for_target::<ZSet>(call, source..source + 1, target).await?;
+    let (set, mut args) = (cuts.pop().flatten(), call.args());
+    args.seek(source + 1);
+    let query = Query::parse(args, dialect, set.as_ref())?;
+    let shows = if query.stores_distances { Shows::Distances } else { Shows::Scores };
+    let (unit, mut result, mut count) = (query.form.unit, ZSet::new(), 0);
+    if let Some((set, search)) = set.zip(Search::new(query, shows)) {
+        let mut walk = Walk::new(search, set);
+        while walk.step() {
+            call.tx.pause().await;
+        }
+        let mut hits = walk.finish();
+        count = hits.len();
+        while add(&mut result, &mut hits, (shows, unit)) {
+            call.tx.pause().await;
+        }
+    }
+    let event = if dialect == SEARCH { GEOSEARCHSTORE } else { GEORADIUSSTORE };
+    install(call, target, result, event).await;
+    drop(locked);
+    Ok(call.answer(|reply| reply.count(count)))
+}
+
+/// Adds some of the hits. Returns true while some are left.
+fn add(result: &mut ZSet, hits: &mut Hits, (shows, unit): (Shows, f64)) -> bool {
+    let mut edit = result.edit_aside(0);
+    hits.next_slice(ADDED, &mut |hit| {
+        let is_score = shows == Shows::Scores;
+        edit.insert(hit.member, if is_score { hit.score } else { hit.distance / unit });
+    })
+}
