@@ -43,6 +43,12 @@ const TYPES: &[Type] = &[
         words: &["ZSet", "ZSetEdit", "ZSetChange", "\"zset\"", "\"skiplist\"",
             "\"zset-max-listpack-entries\"", "\"zset-max-listpack-value\""],
     },
+    // Its name in quotes is also that of a cause of slices.
+    Type {
+        name: "stream", homes: &["crates/families/src/stream"], ceiling: 1,
+        words: &["stream::Stream", "StreamEdit", "StreamChange",
+            "\"stream-node-max-entries\""],
+    },
 ];
 
 /// Other things spelled like a type: the command SET and its event, layouts of files, derived

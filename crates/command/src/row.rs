@@ -156,7 +156,17 @@ pub enum Place {
         /// Where the search begins.
         from: usize,
     },
+    /// The first half of what follows `word`, which is looked for from index `from` on.
+    HalfAfter {
+        /// The word, in any case.
+        word: &'static str,
+        /// Where options begin.
+        from: usize,
+    },
 }
+
+/// Options before the word of a [`Place::HalfAfter`] are at most as many arguments.
+const OPTIONS_MAX: usize = 64;
 
 /// One run of keys, and what the command does to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,6 +250,10 @@ impl Place {
             }
             Self::Counted { count } => (count, 1),
             Self::CountedPairs { count } => (count, 2),
+            Self::HalfAfter { word, from } => {
+                let left = args.len() - after_word(args, word, from);
+                return left > 0 && left.is_multiple_of(2);
+            }
         };
         if count >= args.len() {
             return false;
@@ -269,6 +283,10 @@ impl Place {
                 let key = (from..len).find(is_word).map_or(len, |at| at + 1);
                 (key, (key + 1).min(len), 1)
             }
+            Self::HalfAfter { word, from } => {
+                let first = after_word(args, word, from);
+                (first, first + (len - first) / 2, 1)
+            }
         }
     }
 }
@@ -287,6 +305,13 @@ fn after(args: resp::Args<'_>, word: &str, skips: &[(&str, usize)]) -> (usize, u
         at += 1;
     }
     (found.start, found.end, 1)
+}
+
+/// The index behind a word; that of the end if it is not there.
+fn after_word(args: resp::Args<'_>, word: &str, from: usize) -> usize {
+    let len = args.len();
+    let is_word = |at: &usize| args.head(*at).eq_ignore_ascii_case(word.as_bytes());
+    (from..len.min(from + OPTIONS_MAX)).find(is_word).map_or(len, |at| at + 1)
 }
 
 /// The bounds of the keys counted by the argument at `count`, each followed by `step - 1` others. A

@@ -6,7 +6,7 @@
 //!
 //! name            a string                NAME              a word of the command's own
 //! name:integer    another type            NAME name         an argument after such a word
-//! NAME=name       a word by another name
+//! NAME=name       a word by another name; it may be `=`, `~` or `*`
 //! key             a key                   NAME(name: ...)   a group after such a word
 //! (name: a b)     a group                 (name: a | b)     one of several
 //! [a]  [name: a]  may be left out         a...              may be repeated
@@ -153,7 +153,7 @@ impl Reader {
         if !is_token(word) {
             return self.typed(word);
         }
-        let (word, name) = word.split_once('=').unwrap_or((word, ""));
+        let (word, name) = word.rsplit_once('=').unwrap_or((word, ""));
         let mut argument = if !name.is_empty() {
             named(name, ArgumentKind::PureToken)
         } else if self.take("(") {
@@ -229,7 +229,7 @@ fn is_word(text: &str) -> bool {
 }
 
 fn is_token(word: &str) -> bool {
-    begins_with(word, |letter| letter.is_ascii_uppercase())
+    begins_with(word, |letter| letter.is_ascii_uppercase() || b"=~*".contains(&letter))
 }
 
 fn begins_with_name(text: &str) -> bool {
@@ -283,6 +283,7 @@ mod tests {
             ("[A b...]", "b string token A optional multiple"),
             ("A b", "b string token A"),
             ("A b:double", "b double token A"),
+            ("[x: ==e | ~=a | *=b]", "x oneof optional (e pure-token token =, a pure-token token ~, b pure-token token *)"),
             ("[A] b", "a pure-token token A optional, b string"),
             ("a...", "a string multiple"),
             ("[a]...@1.0!2.0", "a string since 1.0 until 2.0 optional multiple"),

@@ -45,6 +45,7 @@ mod scan;
 pub mod set;
 mod sort;
 mod spread;
+pub mod stream;
 pub mod string;
 mod tally;
 mod text;
@@ -59,8 +60,14 @@ use darter_keyspace::{Key, Type, Typed, Types, types};
 use darter_structs::blob::Blob;
 
 /// All types of value.
-pub static TYPES: Types =
-    types![Blob::TYPE, list::List::TYPE, hash::Hash::TYPE, set::Set::TYPE, zset::ZSet::TYPE];
+pub static TYPES: Types = types![
+    Blob::TYPE,
+    list::List::TYPE,
+    hash::Hash::TYPE,
+    set::Set::TYPE,
+    zset::ZSet::TYPE,
+    stream::Stream::TYPE,
+];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
 type Expire = fn(&mut Cx<'_>, &Key<'_>, Args<'_>, UnixMillis) -> Result<Flow, Refusal>;
@@ -79,6 +86,7 @@ pub const TABLES: &[&[Command]] = &[
     set::TABLE,
     zset::TABLE,
     geo::TABLE,
+    stream::TABLE,
     keys::TABLE,
     sort::TABLE,
 ];

@@ -14,6 +14,7 @@ mod keys;
 mod lists;
 mod sets;
 mod sorting;
+mod streams;
 mod strings;
 mod types;
 mod zsets;

@@ -74,8 +74,5 @@ pub(crate) fn refused(number: u8) -> Option<(&'static str, &'static str)> {
 const REFUSED: &[(u8, &str, &str)] = &[
     ( 6, "module", "module value, pre-release"),
     ( 7, "module", "module value"),
-    (15, "stream", "listpacks"),
-    (19, "stream", "listpacks2"),
-    (21, "stream", "listpacks3"),
     (26, "stream", "listpacks4"),
 ];

@@ -22,6 +22,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "zsets", make: zset },
     Family { name: "geo", make: geo },
     Family { name: "sorting", make: sorting },
+    Family { name: "streams", make: stream },
     Family { name: "keys", make: keys },
     Family { name: "mixed", make: mixed },
 ];
@@ -42,13 +43,14 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
 }
 
 fn mixed(words: &mut Words<'_>) -> Command {
-    match words.prng.below(7) {
+    match words.prng.below(8) {
         0 => string(words),
         1 => hash(words),
         2 => set(words),
         3 => bitmap(words),
         4 => list(words),
         5 => zset(words),
+        6 => stream(words),
         _ => keys(words),
     }
 }
@@ -626,6 +628,125 @@ fn shown(words: &mut Words<'_>, args: &mut Vec<Vec<u8>>, is_shown: bool) {
             args.push(text(option));
         }
     }
+}
+
+/// Without `*`, as the clocks differ; and without trimming by `~`, which docs/compat.md tells apart.
+fn stream(words: &mut Words<'_>) -> Command {
+    let key = words.key();
+    match words.prng.below(24) {
+        0..=7 => xadd(words, key),
+        8 => {
+            let first = words.prng.below(200);
+            let names = (first..first + 300).map(|at| text(format!("many:{at}")));
+            let fields = names.flat_map(|name| [name.clone(), name]).collect::<Vec<_>>();
+            command("XADD", with(key, with(text(format!("{first}-*")), fields)))
+        }
+        9 => command("XLEN", vec![key]),
+        10..=12 => {
+            let mut args = vec![key, range_end(words), range_end(words)];
+            if words.prng.chance(40) {
+                args.extend([text("COUNT"), words.number()]);
+            }
+            command(numeric(words, &["XRANGE", "XREVRANGE"]), args)
+        }
+        13..=15 => {
+            let mut args = Vec::new();
+            if words.prng.chance(40) {
+                args.extend([text("COUNT"), words.number()]);
+            }
+            let keys = words.many(3, Words::key);
+            let ids = keys.iter().map(|_| after(words)).collect::<Vec<_>>();
+            args.push(text("STREAMS"));
+            command("XREAD", args.into_iter().chain(keys).chain(ids).collect())
+        }
+        16..=18 => command("XDEL", with(key, words.many(4, id))),
+        19 => command(
+            "XDEL",
+            with(key, (0..300).map(|at| text(format!("{at}-{}", at % 3))).collect()),
+        ),
+        20 => command("XTRIM", with(key, trimming(words))),
+        21 => {
+            let mut args = vec![key, id(words)];
+            if words.prng.chance(30) {
+                args.extend([text("ENTRIESADDED"), words.number()]);
+            }
+            if words.prng.chance(30) {
+                args.extend([text("MAXDELETEDID"), id(words)]);
+            }
+            command("XSETID", args)
+        }
+        // Its radix tree is not compared.
+        22 => compared(command("XINFO", vec![text("STREAM"), key]), Match::Shape),
+        _ => command("TYPE", vec![key]),
+    }
+}
+
+fn xadd(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    let mut args = vec![key];
+    if words.prng.chance(10) {
+        args.push(text("NOMKSTREAM"));
+    }
+    if words.prng.chance(20) {
+        args.extend(trimming(words));
+    }
+    args.push(if words.prng.chance(20) { id(words) } else { next_id(words) });
+    for _ in 0..=words.index(3) {
+        args.extend([words.field(), words.value()]);
+    }
+    command("XADD", args)
+}
+
+/// An ID that is not likely to be behind all others.
+fn id(words: &mut Words<'_>) -> Vec<u8> {
+    let ms = words.prng.below(300);
+    match words.prng.below(8) {
+        0 => text(ms),
+        1 => words.odd(),
+        2 => words.pick(&["0-0", "18446744073709551615-18446744073709551615", "-", "+", "007-+1"]),
+        _ => text(format!("{ms}-{}", words.prng.below(3))),
+    }
+}
+
+/// An ID that is likely to be behind all others, after some hundred of them.
+fn next_id(words: &mut Words<'_>) -> Vec<u8> {
+    let ms = words.prng.below(300) + 1;
+    text(format!("{ms}-*"))
+}
+
+/// An end of a range of IDs.
+fn range_end(words: &mut Words<'_>) -> Vec<u8> {
+    match words.prng.below(6) {
+        0 => text("-"),
+        1 => text("+"),
+        2 => [b"(".to_vec(), id(words)].concat(),
+        _ => id(words),
+    }
+}
+
+/// What XREAD takes for an ID.
+fn after(words: &mut Words<'_>) -> Vec<u8> {
+    match words.prng.below(6) {
+        0 => text("$"),
+        1 => words.pick(&[">", "(1", "x", "*"]),
+        _ => match id(words) {
+            // Redis has it since 7.4.
+            plus if plus == b"+" => text("0"),
+            id => id,
+        },
+    }
+}
+
+fn trimming(words: &mut Words<'_>) -> Vec<Vec<u8>> {
+    let strategy = words.pick(&["MAXLEN", "MINID", "maxlen"]);
+    let mut args = vec![strategy];
+    if words.prng.chance(30) {
+        args.push(text("="));
+    }
+    args.push(if words.prng.chance(50) { words.number() } else { id(words) });
+    if words.prng.chance(10) {
+        args.extend([text("LIMIT"), words.number()]);
+    }
+    args
 }
 
 /// Without DBSIZE: Redis counts expired keys until it finds them (docs/compat.md). It is compared

@@ -293,12 +293,12 @@ fn absent_command(stage: &Stage) -> Result<(), String> {
     let server = stage.server()?;
     for _ in 0..3 {
         let mut client = server.client().map_err(text)?;
-        let reply = client.words("xadd stream a").map_err(text)?;
-        let wanted = "-ERR unknown command 'xadd', with args beginning with: 'stream' 'a' \r\n";
+        let reply = client.words("cluster stream a").map_err(text)?;
+        let wanted = "-ERR unknown command 'cluster', with args beginning with: 'stream' 'a' \r\n";
         ensure(reply.encode() == wanted.as_bytes(), || format!("{reply:?}"))?;
         client.words("nothing-like-it").map_err(text)?;
     }
-    ensure(server.logs("XADD was asked for", SOON), || server.log())?;
+    ensure(server.logs("CLUSTER was asked for", SOON), || server.log())?;
     let count = server.log().matches("was asked for").count();
     ensure(count == 1, || format!("logged {count} times:\n{}", server.log()))
 }

@@ -17,6 +17,7 @@ use darter_command::Command;
 use darter_families::hash::Hash;
 use darter_families::list::List;
 use darter_families::set::Set;
+use darter_families::stream::Stream;
 use darter_families::zset::ZSet;
 use darter_keyspace::{Db, Found, Shard, Type, apply};
 use darter_rdb::{Item, Source};
@@ -166,6 +167,18 @@ const LINES: &[&str] = &[
     "COPY K K REPLACE",
     "COPY K K DB N REPLACE",
     "MOVE K N",
+    "XADD K * F V",
+    "XADD K * F V F V",
+    "XADD K * FV*",
+    "XADD K MAXLEN I * F V",
+    "XADD K MAXLEN ~ 200 * F V",
+    "XADD K I F V",
+    "XADD K NOMKSTREAM I-* F V",
+    "XDEL K I I",
+    "XTRIM K MAXLEN I",
+    "XTRIM K MINID I",
+    "XTRIM K MAXLEN ~ 3 LIMIT 100",
+    "XSETID K A",
     "DUMP K",
     "RESTORE K 0 D REPLACE",
     "RESTORE K M D REPLACE",
@@ -298,6 +311,7 @@ fn glance(found: &Found<'_>) -> Glance {
         "list" => found.value::<List>().map_or(0, |list| list.elements().len()),
         "hash" => found.value::<Hash>().map_or(0, |hash| hash.len()),
         "set" => found.value::<Set>().map_or(0, |set| set.len()),
+        "stream" => found.value::<Stream>().map_or(0, |stream| stream.entries().len()),
         "zset" => found.value::<ZSet>().map_or(0, |set| set.len()),
         other => panic!("how long a {other} is must be known here"),
     };

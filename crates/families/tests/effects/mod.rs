@@ -197,6 +197,15 @@ fn changes_are_counted_as_in_redis() {
         ("ZREMRANGEBYSCORE z 5 6", 2),
         ("ZPOPMIN z 2", 2),
         ("ZREMRANGEBYRANK z 0 -1", 2),
+        ("XADD x 1 a b", 1),
+        ("XADD x 2 a b", 1),
+        ("XADD x 3 a b", 1),
+        ("XADD x MAXLEN 2 4 a b", 1),
+        ("XDEL x 3 9", 1),
+        ("XADD x 5 a b", 1),
+        ("XTRIM x MAXLEN 0", 2),
+        ("XTRIM x MAXLEN 0", 0),
+        ("XSETID x 9", 1),
     ] {
         let before = engine.db.changes();
         engine.line(line);

@@ -8,6 +8,7 @@ use darter_families::TYPES;
 use darter_families::hash::Hash;
 use darter_families::list::List;
 use darter_families::set::Set;
+use darter_families::stream::{Stream, StreamEdit};
 use darter_families::zset::{ZSet, ZSetEdit};
 use darter_keyspace::{
     Act, Collection, Db, Deadline, Effect, Found, Fresh, Key, NewItem, Object, Record, Recorder,
@@ -72,8 +73,19 @@ fn zset(db: &mut Db, key: &str, members: impl IntoIterator<Item = String>) {
     db.edit::<ZSet, _>(&Key::new(key.as_bytes()), true, add).unwrap();
 }
 
-/// A database with a key of each type: short and long strings, a list, a hash, a set and a sorted
-/// set.
+/// Adds entries of one field to the stream at `key`.
+fn stream(db: &mut Db, key: &str, values: impl IntoIterator<Item = String>) {
+    let add = |edit: &mut StreamEdit<'_>| {
+        for value in values {
+            let id = edit.stream().state().last.next().unwrap();
+            edit.append(id, [&b"field"[..], value.as_bytes()].into_iter().map(Fresh::Bytes));
+        }
+    };
+    db.edit::<Stream, _>(&Key::new(key.as_bytes()), true, add).unwrap();
+}
+
+/// A database with a key of each type: short and long strings, a list, a hash, a set, a sorted set
+/// and a stream.
 fn one_of_each() -> Db {
     let mut db = db();
     db.set_text(&Key::new(b"short"), Fresh::Bytes(b"text"), Deadline::At(NOW + 5));
@@ -82,6 +94,7 @@ fn one_of_each() -> Db {
     hash(&mut db, "hash", numbered(3));
     set(&mut db, "set", numbers(3), Deadline::Clear);
     zset(&mut db, "zset", numbers(3));
+    stream(&mut db, "stream", numbers(3));
     db
 }
 
@@ -166,7 +179,8 @@ fn encodings_of_collections() {
 
 #[test] // Whoever asks for another type is refused, however it asks; who asks for nothing is not.
 fn types_are_told_apart() {
-    assert!(TYPES.iter().map(|kind| kind.name).eq(["string", "list", "hash", "set", "zset"]));
+    let names = ["string", "list", "hash", "set", "zset", "stream"];
+    assert!(TYPES.iter().map(|kind| kind.name).eq(names));
     let mut db = one_of_each();
     for (name, kind) in [
         ("short", Blob::TYPE),
@@ -175,6 +189,7 @@ fn types_are_told_apart() {
         ("hash", Hash::TYPE),
         ("set", Set::TYPE),
         ("zset", ZSet::TYPE),
+        ("stream", Stream::TYPE),
     ] {
         let key = Key::new(name.as_bytes());
         assert_eq!(db.get(&key).map(|found| found.kind()), Some(kind));
@@ -183,6 +198,7 @@ fn types_are_told_apart() {
         assert_eq!(db.value::<Hash>(&key).map(|hash| hash.is_some()), is(Hash::TYPE), "{name}");
         assert_eq!(db.value::<Set>(&key).map(|set| set.is_some()), is(Set::TYPE), "{name}");
         assert_eq!(db.value::<ZSet>(&key).map(|set| set.is_some()), is(ZSet::TYPE), "{name}");
+        assert_eq!(db.value::<Stream>(&key).map(|one| one.is_some()), is(Stream::TYPE), "{name}");
         assert_eq!(db.value::<List>(&key).map(|list| list.is_some()), is(List::TYPE), "{name}");
         assert_eq!(db.read_text(&key).map(|text| text.is_some()), is(Blob::TYPE), "{name}");
         assert_eq!(
@@ -191,7 +207,7 @@ fn types_are_told_apart() {
             "{name}"
         );
         assert_eq!(db.read_value::<Set>(&key).map(|set| set.is_some()), is(Set::TYPE), "{name}");
-        let is_out = matches!(name, "long");
+        let is_out = matches!(name, "long" | "stream");
         assert_eq!(db.object(&key).is_some(), is_out, "the others lie in their entries");
         let held = db.get(&key).unwrap().hold();
         assert_eq!(held.kind(), kind);
@@ -271,15 +287,16 @@ fn values_come_in_pieces() {
 fn accounts_follow_the_values() {
     let db = one_of_each();
     let usage = *db.usage();
-    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1, 1]));
+    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1, 1, 1]));
     let bytes_of = |key: &str| db.object(&Key::new(key.as_bytes())).map_or(0, memory_bytes);
     assert_eq!(usage.bytes(Blob::TYPE), bytes_of("long"));
     assert_eq!(usage.bytes(Hash::TYPE), bytes_of("hash"));
     assert_eq!(usage.bytes(Set::TYPE), bytes_of("set"));
     assert_eq!(usage.bytes(List::TYPE), bytes_of("list"));
     assert_eq!(usage.bytes(ZSet::TYPE), bytes_of("zset"));
+    assert_eq!(usage.bytes(Stream::TYPE), bytes_of("stream"));
     assert!(bytes_of("long") >= 5_000 && bytes_of("hash") == 0, "a small one is the table's");
-    let sum = ["long", "hash", "set", "zset"].map(bytes_of).iter().sum::<usize>();
+    let sum = ["long", "hash", "set", "zset", "stream"].map(bytes_of).iter().sum::<usize>();
     assert_eq!(usage.total_bytes(), sum);
     assert_eq!(db.memory_bytes(), db.keys().memory_bytes() + usage.total_bytes());
     let mut both = usage;
@@ -647,7 +664,7 @@ fn every_type_takes_pairs() {
 #[test] // A cut of the keys is read at its own instant.
 fn cuts_are_read_at_an_instant() {
     let db = one_of_each();
-    for (now, alive) in [(NOW + 4, 6), (NOW + 5, 5)] {
+    for (now, alive) in [(NOW + 4, 7), (NOW + 5, 6)] {
         let mut found = 0;
         db.keys().for_each(&mut |entry| found += usize::from(Found::alive(entry, now).is_some()));
         assert_eq!(found, alive);

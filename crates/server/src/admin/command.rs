@@ -186,6 +186,9 @@ fn write_spec(reply: &mut Reply<'_>, spec: &KeySpec) {
         Place::Keyword { word, from } => {
             (Begin::Keyword(word, from), &[("lastkey", 0), ("keystep", 1), ("limit", 0)])
         }
+        Place::HalfAfter { word, from } => {
+            (Begin::Keyword(word, from), &[("lastkey", -1), ("keystep", 1), ("limit", 2)])
+        }
     };
     begin.write(reply);
     reply.bulk(b"find_keys");

@@ -310,8 +310,8 @@ fn what_redis_refuses_is_refused() {
     assert!(text.contains("comes twice in the key 's'"), "{text}");
     let text = refused(b"\xfe\x04\x00\x01k\x01a");
     assert!(text.contains("database 4 is beyond the 4"), "{text}");
-    let text = refused(b"\x0f\x01k\x01a");
-    assert!(text.contains("unsupported value type 'stream'"), "{text}");
+    let text = refused(b"\x07\x01k\x01a");
+    assert!(text.contains("unsupported value type 'module'"), "{text}");
     let text = refused(b"\x63\x01k\x01a");
     assert!(text.contains("99 at offset 9"), "{text}");
 }

@@ -1,0 +1,147 @@
+//! XADD.
+//!
+//! An entry of a few fields is added at once. The fields of one that takes more than a slice to copy
+//! are gathered aside, in portions, in a list that the entry then has.
+
+use super::id::{self, Wanted};
+use super::trim::{self, Trim};
+use super::value::{Stream, StreamEdit, new};
+use crate::aside::is_long;
+use crate::unshare::KEY;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Fresh, Key};
+use darter_resp::{self as resp, Request};
+use darter_structs::stream::{End, List, StreamId};
+use std::sync::Arc;
+
+/// More bytes of fields than this are gathered aside: copying takes time.
+const BYTES_AT_ONCE: usize = 128 * 1024;
+/// Fields gathered in one portion: about 25 us.
+const PORTION_FIELDS: usize = 512;
+/// Fields gathered between two looks at whether the slice is over.
+const FIELDS: usize = 8;
+/// The most bytes of fields that an entry of a file may have.
+const ENTRY_BYTES_MAX: usize = 1 << 30;
+
+/// `XADD key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field
+/// value ...]`: adds an entry behind all others, then trims as XTRIM does.
+///
+/// - `*`: the ID is the time, or follows the last one. `ms-*`: the next one of that time.
+/// - `NOMKSTREAM`: a missing key stays missing.
+///
+/// Reply: bulk, the ID; null for `NOMKSTREAM` without a stream. Refusals: those of XTRIM's options, an
+/// ID that is none, the arity, an ID that is not behind all others, `WrongType`. Cost: O(log n + bytes),
+/// in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options 6.2.0).
+pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let adding = Adding::parse(&mut args)?;
+    if is_long(args, 2 * ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
+        let bytes = (args.position()..args.all().len()).map(|at| args.all().arg(at).len());
+        if bytes.sum::<usize>() > ENTRY_BYTES_MAX {
+            return Err(id::too_large());
+        }
+        cx.db.read_value::<Stream>(&key)?;
+        let (request, next) = (args.all().to_request(), args.position());
+        return Ok(Flow::Job(Box::new(Gathering { request, next, adding, fields: List::new() })));
+    }
+    adding.run(cx, &key, |edit, id| edit.append(id, Fields(args)))
+}
+
+/// What is asked for, besides the fields.
+#[derive(Clone, Copy, Debug)]
+struct Adding {
+    wanted: Wanted,
+    trim: Option<Trim>,
+    creates: bool,
+}
+
+impl Adding {
+    /// Leaves `args` at the first field.
+    fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        let (mut options, mut creates) = (trim::Options::default(), true);
+        let wanted = loop {
+            if args.option("NOMKSTREAM") {
+                creates = false;
+            } else if !options.take(args)? {
+                break args.peek_word().map(Wanted::parse).transpose()?;
+            }
+        };
+        args.next();
+        let trim = options.trim()?;
+        let Some(wanted) = wanted.filter(|_| args.left() > 0 && args.left().is_multiple_of(2))
+        else {
+            return Err(Refusal::Arity("xadd".into()));
+        };
+        if wanted == Wanted::Exact(StreamId::MIN) {
+            return Err(Refusal::line("ERR The ID specified in XADD must be greater than 0-0"));
+        }
+        Ok(Self { wanted, trim, creates })
+    }
+
+    /// Adds the entry that `append` adds under an ID, trims, and replies.
+    fn run(
+        self,
+        cx: &mut Cx<'_>,
+        key: &Key<'_>,
+        append: impl FnOnce(&mut StreamEdit<'_>, StreamId),
+    ) -> Result<Flow, Refusal> {
+        let now = cx.now;
+        let add = |edit: &mut StreamEdit<'_>| -> Result<StreamId, Refusal> {
+            let id = self.wanted.behind(edit.stream().state().last, now)?;
+            append(edit, id);
+            if let Some(trim) = self.trim {
+                let count = trim.count(edit.stream().entries());
+                edit.trim_beside(count);
+            }
+            Ok(id)
+        };
+        match cx.db.edit::<Stream, _>(key, self.creates, add)? {
+            Some(id) => id::encode(&mut cx.reply, id?),
+            None => cx.reply.null(),
+        }
+        Ok(Flow::Done)
+    }
+}
+
+/// The arguments that are left, as fields.
+#[derive(Clone)]
+struct Fields<'a>(Args<'a>);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Fresh<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Fresh<'a>> {
+        self.0.value().ok()
+    }
+}
+
+/// An entry whose fields are being gathered.
+struct Gathering {
+    request: Arc<Request>,
+    /// Index of the next field.
+    next: usize,
+    adding: Adding,
+    fields: List,
+}
+
+impl Job for Gathering {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let all = resp::Args::owned(&self.request);
+        let mut args = Args::new(all, self.next);
+        for gathered in 1..=PORTION_FIELDS {
+            let Ok(field) = args.value() else { break };
+            self.fields.push(End::Back, new(field));
+            if gathered % FIELDS == 0 && cx.preempt.must_yield() {
+                break;
+            }
+        }
+        self.next = args.position();
+        if args.left() > 0 {
+            return Ok(Step::More);
+        }
+        let (key, fields) = (Key::new(all.get(KEY)), std::mem::take(&mut self.fields));
+        self.adding.run(cx, &key, |edit, id| edit.append_list(id, fields)).map(Step::Done)
+    }
+}

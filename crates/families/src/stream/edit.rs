@@ -1,0 +1,190 @@
+//! XDEL, XSETID.
+
+use super::id;
+use super::value::{State, Stream, StreamEdit};
+use crate::unshare::{self, KEY};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Draft, Key, Touch, Type, Typed};
+use darter_resp::{self as resp, Request};
+use darter_structs::stream::StreamId;
+use std::sync::Arc;
+
+/// IDs read in one portion: about 20 us.
+const PORTION_IDS: usize = 512;
+/// Entries deleted in one portion: about 25 us, once what they touch is our own.
+const PORTION_DELETIONS: usize = 32;
+
+/// `XDEL key id [id ...]`: deletes entries.
+///
+/// Reply: integer, entries deleted. Refusals: `WrongType`, an ID that is none; then nothing is deleted.
+/// Cost: O(log n) each, in slices when they are many.
+/// Source: <https://redis.io/commands/xdel> (5.0.0).
+pub(super) fn xdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    if cx.db.read_value::<Stream>(&key)?.is_none() {
+        cx.reply.int(0);
+        return Ok(Flow::Done);
+    }
+    if args.left() > ENTRIES_AT_ONCE {
+        return Ok(Flow::Job(Box::new(DeletingMany::new(args))));
+    }
+    let mut ids = args;
+    while ids.left() > 0 {
+        id::parse(ids.word()?, 0)?;
+    }
+    unshare::run(cx, &key, args, Deleting)
+}
+
+/// A deletion of a few entries, whose IDs were checked.
+#[derive(Clone, Copy)]
+struct Deleting;
+
+/// Takes an ID that was checked.
+fn checked(args: &mut Args<'_>) -> Option<StreamId> {
+    id::parse(args.word().ok()?, 0).ok()
+}
+
+impl unshare::Edit for Deleting {
+    fn width(self) -> usize {
+        1
+    }
+
+    fn touches(self) -> (&'static Type, Touch) {
+        (Stream::TYPE, Touch::All)
+    }
+
+    fn copy(
+        self,
+        cx: &mut Cx<'_>,
+        key: &Key<'_>,
+        mut args: Args<'_>,
+        entries: usize,
+    ) -> Option<usize> {
+        let preempt = cx.preempt;
+        let copy = |edit: &mut StreamEdit<'_>| {
+            (1..=entries).find(|_| {
+                checked(&mut args).is_some_and(|id| edit.unshare(id)) && preempt.must_yield()
+            })
+        };
+        cx.db.edit::<Stream, _>(key, false, copy).ok()??
+    }
+
+    fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+        let deleted = cx.db.edit::<Stream, _>(key, false, |edit| {
+            let mut deleted = 0;
+            while let Some(id) = checked(&mut args) {
+                deleted += usize::from(edit.remove(id));
+            }
+            deleted
+        })?;
+        cx.reply.count(deleted.unwrap_or(0));
+        Ok(Flow::Done)
+    }
+}
+
+/// A deletion of many entries: their IDs are checked first, then they are deleted aside.
+struct DeletingMany {
+    request: Arc<Request>,
+    /// Indexes of the first ID and of the next one.
+    first: usize,
+    next: usize,
+    /// The new value, once all IDs are checked.
+    draft: Option<Draft<Stream>>,
+    deleted: usize,
+}
+
+impl DeletingMany {
+    fn new(args: Args<'_>) -> Self {
+        let (request, first) = (args.all().to_request(), args.position());
+        Self { request, first, next: first, draft: None, deleted: 0 }
+    }
+
+    /// Checks some IDs. True once all are.
+    fn check(&mut self) -> Result<bool, Refusal> {
+        let mut args = Args::new(resp::Args::owned(&self.request), self.next);
+        for _ in 0..PORTION_IDS.min(args.left()) {
+            id::parse(args.word()?, 0)?;
+        }
+        self.next = args.position();
+        Ok(args.left() == 0)
+    }
+}
+
+impl Job for DeletingMany {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let request = Arc::clone(&self.request);
+        let all = resp::Args::owned(&request);
+        let key = Key::new(all.get(KEY));
+        let Some(draft) = &mut self.draft else {
+            if self.check()? {
+                self.draft = Some(cx.db.draft::<Stream>(&key)?);
+                self.next = self.first;
+            }
+            return Ok(Step::More);
+        };
+        let mut args = Args::new(all, self.next);
+        for _ in 0..PORTION_DELETIONS {
+            let Some(id) = checked(&mut args) else { break };
+            self.deleted += usize::from(draft.edit(cx.now).remove(id));
+            // Each may have copied a part of the tree.
+            if cx.preempt.must_yield() {
+                break;
+            }
+        }
+        self.next = args.position();
+        if args.left() > 0 {
+            return Ok(Step::More);
+        }
+        if let Some(draft) = self.draft.take_if(|_| self.deleted > 0) {
+            cx.db.install_draft(&key, draft);
+        }
+        cx.reply.count(self.deleted);
+        Ok(Step::Done(Flow::Done))
+    }
+}
+
+/// `XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]`: sets what the
+/// stream knows besides its entries.
+///
+/// Reply: `OK`. Refusals: IDs that are none or too small, numbers that are negative or too small,
+/// `Syntax`, `NotAnInteger`, `NoSuchKey`, `WrongType`. Cost: O(log n).
+/// Source: <https://redis.io/commands/xsetid> (5.0.0; options 7.0.0).
+pub(super) fn xsetid(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, last) = (args.key()?, id::parse(args.word()?, 0)?);
+    let (mut added, mut max_deleted) = (None, StreamId::MIN);
+    while args.left() > 0 {
+        if args.left() > 1 && args.option("ENTRIESADDED") {
+            let number = u64::try_from(args.int()?);
+            let refusal = || Refusal::line("ERR entries_added must be positive");
+            added = Some(number.map_err(|_| refusal())?);
+        } else if args.left() > 1 && args.option("MAXDELETEDID") {
+            max_deleted = id::parse(args.word()?, 0)?;
+            if last < max_deleted {
+                return Err(too_small("the provided max_deleted_entry_id"));
+            }
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    let Some(stream) = cx.db.read_value::<Stream>(&key)? else { return Err(Refusal::NoSuchKey) };
+    let state = stream.state();
+    if stream.entries().last().is_some_and(|top| last < top) {
+        return Err(too_small("the target stream top item"));
+    }
+    let len = stream.entries().len() as u64;
+    if len > 0 && added.is_some_and(|added| added < len) {
+        return Err(Refusal::line(
+            "ERR The entries_added specified in XSETID is smaller than the target stream length",
+        ));
+    }
+    let added = added.unwrap_or(state.added);
+    let max_deleted = if max_deleted == StreamId::MIN { state.max_deleted } else { max_deleted };
+    cx.db.edit::<Stream, _>(&key, false, |edit| edit.set(State { last, max_deleted, added }))?;
+    cx.reply.ok();
+    Ok(Flow::Done)
+}
+
+fn too_small(than: &str) -> Refusal {
+    Refusal::line(format!("ERR The ID specified in XSETID is smaller than {than}"))
+}

@@ -1,0 +1,107 @@
+//! IDs as arguments, and in replies.
+
+use darter_command::{Args, Refusal, until_nul};
+use darter_resp::Reply;
+use darter_structs::stream::StreamId;
+use std::io::Write;
+
+/// Longest text that Redis looks at.
+const TEXT_MAX: usize = 127;
+
+/// The refusal of what is no ID.
+fn invalid() -> Refusal {
+    Refusal::line("ERR Invalid stream ID specified as stream command argument")
+}
+
+/// Reads an ID; one without a number has the number `seq`.
+pub(super) fn parse(text: &[u8], seq: u64) -> Result<StreamId, Refusal> {
+    let id = (text.len() <= TEXT_MAX).then(|| StreamId::parse(until_nul(text), seq)).flatten();
+    id.ok_or_else(invalid)
+}
+
+/// The ID that a new entry is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// `*`: by the time.
+    Auto,
+    /// `ms-*`: the next one of this time.
+    AutoSeq(u64),
+    /// This one.
+    Exact(StreamId),
+}
+
+impl Wanted {
+    /// Reads what XADD takes for an ID.
+    pub(super) fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        if text == b"*" {
+            return Ok(Self::Auto);
+        }
+        match until_nul(text).strip_suffix(b"-*").filter(|ms| !ms.contains(&b'-')) {
+            Some(ms) => Ok(Self::AutoSeq(parse(ms, 0)?.ms)),
+            None => Ok(Self::Exact(parse(text, 0)?)),
+        }
+    }
+
+    /// The ID at `now`, in milliseconds, where the last one is `last`.
+    pub(super) fn behind(self, last: StreamId, now: u64) -> Result<StreamId, Refusal> {
+        if last == StreamId::MAX {
+            return Err(Refusal::line(
+                "ERR The stream has exhausted the last possible ID, unable to add more items",
+            ));
+        }
+        let id = match self {
+            Self::Auto if now > last.ms => Some(StreamId::new(now, 0)),
+            Self::Auto => last.next(),
+            // Redis has forgotten to say why.
+            Self::AutoSeq(ms) if last == StreamId::new(ms, u64::MAX) => return Err(too_large()),
+            Self::AutoSeq(ms) if ms == last.ms => last.next(),
+            Self::AutoSeq(ms) => Some(StreamId::new(ms, 0)),
+            Self::Exact(id) => Some(id),
+        };
+        id.filter(|id| *id > last).ok_or_else(|| {
+            Refusal::line(
+                "ERR The ID specified in XADD is equal or smaller than the target stream top item",
+            )
+        })
+    }
+}
+
+/// The refusal of fields that are too long.
+pub(super) fn too_large() -> Refusal {
+    Refusal::line("ERR Elements are too large to be stored")
+}
+
+/// One end of a range of IDs.
+fn bound(text: &[u8], seq: u64) -> Result<(StreamId, bool), Refusal> {
+    match text {
+        b"-" => Ok((StreamId::MIN, false)),
+        b"+" => Ok((StreamId::MAX, false)),
+        [b'(', id @ ..] if !id.is_empty() => Ok((parse(id, seq)?, true)),
+        id => Ok((parse(id, seq)?, false)),
+    }
+}
+
+/// Takes the first ID of a range: `-`, `+`, an ID, or `(` and the ID before it.
+pub(super) fn first(args: &mut Args<'_>) -> Result<StreamId, Refusal> {
+    let (id, is_open) = bound(args.word()?, 0)?;
+    let id = if is_open { id.next() } else { Some(id) };
+    id.ok_or(Refusal::line("ERR invalid start ID for the interval"))
+}
+
+/// Takes the last ID of a range: `-`, `+`, an ID, or `(` and the ID behind it.
+pub(super) fn last(args: &mut Args<'_>) -> Result<StreamId, Refusal> {
+    let (id, is_open) = bound(args.word()?, u64::MAX)?;
+    let id = if is_open { id.previous() } else { Some(id) };
+    id.ok_or(Refusal::line("ERR invalid end ID for the interval"))
+}
+
+/// Encodes an ID.
+pub(super) fn encode(reply: &mut Reply<'_>, id: StreamId) {
+    /// Two numbers of twenty digits, and the dash.
+    const ID_BYTES_MAX: usize = 41;
+    let mut text = [0; ID_BYTES_MAX];
+    let mut rest = &mut text[..];
+    write!(rest, "{id}").expect("it has room");
+    let left = rest.len();
+    reply.bulk(&text[..ID_BYTES_MAX - left]);
+}

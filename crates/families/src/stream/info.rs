@@ -1,0 +1,85 @@
+//! XINFO STREAM, XINFO HELP.
+
+use super::id;
+use super::reply::{Head, Part, Showing};
+use super::value::{NODE_ENTRIES, Stream};
+use crate::lookup::find_value;
+use crate::unsent::flow;
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_structs::stream::{End, StreamId};
+
+/// `XINFO STREAM key`: what is known of the stream, and its first and last entry.
+///
+/// There is no radix tree here; its numbers are those of a tree with a node for every
+/// `stream-node-max-entries` entries. Reply: map. Refusals: `NoSuchKey`, `WrongType`, further
+/// arguments. Cost: O(log n). Source: <https://redis.io/commands/xinfo-stream> (5.0.0).
+pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let Some(stream) = find_value::<Stream>(cx.db, cx.stats, &key)? else {
+        return Err(Refusal::NoSuchKey);
+    };
+    if args.left() > 0 {
+        return Err(Refusal::quoting(
+            "ERR unknown subcommand or wrong number of arguments for '",
+            args.all().head(1),
+            "'. Try XINFO HELP.",
+        ));
+    }
+    let (entries, state) = (stream.entries(), stream.state());
+    let nodes = entries.len().div_ceil(NODE_ENTRIES.get().max(1));
+    let reply = &mut cx.reply;
+    reply.map(10);
+    for (name, number) in
+        [("length", entries.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)]
+    {
+        reply.bulk(name.as_bytes());
+        reply.count(number);
+    }
+    for (name, id) in
+        [("last-generated-id", state.last), ("max-deleted-entry-id", state.max_deleted)]
+    {
+        reply.bulk(name.as_bytes());
+        id::encode(reply, id);
+    }
+    reply.bulk(b"entries-added");
+    reply.int(i64::try_from(state.added).unwrap_or(i64::MAX));
+    reply.bulk(b"recorded-first-entry-id");
+    id::encode(reply, entries.first().unwrap_or(StreamId::MIN));
+    reply.bulk(b"groups");
+    reply.count(stream.groups().len());
+    let (mut showing, len) = (Showing::default(), entries.len());
+    for (name, rank) in [("first-entry", Some(0)), ("last-entry", len.checked_sub(1))] {
+        match rank.filter(|rank| *rank < len) {
+            Some(rank) => showing.push(Part {
+                head: Head::Field(name),
+                entries: entries.reader(),
+                ranks: rank..rank + 1,
+                from: End::Front,
+            }),
+            None => {
+                reply.bulk(name.as_bytes());
+                reply.null();
+            }
+        }
+    }
+    Ok(flow(reply, showing))
+}
+
+/// `XINFO HELP`: the subcommands. Source: <https://redis.io/commands/xinfo-help> (5.0.0).
+pub(super) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<Flow, Refusal> {
+    #[rustfmt::skip] // A table.
+    const LINES: &[&str] = &[
+        "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+        "CONSUMERS <key> <groupname>",
+        "    Show consumers of <groupname>.",
+        "GROUPS <key>",
+        "    Show the stream consumer groups.",
+        "STREAM <key> [FULL [COUNT <count>]",
+        "    Show information about the stream.",
+        "HELP",
+        "    Prints this help.",
+    ];
+    cx.reply.array(LINES.len());
+    LINES.iter().for_each(|line| cx.reply.simple(line));
+    Ok(Flow::Done)
+}

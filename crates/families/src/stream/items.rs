@@ -1,0 +1,116 @@
+//! A stream as items, for files, payloads and digests: its entries, each followed by its names and
+//! values; its state; its groups.
+
+use super::group_items::GroupItems;
+use super::value::{State, sent};
+use darter_base::limits::CHUNK_BYTES;
+use darter_keyspace::is_long;
+use darter_rdb::{Item, Piece, Source};
+use darter_structs::blob::Blob;
+use darter_structs::groups::Groups;
+use darter_structs::stream::{self, Element, End, List, Reader};
+use darter_structs::{list, stream::StreamId};
+
+/// Bytes of a part of a long name or value: hashing one takes some 20 us.
+const PART_BYTES: usize = CHUNK_BYTES / 4;
+
+/// The items of a cut, one by one.
+pub(super) struct Entries {
+    /// For the second pass, which releases what it has read.
+    cut: Option<stream::Entries>,
+    reader: Reader,
+    state: State,
+    /// The names and values of the current entry that are still to come.
+    fields: Option<list::Reader>,
+    /// The current one of them.
+    field: Vec<u8>,
+    /// One that is long, and how much of it was returned.
+    long: Option<(Blob, usize)>,
+    /// The state was returned.
+    is_told: bool,
+    groups: GroupItems,
+    groups_len: u64,
+}
+
+impl Entries {
+    pub(super) fn new(cut: stream::Entries, state: State, groups: Groups) -> Self {
+        let reader = Reader::new(cut.clone(), 0..cut.len(), End::Front);
+        let (groups_len, groups) = (groups.len() as u64, GroupItems::new(groups));
+        let (fields, field, long, is_told) = (None, Vec::new(), None, false);
+        Self { cut: Some(cut), reader, state, fields, field, long, is_told, groups, groups_len }
+    }
+
+    /// The next entry; its fields follow.
+    fn entry(&mut self) -> Item<'_> {
+        let Self { reader, fields, .. } = self;
+        let mut head = (StreamId::MIN, 0);
+        reader.next_slice(1, &mut |entry| {
+            let list = entry.long().map_or_else(|| list_of(entry.fields()), List::reader);
+            head = (entry.id(), list.len() as u64);
+            *fields = Some(list::Reader::new(list, 0..usize::MAX));
+        });
+        Item::Piece(Piece::Entry { id: head.0, fields: head.1 })
+    }
+
+    /// The next name or value of the current entry.
+    fn field(&mut self) -> Option<Item<'_>> {
+        let Self { fields, field: bytes, long, .. } = self;
+        bytes.clear();
+        let more = fields.as_mut()?.next_slice(1, &mut |element| match element {
+            Element::Blob(blob) if is_long(blob.len()) => *long = Some((blob.clone(), 0)),
+            element => sent(&element).write_to(bytes),
+        });
+        if !more {
+            *fields = None;
+        }
+        Some(match long {
+            Some((blob, _)) => Item::LongSingle { len: blob.len() as u64, deadline_ms: None },
+            None => Item::Single { name: bytes, deadline_ms: None },
+        })
+    }
+
+    /// The next part of a long name or value.
+    fn part(&mut self) -> Option<Item<'_>> {
+        let (blob, given) = self.long.as_mut()?;
+        let part = blob.slices(*given..blob.len().min(*given + PART_BYTES)).next()?;
+        *given += part.len();
+        Some(Item::Part(part))
+    }
+}
+
+/// Short fields as a list: a copy of at most a kilobyte.
+fn list_of<'a>(fields: impl Iterator<Item = Element<'a>>) -> List {
+    let mut list = List::new();
+    fields.for_each(|field| list.push(End::Back, &*field.to_vec()));
+    list
+}
+
+impl Source for Entries {
+    fn next(&mut self) -> Option<Item<'_>> {
+        self.long.take_if(|(blob, given)| *given == blob.len());
+        if self.long.is_some() {
+            return self.part();
+        }
+        if self.fields.is_some() {
+            return self.field();
+        }
+        if self.reader.left() > 0 {
+            return Some(self.entry());
+        }
+        if !std::mem::replace(&mut self.is_told, true) {
+            let State { last, max_deleted, added } = self.state;
+            let groups = self.groups_len;
+            return Some(Item::Piece(Piece::State { last, max_deleted, added, groups }));
+        }
+        self.groups.next()
+    }
+
+    fn rewind(&mut self) {
+        let cut = self.cut.take().expect("the second pass is the last");
+        assert!(self.long.is_none() && self.fields.is_none(), "the first pass is not over");
+        let ranks = 0..cut.len();
+        self.reader = Reader::new(cut, ranks, End::Front);
+        self.is_told = false;
+        self.groups.rewind();
+    }
+}

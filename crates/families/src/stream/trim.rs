@@ -1,0 +1,157 @@
+//! What is removed from the front of a stream: XTRIM, and the options that it shares with XADD.
+
+use super::id;
+use super::value::{NODE_ENTRIES, Stream};
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_structs::stream::{Entries, StreamId};
+
+/// What a stream is trimmed to.
+#[derive(Clone, Copy, Debug)]
+enum Keep {
+    /// As many entries.
+    Len(usize),
+    /// The entries with this ID and later ones.
+    From(StreamId),
+}
+
+/// How a stream is trimmed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trim {
+    keep: Keep,
+    /// Only multiples of [`NODE_ENTRIES`] are removed.
+    is_approximate: bool,
+    /// The most that are removed.
+    limit: Option<usize>,
+}
+
+/// The options of a request, as they come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Options {
+    keep: Option<Keep>,
+    is_approximate: bool,
+    limit: Option<usize>,
+}
+
+impl Options {
+    /// Takes an option, if the next argument is one.
+    pub(super) fn take(&mut self, args: &mut Args<'_>) -> Result<bool, Refusal> {
+        if args.left() < 2 {
+            return Ok(false);
+        }
+        if args.option("MAXLEN") {
+            self.begin(args)?;
+            let len = usize::try_from(args.int()?);
+            let refusal = || Refusal::line("ERR The MAXLEN argument must be >= 0.");
+            self.keep = Some(Keep::Len(len.map_err(|_| refusal())?));
+        } else if args.option("MINID") {
+            self.begin(args)?;
+            self.keep = Some(Keep::From(id::parse(args.word()?, 0)?));
+        } else if args.option("LIMIT") {
+            let limit = usize::try_from(args.int()?);
+            let refusal = || Refusal::line("ERR The LIMIT argument must be >= 0.");
+            self.limit = Some(limit.map_err(|_| refusal())?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Takes what precedes a threshold.
+    fn begin(&mut self, args: &mut Args<'_>) -> Result<(), Refusal> {
+        if self.keep.is_some() {
+            return Err(Refusal::line(
+                "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
+            ));
+        }
+        self.is_approximate = args.left() >= 2 && args.option("~");
+        if !self.is_approximate && args.left() >= 2 {
+            args.option("=");
+        }
+        Ok(())
+    }
+
+    /// True when they do not say what to trim to, and may lack it.
+    fn is_empty(self) -> bool {
+        self.keep.is_none() && self.limit.is_none_or(|limit| limit == 0)
+    }
+
+    /// What they mean together.
+    pub(super) fn trim(self) -> Result<Option<Trim>, Refusal> {
+        let Self { keep, is_approximate, limit } = self;
+        if keep.is_none() && !self.is_empty() {
+            return Err(Refusal::line(
+                "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
+            ));
+        }
+        if limit.is_some() && !is_approximate {
+            return Err(Refusal::line(
+                "ERR syntax error, LIMIT cannot be used without the special ~ option",
+            ));
+        }
+        let Some(keep) = keep else { return Ok(None) };
+        let limit = match limit {
+            None if is_approximate => Some(default_limit()),
+            limit => limit.filter(|limit| *limit > 0),
+        };
+        Ok(Some(Trim { keep, is_approximate, limit }))
+    }
+}
+
+/// The most that approximate trimming removes if nothing else was asked for.
+fn default_limit() -> usize {
+    match NODE_ENTRIES.get().saturating_mul(100) {
+        0 => 10_000,
+        limit => limit.min(1_000_000),
+    }
+}
+
+impl Trim {
+    /// How many entries are to be removed at the front.
+    pub(super) fn count(self, entries: &Entries) -> usize {
+        let beyond = match self.keep {
+            Keep::Len(len) => entries.len().saturating_sub(len),
+            Keep::From(id) => entries.rank_of(id),
+        };
+        if !self.is_approximate {
+            return beyond;
+        }
+        let most = beyond.min(self.limit.unwrap_or(usize::MAX));
+        // Without a limit of its entries there is one node.
+        match NODE_ENTRIES.get() {
+            0 if most == entries.len() => most,
+            0 => 0,
+            _ if most == entries.len() => most,
+            node => most - most % node,
+        }
+    }
+}
+
+/// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count]`: removes entries at the front, until
+/// there are as many, or until the first has this ID or a later one. With `~` it removes a multiple of
+/// `stream-node-max-entries` of them, and not more than `count`.
+///
+/// Reply: integer, entries removed. Refusals: options that exclude each other, `NotAnInteger`,
+/// `Syntax`, `WrongType`. Cost: O(log n); what is removed is freed later.
+/// Source: <https://redis.io/commands/xtrim> (5.0.0; `MINID`, `LIMIT` 6.2.0).
+pub(super) fn xtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let mut options = Options::default();
+    while args.left() > 0 {
+        if !options.take(&mut args)? {
+            return Err(Refusal::Syntax);
+        }
+    }
+    let trim = if options.is_empty() { None } else { options.trim()? };
+    let Some(trim) = trim else {
+        return Err(Refusal::line(
+            "ERR syntax error, XTRIM must be called with a trimming strategy",
+        ));
+    };
+    let count = cx.db.edit::<Stream, _>(&key, false, |edit| {
+        let count = trim.count(edit.stream().entries());
+        edit.trim(count);
+        count
+    })?;
+    cx.reply.count(count.unwrap_or(0));
+    Ok(Flow::Done)
+}

@@ -1,0 +1,299 @@
+//! The type: its row, its values, how they are changed.
+
+use super::items::Entries as Source;
+use darter_keyspace::{
+    Bound, Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, Str, Type, Typed,
+    Value, WrongType,
+};
+use darter_rdb::{Bounds, Encoding, Generation, Items, Kind, Layout, Piece, Plan, Survey};
+use darter_structs::groups::Groups;
+use darter_structs::list::INLINE_MAX;
+use darter_structs::stream::{Element, End, Entries, List, New, StreamId};
+
+static TYPE: &Type = &Type {
+    name: "stream",
+    number: 6,
+    rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
+    empty: || Object::new(Stream::new()),
+    bounds: &[&NODE_ENTRIES],
+    is_ordered: true,
+};
+
+/// Approximate trimming removes as many entries at once: those of a node, in Redis.
+pub(super) static NODE_ENTRIES: Bound = Bound::new("stream-node-max-entries", "100")
+    .deciding("Approximate trimming of streams removes multiples of this.");
+
+/// How a stream is laid out in a file.
+const SECOND: u8 = 19;
+
+#[rustfmt::skip] // A table.
+const ENCODINGS: &[Encoding] = &[
+    Encoding::new(SECOND, Layout::Entries(Generation::Second)),
+    Encoding::new(21,     Layout::Entries(Generation::Third)),
+    Encoding::new(15,     Layout::Entries(Generation::First)),
+];
+
+/// As Redis 7.0 would write it.
+fn plan(survey: &Survey) -> Plan {
+    survey.entries(SECOND)
+}
+
+const XADD: &Event = &Event::new("xadd", b't');
+const XDEL: &Event = &Event::new("xdel", b't');
+const XTRIM: &Event = &Event::new("xtrim", b't');
+const XSETID: &Event = &Event::new("xsetid", b't');
+
+/// A stream. Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct Stream {
+    entries: Entries,
+    state: State,
+    pub(super) groups: Groups,
+    /// An entry of which [`Value::take_in`] has not seen all.
+    open: Option<Box<Open>>,
+}
+
+/// What a stream knows besides its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The ID of the last entry ever added, or a later one that was set.
+    pub last: StreamId,
+    /// The largest ID of an entry that was deleted; trimming does not count.
+    pub max_deleted: StreamId,
+    /// Entries ever added.
+    pub added: u64,
+}
+
+/// An entry whose names and values are still coming.
+#[derive(Clone)]
+struct Open {
+    id: StreamId,
+    fields: List,
+    /// Names and values that it has.
+    len: u64,
+}
+
+/// A name or a value as the string that is sent.
+pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
+    match *element {
+        Element::Text(text) => Str::Inline(text),
+        Element::Blob(blob) => Str::Blob(blob),
+    }
+}
+
+/// A name or a value to be put into a stream.
+pub(super) fn new(field: Fresh<'_>) -> New<'_> {
+    match field {
+        Fresh::Bytes(bytes) if bytes.len() <= INLINE_MAX => New::Bytes(bytes),
+        _ => New::Blob(field.to_blob()),
+    }
+}
+
+impl Stream {
+    /// A stream that nothing was ever added to. Allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its entries.
+    #[must_use]
+    pub fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// What it knows besides.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Its consumer groups.
+    #[must_use]
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+}
+
+impl Value for Stream {
+    fn content_bytes(&self) -> usize {
+        self.entries.memory_bytes() + self.groups.memory_bytes()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "stream"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        Box::new(Source::new(self.entries.clone(), self.state, self.groups.clone()))
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        match item {
+            NewItem::Single { name, .. } => self.take_field(New::Bytes(name)),
+            NewItem::Piece(Piece::Entry { id, fields }) => {
+                let is_behind = self.state.last < id;
+                self.state.last = id;
+                self.open = Some(Box::new(Open { id, fields: List::new(), len: fields }));
+                is_behind && fields > 0
+            }
+            NewItem::Piece(Piece::State { last, max_deleted, added, .. }) => {
+                // A file may claim less than its entries show.
+                let last = last.max(self.state.last);
+                self.state = State { last, max_deleted, added };
+                self.open.is_none()
+            }
+            NewItem::Piece(piece) => super::group_items::take_in(&mut self.groups, piece),
+            // DEBUG POPULATE offers pairs to every type.
+            NewItem::Pair { name, value, .. } => {
+                let Some(id) = self.state.last.next() else { return false };
+                self.entries.append(id, [New::Bytes(name), new(value)].into_iter());
+                self.state = State { last: id, added: self.state.added + 1, ..self.state };
+                true
+            }
+        }
+    }
+
+    fn check_invariants(&self) {
+        self.entries.check_invariants();
+        assert!(self.entries.last() <= Some(self.state.last), "T1: an entry behind the last ID");
+        assert!(self.open.is_none(), "T2: an entry is not whole");
+    }
+}
+
+impl Stream {
+    /// Adds a name or a value to the open entry; with the last one, adds the entry.
+    fn take_field(&mut self, field: New<'_>) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        open.fields.push(End::Back, field);
+        if open.fields.len() as u64 == open.len
+            && let Some(open) = self.open.take()
+        {
+            self.entries.append_list(open.id, open.fields);
+        }
+        true
+    }
+}
+
+impl Typed for Stream {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for Stream {
+    type Edit<'a> = StreamEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, recorder: Recorder<'a>) -> StreamEdit<'a> {
+        StreamEdit { stream: self, recorder }
+    }
+}
+
+/// What is recorded of a change to a stream.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum StreamChange {
+    /// The entry was added.
+    Append { id: StreamId, fields: List },
+    /// The entry was deleted.
+    Remove { id: StreamId },
+    /// As many entries at the front are gone.
+    Trim { count: usize },
+    /// The state is this now.
+    State { state: State },
+}
+
+impl Change for StreamChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<Stream, _>(key, true, |edit| {
+            changes.iter().for_each(|change| edit.apply(change));
+        })?;
+        Ok(())
+    }
+}
+
+/// Changes a stream, and records the effects.
+pub struct StreamEdit<'a> {
+    pub(super) stream: &'a mut Stream,
+    pub(super) recorder: Recorder<'a>,
+}
+
+impl StreamEdit<'_> {
+    /// The stream as it is now.
+    #[must_use]
+    pub fn stream(&self) -> &Stream {
+        self.stream
+    }
+
+    /// Adds an entry: names and values in turn. Its ID is behind the last one.
+    pub fn append<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = Fresh<'a>> + Clone) {
+        self.advance(id);
+        self.stream.entries.append(id, fields.clone().map(new));
+        self.recorder.record(&[XADD], || {
+            let mut list = List::new();
+            fields.for_each(|field| list.push(End::Back, new(field)));
+            StreamChange::Append { id, fields: list }
+        });
+    }
+
+    /// [`StreamEdit::append`] of names and values that are in a list.
+    pub fn append_list(&mut self, id: StreamId, fields: List) {
+        self.advance(id);
+        self.stream.entries.append_list(id, fields.clone());
+        self.recorder.record(&[XADD], || StreamChange::Append { id, fields });
+    }
+
+    fn advance(&mut self, id: StreamId) {
+        let state = &mut self.stream.state;
+        assert!(state.last < id, "T1: {id} is not behind {}", state.last);
+        *state = State { last: id, added: state.added + 1, ..*state };
+    }
+
+    /// Deletes an entry. False if there is none with this ID.
+    pub fn remove(&mut self, id: StreamId) -> bool {
+        let is_removed = self.stream.entries.remove(id);
+        if is_removed {
+            self.stream.state.max_deleted = self.stream.state.max_deleted.max(id);
+            self.recorder.record(&[XDEL], || StreamChange::Remove { id });
+        }
+        is_removed
+    }
+
+    /// Removes as many entries at the front. Each counts as a change.
+    pub fn trim(&mut self, count: usize) {
+        if count > 0 {
+            self.recorder.count_more(count);
+            self.trim_beside(count);
+        }
+    }
+
+    /// [`StreamEdit::trim`] as a part of a change that counts by itself.
+    pub fn trim_beside(&mut self, count: usize) {
+        if count > 0 {
+            self.stream.entries.remove_range(0..count);
+            self.recorder.record_death(&[XTRIM], || StreamChange::Trim { count });
+        }
+    }
+
+    /// Sets what the stream knows besides its entries.
+    pub fn set(&mut self, state: State) {
+        self.stream.state = state;
+        self.recorder.record(&[XSETID], || StreamChange::State { state });
+    }
+
+    /// Copies now what a change of the entry with this ID would have to copy because a cut shares it.
+    /// True when something was copied.
+    pub fn unshare(&mut self, id: StreamId) -> bool {
+        let rank = self.stream.entries.rank_of(id);
+        rank < self.stream.entries.len() && self.stream.entries.unshare(rank)
+    }
+
+    fn apply(&mut self, change: &StreamChange) {
+        match change {
+            StreamChange::Append { id, fields } => self.append_list(*id, fields.clone()),
+            StreamChange::Remove { id } => _ = self.remove(*id),
+            StreamChange::Trim { count } => self.trim(*count),
+            StreamChange::State { state } => self.set(*state),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! XREAD: new entries of several streams.
+
+use super::id;
+use super::read::between;
+use super::reply::{Head, Part, Showing, name, some};
+use super::value::Stream;
+use crate::inputs::{self, Hold, Input, pause_now_and_then};
+use crate::lookup::find_value;
+use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
+use darter_keyspace::{Found, Key, WrongType};
+use darter_resp::{Output, Reply};
+use darter_structs::stream::{End, Entries, StreamId};
+use std::ops::Range;
+
+/// What is asked for.
+struct Asked {
+    /// Indexes of the keys; as many behind them are the IDs'.
+    keys: Range<usize>,
+    /// The most entries of a stream.
+    count: usize,
+}
+
+impl Asked {
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let mut count = 0;
+        while !(args.left() > 1 && args.option("STREAMS")) {
+            if args.left() > 1 && args.option("COUNT") {
+                count = usize::try_from(args.int()?).unwrap_or(0);
+            } else if args.left() > 1 && args.option("BLOCK") {
+                return Err(Refusal::line("ERR XREAD BLOCK is not supported yet"));
+            } else {
+                return Err(refusal_of(args));
+            }
+        }
+        if !args.left().is_multiple_of(2) {
+            return Err(Refusal::line(
+                "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be \
+                 specified.",
+            ));
+        }
+        let first = args.position();
+        let count = if count == 0 { usize::MAX } else { count };
+        Ok(Self { keys: first..first + args.left() / 2, count })
+    }
+
+    /// The ranks of the entries that are new to who has seen the ID at `at`.
+    fn ranks(
+        &self,
+        args: Args<'_>,
+        at: usize,
+        stream: Option<(&Entries, StreamId)>,
+    ) -> Result<Range<usize>, Refusal> {
+        let word = args.all().head(at);
+        let after = match (word, stream) {
+            (b"$", Some((_, last))) => last,
+            (b"$", None) => StreamId::MIN,
+            (b">", _) => {
+                return Err(Refusal::line(
+                    "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
+                     <group> <consumer> option.",
+                ));
+            }
+            // As Redis does since 7.4: the last entry.
+            (b"+", Some((entries, _))) => {
+                return Ok(entries.len().saturating_sub(1)..entries.len());
+            }
+            (b"+", None) => StreamId::MIN,
+            _ => id::parse(word, 0)?,
+        };
+        let Some((entries, next)) = stream.map(|one| one.0).zip(after.next()) else {
+            return Ok(0..0);
+        };
+        let ranks = between(entries, next, StreamId::MAX);
+        Ok(ranks.start..ranks.end.min(ranks.start.saturating_add(self.count)))
+    }
+}
+
+/// Why what is no option is refused.
+fn refusal_of(mut args: Args<'_>) -> Refusal {
+    if args.left() > 2 && args.option("GROUP") {
+        return Refusal::line(
+            "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.",
+        );
+    }
+    if args.option("NOACK") {
+        return Refusal::line(
+            "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.",
+        );
+    }
+    Refusal::Syntax
+}
+
+/// `XREAD [COUNT count] STREAMS key [key ...] id [id ...]`: the entries of each stream behind the ID
+/// that is given for it. `$` is the last one there is, so nothing is behind it; `+` (7.4) asks for the
+/// last entry.
+///
+/// Reply: array of pairs of a key and an array of entries, in RESP3 a map, for the streams that have
+/// any; a null array if none has. Streamed from cuts of all streams when long. Refusals: `Syntax`,
+/// `NotAnInteger`, keys without an ID, IDs that are none, `WrongType`. Cost: O(log n + entries shown)
+/// for each stream. Source: <https://redis.io/commands/xread> (5.0.0).
+pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    let asked = Asked::parse(args)?;
+    let (len, mut found) = (asked.keys.len(), Vec::new());
+    for at in asked.keys.clone() {
+        let key = Key::new(args.all().get(at));
+        let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
+        let stream = stream.as_ref().map(|stream| (stream.entries(), stream.state().last));
+        let ranks = asked.ranks(args, at + len, stream)?;
+        if !ranks.is_empty() {
+            found.push((key, ranks));
+        }
+    }
+    begin(&mut cx.reply, found.len());
+    let mut showing = Showing::default();
+    for (key, ranks) in found {
+        let Some(stream) = cx.db.read_value::<Stream>(&key)? else { continue };
+        let entries = stream.entries();
+        if !showing.is_over() {
+            let (head, entries) = (Head::Key(key.bytes.to_vec()), entries.reader());
+            showing.push(Part { head, entries, ranks, from: End::Front });
+            continue;
+        }
+        name(&mut cx.reply, key.bytes, ranks.len());
+        if let Some(rest) = some(&mut cx.reply, entries, ranks, End::Front) {
+            showing.push(Part::begun(entries, rest, End::Front));
+        }
+    }
+    Ok(if showing.is_over() { Flow::Done } else { Flow::Stream(Box::new(showing)) })
+}
+
+/// The header of a reply of as many streams.
+fn begin(reply: &mut Reply<'_>, streams: usize) {
+    match streams {
+        0 => reply.null_array(),
+        _ if reply.is_resp3() => reply.map(streams),
+        _ => reply.array(streams),
+    }
+}
+
+/// A cut of a stream, and its last ID.
+struct Cut(Entries, StreamId);
+
+impl Input for Cut {
+    fn cut(found: &Found<'_>, _: Hold) -> Result<Self, WrongType> {
+        let stream = found.value::<Stream>()?;
+        Ok(Self(stream.entries().reader(), stream.state().last))
+    }
+}
+
+/// XREAD of streams on several cores, or of very many.
+pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
+    let args = call.args();
+    let asked = Asked::parse(args)?;
+    let len = asked.keys.len();
+    // A wrong ID is refused before what comes behind its key is looked at.
+    let mut keys = asked.keys.clone();
+    for (done, at) in asked.keys.clone().enumerate() {
+        pause_now_and_then(&call, done).await;
+        if asked.ranks(args, at + len, None).is_err() {
+            keys.end = at + 1;
+            break;
+        }
+    }
+    let cuts = inputs::anywhere::<Cut>(&call, keys.clone()).await?;
+    let (mut showing, mut streams) = (Showing::default(), 0);
+    for (done, (at, cut)) in keys.zip(cuts).enumerate() {
+        pause_now_and_then(&call, done).await;
+        let stream = cut.as_ref().map(|Cut(entries, last)| (entries, *last));
+        let ranks = asked.ranks(args, at + len, stream)?;
+        if let Some(Cut(entries, _)) = cut.filter(|_| !ranks.is_empty()) {
+            let head = Head::Key(call.arg(at).to_vec());
+            showing.push(Part { head, entries, ranks, from: End::Front });
+            streams += 1;
+        }
+    }
+    let mut out = Output::default();
+    begin(&mut Reply::new(&mut out, call.resp3), streams);
+    Ok(match streams {
+        0 => Answer::Done(out),
+        _ => Answer::Stream(out, Box::new(showing)),
+    })
+}

@@ -1,0 +1,131 @@
+//! Long streams and long entries: exact, in portions, and as of one moment.
+
+use crate::common::engine::Engine;
+use crate::common::value::Value;
+use darter_base::preempt::Countdown;
+use darter_families::stream::Stream;
+use darter_keyspace::Key;
+use darter_resp::{Output, Reply};
+
+const ENTRIES: usize = 20_000;
+
+/// A stream `x` of so many entries, with the IDs 1-0, 2-0 ...
+fn filled() -> Engine {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.preempt = Box::new(Countdown::new(0));
+    for number in 1..=ENTRIES {
+        engine.line(&format!("XADD x {number} field value:{number}"));
+    }
+    engine
+}
+
+fn len(engine: &Engine) -> usize {
+    let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap();
+    stream.map_or(0, |stream| stream.entries().len())
+}
+
+/// The IDs of the entries of a reply.
+fn ids(reply: Value) -> Vec<String> {
+    let id = |entry: Value| entry.list().into_iter().next().map(Value::bulk).unwrap();
+    reply.list().into_iter().map(|entry| String::from_utf8(id(entry)).unwrap()).collect()
+}
+
+fn numbered(numbers: impl Iterator<Item = usize>) -> Vec<String> {
+    numbers.map(|number| format!("{number}-0")).collect()
+}
+
+#[test]
+fn ranges_are_streamed() {
+    let mut engine = filled();
+    let before = engine.portions;
+    let reply = Value::read(&engine.run(&[b"XRANGE", b"x", b"101", b"19900"]));
+    assert!(ids(reply) == numbered(101..19_901));
+    let reply = Value::read(&engine.run(&[b"XREVRANGE", b"x", b"+", b"-", b"COUNT", b"5000"]));
+    assert!(ids(reply) == numbered((15_001..=ENTRIES).rev()));
+    assert!(engine.portions - before >= ENTRIES / 512);
+    assert!(engine.portion_bytes <= 64 * 1024, "{}", engine.portion_bytes);
+    engine.line("XADD y 7 a b");
+    let reply = engine.line("XREAD STREAMS x y none 0 0 0");
+    assert!(reply.starts_with("*2\r\n*2\r\n$1\r\nx\r\n*20000\r\n*2\r\n$3\r\n1-0\r\n"));
+    assert!(
+        reply.ends_with("*2\r\n$1\r\ny\r\n*1\r\n*2\r\n$3\r\n7-0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n")
+    );
+}
+
+#[test] // What is read is the stream as it was when the command came.
+fn a_range_is_of_one_moment() {
+    let mut engine = filled();
+    let mut stream = engine.begin("XRANGE x - +");
+    let (mut out, mut rounds) = (Output::default(), 0);
+    while stream.pump(&mut Reply::new(&mut out, false)) {
+        engine.line("XTRIM x MINID 5000");
+        engine.line("XDEL x 19999 15000");
+        engine.line("XADD x * other new");
+        rounds += 1;
+    }
+    assert!(rounds > 50, "{rounds}");
+    // The first portion was sent with the header, to another output.
+    let text = String::from_utf8(out.flatten()).unwrap();
+    assert!(text.ends_with("value:20000\r\n") && !text.contains("other"));
+    for number in ["4999", "15000", "19999"] {
+        assert!(text.contains(&format!("value:{number}\r\n")), "{number}");
+    }
+    engine.db.check_invariants();
+}
+
+#[test] // Half of a stream is gone at once; very many entries by their IDs, aside.
+fn many_entries_are_removed() {
+    let mut engine = filled();
+    let before = engine.portions;
+    assert_eq!(engine.line("XTRIM x MAXLEN 10000"), ":10000\r\n");
+    assert_eq!((engine.portions - before, len(&engine)), (0, 10_000));
+    let names: Vec<_> = (10_001..=ENTRIES).step_by(2).map(|one| one.to_string()).collect();
+    let words = [&b"XDEL"[..], b"x"].into_iter().chain(names.iter().map(|name| name.as_bytes()));
+    let words: Vec<_> = words.collect();
+    assert_eq!(engine.run(&words), b":5000\r\n");
+    assert!(engine.portions - before >= 5_000 / 512);
+    let reply = Value::read(&engine.run(&[b"XRANGE", b"x", b"-", b"+"]));
+    assert!(ids(reply) == numbered((10_002..=ENTRIES).step_by(2)));
+    let wrong: Vec<_> = words.into_iter().chain([&b"x"[..]]).collect();
+    assert!(engine.run(&wrong).starts_with(b"-ERR Invalid stream ID"));
+    assert_eq!(len(&engine), 5_000);
+    engine.db.check_invariants();
+}
+
+#[test] // An entry of very many fields, or of long ones, is gathered and sent in portions.
+fn long_entries_are_sliced() {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.preempt = Box::new(Countdown::new(0));
+    let fields: Vec<_> = (0..40_000).map(|at| format!("field {at}").into_bytes()).collect();
+    let words = [&b"XADD"[..], b"x", b"1"].into_iter().chain(fields.iter().map(Vec::as_slice));
+    assert_eq!(engine.run(&words.collect::<Vec<_>>()), b"$3\r\n1-0\r\n");
+    assert!(engine.portions >= 40_000 / 512, "{}", engine.portions);
+    let long = vec![b'v'; 300_000];
+    assert_eq!(engine.run(&[b"XADD", b"x", b"2", b"f", &long]), b"$3\r\n2-0\r\n");
+    let before = engine.portions;
+    for line in ["XRANGE x - +", "XREVRANGE x + -", "XREAD STREAMS x 0", "XINFO STREAM x"] {
+        let reply = engine.run(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        let count = |text: &[u8]| reply.windows(text.len()).filter(|part| *part == text).count();
+        assert_eq!((count(b"*80000\r\n"), count(b"*40000\r\n")), (0, 1), "{line}");
+        assert_eq!((count(b"field 39999\r\n"), count(&long)), (1, 1), "{line}");
+        assert!(engine.portion_bytes <= 68 * 1024, "{line}: {}", engine.portion_bytes);
+    }
+    assert!(engine.portions - before >= 4 * 40_000 / 1_024);
+    assert_eq!(engine.line("XDEL x 1"), ":1\r\n");
+    engine.db.check_invariants();
+}
+
+#[test] // A refusal makes no stream, and changes none.
+fn refusals_change_nothing() {
+    let mut engine = Engine::new(1_000_000, 3);
+    let fields = vec![&b"f"[..]; 5_001];
+    for (id, count) in [(&b"0-0"[..], 5_000), (b"x", 5_000), (b"1-1", 5_001)] {
+        let words = [&b"XADD"[..], b"x", id].into_iter().chain(fields[..count].iter().copied());
+        assert!(engine.run(&words.collect::<Vec<_>>()).starts_with(b"-ERR "));
+    }
+    assert!(engine.db.is_empty());
+    engine.line("XADD x 5 a b");
+    let words = [&b"XADD"[..], b"x", b"5"].into_iter().chain(fields[..5_000].iter().copied());
+    assert!(engine.run(&words.collect::<Vec<_>>()).starts_with(b"-ERR The ID specified in XADD"));
+    assert_eq!(engine.line("XINFO STREAM x").matches("entries-added\r\n:1\r\n").count(), 1);
+}
