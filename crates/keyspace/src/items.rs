@@ -48,6 +48,20 @@ impl<'a> NewItem<'a> {
         }
     }
 
+    /// Its name and its value, if that is kept inline and no deadline belongs to them. A name alone
+    /// has an empty value.
+    #[inline]
+    #[must_use]
+    pub fn plain(&self) -> Option<(&'a [u8], &'a [u8])> {
+        match *self {
+            Self::Single { name, deadline: None } => Some((name, &[])),
+            Self::Pair { name, value: value @ Fresh::Bytes(bytes), deadline: None } => {
+                value.inline().map(|_| (name, bytes))
+            }
+            _ => None,
+        }
+    }
+
     /// Its name; empty if it has none.
     #[inline]
     #[must_use]

@@ -144,6 +144,12 @@ pub trait Value: Send + Sync + 'static {
         false
     }
 
+    /// Adds all items of a value that is built aside and has none yet: as [`Value::take_in`] of each.
+    /// They are few enough for a slice.
+    fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
+        items.iter().all(|item| self.take_in(*item))
+    }
+
     /// True when nothing is left of a collection: then the key goes.
     fn is_empty(&self) -> bool {
         false

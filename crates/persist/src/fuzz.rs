@@ -1,14 +1,14 @@
 //! The fuzz target of all parsers here: it must return for any bytes.
 //!
-//! It checks more than survival: memory is bounded by the input's size, the sizes of chunks change
-//! nothing, and offsets are inside the data. `cargo fuzz` and the seeded test in `tests/fuzz.rs`
+//! It checks more than survival: memory is bounded by the input's size, neither the sizes of chunks
+//! nor blocks change what is read, and offsets are inside the data. `cargo fuzz` and the seeded test in `tests/fuzz.rs`
 //! both call it.
 
 use darter_families::TYPES;
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump;
 use darter_rdb::lzf::RUN_BYTES_MAX;
-use darter_rdb::{Error, Limits, Reader};
+use darter_rdb::{BlockPlace, Error, Event, IntTexts, Limits, Reader};
 
 /// The most that LZF makes of a byte; three texts may be unpacked at once, in doubling vectors.
 const MEMORY_FACTOR: usize = RUN_BYTES_MAX / 3 * 2 * 3;
@@ -24,6 +24,8 @@ pub fn fuzz_rdb(data: &[u8]) {
     let whole = digest(Reader::new(TYPES.kinds(), Limits::default()), data, data.len());
     let pieces = digest(Reader::new(TYPES.kinds(), Limits::default()), data, step);
     assert_eq!(whole, pieces, "chunks of {step} changed what a file says");
+    let reader = Reader::new(TYPES.kinds(), Limits::default()).with_blocks();
+    assert_eq!(whole, digest(reader, data, step), "blocks changed what a file says");
 
     if let Ok(mut reader) = dump::reader(data, TYPES.kinds(), Limits::default()) {
         let whole = digest(reader, data, data.len());
@@ -37,16 +39,20 @@ pub fn fuzz_rdb(data: &[u8]) {
     }
 }
 
-/// How reading ended, how many events there were, and a sum over them.
+/// How reading ended, how many events there were, and a sum over them. The items of a block are
+/// events.
 fn digest(mut reader: Reader, data: &[u8], step: usize) -> (Result<(), Error>, u64, u64) {
     let (mut events, mut sum) = (0, Crc64::new());
     let mut pieces = data.chunks(step.max(1));
+    let mut note = |event: &Event<'_>| {
+        events += 1;
+        sum.update(format!("{event:?}").as_bytes());
+    };
     loop {
-        match reader.next().map(|event| event.map(|event| format!("{event:?}"))) {
-            Ok(Some(event)) => {
-                events += 1;
-                sum.update(event.as_bytes());
-            }
+        let next = reader.next().map(|event| event.map(|event| note_all(event, &mut note)));
+        match next {
+            Ok(Some(Ok(()))) => {}
+            Ok(Some(Err(error))) => return (Err(error), events, sum.value()), // Of a block.
             Ok(None) if reader.is_done() => return (Ok(()), events, sum.value()),
             Ok(None) => match pieces.next() {
                 Some(piece) => reader.push(piece),
@@ -61,4 +67,17 @@ fn digest(mut reader: Reader, data: &[u8], step: usize) -> (Result<(), Error>, u
         let bound = MEMORY_FACTOR * data.len() + MEMORY_BASE;
         assert!(reader.memory_bytes() <= bound, "{} > {bound}", reader.memory_bytes());
     }
+}
+
+/// Calls `note` with the event, or with an event for each item of a block.
+fn note_all(event: Event<'_>, note: &mut dyn FnMut(&Event<'_>)) -> Result<(), Error> {
+    let Event::Block(block) = event else {
+        note(&event);
+        return Ok(());
+    };
+    let (mut place, mut texts) = (BlockPlace::default(), IntTexts::default());
+    while let Some(item) = block.next(&mut place, &mut texts)? {
+        note(&Event::Item(item));
+    }
+    Ok(())
 }

@@ -54,27 +54,37 @@ impl Form {
         }
     }
 
+    /// Where the first entry begins.
+    pub(super) fn first(self) -> usize {
+        match self {
+            Self::Intset => 8,
+            Self::Listpack => 6,
+            Self::Ziplist => 10,
+            Self::Zipmap => 1,
+        }
+    }
+
     /// Checks the head of `block`. Returns where its first entry begins, and how many entries it
     /// announces, if it does.
     pub(super) fn open(self, block: &[u8]) -> Result<(usize, Option<u64>), Fault> {
         match self {
-            Self::Intset => open_intset(block),
+            Self::Intset => Ok((self.first(), Some(count_of_intset(block)?))),
             Self::Listpack => {
-                let announced = checked_size(block, 6)?;
-                Ok((6, count_of(announced)))
+                let announced = checked_size(block, self.first())?;
+                Ok((self.first(), count_of(announced)))
             }
             Self::Ziplist => {
-                let announced = checked_size(block, 10)?;
+                let announced = checked_size(block, self.first())?;
                 let tail = u32_at(block, 4)? as usize;
-                if tail < 10 || tail >= block.len() {
+                if tail < self.first() || tail >= block.len() {
                     return Err("the tail's offset is outside");
                 }
-                Ok((10, count_of(announced)))
+                Ok((self.first(), count_of(announced)))
             }
             Self::Zipmap => match *block {
                 [_, .., 0xff] => {
                     let pairs = block[0];
-                    Ok((1, (pairs < 254).then_some(u64::from(pairs) * 2)))
+                    Ok((self.first(), (pairs < 254).then_some(u64::from(pairs) * 2)))
                 }
                 _ => Err("too short, or no end mark"),
             },
@@ -152,7 +162,7 @@ fn checked_size(block: &[u8], head: usize) -> Result<u16, Fault> {
     array(block, head - 2).map(u16::from_le_bytes)
 }
 
-fn open_intset(block: &[u8]) -> Result<(usize, Option<u64>), Fault> {
+fn count_of_intset(block: &[u8]) -> Result<u64, Fault> {
     let (width, count) = (u32_at(block, 0)?, u64::from(u32_at(block, 4)?));
     if !matches!(width, 2 | 4 | 8) {
         return Err("integers are neither 2, 4 nor 8 bytes wide");
@@ -160,7 +170,7 @@ fn open_intset(block: &[u8]) -> Result<(usize, Option<u64>), Fault> {
     if count * u64::from(width) + 8 != block.len() as u64 {
         return Err("its count differs from the string's length");
     }
-    Ok((8, Some(count)))
+    Ok(count)
 }
 
 fn intset_entry(block: &[u8], at: usize) -> Option<(Entry, usize)> {
@@ -193,6 +203,11 @@ fn listpack_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Fau
         0xff if at + 1 == block.len() => return Ok(None),
         0xff => return Err("bytes behind the end mark"),
     };
+    if let (len @ ..=127, Some(found)) = (end - at, block.get(end))
+        && usize::from(*found) == len
+    {
+        return Ok(Some((entry, end + 1))); // Nearly all.
+    }
     let mut backwards = [0; 5];
     let backwards = back_length(&mut backwards, end - at);
     match block.get(end..end + backwards.len()) {

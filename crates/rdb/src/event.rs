@@ -1,5 +1,6 @@
 //! What a reader finds, piece by piece.
 
+use crate::block::Block;
 use crate::items::Item;
 use crate::kind::Kind;
 use darter_base::UnixMillis;
@@ -93,6 +94,8 @@ pub enum Event<'a> {
     /// [`CHUNK_BYTES`](darter_base::limits::CHUNK_BYTES), but for the last; an empty string has
     /// none. Duplicate names are for the caller to find: the file is damaged.
     Item(Item<'a>),
+    /// The next items at once, if the reader was asked for blocks.
+    Block(Block<'a>),
     /// The value is complete.
     EndOfKey,
     /// The file or payload is complete.

@@ -9,6 +9,7 @@
 //!
 //! - `wire`: lengths, strings and numbers, parsed from bytes that may not all have arrived.
 //! - `blob`: the packed forms of small collections (intset, listpack, ziplist, zipmap).
+//! - `block`: such a collection as a whole, for who takes it apart elsewhere.
 //! - `kind`: what a type's row says about the format: under which numbers its values are stored.
 //! - `items`: what every value is made of.
 //! - `value`, `encode`: writing: survey, plan, and the bytes of each item; `nodes`: of lists;
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod blob;
+mod block;
 pub mod crc64;
 pub mod dump;
 mod encode;
@@ -42,6 +44,7 @@ mod wire;
 mod writer;
 
 pub use blob::Form;
+pub use block::{Block, BlockHead, BlockPlace, IntTexts};
 pub use error::{Error, Reason};
 pub use event::{Crc, Event, Product};
 pub use items::{Item, Items, Piece, Source};

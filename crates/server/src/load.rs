@@ -240,7 +240,7 @@ pub(crate) fn open(
     let (inboxes, lanes) = lanes(TYPES, wakers);
     let loader = Loader {
         file,
-        reader: Reader::new(TYPES.kinds(), Limits::default()),
+        reader: Reader::new(TYPES.kinds(), Limits::default()).with_blocks(),
         sorter: Sorter::new(cores, databases, clock::unix_millis()),
         lanes,
         progress,

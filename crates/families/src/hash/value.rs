@@ -210,6 +210,19 @@ impl Value for Hash {
         self.edit_aside(0).set(name, value, Deadline::from(deadline))
     }
 
+    fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
+        let pairs: Option<Vec<_>> = items.iter().map(NewItem::plain).collect();
+        let made = pairs.and_then(|pairs| Some((Table::of_all(&pairs)?, pairs)));
+        let Some((fields, pairs)) = made else {
+            return items.iter().all(|item| self.take_in(*item));
+        };
+        let is_long = |text: &[u8]| text.len() > ITEM_BYTES_MAX.get();
+        self.grown = pairs.len() > FIELDS_MAX.get()
+            || pairs.iter().any(|(name, value)| is_long(name) || is_long(value));
+        self.fields = fields;
+        true
+    }
+
     fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }

@@ -148,6 +148,18 @@ impl Value for Set {
         self.edit_aside(0).add(name, Deadline::from(deadline))
     }
 
+    fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
+        let is_plain = items.iter().all(|item| item.plain().is_some());
+        let names: Vec<(&[u8], &[u8])> = items.iter().map(|item| (item.name(), &b""[..])).collect();
+        let Some(members) = is_plain.then(|| Table::of_all(&names)).flatten() else {
+            return items.iter().all(|item| self.take_in(*item));
+        };
+        let is_int = |(name, _): &(&[u8], &[u8])| number::parse_i64(name).is_some();
+        self.grown = names.len() > INTEGERS_MAX.get() || !names.iter().all(is_int);
+        self.members = members;
+        true
+    }
+
     fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -142,6 +142,7 @@ impl Collector {
             }
             Event::Eof { .. } => self.file.done = true,
             Event::Item(item) => self.item(item),
+            Event::Block(_) => panic!("nobody asked for blocks"),
             Event::Start { .. }
             | Event::ResizeDb { .. }
             | Event::SlotInfo { .. }

@@ -77,7 +77,10 @@ impl Reader {
                 Ok(Some(Step::Chunk(Span::Text(WHOLE, 0..self.texts[WHOLE].len()))))
             }
             Body::Packed { packed, left, sent } => self.unpack(packed, left, sent),
-            Body::Block(block) => self.block_item(block),
+            Body::Block(block) => match self.whole(&block) {
+                Some(head) => self.whole_block(head, block),
+                None => self.block_item(block),
+            },
             Body::Nodes(nodes) => self.node(nodes),
             Body::Items { shape, left } => self.items(shape, left),
             Body::Entries(stage) => self.entries(stage),
@@ -124,6 +127,26 @@ impl Reader {
         let (left, sent) = (left - chunk as u64, sent + chunk);
         self.state = State::Body(Body::Packed { packed, left, sent });
         Ok(Some(Step::Chunk(span)))
+    }
+
+    /// The head of a block that is reported as a whole.
+    fn whole(&self, block: &Block) -> Option<BlockHead> {
+        let &Block { form, arity, packed, len, taken, announced, .. } = block;
+        let is_whole = self.gives_blocks && taken == 0 && arity < 3 && len <= BLOCK_BYTES_MAX;
+        let announced = announced.filter(|_| is_whole)?;
+        Some(BlockHead { form, arity, was_packed: packed, offset: self.offset(), announced })
+    }
+
+    fn whole_block(&mut self, head: BlockHead, block: Block) -> Attempt {
+        let span = match block.packed {
+            true => Span::Text(WHOLE, 0..block.len),
+            false => Span::Buffer(self.at..self.at + block.len),
+        };
+        if !block.packed {
+            self.consume(block.len);
+        }
+        self.state = State::Body(block.rest.map_or(Body::End, Body::Nodes));
+        Ok(Some(Step::Block(head, span)))
     }
 
     /// The next item of a packed collection.

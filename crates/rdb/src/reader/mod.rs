@@ -26,6 +26,7 @@ mod items;
 mod top;
 
 use crate::blob::Form;
+use crate::block::{self, BLOCK_BYTES_MAX, BlockHead};
 use crate::crc64::Crc64;
 use crate::error::{Error, Reason};
 use crate::event::{Crc, Event, Product};
@@ -80,6 +81,8 @@ pub struct Reader {
     payload: Option<u64>,
     /// Of the stream being read.
     log: Option<Box<Log>>,
+    /// Packed collections are reported as a whole.
+    gives_blocks: bool,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
 }
@@ -200,6 +203,7 @@ enum Step {
     Piece(Piece<'static>),
     Group { name: Span, last: StreamId, read: Option<u64>, pending: u64 },
     Consumer { name: Span, seen_ms: u64, active_ms: Option<u64>, pending: u64 },
+    Block(BlockHead, Span),
     EndOfKey,
     Eof(Crc),
 }
@@ -238,8 +242,16 @@ impl Reader {
             pending: Pending::default(),
             payload: None,
             log: None,
+            gives_blocks: false,
             texts: [Vec::new(), Vec::new(), Vec::new()],
         }
+    }
+
+    /// The same reader, which reports packed collections as [`Event::Block`]s, unless they are large
+    /// or their items have deadlines.
+    #[must_use]
+    pub fn with_blocks(self) -> Self {
+        Self { gives_blocks: true, ..self }
     }
 
     /// A reader of a payload of `DUMP` of `len` bytes, whose trailer says `version`
@@ -452,6 +464,7 @@ impl Reader {
                 let name = self.bytes(name);
                 Event::Item(Item::Piece(Piece::Consumer { name, seen_ms, active_ms, pending }))
             }
+            Step::Block(head, span) => Event::Block(block::Block { head, bytes: self.bytes(span) }),
             Step::Chunk(chunk) => Event::Item(Item::Chunk(self.bytes(chunk))),
             Step::EndOfKey => Event::EndOfKey,
             Step::Key { key, kind, encoding, pending, len_hint } => Event::Key {

@@ -2,7 +2,8 @@
 //!
 //! A message per key, let alone per field, would cost more than the insertion. So records are
 //! appended to a vector, which is sent, read in place, and returned to be filled again. Only
-//! strings longer than a chunk travel next to it, in their final form.
+//! strings longer than a chunk travel next to it, in their final form. A packed collection is one
+//! record: the core takes it apart.
 //!
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
@@ -13,13 +14,14 @@
 //! Single  7 | length u32 | name                                 8 | deadline u64 | as 7
 //! End     9
 //! Piece  10 | number of its kind u8 | as many numbers u64 as it has | length u32 | name
+//! Block   11 | length u32 | bytes                       its head travels beside
 //! ```
 //! Numbers are little-endian; the deadline, or number, `u64::MAX` is none, and so is `u32::MAX` seconds of
 //! idleness. Nothing is checked on the way out: both ends are here.
 
 use darter_base::StreamId;
 use darter_keyspace::{Fresh, NewItem};
-use darter_rdb::Piece;
+use darter_rdb::{Block, BlockHead, Piece};
 use darter_structs::blob::Blob;
 
 /// No deadline.
@@ -30,6 +32,7 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Portion {
     bytes: Vec<u8>,
     blobs: Vec<Blob>,
+    blocks: Vec<BlockHead>,
     /// Nothing follows, and everything that was sent is valid.
     pub(crate) is_last: bool,
 }
@@ -54,6 +57,8 @@ pub(crate) enum Record<'a> {
     /// A value built of items: of the kind with this number.
     Begin(Head<'a>, u8),
     Item(NewItem<'a>),
+    /// Many of its items.
+    Block(Block<'a>),
     End,
 }
 
@@ -62,6 +67,7 @@ pub(crate) enum Record<'a> {
 pub(crate) struct Place {
     at: usize,
     blob: usize,
+    block: usize,
 }
 
 impl Portion {
@@ -79,6 +85,7 @@ impl Portion {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.blobs.clear();
+        self.blocks.clear();
         self.is_last = false;
     }
 
@@ -100,6 +107,12 @@ impl Portion {
                 self.pieces(head.key, &[kind]);
             }
             Record::Item(item) => self.item(item),
+            Record::Block(block) => {
+                self.bytes.push(11);
+                self.length(block.bytes);
+                self.pieces(block.bytes, &[]);
+                self.blocks.push(block.head);
+            }
             Record::End => self.bytes.push(9),
         }
     }
@@ -216,8 +229,13 @@ impl Portion {
                 let len = cursor.length();
                 Record::Item(NewItem::Single { name: cursor.take(len), deadline })
             }
+            9 => Record::End,
             10 => Record::Item(NewItem::Piece(cursor.piece())),
-            _ => Record::End,
+            _ => {
+                let len = cursor.length();
+                place.block += 1;
+                Record::Block(Block { head: self.blocks[place.block - 1], bytes: cursor.take(len) })
+            }
         };
         place.at = self.bytes.len() - cursor.0.len();
         Some(record)

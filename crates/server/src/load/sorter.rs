@@ -7,7 +7,7 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::preempt::Never;
 use darter_base::{UnixMillis, slot};
 use darter_keyspace::{Fresh, NewItem};
-use darter_rdb::{Event, Item, Kind, Product};
+use darter_rdb::{Block, BlockPlace, Event, IntTexts, Item, Kind, Product};
 use darter_structs::blob::Blob;
 use std::sync::Arc;
 
@@ -79,6 +79,7 @@ impl Sorter {
     ) -> Result<(), Cause> {
         match event {
             Event::Item(item) => self.item(item, send),
+            Event::Block(block) => self.block(block, send),
             Event::Key { key, kind, expiry_ms, idle_s, .. } => {
                 self.key(key, kind, expiry_ms, offset);
                 self.current.idle = idle_s
@@ -158,6 +159,18 @@ impl Sorter {
         }
         self.current.entries += 1;
         self.summary.entries += 1;
+        self.send_full(send)
+    }
+
+    fn block(&mut self, block: Block<'_>, send: &mut Send<'_>) -> Result<(), Cause> {
+        if self.current.is_skipped {
+            let (mut place, mut texts) = (BlockPlace::default(), IntTexts::default());
+            while block.next(&mut place, &mut texts).map_err(Cause::Format)?.is_some() {}
+            return Ok(());
+        }
+        self.open[self.current.core].push(Record::Block(block));
+        self.current.entries += block.head.items();
+        self.summary.entries += block.head.items();
         self.send_full(send)
     }
 

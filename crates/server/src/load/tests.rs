@@ -7,7 +7,7 @@ use darter_families::hash::{Hash, value_of};
 use darter_families::list::List;
 use darter_families::set::Set;
 use darter_keyspace::{Key, Shard};
-use darter_rdb::{Item, Kind, Survey, Writer};
+use darter_rdb::{Event, Item, Kind, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[path = "../../../persist/tests/common/mod.rs"]
@@ -83,8 +83,10 @@ fn load(bytes: &[u8], cores: usize, prng: &mut Prng) -> Result<(Vec<Shard>, Summ
     let (mut inboxes, lanes) = lanes(TYPES, wakers);
     let mut shards: Vec<_> = (0..cores).map(|core| Shard::new(DATABASES, core as u64)).collect();
     shards.iter_mut().for_each(|shard| shard.set_now(NOW));
-    let (mut reader, mut sorter) =
-        (Reader::new(TYPES.kinds(), Limits::default()), Sorter::new(cores, DATABASES, NOW));
+    let (mut reader, mut sorter) = (
+        Reader::new(TYPES.kinds(), Limits::default()).with_blocks(),
+        Sorter::new(cores, DATABASES, NOW),
+    );
     let mut questions = prng.clone();
     let mut send = |core: usize, portion| {
         let spare = lanes.send(core, portion)?;
@@ -364,6 +366,63 @@ fn a_large_hash_is_built_aside_in_small_steps() {
     assert!(steps >= 5_000 / 16, "{steps}");
     assert_eq!(shard.db(0).value::<Hash>(&Key::new(b"big")).unwrap().unwrap().len(), 5_000);
     assert!(inboxes[0].is_finished());
+}
+
+/// A list of `elements` in one block, the integers from 0 to 63 over and over.
+fn block_of(elements: u16) -> Vec<u8> {
+    let mut block = (u32::from(elements) * 2 + 7).to_le_bytes().to_vec();
+    block.extend_from_slice(&elements.to_le_bytes());
+    (0..elements).for_each(|at| block.extend_from_slice(&[(at % 64) as u8, 1]));
+    block.push(0xff);
+    block
+}
+
+/// A list of one node, as Redis 7.0 writes it.
+fn node(block: &[u8]) -> Vec<u8> {
+    let mut body = b"\x12\x01l\x01\x02\x80".to_vec();
+    body.extend_from_slice(&(block.len() as u32).to_be_bytes());
+    body.extend_from_slice(block);
+    body
+}
+
+#[test]
+fn a_block_is_taken_apart_in_small_steps() {
+    let bytes = by_hand(&node(&block_of(5_000)));
+    let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
+    let mut sorter = Sorter::new(1, 1, NOW);
+    let mut send = |core, portion| lanes.send(core, portion);
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_blocks();
+    reader.push(&bytes);
+    let mut blocks = 0;
+    while let Some(event) = reader.next().unwrap() {
+        blocks += usize::from(matches!(event, Event::Block(_)));
+        sorter.take_in(event, 0, &mut send).unwrap();
+    }
+    assert_eq!(blocks, 1);
+    sorter.finish(&mut send).unwrap();
+    let (mut shard, mut steps) = (Shard::new(1, 0), 0);
+    while inboxes[0].step(&mut shard, &Countdown::new(0)) {
+        steps += 1;
+    }
+    assert!(steps >= 5_000 / 16, "{steps}");
+    let list = shard.db(0).value::<List>(&Key::new(b"l")).unwrap().unwrap();
+    let all = list.elements().range(0..5_000).map(|element| element.to_vec());
+    assert!(all.eq((0..5_000).map(|at| (at % 64).to_string().into_bytes())));
+}
+
+#[test] // Also where the key is skipped, and the block is looked through by nobody else.
+fn a_damaged_block_is_refused_with_its_place() {
+    let mut block = block_of(100);
+    block[6 + 2 * 50 + 1] = 9; // The length behind the fifty-first.
+    let dead = [&[0xfc][..], &(NOW - 1).to_le_bytes(), &node(&block)].concat();
+    for (body, offset) in [(node(&block), 9 + 10 + 6 + 100), (dead, 18 + 10 + 6 + 100)] {
+        let Err(cause) = load(&by_hand(&body), 1, &mut Prng::from_seed(1)) else {
+            panic!("loaded {body:?}");
+        };
+        let text = cause.to_string();
+        assert!(text.contains("an entry's length behind it is wrong"), "{text}");
+        assert!(text.contains(&format!("offset {offset}")), "{text}");
+    }
 }
 
 /// A file on disk that is gone with this value.

@@ -101,6 +101,14 @@ impl<X: OutOfLine> Table<X> {
         Self(Root::Pack(Pack::copy(bytes)))
     }
 
+    /// A table of these names and values, all of which are kept inline, if it is a pack. `None`
+    /// also if two names may be the same: then they are to be added one by one.
+    #[must_use]
+    pub fn of_all(entries: &[(&[u8], &[u8])]) -> Option<Self> {
+        debug_assert!(X::PACKING != Packing::None, "such tables are not packed");
+        Some(Self(Root::Pack(Pack::of_all(entries, X::PACKING == Packing::Pairs)?)))
+    }
+
     /// Adds an entry to a pack, or replaces that of the same key, which is returned. `None`: the
     /// table is not a pack, or no longer.
     #[inline]

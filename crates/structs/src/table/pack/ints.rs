@@ -200,7 +200,7 @@ fn distance(base: i64, value: i64) -> Option<u64> {
     (value >= base).then(|| value.wrapping_sub(base).cast_unsigned())
 }
 
-fn bytes_of(count: usize, width: u32) -> usize {
+pub(super) fn bytes_of(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 

@@ -17,6 +17,7 @@
 //!
 //! Not here: when a table becomes a pack, and when it stops being one. See `super::packed`.
 
+mod build;
 mod ints;
 pub(crate) mod item;
 mod lanes;

@@ -41,7 +41,7 @@ const WIDE: usize = 4 * LANES;
 
 /// The contents of the head, and the offsets that follow from them.
 #[derive(Clone, Copy)]
-struct Shape {
+pub(super) struct Shape {
     count: usize,
     /// Tags of a record.
     width: usize,
@@ -49,12 +49,12 @@ struct Shape {
     index_at: usize,
     places_at: usize,
     tags_at: usize,
-    texts_at: usize,
+    pub(super) texts_at: usize,
 }
 
 impl Shape {
     #[inline(always)] // Computed once a lookup, and kept in registers.
-    fn of(bytes: &[u8]) -> Self {
+    pub(super) fn of(bytes: &[u8]) -> Self {
         let width = 1 + usize::from(bytes[0] == super::PAIRS);
         let index_at = PREFIX + 1 + usize::from(bytes[PREFIX]);
         Self::new(usize::from(bytes[1]), width, index_at)
@@ -74,13 +74,13 @@ impl Shape {
     }
 
     #[inline]
-    fn has_index(self) -> bool {
+    pub(super) fn has_index(self) -> bool {
         self.count > UNINDEXED_MAX
     }
 
     /// Offset of the tags of the record with this index.
     #[inline]
-    fn tags_of(self, index: usize) -> usize {
+    pub(super) fn tags_of(self, index: usize) -> usize {
         self.tags_at + index * self.width
     }
 
@@ -96,7 +96,7 @@ pub(crate) struct Spot {
     /// The number of records before it.
     pub(super) index: usize,
     /// Offset of its texts in the pack.
-    at: usize,
+    pub(super) at: usize,
 }
 
 /// The records of a pack.
@@ -317,9 +317,14 @@ pub(super) fn begin(bytes: &mut Vec<u8>, kind: u8, name: &[u8]) {
         Packed::Raw(name) => name,
         _ => &[],
     };
+    begin_with(bytes, kind, 0, prefix);
+}
+
+/// Writes the head of a pack.
+pub(super) fn begin_with(bytes: &mut Vec<u8>, kind: u8, count: usize, prefix: &[u8]) {
     assert!(prefix.len() <= KEY_INLINE_MAX, "a name that no pack can hold");
     bytes.clear();
-    bytes.extend_from_slice(&[kind, 0, prefix.len() as u8]);
+    bytes.extend_from_slice(&[kind, count as u8, prefix.len() as u8]);
     bytes.extend_from_slice(prefix);
 }
 
@@ -382,7 +387,7 @@ fn write_index(bytes: &mut [u8], records: usize) {
 }
 
 /// Enters a record into the index.
-fn note(bytes: &mut [u8], spot: Spot, hash: u64) {
+pub(super) fn note(bytes: &mut [u8], spot: Spot, hash: u64) {
     bytes[Shape::of(bytes).index_at + spot.index] = fingerprint(hash);
     if spot.index.is_multiple_of(STEP) {
         set_first(bytes, spot.index / STEP, spot.at);

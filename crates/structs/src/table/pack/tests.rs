@@ -283,3 +283,50 @@ fn an_entry_that_comes_and_goes_does_not_move_the_others() {
         }
     }
 }
+
+/// A pack written at once holds what one holds to which each entry was added; and it can be changed.
+fn one_write_is_many_additions<X: OutOfLine>(are_pairs: bool) {
+    let mut packs = 0;
+    for seed in 0..if cfg!(miri) { 5 } else { 400 } {
+        let mut prng = Prng::from_seed(seed);
+        let (odd, only_ints) = (prng.below(60), prng.chance(30));
+        let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for _ in 0..1 + prng.below(if seed % 2 == 0 { 20 } else { 280 }) {
+            let name = match only_ints {
+                true => prng.below(1_000).to_string().into_bytes(),
+                false => name(&mut prng, 1_000, odd),
+            };
+            entries.push((name, if are_pairs { value(&mut prng) } else { Vec::new() }));
+        }
+        let (mut table, mut model) = (Table::<X>::new(), Model::new());
+        for (name, value) in &entries {
+            table.insert(hash::of(name), name, New::Bytes(value), None, 0);
+            model.insert(name.clone(), value.clone());
+        }
+        let all: Vec<_> = entries.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let is_twice = model.len() < entries.len();
+        let Some(mut written) = Table::<X>::of_all(&all) else {
+            assert!(is_twice || !is_pack(&table), "seed {seed}");
+            continue;
+        };
+        assert!(!is_twice && is_pack(&written), "seed {seed}");
+        packs += 1;
+        written.check_invariants();
+        assert_eq!((written.len(), content(&written)), (model.len(), content(&table)));
+        assert!(all.iter().all(|(name, _)| written.contains(hash::of(name), name)));
+        for _ in 0..20 {
+            let name = name(&mut prng, 1_000, odd);
+            written.insert(hash::of(&name), &name, New::Bytes(b""), None, 0);
+            written.remove(hash::of(all[0].0), all[0].0);
+            written.check_invariants();
+        }
+    }
+    assert!(cfg!(miri) || packs > 100, "{packs}");
+}
+
+#[test]
+fn a_pack_written_at_once_is_one_that_has_grown() {
+    one_write_is_many_additions::<Never>(false);
+    one_write_is_many_additions::<Arc<crate::blob::Blob>>(true);
+    assert!(Table::<Never>::of_all(&[]).is_none());
+}
