@@ -78,8 +78,8 @@ impl<C: Change> Job for Aside<C> {
         let all = resp::Args::owned(&self.request);
         let mut args = Args::new(all, self.next);
         for done in 0..PORTION {
-            if let Some(named) = self.draft.value().named() {
-                prefetch(done, named, args, 1);
+            if let Some(ahead) = self.draft.value().ahead() {
+                prefetch(done, ahead, args, 1);
             }
             let Some(name) = args.next() else { break };
             self.change.apply(&mut self.draft.edit(cx.now), name, cx.now);

@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_command::Args;
-use darter_keyspace::Named;
+use darter_keyspace::Ahead;
 
 /// Entries prefetched together. More lines in flight than a core has buffers for gain nothing.
 pub(crate) const BATCH: usize = 16;
@@ -16,13 +16,13 @@ const ENTRIES_MIN: usize = 4_096;
 /// Call it before the entry of each `index` is looked up: with the first of a batch, it prefetches
 /// all of it. Each entry takes `width` arguments, of which the first is its name; `args` is at the
 /// entry of `index`.
-pub(crate) fn prefetch<N: Named + ?Sized>(
+pub(crate) fn prefetch<N: Ahead + ?Sized>(
     index: usize,
-    named: &N,
+    ahead: &N,
     mut args: Args<'_>,
     width: usize,
 ) {
-    if !index.is_multiple_of(BATCH) || named.entries() < ENTRIES_MIN || args.left() < 2 * width {
+    if !index.is_multiple_of(BATCH) || ahead.entries() < ENTRIES_MIN || args.left() < 2 * width {
         return;
     }
     let mut hashes = ArrayVec::<u64, BATCH>::new();
@@ -30,6 +30,6 @@ pub(crate) fn prefetch<N: Named + ?Sized>(
         hashes.extend(args.next().map(hash::of));
         args.seek(args.position() + width - 1);
     }
-    hashes.iter().for_each(|hash| named.prefetch(*hash));
-    hashes.iter().for_each(|hash| named.prefetch_entry(*hash));
+    hashes.iter().for_each(|hash| ahead.prefetch(*hash));
+    hashes.iter().for_each(|hash| ahead.prefetch_entry(*hash));
 }

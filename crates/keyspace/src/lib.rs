@@ -50,7 +50,7 @@ pub use items::{NewItem, WriteValue, is_long, of_table};
 pub use log::Recorder;
 pub use named::Touch;
 pub use object::{
-    Collection, Named, Object, Tabular, Type, Typed, Types, Value, Values, memory_bytes,
+    Ahead, Collection, Named, Object, Tabular, Type, Typed, Types, Value, Values, memory_bytes,
 };
 pub use packed::Lent;
 pub use shard::{Shard, ShardStats};

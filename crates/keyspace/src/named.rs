@@ -1,11 +1,11 @@
 //! What table-like values can do by the names of their entries.
 
 use crate::db::is_dead;
-use crate::object::Named;
+use crate::object::{Ahead, Named};
 use darter_base::{Preempt, hash};
 use darter_structs::table::{OutOfLine, Table};
 
-impl<X: OutOfLine> Named for Table<X> {
+impl<X: OutOfLine> Ahead for Table<X> {
     fn entries(&self) -> usize {
         self.len()
     }
@@ -17,7 +17,9 @@ impl<X: OutOfLine> Named for Table<X> {
     fn prefetch_entry(&self, hash: u64) {
         self.prefetch_entry(hash);
     }
+}
 
+impl<X: OutOfLine> Named for Table<X> {
     fn deadline_of(&self, name: &[u8], now: u64) -> Option<Option<u64>> {
         let deadline = self.get(hash::of(name), name)?.deadline();
         (!is_dead(deadline, now)).then_some(deadline)

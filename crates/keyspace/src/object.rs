@@ -191,7 +191,12 @@ pub trait Value: Send + Sync + 'static {
         true
     }
 
-    /// Its entries, if they are found by the hash of their names.
+    /// Its entries, if it is worth prefetching some.
+    fn ahead(&self) -> Option<&dyn Ahead> {
+        self.named().map(|named| named as &dyn Ahead)
+    }
+
+    /// Its entries, if they are found by the hash of their names, and may have deadlines.
     fn named(&self) -> Option<&dyn Named> {
         None
     }
@@ -202,8 +207,8 @@ pub trait Value: Send + Sync + 'static {
     }
 }
 
-/// Entries that are found by the hash of their names: fields, members.
-pub trait Named {
+/// Entries that can be prefetched by the hashes of their names.
+pub trait Ahead {
     /// How many there are, dead ones included.
     fn entries(&self) -> usize;
 
@@ -212,7 +217,10 @@ pub trait Named {
 
     /// Prefetches that entry, whose index line was prefetched before.
     fn prefetch_entry(&self, hash: u64);
+}
 
+/// Entries that are found by the hash of their names, and may have deadlines: fields, members.
+pub trait Named: Ahead {
     /// The deadline of the entry, if it is there, alive at `now`.
     fn deadline_of(&self, name: &[u8], now: u64) -> Option<Option<u64>>;
 

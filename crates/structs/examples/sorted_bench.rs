@@ -128,6 +128,15 @@ fn speed(members: u64) {
         timed("rank", rounds, |n| {
             sum += named(random(n), |hash, name| set.rank(hash, name)).map_or(0, |one| one.0);
         });
+        timed("rank, 16 prefetched (each)", rounds / 16, |n| {
+            let batch: [u64; 16] = std::array::from_fn(|at| random(n * 16 + at as u64));
+            let hashes = batch.map(|number| named(number, |hash, _| hash));
+            hashes.iter().for_each(|hash| set.prefetch(*hash));
+            hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
+            for number in batch {
+                sum += named(number, |hash, name| set.rank(hash, name)).map_or(0, |one| one.0);
+            }
+        });
         timed("count between two scores", rounds, |n| {
             let score = kind.1(random(n));
             sum += set.rank_of(Place::AfterScore(score)) - set.rank_of(Place::BeforeScore(score));
@@ -152,6 +161,19 @@ fn speed(members: u64) {
         });
         timed("another score", rounds, |n| {
             named(random(n), |hash, name| set.insert(hash, name, kind.1(n + 77)));
+        });
+        timed("another score, 16 prefetched (each)", rounds / 16, |n| {
+            let batch: [u64; 16] = std::array::from_fn(|at| n * 16 + at as u64);
+            let score = |number| kind.1(number + 177);
+            let hashes = batch.map(|number| named(random(number), |hash, _| hash));
+            for (hash, number) in hashes.iter().zip(batch) {
+                set.prefetch(*hash);
+                set.prefetch_score(score(number));
+            }
+            hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
+            for number in batch {
+                named(random(number), |hash, name| set.insert(hash, name, score(number)));
+            }
         });
         timed("remove a range of 1000, settled", 100, |n| {
             let at = mixed(n) as usize % set.len().saturating_sub(1_000).max(1);

@@ -8,10 +8,11 @@ use super::reply::double;
 use super::value::{ZSet, ZSetEdit};
 use crate::aside::is_long;
 use crate::unshare::{self, KEY};
+use arrayvec::ArrayVec;
 use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_base::score;
+use darter_base::{hash, score};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
-use darter_keyspace::{Draft, Event, Key, Touch, Type, Typed};
+use darter_keyspace::{Draft, Event, Key, Touch, Type, Typed, Value};
 use darter_resp::{self as resp, Request};
 use std::cmp::Ordering;
 use std::ops::AddAssign;
@@ -199,6 +200,26 @@ impl Rule {
         (self.notation.pair)(args)
     }
 
+    /// Before the first of each few changes of a large set, prefetches what all of them touch: where
+    /// the members are, and where they will be.
+    fn prefetch(self, done: usize, set: &ZSet, mut args: Args<'_>) {
+        let is_first = done.is_multiple_of(CHANGES) && args.left() >= 2 * self.notation.width;
+        if !is_first || set.ahead().is_none() {
+            return;
+        }
+        let mut next = ArrayVec::<(f64, u64), CHANGES>::new();
+        while next.len() < CHANGES
+            && let Ok((score, member)) = self.pair(&mut args)
+        {
+            next.push((score, hash::of(member)));
+        }
+        for (score, hash) in &next {
+            set.entries().prefetch(*hash);
+            set.entries().prefetch_score(*score);
+        }
+        next.iter().for_each(|(_, hash)| set.entries().prefetch_entry(*hash));
+    }
+
     /// The score that a member gets whose score is `old`, where it would be `new`. `None`: it stays
     /// as it is.
     fn decide(self, old: Option<f64>, new: f64) -> Option<f64> {
@@ -237,7 +258,9 @@ impl Rule {
     /// Changes all members that are left, whose scores are checked.
     fn apply_to(self, edit: &mut ZSetEdit<'_>, mut args: Args<'_>) -> Tally {
         let mut tally = Tally::default();
-        while let Ok(pair) = self.pair(&mut args) {
+        for done in 0.. {
+            self.prefetch(done, edit.zset(), args);
+            let Ok(pair) = self.pair(&mut args) else { break };
             tally += self.apply(edit, pair);
         }
         tally
@@ -356,7 +379,8 @@ impl Job for Adding {
         };
         let is_refused = draft.is_new() && !self.rule.creates();
         let mut args = Args::new(all, if is_refused { all.len() } else { self.next });
-        for _ in 0..CHANGES {
+        for done in 0..CHANGES {
+            self.rule.prefetch(done, draft.value(), args);
             let Ok(pair) = self.rule.pair(&mut args) else { break };
             self.tally += self.rule.apply(&mut draft.edit(cx.now), pair);
             // Each may have copied a part of the tree.

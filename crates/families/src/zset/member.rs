@@ -3,7 +3,9 @@
 use super::reply::double;
 use super::value::ZSet;
 use crate::lookup::find_value;
+use crate::prefetch::prefetch;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
+use darter_keyspace::Value;
 use darter_resp::{self as resp, Reply, Request};
 use std::sync::Arc;
 
@@ -49,7 +51,10 @@ pub(super) fn zmscore(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 
 /// Replies for the next `count` members.
 fn ask(reply: &mut Reply<'_>, set: &ZSet, mut args: Args<'_>, count: usize) {
-    for _ in 0..count {
+    for done in 0..count {
+        if let Some(ahead) = set.ahead() {
+            prefetch(done, ahead, args, 1);
+        }
         let Some(member) = args.next() else { break };
         score_or_null(reply, set.score(member));
     }

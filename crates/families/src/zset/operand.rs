@@ -4,7 +4,7 @@ use super::value::ZSet;
 use crate::inputs::{Hold, Input};
 use crate::living::is_alive;
 use crate::set::Set as Members;
-use darter_keyspace::{Found, WrongType};
+use darter_keyspace::{Found, Value, WrongType};
 use darter_structs::Watch;
 use darter_structs::sorted::{self, End};
 use darter_structs::table::{self, HeldKey, Never, Text};
@@ -53,6 +53,17 @@ impl Operand {
                 is_alive(entry.deadline(), now).then_some(SCORE)
             }
         }
+    }
+
+    /// Prefetches the members with these hashes.
+    pub(super) fn prefetch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+        let ahead = match self {
+            Self::Scored(set) => set.ahead(),
+            Self::Plain(set) => set.ahead(),
+        };
+        let Some(ahead) = ahead else { return };
+        hashes.clone().for_each(|hash| ahead.prefetch(hash));
+        hashes.for_each(|hash| ahead.prefetch_entry(hash));
     }
 
     /// A watch over it: see [`Watch`].

@@ -4,11 +4,12 @@ use super::add::SEARCHES;
 use super::bounds::Bounds;
 use super::value::{ZSet, ZSetEdit};
 use crate::aside::{self, Aside, is_long};
+use crate::prefetch::prefetch;
 use crate::unshare;
 use darter_base::UnixMillis;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_keyspace::{Event, Key, Touch, Type, Typed};
+use darter_keyspace::{Event, Key, Touch, Type, Typed, Value};
 
 /// More bytes of members than this are processed aside: hashing takes time.
 const BYTES_AT_ONCE: usize = 64 * 1024;
@@ -64,7 +65,11 @@ impl unshare::Edit for Remove {
     fn run(self, cx: &mut Cx<'_>, key: &Key<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
         let removed = cx.db.edit::<ZSet, _>(key, false, |edit| {
             let mut removed = 0;
-            while let Some(member) = args.next() {
+            for done in 0.. {
+                if let Some(ahead) = edit.zset().ahead() {
+                    prefetch(done, ahead, args, 1);
+                }
+                let Some(member) = args.next() else { break };
                 removed += usize::from(edit.remove(member).is_some());
             }
             removed

@@ -125,6 +125,8 @@ impl Walk {
     fn ask(&mut self) {
         let Self { asked, batch, act, aggregate, now, next, .. } = self;
         let Weighted { operand, weight } = &asked[*next];
+        let hashes = batch.members.iter().filter(|member| member.kept).map(|member| member.hash);
+        operand.prefetch(hashes);
         for index in 0..batch.members.len() {
             let Member { hash, score, kept, .. } = &batch.members[index];
             let (hash, score) = (*hash, *score);

@@ -167,3 +167,42 @@ fn long_scores_are_read_in_portions() {
     let text = run(&mut world, &[b"zscore", b"k", b"m99"]);
     assert_eq!(text, Value::Bulk(b"0.55555555555555558".to_vec()));
 }
+
+#[test] // Very many members are sorted together: the result is that of adding them one by one.
+fn large_results_are_sorted_together() {
+    let mut world = World::new(1, NOW, 3);
+    for (key, first) in [(b"a", 0), (b"b", 2_000)] {
+        let add = |edit: &mut ZSetEdit<'_>| {
+            for number in first..first + 5_000 {
+                edit.insert(format!("m{number}").as_bytes(), f64::from(number * 7_919 % 5_000));
+            }
+        };
+        world.edit(key, |db| db.edit::<ZSet, _>(&Key::new(key), true, add)).unwrap();
+    }
+    run(&mut world, &[b"sadd", b"few", b"m1", b"m6999", b"none"]);
+    let score =
+        |world: &mut World, key: &[u8], member: &[u8]| run(world, &[b"zscore", key, member]);
+    let number = |number: u32| Value::Bulk(number.to_string().into_bytes());
+    let of = |member: u32| member * 7_919 % 5_000;
+
+    let union = run(&mut world, &[b"zunionstore", b"u", b"2", b"a", b"b", b"weights", b"1", b"10"]);
+    assert_eq!(union, Value::Int(7_000));
+    assert_eq!(score(&mut world, b"u", b"m1999"), number(of(1_999)));
+    assert_eq!(score(&mut world, b"u", b"m2000"), number(of(2_000) * 11));
+    assert_eq!(score(&mut world, b"u", b"m6999"), number(of(6_999) * 10));
+    let inter = run(&mut world, &[b"zinterstore", b"i", b"2", b"b", b"a", b"aggregate", b"max"]);
+    assert_eq!(inter, Value::Int(3_000));
+    assert_eq!(score(&mut world, b"i", b"m2000"), number(of(2_000)));
+    assert_eq!(score(&mut world, b"i", b"m5000"), Value::Null);
+    assert_eq!(run(&mut world, &[b"zinterstore", b"f", b"2", b"u", b"few"]), Value::Int(2));
+    let infinite = [&b"zinterstore"[..], b"z", b"2", b"a", b"b", b"weights", b"0", b"inf"];
+    assert_eq!(run(&mut world, &infinite), Value::Int(3_000));
+    assert_eq!(run(&mut world, &[b"zdiffstore", b"d", b"2", b"a", b"b"]), Value::Int(2_000));
+    let range = run(&mut world, &[b"zrangestore", b"r", b"u", b"0", b"-1", b"rev"]);
+    assert_eq!(range, Value::Int(7_000));
+    run(&mut world, &[b"zunionstore", b"u2", b"2", b"u", b"u", b"weights", b"1", b"1"]);
+    assert_eq!(score(&mut world, b"u2", b"m2000"), number(of(2_000) * 22));
+    let shown = run(&mut world, &[b"zunion", b"2", b"a", b"b", b"withscores"]).bulks();
+    assert_eq!(shown.len(), 14_000);
+    world.check();
+}

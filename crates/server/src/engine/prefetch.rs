@@ -9,7 +9,7 @@
 
 use super::core::Core;
 use arrayvec::ArrayVec;
-use darter_keyspace::{Db, Key, Named};
+use darter_keyspace::{Ahead, Db, Key};
 use darter_resp::{self as resp, Args, Note};
 
 /// Keys prefetched at once; any more are skipped.
@@ -105,20 +105,20 @@ impl Core {
 }
 
 fn prefetch_elements(elements: List<Element<'_>>) {
-    let mut last: Option<(Element<'_>, Option<&dyn Named>)> = None;
-    let mut found = List::<(&dyn Named, u64)>::new();
+    let mut last: Option<(Element<'_>, Option<&dyn Ahead>)> = None;
+    let mut found = List::<(&dyn Ahead, u64)>::new();
     for element in elements {
-        let named = match last {
-            Some((before, named)) if before.at.is(&element.at) => named,
-            _ => element.at.db.object(&element.at.key).and_then(|object| object.named()),
+        let ahead = match last {
+            Some((before, ahead)) if before.at.is(&element.at) => ahead,
+            _ => element.at.db.object(&element.at.key).and_then(|object| object.ahead()),
         };
-        last = Some((element, named));
-        if let Some(named) = named {
-            named.prefetch(element.hash);
-            found.push((named, element.hash));
+        last = Some((element, ahead));
+        if let Some(ahead) = ahead {
+            ahead.prefetch(element.hash);
+            found.push((ahead, element.hash));
         }
     }
-    for (named, hash) in found {
-        named.prefetch_entry(hash);
+    for (ahead, hash) in found {
+        ahead.prefetch_entry(hash);
     }
 }

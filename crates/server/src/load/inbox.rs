@@ -172,11 +172,11 @@ impl Inbox {
         if self.is_small() {
             return;
         }
-        let named = self.building.as_ref().and_then(|building| building.value.named());
+        let ahead = self.building.as_ref().and_then(|building| building.value.ahead());
         for _ in 0..PREFETCHED {
             let Some(record) = portion.next(&mut place) else { return };
-            match (record, named) {
-                (Record::Item(item), Some(named)) => named.prefetch(hash::of(item.name())),
+            match (record, ahead) {
+                (Record::Item(item), Some(ahead)) => ahead.prefetch(hash::of(item.name())),
                 (Record::Text(head, _) | Record::Begin(head, _), None) => {
                     shard.db(head.database as usize).keys().prefetch(hash::of(head.key));
                 }

@@ -174,7 +174,13 @@ impl<C: Coding> Chunk<C> {
 
     /// Adds an element before the one with this index. False if there is no room at either side.
     pub(crate) fn insert(&mut self, index: usize, code: &C::Code<'_>) -> bool {
+        self.insert_at(index, self.offset(index), code)
+    }
+
+    /// [`Chunk::insert`] before the element that begins at this offset in [`Chunk::items`].
+    pub(crate) fn insert_at(&mut self, index: usize, offset: usize, code: &C::Code<'_>) -> bool {
         debug_assert!(index <= self.len(), "index={index} len={}", self.len);
+        debug_assert_eq!(offset, self.offset(index), "index={index}");
         if index == 0 {
             return self.push_with(End::Front, code, 0);
         }
@@ -186,7 +192,7 @@ impl<C: Coding> Chunk<C> {
             return false;
         }
         let group = self.group(index - 1);
-        let place = self.open_gap(self.place(index), group, need, mark);
+        let place = self.open_gap(usize::from(self.begin) + offset, group, need, mark);
         self.write(place, code);
         // Each group up to here passes one element to the group before it.
         self.step_marks(1..group + 1);
@@ -224,11 +230,17 @@ impl<C: Coding> Chunk<C> {
 
     /// Removes the element with this index.
     pub(crate) fn remove(&mut self, index: usize) {
+        self.remove_at(index, self.offset(index));
+    }
+
+    /// [`Chunk::remove`] of the element that begins at this offset in [`Chunk::items`].
+    pub(crate) fn remove_at(&mut self, index: usize, offset: usize) {
         debug_assert!(index < self.len(), "index={index} len={}", self.len);
+        debug_assert_eq!(offset, self.offset(index), "index={index}");
         if index == 0 {
             return self.cut_front(1);
         }
-        let (place, group) = (self.place(index), self.group(index));
+        let (place, group) = (usize::from(self.begin) + offset, self.group(index));
         let bytes = C::len(&self.room[place..]);
         self.release(place);
         // Each later group passes its first element to the group before it.
@@ -264,6 +276,7 @@ impl<C: Coding> Chunk<C> {
         self.release(place);
         // The mark of this element, if any, follows its first byte.
         let place = match new.checked_sub(old) {
+            Some(0) => place,
             Some(more) => self.open_gap(place + old, group, more, 0) + more - new,
             None => self.close_gap(place + new, group, old - new) - new,
         };

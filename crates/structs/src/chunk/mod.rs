@@ -37,7 +37,7 @@ mod tests;
 pub(crate) use outside::OUTSIDE_MAX;
 pub(crate) use remake::{can_merge, compact, remove_all, trim};
 
-use crate::table::get_mut;
+use crate::table::{get_mut, prefetch};
 use outside::Outside;
 use std::fmt;
 use std::marker::PhantomData;
@@ -283,6 +283,7 @@ impl<C: Coding> Chunk<C> {
 
     /// The index and the offset of the last marked item for which `before` holds, given its offset;
     /// of the first item if there is none. A search in sorted items starts there.
+    #[inline]
     pub(crate) fn last_mark(&self, before: impl Fn(usize) -> bool) -> (usize, usize) {
         let (mut low, mut high) = (0, self.marks() + 1);
         while high - low > 1 {
@@ -294,6 +295,20 @@ impl<C: Coding> Chunk<C> {
             }
         }
         self.marked(low)
+    }
+
+    /// Prefetches what a search reads first, and what lies about `part` of the way through the items,
+    /// without a look at any of it.
+    #[inline]
+    pub(crate) fn prefetch(handle: &Handle<C>, part: f64) {
+        const LINE: usize = 64;
+        let size = size_of_val(&**handle);
+        let start = Arc::as_ptr(handle).cast::<u8>();
+        let marks = start.wrapping_add(size - 1);
+        let place = (part * size as f64) as usize;
+        let near = start.wrapping_add(place.saturating_sub(LINE));
+        [start, marks].into_iter().for_each(prefetch);
+        (0..4).for_each(|line| prefetch(near.wrapping_add(line * LINE)));
     }
 
     /// Panics when an invariant does not hold.

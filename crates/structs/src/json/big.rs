@@ -9,7 +9,7 @@ use super::value::{Text, Value};
 use crate::chunk::{Chunk, Coding, own};
 use crate::owner::Owner;
 use crate::sorted::index::{Hash, Index};
-use crate::tree::{self, Child, defer};
+use crate::tree::{self, Child, Spot, defer};
 use std::fmt;
 use std::ops::Range;
 
@@ -184,7 +184,7 @@ impl Object {
     pub(super) fn find(&self, name: Text<'_>) -> Option<usize> {
         if self.index.len() > 0 {
             let is_it = |place: f64| self.is_named(place as usize, name).then_some(place as usize);
-            return self.index.find(hash(name), is_it).map(|(_, place)| place);
+            return self.index.find(hash(name), is_it).ok().map(|(_, place)| place);
         }
         let tree = self.tree.as_ref()?;
         let mut place = 0;
@@ -208,11 +208,11 @@ impl Object {
         debug_assert!(self.find(name).is_none(), "a name is there once");
         tree::insert(&mut self.tree, place, &NewMember::of(name, value).code());
         if self.index.len() > 0 {
-            self.index.insert(hash(name), place as f64);
+            self.index.add(hash(name), place as f64);
         } else if place >= INDEX_MIN {
             let hashes: Vec<_> = (0..=place).map(|place| hash(self.get(place).0)).collect();
             for (place, hash) in hashes.into_iter().enumerate() {
-                self.index.insert(hash, place as f64);
+                self.index.add(hash, place as f64);
             }
         }
     }
@@ -232,8 +232,8 @@ impl Object {
         if index != last {
             let (name, bytes, long) = self.get(last);
             let new = NewMember::of(name, Code { bytes, long });
-            if let Some(rank) = self.rank(last) {
-                self.index.set(rank, hash(self.get(last).0), index as f64);
+            if let Some(spot) = self.spot(last) {
+                self.index.set(&spot, hash(self.get(last).0), index as f64);
             }
             set(&mut self.tree, index, &new.code());
         }
@@ -243,15 +243,15 @@ impl Object {
     }
 
     /// Where the index has this place.
-    fn rank(&self, place: usize) -> Option<usize> {
+    fn spot(&self, place: usize) -> Option<Spot> {
         let is_it = |other: f64| (other as usize == place).then_some(());
-        (self.index.len() > 0)
-            .then(|| self.index.find(hash(self.get(place).0), is_it).expect("all are in it").0)
+        let find = || self.index.find(hash(self.get(place).0), is_it);
+        (self.index.len() > 0).then(|| find().expect("all are in it").0)
     }
 
     fn forget(&mut self, place: usize) {
-        if let Some(rank) = self.rank(place) {
-            self.index.remove(rank);
+        if let Some(spot) = self.spot(place) {
+            self.index.remove(&spot);
         }
     }
 

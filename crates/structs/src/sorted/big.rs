@@ -14,7 +14,7 @@ use super::place::{Entry, Place, order};
 use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
-use crate::tree::{self, Child, Part, Rest, is_worth_deferring, join_some, split};
+use crate::tree::{self, Child, Part, Rest, Search, Spot, is_worth_deferring, join_some, split};
 use darter_base::hash;
 use std::ops::Range;
 
@@ -71,8 +71,8 @@ impl Dismantle for Remains {
 #[derive(Clone, Copy)]
 struct Found {
     /// Of its item in the index, and of its entry.
-    item: usize,
-    rank: usize,
+    item: Spot,
+    entry: Spot,
     score: f64,
 }
 
@@ -85,14 +85,11 @@ impl Big {
             let mut scratch = crate::table::Scratch::new();
             let member = entry.member.bytes(&mut scratch);
             let hash = hash::of(member);
-            big.put(big.len(), hash, &New::of(entry.score, hash, member), entry.score);
+            let rank = big.len();
+            tree::insert(&mut big.entries, rank, &New::of(entry.score, hash, member));
+            big.index.add(Hash::of(hash), entry.score);
         }
         big
-    }
-
-    fn put(&mut self, rank: usize, hash: u64, new: &New<'_>, score: f64) {
-        tree::insert(&mut self.entries, rank, new);
-        self.index.insert(Hash::of(hash), score);
     }
 
     fn tree(&self) -> &Child<Entries> {
@@ -149,47 +146,71 @@ impl Big {
     /// How many entries lie before a place.
     #[inline]
     pub(super) fn rank_of(&self, place: &Place<'_>) -> usize {
-        if self.entries.is_none() {
-            return 0;
-        }
-        let (_, first, index, _) = self.find_place(place);
-        first + index
+        self.entries.as_ref().map_or(0, |tree| tree.index_of(&spot(tree, place).0))
     }
 
     /// The chunk that a place is in, or behind, and the rank of its first entry; then the index and
     /// the offset there of the first entry behind the place.
     #[inline]
     pub(super) fn find_place(&self, place: &Place<'_>) -> (&Chunk, usize, usize, usize) {
-        let (chunk, first) = self
-            .tree()
-            .seek(|score, child| place.is_behind(score, |name| order(&first(child).member, name)));
-        let (index, offset) = lower_bound(chunk, place);
-        (chunk, first, index, offset)
+        let (spot, chunk) = spot(self.tree(), place);
+        (chunk, self.tree().index_of(&spot) - spot.index, spot.index, spot.offset)
     }
 
-    /// The entry of a member.
+    /// The entry of a member; without one, where an item of it can be added to the index.
     #[inline]
-    fn look(&self, hash: u64, member: &[u8]) -> Option<Found> {
-        let tree = self.entries.as_ref()?;
+    fn look(&self, hash: u64, member: &[u8]) -> Result<Found, Spot> {
         let found = self.index.find(Hash::of(hash), |score| {
-            let place = Place::Entry(score, member);
+            let tree = self.entries.as_ref()?;
             // The last chunk that does not begin behind it: it may begin with it.
-            let (chunk, first) = tree.seek(|other, child| {
-                other < score || other == score && order(&first(child).member, member).is_le()
+            let (chunk, way) = tree.search(&Search {
+                is_less: |first| first < score,
+                is_equal: |first| first == score,
+                is_before: |child: &Child<_>| order(&first(child).member, member).is_le(),
             });
-            let (index, offset) = lower_bound(chunk, &place);
+            let (index, offset) = lower_bound(chunk, &Place::Entry(score, member));
             let items = &chunk.items()[offset..];
             let entry = (!items.is_empty()).then(|| item::entry(items, Some(chunk)))?;
             (entry.score == score && order(&entry.member, member).is_eq())
-                .then_some((first + index, entry.score))
+                .then_some((Spot { way, index, offset }, entry.score))
         });
-        found.map(|(item, (rank, score))| Found { item, rank, score })
+        found.map(|(item, (entry, score))| Found { item, entry, score })
+    }
+
+    /// The score of a member.
+    #[inline]
+    pub(super) fn score(&self, hash: u64, member: &[u8]) -> Option<f64> {
+        self.look(hash, member).ok().map(|found| found.score)
     }
 
     /// The rank of a member, and its score.
     #[inline]
     pub(super) fn rank(&self, hash: u64, member: &[u8]) -> Option<(usize, f64)> {
-        self.look(hash, member).map(|found| (found.rank, found.score))
+        let found = self.look(hash, member).ok()?;
+        Some((self.tree().index_of(&found.entry), found.score))
+    }
+
+    /// Prefetches the items of a hash.
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.index.prefetch(Hash::of(hash));
+    }
+
+    /// Prefetches the entry of the first item of a hash, which was prefetched before.
+    pub(super) fn prefetch_entry(&self, hash: u64) {
+        if let Ok((_, score)) = self.index.find(Hash::of(hash), Some) {
+            self.prefetch_score(score);
+        }
+    }
+
+    /// Prefetches where entries of this score are.
+    pub(super) fn prefetch_score(&self, score: f64) {
+        let Some(tree) = &self.entries else { return };
+        let search = Search {
+            is_less: |first| first < score,
+            is_equal: |_| false,
+            is_before: |_: &_| false,
+        };
+        tree.prefetch(&search, |low, high| (score - low) / (high - low));
     }
 
     /// See [`super::Sorted::update`].
@@ -200,18 +221,19 @@ impl Big {
         f: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> Option<f64> {
         let old = self.look(hash, member);
-        let score = old.map(|found| found.score);
+        let score = old.as_ref().ok().map(|found| found.score);
         let Some(new) = f(score).filter(|new| score != Some(*new)) else { return score };
         assert!(!new.is_nan(), "a score is a number");
-        match old {
-            None => self.index.insert(Hash::of(hash), new),
-            Some(found) => {
-                tree::remove(&mut self.entries, found.rank);
-                self.index.set(found.item, Hash::of(hash), new);
+        match &old {
+            Err(item) => self.index.insert(item, Hash::of(hash), new),
+            Ok(found) => {
+                tree::remove_at(&mut self.entries, &found.entry);
+                self.index.set(&found.item, Hash::of(hash), new);
             }
         }
-        let rank = self.rank_of(&Place::Entry(new, member));
-        tree::insert(&mut self.entries, rank, &New::of(new, hash, member));
+        let place = Place::Entry(new, member);
+        let spot = self.entries.as_ref().map_or_else(Spot::default, |tree| spot(tree, &place).0);
+        tree::insert_at(&mut self.entries, &spot, &New::of(new, hash, member));
         self.settle(SETTLED_BESIDE);
         self.assert_counts();
         score
@@ -219,9 +241,9 @@ impl Big {
 
     /// Removes a member. Returns the score that it had.
     pub(super) fn remove(&mut self, hash: u64, member: &[u8]) -> Option<f64> {
-        let found = self.look(hash, member)?;
-        tree::remove(&mut self.entries, found.rank);
-        self.index.remove(found.item);
+        let found = self.look(hash, member).ok()?;
+        tree::remove_at(&mut self.entries, &found.entry);
+        self.index.remove(&found.item);
         self.settle(SETTLED_BESIDE);
         self.assert_counts();
         Some(found.score)
@@ -271,8 +293,8 @@ impl Big {
             let entry = item::entry(items, Some(chunk));
             let hash = Hash::of(hash_of(&entry));
             let found = self.index.find(hash, |score| (score == entry.score).then_some(()));
-            let (rank, ()) = found.expect("B1: an item for each stale entry");
-            self.index.remove(rank);
+            let (item, ()) = found.expect("B1: an item for each stale entry");
+            self.index.remove(&item);
             offset += Entries::len(items);
         }
         debug_assert_eq!(offset, chunk.items().len(), "C1");
@@ -285,8 +307,9 @@ impl Big {
         }
         let item = self.index.rank_of(Hash::of(hash));
         let mut is_copied = unshare(&mut self.index.0, item);
-        if let Some(found) = self.look(hash, member) {
-            is_copied |= unshare(&mut self.entries, found.rank);
+        if let Ok(found) = self.look(hash, member) {
+            let rank = self.tree().index_of(&found.entry);
+            is_copied |= unshare(&mut self.entries, rank);
         }
         if let Some(score) = score {
             let rank = self.rank_of(&Place::Entry(score, member));
@@ -343,6 +366,32 @@ pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
     entry.long.map_or_else(|| entry.member.hash(), |long| long.hash())
 }
 
+/// Where in a tree a place is: in the last chunk that begins before it.
+#[inline]
+fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
+    let is_before =
+        |child: &Child<_>| place.is_behind(child.first, |name| order(&first(child).member, name));
+    let (chunk, way) = match *place {
+        // All children look alike to their scores.
+        Place::Start | Place::End | Place::BeforeMember(_) | Place::AfterMember(_) => {
+            tree.search(&Search { is_less: |_| false, is_equal: |_| true, is_before })
+        }
+        Place::BeforeScore(score) => {
+            tree.search(&Search { is_less: |first| first < score, is_equal: |_| false, is_before })
+        }
+        Place::AfterScore(score) => {
+            tree.search(&Search { is_less: |first| first <= score, is_equal: |_| false, is_before })
+        }
+        Place::Entry(score, _) => tree.search(&Search {
+            is_less: |first| first < score,
+            is_equal: |first| first == score,
+            is_before,
+        }),
+    };
+    let (index, offset) = lower_bound(chunk, place);
+    (Spot { way, index, offset }, chunk)
+}
+
 /// The first entry that hangs there.
 fn first(tree: &Child<Entries>) -> Entry<'_> {
     let chunk = tree.peek(End::Front);
@@ -365,12 +414,32 @@ fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
 fn lower_bound(chunk: &Chunk, place: &Place<'_>) -> (usize, usize) {
     let items = chunk.items();
     // Most entries are told by their scores: the member is not looked at.
-    let is_behind = |offset: usize| {
-        let bytes = &items[offset..];
-        let member = || item::entry(bytes, Some(chunk)).member;
-        place.is_behind(item::score(bytes), |name| order(&member(), name))
-    };
-    let (mut index, mut offset) = chunk.last_mark(is_behind);
+    match *place {
+        Place::BeforeScore(bound) => partition(chunk, |at| item::score(&items[at..]) < bound),
+        Place::AfterScore(bound) => partition(chunk, |at| item::score(&items[at..]) <= bound),
+        Place::Entry(bound, name) => partition(chunk, |at| {
+            let score = item::score(&items[at..]);
+            score < bound || score == bound && is_before(&items[at..], chunk, name)
+        }),
+        _ => partition(chunk, |at| {
+            let entry = item::entry(&items[at..], Some(chunk));
+            place.is_behind(entry.score, |name| order(&entry.member, name))
+        }),
+    }
+}
+
+/// True when the member of the entry at the front of `bytes` comes before a name.
+#[inline(never)] // Rarely asked.
+fn is_before(bytes: &[u8], chunk: &Chunk, name: &[u8]) -> bool {
+    order(&item::entry(bytes, Some(chunk)).member, name).is_lt()
+}
+
+/// How many entries come first for which `is_behind` holds, given their offsets, and the offset of the
+/// next one.
+#[inline(always)] // A search is nothing else.
+fn partition(chunk: &Chunk, is_behind: impl Fn(usize) -> bool) -> (usize, usize) {
+    let items = chunk.items();
+    let (mut index, mut offset) = chunk.last_mark(&is_behind);
     while offset < items.len() && is_behind(offset) {
         offset += Entries::len(&items[offset..]);
         index += 1;

@@ -13,7 +13,7 @@
 //! where they are to be expected.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held};
-use crate::tree::{self, Child};
+use crate::tree::{self, Child, Search, Spot};
 
 /// Bytes of an item.
 const ITEM: usize = 12;
@@ -126,6 +126,22 @@ fn lower_bound(chunk: &Chunk<Items>, hash: Hash) -> usize {
     at
 }
 
+/// The way to a hash.
+fn search(hash: Hash) -> Search<impl Fn(Hash) -> bool, impl Fn(Hash) -> bool, Never> {
+    Search { is_less: move |first| first < hash, is_equal: |_| false, is_before: |_| false }
+}
+
+/// A function that is not called: nodes tell all there is to know of hashes.
+type Never = fn(&Child<Items>) -> bool;
+
+/// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.
+#[inline]
+fn spot(tree: &Child<Items>, hash: Hash) -> (Spot, &Chunk<Items>) {
+    let (chunk, way) = tree.search(&search(hash));
+    let index = lower_bound(chunk, hash);
+    (Spot { way, index, offset: index * ITEM }, chunk)
+}
+
 /// The table by member; see the module.
 #[derive(Clone, Default)]
 pub(crate) struct Index(pub(crate) Option<Child<Items>>);
@@ -144,8 +160,7 @@ impl Index {
     #[inline]
     pub(crate) fn rank_of(&self, hash: Hash) -> usize {
         let Some(tree) = &self.0 else { return 0 };
-        let (chunk, first) = tree.seek(|first, _| first < hash);
-        first + lower_bound(chunk, hash)
+        tree.index_of(&spot(tree, hash).0)
     }
 
     /// The items from a rank on: their hashes and scores.
@@ -164,48 +179,72 @@ impl Index {
         })
     }
 
-    /// The first item with this hash for which `f` holds: its rank, and what `f` returned.
+    /// The first item with this hash for which `f` holds: where it is, and what `f` returned. Otherwise
+    /// where one with this hash can be added.
     #[inline]
     pub(crate) fn find<R>(
         &self,
         hash: Hash,
         mut f: impl FnMut(f64) -> Option<R>,
-    ) -> Option<(usize, R)> {
-        let tree = self.0.as_ref()?;
-        let (chunk, first) = tree.seek(|first, _| first < hash);
-        let mut at = lower_bound(chunk, hash);
-        while at < chunk.len() {
-            let (other, score) = read(chunk.items(), at);
+    ) -> Result<(Spot, R), Spot> {
+        let Some(tree) = &self.0 else { return Err(Spot::default()) };
+        let (first, chunk) = spot(tree, hash);
+        for index in first.index..chunk.len() {
+            let (other, score) = read(chunk.items(), index);
             if other != hash {
-                return None;
+                return Err(first);
             }
             if let Some(result) = f(score) {
-                return Some((first + at, result));
+                return Ok((Spot { index, offset: index * ITEM, ..first }, result));
             }
-            at += 1;
         }
-        let rest = self.iter(first + at).take_while(|(other, _)| *other == hash);
-        rest.enumerate().find_map(|(past, (_, score))| Some((first + at + past, f(score)?)))
+        // Equal hashes in the next chunk: rare, and looked for by rank.
+        let next = tree.index_of(&first) + chunk.len() - first.index;
+        let rest = self.iter(next).take_while(|(other, _)| *other == hash);
+        let found = rest.enumerate().find_map(|(past, (_, score))| Some((past, f(score)?)));
+        match found {
+            Some((past, result)) => Ok((tree.spot_of(next + past), result)),
+            None => Err(first),
+        }
     }
 
-    pub(crate) fn insert(&mut self, hash: Hash, score: f64) {
-        let rank = self.rank_of(hash);
-        tree::insert(&mut self.0, rank, &code(hash, score));
+    /// Prefetches the items with this hash.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: Hash) {
+        let Some(tree) = &self.0 else { return };
+        tree.prefetch(&search(hash), |low, high| {
+            f64::from(hash.0.saturating_sub(low.0)) / f64::from(high.0.saturating_sub(low.0).max(1))
+        });
     }
 
-    /// Gives the item of this rank, and of this hash, another score.
-    pub(crate) fn set(&mut self, rank: usize, hash: Hash, score: f64) {
+    /// Adds an item at a spot that [`Index::find`] gave for its hash.
+    #[inline]
+    pub(crate) fn insert(&mut self, spot: &Spot, hash: Hash, score: f64) {
+        tree::insert_at(&mut self.0, spot, &code(hash, score));
+    }
+
+    /// Adds an item.
+    #[inline]
+    pub(crate) fn add(&mut self, hash: Hash, score: f64) {
+        let found = self.find(hash, |_| None::<()>);
+        self.insert(&found.expect_err("nothing is looked for"), hash, score);
+    }
+
+    /// Gives the item at a spot, which has this hash, another score.
+    #[inline]
+    pub(crate) fn set(&mut self, spot: &Spot, hash: Hash, score: f64) {
         let tree = self.0.as_mut().expect("the item is there");
-        tree.edit(rank, &mut |chunk, at| {
-            debug_assert_eq!(read(chunk.items(), at).0, hash);
-            let is_set = crate::chunk::own(chunk).set(at, &code(hash, score));
+        tree.edit_at(&spot.way, &mut |chunk| {
+            debug_assert_eq!(read(chunk.items(), spot.index).0, hash);
+            let is_set = crate::chunk::own(chunk).set(spot.index, &code(hash, score));
             assert!(is_set, "an item is as long as any other");
         });
     }
 
-    /// Removes the item of this rank.
-    pub(crate) fn remove(&mut self, rank: usize) {
-        tree::remove(&mut self.0, rank);
+    /// Removes the item at a spot.
+    #[inline]
+    pub(crate) fn remove(&mut self, spot: &Spot) {
+        tree::remove_at(&mut self.0, spot);
     }
 
     /// Panics when an invariant does not hold.

@@ -51,7 +51,7 @@ fn score_len(tag: u8) -> usize {
 }
 
 /// The score at the front of `bytes`.
-#[inline]
+#[inline(always)] // A search is nothing else.
 pub(super) fn score(bytes: &[u8]) -> f64 {
     let (tag, len) = (bytes[0], score_len(bytes[0]) - 1);
     if len == 0 {

@@ -165,11 +165,40 @@ impl Sorted {
         }
     }
 
-    /// The score of a member. Cost: as for its rank.
+    /// The score of a member. Cost: O(log n).
     #[inline]
     #[must_use]
     pub fn score(&self, hash: u64, member: &[u8]) -> Option<f64> {
-        self.rank(hash, member).map(|(_, score)| score)
+        match &self.0 {
+            Root::Pack(pack) => pack.view().rank(member).map(|(_, score)| score),
+            Root::Trees(big) => big.score(hash, member),
+        }
+    }
+
+    /// Prefetches where the index leads from this hash. Sixteen look-ups of large sets, prefetched
+    /// together, wait for memory once: with this for all of them, then [`Sorted::prefetch_entry`] for
+    /// all.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Root::Trees(big) = &self.0 {
+            big.prefetch(hash);
+        }
+    }
+
+    /// Prefetches the entry of a member with this hash, which was prefetched before.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64) {
+        if let Root::Trees(big) = &self.0 {
+            big.prefetch_entry(hash);
+        }
+    }
+
+    /// Prefetches where an entry with this score is, or will be.
+    #[inline]
+    pub fn prefetch_score(&self, score: f64) {
+        if let Root::Trees(big) = &self.0 {
+            big.prefetch_score(score);
+        }
     }
 
     /// The rank of a member, and its score. Cost: O(log n).

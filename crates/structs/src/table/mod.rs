@@ -86,6 +86,7 @@ pub(crate) use directory::get_mut;
 use directory::{Directory, NEVER};
 use entry::{Needle, Raw};
 use pack::Pack;
+pub(crate) use segment::prefetch;
 use small::Small;
 use std::fmt;
 use std::sync::Arc;

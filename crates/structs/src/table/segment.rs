@@ -734,7 +734,7 @@ fn layout(bytes: usize) -> Layout {
 }
 
 #[inline]
-pub(super) fn prefetch(at: *const u8) {
+pub(crate) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

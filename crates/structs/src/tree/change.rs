@@ -81,26 +81,6 @@ fn trimmed<C: Coding>(mut tree: Child<C>, index: usize) -> Child<C> {
     tree
 }
 
-/// Removes the item with this index. Cost: O(log n).
-#[inline]
-pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
-    let old = tree.as_mut().expect("the item is there");
-    debug_assert!(index < old.len, "index={index} len={}", old.len);
-    // None if it is the only one of its chunk.
-    let is_sparse = old.edit(index, &mut |chunk, at| {
-        (chunk.len() > 1).then(|| {
-            let chunk = own(chunk);
-            chunk.remove(at);
-            chunk.is_sparse()
-        })
-    });
-    match is_sparse {
-        Some(false) => {}
-        Some(true) => merge_near(tree, index),
-        None => drop(remove_range(tree, index..index + 1)),
-    }
-}
-
 /// Removes and returns the items with these indexes. Cost: O(log n).
 pub(crate) fn remove_range<C: Coding>(
     tree: &mut Option<Child<C>>,
@@ -118,7 +98,7 @@ pub(crate) fn remove_range<C: Coding>(
 
 /// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in one.
 #[cold]
-fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
+pub(super) fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     let Some(old) = tree else { return };
     let (chunk, first) = old.find(index.min(old.len - 1));
     let end = first + chunk.len();

@@ -19,11 +19,15 @@
 
 mod change;
 mod rest;
+mod way;
 
-pub(crate) use change::{insert, join_seam, remove, remove_range};
+use change::merge_near;
+pub(crate) use change::{insert, join_seam, remove_range};
 pub(crate) use rest::{Rest, Unread, defer, is_worth_deferring};
+pub(crate) use way::{Search, Spot, insert_at, remove, remove_at};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
+use crate::table::get_mut;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -93,22 +97,15 @@ impl<C: Coding> Node<C> {
         }
         unreachable!("index={index} of {before}");
     }
+}
 
-    /// The last child of those for which `is_before` holds, and how many elements are before it; the
-    /// first child if there is none.
-    #[inline]
-    fn seek(&self, is_before: &impl Fn(C::First, &Child<C>) -> bool) -> (usize, usize) {
-        let (mut low, mut high) = (0, self.children.len());
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if is_before(self.firsts[middle], &self.children[middle]) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        (low, self.lens[..low].iter().sum())
+/// The node, for changing; copied first if a cut shares it.
+#[inline]
+fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
+    if Arc::strong_count(node) != 1 {
+        *node = Arc::new((**node).clone());
     }
+    get_mut(node).expect("ours alone")
 }
 
 /// A child, taken apart.
@@ -157,7 +154,7 @@ impl<C: Coding> Child<C> {
     fn children_mut(&mut self) -> &mut Vec<Self> {
         match &mut self.link {
             Link::Chunk(_) => unreachable!("a chunk has no children"),
-            Link::Node(node) => &mut Arc::make_mut(node).children,
+            Link::Node(node) => &mut own_node(node).children,
         }
     }
 
@@ -218,24 +215,6 @@ impl<C: Coding> Child<C> {
         }
     }
 
-    /// The last chunk for which `is_before` holds, and the index of its first item; the first chunk
-    /// if there is none. `is_before` must hold for all children up to some place, and for none
-    /// after it.
-    #[inline]
-    pub(crate) fn seek(&self, is_before: impl Fn(C::First, &Self) -> bool) -> (&Chunk<C>, usize) {
-        let (mut at, mut first) = (self, 0);
-        loop {
-            match &at.link {
-                Link::Chunk(chunk) => return (chunk, first),
-                Link::Node(node) => {
-                    let (child, before) = node.seek(&is_before);
-                    first += before;
-                    at = &node.children[child];
-                }
-            }
-        }
-    }
-
     /// Calls `f` with the chunk that holds the element with this index, for changing, and the
     /// element's index in it. Copies the nodes on the way if cuts share them.
     pub(crate) fn edit<R>(
@@ -251,7 +230,7 @@ impl<C: Coding> Child<C> {
                 result
             }
             Link::Node(node) => {
-                let node = Arc::make_mut(node);
+                let node = own_node(node);
                 let (at, before) = node.locate(index);
                 let child = &mut node.children[at];
                 let (len, bytes) = (child.len, child.bytes);

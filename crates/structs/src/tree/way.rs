@@ -1,0 +1,239 @@
+//! Ways: where a search by content has been, so that the change which follows need not search again.
+//!
+//! A change by index adds up lengths at every level to find its chunk, and walks to the item in it. Who
+//! has searched for the item was just there, and has noted the way.
+
+use super::{Child, Link, Node, insert, merge_near, own_node, remove_range};
+use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
+
+/// Levels of the highest tree: of eight children to a node, more chunks than there are addresses.
+const LEVELS_MAX: usize = 16;
+
+/// Which child leads to a chunk, level by level, from the root.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    children: [u8; LEVELS_MAX],
+    len: usize,
+}
+
+impl Way {
+    fn push(&mut self, child: usize) {
+        self.children[self.len] = child as u8;
+        self.len += 1;
+    }
+}
+
+/// A place in a tree: the way to a chunk, and an item in it, or the end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spot {
+    pub(crate) way: Way,
+    /// Of the item in its chunk, and where it begins there.
+    pub(crate) index: usize,
+    pub(crate) offset: usize,
+}
+
+/// What is searched for, by what nodes store of the first items of their children.
+pub(crate) struct Search<L, E, B> {
+    /// The child begins before it.
+    pub(crate) is_less: L,
+    /// The child has to be looked at: [`Search::is_before`] tells whether it begins before.
+    pub(crate) is_equal: E,
+    pub(crate) is_before: B,
+}
+
+impl<C: Coding> Node<C> {
+    /// The last child that begins before what is searched for; the first if there is none.
+    #[inline]
+    pub(super) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> usize
+    where
+        L: Fn(C::First) -> bool,
+        E: Fn(C::First) -> bool,
+        B: Fn(&Child<C>) -> bool,
+    {
+        let firsts = &self.firsts[..self.children.len()];
+        // All are compared: which way a branch would go is as random as what is searched for.
+        let mut low = firsts.iter().map(|first| usize::from((search.is_less)(*first))).sum();
+        let mut high = low;
+        while high < firsts.len() && (search.is_equal)(firsts[high]) {
+            high += 1;
+        }
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if (search.is_before)(&self.children[middle]) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low.saturating_sub(1)
+    }
+}
+
+impl<C: Coding> Child<C> {
+    /// The last chunk that begins before what is searched for, and the way to it; the first chunk if
+    /// there is none.
+    #[inline]
+    pub(crate) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> (&Chunk<C>, Way)
+    where
+        L: Fn(C::First) -> bool,
+        E: Fn(C::First) -> bool,
+        B: Fn(&Self) -> bool,
+    {
+        let (mut at, mut way) = (self, Way::default());
+        loop {
+            match &at.link {
+                Link::Chunk(chunk) => return (chunk, way),
+                Link::Node(node) => {
+                    let child = node.search(search);
+                    way.push(child);
+                    at = &node.children[child];
+                }
+            }
+        }
+    }
+
+    /// The last chunk for which `is_before` holds, and the index of its first item; the first chunk
+    /// if there is none. `is_before` must hold for all children up to some place, and for none
+    /// after it.
+    pub(crate) fn seek(&self, is_before: impl Fn(C::First, &Self) -> bool) -> (&Chunk<C>, usize) {
+        let is_before = |child: &Self| is_before(child.first, child);
+        let search = Search { is_less: |_| false, is_equal: |_| true, is_before };
+        let (chunk, way) = self.search(&search);
+        (chunk, self.index_of(&Spot { way, ..Spot::default() }))
+    }
+
+    /// Prefetches the chunk that [`Child::search`] would find. `part` tells how far it lies between
+    /// what is known of its chunk and of the next.
+    #[inline]
+    pub(crate) fn prefetch<L, E, B>(
+        &self,
+        search: &Search<L, E, B>,
+        part: impl Fn(C::First, C::First) -> f64,
+    ) where
+        L: Fn(C::First) -> bool,
+        E: Fn(C::First) -> bool,
+        B: Fn(&Self) -> bool,
+    {
+        let (mut at, mut share) = (self, 0.5);
+        loop {
+            match &at.link {
+                Link::Chunk(chunk) => return Chunk::prefetch(chunk, share),
+                Link::Node(node) => {
+                    let child = node.search(search);
+                    at = &node.children[child];
+                    if let Some(next) = node.children.get(child + 1) {
+                        share = part(at.first, next.first).clamp(0.0, 1.0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The index of the item at a spot.
+    #[inline]
+    pub(crate) fn index_of(&self, spot: &Spot) -> usize {
+        let (mut at, mut before) = (self, 0);
+        for child in &spot.way.children[..spot.way.len] {
+            let Link::Node(node) = &at.link else { unreachable!("a way leads through nodes") };
+            before += node.lens[..usize::from(*child)].iter().sum::<usize>();
+            at = &node.children[usize::from(*child)];
+        }
+        before + spot.index
+    }
+
+    /// The spot of the item with this index.
+    pub(crate) fn spot_of(&self, index: usize) -> Spot {
+        let (mut at, mut way, mut rest) = (self, Way::default(), index);
+        loop {
+            match &at.link {
+                Link::Chunk(chunk) => {
+                    return Spot { way, index: rest, offset: chunk.offset(rest) };
+                }
+                Link::Node(node) => {
+                    let (child, before) = node.locate(rest);
+                    rest -= before;
+                    way.push(child);
+                    at = &node.children[child];
+                }
+            }
+        }
+    }
+
+    /// Calls `f` with the chunk at the end of a way, for changing. Copies the nodes on the way if cuts
+    /// share them.
+    #[inline]
+    pub(crate) fn edit_at<R>(&mut self, way: &Way, f: &mut dyn FnMut(&mut Handle<C>) -> R) -> R {
+        self.edit_below(&way.children[..way.len], f)
+    }
+
+    fn edit_below<R>(&mut self, way: &[u8], f: &mut dyn FnMut(&mut Handle<C>) -> R) -> R {
+        match (&mut self.link, way) {
+            (Link::Node(node), [at, rest @ ..]) => {
+                let (node, at) = (own_node(node), usize::from(*at));
+                let child = &mut node.children[at];
+                let (len, bytes) = (child.len, child.bytes);
+                let result = child.edit_below(rest, f);
+                self.len = self.len - len + child.len;
+                self.bytes = self.bytes - bytes + child.bytes;
+                (node.lens[at], node.firsts[at]) = (child.len, child.first);
+                self.first = node.firsts[0];
+                result
+            }
+            (Link::Chunk(chunk), []) => {
+                let result = f(chunk);
+                (self.len, self.bytes) = (chunk.len(), chunk.memory_bytes());
+                self.first = C::first(chunk.items());
+                result
+            }
+            _ => unreachable!("a way leads through nodes to a chunk"),
+        }
+    }
+}
+
+/// Adds an item at a spot. Cost: O(log n).
+#[inline]
+pub(crate) fn insert_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot, code: &C::Code<'_>) {
+    let Some(root) = tree else { return insert(tree, 0, code) };
+    let is_first = spot.index == 0 && spot.way.children == Way::default().children;
+    let end = if is_first { End::Front } else { End::Back };
+    let (index, offset) = (spot.index, spot.offset);
+    let is_added = root.edit_at(&spot.way, &mut |chunk| {
+        own(chunk).insert_at(index, offset, code)
+            || chunk.grown(end, code.len()).is_some_and(|grown| {
+                *chunk = grown;
+                own(chunk).insert_at(index, offset, code)
+            })
+    });
+    if !is_added {
+        let index = root.index_of(spot);
+        insert(tree, index, code);
+    }
+}
+
+/// Removes the item with this index. Cost: O(log n).
+pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
+    let spot = tree.as_ref().expect("the item is there").spot_of(index);
+    remove_at(tree, &spot);
+}
+
+/// Removes the item at a spot. Cost: O(log n).
+#[inline]
+pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot) {
+    let root = tree.as_mut().expect("the item is there");
+    // None if it is the only one of its chunk.
+    let is_sparse = root.edit_at(&spot.way, &mut |chunk| {
+        (chunk.len() > 1).then(|| {
+            let chunk = own(chunk);
+            chunk.remove_at(spot.index, spot.offset);
+            chunk.is_sparse()
+        })
+    });
+    if is_sparse == Some(false) {
+        return;
+    }
+    let index = root.index_of(spot);
+    match is_sparse {
+        Some(_) => merge_near(tree, index),
+        None => drop(remove_range(tree, index..index + 1)),
+    }
+}
