@@ -9,7 +9,7 @@
 use darter_base::preempt::Countdown;
 use darter_base::{Prng, hash};
 use darter_structs::lazyfree;
-use darter_structs::sorted::{End, Place, Reader, Sorted};
+use darter_structs::sorted::{Builder, End, Place, Reader, Sorted};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
 use std::io::Write;
@@ -23,8 +23,8 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let case = args.next();
     let members = args.next().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let cases: [(&str, Case); 4] =
-        [("memory", memory), ("speed", speed), ("cut", cut), ("small", small)];
+    let cases: [(&str, Case); 5] =
+        [("memory", memory), ("speed", speed), ("bulk", bulk), ("cut", cut), ("small", small)];
     for (name, run) in cases {
         if case.as_deref().is_none_or(|case| case == name) {
             println!("== {name}, {members} members");
@@ -128,15 +128,6 @@ fn speed(members: u64) {
         timed("rank", rounds, |n| {
             sum += named(random(n), |hash, name| set.rank(hash, name)).map_or(0, |one| one.0);
         });
-        timed("rank, 16 prefetched (each)", rounds / 16, |n| {
-            let batch: [u64; 16] = std::array::from_fn(|at| random(n * 16 + at as u64));
-            let hashes = batch.map(|number| named(number, |hash, _| hash));
-            hashes.iter().for_each(|hash| set.prefetch(*hash));
-            hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
-            for number in batch {
-                sum += named(number, |hash, name| set.rank(hash, name)).map_or(0, |one| one.0);
-            }
-        });
         timed("count between two scores", rounds, |n| {
             let score = kind.1(random(n));
             sum += set.rank_of(Place::AfterScore(score)) - set.rank_of(Place::BeforeScore(score));
@@ -162,19 +153,7 @@ fn speed(members: u64) {
         timed("another score", rounds, |n| {
             named(random(n), |hash, name| set.insert(hash, name, kind.1(n + 77)));
         });
-        timed("another score, 16 prefetched (each)", rounds / 16, |n| {
-            let batch: [u64; 16] = std::array::from_fn(|at| n * 16 + at as u64);
-            let score = |number| kind.1(number + 177);
-            let hashes = batch.map(|number| named(random(number), |hash, _| hash));
-            for (hash, number) in hashes.iter().zip(batch) {
-                set.prefetch(*hash);
-                set.prefetch_score(score(number));
-            }
-            hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
-            for number in batch {
-                named(random(number), |hash, name| set.insert(hash, name, score(number)));
-            }
-        });
+        prefetched(&mut set, kind, rounds);
         timed("remove a range of 1000, settled", 100, |n| {
             let at = mixed(n) as usize % set.len().saturating_sub(1_000).max(1);
             set.remove_range(at..at + 1_000);
@@ -188,6 +167,64 @@ fn speed(members: u64) {
         });
         println!("{:34} {:8.2} B", "then", set.memory_bytes() as f64 / set.len() as f64);
         black_box(sum);
+        drop(set);
+        free();
+    }
+}
+
+/// Question: what do look-ups and changes cost that are prefetched by the dozen?
+fn prefetched(set: &mut Sorted, kind: Kind, rounds: u64) {
+    let (members, mut sum) = (set.len() as u64, 0);
+    let random = |n: u64| mixed(n ^ 0x5a) % members;
+    timed("rank, 16 prefetched (each)", rounds / 16, |n| {
+        let batch: [u64; 16] = std::array::from_fn(|at| random(n * 16 + at as u64));
+        let hashes = batch.map(|number| named(number, |hash, _| hash));
+        hashes.iter().for_each(|hash| set.prefetch(*hash));
+        hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
+        for number in batch {
+            sum += named(number, |hash, name| set.rank(hash, name)).map_or(0, |one| one.0);
+        }
+    });
+    timed("another score, 16 prefetched (each)", rounds / 16, |n| {
+        let batch: [u64; 16] = std::array::from_fn(|at| n * 16 + at as u64);
+        let score = |number| kind.1(number + 177);
+        let hashes = batch.map(|number| named(random(number), |hash, _| hash));
+        for (hash, number) in hashes.iter().zip(batch) {
+            set.prefetch(*hash);
+            set.prefetch_score(score(number));
+        }
+        hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
+        for number in batch {
+            named(random(number), |hash, name| set.insert(hash, name, score(number)));
+        }
+    });
+    black_box(sum);
+}
+
+/// Question: what does it cost to build at once what comes in any order, and how long is a step?
+fn bulk(members: u64) {
+    for kind in KINDS {
+        let begin = cpu_ns();
+        let mut builder = Builder::new(members as usize);
+        for number in 0..members {
+            named(number, |hash, name| builder.push(hash, name, kind.1(number)));
+        }
+        let pushed = cpu_ns();
+        let (mut longest, mut more) = (0, true);
+        while more {
+            let before = cpu_ns();
+            more = builder.step(&|old, _| old);
+            longest = longest.max(cpu_ns() - before);
+        }
+        let set = builder.finish();
+        let each = |ns: u64| ns as f64 / members as f64;
+        println!(
+            "{:20} {:6.2} B; {:.0} ns to gather, {:.0} ns to sort; the longest step {longest} ns",
+            kind.0,
+            set.memory_bytes() as f64 / members as f64,
+            each(pushed - begin),
+            each(cpu_ns() - pushed),
+        );
         drop(set);
         free();
     }

@@ -1,49 +1,100 @@
 //! The combination of sorted sets, built aside in portions: what the STORE forms install, and what
 //! the others show.
+//!
+//! A few members are added one by one; very many are gathered, and sorted together (`sorted::Builder`).
 
 use super::operand::Reader;
 use super::plan::{Act, Aggregate, Inputs, Weighted};
-use super::value::ZSet;
+use super::value::{ZSet, ZSetEdit};
 use super::walk::Walk;
 use crate::inputs::Queue;
+use darter_base::hash;
 use darter_keyspace::Collection;
+use darter_structs::sorted;
 use darter_structs::table::Scratch;
 
-/// Members merged in one portion, and looked up or added: at most about 50 us.
+/// Members merged in one portion, and looked up: at most about 50 us.
 const MERGED: usize = 12;
-const LOOKED_UP: usize = 24;
+pub(super) const GATHERED: usize = 128;
+const LOOKED_UP: usize = 32;
+/// From this many members on they are sorted together.
+const BULK_MIN: usize = 4_096;
 
 /// See the module.
 pub(super) struct Build {
     result: ZSet,
+    /// Very many members of the result.
+    bulk: Option<Bulk>,
     work: Work,
+    aggregate: Aggregate,
     now: u64,
+}
+
+/// Very many members, in any order: gathered, then sorted together.
+pub(super) struct Bulk {
+    builder: sorted::Builder,
+    /// Bytes of the longest.
+    longest: usize,
+}
+
+impl Bulk {
+    /// For this many members, about. `None` if they are too few.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        Self::of_common(len, 1)
+    }
+
+    /// The same, of members that are added so often.
+    fn of_common(len: usize, times: usize) -> Option<Self> {
+        let bulk = || Self { builder: sorted::Builder::of_common(len, times), longest: 0 };
+        (len >= BULK_MIN).then(bulk)
+    }
+
+    /// Adds a member.
+    pub(super) fn push(&mut self, member: &[u8], score: f64) {
+        self.longest = self.longest.max(member.len());
+        self.builder.push(hash::of(member), member, score);
+    }
+
+    /// Sorts some of them, and merges the scores of those that came twice. True while there is more to
+    /// do.
+    pub(super) fn sort(&mut self, aggregate: Aggregate) -> bool {
+        self.builder.step(&|one, other| aggregate.merge(one, other))
+    }
+
+    /// The set, once there is no more to do.
+    pub(super) fn finish(self) -> ZSet {
+        ZSet::of_sorted(self.builder.finish(), self.longest)
+    }
 }
 
 /// What is left to do.
 enum Work {
-    /// The members of all operands are merged, one operand after the other.
-    Merge {
-        operands: Queue<Weighted>,
-        reading: Option<(Reader, f64)>,
-        aggregate: Aggregate,
-    },
+    /// The members of all operands are merged, one operand after the other; of an intersection those
+    /// that all have.
+    Merge { operands: Queue<Weighted>, reading: Option<(Reader, f64)> },
     /// The members that are kept are added.
     Filter(Walk),
+    /// What was gathered is sorted.
     Nothing,
 }
 
 impl Build {
     /// Starts building, as of `now`. Cost: O(1).
     pub(super) fn new(mut inputs: Inputs, aggregate: Aggregate, now: u64) -> Self {
+        let is_sorted = inputs.is_sorted_together();
+        let bulk = match is_sorted {
+            true => Bulk::of_common(inputs.total, inputs.operands.len()),
+            false => Bulk::new(inputs.walked()),
+        };
         let operands = std::mem::take(&mut inputs.operands);
         let work = match inputs.act {
-            Act::Union => Work::Merge { operands, reading: None, aggregate },
+            Act::Union => Work::Merge { operands, reading: None },
+            Act::Inter if is_sorted && bulk.is_some() => Work::Merge { operands, reading: None },
             act @ (Act::Inter | Act::Diff) => {
                 Self::filter(operands, (act, aggregate), now).map_or(Work::Nothing, Work::Filter)
             }
         };
-        Self { result: ZSet::new(), work, now }
+        Self { result: ZSet::new(), bulk, work, aggregate, now }
     }
 
     /// The walk through the first operand that asks the others.
@@ -58,40 +109,79 @@ impl Build {
 
     /// Does the next portion. Returns true while there is more to do.
     pub(super) fn step(&mut self) -> bool {
-        let mut edit = self.result.edit_aside(self.now);
-        match &mut self.work {
-            Work::Nothing => false,
-            Work::Filter(walk) => walk.step(LOOKED_UP, &mut |member, score| {
-                edit.insert(member, score);
-            }),
-            Work::Merge { operands, reading, aggregate } => {
-                let Some((reader, weight)) = reading else {
-                    *reading = operands.pop_front().map(|Weighted { operand, weight }| {
-                        (Reader::new(operand, self.now), weight)
-                    });
-                    return reading.is_some();
-                };
-                reader.next_slice(MERGED, &mut |element| {
-                    let score = aggregate.first(element.score, *weight);
-                    edit.update(element.member.bytes(&mut Scratch::new()), |old| {
-                        Some(old.map_or(score, |old| aggregate.merge(old, score)))
-                    });
-                });
-                if reader.is_done() {
-                    *reading = None;
+        let Self { result, bulk, work, aggregate, now } = self;
+        let more = match work {
+            Work::Nothing => return self.sort(),
+            Work::Filter(walk) => match bulk {
+                Some(bulk) => walk.step(LOOKED_UP, &mut |member, score| bulk.push(member, score)),
+                None => {
+                    let mut edit = result.edit_aside(*now);
+                    walk.step(LOOKED_UP, &mut |member, score| _ = edit.insert(member, score))
                 }
-                true
+            },
+            Work::Merge { operands, reading } => {
+                let is_done = reading.as_ref().is_none_or(|(reader, _)| reader.is_done());
+                if is_done {
+                    let next = operands.pop_front();
+                    *reading = next.map(|next| (Reader::new(next.operand, *now), next.weight));
+                }
+                match (reading, bulk) {
+                    (None, _) => false,
+                    (Some(reading), Some(bulk)) => {
+                        gather(reading, bulk, *aggregate);
+                        true
+                    }
+                    (Some(reading), None) => {
+                        merge(reading, &mut result.edit_aside(*now), *aggregate);
+                        true
+                    }
+                }
             }
+        };
+        if !more {
+            self.work = Work::Nothing;
         }
+        more || self.bulk.is_some()
+    }
+
+    /// Sorts some of what was gathered. Returns true while there is more to do.
+    fn sort(&mut self) -> bool {
+        let Self { result, bulk, aggregate, .. } = self;
+        if bulk.as_mut().is_some_and(|bulk| bulk.sort(*aggregate)) {
+            return true;
+        }
+        if let Some(bulk) = bulk.take() {
+            *result = bulk.finish();
+        }
+        false
     }
 
     /// Bytes that were made.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.result.memory_bytes()
+        let bulk = self.bulk.as_ref().map_or(0, |bulk| bulk.builder.memory_bytes());
+        self.result.memory_bytes() + bulk
     }
 
     /// The result, once there is no more to do.
     pub(super) fn take_set(&mut self) -> ZSet {
         std::mem::take(&mut self.result)
     }
+}
+
+/// Adds some members of an operand to a result.
+fn merge((reader, weight): &mut (Reader, f64), edit: &mut ZSetEdit<'_>, aggregate: Aggregate) {
+    reader.next_slice(MERGED, &mut |element| {
+        let score = aggregate.first(element.score, *weight);
+        edit.update(element.member.bytes(&mut Scratch::new()), |old| {
+            Some(old.map_or(score, |old| aggregate.merge(old, score)))
+        });
+    });
+}
+
+/// Adds some members of an operand to those that are to be sorted.
+fn gather((reader, weight): &mut (Reader, f64), bulk: &mut Bulk, aggregate: Aggregate) {
+    reader.next_slice(GATHERED, &mut |element| {
+        let score = aggregate.first(element.score, *weight);
+        bulk.push(element.member.bytes(&mut Scratch::new()), score);
+    });
 }

@@ -168,11 +168,21 @@ impl Inputs {
     }
 
     /// Members that are walked.
-    fn walked(&self) -> usize {
+    pub(super) fn walked(&self) -> usize {
         match self.act {
             Act::Union => self.total,
             Act::Inter | Act::Diff => self.operands.front().map_or(0, |one| one.operand.len()),
         }
+    }
+
+    /// True when an intersection is found faster by sorting all members than by looking those of the
+    /// first up: if the others have not many more, and all products are numbers.
+    pub(super) fn is_sorted_together(&self) -> bool {
+        const MORE: usize = 4;
+        self.act == Act::Inter
+            && self.operands.len() <= MORE
+            && self.total <= self.walked() * MORE
+            && self.operands.iter().all(|one| one.weight.is_normal())
     }
 
     /// True when the whole work fits the running slice.

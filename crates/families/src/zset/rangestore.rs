@@ -5,6 +5,8 @@
 //! copied, in slices.
 
 use super::algebra::install;
+use super::build::{Bulk, GATHERED};
+use super::plan::Aggregate;
 use super::range::{Dialect, Query};
 use super::value::ZSet;
 use crate::inputs;
@@ -43,9 +45,19 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
         edit.remove_range(0..ranks.start);
         result
     } else {
-        let (mut result, mut reader) =
-            (ZSet::new(), Reader::new(set.entries().clone(), ranks, End::Front));
+        let reader = Reader::new(set.entries().clone(), ranks, End::Front);
         drop(set);
+        copy(&call, reader).await
+    };
+    let count = install(&call, target, result, ZRANGESTORE).await;
+    drop(locked);
+    Ok(call.answer(|reply| reply.count(count)))
+}
+
+/// A sorted set of what is read.
+async fn copy(call: &Call, mut reader: Reader) -> ZSet {
+    let mut result = ZSet::new();
+    let Some(mut bulk) = Bulk::new(reader.left()) else {
         while reader.left() > 0 {
             let mut edit = result.edit_aside(0);
             reader.next_slice(COPIED, &mut |entry| {
@@ -53,9 +65,16 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
             });
             call.tx.pause().await;
         }
-        result
+        return result;
     };
-    let count = install(&call, target, result, ZRANGESTORE).await;
-    drop(locked);
-    Ok(call.answer(|reply| reply.count(count)))
+    while reader.left() > 0 {
+        reader.next_slice(GATHERED, &mut |entry| {
+            bulk.push(entry.member().bytes(&mut Scratch::new()), entry.score());
+        });
+        call.tx.pause().await;
+    }
+    while bulk.sort(Aggregate::Sum) {
+        call.tx.pause().await; // None came twice.
+    }
+    bulk.finish()
 }

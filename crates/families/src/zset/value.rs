@@ -8,7 +8,7 @@ use darter_keyspace::{
 };
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Plan, Survey};
 use darter_structs::sorted::{End, Entry, Sorted};
-use darter_structs::table::PackedValue;
+use darter_structs::table::{PackedValue, Scratch};
 use std::ops::Range;
 
 static TYPE: &Type = &Type {
@@ -67,6 +67,22 @@ impl ZSet {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A sorted set of these entries, the longest member of which has `longest` bytes.
+    #[must_use]
+    pub fn of_sorted(entries: Sorted, longest: usize) -> Self {
+        let grown = longest > MEMBER_BYTES_MAX.get() || entries.len() > MEMBERS_MAX.get();
+        let built = Self { entries, grown };
+        if grown {
+            return built;
+        }
+        let mut small = Self::new();
+        let mut edit = small.edit_aside(0); // It knows what a listpack has not.
+        built.entries.range(0..built.len()).for_each(|entry| {
+            edit.insert(entry.member().bytes(&mut Scratch::new()), entry.score());
+        });
+        small
     }
 
     /// The entries: ranks, ranges and cuts are read there.

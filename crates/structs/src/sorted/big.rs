@@ -92,6 +92,13 @@ impl Big {
         big
     }
 
+    /// These entries, and the items of them.
+    pub(super) fn of_trees(entries: Option<Child<Entries>>, index: Option<Child<Items>>) -> Self {
+        let big = Self { entries, index: Index(index), stale: None, owner: Owner::new() };
+        big.assert_counts();
+        big
+    }
+
     fn tree(&self) -> &Child<Entries> {
         self.entries.as_ref().expect("B2: there are entries")
     }

@@ -95,7 +95,7 @@ fn read(items: &[u8], index: usize) -> (Hash, f64) {
     (Hash(hash), f64::from_le_bytes(score.try_into().expect("eight bytes")))
 }
 
-fn code(hash: Hash, score: f64) -> [u8; ITEM] {
+pub(super) fn code(hash: Hash, score: f64) -> [u8; ITEM] {
     let mut item = [0; ITEM];
     item[..4].copy_from_slice(&hash.0.to_le_bytes());
     item[4..].copy_from_slice(&score.to_le_bytes());

@@ -18,6 +18,7 @@
 //! | `pack`   | small sorted sets as bytes                                           |
 //! | `index`  | from a member's hash to its score                                    |
 //! | `big`    | both trees                                                           |
+//! | `bulk`   | building very many entries at once                                   |
 //! | `run`    | reading in place, both ways                                          |
 //! | `reader` | reading a cut in slices, both ways                                   |
 //! | `scan`   | cursors                                                              |
@@ -35,6 +36,7 @@
 //! Not here: how scores are read and printed, and who may write. See `families`.
 
 mod big;
+mod bulk;
 pub(crate) mod index;
 mod item;
 mod pack;
@@ -46,6 +48,7 @@ mod scan;
 mod tests;
 
 pub use crate::chunk::End;
+pub use bulk::Builder;
 pub use item::INLINE_MAX;
 pub use pack::PackRef;
 pub use place::{Entry, Place};

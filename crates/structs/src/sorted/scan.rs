@@ -133,7 +133,7 @@ impl Scan {
 }
 
 /// A number in the order of scores, the same for equal ones.
-fn ordered(score: f64) -> i64 {
+pub(super) fn ordered(score: f64) -> i64 {
     let bits = (score + 0.0).to_bits().cast_signed(); // There is one zero.
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }

@@ -447,6 +447,58 @@ fn a_dropped_cut_shares_nothing() {
     assert!(!set.unshare(hash::of(name), name, Some(1.0)), "copied for no one");
 }
 
+#[test] // Whatever comes, and in whatever order: what is built at once is what is added one by one.
+fn sets_are_built_at_once() {
+    let lens: &[u64] =
+        if cfg!(miri) { &[0, 3, 1_500] } else { &[0, 1, 2, 100, 1_024, 5_000, 40_000] };
+    for (seed, len) in (0..2).flat_map(|seed| lens.iter().map(move |len| (seed, *len))) {
+        let mut prng = Prng::from_seed(seed * 1_000 + len);
+        let (mut builder, mut model) = (Builder::new(len as usize), Model::new());
+        for number in 0..len {
+            let name = member(&mut prng, len * 2, if len > 2_000 { 64 } else { 5_000 });
+            // In order, as from sorted sets that are read one after the other.
+            let in_order = (number % (len / 2 + 1)) as f64;
+            let score = if seed == 0 { in_order } else { score(&mut prng) };
+            builder.push(hash::of(&name), &name, score);
+            let old = model.get(&name).copied();
+            model.insert(name, old.map_or(score, |old| old.max(score)));
+        }
+        while builder.step(&f64::max) {}
+        let set = builder.finish();
+        set.check_invariants();
+        assert!(content(&set) == ordered(&model), "seed={seed} len={len}");
+    }
+    while lazyfree::run(&Never) {}
+}
+
+#[test] // Of two sets: what both have.
+fn common_members_are_kept() {
+    let mut builder = Builder::of_common(9_000, 2);
+    for number in (0..5_000_u64).chain(1_000..3_000) {
+        let name = format!("member:{number}").into_bytes();
+        builder.push(hash::of(&name), &name, number as f64);
+    }
+    while builder.step(&|one, other| one + other) {}
+    let set = builder.finish();
+    set.check_invariants();
+    assert_eq!((set.len(), set.get(0).map(|first| first.score())), (2_000, Some(2_000.0)));
+}
+
+#[test] // Given up in the middle, what was gathered is freed in portions.
+fn builders_can_be_given_up() {
+    for steps in [0, 10, 40, 70] {
+        let mut builder = Builder::new(20_000);
+        for number in 0..20_000_u64 {
+            let name = format!("member:{number}").into_bytes();
+            builder.push(hash::of(&name), &name, (number * 7_919 % 20_000) as f64);
+        }
+        assert!((0..steps).all(|_| builder.step(&f64::max)), "{steps} are not all");
+        drop(builder);
+        assert!(!lazyfree::is_empty(), "it is freed later");
+        while lazyfree::run(&Never) {}
+    }
+}
+
 #[test] // In order from either end, chunks stay full.
 fn ends_fill_whole_chunks() {
     for descending in [false, true] {

@@ -17,10 +17,12 @@
 //! - N3: a node has [`CHILDREN_MAX`] children at most, two or more if it is the root, and
 //!   [`CHILDREN_MIN`] or more if it is not.
 
+mod append;
 mod change;
 mod rest;
 mod way;
 
+pub(crate) use append::Appender;
 use change::merge_near;
 pub(crate) use change::{insert, join_seam, remove_range};
 pub(crate) use rest::{Rest, Unread, defer, is_worth_deferring};
