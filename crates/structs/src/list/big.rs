@@ -202,7 +202,7 @@ impl Big {
     }
 
     /// Adds a chunk at one end.
-    fn extend(&mut self, end: End, new: Handle) {
+    pub(super) fn extend(&mut self, end: End, new: Handle) {
         let mut old = match end {
             End::Front => {
                 let old = std::mem::replace(&mut self.front, new);

@@ -224,6 +224,22 @@ pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     item::text(bytes)
 }
 
+/// Cuts elements into runs of at most `max` bytes, each with the number of its elements.
+pub(super) fn runs(mut items: &[u8], max: usize) -> impl Iterator<Item = (&[u8], usize)> {
+    std::iter::from_fn(move || {
+        let (mut at, mut count) = (0, 0);
+        while let Some(next) = items.get(at..).filter(|next| !next.is_empty())
+            && (count == 0 || at + len(next) <= max)
+        {
+            at += len(next);
+            count += 1;
+        }
+        let (run, rest) = items.split_at(at);
+        items = rest;
+        (count > 0).then_some((run, count))
+    })
+}
+
 /// Appends the indexes of the elements in `items` that match `needle` to `hits`.
 ///
 /// Given a place, `jump` returns the nearest earlier element whose index and start are known

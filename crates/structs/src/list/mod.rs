@@ -5,7 +5,7 @@
 //! grows with the list. Numbers and what we rejected: docs/design/0015-lists.md.
 //!
 //! ```text
-//! List --+-- Pack      one run of bytes, up to 2 KiB: | len | element | element | ...
+//! List --+-- Pack      one run of bytes, up to 2 KiB: | len | prefix | element | element | ...
 //!        +-- Chunks    front chunk | tree of chunks | back chunk
 //!                                        |
 //!                                   nodes of 8 to 32 children, with the sums of what hangs there
@@ -303,8 +303,7 @@ impl List {
         if let Root::Pack(pack) = &mut self.0 {
             let view = pack.view();
             if index < len {
-                let items = &view.items()[view.offset(index)..];
-                rest = Self(Root::Pack(Pack::of_items(items, len - index)));
+                rest = Self(Root::Pack(view.part(index)));
                 pack.remove(index..len);
             }
             return rest;
@@ -374,12 +373,19 @@ impl List {
         }
     }
 
-    /// Turns a pack into one chunk, with room for `need` more bytes at `end`.
+    /// Turns a pack into one chunk, with room for `need` more bytes at `end`; into several, if its
+    /// elements' prefix takes that much.
     #[cold]
     fn unpack(&mut self, end: End, need: usize) -> &mut Big {
         if let Root::Pack(pack) = &self.0 {
-            let chunk = Chunk::of_items(pack.view().items(), pack.view().len(), need, end);
-            self.0 = Root::Chunks(Box::new(Big::of(chunk)));
+            let items = pack.view().whole_items();
+            let mut runs = item::runs(&items, pack::PACK_BYTES_MAX);
+            let (first, len) = runs.next().unwrap_or_default();
+            let mut big = Big::of(Chunk::of_items(first, len, need, end));
+            runs.for_each(|(more, len)| {
+                big.extend(End::Back, Chunk::of_items(more, len, need, end))
+            });
+            self.0 = Root::Chunks(Box::new(big));
         }
         let Root::Chunks(big) = &mut self.0 else { unreachable!("just made") };
         big

@@ -100,8 +100,9 @@ impl Reader {
             }
             let bytes = item::len(&items[self.offset..]);
             f(match (&self.source, &self.chunk) {
-                (Source::Chunks(_), Some(chunk)) => chunk.element(self.offset),
-                _ => Element::Text(item::text(&items[self.offset..])),
+                (Source::Pack(pack), _) => pack.view().element(self.offset),
+                (_, Some(chunk)) => chunk.element(self.offset),
+                (_, None) => unreachable!("as above"),
             });
             self.offset += bytes;
             budget -= 1;

@@ -80,7 +80,7 @@ impl List {
     pub fn range(&self, indexes: Range<usize>) -> Forward<'_> {
         let end = indexes.end.min(self.len());
         let next = indexes.start;
-        Forward { list: self, chunk: None, items: &[], offset: 0, next, run_end: 0, end }
+        Forward { list: self, run: None, items: &[], offset: 0, next, run_end: 0, end }
     }
 
     /// The elements with these indexes, as far as they exist, in reverse.
@@ -95,8 +95,8 @@ impl List {
 /// Elements in order: see [`List::range`].
 pub struct Forward<'a> {
     list: &'a List,
-    /// The current run: its chunk, unless it is a pack, and its bytes.
-    chunk: Option<&'a Chunk>,
+    /// The current run, and its bytes.
+    run: Option<Run<'a>>,
     items: &'a [u8],
     /// Offset of the next element in its run.
     offset: usize,
@@ -117,13 +117,10 @@ impl<'a> Iterator for Forward<'a> {
         if self.next >= self.run_end {
             self.advance();
         }
-        let bytes = &self.items[self.offset..];
-        self.offset += item::len(bytes);
+        let element = self.run?.element(self.offset);
+        self.offset += item::len(&self.items[self.offset..]);
         self.next += 1;
-        Some(match (item::outside(bytes), self.chunk) {
-            (Some(number), Some(chunk)) => Element::Blob(chunk.long(number)),
-            _ => Element::Text(item::text(bytes)),
-        })
+        Some(element)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -140,7 +137,7 @@ impl Forward<'_> {
         self.offset = run.offset(self.next - first);
         self.run_end = first + run.len();
         self.items = run.items();
-        self.chunk = if let Run::Chunk(chunk) = run { Some(chunk) } else { None };
+        self.run = Some(run);
     }
 }
 

@@ -9,6 +9,7 @@ use super::item::{self, Code, New, OUTSIDE};
 use super::run::Run;
 use super::{Chunk, End, List};
 use crate::blob::Blob;
+use crate::table::pack::item::{Tagged, raw_len};
 use memchr::memmem::Finder;
 use std::ops::Range;
 
@@ -27,15 +28,24 @@ impl Needle {
     #[must_use]
     pub fn new(value: New<'_>) -> Self {
         value.coded(|code| match code {
-            Code::Text(text) => {
-                let mut bytes = vec![0; text.len()];
-                text.write_to(&mut bytes);
-                Self { finder: Finder::new(&bytes).into_owned(), blob: None }
-            }
+            Code::Text(text) => Self::of_text(text),
             Code::Blob(blob) => {
                 Self { finder: Finder::new(&[OUTSIDE]).into_owned(), blob: Some(blob.clone()) }
             }
         })
+    }
+
+    /// A needle for these bytes of an element.
+    pub(super) fn of_text(text: &Tagged<'_>) -> Self {
+        let mut bytes = vec![0; text.len()];
+        text.write_to(&mut bytes);
+        Self { finder: Finder::new(&bytes).into_owned(), blob: None }
+    }
+
+    /// The text that is searched for, if a pack would keep it with its prefix.
+    pub(super) fn short(&self) -> Option<&[u8]> {
+        let (tag, text) = self.finder.needle().split_first()?;
+        raw_len(*tag).map(|_| text)
     }
 
     /// The offset of the first match in `bytes`.

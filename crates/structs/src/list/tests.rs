@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::lazyfree;
+use crate::table::pack::item::SHORT_MAX;
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Never};
 use std::collections::VecDeque;
@@ -10,6 +11,13 @@ type Model = VecDeque<Vec<u8>>;
 
 fn content(list: &List) -> Model {
     list.range(0..list.len()).map(|element| element.to_vec()).collect()
+}
+
+/// Texts that begin alike, nearly all of them; some longer than what a pack's prefix is for.
+fn alike(prng: &mut Prng) -> Vec<u8> {
+    let beginning = "x".repeat(if prng.chance(80) { 228 } else { 225 });
+    let digits = prng.below(16) as u32;
+    format!("{beginning}{}", prng.below(10_u64.pow(digits))).into_bytes()
 }
 
 /// Numbers and texts from a small range, so that searches match; some of any length.
@@ -68,20 +76,27 @@ struct Trial {
     model: Model,
     cuts: Vec<(List, Model)>,
     longest: usize,
+    /// Whether texts begin alike.
+    are_alike: bool,
 }
 
 impl Trial {
+    fn value(&self, prng: &mut Prng) -> Vec<u8> {
+        let are_alike = self.are_alike && prng.chance(if self.model.len() < 9 { 99 } else { 96 });
+        if are_alike { alike(prng) } else { value(prng, self.longest) }
+    }
+
     fn step(&mut self, op: Op, prng: &mut Prng) {
         let len = self.model.len();
         let end = if prng.chance(50) { End::Front } else { End::Back };
         let (a, b) = (prng.below(len as u64 + 1) as usize, prng.below(len as u64 + 1) as usize);
         let (from, to) = (a.min(b), a.max(b));
-        let bytes = value(prng, self.longest);
+        let bytes = self.value(prng);
+        let many: Vec<_> = (0..=prng.below(20)).map(|_| self.value(prng)).collect();
         let (list, model) = (&mut self.list, &mut self.model);
         match op {
             Op::Push => {
-                for _ in 0..=prng.below(20) {
-                    let bytes = value(prng, self.longest);
+                for bytes in many {
                     list.push(end, &*bytes);
                     match end {
                         End::Front => model.push_front(bytes),
@@ -136,7 +151,7 @@ impl Trial {
     }
 
     fn remove_value(&mut self, prng: &mut Prng, end: End) {
-        let bytes = value(prng, self.longest);
+        let bytes = self.value(prng);
         let max = if prng.chance(50) { usize::MAX } else { 1 + prng.below(4) as usize };
         let mut removal = Removal::new(&self.list, Needle::new(New::Bytes(&bytes)), max, end);
         let max_runs = 1 + prng.below(3) as usize;
@@ -161,10 +176,11 @@ impl Trial {
 
 #[test] // Random operations on a list and on a deque agree at every step; cuts stay as they were.
 fn list_matches_a_deque() {
-    for seed in 0..24 {
+    for seed in 0..48 {
         let mut prng = Prng::from_seed(seed);
         let longest = [30, 300, 1_500, 3_000][seed as usize % 4];
-        let mut trial = Trial { list: List::new(), model: Model::new(), cuts: Vec::new(), longest };
+        let (list, model, are_alike) = (List::new(), Model::new(), seed >= 24);
+        let mut trial = Trial { list, model, cuts: Vec::new(), longest, are_alike };
         for step in 0..600 {
             let ops = if step / 150 % 2 == 0 { GROW } else { SHRINK };
             let op = *prng.weighted(ops);
@@ -289,6 +305,48 @@ fn small_lists_are_packs() {
     assert!(list.packed().is_none(), "a blob is in no pack");
     list.cut(End::Front, 102);
     assert!(list.is_empty() && list.packed() == Some(&[]) && list.memory_bytes() == 0);
+}
+
+#[test] // What all texts of a pack begin with stands once; one that differs changes that, or the form.
+fn texts_that_begin_alike_share_their_beginning() {
+    let text = |number: u64| format!("element:{number}").into_bytes();
+    let mut list = List::new();
+    (0..200).for_each(|number| list.push(End::Back, &*text(number)));
+    let bytes = list.packed().expect("200 texts are a pack").len();
+    assert!(bytes < 200 * 4, "{bytes} bytes");
+    list.push(End::Front, &b"12"[..]);
+    list.push(End::Front, &*vec![b'e'; SHORT_MAX + 1]);
+    assert!(list.packed().unwrap().len() < bytes + 260, "these have no part in it");
+    let part = list.split_off(102);
+    part.check_invariants();
+    assert_eq!(part.get(7).unwrap().to_vec(), text(107));
+    list.append(part);
+    list.set(5, &b"elephant"[..]);
+    list.check_invariants();
+    assert!(list.packed().is_some_and(|packed| packed.len() > bytes + 200 * 5));
+    assert_eq!([list.get(4), list.get(6)].map(|one| one.unwrap().to_vec()), [text(2), text(4)]);
+    (0..500).for_each(|number| list.push(End::Back, &*text(number)));
+    assert!(list.packed().is_none());
+    list.check_invariants();
+    list.cut(End::Front, list.len() - 70);
+    assert!(list.packed().is_some_and(|packed| packed.len() < 70 * 5), "once again");
+    assert!((430..500).map(text).eq(list.range(0..70).map(|one| one.to_vec())), "{list:?}");
+}
+
+#[test] // A pack whose beginning is long becomes many chunks at once, in order.
+fn a_pack_becomes_many_chunks() {
+    for end in [End::Front, End::Back] {
+        let text = |number: u64| format!("{}{number:03}", "y".repeat(230)).into_bytes();
+        let mut list = List::new();
+        (0..400).for_each(|number| list.push(End::Back, &*text(number)));
+        assert!(list.packed().is_some_and(|packed| packed.len() < 2_000));
+        list.push(end, &b"z"[..]);
+        assert!(list.packed().is_none() && list.memory_bytes() > 400 * 230);
+        list.check_invariants();
+        let first = usize::from(end == End::Front);
+        let range = list.range(first..400 + first);
+        assert!((0..400).map(text).eq(range.map(|one| one.to_vec())), "{end:?}");
+    }
 }
 
 #[test] // A reader reads its range of the cut, however the list changes, and holds less and less.

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 /// Longest text whose length fits the tag.
-pub(super) const SHORT_MAX: usize = 240;
+pub(crate) const SHORT_MAX: usize = 240;
 pub(super) const INT: u8 = 241;
 pub(super) const UUID: u8 = 250;
 pub(super) const LONG: u8 = 251;
@@ -46,7 +46,8 @@ fn long_len(tag: u8, low: u8) -> usize {
 }
 
 /// The length of a text, from its tag; `None` for other tags.
-pub(super) fn raw_len(tag: u8) -> Option<usize> {
+#[inline]
+pub(crate) fn raw_len(tag: u8) -> Option<usize> {
     (tag < INT).then_some(usize::from(tag))
 }
 
@@ -54,6 +55,13 @@ pub(super) fn raw_len(tag: u8) -> Option<usize> {
 #[inline]
 pub(crate) fn text(bytes: &[u8]) -> Text<'_> {
     text_of(bytes[0], &bytes[1..])
+}
+
+/// The text that a prefix makes with the `len` bytes at `from`: `bytes` begin with the prefix's
+/// length and the prefix. It must not be an integer or a UUID, nor longer than [`SHORT_MAX`].
+#[inline]
+pub(crate) fn joined(bytes: &[u8], from: usize, len: usize) -> Text<'_> {
+    Text(Form::Joined(Joined::of(bytes, from, len)))
 }
 
 /// The text with this tag; its other bytes are at the front of `body`.
@@ -94,7 +102,7 @@ pub(crate) struct Tagged<'a> {
 
 impl<'a> Tagged<'a> {
     #[inline]
-    pub(super) fn raw(text: &'a [u8]) -> Self {
+    pub(crate) fn raw(text: &'a [u8]) -> Self {
         let mut head = [0; 1 + UUID_BYTES];
         if text.len() <= SHORT_MAX {
             head[0] = text.len() as u8;
@@ -125,6 +133,12 @@ impl<'a> Tagged<'a> {
                 Self { head, head_len: head.len(), body: &[] }
             }
         }
+    }
+
+    /// Its bytes, if it is a text of at most [`SHORT_MAX`], and not packed.
+    #[inline]
+    pub(crate) fn short(&self) -> Option<&'a [u8]> {
+        raw_len(self.head[0]).map(|_| self.body)
     }
 
     fn head(&self) -> &[u8] {
