@@ -49,6 +49,10 @@ const TYPES: &[Type] = &[
         words: &["stream::Stream", "StreamEdit", "StreamChange",
             "\"stream-node-max-entries\""],
     },
+    Type {
+        name: "json", homes: &["crates/families/src/json"], ceiling: 1,
+        words: &["Json", "JsonEdit", "JsonChange", "\"ReJSON-RL\""],
+    },
 ];
 
 /// Other things spelled like a type: the command SET and its event, layouts of files, derived

@@ -34,6 +34,7 @@ mod geo;
 pub mod hash;
 mod hyperloglog;
 mod inputs;
+pub mod json;
 pub mod keys;
 pub mod list;
 mod living;
@@ -67,6 +68,7 @@ pub static TYPES: Types = types![
     set::Set::TYPE,
     zset::ZSet::TYPE,
     stream::Stream::TYPE,
+    json::Json::TYPE,
 ];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
@@ -87,6 +89,7 @@ pub const TABLES: &[&[Command]] = &[
     zset::TABLE,
     geo::TABLE,
     stream::TABLE,
+    json::TABLE,
     keys::TABLE,
     sort::TABLE,
 ];

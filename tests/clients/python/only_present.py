@@ -27,6 +27,9 @@ PRESENT = set(
     sort sort_ro
     geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro
     geosearch geosearchstore
+    json.set json.get json.mget json.mset json.merge json.del json.forget json.type json.numincrby
+    json.nummultby json.strappend json.strlen json.arrappend json.arrindex json.arrinsert json.arrlen
+    json.arrpop json.arrtrim json.objkeys json.objlen json.clear json.toggle json.resp json.debug
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb

@@ -49,6 +49,7 @@ fn jedis(server: &Server) -> Result<(), String> {
 const FILES: &[&str] = &[
     "tests/test_commands.py",
     "tests/test_hash.py",
+    "tests/test_json.py",
     "tests/test_encoding.py",
     "tests/test_monitor.py",
     "tests/test_pipeline.py",
@@ -63,6 +64,8 @@ const DESELECTED: &[&str] = &[
     "test_psync",
     "test_module",
     "test_module_loadex",
+    // It needs a Python library that no other test needs.
+    "test_custom_decoder",
 ];
 
 fn redis_py_tests(server: &Server, protocol: &str) -> Result<(), String> {
@@ -72,7 +75,7 @@ fn redis_py_tests(server: &Server, protocol: &str) -> Result<(), String> {
     command.args(["-m", "pytest", "-q", "-rsf", "--tb=line", "-p", "no:cacheprovider"]);
     command.args(["-p", "only_present", "-W", "ignore", "--timeout", "30"]);
     let url = format!("redis://127.0.0.1:{}/9", server.port());
-    command.args(["--redis-url", &url, "--protocol", protocol]);
+    command.args(["--redis-url", &url, "--redis-mod-url", &url, "--protocol", protocol]);
     let left_out = DESELECTED.iter().map(|name| format!("not {name}")).collect::<Vec<_>>();
     command.arg("-k").arg(left_out.join(" and ")).args(FILES);
     let output = run(&mut command, b"", Duration::from_secs(400))?;

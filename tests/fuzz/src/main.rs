@@ -1,5 +1,5 @@
 //! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP)
-//! and of small collections, which are packed into bytes here. Seeded mutations of real input, for a
+//! of JSON, and of small collections, which are packed into bytes here. Seeded mutations of real input, for a
 //! given number of seconds a target.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod corpus;
+mod documents;
 mod mutate;
 mod packs;
 mod requests;
@@ -32,6 +33,7 @@ const TARGETS: &[Target] = &[
     Target { name: "requests", corpus: corpus::requests, run: requests::fuzz_requests },
     Target { name: "rdb", corpus: corpus::files, run: darter_persist::fuzz::fuzz_rdb },
     Target { name: "packs", corpus: corpus::changes, run: packs::fuzz_packs },
+    Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
 ];
 
 /// What the command line asked for.

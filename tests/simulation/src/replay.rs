@@ -15,6 +15,7 @@ use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
 use darter_command::Command;
 use darter_families::hash::Hash;
+use darter_families::json::Json;
 use darter_families::list::List;
 use darter_families::set::Set;
 use darter_families::stream::Stream;
@@ -187,6 +188,25 @@ const LINES: &[&str] = &[
     "SWAPDB N N",
     "FLUSHDB",
     "FLUSHALL",
+    "JSON.SET K $ {\"a\":1,\"b\":[1,2,{\"c\":true}],\"s\":\"x\"}",
+    "JSON.SET K $ [I,I,I,I]",
+    "JSON.SET K $.d [I]",
+    "JSON.SET K $..a {\"a\":I}",
+    "JSON.MSET K $ {\"a\":I} K $ {\"b\":[I]}",
+    "JSON.MERGE K $ {\"a\":null,\"e\":{\"f\":I}}",
+    "JSON.NUMINCRBY K $..* I",
+    "JSON.NUMMULTBY K $..a 2",
+    "JSON.STRAPPEND K $.s \"yz\"",
+    "JSON.ARRAPPEND K $..b I I",
+    "JSON.ARRAPPEND K $ \"many\"",
+    "JSON.ARRINSERT K $..b 1 I",
+    "JSON.ARRPOP K $..b 0",
+    "JSON.ARRTRIM K $ 1 I",
+    "JSON.TOGGLE K $..c",
+    "JSON.CLEAR K $.b",
+    "JSON.DEL K $..b[0]",
+    "JSON.DEL K",
+    "JSON.FORGET K $.a",
 ];
 
 /// Refusals that indicate a mistake in a line; others depend on the data.
@@ -313,6 +333,7 @@ fn glance(found: &Found<'_>) -> Glance {
         "set" => found.value::<Set>().map_or(0, |set| set.len()),
         "stream" => found.value::<Stream>().map_or(0, |stream| stream.entries().len()),
         "zset" => found.value::<ZSet>().map_or(0, |set| set.len()),
+        "ReJSON-RL" => found.value::<Json>().map_or(0, |json| usize::from(json.root().is_some())),
         other => panic!("how long a {other} is must be known here"),
     };
     (found.kind(), found.encoding(), found.deadline(), entries)

@@ -183,7 +183,9 @@ impl Saver {
         let mb = bytes as f64 / 1e6;
         tracing::info!("saved {keys} keys in {mb:.1} MB to {} in {seconds:.3} s", place.display());
         if is_private {
-            tracing::warn!("it has sets whose members have deadlines: only Darter can load it");
+            tracing::warn!(
+                "it has JSON documents, or sets whose members have deadlines: only Darter loads it"
+            );
         } else if self.order.version > VERSION_WRITTEN {
             tracing::warn!(
                 "it has hashes whose fields have deadlines: Redis 7.4 or later loads it"

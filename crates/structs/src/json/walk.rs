@@ -47,6 +47,9 @@ impl Walk {
     /// more.
     pub fn run(&mut self, value: &Value, budget: usize, f: &mut dyn FnMut(Token<'_>)) -> bool {
         let Some(root) = value.at(&self.root) else { return false };
+        if self.stage == Stage::End {
+            return false;
+        }
         let mut left = budget;
         if self.long.is_some() {
             return self.run_long(root, f);
@@ -54,7 +57,9 @@ impl Walk {
         if self.stage == Stage::Start {
             self.stage = Stage::Amid;
             if !self.begin(root, f) {
-                return self.long.is_some();
+                let is_long = self.long.is_some();
+                self.stage = if is_long { Stage::Amid } else { Stage::End };
+                return is_long;
             }
         }
         debug_assert!(self.stage == Stage::Amid, "{:?}", self.stage);

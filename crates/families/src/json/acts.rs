@@ -1,0 +1,475 @@
+//! What becomes of a value at a place: the changes that commands make, one place at a time.
+
+use super::found;
+use super::test::double;
+use super::value::JsonEdit;
+use darter_keyspace::Event;
+use darter_resp::{Output, Reply};
+use darter_structs::json::{self, Text, Value, View};
+use std::collections::VecDeque;
+
+const SET: &Event = &Event::new("json.set", b'd');
+const MERGE: &Event = &Event::new("json.merge", b'd');
+const DEL: &Event = &Event::new("json.del", b'd');
+const CLEAR: &Event = &Event::new("json.clear", b'd');
+const TOGGLE: &Event = &Event::new("json.toggle", b'd');
+const NUMINCRBY: &Event = &Event::new("json.numincrby", b'd');
+const NUMMULTBY: &Event = &Event::new("json.nummultby", b'd');
+const STRAPPEND: &Event = &Event::new("json.strappend", b'd');
+const ARRAPPEND: &Event = &Event::new("json.arrappend", b'd');
+const ARRINSERT: &Event = &Event::new("json.arrinsert", b'd');
+const ARRPOP: &Event = &Event::new("json.arrpop", b'd');
+const ARRTRIM: &Event = &Event::new("json.arrtrim", b'd');
+
+/// What is to be done at each place that a path finds.
+#[derive(Clone, Debug)]
+pub(super) enum Act {
+    /// The value there becomes this.
+    Assign(Value),
+    /// This is merged into the value there: RFC 7396.
+    Merge(Value),
+    /// It goes.
+    Delete,
+    /// Arrays and objects become empty, numbers 0.
+    Clear,
+    /// `true` and `false` change places.
+    Toggle,
+    /// A number is added, or multiplied with it.
+    Number {
+        by: Number,
+        is_product: bool,
+    },
+    /// A text is added to a string.
+    StrAppend(Vec<u8>),
+    /// Values, in an array.
+    ArrAppend(Value),
+    ArrInsert {
+        at: i64,
+        values: Value,
+    },
+    ArrPop {
+        at: i64,
+    },
+    ArrTrim {
+        start: i64,
+        stop: i64,
+    },
+}
+
+/// A number of a document.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    pub(super) fn of(view: View<'_>) -> Option<Self> {
+        match view {
+            View::Int(value) => Some(Self::Int(value)),
+            other => double(other).map(Self::Float),
+        }
+    }
+
+    fn view(self) -> View<'static> {
+        match self {
+            Self::Int(value) => View::Int(value),
+            Self::Float(value) => View::Float(value),
+        }
+    }
+
+    /// The sum or the product: an integer of integers, if it is one. `None` if it is not finite.
+    fn with(self, by: Self, is_product: bool) -> Option<Self> {
+        if let (Self::Int(one), Self::Int(two)) = (self, by) {
+            let result = if is_product { one.checked_mul(two) } else { one.checked_add(two) };
+            if let Some(result) = result {
+                return Some(Self::Int(result));
+            }
+        }
+        let (one, two) = (double(self.view())?, double(by.view())?);
+        let result = if is_product { one * two } else { one + two };
+        result.is_finite().then_some(Self::Float(result))
+    }
+}
+
+/// What became of the places so far.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    /// Places that were changed.
+    pub(super) changed: usize,
+    /// A number for each place; null where the value was of another kind. Encoded, one after the
+    /// other, and how many.
+    pub(super) answers: crate::gathered::Gathered,
+    /// The last that was not null.
+    pub(super) last: Option<Vec<u8>>,
+    /// Elements that were removed.
+    pub(super) popped: VecDeque<Option<Value>>,
+    /// Bytes of `answers`.
+    pub(super) bytes: usize,
+    /// Values that were added to the array at the present place, while more are to come.
+    pub(super) within: usize,
+    /// A result was not finite.
+    pub(super) is_infinite: bool,
+}
+
+/// Values added to an array in one step: some 10 us.
+const ADDED_AT_ONCE: usize = 32;
+
+/// How answers are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As the protocol's integers, doubles, bulks.
+    Resp { resp3: bool },
+    /// As JSON, for a reply that is one text.
+    Json,
+}
+
+impl Outcomes {
+    fn add(&mut self, answer: Option<Vec<u8>>, form: Form) {
+        let null = || match form {
+            Form::Resp { resp3 } => encoded(resp3, |reply| reply.null()),
+            Form::Json => b"null".to_vec(),
+        };
+        let mut text = answer.clone().unwrap_or_else(null);
+        if form == Form::Json && self.answers.count() > 0 {
+            text.insert(0, b',');
+        }
+        self.bytes += text.len();
+        self.answers.append(&text, 1);
+        self.last = answer.or(self.last.take());
+    }
+}
+
+fn encoded(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
+    let mut out = Output::default();
+    write(&mut Reply::new(&mut out, resp3));
+    out.flatten()
+}
+
+/// A number as an answer.
+fn number(number: Number, form: Form) -> Vec<u8> {
+    let mut text = Vec::new();
+    json::scalar(number.view(), &mut text);
+    match (form, number) {
+        (Form::Json, _) => text,
+        (Form::Resp { resp3 }, Number::Int(value)) => encoded(resp3, |reply| reply.int(value)),
+        (Form::Resp { resp3 }, Number::Float(_)) => {
+            encoded(resp3, |reply| reply.double_text(&String::from_utf8_lossy(&text)))
+        }
+    }
+}
+
+impl Act {
+    /// What a value must be, as an error says it.
+    pub(super) fn expects(&self) -> &'static str {
+        match self {
+            Self::Toggle => "not a bool",
+            Self::Number { .. } => "does not contains a number",
+            Self::StrAppend(_) => "not a string",
+            _ => "not an array",
+        }
+    }
+
+    /// Does it at a place, or some of it (`Outcomes::within`). Values that have gone meanwhile count as
+    /// of another kind.
+    pub(super) fn apply(
+        &self,
+        edit: &mut JsonEdit<'_>,
+        path: &[usize],
+        out: &mut Outcomes,
+        form: Form,
+    ) {
+        let before = out.changed;
+        let answer = self.answer(edit, path, out, form);
+        debug_assert!(answer.is_none() || out.changed >= before);
+        match self {
+            Self::Assign(_) | Self::Merge(_) | Self::Delete | Self::Clear | Self::ArrPop { .. } => {
+            }
+            _ if out.within > 0 => {}
+            _ => out.add(answer, form),
+        }
+    }
+
+    fn answer(
+        &self,
+        edit: &mut JsonEdit<'_>,
+        path: &[usize],
+        out: &mut Outcomes,
+        form: Form,
+    ) -> Option<Vec<u8>> {
+        let count = |count: usize| {
+            Some(number(Number::Int(i64::try_from(count).unwrap_or(i64::MAX)), form))
+        };
+        let root = edit.root()?;
+        let Some(view) = root.at(path) else {
+            out.popped.extend(matches!(self, Self::ArrPop { .. }).then_some(None));
+            return None;
+        };
+        match (self, view) {
+            (Self::Assign(value), _) => {
+                edit.set(SET, path, value);
+                out.changed += 1;
+                None
+            }
+            (Self::Merge(patch), _) => {
+                merge_some(edit, path, patch, out);
+                None
+            }
+            (Self::Delete, _) => {
+                edit.remove(DEL, path);
+                out.changed += 1;
+                None
+            }
+            (Self::Clear, view) => {
+                edit.set(CLEAR, path, &emptied(view)?);
+                out.changed += 1;
+                None
+            }
+            (Self::Toggle, View::Bool(is_true)) => {
+                edit.set(TOGGLE, path, &Value::scalar(View::Bool(!is_true)));
+                out.changed += 1;
+                count(usize::from(!is_true))
+            }
+            (Self::Number { by, is_product }, view) => {
+                let Some(result) = Number::of(view)?.with(*by, *is_product) else {
+                    out.is_infinite = true;
+                    return None;
+                };
+                let event = if *is_product { NUMMULTBY } else { NUMINCRBY };
+                edit.set(event, path, &Value::scalar(result.view()));
+                out.changed += 1;
+                Some(number(result, form))
+            }
+            (Self::StrAppend(more), View::Text(text)) => {
+                let joined = joined(text, more);
+                let len = text.len() + more.len();
+                edit.set(STRAPPEND, path, &joined);
+                out.changed += 1;
+                count(len)
+            }
+            (_, View::Node(node)) if !node.is_object() => {
+                let len = node.len();
+                let len = self.array(edit, path, len, out)?;
+                count(len)
+            }
+            (Self::ArrPop { .. }, _) => {
+                out.popped.push_back(None);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Changes an array. Returns its length.
+    fn array(
+        &self,
+        edit: &mut JsonEdit<'_>,
+        path: &[usize],
+        len: usize,
+        out: &mut Outcomes,
+    ) -> Option<usize> {
+        let within = out.within;
+        let from_front = |index: i64| {
+            // Of the length before values were added.
+            let signed = i64::try_from(len - within).unwrap_or(i64::MAX);
+            if index < 0 { index.saturating_add(signed) } else { index }
+        };
+        match self {
+            Self::ArrAppend(values) => {
+                let added = add_some(edit, (ARRAPPEND, path, len), values, out);
+                Some(len + added)
+            }
+            Self::ArrInsert { at, values } => {
+                let place = usize::try_from(from_front(*at)).ok().filter(|place| *place <= len)?;
+                let added = add_some(edit, (ARRINSERT, path, place + within), values, out);
+                Some(len + added)
+            }
+            Self::ArrPop { at } => {
+                let last = len.checked_sub(1);
+                let place = last
+                    .map(|last| usize::try_from(from_front(*at).max(0)).unwrap_or(last).min(last));
+                let popped = place.and_then(|place| {
+                    let full = [path, &[place]].concat();
+                    edit.root()?.copy_at(&full)
+                });
+                if let Some(place) = place {
+                    edit.remove_range(ARRPOP, path, place..place + 1);
+                    out.changed += 1;
+                }
+                out.popped.push_back(popped);
+                None
+            }
+            Self::ArrTrim { start, stop } => {
+                let start = usize::try_from(from_front(*start).max(0)).unwrap_or(len).min(len);
+                let end = from_front(*stop).saturating_add(1).max(0);
+                let end = usize::try_from(end).unwrap_or(len).min(len);
+                let kept = start..end.max(start);
+                edit.remove_range(ARRTRIM, path, kept.end..len);
+                edit.remove_range(ARRTRIM, path, 0..kept.start.min(kept.end));
+                out.changed += 1;
+                Some(kept.len())
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds a member to the object at a place, where the whole path finds nothing.
+    pub(super) fn add(
+        &self,
+        edit: &mut JsonEdit<'_>,
+        path: &[usize],
+        name: &[u8],
+        out: &mut Outcomes,
+    ) {
+        let (Self::Assign(value) | Self::Merge(value)) = self else { return };
+        let view = edit.root().and_then(|root| root.at(path));
+        if !matches!(view, Some(View::Node(node)) if node.is_object()) {
+            return;
+        }
+        match self {
+            Self::Merge(patch) => {
+                let merged = merge(Value::null(), patch);
+                edit.put(MERGE, path, name, &merged);
+            }
+            _ => edit.put(SET, path, name, value),
+        }
+        out.changed += 1;
+    }
+
+    /// Makes a document of it, where there is none.
+    pub(super) fn create(&self, edit: &mut JsonEdit<'_>) {
+        match self {
+            Self::Assign(value) => edit.set(SET, &[], value),
+            Self::Merge(patch) => edit.set(MERGE, &[], &merge(Value::null(), patch)),
+            _ => unreachable!("it needs a document"),
+        }
+    }
+
+    /// The levels that it may add below a place.
+    pub(super) fn is_too_deep(&self, path: &[usize]) -> bool {
+        let adds = matches!(
+            self,
+            Self::Assign(_) | Self::Merge(_) | Self::ArrAppend(_) | Self::ArrInsert { .. }
+        );
+        adds && path.len() + json::DEPTH_MAX > json::LEVELS_MAX
+    }
+}
+
+/// What JSON.CLEAR makes of a value; nothing of what is empty already.
+fn emptied(view: View<'_>) -> Option<Value> {
+    match view {
+        View::Node(node) => (!node.is_empty()).then(|| Value::empty(node.is_object())),
+        View::Int(0) => None,
+        View::Int(_) | View::Uint(_) => Some(Value::scalar(View::Int(0))),
+        View::Float(value) => (value != 0.0).then(|| Value::scalar(View::Float(0.0))),
+        View::Null | View::Bool(_) | View::Text(_) => None,
+    }
+}
+
+/// Adds the next values to an array, from a place on. Returns how many.
+fn add_some(
+    edit: &mut JsonEdit<'_>,
+    (event, path, place): (&'static Event, &[usize], usize),
+    values: &Value,
+    out: &mut Outcomes,
+) -> usize {
+    let count = values.node().map_or(0, json::Node::len);
+    let more = (count - out.within).min(ADDED_AT_ONCE);
+    for past in 0..more {
+        if let Some(value) = values.copy_at(&[out.within + past]) {
+            edit.insert(event, path, place + past, &value);
+        }
+    }
+    out.within += more;
+    if out.within == count {
+        (out.within, out.changed) = (0, out.changed + 1);
+    }
+    more
+}
+
+/// A string and what is added to it.
+fn joined(text: Text<'_>, more: &[u8]) -> Value {
+    match text {
+        Text::Bytes(bytes) => Value::text(Text::Bytes(&[bytes, more].concat())),
+        Text::Blob(blob) => {
+            let mut longer = blob.clone();
+            longer.append(more);
+            Value::text(Text::Blob(&longer))
+        }
+    }
+}
+
+/// Members of a patch that are merged in one step: some 20 us, unless they are large themselves.
+const MERGED_AT_ONCE: usize = 16;
+
+/// Merges the next members of a patch into the value at a place.
+fn merge_some(edit: &mut JsonEdit<'_>, path: &[usize], patch: &Value, out: &mut Outcomes) {
+    let object = |view: View<'_>| matches!(view, View::Node(node) if node.is_object());
+    let Some(node) = patch.node().filter(|node| node.is_object()) else {
+        edit.set(MERGE, path, patch);
+        out.changed += 1;
+        return;
+    };
+    if !edit.root().and_then(|root| root.at(path)).is_some_and(object) {
+        edit.set(MERGE, path, &Value::empty(true));
+    }
+    let next = (out.within + MERGED_AT_ONCE).min(node.len());
+    for place in out.within..next {
+        let (Some(child), Some(value)) = (node.get(place), patch.copy_at(&[place])) else {
+            continue;
+        };
+        merge_member(edit, path, child, &value);
+    }
+    out.within = next;
+    if next == node.len() {
+        (out.within, out.changed) = (0, out.changed + 1);
+    }
+}
+
+/// Merges one member into the object at a place.
+fn merge_member(edit: &mut JsonEdit<'_>, path: &[usize], child: json::Child<'_>, value: &Value) {
+    let (Some(root), Some(name)) = (edit.root(), child.name) else { return };
+    let Some(View::Node(target)) = root.at(path) else { return };
+    let old = target.find(name).map(|place| [path, &[place]].concat());
+    match (old, child.value) {
+        (Some(old), View::Null) => edit.remove(MERGE, &old),
+        (None, View::Null) => {}
+        (old, _) => {
+            let old = old.and_then(|old| root.copy_at(&old)).unwrap_or_else(Value::null);
+            edit.put(MERGE, path, &name.to_vec(), &merge(old, value));
+        }
+    }
+}
+
+/// A value with a patch merged into it: members of the patch that are null are removed, others
+/// replaced, objects merged.
+fn merge(target: Value, patch: &Value) -> Value {
+    let Some(node) = patch.node().filter(|node| node.is_object()) else { return patch.clone() };
+    let is_object = target.node().is_some_and(|node| node.is_object());
+    let mut target = if is_object { target } else { Value::empty(true) };
+    for (place, child) in node.iter(0).enumerate() {
+        let (Some(name), Some(value)) = (child.name, patch.copy_at(&[place])) else { continue };
+        let old = target.node().and_then(|node| node.find(name));
+        match (old, child.value) {
+            (Some(old), View::Null) => target.remove(old),
+            (None, View::Null) => {}
+            (old, _) => {
+                let old = old.and_then(|old| target.copy_at(&[old])).unwrap_or_else(Value::null);
+                target.put(name, &merge(old, &value));
+            }
+        }
+    }
+    target
+}
+
+/// What a path of the older form is refused with, where it finds nothing of the right kind.
+pub(super) fn refusal(act: &Act, path: &super::path::Path) -> darter_command::Refusal {
+    match act {
+        Act::Number { .. } => darter_command::Refusal::quoting(
+            "ERR Path '",
+            &path.text,
+            "' does not exist or does not contains a number",
+        ),
+        _ => found::no_path_or(path, act.expects()),
+    }
+}

@@ -1,0 +1,332 @@
+//! The text of what paths find: JSON.GET, JSON.MGET.
+//!
+//! A reply begins with its length, so a long one is printed twice: once to be measured, once to be
+//! sent. A document of 100 MB takes no memory beside its cut.
+
+use super::found::{self, Found};
+use super::path::Path;
+use super::value::Json;
+use crate::inputs::{self, Hold, Input};
+use crate::unsent::flow;
+use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
+use darter_keyspace::WrongType;
+use darter_resp::{Output, Reply};
+use darter_structs::json::{Format, Printer, Text, Token, Value, Walk};
+use std::collections::VecDeque;
+
+/// Tokens printed in one portion, and between two looks at how much that was.
+const TOKENS: usize = 512;
+const TOKENS_AT_ONCE: usize = 64;
+/// Bytes of one portion.
+const BYTES: usize = 32 * 1024;
+/// A text up to this long is printed once.
+const KEPT_MAX: usize = 64 * 1024;
+
+/// `JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [path [path ...]]`: the text of what
+/// the paths find.
+///
+/// Reply: bulk: an array for a path with `$`, the value itself for one of the older form, an object
+/// by path for several; null where there is no key. Refusals: a path that is none, or that finds
+/// nothing and is of the older form; another type. Cost: O(document), in slices, from a cut.
+/// Source: <https://redis.io/commands/json.get> (RedisJSON 1.0.0).
+pub(super) fn get(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let (mut format, mut paths) = (Format::default(), Vec::new());
+    while let Some(word) = args.peek_word() {
+        let option = match word.to_ascii_uppercase().as_slice() {
+            b"INDENT" => &mut format.indent,
+            b"NEWLINE" => &mut format.newline,
+            b"SPACE" => &mut format.space,
+            b"NOESCAPE" => {
+                args.next();
+                continue;
+            }
+            _ => {
+                paths.push(Path::parse(args.bytes()?)?);
+                continue;
+            }
+        };
+        args.next();
+        *option = args.word()?.to_vec();
+    }
+    let Some(root) = found::cut(cx, &key)? else {
+        cx.reply.null();
+        return Ok(Flow::Done);
+    };
+    if paths.is_empty() {
+        paths.push(Path::root(!cx.reply.is_resp3()));
+    }
+    Ok(flow(&mut cx.reply, Getting::new(root, paths, format, Missing::Refused)))
+}
+
+/// What is replied where a path of the older form finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missing {
+    Refused,
+    Null,
+}
+
+/// A text on its way.
+struct Getting {
+    root: Value,
+    parts: Vec<Found>,
+    /// Several paths were given.
+    is_many: bool,
+    /// All of them are of the older form.
+    is_legacy: bool,
+    missing: Missing,
+    format: Format,
+    stage: Stage,
+    /// Bytes of the text, once it is measured; the text itself while it is short.
+    len: usize,
+    kept: Option<Vec<u8>>,
+}
+
+enum Stage {
+    Seeking,
+    Measuring(Printing),
+    Sending(Printing),
+}
+
+impl Getting {
+    fn new(root: Value, mut paths: Vec<Path>, format: Format, missing: Missing) -> Self {
+        let (is_many, is_legacy) = (paths.len() > 1, paths.iter().all(|path| path.is_legacy));
+        for at in (1..paths.len()).rev() {
+            if paths[..at].iter().any(|path| path.text == paths[at].text) {
+                paths.remove(at);
+            }
+        }
+        let parts = paths.into_iter().map(Found::new).collect();
+        let stage = Stage::Seeking;
+        let kept = Some(Vec::new());
+        Self { root, parts, is_many, is_legacy, missing, format, stage, len: 0, kept }
+    }
+
+    /// Seeks on. True when all is found.
+    fn seek(&mut self) -> bool {
+        let Self { root, parts, is_legacy, .. } = self;
+        !parts.iter_mut().any(|part| part.seek(root, *is_legacy))
+    }
+
+    fn printing(&self) -> Printing {
+        Printing::new(self.format.clone(), self.is_many, self.is_legacy)
+    }
+
+    /// Measures on. True when the length is known.
+    fn measure(&mut self, printing: &mut Printing) -> bool {
+        let mut text = self.kept.take().unwrap_or_default();
+        let before = text.len();
+        let more = printing.run(&self.root, &self.parts, &mut text);
+        self.len += text.len() - before;
+        self.kept = (self.len <= KEPT_MAX).then_some(text);
+        !more
+    }
+}
+
+impl Stream for Getting {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        match std::mem::replace(&mut self.stage, Stage::Seeking) {
+            Stage::Seeking => {
+                if !self.seek() {
+                    return true;
+                }
+                let missing = self.parts.iter().find(|part| part.places.len() == 0);
+                if let (true, Some(part)) = (self.is_legacy, missing) {
+                    match self.missing {
+                        Missing::Refused => reply.error(&found::no_path(&part.path).text()),
+                        Missing::Null => reply.null(),
+                    }
+                    return false;
+                }
+                self.stage = Stage::Measuring(self.printing());
+                self.pump(reply)
+            }
+            Stage::Measuring(mut printing) => {
+                if !self.measure(&mut printing) {
+                    self.stage = Stage::Measuring(printing);
+                    return true;
+                }
+                if let Some(text) = &self.kept {
+                    reply.bulk(text);
+                    return false;
+                }
+                reply.bulk_header(self.len);
+                self.stage = Stage::Sending(self.printing());
+                true
+            }
+            Stage::Sending(mut printing) => {
+                if printing.run(&self.root, &self.parts, reply.out.tail()) {
+                    self.stage = Stage::Sending(printing);
+                    return true;
+                }
+                reply.crlf();
+                false
+            }
+        }
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.places.memory_bytes()).sum()
+    }
+}
+
+/// How far the text is printed.
+struct Printing {
+    printer: Printer,
+    is_many: bool,
+    is_legacy: bool,
+    is_begun: bool,
+    /// Which path, whether it is begun, and the next value that it has found.
+    part: usize,
+    is_part_begun: bool,
+    next: (usize, usize),
+    walk: Option<Walk>,
+}
+
+impl Printing {
+    fn new(format: Format, is_many: bool, is_legacy: bool) -> Self {
+        Self {
+            printer: Printer::new(format),
+            is_many,
+            is_legacy,
+            is_begun: false,
+            part: 0,
+            is_part_begun: false,
+            next: (0, 0),
+            walk: None,
+        }
+    }
+
+    /// Prints on. True while there is more.
+    fn run(&mut self, root: &Value, parts: &[Found], out: &mut Vec<u8>) -> bool {
+        let before = out.len();
+        for _ in 0..TOKENS / TOKENS_AT_ONCE {
+            for _ in 0..TOKENS_AT_ONCE {
+                let Some(walk) = &mut self.walk else {
+                    if !self.advance(parts, out) {
+                        return false;
+                    }
+                    continue;
+                };
+                let printer = &mut self.printer;
+                if walk.run(root, TOKENS_AT_ONCE, &mut |token| printer.print(token, out)) {
+                    break;
+                }
+                self.walk = None;
+            }
+            if out.len() - before >= BYTES {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Goes on to the next value. False after the last.
+    fn advance(&mut self, parts: &[Found], out: &mut Vec<u8>) -> bool {
+        let open = |is_object| Token::Open { is_object, len: 0 };
+        if self.is_many && !std::mem::replace(&mut self.is_begun, true) {
+            self.printer.print(open(true), out);
+        }
+        let Some(part) = parts.get(self.part) else {
+            if std::mem::take(&mut self.is_many) {
+                self.printer.print(Token::Close, out);
+            }
+            return false;
+        };
+        if !std::mem::replace(&mut self.is_part_begun, true) {
+            if self.is_many {
+                self.printer.print(Token::Name(Text::Bytes(&part.path.text)), out);
+            }
+            if !self.is_legacy {
+                self.printer.print(open(false), out);
+            }
+        }
+        match part.places.next(&mut self.next) {
+            Some(path) => self.walk = Some(Walk::of(path)),
+            None => {
+                if !self.is_legacy {
+                    self.printer.print(Token::Close, out);
+                }
+                (self.part, self.next, self.is_part_begun) = (self.part + 1, (0, 0), false);
+            }
+        }
+        true
+    }
+}
+
+/// A document of JSON.MGET; none for another type.
+struct Document(Option<Value>);
+
+impl Input for Document {
+    fn cut(found: &darter_keyspace::Found<'_>, _: Hold) -> Result<Self, WrongType> {
+        Ok(Self(found.value::<Json>().ok().and_then(|json| json.root().cloned())))
+    }
+}
+
+/// `JSON.MGET key [key ...] path`: the text of what a path finds in each document.
+///
+/// Reply: array of bulks, null where there is no document or, for a path of the older form, nothing
+/// is found. Refusals: a path that is none. Cost: O(documents), in slices, from cuts.
+/// Source: <https://redis.io/commands/json.mget> (RedisJSON 1.0.0).
+pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    let count = args.left() - 1;
+    let path = Path::parse(args.all().get(args.all().len() - 1))?;
+    let cuts = inputs::here::<Document>(cx.db, cx.stats, args, count)?;
+    cx.reply.array(count);
+    Ok(flow(&mut cx.reply, Texts::new(documents(cuts), path)))
+}
+
+/// JSON.MGET of documents on several cores.
+pub(super) async fn mget_anywhere(call: Call) -> Result<Answer, Refusal> {
+    let path = Path::parse(call.arg(call.len() - 1))?;
+    let cuts = inputs::anywhere::<Document>(&call, call.first..call.len() - 1).await?;
+    let mut out = Output::default();
+    let mut reply = Reply::new(&mut out, call.resp3);
+    reply.array(cuts.len());
+    let mut rest = Texts::new(documents(cuts), path);
+    Ok(if rest.pump(&mut reply) { Answer::Stream(out, Box::new(rest)) } else { Answer::Done(out) })
+}
+
+/// The documents among what is at the keys.
+fn documents(cuts: inputs::Cuts<Document>) -> VecDeque<Option<Value>> {
+    cuts.into_iter().map(|cut| cut.and_then(|document| document.0)).collect()
+}
+
+/// The texts of several documents, one after the other.
+pub(super) struct Texts {
+    waiting: VecDeque<Option<Value>>,
+    path: Path,
+    current: Option<Getting>,
+}
+
+impl Texts {
+    pub(super) fn new(waiting: VecDeque<Option<Value>>, path: Path) -> Self {
+        Self { waiting, path, current: None }
+    }
+}
+
+impl Stream for Texts {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let before = reply.out.len();
+        for _ in 0..TOKENS_AT_ONCE / 4 {
+            if let Some(current) = &mut self.current {
+                if current.pump(reply) {
+                    return true;
+                }
+                self.current = None;
+            }
+            match self.waiting.pop_front() {
+                None => return false,
+                Some(None) => reply.null(),
+                Some(Some(root)) => {
+                    let (paths, format) = (vec![self.path.clone()], Format::default());
+                    self.current = Some(Getting::new(root, paths, format, Missing::Null));
+                }
+            }
+            if reply.out.len() - before >= BYTES {
+                break;
+            }
+        }
+        self.current.is_some() || !self.waiting.is_empty()
+    }
+}

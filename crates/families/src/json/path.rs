@@ -1,0 +1,420 @@
+//! The language of paths: JSONPath as RedisJSON has it, and its older form.
+//!
+//! A path that begins with `$` finds any number of values, and its replies are arrays. Any other is
+//! of the older form, `.a.b[0]`: it names one value, the first that is found.
+//!
+//! The libraries for JSONPath follow RFC 9535, which refuses much of what RedisJSON's users write
+//! (`$.[0]`, `$.a-b`, `..a`, `$["a"].1b`, `[?(@.x=="y")]` without a singular path). So the parser is
+//! here; it is small.
+//!
+//! ```text
+//! path    $ or nothing, steps             step    .name  .*  [pick, ..]  .[..]     ..step: at any depth
+//! pick    'name'  name  3  -1  1:5:2  *  ?(test)
+//! test    test && test, ||, !, ( ), value < value, value      value   @.path  $.path  1  "text"  true  null
+//! ```
+
+use super::test::{Operand, Operator, Test};
+use darter_command::Refusal;
+
+/// The longest path.
+const PATH_BYTES_MAX: usize = 64 * 1024;
+/// Brackets within one another in a test.
+const DEPTH_MAX: usize = 32;
+
+/// A path.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// As it was given.
+    pub(super) text: Vec<u8>,
+    /// Of the older form: it names one value.
+    pub(super) is_legacy: bool,
+    pub(super) steps: Vec<Step>,
+}
+
+/// A step from values to others.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// To the value itself and to all within it.
+    Descend,
+    /// To what is picked of an array or an object.
+    Pick(Vec<Pick>),
+}
+
+/// What is picked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Pick {
+    /// All values.
+    All,
+    /// The member of this name.
+    Name(Vec<u8>),
+    /// The value at this place of an array; negative ones count from the end.
+    Index(i64),
+    /// Every so-many-th of those from one place to another.
+    Slice { start: Option<i64>, end: Option<i64>, step: usize },
+    /// Those for which this holds.
+    Test(Box<Test>),
+}
+
+impl Path {
+    /// The root: as it is meant where no path is given.
+    pub(super) fn root(is_legacy: bool) -> Self {
+        let text = if is_legacy { b"." } else { b"$" };
+        Self { text: text.to_vec(), is_legacy, steps: Vec::new() }
+    }
+
+    /// Parses a path.
+    pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
+        if text.len() > PATH_BYTES_MAX {
+            return Err(Refusal::line("ERR path is too long"));
+        }
+        let is_legacy = !matches!(text, [b'$'] | [b'$', b'.' | b'[', ..]);
+        let mut parser = Parser { text, at: usize::from(!is_legacy), depth: 0 };
+        let mut steps = Vec::new();
+        if is_legacy && text == b"." {
+            parser.at = 1;
+        } else if is_legacy && !matches!(text.first(), Some(b'.' | b'[')) {
+            steps.push(Step::Pick(vec![parser.bare()?]));
+        }
+        parser.steps(&mut steps)?;
+        if parser.at < text.len() {
+            return Err(parser.refuse());
+        }
+        Ok(Self { text: text.to_vec(), is_legacy, steps })
+    }
+
+    /// True for the root itself.
+    pub(super) fn is_root(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The name that its last step picks, and the steps before it.
+    pub(super) fn split_name(&self) -> Option<(&[Step], &[u8])> {
+        let (last, before) = self.steps.split_last()?;
+        match last {
+            Step::Pick(picks) => match &picks[..] {
+                [Pick::Name(name)] if before.last() != Some(&Step::Descend) => Some((before, name)),
+                _ => None,
+            },
+            Step::Descend => None,
+        }
+    }
+
+    /// True when it finds one value at most, whatever the document.
+    pub(super) fn is_single(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Descend => false,
+            Step::Pick(picks) => matches!(&picks[..], [Pick::Name(_) | Pick::Index(_)]),
+        })
+    }
+}
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    #[cold]
+    fn refuse(&self) -> Refusal {
+        let (at, what) = (self.at + 1, "expected a path");
+        Refusal::quoting(&format!("ERR Error occurred on position {at}, {what}: '"), self.text, "'")
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while self.peek() == Some(b' ') {
+            self.at += 1;
+        }
+    }
+
+    fn takes(&mut self, word: &[u8]) -> bool {
+        let is_there = self.text[self.at..].starts_with(word);
+        self.at += if is_there { word.len() } else { 0 };
+        is_there
+    }
+
+    fn expect(&mut self, word: &[u8]) -> Result<(), Refusal> {
+        self.skip_space();
+        if self.takes(word) { Ok(()) } else { Err(self.refuse()) }
+    }
+
+    /// Steps, as far as there are some.
+    fn steps(&mut self, steps: &mut Vec<Step>) -> Result<(), Refusal> {
+        loop {
+            if self.takes(b"..") {
+                steps.push(Step::Descend);
+                if self.peek() != Some(b'[') {
+                    steps.push(Step::Pick(vec![self.bare()?]));
+                    continue;
+                }
+            } else if self.takes(b".") && self.peek() != Some(b'[') {
+                steps.push(Step::Pick(vec![self.bare()?]));
+                continue;
+            }
+            if !self.takes(b"[") {
+                return Ok(());
+            }
+            steps.push(Step::Pick(self.picks()?));
+        }
+    }
+
+    /// `*`, or a name without quotes.
+    fn bare(&mut self) -> Result<Pick, Refusal> {
+        if self.takes(b"*") {
+            return Ok(Pick::All);
+        }
+        let is_end = |byte: &u8| b".[]()*,'\"<>=!&|? \t\r\n@".contains(byte);
+        let rest = &self.text[self.at..];
+        let len = rest.iter().position(is_end).unwrap_or(rest.len());
+        if len == 0 {
+            return Err(self.refuse());
+        }
+        self.at += len;
+        Ok(Pick::Name(rest[..len].to_vec()))
+    }
+
+    /// What is between brackets, the closing one included.
+    fn picks(&mut self) -> Result<Vec<Pick>, Refusal> {
+        let mut picks = Vec::new();
+        loop {
+            self.skip_space();
+            picks.push(self.pick()?);
+            self.skip_space();
+            if self.takes(b"]") {
+                return Ok(picks);
+            }
+            self.expect(b",")?;
+        }
+    }
+
+    fn pick(&mut self) -> Result<Pick, Refusal> {
+        match self.peek() {
+            Some(b'*') => {
+                self.at += 1;
+                Ok(Pick::All)
+            }
+            Some(b'\'' | b'"') => Ok(Pick::Name(self.quoted()?)),
+            Some(b'?') => {
+                self.at += 1;
+                Ok(Pick::Test(Box::new(self.or()?)))
+            }
+            Some(b':' | b'-' | b'0'..=b'9') => self.places(),
+            _ => self.bare(),
+        }
+    }
+
+    /// An index, or a slice.
+    fn places(&mut self) -> Result<Pick, Refusal> {
+        let start = self.int()?;
+        self.skip_space();
+        if !self.takes(b":") {
+            return start.map(Pick::Index).ok_or_else(|| self.refuse());
+        }
+        let end = self.int()?;
+        self.skip_space();
+        let step = if self.takes(b":") { self.int()? } else { None };
+        let step = usize::try_from(step.unwrap_or(1)).ok().filter(|step| *step > 0);
+        Ok(Pick::Slice { start, end, step: step.ok_or_else(|| self.refuse())? })
+    }
+
+    fn int(&mut self) -> Result<Option<i64>, Refusal> {
+        self.skip_space();
+        let rest = &self.text[self.at..];
+        let sign = usize::from(rest.first() == Some(&b'-'));
+        let len = sign + rest[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if len == 0 {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(&rest[..len]).unwrap_or_default();
+        let value = text.parse().map_err(|_| self.refuse())?;
+        self.at += len;
+        Ok(Some(value))
+    }
+
+    /// A text in quotes of either kind.
+    fn quoted(&mut self) -> Result<Vec<u8>, Refusal> {
+        let quote = self.peek().ok_or_else(|| self.refuse())?;
+        self.at += 1;
+        let mut text = Vec::new();
+        loop {
+            let byte = self.peek().ok_or_else(|| self.refuse())?;
+            self.at += 1;
+            match byte {
+                b'\\' => {
+                    let escaped = self.peek().ok_or_else(|| self.refuse())?;
+                    self.at += 1;
+                    match escaped {
+                        b'n' => text.push(b'\n'),
+                        b'r' => text.push(b'\r'),
+                        b't' => text.push(b'\t'),
+                        b'b' => text.push(8),
+                        b'f' => text.push(12),
+                        b'u' => self.unicode(&mut text)?,
+                        other => text.push(other),
+                    }
+                }
+                byte if byte == quote => return Ok(text),
+                byte => text.push(byte),
+            }
+        }
+    }
+
+    fn unicode(&mut self, text: &mut Vec<u8>) -> Result<(), Refusal> {
+        let digits = self.text.get(self.at..self.at + 4).ok_or_else(|| self.refuse())?;
+        let code =
+            std::str::from_utf8(digits).ok().and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        let char = code.and_then(char::from_u32).ok_or_else(|| self.refuse())?;
+        text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+        self.at += 4;
+        Ok(())
+    }
+
+    fn or(&mut self) -> Result<Test, Refusal> {
+        let mut tests = vec![self.and()?];
+        while self.is_next(b"||") {
+            tests.push(self.and()?);
+        }
+        Ok(if tests.len() == 1 { tests.remove(0) } else { Test::Any(tests) })
+    }
+
+    fn and(&mut self) -> Result<Test, Refusal> {
+        let mut tests = vec![self.one()?];
+        while self.is_next(b"&&") {
+            tests.push(self.one()?);
+        }
+        Ok(if tests.len() == 1 { tests.remove(0) } else { Test::All(tests) })
+    }
+
+    fn is_next(&mut self, word: &[u8]) -> bool {
+        self.skip_space();
+        self.takes(word)
+    }
+
+    fn one(&mut self) -> Result<Test, Refusal> {
+        self.skip_space();
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(self.refuse());
+        }
+        let test = if self.takes(b"(") {
+            let test = self.or()?;
+            self.expect(b")")?;
+            test
+        } else if self.text[self.at..].starts_with(b"!") {
+            self.at += 1;
+            Test::Not(Box::new(self.one()?))
+        } else {
+            self.comparison()?
+        };
+        self.depth -= 1;
+        Ok(test)
+    }
+
+    fn comparison(&mut self) -> Result<Test, Refusal> {
+        let left = self.operand()?;
+        self.skip_space();
+        let operators: [(&[u8], Operator); 6] = [
+            (b"==", Operator::Equal),
+            (b"!=", Operator::Unequal),
+            (b"<=", Operator::AtMost),
+            (b">=", Operator::AtLeast),
+            (b"<", Operator::Below),
+            (b">", Operator::Above),
+        ];
+        for (word, operator) in operators {
+            if self.takes(word) {
+                return Ok(Test::Compare(left, operator, self.operand()?));
+            }
+        }
+        Ok(Test::Exists(left))
+    }
+
+    fn operand(&mut self) -> Result<Operand, Refusal> {
+        self.skip_space();
+        match self.peek() {
+            Some(first @ (b'@' | b'$')) => {
+                self.at += 1;
+                let mut steps = Vec::new();
+                self.steps(&mut steps)?;
+                Ok(if first == b'@' { Operand::Here(steps) } else { Operand::Root(steps) })
+            }
+            Some(b'\'' | b'"') => Ok(Operand::Text(self.quoted()?)),
+            _ if self.takes(b"true") => Ok(Operand::Bool(true)),
+            _ if self.takes(b"false") => Ok(Operand::Bool(false)),
+            _ if self.takes(b"null") => Ok(Operand::Null),
+            _ => self.number(),
+        }
+    }
+
+    fn number(&mut self) -> Result<Operand, Refusal> {
+        let rest = &self.text[self.at..];
+        let is_part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+        let len = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+        let text = std::str::from_utf8(&rest[..len]).unwrap_or_default();
+        let value: f64 = text.parse().map_err(|_| self.refuse())?;
+        let whole = text.parse().ok();
+        self.at += len;
+        Ok(whole.map_or(Operand::Float(value), Operand::Int))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(text: &str) -> Vec<Step> {
+        Path::parse(text.as_bytes()).unwrap_or_else(|_| panic!("{text} is a path")).steps
+    }
+
+    fn name(name: &str) -> Step {
+        Step::Pick(vec![Pick::Name(name.as_bytes().to_vec())])
+    }
+
+    #[test] // The older form is the newer one without its first sign.
+    fn both_forms_are_parsed() {
+        for (old, new) in [
+            (".", "$"),
+            (".a.b", "$.a.b"),
+            ("a.b", "$.a.b"),
+            ("[0]", "$[0]"),
+            (".[0].a", "$.[0].a"),
+            ("..a", "$..a"),
+            ("[\"a\"]['b']", "$.a.b"),
+            (".*.a", "$[*].a"),
+        ] {
+            assert_eq!(steps(old), steps(new), "{old}");
+            assert!(Path::parse(old.as_bytes()).unwrap().is_legacy, "{old}");
+            assert!(!Path::parse(new.as_bytes()).unwrap().is_legacy, "{new}");
+        }
+        assert_eq!(steps("$.a-b..1c"), vec![name("a-b"), Step::Descend, name("1c")]);
+    }
+
+    #[test]
+    fn picks_are_parsed() {
+        let Step::Pick(picks) = &steps("$[1, -2, 'x', :3, 1:-1:2, *]")[0] else { panic!("a pick") };
+        let expected = [
+            Pick::Index(1),
+            Pick::Index(-2),
+            Pick::Name(b"x".to_vec()),
+            Pick::Slice { start: None, end: Some(3), step: 1 },
+            Pick::Slice { start: Some(1), end: Some(-1), step: 2 },
+            Pick::All,
+        ];
+        assert_eq!(picks[..], expected);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for text in
+            ["$.", "$..", "$[", "$[1", "$[?(@.a]", "$.a[", "$x y", "", "$[::0]", "$.a.", "a b"]
+        {
+            assert!(Path::parse(text.as_bytes()).is_err(), "{text:?}");
+        }
+        let deep = format!("$[?{}1==1{}]", "(".repeat(40), ")".repeat(40));
+        assert!(Path::parse(deep.as_bytes()).is_err());
+    }
+}

@@ -1,0 +1,465 @@
+//! What values are: JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG MEMORY.
+//!
+//! Each value that a path finds is asked; what it answers is encoded as it is found. Answers that
+//! are long themselves (the keys of an object, the elements of RESP) are gathered in portions.
+
+use super::found::{self, Found};
+use super::path::Path;
+use crate::gathered::Gathered;
+use crate::unsent::flow;
+use darter_command::{Args, Cx, Flow, Refusal, Stream};
+use darter_keyspace::Key;
+use darter_resp::{Output, Reply};
+use darter_structs::json::{self, Text, Token, Value, View, Walk};
+
+/// Steps of one portion: some 20 us.
+const PORTION: usize = 512;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+enum Question {
+    Type,
+    StrLen,
+    ArrLen,
+    ObjLen,
+    ObjKeys,
+    ArrIndex { wanted: Value, start: i64, stop: i64 },
+    Resp,
+    Memory,
+}
+
+/// What is replied where the key, or what is asked for, is missing.
+struct Manners {
+    /// For a path with `$`: whether a missing key is refused, and in which words.
+    no_key: NoKey,
+    /// For a path of the older form: whether a missing value is null, or refused.
+    is_null: bool,
+    /// The words that follow "does not exist or".
+    or: Option<&'static str>,
+    /// What a value of another kind was expected to be: then it is refused for its type.
+    expected: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum NoKey {
+    Null,
+    Refused,
+    /// As a path that finds nothing.
+    NoPath,
+}
+
+impl Question {
+    #[rustfmt::skip] // A table.
+    fn manners(&self) -> Manners {
+        let (no_key, is_null, or, expected) = match self {
+            Self::Type =>            (NoKey::Null,    true,  None,                 None),
+            Self::Resp =>            (NoKey::Null,    false, None,                 None),
+            Self::Memory =>          (NoKey::Null,    true,  None,                 None),
+            Self::StrLen =>          (NoKey::Refused, false, None,                 Some("string")),
+            Self::ArrLen =>          (NoKey::Refused, false, Some("not an array"), None),
+            Self::ObjLen =>          (NoKey::NoPath,  true,  None,                 Some("object")),
+            Self::ObjKeys =>         (NoKey::Refused, true,  Some("not an object"), None),
+            Self::ArrIndex { .. } => (NoKey::NoPath,  false, None,                 Some("array")),
+        };
+        Manners { no_key, is_null, or, expected }
+    }
+
+    /// True when a value of this kind has an answer.
+    fn fits(&self, view: View<'_>) -> bool {
+        match self {
+            Self::Type | Self::Resp | Self::Memory => true,
+            Self::StrLen => matches!(view, View::Text(_)),
+            Self::ArrLen | Self::ArrIndex { .. } => {
+                matches!(view, View::Node(node) if !node.is_object())
+            }
+            Self::ObjLen | Self::ObjKeys => matches!(view, View::Node(node) if node.is_object()),
+        }
+    }
+}
+
+fn ask(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    path: Option<Path>,
+    question: Question,
+) -> Result<Flow, Refusal> {
+    let path = path.unwrap_or_else(|| Path::root(!cx.reply.is_resp3()));
+    let manners = question.manners();
+    let Some(root) = found::cut(cx, key)? else {
+        let is_array = matches!(question, Question::Memory) && !path.is_legacy;
+        match manners.no_key {
+            NoKey::NoPath if !(path.is_legacy && manners.is_null) => {
+                return Err(found::no_path(&path));
+            }
+            NoKey::Refused if !path.is_legacy => return Err(found::no_document()),
+            _ if is_array => cx.reply.array(0),
+            _ if matches!(question, Question::Memory) => cx.reply.int(0),
+            _ => {
+                if cx.reply.is_resp3() && matches!(question, Question::Type) {
+                    cx.reply.array(1);
+                }
+                cx.reply.null();
+            }
+        }
+        return Ok(Flow::Done);
+    };
+    let asking = Asking {
+        root,
+        found: Found::new(path),
+        question,
+        next: (0, 0),
+        amid: None,
+        answers: Gathered::default(),
+        is_sending: false,
+    };
+    Ok(flow(&mut cx.reply, asking))
+}
+
+/// Asks values, one after the other.
+struct Asking {
+    root: Value,
+    found: Found,
+    question: Question,
+    next: (usize, usize),
+    /// The value whose answer is long, and how far it is given.
+    amid: Option<(Vec<usize>, Amid)>,
+    answers: Gathered,
+    is_sending: bool,
+}
+
+enum Amid {
+    /// The place of the next.
+    At(usize),
+    Walk(Walk),
+}
+
+/// An answer, or a part of it, as it is sent.
+fn encoded(resp3: bool, write: impl FnOnce(&mut Reply<'_>)) -> Vec<u8> {
+    let mut out = Output::default();
+    write(&mut Reply::new(&mut out, resp3));
+    out.flatten()
+}
+
+impl Asking {
+    /// Asks on. True while there is more.
+    fn ask(&mut self, resp3: bool) -> bool {
+        let (root, mut left) = (self.root.clone(), PORTION);
+        while left > 0 {
+            left -= 1;
+            if let Some((path, amid)) = self.amid.take() {
+                let view = root.at(&path).expect("it was found");
+                if let Some(amid) = self.go_on(view, amid, resp3) {
+                    self.amid = Some((path, amid));
+                    left = left.saturating_sub(PORTION / 4);
+                }
+                continue;
+            }
+            let Some(path) = self.found.places.next(&mut self.next) else { return false };
+            let path = path.to_vec();
+            let view = root.at(&path).expect("it was found");
+            if let Some(amid) = self.begin(view, &path, resp3) {
+                self.amid = Some((path, amid));
+            }
+        }
+        true
+    }
+
+    /// Answers for a value, or begins to.
+    fn begin(&mut self, view: View<'_>, path: &[usize], resp3: bool) -> Option<Amid> {
+        let answers = &mut self.answers;
+        let mut add = |answer: Vec<u8>| answers.append(&answer, 1);
+        if !self.question.fits(view) {
+            add(encoded(resp3, |reply| reply.null()));
+            return None;
+        }
+        match (&self.question, view) {
+            (Question::Type, _) => {
+                add(encoded(resp3, |reply| reply.bulk(found::type_name(view).as_bytes())));
+            }
+            (Question::StrLen, View::Text(text)) => {
+                add(encoded(resp3, |reply| reply.count(text.len())))
+            }
+            (Question::ArrLen | Question::ObjLen, View::Node(node)) => {
+                add(encoded(resp3, |reply| reply.count(node.len())));
+            }
+            (Question::ObjKeys, View::Node(node)) => {
+                add(encoded(resp3, |reply| reply.array(node.len())));
+                return Some(Amid::At(0));
+            }
+            (Question::ArrIndex { start, .. }, View::Node(node)) => {
+                return Some(Amid::At(bound(*start, node.len())));
+            }
+            (Question::Resp, _) => {
+                add(Vec::new());
+                return Some(Amid::Walk(Walk::of(path)));
+            }
+            (Question::Memory, _) => {
+                let bytes = memory(view);
+                add(encoded(resp3, |reply| reply.count(bytes)));
+            }
+            _ => unreachable!("it fits"),
+        }
+        None
+    }
+
+    /// Goes on with a long answer; `None` at its end.
+    fn go_on(&mut self, view: View<'_>, amid: Amid, resp3: bool) -> Option<Amid> {
+        match (&self.question, view, amid) {
+            (Question::ObjKeys, View::Node(node), Amid::At(from)) => {
+                let mut next = from;
+                for child in node.iter(from).take(PORTION / 4) {
+                    let name = child.name.map(Text::to_vec).unwrap_or_default();
+                    self.answers.append(&encoded(resp3, |reply| reply.bulk(&name)), 0);
+                    next += 1;
+                }
+                (next < node.len()).then_some(Amid::At(next))
+            }
+            (Question::ArrIndex { wanted, stop, .. }, View::Node(node), Amid::At(from)) => {
+                let end = match *stop {
+                    0 => node.len(),
+                    stop => bound(stop, node.len()),
+                };
+                let mut place = from;
+                let mut index = None;
+                for child in node.iter(from).take(PORTION.min(end.saturating_sub(from))) {
+                    if is_same(child.value, wanted.view()) {
+                        index = Some(place);
+                        break;
+                    }
+                    place += 1;
+                }
+                if index.is_none() && place < end {
+                    return Some(Amid::At(place));
+                }
+                let answer = encoded(resp3, |reply| match index {
+                    Some(index) => reply.count(index),
+                    None => reply.int(-1),
+                });
+                self.answers.append(&answer, 1);
+                None
+            }
+            (Question::Resp, _, Amid::Walk(mut walk)) => {
+                let answers = &mut self.answers;
+                let more = walk.run(&self.root, PORTION / 4, &mut |token| {
+                    answers.append(&as_resp(token, resp3), 0);
+                });
+                more.then_some(Amid::Walk(walk))
+            }
+            _ => unreachable!("no long answer"),
+        }
+    }
+
+    /// The reply's beginning. False if that is all.
+    fn head(&mut self, reply: &mut Reply<'_>) -> bool {
+        let path = &self.found.path;
+        let is_type = matches!(self.question, Question::Type);
+        if !path.is_legacy {
+            if is_type && reply.is_resp3() {
+                reply.array(1);
+            }
+            reply.array(self.answers.count());
+            return true;
+        }
+        let manners = self.question.manners();
+        let mut first = (0, 0);
+        let Some(place) = self.found.places.next(&mut first) else {
+            match manners.or {
+                _ if matches!(self.question, Question::Memory) => reply.int(0),
+                _ if manners.is_null => {
+                    if is_type && reply.is_resp3() {
+                        reply.array(1);
+                    }
+                    reply.null();
+                }
+                Some(or) => reply.error(&found::no_path_or(path, or).text()),
+                None => reply.error(&found::no_path(path).text()),
+            }
+            return false;
+        };
+        let view = self.root.at(place).expect("it was found");
+        if self.question.fits(view) {
+            if is_type && reply.is_resp3() {
+                reply.array(1);
+            }
+            return true;
+        }
+        let refusal = match (manners.expected, manners.or) {
+            (Some(expected), _) => Refusal::line(format!(
+                "WRONGTYPE wrong type of path value - expected {expected} but found {}",
+                found::type_name(view)
+            )),
+            (None, or) => found::no_path_or(path, or.unwrap_or_default()),
+        };
+        reply.error(&refusal.text());
+        false
+    }
+}
+
+impl Stream for Asking {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        if self.is_sending {
+            return self.answers.pump(reply);
+        }
+        let is_legacy = self.found.path.is_legacy;
+        if self.found.seek(&self.root, is_legacy) || self.ask(reply.is_resp3()) {
+            return true;
+        }
+        if !self.head(reply) {
+            return false;
+        }
+        self.is_sending = true;
+        self.answers.pump(reply)
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.found.places.memory_bytes() + self.answers.pinned_bytes()
+    }
+}
+
+/// An index as ARRINDEX takes it.
+fn bound(index: i64, len: usize) -> usize {
+    let signed = i64::try_from(len).unwrap_or(i64::MAX);
+    let index = if index < 0 { (index + signed).max(0) } else { index.min(signed) };
+    usize::try_from(index).unwrap_or(len)
+}
+
+/// True for equal values: numbers of one kind, texts; arrays and objects by their text.
+fn is_same(one: View<'_>, two: View<'_>) -> bool {
+    match (one, two) {
+        (View::Null, View::Null) => true,
+        (View::Bool(one), View::Bool(two)) => one == two,
+        (View::Int(one), View::Int(two)) => one == two,
+        (View::Uint(one), View::Uint(two)) => one == two,
+        (View::Float(one), View::Float(two)) => one == two,
+        (View::Text(one), View::Text(two)) => one == two,
+        (View::Node(one), View::Node(two)) if one.is_object() == two.is_object() => {
+            one.len() == two.len()
+                && one.iter(0).zip(two.iter(0)).all(|(one, two)| match one.name {
+                    None => is_same(one.value, two.value),
+                    Some(_) => one.name == two.name && is_same(one.value, two.value),
+                })
+        }
+        _ => false,
+    }
+}
+
+/// Bytes that a value takes: 8 in place, and what it keeps elsewhere.
+fn memory(view: View<'_>) -> usize {
+    const PLACE: usize = 8;
+    PLACE
+        + match view {
+            View::Float(_) => 8,
+            View::Text(text) if text.len() >= PLACE => text.len(),
+            View::Node(node) => node.memory_bytes(),
+            _ => 0,
+        }
+}
+
+/// A token as JSON.RESP has it.
+fn as_resp(token: Token<'_>, resp3: bool) -> Vec<u8> {
+    match token {
+        Token::Open { is_object, len } => encoded(resp3, |reply| {
+            reply.array(1 + if is_object { 2 * len } else { len });
+            reply.simple(if is_object { "{" } else { "[" });
+        }),
+        Token::Close => Vec::new(),
+        Token::Name(name) => encoded(resp3, |reply| reply.bulk(&name.to_vec())),
+        Token::Scalar(View::Null) => encoded(resp3, |reply| reply.null()),
+        Token::Scalar(View::Bool(is_true)) => {
+            encoded(resp3, |reply| reply.simple(if is_true { "true" } else { "false" }))
+        }
+        Token::Scalar(View::Int(value)) => encoded(resp3, |reply| reply.int(value)),
+        Token::Scalar(View::Text(text)) => encoded(resp3, |reply| reply.bulk(&text.to_vec())),
+        Token::Scalar(number) => {
+            let mut text = Vec::new();
+            json::scalar(number, &mut text);
+            let text = String::from_utf8_lossy(&text).into_owned();
+            encoded(resp3, |reply| match number {
+                View::Float(_) if resp3 => reply.double_text(&text),
+                _ => reply.bulk(text.as_bytes()),
+            })
+        }
+        Token::Long { len, .. } => encoded(resp3, |reply| reply.bulk_header(len)),
+        Token::Part(part) => part.to_vec(),
+        Token::EndLong => b"\r\n".to_vec(),
+    }
+}
+
+fn path(args: &mut Args<'_>) -> Result<Option<Path>, Refusal> {
+    let path = args.next().map(Path::parse).transpose()?;
+    Ok(path)
+}
+
+/// `JSON.TYPE key [path]`: the types of what the path finds.
+///
+/// Reply: array of bulks (in RESP3, in one more array), or a bulk, or null. Refusals: the path,
+/// another type. Cost: O(values followed), in slices, from a cut.
+/// Source: <https://redis.io/commands/json.type> (RedisJSON 1.0.0).
+pub(super) fn r#type(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    ask(cx, &key, path, Question::Type)
+}
+
+/// `JSON.STRLEN key [path]`: bytes of strings. Otherwise as JSON.TYPE; null for other values, which a
+/// path of the older form refuses. Source: <https://redis.io/commands/json.strlen> (1.0.0).
+pub(super) fn strlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    // RedisJSON's default is that of RESP2, here alone.
+    ask(cx, &key, path.or(Some(Path::root(true))), Question::StrLen)
+}
+
+/// `JSON.ARRLEN key [path]`: as JSON.STRLEN, of arrays.
+/// Source: <https://redis.io/commands/json.arrlen> (1.0.0).
+pub(super) fn arrlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    ask(cx, &key, path, Question::ArrLen)
+}
+
+/// `JSON.OBJLEN key [path]`: as JSON.STRLEN, of objects.
+/// Source: <https://redis.io/commands/json.objlen> (1.0.0).
+pub(super) fn objlen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    ask(cx, &key, path, Question::ObjLen)
+}
+
+/// `JSON.OBJKEYS key [path]`: the names in objects, each an array.
+/// Source: <https://redis.io/commands/json.objkeys> (1.0.0).
+pub(super) fn objkeys(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    ask(cx, &key, path, Question::ObjKeys)
+}
+
+/// `JSON.ARRINDEX key path value [start [stop]]`: where arrays have the value first; -1 where they do
+/// not. Source: <https://redis.io/commands/json.arrindex> (1.0.0).
+pub(super) fn arrindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, Path::parse(args.bytes()?)?);
+    let wanted = json::parse(args.bytes()?);
+    let wanted = wanted.map_err(|fault| Refusal::line(format!("ERR {fault}")))?;
+    let start = if args.left() > 0 { args.int()? } else { 0 };
+    let stop = if args.left() > 0 { args.int()? } else { 0 };
+    args.end()?;
+    ask(cx, &key, Some(path), Question::ArrIndex { wanted, start, stop })
+}
+
+/// `JSON.RESP key [path]`: values as those of the protocol: an object or array as an array that
+/// begins with `{` or `[`. Source: <https://redis.io/commands/json.resp> (1.0.0).
+pub(super) fn resp(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    ask(cx, &key, path, Question::Resp)
+}
+
+/// `JSON.DEBUG MEMORY key [path]`: bytes that values take, arrays and objects with all in them.
+/// Source: <https://redis.io/commands/json.debug-memory> (1.0.0).
+pub(super) fn memory_usage(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let (key, path) = (args.key()?, path(&mut args)?);
+    ask(cx, &key, path, Question::Memory)
+}
+
+/// `JSON.DEBUG HELP`: what there is.
+pub(super) fn help(cx: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
+    let lines =
+        ["MEMORY <key> [path] - reports memory usage", "HELP                - this message"];
+    cx.reply.array(lines.len());
+    lines.iter().for_each(|line| cx.reply.simple(line));
+    Ok(Flow::Done)
+}

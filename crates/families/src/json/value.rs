@@ -1,0 +1,353 @@
+//! The type: its row, its values, how they are changed.
+
+use darter_keyspace::{
+    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+};
+use darter_rdb::types::PRIVATE;
+use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
+use darter_structs::json::{self, Builder, Text, Token, View, Walk};
+use darter_structs::table::PackedValue;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+static TYPE: &Type = &Type {
+    name: "ReJSON-RL",
+    number: 5,
+    rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
+    empty: || Object::new(Json::default()),
+    bounds: &[],
+    is_ordered: true,
+};
+
+/// How a document is laid out in a file: its tokens. RedisJSON's layout is a module's, which
+/// redis-server loads only with the module.
+const TOKENS: u8 = PRIVATE + 7;
+
+const ENCODINGS: &[Encoding] = &[Encoding::of(Origin::Darter, TOKENS, Layout::Singles)];
+
+fn plan(survey: &Survey) -> Plan {
+    survey.plain(TOKENS)
+}
+
+/// A document. Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct Json(State);
+
+#[derive(Clone, Default)]
+enum State {
+    /// Nothing: no key has it.
+    #[default]
+    Empty,
+    Whole(json::Value),
+    /// As far as its tokens have come.
+    Building(Box<Building>),
+}
+
+#[derive(Clone, Default)]
+struct Building {
+    builder: Builder,
+    /// A long text, as far as it has come, and whether it is a name.
+    long: Option<(darter_structs::blob::Blob, bool)>,
+}
+
+impl Json {
+    /// A document of this value.
+    #[must_use]
+    pub fn of(value: json::Value) -> Self {
+        Self(State::Whole(value))
+    }
+
+    /// Its root.
+    #[must_use]
+    pub fn root(&self) -> Option<&json::Value> {
+        if let State::Whole(value) = &self.0 { Some(value) } else { None }
+    }
+
+    /// Adds a token of a file. False if it cannot be the next.
+    fn take_token(&mut self, token: &[u8]) -> bool {
+        if let State::Empty = self.0 {
+            self.0 = State::Building(Box::default());
+        }
+        let State::Building(building) = &mut self.0 else { return false };
+        if !building.take(token) {
+            return false;
+        }
+        if building.builder.is_done()
+            && let Some(value) = std::mem::take(&mut building.builder).finish()
+        {
+            self.0 = State::Whole(value);
+        }
+        true
+    }
+}
+
+impl Building {
+    fn take(&mut self, token: &[u8]) -> bool {
+        let Some((tag, rest)) = token.split_first() else { return false };
+        if self.builder.depth() >= json::LEVELS_MAX {
+            return false;
+        }
+        let builder = &mut self.builder;
+        let mut scalar = |view| builder.value(json::Value::scalar(view));
+        match (tag, &mut self.long) {
+            (b'p', Some((long, _))) => long.append(rest),
+            (b'e', Some((long, is_name))) => {
+                let is_taken = match is_name {
+                    true => builder.name(Text::Blob(long)),
+                    false => scalar(View::Text(Text::Blob(long))),
+                };
+                self.long = None;
+                return is_taken;
+            }
+            (_, Some(_)) => return false,
+            (b'S', None) => self.long = Some((darter_structs::blob::Blob::default(), false)),
+            (b'K', None) => self.long = Some((darter_structs::blob::Blob::default(), true)),
+            (b'n', None) => return scalar(View::Null),
+            (b't', None) => return scalar(View::Bool(true)),
+            (b'f', None) => return scalar(View::Bool(false)),
+            (b's', None) => return scalar(View::Text(Text::Bytes(rest))),
+            (b'k', None) => return builder.name(Text::Bytes(rest)),
+            (b'i' | b'u' | b'd', None) => {
+                let Ok(eight) = <[u8; 8]>::try_from(rest) else { return false };
+                return scalar(match tag {
+                    b'i' => View::Int(i64::from_le_bytes(eight)),
+                    b'u' => View::Uint(u64::from_le_bytes(eight)),
+                    _ => View::Float(f64::from_le_bytes(eight)),
+                });
+            }
+            (b'[', None) => return builder.open(false),
+            (b'{', None) => return builder.open(true),
+            (b'c', None) => return builder.close(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A token as it is in a file.
+///
+/// ```text
+/// n null   t true   f false   i, u, d + 8 bytes: an integer, one without a sign, a double
+/// s + text a string   k + text a name   [ { array, object   c its end
+/// S, K: a long string, a long name: parts follow, p + text, and e
+/// ```
+fn written(token: Token<'_>) -> Vec<u8> {
+    let tagged = |tag: u8, rest: &[u8]| [&[tag], rest].concat();
+    match token {
+        Token::Name(name) => tagged(b'k', &name.to_vec()),
+        Token::Scalar(View::Null) => vec![b'n'],
+        Token::Scalar(View::Bool(is_true)) => vec![if is_true { b't' } else { b'f' }],
+        Token::Scalar(View::Int(value)) => tagged(b'i', &value.to_le_bytes()),
+        Token::Scalar(View::Uint(value)) => tagged(b'u', &value.to_le_bytes()),
+        Token::Scalar(View::Float(value)) => tagged(b'd', &value.to_le_bytes()),
+        Token::Scalar(View::Text(text)) => tagged(b's', &text.to_vec()),
+        Token::Scalar(View::Node(_)) => unreachable!("an array is opened"),
+        Token::Open { is_object, .. } => vec![if is_object { b'{' } else { b'[' }],
+        Token::Close => vec![b'c'],
+        Token::Long { is_name, .. } => vec![if is_name { b'K' } else { b'S' }],
+        Token::Part(part) => tagged(b'p', part),
+        Token::EndLong => vec![b'e'],
+    }
+}
+
+impl Value for Json {
+    fn content_bytes(&self) -> usize {
+        match &self.0 {
+            State::Empty => 0,
+            State::Whole(value) => value.memory_bytes(),
+            State::Building(building) => building.builder.memory_bytes(),
+        }
+    }
+
+    fn encoding(&self) -> &'static str {
+        "raw"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        let (root, walk) = (self.root().cloned(), Walk::default());
+        Box::new(Tokens { root, walk, ready: VecDeque::new(), token: Vec::new() })
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let NewItem::Pair { name, value, .. } = item else { return self.take_token(item.name()) };
+        if let State::Empty = self.0 {
+            self.0 = State::Whole(json::Value::empty(true));
+        }
+        let State::Whole(root) = &mut self.0 else { return false };
+        let blob = value.to_blob();
+        root.put(Text::Bytes(name), &json::Value::text(Text::Blob(&blob)));
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.root().is_none()
+    }
+
+    fn packed(&self) -> Option<PackedValue<'_>> {
+        Some(TYPE.pack(false, self.root()?.packed()?))
+    }
+
+    fn take_packed(&mut self, packed: PackedValue<'_>) -> bool {
+        let Some((bytes, _)) = TYPE.unpack(packed) else { return false };
+        *self = Self::of(json::Value::of_packed(bytes));
+        true
+    }
+
+    fn check_invariants(&self) {
+        self.root().into_iter().for_each(json::Value::check_invariants);
+    }
+}
+
+impl Typed for Json {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for Json {
+    type Edit<'a> = JsonEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, recorder: Recorder<'a>) -> JsonEdit<'a> {
+        JsonEdit { json: self, recorder }
+    }
+}
+
+/// The tokens of a cut.
+struct Tokens {
+    root: Option<json::Value>,
+    walk: Walk,
+    ready: VecDeque<Vec<u8>>,
+    token: Vec<u8>,
+}
+
+impl Source for Tokens {
+    fn next(&mut self) -> Option<Item<'_>> {
+        /// Read at a time: the way back to where the last ones ended costs as much as some.
+        const BATCH: usize = 64;
+        let Self { root, walk, ready, token } = self;
+        while ready.is_empty() {
+            let root = root.as_ref()?;
+            let more = walk.run(root, BATCH, &mut |token| ready.push_back(written(token)));
+            if !more && ready.is_empty() {
+                return None;
+            }
+        }
+        *token = ready.pop_front()?;
+        Some(Item::Single { name: token, deadline_ms: None })
+    }
+
+    fn rewind(&mut self) {
+        self.walk = Walk::default();
+        self.ready.clear();
+    }
+}
+
+/// What is recorded of a change to a document. A path is a list of places.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum JsonChange {
+    /// The value at the end of the path is this.
+    Assign { path: Vec<usize>, value: json::Value },
+    /// The member of the object there is this.
+    Put { path: Vec<usize>, name: Vec<u8>, value: json::Value },
+    /// The value is in the array there, before the one that had this place.
+    Insert { path: Vec<usize>, place: usize, value: json::Value },
+    /// The value at the end of the path is gone.
+    Remove { path: Vec<usize> },
+    /// These are gone from the array there.
+    RemoveRange { path: Vec<usize>, places: Range<usize> },
+}
+
+const REPLAYED: &Event = &Event::new("json.set", b'd');
+
+impl Change for JsonChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<Json, _>(key, true, |edit| changes.iter().for_each(|change| edit.apply(change)))?;
+        Ok(())
+    }
+}
+
+/// Changes a document, and records the effects. Paths must lead to values that are there.
+pub struct JsonEdit<'a> {
+    json: &'a mut Json,
+    recorder: Recorder<'a>,
+}
+
+impl JsonEdit<'_> {
+    /// The document as it is now.
+    #[must_use]
+    pub fn root(&self) -> Option<&json::Value> {
+        self.json.root()
+    }
+
+    fn change<R>(&mut self, path: &[usize], f: impl FnOnce(&mut json::Value) -> R) -> R {
+        let State::Whole(root) = &mut self.json.0 else { unreachable!("the path is there") };
+        root.edit(path, f)
+    }
+
+    /// Puts a value in the place of another; at the root, also of none.
+    pub fn set(&mut self, event: &'static Event, path: &[usize], value: &json::Value) {
+        if path.is_empty() {
+            self.json.0 = State::Whole(value.clone());
+        } else {
+            self.change(path, |old| *old = value.clone());
+        }
+        let change = || JsonChange::Assign { path: path.to_vec(), value: value.clone() };
+        self.recorder.record(&[event], change);
+    }
+
+    /// Gives a member of an object this value.
+    pub fn put(&mut self, event: &'static Event, path: &[usize], name: &[u8], value: &json::Value) {
+        self.change(path, |object| object.put(Text::Bytes(name), value));
+        self.recorder.record(&[event], || JsonChange::Put {
+            path: path.to_vec(),
+            name: name.to_vec(),
+            value: value.clone(),
+        });
+    }
+
+    /// Adds a value to an array, before the one at this place or at the end.
+    pub fn insert(
+        &mut self,
+        event: &'static Event,
+        path: &[usize],
+        place: usize,
+        value: &json::Value,
+    ) {
+        self.change(path, |array| array.insert(place, value));
+        let change = || JsonChange::Insert { path: path.to_vec(), place, value: value.clone() };
+        self.recorder.record(&[event], change);
+    }
+
+    /// Removes a value; the root with the key.
+    pub fn remove(&mut self, event: &'static Event, path: &[usize]) {
+        match path.split_last() {
+            None => self.json.0 = State::Empty,
+            Some((place, path)) => self.change(path, |parent| parent.remove(*place)),
+        }
+        self.recorder.record(&[event], || JsonChange::Remove { path: path.to_vec() });
+    }
+
+    /// Removes what is at these places of an array.
+    pub fn remove_range(&mut self, event: &'static Event, path: &[usize], places: Range<usize>) {
+        if !places.is_empty() {
+            self.change(path, |array| array.remove_range(places.clone()));
+        }
+        let change = || JsonChange::RemoveRange { path: path.to_vec(), places };
+        self.recorder.record(&[event], change);
+    }
+
+    fn apply(&mut self, change: &JsonChange) {
+        match change {
+            JsonChange::Assign { path, value } => self.set(REPLAYED, path, value),
+            JsonChange::Put { path, name, value } => self.put(REPLAYED, path, name, value),
+            JsonChange::Insert { path, place, value } => {
+                self.insert(REPLAYED, path, *place, value);
+            }
+            JsonChange::Remove { path } => self.remove(REPLAYED, path),
+            JsonChange::RemoveRange { path, places } => {
+                self.remove_range(REPLAYED, path, places.clone());
+            }
+        }
+    }
+}
