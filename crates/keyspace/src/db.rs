@@ -557,19 +557,20 @@ impl Db {
     pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline, tells: Tells<'_>) {
         let deadline = self.resolve(key, deadline);
         let told = if object.is_empty() { Events::default() } else { Events::from(tells) };
-        self.install_told(key, (object, deadline, 0), None, told);
+        self.install_told(key, (object, deadline, 0), (None, 1), told);
     }
 
-    /// [`Db::install`] of the value at the key as changed by `changes`, if these are known.
+    /// [`Db::install`] of the value at the key as changed by `changes`, if these are known; there
+    /// were `count` of them.
     pub(crate) fn install_told(
         &mut self,
         key: &Key<'_>,
         (object, deadline, bits): (Object, Option<u64>, u8),
-        changes: Option<Lists>,
+        (changes, count): (Option<Lists>, u64),
         told: Events,
     ) {
         if object.is_empty() {
-            self.remove_emptied(key, told);
+            self.remove_emptied(key, count, told);
             return;
         }
         let effect = self.log.is_some().then(|| match changes {
@@ -581,7 +582,7 @@ impl Db {
             Some(packed) => self.insert(key, New::Packed(packed), deadline, bits),
             None => self.insert(key, New::Out(object), deadline, bits),
         };
-        self.changes += 1;
+        self.changes += count;
         if let Some(effect) = effect.flatten() {
             self.tell(key.bytes, || (told.of_put(replaced), effect));
         }
@@ -671,10 +672,11 @@ impl Db {
         self.compaction.step(&mut self.keys);
     }
 
-    /// Removes `key`, as nothing is left at it; `told` are the events that led to that.
-    fn remove_emptied(&mut self, key: &Key<'_>, mut told: Events) {
+    /// Removes `key`, as nothing is left at it; `told` are the events that led to that, and `count`
+    /// the changes.
+    fn remove_emptied(&mut self, key: &Key<'_>, count: u64, mut told: Events) {
         let Some(old) = self.keys.remove(key.hash, key.bytes) else { return };
-        self.changes += u64::from(was_alive(&old, self.now.get()));
+        self.changes += count * u64::from(was_alive(&old, self.now.get()));
         self.forget(key, &old);
         told.add(DEL);
         self.tell(key.bytes, || (told, Effect::Delete));

@@ -30,6 +30,8 @@ pub struct Draft<V> {
     /// in the entry, of which this is a copy.
     base: Option<Object>,
     deadline: Option<u64>,
+    /// How many changes there were, as the database counts them.
+    count: u64,
     /// The changes since, if there is a subscriber.
     done: Option<Done>,
 }
@@ -45,6 +47,12 @@ impl<V> Draft<V> {
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.base.is_none()
+    }
+
+    /// Counts what was done as so many changes, however it was done: a value that is rebuilt gets
+    /// what stays.
+    pub fn count_as(&mut self, changes: usize) {
+        self.count = changes as u64;
     }
 
     fn changes(&mut self) -> Option<&mut Lists> {
@@ -77,7 +85,7 @@ impl<V: Collection> Draft<V> {
     /// Changes the value, at `now`.
     pub fn edit(&mut self, now: u64) -> V::Edit<'_> {
         self.weigh_changes();
-        let recorder = self.done.as_mut().map_or_else(Recorder::none, Recorder::aside);
+        let recorder = Recorder::aside(&mut self.count, self.done.as_mut());
         self.value.edit(now, recorder)
     }
 
@@ -92,13 +100,14 @@ impl Draft<Blob> {
     /// Changes the string in places.
     pub fn edit_text(&mut self) -> TextEdit<'_> {
         self.weigh_changes();
-        let recorder = self.done.as_mut().map_or_else(Recorder::none, Recorder::aside);
+        let recorder = Recorder::aside(&mut self.count, self.done.as_mut());
         TextEdit::new(&mut self.value, recorder)
     }
 
     /// Makes it another string; the event is `event`.
     pub fn replace(&mut self, value: Blob, event: &'static Event) {
         self.value = value;
+        self.count += 1;
         self.forget_changes();
         if let Some(done) = &mut self.done {
             done.told.add(event);
@@ -117,6 +126,7 @@ impl Draft<Blob> {
         if bytes.len() > WRITTEN_MAX_BYTES || !self.is_worth(bytes.len()) {
             self.forget_changes();
         }
+        self.count += 1;
         if let Some(changes) = self.changes() {
             changes.push(TextChange::Write { offset, bytes: bytes.to_pieces() });
         }
@@ -132,7 +142,8 @@ impl Db {
         let done = self.begin_done();
         let Some(found) = self.read(key) else { return Ok(Draft { done, ..Draft::default() }) };
         let value = found.value::<V>()?.into_cut();
-        Ok(Draft { value, base: found.to_object(), deadline: found.deadline(), done })
+        let (base, deadline) = (found.to_object(), found.deadline());
+        Ok(Draft { value, base, deadline, count: 0, done })
     }
 
     /// [`Db::draft`] for a string.
@@ -143,21 +154,22 @@ impl Db {
             Str::Inline(text) => Blob::from(text.bytes(&mut Scratch::default())),
             Str::Blob(blob) => blob.clone(),
         };
-        Ok(Draft { value, base: found.object().cloned(), deadline: found.deadline(), done })
+        let (base, deadline) = (found.object().cloned(), found.deadline());
+        Ok(Draft { value, base, deadline, count: 0, done })
     }
 
     /// Puts a value that was changed aside back at `key`, with the deadline that it had there. An
     /// empty one removes the key. If the key has died meanwhile, so has what is installed: the
     /// change came before. Cost: O(1).
     pub fn install_draft<V: Typed>(&mut self, key: &Key<'_>, draft: Draft<V>) {
-        let Draft { value, base, deadline, done } = draft;
+        let Draft { value, base, deadline, count, done } = draft;
         let is_alike = base.as_ref().is_none_or(|base| base.row() == V::TYPE);
         assert!(is_alike, "a value of another type was found");
         let is_as_found = self.is_at(key, base.as_ref(), deadline);
         let bits = if V::TYPE == Blob::TYPE { BIT_RAW } else { 0 };
         let Done { changes, told } = done.unwrap_or_default();
         let changes = changes.filter(|_| is_as_found);
-        self.install_told(key, (Object::new(value), deadline, bits), changes, told);
+        self.install_told(key, (Object::new(value), deadline, bits), (changes, count), told);
     }
 
     fn begin_done(&self) -> Option<Done> {

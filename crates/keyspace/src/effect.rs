@@ -156,7 +156,7 @@ fn apply_to_key(db: &mut Db, key: &Key<'_>, effect: &Effect) -> Result<(), Wrong
             db.set_text_told(key, (value.fresh(), *bits), Deadline::from(*deadline), &[event::SET]);
         }
         Effect::Install { object, deadline, bits } => {
-            db.install_told(key, (object.clone(), *deadline, *bits), None, Events::default());
+            db.install_told(key, (object.clone(), *deadline, *bits), (None, 1), Events::default());
         }
         Effect::Changes(changes) => changes.apply(db, key)?,
         Effect::Deadline(deadline) => {

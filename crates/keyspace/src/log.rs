@@ -245,7 +245,11 @@ enum Target<'a> {
         key: &'a Key<'a>,
     },
     /// A value that is changed aside.
-    Aside(&'a mut Done),
+    Aside {
+        /// Changes to it so far.
+        count: &'a mut u64,
+        done: Option<&'a mut Done>,
+    },
 }
 
 impl<'a> Recorder<'a> {
@@ -256,8 +260,8 @@ impl<'a> Recorder<'a> {
     }
 
     /// Of a value that is changed aside.
-    pub(crate) fn aside(done: &'a mut Done) -> Self {
-        Self { target: Target::Aside(done), told_as: None }
+    pub(crate) fn aside(count: &'a mut u64, done: Option<&'a mut Done>) -> Self {
+        Self { target: Target::Aside { count, done }, told_as: None }
     }
 
     /// Of the value at `key`.
@@ -294,15 +298,14 @@ impl<'a> Recorder<'a> {
     /// the key's events.
     #[inline]
     pub fn record<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
-        if let Target::Key { count, .. } = &mut self.target {
-            **count += 1;
-        }
+        self.count_more(1);
         self.record_death(tells, change);
     }
 
     /// Counts more changes than the one that is recorded next: those that it stands for.
+    #[inline]
     pub fn count_more(&mut self, changes: usize) {
-        if let Target::Key { count, .. } = &mut self.target {
+        if let Target::Key { count, .. } | Target::Aside { count, .. } = &mut self.target {
             **count += changes as u64;
         }
     }
@@ -316,13 +319,13 @@ impl<'a> Recorder<'a> {
             Target::Key { log: Some(log), key, .. } => {
                 log.push_change(key.bytes, tells, change());
             }
-            Target::Aside(done) => {
+            Target::Aside { done: Some(done), .. } => {
                 if let Some(changes) = &mut done.changes {
                     changes.push(change());
                 }
                 tells.iter().for_each(|event| _ = done.told.add(event));
             }
-            Target::Key { log: None, .. } | Target::Nowhere => {}
+            Target::Key { log: None, .. } | Target::Aside { done: None, .. } | Target::Nowhere => {}
         }
     }
 }

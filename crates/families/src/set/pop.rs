@@ -306,7 +306,7 @@ impl Pop {
     /// Installs what is left, and replies.
     fn finish(&mut self, cx: &mut Cx<'_>) -> Flow {
         let key = Key::new(&self.key);
-        let left = std::mem::take(&mut self.left);
+        let mut left = std::mem::take(&mut self.left);
         let way = std::mem::replace(&mut self.way, Way::Drawing(Gathered::default(), 0));
         let before = self.cut.len();
         let (count, stream): (usize, Box<dyn Stream>) = match way {
@@ -318,6 +318,7 @@ impl Pop {
             }
             Way::Counting(_) => unreachable!("the way is decided on first"),
         };
+        left.count_as(count);
         cx.db.install_draft(&key, left);
         if count == 0 {
             self.wish.nothing(&mut cx.reply);

@@ -213,6 +213,39 @@ fn changes_are_counted_as_in_redis() {
     }
 }
 
+#[test] // The same of what is changed aside, whether someone listens or not.
+fn changes_made_aside_are_counted_as_in_redis() {
+    let scored = |from: usize| (from..from + 1_000).map(|at| format!(" {at} m{at}"));
+    let named = |from: usize, count: usize| (from..from + count).map(|at| format!(" n{at}"));
+    let long = "x".repeat(300_000);
+    let lines: [(String, u64); 15] = [
+        ("RPUSH l".to_owned() + &named(0, 1_000).collect::<String>(), 1_000),
+        ("LPUSH l".to_owned() + &named(0, 1_000).collect::<String>(), 1_000),
+        ("SADD s".to_owned() + &named(0, 1_000).collect::<String>(), 1_000),
+        ("SADD s".to_owned() + &named(500, 1_000).collect::<String>(), 500),
+        ("SADD s".to_owned() + &named(1_500, 8_500).collect::<String>(), 8_500),
+        ("SREM s".to_owned() + &named(9_500, 1_000).collect::<String>(), 500),
+        ("SPOP s 500".to_owned(), 500),
+        ("SPOP s 8000".to_owned(), 8_000),
+        ("HSET h".to_owned() + &named(0, 1_000).collect::<String>(), 500),
+        ("HSET h".to_owned() + &named(0, 1_000).collect::<String>(), 500),
+        ("HDEL h".to_owned() + &named(0, 1_000).collect::<String>(), 500),
+        ("ZADD z".to_owned() + &scored(0).collect::<String>(), 1_000),
+        ("ZADD z".to_owned() + &scored(500).collect::<String>(), 500),
+        (format!("SETRANGE t 5 {long}"), 1),
+        (format!("APPEND t {long}"), 1),
+    ];
+    for listens in [false, true] {
+        let mut engine = Engine::new(unix_millis(), 3);
+        engine.db.listen(listens);
+        for (line, count) in &lines {
+            let before = engine.db.changes();
+            engine.line(line);
+            assert_eq!(engine.db.changes() - before, *count, "{}", &line[..10]);
+        }
+    }
+}
+
 #[test] // The same of a collection so small that it is in its key's entry.
 fn small_ones_record_entries() {
     let mut pair = Pair::new();
