@@ -104,7 +104,9 @@ pub fn run(mut settings: Settings) -> Result<(), Failure> {
     crate::log::running(&settings, cores, shared.io.get().copied().unwrap_or("none"));
     let running = Running { signals: &signals, shared: &shared, wake: &wakers[0] };
     running.serve(loader, &supervisor)?;
+    shared.saves.cancel(); // One that is under way will not be whole.
     stop_cores(&stop, &wakers, threads)?;
+    shared.saves.finish();
     crate::log::end(shared.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)));
     Ok(())
 }

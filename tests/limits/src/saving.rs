@@ -20,6 +20,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("SIGTERM without a place to save to does not end it",        Asks::AsRedis, no_end_unsaved),
     ("a kill at any moment leaves a whole file",                  Asks::AsRedis, kills),
     ("BGSAVE CANCEL leaves the old file",                         Asks::More,    cancel),
+    ("who asks for the end twice gets one snapshot",              Asks::More,    ends_at_once),
+    ("an end without saving leaves no half of a file",            Asks::AsRedis, end_while_saving),
 ];
 
 const SOON: Duration = Duration::from_secs(30);
@@ -309,4 +311,48 @@ fn cancel(stage: &Stage) -> Result<(), String> {
     ensure(fs::read(&place).map_err(text)? == before, || "the file has changed".into())?;
     wait_for(&mut client, "rdb_last_bgsave_status:ok")?;
     ensure(server::subject_is_redis() || server.log().contains("CANCEL"), || server.log())
+}
+
+fn has_half_a_file(server: &Server) -> Result<bool, String> {
+    let mut names = fs::read_dir(server.folder()).map_err(text)?.flatten();
+    Ok(names.any(|entry| entry.file_name().to_string_lossy().starts_with("temp-")))
+}
+
+fn ends_at_once(stage: &Stage) -> Result<(), String> {
+    for has_signal in [false, true] {
+        let mut server = stage.server_with(&["--save", "3600 1"])?;
+        let mut clients = [server.client().map_err(text)?, server.client().map_err(text)?];
+        expect(&mut clients[0], "DEBUG POPULATE 300000", "OK")?;
+        if has_signal {
+            server.signal(Signal::TERM).map_err(text)?;
+            std::thread::sleep(Duration::from_millis(100)); // Until the main thread looks.
+        }
+        for client in &mut clients {
+            client.send(&darter_testkit::client::encode(&["SHUTDOWN"])).map_err(text)?;
+        }
+        for mut client in clients {
+            let answer = client.read_to_end().map_err(text)?;
+            ensure(answer.is_empty(), || String::from_utf8_lossy(&answer).into_owned())?;
+        }
+        server.wait_for_exit(SOON).map_err(text)?.ok_or("it runs on")?;
+        let log = server.log();
+        ensure(!log.contains("nothing could be saved"), || log.clone())?;
+        let again = start_on(stage, &server.folder().join("dump.rdb"), &[])?;
+        expect(&mut again.client().map_err(text)?, "GET key:299999", "value:299999")?;
+    }
+    Ok(())
+}
+
+fn end_while_saving(stage: &Stage) -> Result<(), String> {
+    let mut server = stage.server_with(&["--save", ""])?;
+    let mut client = server.client().map_err(text)?;
+    expect(&mut client, "DEBUG POPULATE 300000", "OK")?;
+    expect(&mut client, "BGSAVE", "Background saving started")?;
+    let start = Instant::now();
+    while !has_half_a_file(&server)? {
+        ensure(start.elapsed() < SOON, || "nothing is written".into())?;
+    }
+    server.signal(Signal::TERM).map_err(text)?;
+    server.wait_for_exit(SOON).map_err(text)?.ok_or("it runs on")?;
+    ensure(!has_half_a_file(&server)?, || "the temporary file is left behind".into())
 }

@@ -9,6 +9,7 @@
 use super::core::Core;
 use crate::saving::{Asked, Busy, Order, Outcome, folder};
 use crate::settings::Settings;
+use darter_base::UnixMillis;
 use darter_keyspace::Shard;
 use darter_persist::snapshot::{Part, Snapshot, Style};
 use darter_tx::{Access, Claim, Locked};
@@ -65,9 +66,18 @@ pub(crate) async fn make(core: Rc<Core>) -> Result<Outcome, Busy> {
 }
 
 /// Makes the last snapshot: all that has been acknowledged is in it, and from then on nothing
-/// changes. True if it is on the disk; otherwise all goes on as before. Core 0 only.
+/// changes. True if it is on the disk; otherwise all goes on as before. Who asks while one is being
+/// made gets its outcome, and so does who asks later. Core 0 only.
 pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     let saves = Arc::clone(&core.admin.shared.saves);
+    if core.saving.is_frozen() {
+        return true;
+    }
+    if saves.is_last() {
+        let (ticket, is_saved) = core.tx.ticket();
+        core.saving.await_last(ticket);
+        return is_saved.await;
+    }
     saves.set_last(true);
     let running = loop {
         // Exclusive: it waits for jobs, whose changes would be acknowledged after the cut.
@@ -89,6 +99,9 @@ pub(crate) async fn make_last(core: Rc<Core>) -> bool {
     } else {
         saves.set_last(false);
     }
+    for ticket in core.saving.take_waiting_for_last() {
+        core.tx.complete(ticket, Box::new(is_saved));
+    }
     is_saved
 }
 
@@ -109,23 +122,24 @@ async fn begin(core: &Rc<Core>, access: Access) -> Result<Running, Busy> {
     saves.begin(core.now_ms())?;
     let claims = (0..core.tx.cores()).map(|id| (id, Claim::All(access))).collect();
     let locked = core.tx.lock(claims).await;
-    let cuts = core.run_on_all(|| cut).await;
+    let now = core.now_ms(); // Of all cores' cuts: each has its own idea of the time.
+    let cuts = core.run_on_all(|| move |core| cut(core, now)).await;
     let changes = cuts.iter().map(|cut| cut.changes).collect();
     let (ticket, outcome) = core.tx.ticket();
     core.saving.await_outcome(ticket);
     if saves.is_cancelled() {
         saves.end(Outcome::Cancelled);
     } else {
-        write(core, cuts);
+        write(core, cuts, now);
     }
     Ok(Running { outcome: Box::pin(outcome), changes, locked })
 }
 
 /// Has the cores write their parts.
-fn write(core: &Rc<Core>, cuts: Vec<Cut>) {
+fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let saves = &core.admin.shared.saves;
     let settings = core.admin.settings();
-    let order = order(core, &settings, &cuts);
+    let order = order(core, &settings, &cuts, cut_ms);
     saves.set_keys(order.sizes.values().map(|(keys, _)| keys).sum());
     core.admin.shared.told.iter().for_each(|told| told.restart_saving());
     let outlets = match saves.begin_file(order) {
@@ -145,7 +159,7 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>) {
     }
 }
 
-fn order(core: &Core, settings: &Settings, cuts: &[Cut]) -> Order {
+fn order(core: &Core, settings: &Settings, cuts: &[Cut], cut_ms: u64) -> Order {
     let mut sizes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for (database, keys, expires) in cuts.iter().flat_map(|cut| &cut.sizes) {
         let sum = sizes.entry(*database).or_default();
@@ -157,19 +171,19 @@ fn order(core: &Core, settings: &Settings, cuts: &[Cut]) -> Order {
         name: settings.text("dbfilename").to_owned(),
         version: VERSIONS[usize::from(has_deadlines)],
         sizes,
-        cut_ms: core.now_ms(),
+        cut_ms,
         used_bytes: core.admin.shared.used_memory(),
         sums: settings.flag("rdbchecksum"),
         sync_bytes: settings.flag("rdb-save-incremental-fsync").then_some(SYNC_BYTES),
     }
 }
 
-/// Cuts the databases of this core. Nobody changes them meanwhile.
-async fn cut(core: Rc<Core>) -> Cut {
+/// Cuts the databases of this core as of `now`. Nobody changes them meanwhile.
+async fn cut(core: Rc<Core>, now: UnixMillis) -> Cut {
     let mut cut = Cut::default();
     let mut next = Some(0);
     while let Some(first) = next {
-        next = cut.take_some(&core.tx.home().shard, first);
+        next = cut.take_some(&core.tx.home().shard, first, now);
         core.tx.pause().await;
     }
     cut
@@ -177,11 +191,11 @@ async fn cut(core: Rc<Core>) -> Cut {
 
 impl Cut {
     /// Cuts some databases from `first` on; returns where to continue.
-    fn take_some(&mut self, shard: &Shard, first: usize) -> Option<usize> {
+    fn take_some(&mut self, shard: &Shard, first: usize, now: UnixMillis) -> Option<usize> {
         let mut rest = shard.iter_from(first);
         for (at, db) in rest.by_ref().take(DATABASES_AT_ONCE).filter(|(_, db)| !db.is_empty()) {
             let database = u32::try_from(at).expect("databases are counted by C's int");
-            self.parts.push(Part { database, keys: db.keys().reader(), now: db.now() });
+            self.parts.push(Part { database, keys: db.keys().reader(), now });
             self.sizes.push((database, db.len() as u64, db.expires_len() as u64));
         }
         self.changes = shard.changes();
@@ -242,5 +256,23 @@ impl Core {
     /// Whether there is something for [`Core::hear_of_saves`].
     pub(super) fn has_save_news(&self) -> bool {
         self.id() == 0 && self.admin.shared.saves.has_news()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cut;
+    use darter_keyspace::{Deadline, Fresh, Key, Shard};
+
+    #[test] // The turn of one core began before the deadline of a key, that of another after it.
+    fn all_cores_judge_by_one_instant() {
+        let mut all = Cut::default();
+        for now in [1_000, 2_000] {
+            let mut shard = Shard::new(16, 1);
+            shard.set_now(now);
+            shard.db_mut(0).set_text(&Key::new(b"k"), Fresh::Bytes(b"v"), Deadline::At(1_500));
+            assert_eq!(all.take_some(&shard, 0, 1_400), None);
+        }
+        assert_eq!(all.parts.iter().map(|part| part.now).collect::<Vec<_>>(), [1_400, 1_400]);
     }
 }

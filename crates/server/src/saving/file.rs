@@ -14,9 +14,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 /// Chunks of one core that wait to be written.
 const CHUNKS_MAX: usize = 4;
@@ -27,12 +28,14 @@ const REDIS_VERSION: &[u8] = b"7.0.15";
 /// Snapshots as files.
 pub(crate) struct Files {
     wakers: Vec<Waker>,
+    /// The thread that writes one, or has written the last.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Files {
     /// For the cores that these wake.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
-        Self { wakers }
+        Self { wakers, thread: Mutex::default() }
     }
 }
 
@@ -63,8 +66,16 @@ impl Store for Files {
         };
         let builder = std::thread::Builder::new().name("saver".into());
         let spawned = builder.spawn(move || saver.run(&is_gone));
-        spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let thread = spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
+        *self.thread.lock().expect("no holder panics") = Some(thread);
         Ok(outlets)
+    }
+
+    fn finish(&self) {
+        let thread = self.thread.lock().expect("no holder panics").take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that writes snapshots has panicked");
+        }
     }
 }
 
@@ -300,10 +311,32 @@ impl Saver {
 /// Puts a synced file in its place: whoever looks finds the old one or this one, whole.
 fn put(temp: &Path, place: &Path, folder: &Path) -> io::Result<()> {
     fs::rename(temp, place)?;
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
+}
+
+/// Syncs a folder. Some file systems cannot, and say so: as in Redis, that is no failure.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    /// EBADF, EINVAL, EOPNOTSUPP.
+    const CANNOT: [i32; 3] = [9, 22, 95];
+    match File::open(folder)?.sync_all() {
+        Err(error) if error.raw_os_error().is_some_and(|number| CANNOT.contains(&number)) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// The folder of the snapshots, whatever becomes the working directory later.
 pub(crate) fn folder() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sync_folder;
+    use std::path::Path;
+
+    #[test]
+    fn a_folder_that_cannot_be_synced_is_no_failure() {
+        assert!(sync_folder(Path::new("/proc")).is_ok(), "it cannot be synced");
+        assert!(sync_folder(Path::new("/nonexistent")).is_err());
+    }
 }

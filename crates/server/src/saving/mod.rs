@@ -39,6 +39,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// It cannot begin; a sentence.
     fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String>;
+
+    /// The server ends, and no core sends any more: waits until what is under way has been written
+    /// or removed.
+    fn finish(&self) {}
 }
 
 /// Where the chunks of one core go. Dropping it before the end gives the snapshot up.
@@ -163,6 +167,8 @@ pub struct Saves {
     // ---- history ----
     /// Unix seconds of the last success, or of the start.
     saved_s: AtomicU64,
+    /// The same of the last one that someone stopped; 0 for none.
+    cancelled_s: AtomicU64,
     /// Unix milliseconds of the last attempt in the background; and whether it succeeded.
     tried_ms: AtomicU64,
     has_failed: AtomicBool,
@@ -193,6 +199,7 @@ impl Saves {
             is_last: AtomicBool::new(false),
             last_of_all: AtomicU8::new(0),
             saved_s: AtomicU64::new(started_ms / 1_000),
+            cancelled_s: AtomicU64::new(0),
             tried_ms: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             took_s: AtomicI64::new(-1),
@@ -206,6 +213,11 @@ impl Saves {
         order: Order,
     ) -> Result<Vec<Box<dyn Outlet>>, String> {
         self.store.begin(order, self)
+    }
+
+    /// The server ends, and no core sends any more. See [`Store::finish`].
+    pub(crate) fn finish(&self) {
+        self.store.finish();
     }
 
     // ---- one snapshot ----
@@ -251,7 +263,8 @@ impl Saves {
             Outcome::Failed(_) if is_in_background => {
                 self.has_failed.store(true, Ordering::Relaxed);
             }
-            Outcome::Failed(_) | Outcome::Cancelled => {}
+            Outcome::Failed(_) => {}
+            Outcome::Cancelled => self.cancelled_s.store(now_ms / 1_000, Ordering::Relaxed),
         }
         if is_in_background && *outcome != Outcome::Cancelled {
             let took_s = now_ms.saturating_sub(began_ms) / 1_000;
@@ -367,7 +380,8 @@ impl Saves {
     }
 
     /// Whether a save point has been reached at `now_ms`, with so many changes since the last
-    /// snapshot. After a failure there are some seconds of peace.
+    /// snapshot. After a failure there are some seconds of peace; and whoever stops one does not want
+    /// it again at once, so the seconds of the points count from there.
     pub(crate) fn reached(&self, changes: u64, now_ms: u64) -> Option<Point> {
         /// As in Redis.
         const RETRY_MS: u64 = 5_000;
@@ -378,7 +392,9 @@ impl Saves {
         if self.has_failed.load(Ordering::Relaxed) && since_try <= RETRY_MS {
             return None;
         }
-        let since_s = (now_ms / 1_000).saturating_sub(self.saved_s.load(Ordering::Relaxed));
+        let [saved_s, cancelled_s] =
+            [&self.saved_s, &self.cancelled_s].map(|at| at.load(Ordering::Relaxed));
+        let since_s = (now_ms / 1_000).saturating_sub(saved_s.max(cancelled_s));
         let rules = self.rules.lock().expect("no holder panics");
         rules.points.iter().find(|point| point.is_reached(changes, since_s)).copied()
     }
@@ -423,5 +439,26 @@ pub(crate) struct NoFiles;
 impl Store for NoFiles {
     fn begin(&self, _: Order, _: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
         Err("there are no files here".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_whose_snapshot_was_stopped_is_reached_later() {
+        const NOW_MS: u64 = 1_000_000;
+        let saves = Saves::new(Box::new(NoFiles), NOW_MS);
+        let points = Point::all("60 1");
+        saves.set_rules(Rules { points, ..Rules::default() });
+        let minute_later = NOW_MS + 61_000;
+        assert!(saves.reached(1, minute_later).is_some());
+        saves.begin(minute_later).expect("none is under way");
+        assert!(saves.cancel());
+        saves.note(&Outcome::Cancelled, true, minute_later + 500);
+        assert_eq!(saves.reached(1, minute_later + 50_000), None);
+        assert!(saves.reached(1, minute_later + 61_000).is_some());
+        assert_eq!(saves.saved_s(), NOW_MS / 1_000);
     }
 }

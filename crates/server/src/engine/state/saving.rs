@@ -15,6 +15,8 @@ pub(crate) struct Saving {
     ticket: Cell<Option<u64>>,
     /// Core 0: the tickets of those who wait until none is under way.
     waiting: RefCell<Vec<u64>>,
+    /// Core 0: the tickets of those who wait for the last snapshot, which another has asked for.
+    waiting_for_last: RefCell<Vec<u64>>,
     /// Core 0: nothing may change any more, since the last snapshot has been made.
     frozen: RefCell<Option<Locked>>,
 }
@@ -28,10 +30,12 @@ struct Work {
 }
 
 impl Saving {
-    /// Begins with this core's part.
+    /// Begins with this core's part. That of one that was given up may still be here, where the core
+    /// has slept since.
     pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
         let before = self.work.replace(Some(Work { snapshot, outlet, held: None }));
-        debug_assert!(before.is_none(), "one snapshot at a time");
+        let is_over = |work: &Work| work.outlet.room() == Room::Gone;
+        debug_assert!(before.as_ref().is_none_or(is_over), "one snapshot at a time");
     }
 
     /// Whether [`Saving::step`] would do something.
@@ -103,8 +107,50 @@ impl Saving {
         self.waiting.take()
     }
 
+    /// Whoever has this ticket waits for the outcome of the last snapshot.
+    pub(crate) fn await_last(&self, ticket: u64) {
+        self.waiting_for_last.borrow_mut().push(ticket);
+    }
+
+    /// The tickets of those who wait for the outcome of the last snapshot.
+    pub(crate) fn take_waiting_for_last(&self) -> Vec<u64> {
+        self.waiting_for_last.take()
+    }
+
+    /// Whether the last snapshot has been made.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.borrow().is_some()
+    }
+
     /// Keeps these locks until the process ends.
     pub(crate) fn freeze(&self, locked: Option<Locked>) {
         *self.frozen.borrow_mut() = locked;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_persist::snapshot::Style;
+
+    /// Of a snapshot that has been given up.
+    struct Gone;
+
+    impl Outlet for Gone {
+        fn room(&self) -> Room {
+            Room::Gone
+        }
+
+        fn send(&mut self, _: Chunk) {}
+
+        fn end(self: Box<Self>) {}
+    }
+
+    #[test] // The core sleeps until the next one begins.
+    fn one_that_was_given_up_gives_way_to_the_next() {
+        let saving = Saving::default();
+        for _ in 0..2 {
+            saving.start(Snapshot::new(Vec::new(), Style::default()), Box::new(Gone));
+        }
     }
 }
