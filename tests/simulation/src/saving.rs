@@ -32,6 +32,8 @@ struct File {
     /// By core: chunks that have not been written, and whether there are more to come.
     waiting: Vec<(Vec<Chunk>, bool)>,
     chunks: Vec<Chunk>,
+    /// Cores that may still send.
+    senders: usize,
 }
 
 /// Where the simulated server saves to.
@@ -48,6 +50,7 @@ impl Store for Memory {
         assert!(!order.name.is_empty() && file.saves.is_none(), "one file at a time");
         file.saves = Some(Arc::clone(saves));
         file.waiting = (0..cores).map(|_| (Vec::new(), true)).collect();
+        file.senders = cores;
         let outlet = |core| Box::new(Lane(self.clone(), core)) as Box<dyn Outlet>;
         Ok((0..cores).map(outlet).collect())
     }
@@ -65,6 +68,14 @@ impl Outlet for Lane {
 
     fn end(self: Box<Self>) {
         self.0.0.lock().expect("no holder panics").waiting[self.1].1 = false;
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if let Ok(mut file) = self.0.0.lock() {
+            file.senders -= 1;
+        }
     }
 }
 
@@ -320,6 +331,29 @@ mod tests {
             for seed in 0..5 {
                 assert_eq!(save(seed, cores, false), Ok(()), "seed {seed}, {cores} cores");
             }
+        }
+    }
+
+    #[test] // The file has no room, and all cores sleep, when the snapshot is given up.
+    fn cores_that_sleep_let_go_of_the_file() {
+        const SAVER: usize = 2 * WRITERS;
+        for seed in 0..10 {
+            let mut run = Run::new(seed, 2, false);
+            let mut say = |line: &str, wanted: &str| {
+                run.sim.send(SAVER, line.as_bytes());
+                let told = (0..100_000).find_map(|_| {
+                    run.sim.step();
+                    value::take(run.sim.inbox(SAVER))
+                });
+                assert_eq!(told, Some(Value::Simple(wanted.to_owned())), "seed {seed}");
+                (0..2_000).for_each(|_| run.sim.step()); // What can go on does.
+                run.memory.0.lock().expect("no holder panics").senders
+            };
+            for key in 0..60 {
+                say(&format!("SET {key} {}\r\n", "x".repeat(20_000)), "OK");
+            }
+            assert_eq!(say("BGSAVE\r\n", "Background saving started"), 2);
+            assert_eq!(say("BGSAVE CANCEL\r\n", "Background saving cancelled"), 0, "{seed}");
         }
     }
 
