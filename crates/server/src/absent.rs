@@ -13,8 +13,7 @@ const NAMES: &[&str] = &[
     "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role", "script",
     "slaveof", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
-    "sync", "unsubscribe", "unwatch", "wait", "watch", "xack", "xautoclaim", "xclaim",
-    "xgroup", "xpending", "xreadgroup",
+    "sync", "unsubscribe", "unwatch", "wait", "watch",
 ];
 
 /// Which of them have been logged, by any core.

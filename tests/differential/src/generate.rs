@@ -633,7 +633,8 @@ fn shown(words: &mut Words<'_>, args: &mut Vec<Vec<u8>>, is_shown: bool) {
 /// Without `*`, as the clocks differ; and without trimming by `~`, which docs/compat.md tells apart.
 fn stream(words: &mut Words<'_>) -> Command {
     let key = words.key();
-    match words.prng.below(24) {
+    match words.prng.below(48) {
+        24.. => consumer_group(words, key),
         0..=7 => xadd(words, key),
         8 => {
             let first = words.prng.below(200);
@@ -679,6 +680,80 @@ fn stream(words: &mut Words<'_>) -> Command {
         22 => compared(command("XINFO", vec![text("STREAM"), key]), Match::Shape),
         _ => command("TYPE", vec![key]),
     }
+}
+
+/// What is idle for how long is not asked, as the clocks differ.
+fn consumer_group(words: &mut Words<'_>, key: Vec<u8>) -> Command {
+    let (group, consumer) = (words.pick(&["g", "h", "none"]), words.pick(&["c", "d", "e"]));
+    match words.prng.below(24) {
+        0..=2 => {
+            let mut args = vec![text("CREATE"), key, group, words.pick(&["0", "$", "50", "x"])];
+            if words.prng.chance(70) {
+                args.push(text("MKSTREAM"));
+            }
+            if words.prng.chance(20) {
+                args.extend([text("ENTRIESREAD"), words.number()]);
+            }
+            command("XGROUP", args)
+        }
+        3 => command("XGROUP", vec![text("DESTROY"), key, group]),
+        4 => {
+            let what = words.pick(&["CREATECONSUMER", "DELCONSUMER"]);
+            command("XGROUP", vec![what, key, group, consumer])
+        }
+        5 => command("XGROUP", vec![text("SETID"), key, group, id(words)]),
+        6..=11 => reading(words, group, consumer),
+        12..=13 => command("XACK", with(key, with(group, words.many(5, id)))),
+        14 => command("XPENDING", vec![key, group]),
+        15 => {
+            let mut args = vec![key, group, range_end(words), range_end(words), words.number()];
+            if words.prng.chance(50) {
+                args.push(consumer);
+            }
+            compared(command("XPENDING", args), Match::Near(20_000))
+        }
+        16..=18 => {
+            let mut args = vec![key, group, consumer, text("0")];
+            args.extend(words.many(5, id));
+            for option in ["FORCE", "JUSTID", "RETRYCOUNT 3", "LASTID 20-1", "TIME 5000", "ODD"] {
+                if words.prng.chance(15) {
+                    args.extend(option.split(' ').map(text));
+                }
+            }
+            command("XCLAIM", args)
+        }
+        19..=20 => {
+            let start = range_end(words);
+            let mut args = vec![key, group, consumer, text("0"), start];
+            if words.prng.chance(60) {
+                args.extend([text("COUNT"), words.number()]);
+            }
+            if words.prng.chance(30) {
+                args.push(text("JUSTID"));
+            }
+            command("XAUTOCLAIM", args)
+        }
+        21..=22 => command("XINFO", vec![text("GROUPS"), key]),
+        _ => {
+            let consumers = command("XINFO", vec![text("CONSUMERS"), key, group]);
+            compared(consumers, Match::Near(20_000))
+        }
+    }
+}
+
+fn reading(words: &mut Words<'_>, group: Vec<u8>, consumer: Vec<u8>) -> Command {
+    let mut args = vec![text("GROUP"), group, consumer];
+    if words.prng.chance(40) {
+        args.extend([text("COUNT"), words.number()]);
+    }
+    if words.prng.chance(15) {
+        args.push(text("NOACK"));
+    }
+    let keys = words.many(2, Words::key);
+    let ids: Vec<_> =
+        keys.iter().map(|_| if words.prng.chance(70) { text(">") } else { after(words) }).collect();
+    args.push(text("STREAMS"));
+    command("XREADGROUP", args.into_iter().chain(keys).chain(ids).collect())
 }
 
 fn xadd(words: &mut Words<'_>, key: Vec<u8>) -> Command {

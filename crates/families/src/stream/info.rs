@@ -1,8 +1,9 @@
 //! XINFO STREAM, XINFO HELP.
 
-use super::id;
 use super::reply::{Head, Part, Showing};
 use super::value::{NODE_ENTRIES, Stream};
+use super::xgroup::subcommand_syntax;
+use super::{group_info, id};
 use crate::lookup::find_value;
 use crate::unsent::flow;
 use darter_command::{Args, Cx, Flow, Refusal};
@@ -18,17 +19,11 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     let Some(stream) = find_value::<Stream>(cx.db, cx.stats, &key)? else {
         return Err(Refusal::NoSuchKey);
     };
-    if args.left() > 0 {
-        return Err(Refusal::quoting(
-            "ERR unknown subcommand or wrong number of arguments for '",
-            args.all().head(1),
-            "'. Try XINFO HELP.",
-        ));
-    }
+    let full = full_count(args)?;
     let (entries, state) = (stream.entries(), stream.state());
     let nodes = entries.len().div_ceil(NODE_ENTRIES.get().max(1));
     let reply = &mut cx.reply;
-    reply.map(10);
+    reply.map(if full.is_some() { 9 } else { 10 });
     for (name, number) in
         [("length", entries.len()), ("radix-tree-keys", nodes), ("radix-tree-nodes", nodes + 1)]
     {
@@ -45,6 +40,9 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     reply.int(i64::try_from(state.added).unwrap_or(i64::MAX));
     reply.bulk(b"recorded-first-entry-id");
     id::encode(reply, entries.first().unwrap_or(StreamId::MIN));
+    if let Some(count) = full {
+        return Ok(group_info::full(reply, &stream, count));
+    }
     reply.bulk(b"groups");
     reply.count(stream.groups().len());
     let (mut showing, len) = (Showing::default(), entries.len());
@@ -63,6 +61,25 @@ pub(super) fn stream(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         }
     }
     Ok(flow(reply, showing))
+}
+
+/// The count of `FULL [COUNT n]`, if that is there.
+fn full_count(mut args: Args<'_>) -> Result<Option<usize>, Refusal> {
+    /// As many as Redis shows without a count, and for one below 0.
+    const DEFAULT: usize = 10;
+    let refusal = subcommand_syntax(args, "XINFO");
+    match args.left() {
+        0 => return Ok(None),
+        1 | 3 if args.option("FULL") => {}
+        _ => return Err(refusal),
+    }
+    if args.left() == 0 {
+        return Ok(Some(DEFAULT));
+    }
+    if !args.option("COUNT") {
+        return Err(refusal);
+    }
+    Ok(Some(usize::try_from(args.int()?).unwrap_or(DEFAULT)))
 }
 
 /// `XINFO HELP`: the subcommands. Source: <https://redis.io/commands/xinfo-help> (5.0.0).

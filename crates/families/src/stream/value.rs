@@ -1,9 +1,10 @@
 //! The type: its row, its values, how they are changed.
 
+use super::group_edit::GroupChange;
 use super::items::Entries as Source;
 use darter_keyspace::{
-    Bound, Change, Collection, Db, Event, Fresh, Key, NewItem, Object, Recorder, Str, Type, Typed,
-    Value, WrongType,
+    Bound, Change, Collection, Db, Event, Fresh, Key, Name, NewItem, Object, Recorder, Str, Type,
+    Typed, Value, WrongType,
 };
 use darter_rdb::{Bounds, Encoding, Generation, Items, Kind, Layout, Piece, Plan, Survey};
 use darter_structs::groups::Groups;
@@ -199,6 +200,8 @@ pub enum StreamChange {
     Trim { count: usize },
     /// The state is this now.
     State { state: State },
+    /// A consumer group was changed.
+    Group { group: Name, change: GroupChange },
 }
 
 impl Change for StreamChange {
@@ -294,6 +297,7 @@ impl StreamEdit<'_> {
             StreamChange::Remove { id } => _ = self.remove(*id),
             StreamChange::Trim { count } => self.trim(*count),
             StreamChange::State { state } => self.set(*state),
+            StreamChange::Group { group, change } => self.apply_to_group(group, change),
         }
     }
 }

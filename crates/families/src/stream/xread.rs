@@ -129,7 +129,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 }
 
 /// The header of a reply of as many streams.
-fn begin(reply: &mut Reply<'_>, streams: usize) {
+pub(super) fn begin(reply: &mut Reply<'_>, streams: usize) {
     match streams {
         0 => reply.null_array(),
         _ if reply.is_resp3() => reply.map(streams),

@@ -280,6 +280,37 @@ const LINES: &[&str] = &[
     "XADD x 11 f v",
     "XDEL x 11",
     "XADD x 12 f v",
+    "XGROUP CREATE x g 0",
+    "XGROUP CREATE x g 0",
+    "XGROUP CREATE no-x g 0",
+    "XGROUP CREATE gx g $ MKSTREAM",
+    "XGROUP CREATECONSUMER x g c",
+    "XGROUP CREATECONSUMER x g c",
+    "XREADGROUP GROUP g d COUNT 1 STREAMS x >",
+    "XREADGROUP GROUP g d STREAMS x >",
+    "XREADGROUP GROUP g d STREAMS x 0",
+    "XREADGROUP GROUP g e STREAMS x 0",
+    "XREADGROUP GROUP g e STREAMS no-x 0",
+    "XCLAIM x g h 0 12",
+    "XCLAIM x g h 0 13",
+    "XCLAIM no-x g h 0 13",
+    "XACK x g 12",
+    "XACK x g 12",
+    "XACK no-x g 12",
+    "XCLAIM x g j 0 12 FORCE",
+    "XAUTOCLAIM x g k 0 0",
+    "XAUTOCLAIM x g l 100000 0",
+    "XGROUP SETID x g 0",
+    "XREADGROUP GROUP g m NOACK STREAMS x >",
+    "XGROUP DELCONSUMER x g k",
+    "XGROUP DELCONSUMER x g k",
+    "XPENDING x g",
+    "XPENDING no-x g",
+    "XINFO GROUPS no-x",
+    "XINFO CONSUMERS no-x g",
+    "XGROUP DESTROY x g",
+    "XGROUP DESTROY x g",
+    "XGROUP DESTROY no-x g",
     "EXPIRE s 100",
     "EXPIRE s 100 NX",
     "PEXPIRE s 100000",
@@ -714,6 +745,26 @@ fn events_of_large_commands() {
     }
 }
 
+#[test] // The same of entries that are pending.
+fn events_of_large_groups() {
+    let mut both = Both::new("events-large-groups", 1);
+    (1..=700).for_each(|at| both.line(&format!("XADD u {at} f v")));
+    let ids = |from: usize, to: usize| (from..to).map(|id| format!(" {id}")).collect::<String>();
+    for line in [
+        "XGROUP CREATE u g 0".to_owned(),
+        "XREADGROUP GROUP g a STREAMS u >".to_owned(),
+        "XREADGROUP GROUP g a STREAMS u 0".to_owned(),
+        format!("XACK u g{}", ids(1, 300)),
+        format!("XCLAIM u g b 0{}", ids(200, 650)),
+        "XAUTOCLAIM u g c 0 0 COUNT 300".to_owned(),
+        "XPENDING u g".to_owned(),
+        "XPENDING u g IDLE 100000 - + 10".to_owned(),
+        "XGROUP DELCONSUMER u g c".to_owned(),
+    ] {
+        both.line(&line);
+    }
+}
+
 #[test] // Very many keys are looked for in cuts; each that is not there is told all the same.
 fn misses_of_many_keys() {
     for cores in [1, 3] {
@@ -756,8 +807,12 @@ fn events_at_random_are_those_of_redis() {
 #[test] // A new command that writes must be in one of the tables.
 fn no_write_is_forgotten() {
     let lines = LINES.iter().copied().chain(NEWER.iter().map(|(line, _)| *line));
-    let told: BTreeSet<String> =
-        lines.filter_map(|line| line.split(' ').next()).map(str::to_lowercase).collect();
+    // A line is one of a command, or of a subcommand.
+    let names = |line: &str| {
+        let words: Vec<_> = line.to_lowercase().split(' ').map(str::to_owned).collect();
+        [words[0].clone(), words[..words.len().min(2)].join("|")]
+    };
+    let told: BTreeSet<String> = lines.flat_map(names).collect();
     let rows = TABLES.iter().copied().flatten().filter(|row| row.flags.has(Flags::WRITE));
     let forgotten: Vec<&str> =
         rows.map(|row| row.name).filter(|name| !told.contains(*name)).collect();

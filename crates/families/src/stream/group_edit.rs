@@ -1,0 +1,192 @@
+//! Changes of consumer groups, and what is recorded of them.
+//!
+//! Reading, claiming and acknowledging have an effect, and no event; groups and consumers have both.
+
+use super::value::{StreamChange, StreamEdit};
+use darter_keyspace::{Event, Name, Tells};
+use darter_structs::groups::{Group, Pending};
+use darter_structs::stream::StreamId;
+
+const XGROUP_CREATE: &Event = &Event::new("xgroup-create", b't');
+const XGROUP_SETID: &Event = &Event::new("xgroup-setid", b't');
+const XGROUP_DESTROY: &Event = &Event::new("xgroup-destroy", b't');
+const XGROUP_CREATECONSUMER: &Event = &Event::new("xgroup-createconsumer", b't');
+const XGROUP_DELCONSUMER: &Event = &Event::new("xgroup-delconsumer", b't');
+
+/// What is recorded of a change to a consumer group.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum GroupChange {
+    /// It is new.
+    Create { last: StreamId, read: Option<u64> },
+    /// It is gone.
+    Destroy,
+    /// It has this position.
+    Position { last: StreamId, read: Option<u64> },
+    /// The consumer is new.
+    CreateConsumer { name: Name, seen_ms: u64 },
+    /// The consumer is gone, with what was pending there.
+    RemoveConsumer { name: Name },
+    /// The consumer was seen.
+    See { name: Name, seen_ms: u64, active_ms: Option<u64> },
+    /// The entry is pending.
+    Deliver { id: StreamId, delivered_ms: u64, times: u64, consumer: Option<Name> },
+    /// The entry is not pending any more.
+    Acknowledge { id: StreamId },
+}
+
+/// Pending entries that are released in one step.
+const RELEASED_AT_ONCE: usize = 64;
+
+impl StreamEdit<'_> {
+    fn record_group(
+        &mut self,
+        group: &[u8],
+        tells: Tells<'_>,
+        change: impl FnOnce() -> GroupChange,
+    ) {
+        self.recorder
+            .record(tells, || StreamChange::Group { group: Name::from(group), change: change() });
+    }
+
+    /// Creates a group. False if there is one of this name.
+    pub(super) fn create_group(&mut self, group: &[u8], last: StreamId, read: Option<u64>) -> bool {
+        let is_new = self.stream.groups.create(group, last, read);
+        if is_new {
+            self.record_group(group, &[XGROUP_CREATE], || GroupChange::Create { last, read });
+        }
+        is_new
+    }
+
+    /// Removes a group, and all that is pending in it. False if there is none.
+    pub(super) fn destroy_group(&mut self, group: &[u8]) -> bool {
+        let was_there = self.stream.groups.destroy(group);
+        if was_there {
+            self.record_group(group, &[XGROUP_DESTROY], || GroupChange::Destroy);
+        }
+        was_there
+    }
+
+    /// Sets a group's position by command.
+    pub(super) fn set_position(&mut self, group: &[u8], last: StreamId, read: Option<u64>) {
+        self.position(group, last, read, &[XGROUP_SETID]);
+    }
+
+    /// Sets a group's position, as entries were read.
+    pub(super) fn advance_group(&mut self, group: &[u8], last: StreamId, read: Option<u64>) {
+        self.position(group, last, read, &[]);
+    }
+
+    fn position(&mut self, group: &[u8], last: StreamId, read: Option<u64>, tells: Tells<'_>) {
+        self.stream.groups.edit(group, |group| group.set_position(last, read));
+        self.record_group(group, tells, || GroupChange::Position { last, read });
+    }
+
+    /// Creates a consumer. Returns its number, or `None` if there is one of this name.
+    pub(super) fn create_consumer(&mut self, group: &[u8], name: &[u8], now: u64) -> Option<u64> {
+        let number = self.stream.groups.edit(group, |group| group.create_consumer(name, now))??;
+        let change = || GroupChange::CreateConsumer { name: Name::from(name), seen_ms: now };
+        self.record_group(group, &[XGROUP_CREATECONSUMER], change);
+        Some(number)
+    }
+
+    /// The number of a consumer, which is created if there is none of this name.
+    pub(super) fn consumer(&mut self, group: &[u8], name: &[u8], now: u64) -> u64 {
+        let found = self.group(group).and_then(|group| group.consumer(name));
+        let found = found.map(darter_structs::groups::Consumer::number);
+        found.or_else(|| self.create_consumer(group, name, now)).expect("the group is there")
+    }
+
+    /// The group of this name, as it is now.
+    pub(super) fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.stream.groups.get(name)
+    }
+
+    /// Releases some pending entries of a consumer, and removes it once there are none left. True
+    /// while there are.
+    pub(super) fn remove_consumer(&mut self, group: &[u8], number: u64) -> bool {
+        let gone = self.stream.groups.edit(group, |group| {
+            let is_left = group.release(number, RELEASED_AT_ONCE) == RELEASED_AT_ONCE;
+            let name = group.numbered(number).map(|consumer| Name::from(consumer.name()));
+            if is_left {
+                return None;
+            }
+            group.remove_consumer(number);
+            name
+        });
+        let Some(Some(name)) = gone else { return gone.is_some() };
+        let change = || GroupChange::RemoveConsumer { name };
+        self.record_group(group, &[XGROUP_DELCONSUMER], change);
+        false
+    }
+
+    /// Notes that a consumer was seen; it got something, or not.
+    pub(super) fn see(&mut self, group: &[u8], number: u64, now: u64, got: bool) {
+        let Some(consumer) = self.group(group).and_then(|group| group.numbered(number)) else {
+            return;
+        };
+        let active_ms = if got { Some(now) } else { consumer.active_ms() };
+        let name = Name::from(consumer.name());
+        self.stream.groups.edit(group, |group| group.set_times(number, now, active_ms));
+        let change = || GroupChange::See { name, seen_ms: now, active_ms };
+        let change = || StreamChange::Group { group: Name::from(group), change: change() };
+        self.recorder.record_death(&[], change);
+    }
+
+    /// Makes an entry pending, or changes how it is.
+    pub(super) fn deliver(&mut self, group: &[u8], pending: &Pending) {
+        let consumer = self.stream.groups.edit(group, |group| {
+            group.put(pending);
+            let consumer = pending.consumer.and_then(|number| group.numbered(number));
+            consumer.map(|consumer| Name::from(consumer.name()))
+        });
+        let Pending { id, delivered_ms, times, .. } = *pending;
+        let change =
+            || GroupChange::Deliver { id, delivered_ms, times, consumer: consumer.flatten() };
+        self.record_group(group, &[], change);
+    }
+
+    /// Removes a pending entry. False if it is not pending.
+    pub(super) fn acknowledge(&mut self, group: &[u8], id: StreamId) -> bool {
+        let old = self.stream.groups.edit(group, |group| group.remove(id)).flatten();
+        if old.is_some() {
+            self.record_group(group, &[], || GroupChange::Acknowledge { id });
+        }
+        old.is_some()
+    }
+
+    /// Does again what was recorded.
+    pub(super) fn apply_to_group(&mut self, group: &[u8], change: &GroupChange) {
+        match change {
+            GroupChange::Create { last, read } => _ = self.create_group(group, *last, *read),
+            GroupChange::Destroy => _ = self.destroy_group(group),
+            GroupChange::Position { last, read } => self.advance_group(group, *last, *read),
+            GroupChange::CreateConsumer { name, seen_ms } => {
+                self.create_consumer(group, name, *seen_ms);
+            }
+            GroupChange::RemoveConsumer { name } => {
+                if let Some(number) = self.number(group, name) {
+                    while self.remove_consumer(group, number) {}
+                }
+            }
+            GroupChange::See { name, seen_ms, active_ms } => {
+                if let Some(number) = self.number(group, name) {
+                    let (seen_ms, active_ms) = (*seen_ms, *active_ms);
+                    let times = |group: &mut Group| group.set_times(number, seen_ms, active_ms);
+                    self.stream.groups.edit(group, times);
+                }
+            }
+            GroupChange::Deliver { id, delivered_ms, times, consumer } => {
+                let consumer = consumer.as_ref().and_then(|name| self.number(group, name));
+                let (id, delivered_ms, times) = (*id, *delivered_ms, *times);
+                self.deliver(group, &Pending { id, delivered_ms, times, consumer });
+            }
+            GroupChange::Acknowledge { id } => _ = self.acknowledge(group, *id),
+        }
+    }
+
+    fn number(&self, group: &[u8], name: &[u8]) -> Option<u64> {
+        let consumer = self.group(group)?.consumer(name)?;
+        Some(consumer.number())
+    }
+}

@@ -1,0 +1,53 @@
+//! How far a group has come: the number of entries that it has read, and of those that it has not.
+//!
+//! Source: `streamEstimateDistanceFromFirstEverEntry`, `streamRangeHasTombstones` and
+//! `streamReplyWithCGLag` of Redis 7.0, whose answers these are.
+
+use super::value::Stream;
+use darter_structs::groups::Group;
+use darter_structs::stream::StreamId;
+
+/// How many entries were ever added up to an ID, if that can be told.
+pub(super) fn added_up_to(stream: &Stream, id: StreamId) -> Option<u64> {
+    let (state, len) = (stream.state(), stream.entries().len() as u64);
+    if state.added == 0 || len == 0 && id <= state.last || id == state.last {
+        return Some(state.added);
+    }
+    let first = stream.entries().first().filter(|_| id < state.last)?;
+    // Nothing behind the first entry was deleted: the entries before one are known by number.
+    let is_whole = state.max_deleted == StreamId::MIN || state.max_deleted < first;
+    let before = state.added.wrapping_sub(len);
+    match id {
+        _ if !is_whole => None,
+        id if id < first => Some(before),
+        id if id == first => Some(before + 1),
+        _ => None,
+    }
+}
+
+/// True when an entry may have been deleted at or behind an ID, and behind the first entry.
+fn has_gap_from(stream: &Stream, id: StreamId) -> bool {
+    let (first, max_deleted) = (stream.entries().first(), stream.state().max_deleted);
+    let is_behind = first.is_some_and(|first| first <= max_deleted);
+    is_behind && max_deleted != StreamId::MIN && id <= max_deleted
+}
+
+/// How many entries a group has read that had read `read`, and reads the one with this ID.
+pub(super) fn read_with(stream: &Stream, read: Option<u64>, id: StreamId) -> Option<u64> {
+    match read {
+        Some(read) if !has_gap_from(stream, id) => Some(read + 1),
+        _ if stream.state().added > 0 => added_up_to(stream, id),
+        read => read,
+    }
+}
+
+/// How many entries a group has not read yet, if that can be told.
+pub(super) fn lag(stream: &Stream, group: &Group) -> Option<i64> {
+    let added = stream.state().added;
+    if added == 0 {
+        return Some(0);
+    }
+    let known = group.read().filter(|_| !has_gap_from(stream, group.last()));
+    let read = known.or_else(|| added_up_to(stream, group.last()))?;
+    Some(added.wrapping_sub(read).cast_signed())
+}

@@ -1,0 +1,145 @@
+//! Replies of entries that are named by their IDs, some of which are gone; in slices if there are many.
+
+use super::id;
+use super::reply::{Part, Showing};
+use darter_command::Stream;
+use darter_resp::Reply;
+use darter_structs::stream::{End, Entries, StreamId};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Rows that are begun in one portion.
+const ROWS_AT_ONCE: usize = 64;
+
+/// Entries to be shown.
+#[derive(Clone, Debug)]
+enum Row {
+    /// Those with these ranks.
+    Run(Range<usize>),
+    /// One that is gone: its ID is shown, and nothing.
+    Gone(StreamId),
+}
+
+/// Entries by their IDs, in the order in which they were added to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rows {
+    rows: VecDeque<Row>,
+    len: usize,
+}
+
+impl Rows {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds the entries with these ranks.
+    pub(super) fn add(&mut self, ranks: Range<usize>) {
+        self.len += ranks.len();
+        match self.rows.back_mut() {
+            Some(Row::Run(last)) if last.end == ranks.start => last.end = ranks.end,
+            _ => self.rows.push_back(Row::Run(ranks)),
+        }
+    }
+
+    /// Adds an entry that is gone.
+    pub(super) fn add_gone(&mut self, id: StreamId) {
+        self.len += 1;
+        self.rows.push_back(Row::Gone(id));
+    }
+}
+
+/// A part of a reply.
+pub(super) enum Shown {
+    /// The name of a key, and what was read there.
+    Key(Vec<u8>, Rows, Entries),
+    /// An array of entries.
+    Rows(Rows, Entries),
+    /// An array of IDs.
+    Ids(Vec<StreamId>),
+}
+
+/// Parts of a reply, being shown. The header of the whole is written.
+#[derive(Default)]
+pub(super) struct ShowingRows {
+    parts: VecDeque<Shown>,
+    rows: VecDeque<Row>,
+    entries: Option<Entries>,
+    ids: std::vec::IntoIter<StreamId>,
+    showing: Option<Showing>,
+}
+
+impl ShowingRows {
+    /// Adds a part behind the others.
+    pub(super) fn push(&mut self, part: Shown) {
+        self.parts.push_back(part);
+    }
+
+    /// Begins with the next part. False if there is none.
+    fn begin(&mut self, reply: &mut Reply<'_>) -> bool {
+        match self.parts.pop_front() {
+            None => return false,
+            Some(Shown::Key(key, rows, entries)) => {
+                if !reply.is_resp3() {
+                    reply.array(2);
+                }
+                reply.bulk(&key);
+                self.begin_rows(reply, rows, entries);
+            }
+            Some(Shown::Rows(rows, entries)) => self.begin_rows(reply, rows, entries),
+            Some(Shown::Ids(ids)) => {
+                reply.array(ids.len());
+                self.ids = ids.into_iter();
+            }
+        }
+        true
+    }
+
+    fn begin_rows(&mut self, reply: &mut Reply<'_>, rows: Rows, entries: Entries) {
+        reply.array(rows.len());
+        (self.rows, self.entries) = (rows.rows, Some(entries));
+    }
+
+    /// The next row or ID. False if there is none.
+    fn row(&mut self, reply: &mut Reply<'_>) -> bool {
+        if let Some(id) = self.ids.next() {
+            id::encode(reply, id);
+            return true;
+        }
+        match (self.rows.pop_front(), &self.entries) {
+            (Some(Row::Gone(id)), _) => {
+                reply.array(2);
+                id::encode(reply, id);
+                reply.null_array();
+            }
+            (Some(Row::Run(ranks)), Some(entries)) => {
+                let mut showing = Showing::default();
+                showing.push(Part::begun(entries, ranks, End::Front));
+                self.showing = Some(showing);
+            }
+            (None, _) | (_, None) => return false,
+        }
+        true
+    }
+}
+
+impl Stream for ShowingRows {
+    fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        for _ in 0..ROWS_AT_ONCE {
+            if let Some(showing) = &mut self.showing {
+                if showing.pump(reply) {
+                    return true;
+                }
+                self.showing = None;
+            }
+            if !self.row(reply) && !self.begin(reply) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.showing.as_ref().map_or(0, Showing::pinned_bytes)
+    }
+}

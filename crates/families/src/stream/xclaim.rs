@@ -1,0 +1,312 @@
+//! XCLAIM, XAUTOCLAIM: pending entries change hands.
+
+use super::id;
+use super::rows::{Rows, ShowingRows, Shown};
+use super::value::{Stream, StreamEdit};
+use super::work::{self, Work};
+use super::xpending::no_group;
+use crate::lookup::find_value;
+use crate::unsent::flow;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_base::number;
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::Key;
+use darter_resp::Reply;
+use darter_structs::groups::Pending;
+use darter_structs::stream::StreamId;
+
+/// Entries that are claimed in one step: about 30 us.
+const CLAIMED_AT_ONCE: usize = 16;
+/// Pending entries that are looked at in one step.
+const LOOKED_AT_ONCE: usize = 64;
+/// XAUTOCLAIM looks at as many pending entries for each that it may return.
+const LOOKS_EACH: usize = 10;
+
+/// Who claims, and how.
+#[derive(Clone, Debug)]
+struct Claim {
+    group: Vec<u8>,
+    consumer: Vec<u8>,
+    min_idle_ms: u64,
+    /// The consumer's number, once it is there.
+    number: Option<u64>,
+    /// When claimed entries count as delivered; `None`: now.
+    delivered_ms: Option<u64>,
+    /// How often they were delivered; `None`: once more.
+    times: Option<u64>,
+    /// Only IDs are shown, and no delivery is counted.
+    only_ids: bool,
+    ids: Vec<StreamId>,
+    rows: Rows,
+}
+
+impl Claim {
+    fn new(args: &mut Args<'_>, command: &str) -> Result<(Self, Option<Refusal>), Refusal> {
+        let (group, consumer) = (args.bytes()?.to_vec(), args.bytes()?.to_vec());
+        let idle = number::parse_i64(args.word()?);
+        let refusal = idle
+            .is_none()
+            .then(|| Refusal::line(format!("ERR Invalid min-idle-time argument for {command}")));
+        let claim = Self {
+            group,
+            consumer,
+            min_idle_ms: idle.and_then(|idle| u64::try_from(idle).ok()).unwrap_or(0),
+            number: None,
+            delivered_ms: None,
+            times: None,
+            only_ids: false,
+            ids: Vec::new(),
+            rows: Rows::default(),
+        };
+        Ok((claim, refusal))
+    }
+
+    /// True when a pending entry has not been idle for long enough.
+    fn is_fresh(&self, pending: &Pending, now: u64) -> bool {
+        let idle = i128::from(now) - i128::from(pending.delivered_ms);
+        self.min_idle_ms > 0 && idle < i128::from(self.min_idle_ms)
+    }
+
+    /// Gives a pending entry, which the stream has, to the consumer.
+    fn take(&mut self, edit: &mut StreamEdit<'_>, old: &Pending, now: u64) {
+        let number = match self.number {
+            Some(number) => number,
+            None => {
+                let number = edit.consumer(&self.group, &self.consumer, now);
+                edit.see(&self.group, number, now, true);
+                *self.number.insert(number)
+            }
+        };
+        let more = u64::from(!self.only_ids);
+        let new = Pending {
+            id: old.id,
+            delivered_ms: self.delivered_ms.unwrap_or(now),
+            times: self.times.unwrap_or(old.times.wrapping_add(more)),
+            consumer: Some(number),
+        };
+        edit.deliver(&self.group, &new);
+        if self.only_ids {
+            self.ids.push(old.id);
+        } else {
+            let rank = edit.stream().entries().rank_of(old.id);
+            self.rows.add(rank..rank + 1);
+        }
+    }
+
+    /// What was claimed.
+    fn shown(&mut self, stream: &Stream) -> Shown {
+        if self.only_ids {
+            return Shown::Ids(std::mem::take(&mut self.ids));
+        }
+        Shown::Rows(std::mem::take(&mut self.rows), stream.entries().reader())
+    }
+}
+
+/// XCLAIM in steps.
+struct Claiming {
+    claim: Claim,
+    wanted: std::vec::IntoIter<StreamId>,
+    /// Entries that are not pending become so.
+    is_forced: bool,
+    /// The group has got the entries up to there.
+    last: Option<StreamId>,
+}
+
+impl Work for Claiming {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool {
+        let group = self.claim.group.clone();
+        if let Some(last) = self.last.take()
+            && let Some(found) = edit.group(&group)
+            && last > found.last()
+        {
+            let read = found.read();
+            edit.advance_group(&group, last, read);
+        }
+        let Self { claim, wanted, is_forced, .. } = self;
+        for id in wanted.by_ref().take(CLAIMED_AT_ONCE) {
+            if !edit.stream().entries().contains(id) {
+                edit.acknowledge(&group, id);
+                continue;
+            }
+            let pending = edit.group(&group).and_then(|group| group.get(id));
+            let new = Pending { id, delivered_ms: now, times: 1, consumer: None };
+            match pending {
+                Some(old) if old.consumer.is_some() && claim.is_fresh(&old, now) => {}
+                Some(old) => claim.take(edit, &old, now),
+                None if *is_forced => claim.take(edit, &new, now),
+                None => {}
+            }
+        }
+        wanted.len() > 0
+    }
+
+    fn reply(&mut self, reply: &mut Reply<'_>, stream: &Stream) -> Flow {
+        let mut showing = ShowingRows::default();
+        showing.push(self.claim.shown(stream));
+        flow(reply, showing)
+    }
+}
+
+/// `XCLAIM key group consumer min-idle id [id ...] [IDLE ms] [TIME ms] [RETRYCOUNT n] [FORCE] [JUSTID]
+/// [LASTID id]`: the consumer gets those of the entries that are pending, and were delivered so long
+/// ago.
+///
+/// Reply: array of entries, or with JUSTID of IDs. Refusals: `WrongType`, a missing key or group, numbers
+/// that are none, options; then nothing changes. Cost: O(log n) for each entry, aside if there are many.
+/// Source: <https://redis.io/commands/xclaim> (5.0.0).
+pub(super) fn xclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let at = args.position();
+    let key = args.key()?;
+    let (claim, refusal) = Claim::new(&mut args, "XCLAIM")?;
+    look(cx, &key, &claim.group)?;
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    let mut wanted = Vec::new();
+    while let Some(id) = args.peek_word().and_then(|word| id::parse(word, 0).ok()) {
+        wanted.push(id);
+        args.next();
+    }
+    let (is_long, wanted) = (wanted.len() > ENTRIES_AT_ONCE, wanted.into_iter());
+    let mut claiming = Claiming { claim, wanted, is_forced: false, last: None };
+    claiming.options(args, cx.now)?;
+    work::run(cx, args, at, is_long, claiming)
+}
+
+impl Claiming {
+    fn options(&mut self, mut args: Args<'_>, now: u64) -> Result<(), Refusal> {
+        let invalid =
+            |name: &str| Refusal::line(format!("ERR Invalid {name} option argument for XCLAIM"));
+        let int = |args: &mut Args<'_>, name| {
+            number::parse_i64(args.word()?).ok_or_else(|| invalid(name))
+        };
+        let present = now.cast_signed();
+        while args.left() > 0 {
+            let has_value = args.left() > 1;
+            if args.option("FORCE") {
+                self.is_forced = true;
+            } else if args.option("JUSTID") {
+                self.claim.only_ids = true;
+            } else if has_value && args.option("IDLE") {
+                let idle = int(&mut args, "IDLE")?;
+                self.delivered(present.wrapping_sub(idle), present);
+            } else if has_value && args.option("TIME") {
+                let time = int(&mut args, "TIME")?;
+                self.delivered(time, present);
+            } else if has_value && args.option("RETRYCOUNT") {
+                let times = int(&mut args, "RETRYCOUNT")?;
+                self.claim.times = u64::try_from(times).ok();
+            } else if has_value && args.option("LASTID") {
+                self.last = Some(id::parse(args.word()?, 0)?);
+            } else {
+                let word = args.word()?;
+                return Err(Refusal::quoting("ERR Unrecognized XCLAIM option '", word, "'"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A time that is not in the past is now.
+    fn delivered(&mut self, at: i64, now: i64) {
+        let at = if at < 0 || at > now { now } else { at };
+        self.claim.delivered_ms = Some(at.cast_unsigned());
+    }
+}
+
+/// Refuses a missing key or group.
+fn look(cx: &mut Cx<'_>, key: &Key<'_>, group: &[u8]) -> Result<(), Refusal> {
+    let stream = find_value::<Stream>(cx.db, cx.stats, key)?;
+    let is_there = stream.is_some_and(|stream| stream.groups().get(group).is_some());
+    if is_there { Ok(()) } else { Err(no_group(key, group)) }
+}
+
+/// XAUTOCLAIM in steps.
+struct AutoClaiming {
+    claim: Claim,
+    next: StreamId,
+    /// Entries that may still be returned, and looked at.
+    count: usize,
+    looks: usize,
+    /// The first that was not looked at; 0-0 if there is none.
+    cursor: StreamId,
+    gone: Vec<StreamId>,
+}
+
+impl Work for AutoClaiming {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool {
+        let name = self.claim.group.clone();
+        let Some(group) = edit.group(&name) else { return false };
+        let rank = group.rank_of(self.next);
+        // One more than is looked at: it may be the cursor.
+        let pending: Vec<_> = group.pending(rank..rank + LOOKED_AT_ONCE + 1).collect();
+        let mut claimed = 0;
+        for (index, old) in pending.iter().enumerate() {
+            self.cursor = old.id;
+            if self.count == 0 || self.looks == 0 {
+                return false;
+            }
+            if index == LOOKED_AT_ONCE || claimed == CLAIMED_AT_ONCE {
+                self.next = old.id;
+                return true;
+            }
+            self.looks -= 1;
+            if !edit.stream().entries().contains(old.id) {
+                edit.acknowledge(&name, old.id);
+                self.gone.push(old.id);
+                self.count -= 1;
+                claimed += 1;
+            } else if !self.claim.is_fresh(old, now) {
+                self.claim.take(edit, old, now);
+                self.count -= 1;
+                claimed += 1;
+            }
+        }
+        self.cursor = StreamId::MIN;
+        false
+    }
+
+    fn reply(&mut self, reply: &mut Reply<'_>, stream: &Stream) -> Flow {
+        reply.array(3);
+        id::encode(reply, self.cursor);
+        let mut showing = ShowingRows::default();
+        showing.push(self.claim.shown(stream));
+        showing.push(Shown::Ids(std::mem::take(&mut self.gone)));
+        flow(reply, showing)
+    }
+}
+
+/// `XAUTOCLAIM key group consumer min-idle start [COUNT n] [JUSTID]`: the consumer gets pending entries
+/// from an ID on that were delivered so long ago; those that the stream has no more are dropped.
+///
+/// Reply: array of the ID to go on with, 0-0 at the end, of the entries, or with JUSTID of IDs, and of the
+/// IDs of those dropped. Refusals: numbers that are none, `Syntax`, `WrongType`, a missing key or group;
+/// then nothing changes. Cost: O(log n) for each that is looked at, ten times the count at most; aside
+/// if those are many. Source: <https://redis.io/commands/xautoclaim> (6.2.0).
+pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    /// Redis's: what it could allocate.
+    const COUNT_MAX: i64 = i64::MAX / 16;
+    let at = args.position();
+    let key = args.key()?;
+    let (mut claim, refusal) = Claim::new(&mut args, "XAUTOCLAIM")?;
+    if let Some(refusal) = refusal {
+        return Err(refusal);
+    }
+    let (next, mut count) = (id::first(&mut args)?, 100);
+    while args.left() > 0 {
+        if args.left() > 1 && args.option("COUNT") {
+            let wanted = number::parse_i64(args.word()?);
+            let wanted = wanted.filter(|count| (1..=COUNT_MAX).contains(count));
+            let wanted = wanted.and_then(|count| usize::try_from(count).ok());
+            count = wanted.ok_or(Refusal::line("ERR COUNT must be > 0"))?;
+        } else if args.option("JUSTID") {
+            claim.only_ids = true;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    look(cx, &key, &claim.group)?;
+    let looks = count.saturating_mul(LOOKS_EACH);
+    let (cursor, gone) = (StreamId::MIN, Vec::new());
+    let work = AutoClaiming { claim, next, count, looks, cursor, gone };
+    work::run(cx, args, at, looks > 4 * ENTRIES_AT_ONCE, work)
+}

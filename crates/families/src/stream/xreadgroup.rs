@@ -1,0 +1,443 @@
+//! XREADGROUP: new entries for a consumer of a group, or its history.
+
+use super::id;
+use super::progress::read_with;
+use super::read::between;
+use super::rows::{Rows, ShowingRows, Shown};
+use super::value::{Stream, StreamEdit};
+use super::xgroup::quoting_two;
+use super::xread::begin;
+use crate::lookup::find_value;
+use crate::spread::{Layout, Spread};
+use crate::unsent::flow;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Draft, Key};
+use darter_resp::{self as resp, Output, Reply, Request};
+use darter_structs::groups::{Group, Pending};
+use darter_structs::stream::{Entries, StreamId};
+use darter_tx::{Access, Home};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Entries that are delivered in one step: about 30 us.
+const DELIVERED_AT_ONCE: usize = 32;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+struct Asked {
+    group: Vec<u8>,
+    consumer: Vec<u8>,
+    /// Indexes of the keys; as many behind them are the IDs'.
+    keys: Range<usize>,
+    /// The most entries of a stream.
+    count: usize,
+    /// Nothing becomes pending.
+    no_ack: bool,
+}
+
+impl Asked {
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let (mut count, mut no_ack, mut names) = (0, false, None);
+        while !(args.left() > 1 && args.option("STREAMS")) {
+            if args.left() > 1 && args.option("COUNT") {
+                count = usize::try_from(args.int()?).unwrap_or(0);
+            } else if args.left() > 1 && args.option("BLOCK") {
+                return Err(Refusal::line("ERR XREADGROUP BLOCK is not supported yet"));
+            } else if args.left() > 2 && args.option("GROUP") {
+                names = Some((args.bytes()?.to_vec(), args.bytes()?.to_vec()));
+            } else if args.option("NOACK") {
+                no_ack = true;
+            } else {
+                return Err(Refusal::Syntax);
+            }
+        }
+        if !args.left().is_multiple_of(2) {
+            return Err(Refusal::line(
+                "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be \
+                 specified.",
+            ));
+        }
+        let Some((group, consumer)) = names else {
+            return Err(Refusal::line("ERR Missing GROUP option for XREADGROUP"));
+        };
+        let first = args.position();
+        let count = if count == 0 { usize::MAX } else { count };
+        Ok(Self { group, consumer, keys: first..first + args.left() / 2, count, no_ack })
+    }
+
+    /// What is to be read of a stream for the ID at `at`.
+    fn reading(
+        &self,
+        args: Args<'_>,
+        at: usize,
+        stream: Option<&Stream>,
+    ) -> Result<Option<Reading>, Refusal> {
+        let found = stream.and_then(|stream| Some((stream, stream.groups().get(&self.group)?)));
+        let Some((stream, group)) = found else {
+            return Err(self.no_group(args.all().head(at - self.keys.len())));
+        };
+        let after = match args.all().head(at) {
+            b"$" => {
+                return Err(Refusal::line(
+                    "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the \
+                     history of this consumer by specifying a proper ID, or use the > ID to get new \
+                     messages. The $ ID would just return an empty result set.",
+                ));
+            }
+            b">" => StreamId::MAX,
+            id => id::parse(id, 0)?,
+        };
+        if after == StreamId::MAX {
+            let Some(next) = group.last().next() else { return Ok(None) };
+            let ranks = between(stream.entries(), next, StreamId::MAX);
+            let ranks = ranks.start..ranks.end.min(ranks.start.saturating_add(self.count));
+            return Ok((!ranks.is_empty()).then_some(Reading::New(ranks)));
+        }
+        let consumer = group.consumer(&self.consumer);
+        let ranks = consumer.map_or(0..0, |consumer| {
+            let start = after.next().map_or(consumer.pending_len(), |next| consumer.rank_of(next));
+            start..consumer.pending_len().min(start.saturating_add(self.count))
+        });
+        Ok(Some(Reading::History(ranks)))
+    }
+
+    fn no_group(&self, key: &[u8]) -> Refusal {
+        quoting_two(
+            ["NOGROUP No such key '", "' or consumer group '", "' in XREADGROUP with GROUP option"],
+            [key, &self.group],
+        )
+    }
+
+    /// The reading of the stream whose ID is at `at`, as it is now. None if there is nothing to read.
+    fn delivery(
+        self: &Arc<Self>,
+        args: Args<'_>,
+        at: usize,
+        stream: &Stream,
+    ) -> Result<Option<Delivery>, Refusal> {
+        let reading = self.reading(args, at + self.keys.len(), Some(stream))?;
+        Ok(reading.map(|reading| Delivery::new(self, reading)))
+    }
+}
+
+/// What is read of a stream.
+#[derive(Clone, Debug)]
+enum Reading {
+    /// Entries with these ranks.
+    New(Range<usize>),
+    /// Those that are pending with the consumer, by their ranks there.
+    History(Range<usize>),
+}
+
+impl Reading {
+    fn len(&self) -> usize {
+        match self {
+            Self::New(ranks) | Self::History(ranks) => ranks.len(),
+        }
+    }
+}
+
+/// The reading of one stream, in steps.
+struct Delivery {
+    asked: Arc<Asked>,
+    reading: Reading,
+    rows: Rows,
+    /// The consumer's number, once it is there.
+    consumer: Option<u64>,
+    is_over: bool,
+}
+
+impl Delivery {
+    fn new(asked: &Arc<Asked>, reading: Reading) -> Self {
+        Self {
+            asked: Arc::clone(asked),
+            reading,
+            rows: Rows::default(),
+            consumer: None,
+            is_over: false,
+        }
+    }
+
+    /// Reads some entries. True while there are more.
+    fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool {
+        let (group, name) = (&self.asked.group, &self.asked.consumer);
+        let number = match self.consumer {
+            Some(number) => number,
+            None => {
+                let number = edit.consumer(group, name, now);
+                edit.see(group, number, now, self.reading.len() > 0);
+                *self.consumer.insert(number)
+            }
+        };
+        let more = match self.reading.clone() {
+            Reading::New(ranks) => {
+                let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
+                self.deliver(edit, ranks.start..end, (number, now));
+                self.reading = Reading::New(end..ranks.end);
+                end < ranks.end
+            }
+            Reading::History(ranks) => {
+                let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
+                self.repeat(edit, ranks.start..end, (number, now));
+                self.reading = Reading::History(end..ranks.end);
+                end < ranks.end
+            }
+        };
+        self.is_over = !more;
+        more
+    }
+
+    /// Delivers the entries with these ranks.
+    fn deliver(
+        &mut self,
+        edit: &mut StreamEdit<'_>,
+        ranks: Range<usize>,
+        (number, now): (u64, u64),
+    ) {
+        let group = &self.asked.group;
+        let ids: Vec<_> =
+            edit.stream().entries().range(ranks.clone()).map(|entry| entry.id()).collect();
+        let Some(position) = edit.group(group).map(|group| (group.last(), group.read())) else {
+            return;
+        };
+        let (mut last, mut read) = position;
+        for id in ids {
+            if id > last {
+                (last, read) = (id, read_with(edit.stream(), read, id));
+            }
+            if !self.asked.no_ack {
+                let consumer = Some(number);
+                edit.deliver(group, &Pending { id, delivered_ms: now, times: 1, consumer });
+            }
+        }
+        if (last, read) != position {
+            edit.advance_group(group, last, read);
+        }
+        self.rows.add(ranks);
+    }
+
+    /// Delivers once more what is pending with these ranks.
+    fn repeat(
+        &mut self,
+        edit: &mut StreamEdit<'_>,
+        ranks: Range<usize>,
+        (number, now): (u64, u64),
+    ) {
+        let group = &self.asked.group;
+        let of = |group: &Group| {
+            let consumer = group.numbered(number)?;
+            let ids: Vec<_> = consumer.pending(ranks).collect();
+            Some(ids.into_iter().filter_map(|id| group.get(id)).collect::<Vec<_>>())
+        };
+        for pending in edit.group(group).and_then(of).unwrap_or_default() {
+            let entries = edit.stream().entries();
+            if !entries.contains(pending.id) {
+                self.rows.add_gone(pending.id);
+                continue;
+            }
+            let rank = entries.rank_of(pending.id);
+            self.rows.add(rank..rank + 1);
+            let times = pending.times.wrapping_add(1);
+            edit.deliver(group, &Pending { delivered_ms: now, times, ..pending });
+        }
+    }
+
+    /// What was read, to be shown.
+    fn shown(self, key: &[u8], entries: &Entries) -> Shown {
+        Shown::Key(key.to_vec(), self.rows, entries.reader())
+    }
+}
+
+/// `XREADGROUP GROUP group consumer [COUNT count] [NOACK] STREAMS key [key ...] id [id ...]`: `>` reads
+/// the entries that the group has not got yet, which then are pending with the consumer until they are
+/// acknowledged; an ID reads those behind it that are pending with the consumer.
+///
+/// Reply: as XREAD's, for the streams that have new entries, or whose history is read; of a pending
+/// entry that is gone its ID and a null array. Refusals: `Syntax`, `NotAnInteger`, keys without an ID,
+/// a missing key or group, IDs that are none, `WrongType`; then nothing changes. Cost: O(log n) for each
+/// entry, aside if there are many. Source: <https://redis.io/commands/xreadgroup> (5.0.0).
+pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    let asked = Arc::new(Asked::parse(args)?);
+    let mut entries = 0;
+    for at in asked.keys.clone() {
+        let key = Key::new(args.all().get(at));
+        let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
+        let reading = asked.reading(args, at + asked.keys.len(), stream.as_deref())?;
+        entries += reading.map_or(0, |reading| reading.len());
+    }
+    if entries > ENTRIES_AT_ONCE {
+        let (request, first) = (args.all().to_request(), args.position());
+        let (next, done) = (asked.keys.start, Vec::new());
+        let drafts = Vec::new();
+        return Ok(Flow::Job(Box::new(Aside { asked, request, first, next, drafts, done })));
+    }
+    let (now, mut showing, mut streams) = (cx.now, ShowingRows::default(), 0);
+    for at in asked.keys.clone() {
+        let key = Key::new(args.all().get(at));
+        let shown = cx.db.edit::<Stream, _>(&key, false, |edit| {
+            // A key that is named twice may have nothing left.
+            let Some(mut delivery) = asked.delivery(args, at, edit.stream())? else {
+                return Ok(None);
+            };
+            while delivery.step(edit, now) {}
+            Ok::<_, Refusal>(Some(delivery.shown(key.bytes, edit.stream().entries())))
+        })?;
+        if let Some(shown) = shown.transpose()?.flatten() {
+            showing.push(shown);
+            streams += 1;
+        }
+    }
+    begin(&mut cx.reply, streams);
+    Ok(flow(&mut cx.reply, showing))
+}
+
+/// Readings of so many entries that the streams are changed aside.
+struct Aside {
+    asked: Arc<Asked>,
+    request: Arc<Request>,
+    /// Indexes of the first argument, and of the key that is next.
+    first: usize,
+    next: usize,
+    /// A stream for each key, by the key's index.
+    drafts: Vec<(usize, Draft<Stream>)>,
+    /// What was read, or is being read: by the key's index, and that of its draft.
+    done: Vec<(usize, usize, Delivery)>,
+}
+
+impl Aside {
+    /// Begins with the next stream. False after the last.
+    fn begin(&mut self, cx: &mut Cx<'_>) -> Result<bool, Refusal> {
+        let at = self.next;
+        if at == self.asked.keys.end {
+            return Ok(false);
+        }
+        self.next += 1;
+        let all = resp::Args::owned(&self.request);
+        let key = all.get(at);
+        // A key that is named twice has one draft.
+        let known = self.drafts.iter().position(|(other, _)| all.get(*other) == key);
+        let draft = match known {
+            Some(draft) => draft,
+            None => {
+                self.drafts.push((at, cx.db.draft::<Stream>(&Key::new(key))?));
+                self.drafts.len() - 1
+            }
+        };
+        let (args, stream) = (Args::new(all, self.first), self.drafts[draft].1.value());
+        if let Some(delivery) = self.asked.delivery(args, at, stream)? {
+            self.done.push((at, draft, delivery));
+        }
+        Ok(true)
+    }
+}
+
+impl Job for Aside {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        loop {
+            let more = match self.done.last_mut() {
+                Some((_, draft, delivery)) if !delivery.is_over => {
+                    delivery.step(&mut self.drafts[*draft].1.edit(cx.now), cx.now);
+                    true
+                }
+                _ => self.begin(cx)?,
+            };
+            if !more {
+                break;
+            }
+            if cx.preempt.must_yield() {
+                return Ok(Step::More);
+            }
+        }
+        let all = resp::Args::owned(&self.request);
+        let mut showing = ShowingRows::default();
+        begin(&mut cx.reply, self.done.len());
+        for (at, draft, delivery) in self.done.drain(..) {
+            let entries = self.drafts[draft].1.value().entries();
+            showing.push(delivery.shown(all.get(at), entries));
+        }
+        for (at, draft) in self.drafts.drain(..) {
+            cx.db.install_draft(&Key::new(all.get(at)), draft);
+        }
+        Ok(Step::Done(flow(&mut cx.reply, showing)))
+    }
+}
+
+/// XREADGROUP of streams on several cores, or of very many: all are locked, and changed in portions.
+pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
+    let asked = Arc::new(Asked::parse(call.args())?);
+    let layout = Layout { first: asked.keys.start, step: 1, count: asked.keys.len() };
+    let spread = Spread::of(&call, layout).await;
+    let locked = spread.lock(&call, Access::Exclusive).await;
+    for at in asked.keys.clone() {
+        portion(&call, &asked, at, None).await?;
+    }
+    let (mut showing, mut streams) = (ShowingRows::default(), 0);
+    for at in asked.keys.clone() {
+        let mut doing = Doing::New;
+        let shown = loop {
+            match portion(&call, &asked, at, Some(doing)).await? {
+                Doing::New | Doing::Nothing => break None,
+                Doing::Done(shown) => break Some(shown),
+                more => doing = more,
+            }
+            call.tx.pause().await;
+        };
+        if let Some(shown) = shown {
+            showing.push(shown);
+            streams += 1;
+        }
+    }
+    drop(locked);
+    let mut out = Output::default();
+    begin(&mut Reply::new(&mut out, call.resp3), streams);
+    Ok(match streams {
+        0 => Answer::Done(out),
+        _ => Answer::Stream(out, Box::new(showing)),
+    })
+}
+
+/// How far the reading of a stream on some core has come.
+enum Doing {
+    New,
+    Nothing,
+    More(Delivery),
+    Done(Shown),
+}
+
+/// Does a portion of a reading on the core of its key, the argument at `at`; or checks only whether it
+/// can be done.
+async fn portion(
+    call: &Call,
+    asked: &Arc<Asked>,
+    at: usize,
+    doing: Option<Doing>,
+) -> Result<Doing, Refusal> {
+    let (request, asked) = (Arc::clone(&call.request), Arc::clone(asked));
+    let (db, no_touch, first) = (call.db, call.no_touch, call.args().position());
+    let work = move |home: &mut Home| {
+        let all = resp::Args::owned(&request);
+        let (args, db, key) =
+            (Args::new(all, first), home.shard.db_for(db, no_touch), Key::new(all.get(at)));
+        let Some(doing) = doing else {
+            let stream = db.find(&key).map(|found| found.value::<Stream>()).transpose()?;
+            return asked
+                .reading(args, at + asked.keys.len(), stream.as_deref())
+                .map(|_| Doing::New);
+        };
+        let now = db.now();
+        let done = db.edit::<Stream, _>(&key, false, |edit| {
+            let delivery = match doing {
+                Doing::More(delivery) => Some(delivery),
+                _ => asked.delivery(args, at, edit.stream())?,
+            };
+            let Some(mut delivery) = delivery else { return Ok(Doing::Nothing) };
+            Ok(match delivery.step(edit, now) {
+                true => Doing::More(delivery),
+                false => Doing::Done(delivery.shown(key.bytes, edit.stream().entries())),
+            })
+        })?;
+        done.unwrap_or(Ok(Doing::Nothing))
+    };
+    call.tx.on(call.tx.core_of(call.arg(at)), work).await
+}

@@ -1,0 +1,76 @@
+//! Consumer groups with very many pending entries: changed aside, in portions, and shown from a cut.
+
+use crate::common::engine::Engine;
+use darter_base::preempt::Countdown;
+use darter_families::stream::Stream;
+use darter_keyspace::Key;
+
+const ENTRIES: usize = 5_000;
+
+/// A stream `x` of so many entries with a group `g` that has got none.
+fn filled() -> Engine {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.preempt = Box::new(Countdown::new(0));
+    for number in 1..=ENTRIES {
+        engine.line(&format!("XADD x {number} f v"));
+    }
+    assert_eq!(engine.line("XGROUP CREATE x g 0"), "+OK\r\n");
+    engine
+}
+
+/// What is pending with whom.
+fn pending(engine: &Engine, consumer: &str) -> usize {
+    let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
+    let group = stream.groups().get(b"g").unwrap();
+    group.consumer(consumer.as_bytes()).map_or(0, |consumer| consumer.pending_len())
+}
+
+/// Entries of a reply.
+fn shown(reply: &str) -> usize {
+    reply.matches("\r\nf\r\n").count()
+}
+
+fn ids(numbers: std::ops::Range<usize>) -> String {
+    numbers.map(|number| format!(" {number}")).collect()
+}
+
+#[test] // Reading, claiming, acknowledging and removing, each of thousands.
+fn thousands_are_pending() {
+    let mut engine = filled();
+    let portions = |engine: &Engine, before: &mut usize, least: usize, what: &str| {
+        let more = engine.portions - std::mem::replace(before, engine.portions);
+        assert!(more >= least, "{what}: {more} portions");
+    };
+    let mut before = engine.portions;
+    assert_eq!(shown(&engine.line("XREADGROUP GROUP g a STREAMS x >")), ENTRIES);
+    portions(&engine, &mut before, ENTRIES / 32, "reading");
+    assert_eq!(shown(&engine.line("XREADGROUP GROUP g a STREAMS x 0")), ENTRIES);
+    portions(&engine, &mut before, ENTRIES / 32, "reading again");
+    assert_eq!(engine.line(&format!("XACK x g{}", ids(1..2_001))), ":2000\r\n");
+    portions(&engine, &mut before, 2_000 / 32, "acknowledging");
+    assert_eq!(shown(&engine.line(&format!("XCLAIM x g b 0{}", ids(1..4_001)))), 2_000);
+    portions(&engine, &mut before, 4_000 / 16, "claiming");
+    let reply = engine.line("XAUTOCLAIM x g c 0 3001 COUNT 1500");
+    assert!(reply.starts_with("*3\r\n$6\r\n4501-0\r\n*1500\r\n"), "{}", &reply[..40]);
+    portions(&engine, &mut before, 1_500 / 16, "claiming by itself");
+    assert_eq!(["a", "b", "c"].map(|name| pending(&engine, name)), [500, 1_000, 1_500]);
+    assert_eq!(engine.line("XPENDING x g IDLE 1 - + 10"), "*0\r\n");
+    assert_eq!(engine.line("XGROUP DELCONSUMER x g c"), ":1500\r\n");
+    portions(&engine, &mut before, 1_500 / 64, "removing");
+    let reply = engine.line("XPENDING x g - + 9999");
+    assert!(reply.starts_with("*1500\r\n") && reply.matches("\r\n:").count() == 3_000);
+    assert_eq!(engine.line("XGROUP DESTROY x g"), ":1\r\n");
+    engine.db.check_invariants();
+}
+
+#[test] // A stream that is named twice is read once, however much of it.
+fn a_stream_is_named_twice() {
+    let mut engine = filled();
+    let reply = engine.line("XREADGROUP GROUP g a STREAMS x x > >");
+    assert!(reply.starts_with("*1\r\n") && shown(&reply) == ENTRIES);
+    let reply = engine.line("XREADGROUP GROUP g a COUNT 2000 STREAMS x x 0 1000");
+    assert!(reply.starts_with("*2\r\n") && shown(&reply) == 4_000);
+    assert_eq!(pending(&engine, "a"), ENTRIES);
+    assert_eq!(engine.line("XACK x g 1 2"), ":2\r\n");
+    engine.db.check_invariants();
+}
