@@ -24,7 +24,7 @@ PRESENT = set(
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore
     zrevrank zscan zscore zunion zunionstore
     xack xadd xautoclaim xclaim xdel xlen xpending xrange xrevrange xsetid xtrim
-    sort sort_ro
+    sort sort_ro prepend cl.throttle rm
     geoadd geodist geohash geopos georadius georadius_ro georadiusbymember georadiusbymember_ro
     geosearch geosearchstore
     json.set json.get json.mget json.mset json.merge json.del json.forget json.type json.numincrby

@@ -11,6 +11,7 @@
 //! | `expire` | EXPIRE and its like; `ttl`: TTL and its like, PERSIST                     |
 //! | `object` | TYPE, OBJECT; `memory`: MEMORY USAGE                                      |
 //! | `list`   | KEYS; `scan`: SCAN; `random`: RANDOMKEY; `cut`: what two of them read     |
+//! | `rm`     | RM                                                                        |
 
 mod copy;
 mod del;
@@ -21,6 +22,7 @@ mod memory;
 mod object;
 mod random;
 mod rename;
+mod rm;
 mod scan;
 mod ttl;
 mod whole;
@@ -83,6 +85,7 @@ const RENAMENX: Run =
 const COPY: Run = task(|call| Box::pin(copy::copy(call)));
 const MOVE: Run = task(|call| Box::pin(copy::relocate(call)));
 const KEYS: Run = task(|call| Box::pin(list::keys(call)));
+const RM: Run = task(|call| Box::pin(rm::rm(call)));
 const SCAN: Run = task(|call| Box::pin(scan::scan(call)));
 const RANDOMKEY: Run = task(|call| Box::pin(random::randomkey(call)));
 const DBSIZE: Run = task(|call| Box::pin(whole::dbsize(call)));
@@ -135,6 +138,7 @@ pub const TABLE: &[Command] = &[
     row("randomkey",       "1.0.0",  1, READ,       Keys::NONE,           RANDOMKEY).doc("Return a random key from the keyspace", O1).tips(&["request_policy:all_shards", "nondeterministic_output"]),
     row("rename",          "1.0.0",  3, WRITE,      RENAME_KEYS,          RENAME).doc("Rename a key", O1).syntax("key newkey:key"),
     row("renamenx",        "1.0.0",  3, WRITE_FAST, RENAMENX_KEYS,        RENAMENX).doc("Rename a key, only if the new key does not exist", O1).syntax("key newkey:key").history(&[("3.2.0", "The command no longer returns an error when source and destination names are the same.")]),
+    row("rm",              "1.0.0", -2, WRITE,      Keys::NONE,           RM).doc("Iterate the keys and remove them", O_SCAN).tips(&["nondeterministic_output", "request_policy:special"]).categories(DANGEROUS).syntax("cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [TYPE type]"),
     row("scan",            "2.8.0", -2, READ,       Keys::NONE,           SCAN).doc("Incrementally iterate the keys space", O_SCAN).tips(&["nondeterministic_output", "request_policy:special"]).syntax("cursor:integer [MATCH pattern:pattern] [COUNT count:integer] [TYPE type]@6.0.0").history(&[("6.0.0", "Added the `TYPE` subcommand.")]),
     row("touch",           "3.2.1", -2, READ_FAST,  specs::ALL_RO,        TOUCH).doc("Alters the last access time of a key(s). Returns the number of existing keys specified.", O_TOUCH).tips(SUM).syntax("key..."),
     row("ttl",             "1.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::ttl)).doc("Get the time to live for a key in seconds", O1).tips(RANDOM).syntax("key").history(&[("2.8.0", "Added the -2 reply.")]),

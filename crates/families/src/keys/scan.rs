@@ -12,7 +12,8 @@ use crate::scan::Options;
 use crate::{cursor, word};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Refusal};
-use darter_keyspace::{Found, Type};
+use darter_keyspace::{Db, Found, Type};
+use darter_structs::table::Text;
 use darter_tx::{CoreId, Home};
 use std::sync::Arc;
 
@@ -21,10 +22,10 @@ const CORE_SHIFT: u32 = 48;
 /// Calls of the table's scan in one portion: empty groups take time, too.
 const GROUPS_AT_ONCE: usize = 64;
 /// Keys looked at in one portion: 10 to 20 us.
-const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
+pub(super) const KEYS_AT_ONCE: usize = ENTRIES_AT_ONCE / 4;
 
 /// What is asked for.
-struct Plan {
+pub(super) struct Plan {
     options: Options,
     /// The type that values must have; `Some(None)`: an unknown one.
     kind: Option<Option<&'static Type>>,
@@ -32,7 +33,7 @@ struct Plan {
 
 impl Plan {
     /// Reads the options after the cursor.
-    fn parse(args: Args<'_>) -> Result<Self, Refusal> {
+    pub(super) fn parse(args: Args<'_>) -> Result<Self, Refusal> {
         let mut kind = None;
         let options = Options::parse(args, |args| {
             let takes = args.left() > 1 && args.option("TYPE");
@@ -44,7 +45,13 @@ impl Plan {
         Ok(Self { options, kind })
     }
 
-    fn wants(&self, found: &Found<'_>) -> bool {
+    /// Keys to be looked at.
+    pub(super) fn count(&self) -> usize {
+        self.options.count
+    }
+
+    /// True for a key that is asked for.
+    pub(super) fn wants(&self, found: &Found<'_>) -> bool {
         self.kind.is_none_or(|kind| kind == Some(found.kind()))
             && self.options.wants(&found.entry().key())
     }
@@ -70,7 +77,7 @@ pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
     let mut args = call.args();
     let cursor = cursor::parse(args.bytes()?)?;
     let plan = Arc::new(Plan::parse(args)?);
-    let count = plan.options.count;
+    let count = plan.count();
     let mut found = Gathered::default();
     let (mut cursor, mut visited) = (Some(cursor), 0);
     while let Some((core, at)) = cursor.and_then(|cursor| split(cursor, call.tx.cores()))
@@ -94,31 +101,45 @@ pub(super) async fn scan(call: Call) -> Result<Answer, Refusal> {
 
 /// Looks at about `most` keys from `cursor` on.
 fn read_portion(home: &mut Home, db: usize, plan: &Plan, cursor: u64, most: usize) -> Portion {
-    let db = home.shard.db(db);
-    let mut portion = Portion { cursor, visited: 0, found: 0, encoded: Vec::new() };
+    let (mut found, mut encoded) = (0, Vec::new());
+    let (cursor, visited) = visit(home.shard.db(db), plan, (cursor, most), &mut |key| {
+        found += 1;
+        write_bulk(&mut encoded, key);
+    });
+    Portion { cursor, visited, found, encoded }
+}
+
+/// Calls `f` with the keys that are asked for among about `most` from `cursor` on. Returns the
+/// cursor to continue with, and how many were looked at.
+pub(super) fn visit(
+    db: &Db,
+    plan: &Plan,
+    (mut cursor, most): (u64, usize),
+    f: &mut dyn FnMut(Text<'_>),
+) -> (u64, usize) {
+    let mut visited = 0;
     for _ in 0..GROUPS_AT_ONCE {
-        portion.cursor = db.keys().scan(portion.cursor, &mut |entry| {
-            portion.visited += 1;
+        cursor = db.keys().scan(cursor, &mut |entry| {
+            visited += 1;
             if Found::alive(entry, db.now()).is_some_and(|found| plan.wants(&found)) {
-                portion.found += 1;
-                write_bulk(&mut portion.encoded, entry.key());
+                f(entry.key());
             }
         });
-        if portion.cursor == 0 || portion.visited >= most {
+        if cursor == 0 || visited >= most {
             break;
         }
     }
-    portion
+    (cursor, visited)
 }
 
 /// The core and the table's cursor; `None` when there is no such core: the scan ends there.
-fn split(cursor: u64, cores: usize) -> Option<(CoreId, u64)> {
+pub(super) fn split(cursor: u64, cores: usize) -> Option<(CoreId, u64)> {
     let core = usize::try_from(cursor >> CORE_SHIFT).ok().filter(|core| *core < cores)?;
     Some((core, cursor & ((1 << CORE_SHIFT) - 1)))
 }
 
 /// The cursor after what was read; `None` at the end of the last core.
-fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
+pub(super) fn join(core: CoreId, at: u64, cores: usize) -> Option<u64> {
     debug_assert!(at >> CORE_SHIFT == 0, "at={at:#x}");
     let core = if at == 0 { core + 1 } else { core };
     (core < cores).then_some((core as u64) << CORE_SHIFT | at)

@@ -10,7 +10,8 @@
 //! | `set`   | SET, SETNX, SETEX, PSETEX, GETSET, GETEX, DELEX; `options`: theirs         |
 //! | `mset`  | MSET, MSETNX, MSETEX; `guard`: conditions on a value                       |
 //! | `incr`  | INCR and its like, INCRBYFLOAT; `increx`: INCREX                           |
-//! | `edit`  | APPEND, SETRANGE; `lcs`: LCS                                               |
+//! | `edit`  | APPEND, SETRANGE; `prepend`: PREPEND; `lcs`: LCS                           |
+//! | `throttle` | CL.THROTTLE                                                             |
 //! | `value` | several values on their way out                                             |
 
 mod edit;
@@ -21,8 +22,10 @@ mod lcs;
 mod mget;
 mod mset;
 mod options;
+mod prepend;
 mod read;
 mod set;
+mod throttle;
 mod value;
 
 use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
@@ -72,6 +75,7 @@ const fn row(
 
 const O_RANGE: &str = "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.";
 const O_APPEND: &str = "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by Redis will double the free space available on every reallocation.";
+const O_PREPEND: &str = "O(N) where N is the length of the resulting string.";
 const O_SETRANGE: &str = "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.";
 const O_MGET: &str = "O(N) where N is the number of keys to retrieve.";
 const O_MSET: &str = "O(N) where N is the number of keys to set.";
@@ -102,6 +106,7 @@ const MSETEX: Run = Run::Multi {
 pub const TABLE: &[Command] = &[
     //  name           since    args flags       keys                         run
     row("append",      "2.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(edit::append)).doc("Append a value to a key", O_APPEND).syntax("key value"),
+    row("cl.throttle", "1.0.0", -5, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(throttle::throttle)).doc("Limit the rate of actions by the generic cell rate algorithm", O1).syntax("key max-burst:integer count:integer period:integer [quantity:integer]"),
     row("decr",        "1.0.0",  2, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::decr)).doc("Decrement the integer value of a key by one", O1).syntax("key"),
     row("decrby",      "1.0.0",  3, GROW_FAST,  specs::ONE_RW_ACCESS_UPDATE, Run::Point(incr::decrby)).doc("Decrement the integer value of a key by the given number", O1).syntax("key decrement:integer"),
     row("delex",       "8.4.0", -2, WRITE_FAST, ONE_DELEX,                   Run::Point(set::delex)).doc("Conditionally removes the specified key based on value or hash digest comparison.", O_DELEX).key_flags(flags_of).syntax("key [condition: IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | IFDNE ifdne-digest]"),
@@ -120,6 +125,7 @@ pub const TABLE: &[Command] = &[
     row("mset",        "1.0.1", -3, GROW,       ANY_OW_UPDATE,               MSET).doc("Set multiple keys to multiple values", O_MSET).tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]).syntax("(key_value: key value)..."),
     row("msetex",      "8.4.0", -4, GROW.and(Flags::MOVABLEKEYS), COUNTED_OW_UPDATE, MSETEX).doc("Atomically sets multiple string keys with a shared expiration in a single operation. Supports flexible argument parsing where condition and expiration flags can appear in any order.", O_MSET).tips(&["request_policy:multi_shard", "response_policy:all_succeeded"]).syntax("numkeys:integer (data: key value)... [condition: NX | XX] [expiration: EX seconds:integer | PX milliseconds:integer | EXAT unix-time-seconds:unix-time | PXAT unix-time-milliseconds:unix-time | KEEPTTL]"),
     row("msetnx",      "1.0.1", -3, GROW,       ANY_OW_INSERT,               MSETNX).doc("Set multiple keys to multiple values, only if none of the keys exist", O_MSET).tips(&["request_policy:multi_shard", "response_policy:agg_min"]).syntax("(key_value: key value)..."),
+    row("prepend",     "1.0.0",  3, GROW_FAST,  specs::ONE_RW_INSERT,        Run::Point(prepend::prepend)).doc("Prepend a value to a key", O_PREPEND).syntax("key value"),
     row("psetex",      "2.6.0",  4, GROW,       specs::ONE_OW_UPDATE,        Run::Point(set::psetex)).doc("Set the value and expiration in milliseconds of a key", O1).syntax("key milliseconds:integer value"),
     row("set",         "1.0.0", -3, GROW,       ONE_SET,                     Run::Point(set::set)).doc("Set the string value of a key", O1).key_flags(flags_of).syntax("key value [condition: NX | XX]@2.6.12 [GET]@6.2.0 [expiration: EX seconds:integer@2.6.12 | PX milliseconds:integer@2.6.12 | EXAT unix-time-seconds:unix-time@6.2.0 | PXAT unix-time-milliseconds:unix-time@6.2.0 | KEEPTTL@6.0.0]").history(&[("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."), ("6.0.0", "Added the `KEEPTTL` option."), ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."), ("7.0.0", "Allowed the `NX` and `GET` options to be used together.")]),
     row("setex",       "2.0.0",  4, GROW,       specs::ONE_OW_UPDATE,        Run::Point(set::setex)).doc("Set the value and expiration of a key", O1).syntax("key seconds:integer value"),

@@ -525,6 +525,14 @@ const NEWER: &[(&str, &[&str])] = &[
     ("JSON.DEL j $.a", &["json.del"]),
     ("JSON.FORGET j", &["json.del", "del"]),
     ("JSON.MSET j $ 1", &["new", "json.set"]),
+    ("PREPEND p text", &["new", "prepend"]),
+    ("PREPEND p more", &["prepend"]),
+    ("CL.THROTTLE t 0 1 100", &["new", "set", "expire"]),
+    ("CL.THROTTLE t 0 1 100", &[]),
+    ("CL.THROTTLE t 3 1 100 0", &[]),
+    ("CL.THROTTLE t 3 1 100 2", &["set", "expire"]),
+    ("RM 0 MATCH p", &["del"]),
+    ("RM 0 MATCH p", &[]),
 ];
 
 /// Our side: cores whose logs are read.

@@ -90,3 +90,24 @@ fn counts_patterns_and_foreign_cursors() {
         world.check();
     }
 }
+
+#[test] // Key by key, those that match; one that is held is waited for.
+fn rm_removes_what_scan_finds() {
+    let mut world = World::new(3, NOW, 21);
+    let keys: Vec<Vec<u8>> = (0..1_000).map(|at| format!("k{at}").into_bytes()).collect();
+    keys.iter().for_each(|key| set(&world, key));
+    set(&world, b"other");
+    let core = world.cores[0].core_of(b"k7");
+    let lock = darter_tx::lock_key(0, Key::new(b"k7").hash);
+    let access = darter_tx::Access::Exclusive;
+    let held = world.cores[core].try_lock_here(lock, access).expect("it is free");
+    let slot = world.start(0, &[b"RM", b"0", b"MATCH", b"k*", b"COUNT", b"100000"]);
+    world.settle();
+    assert!(slot.borrow().is_none(), "it waits for what is held");
+    assert!(world.edit(b"k7", |db| db.exists(&Key::new(b"k7"))));
+    drop(held);
+    world.settle();
+    assert_eq!(world.reply(&slot), b"*2\r\n$1\r\n0\r\n:1000\r\n");
+    assert_eq!(world.run(&[b"DBSIZE"]), b":1\r\n");
+    world.check();
+}

@@ -1,0 +1,82 @@
+//! RM: SCAN that removes what it finds.
+
+use super::scan::{KEYS_AT_ONCE, Plan, join, split, visit};
+use crate::cursor;
+use darter_command::{Answer, Call, Refusal};
+use darter_keyspace::{Db, Key};
+use darter_tx::{Access, Home, lock_key};
+use std::sync::Arc;
+
+/// `RM cursor [MATCH pattern] [COUNT count] [TYPE type]`: looks at about `count` keys after the
+/// cursor, and removes those that match.
+///
+/// Reply: the next cursor, and how many are gone. Refusals: as SCAN. Each key is removed by itself; one
+/// that a long command holds is waited for. Cost: O(count), in slices.
+/// Source: <https://www.dragonflydb.io/docs/command-reference/generic/rm>.
+pub(super) async fn rm(call: Call) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let cursor = cursor::parse(args.bytes()?)?;
+    let plan = Arc::new(Plan::parse(args)?);
+    let (mut cursor, mut visited, mut removed) = (Some(cursor), 0, 0);
+    while let Some((core, at)) = cursor.and_then(|cursor| split(cursor, call.tx.cores()))
+        && visited < plan.count()
+    {
+        let (plan_there, db) = (Arc::clone(&plan), call.db);
+        let most = (plan.count() - visited).min(KEYS_AT_ONCE);
+        let remove = move |home: &mut Home| remove_portion(home, db, &plan_there, (at, most));
+        let portion = call.tx.on(core, remove).await;
+        visited += portion.visited;
+        removed += portion.removed;
+        for key in portion.held {
+            removed += usize::from(remove_held(&call, &plan, key).await);
+        }
+        cursor = join(core, portion.cursor, call.tx.cores());
+        call.tx.pause().await;
+    }
+    let cursor = cursor.filter(|cursor| split(*cursor, call.tx.cores()).is_some()).unwrap_or(0);
+    Ok(call.answer(|reply| {
+        reply.array(2);
+        reply.bulk(cursor.to_string().as_bytes());
+        reply.count(removed);
+    }))
+}
+
+/// The result of one portion.
+struct Portion {
+    /// The table's cursor to continue with; 0 at the end of the core.
+    cursor: u64,
+    visited: usize,
+    removed: usize,
+    /// Keys that others hold.
+    held: Vec<Vec<u8>>,
+}
+
+/// Removes those of about `most` keys from `cursor` on that match, and that nobody holds.
+fn remove_portion(home: &mut Home, db: usize, plan: &Plan, from: (u64, usize)) -> Portion {
+    let (mut found, mut held, mut removed) = (Vec::new(), Vec::new(), 0);
+    let (cursor, visited) =
+        visit(home.shard.db(db), plan, from, &mut |key| found.push(key.to_vec()));
+    for name in found {
+        let key = Key::new(&name);
+        if home.locks.blocks_point(lock_key(db, key.hash), true) {
+            held.push(name);
+        } else {
+            removed += usize::from(home.shard.db_mut(db).remove(&key));
+        }
+    }
+    Portion { cursor, visited, removed, held }
+}
+
+/// Removes a key that was held by another, if it still matches then.
+async fn remove_held(call: &Call, plan: &Arc<Plan>, name: Vec<u8>) -> bool {
+    let locked = call.lock_keys([(&name[..], Access::Exclusive)]).await;
+    let (plan, db, core) = (Arc::clone(plan), call.db, call.tx.core_of(&name));
+    let remove = move |home: &mut Home| {
+        let db: &mut Db = home.shard.db_mut(db);
+        let key = Key::new(&name);
+        db.get(&key).is_some_and(|found| plan.wants(&found)) && db.remove(&key)
+    };
+    let removed = call.tx.on(core, remove).await;
+    drop(locked);
+    removed
+}
