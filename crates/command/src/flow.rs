@@ -35,6 +35,11 @@ pub trait Stream: Send {
         0
     }
 
+    /// What it has replied with in the end, if that is an error.
+    fn refusal(&self) -> Option<&Refusal> {
+        None
+    }
+
     /// The row of its command, once the engine has noted it.
     fn row(&self) -> Option<usize> {
         None

@@ -34,8 +34,8 @@ pub(super) fn here(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     }
     let sources = inputs::here::<Source>(cx.db, cx.stats, args, args.left())?;
     let few = sources.len() <= PORTION;
-    let mut counting =
-        Counting { sources: sources.into_iter().collect(), merged: Registers::default() };
+    let (sources, merged) = (sources.into_iter().collect(), Registers::default());
+    let mut counting = Counting { sources, merged, refusal: None };
     if few {
         while counting.step()? {}
         counting.reply(&mut cx.reply);
@@ -89,6 +89,7 @@ fn count_one(db: &mut Db, stats: &mut ShardStats, key: &Key<'_>) -> Result<u64, 
 struct Counting {
     sources: Sources,
     merged: Registers,
+    refusal: Option<Refusal>,
 }
 
 impl Counting {
@@ -114,8 +115,15 @@ impl Stream for Counting {
         match self.step() {
             Ok(true) => return true,
             Ok(false) => self.reply(reply),
-            Err(refusal) => reply.error(&refusal.text()),
+            Err(refusal) => {
+                reply.error(&refusal.text());
+                self.refusal = Some(refusal);
+            }
         }
         false
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }

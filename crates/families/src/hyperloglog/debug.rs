@@ -93,7 +93,12 @@ impl Stream for Sending {
 pub(super) fn pfselftest(_: &mut Cx<'_>, _: Args<'_>) -> Result<Flow, Refusal> {
     let mut dense = Sketch::default();
     dense.make_dense()?;
-    Ok(Flow::Stream(Box::new(SelfTest { sparse: Sketch::default(), dense, added: 0 })))
+    Ok(Flow::Stream(Box::new(SelfTest {
+        sparse: Sketch::default(),
+        dense,
+        added: 0,
+        refusal: None,
+    })))
 }
 
 /// A test in progress.
@@ -101,6 +106,7 @@ struct SelfTest {
     sparse: Sketch,
     dense: Sketch,
     added: u64,
+    refusal: Option<Refusal>,
 }
 
 impl SelfTest {
@@ -141,8 +147,15 @@ impl Stream for SelfTest {
         }
         match result.and_then(|()| self.end()) {
             Ok(()) => reply.ok(),
-            Err(refusal) => reply.error(&refusal.text()),
+            Err(refusal) => {
+                reply.error(&refusal.text());
+                self.refusal = Some(refusal);
+            }
         }
         false
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }

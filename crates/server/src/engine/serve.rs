@@ -705,6 +705,13 @@ impl Core {
         }
     }
 
+    /// Adds to a call, counted when it began, that its reply was an error in the end.
+    pub(super) fn account_stream(&self, row: usize, refusal: &Refusal) {
+        let mut stats = self.stats.borrow_mut();
+        stats.by_command[row].failed += 1;
+        stats.count_error(&refusal.text());
+    }
+
     fn is_slow(&self, entry: &Entry, ns: u64) -> bool {
         self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
             && !entry.row.flags.has(Flags::SKIP_SLOWLOG)

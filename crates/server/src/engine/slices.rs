@@ -5,7 +5,7 @@
 //! time, so a noisy neighbour does not count; reading that clock is a system call, so short slices
 //! (by the monotonic clock) are taken at their wall time, an upper bound.
 
-use darter_command::Stream;
+use darter_command::{Refusal, Stream};
 use darter_resp::Reply;
 use std::collections::VecDeque;
 
@@ -124,6 +124,10 @@ impl Stream for Named {
 
     fn pinned_bytes(&self) -> usize {
         self.stream.pinned_bytes()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.stream.refusal()
     }
 
     fn row(&self) -> Option<usize> {

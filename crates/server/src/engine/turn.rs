@@ -253,6 +253,9 @@ impl Core {
                     self.mark_streaming(lane); // Otherwise `sent` does, when the socket has drained.
                 }
             } else {
+                if let (Some(row), Some(refusal)) = (stream.row(), stream.refusal()) {
+                    self.account_stream(row, refusal);
+                }
                 self.after_settling(lane);
             }
         });
