@@ -185,8 +185,13 @@ async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
     for element in 0..plan.elements {
         let name = format!("element:{element}");
         let value = make_value(core, plan, element).await;
-        let (name, value) = (name.as_bytes(), value.fresh());
-        if !object.face_mut().take_in(NewItem::Pair { name, value, deadline: None }) {
+        let number = make_number(core, plan, element);
+        // A type whose values are numbers refuses other texts.
+        let is_taken = [value.fresh(), Fresh::Bytes(number.as_bytes())].into_iter().any(|value| {
+            let pair = NewItem::Pair { name: name.as_bytes(), value, deadline: None };
+            object.face_mut().take_in(pair)
+        });
+        if !is_taken {
             return None;
         }
         if element % portion as u64 == 0 {
@@ -194,6 +199,12 @@ async fn make_object(core: &Rc<Core>, plan: &Plan) -> Option<Object> {
         }
     }
     Some(object)
+}
+
+/// The number itself, or a random one of up to nine digits.
+fn make_number(core: &Core, plan: &Plan, number: u64) -> String {
+    const RANDOM_END: u64 = 1_000_000_000;
+    if plan.random { core.tx.home().shard.prng.below(RANDOM_END) } else { number }.to_string()
 }
 
 /// `value:<number>`, cut or padded with zero bytes to the wanted size, or random bytes. A long one
