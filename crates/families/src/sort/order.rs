@@ -24,6 +24,17 @@ pub(super) struct Item {
     pub(super) text: TextId,
 }
 
+impl Item {
+    /// Itself, or `other`. Without a branch: which it is cannot be predicted, and a wrong guess
+    /// costs more than all else in a merge.
+    #[inline(always)]
+    pub(super) fn or(self, other: Self, is_other: bool) -> Self {
+        let mask = u64::from(is_other).wrapping_neg();
+        let rank = self.rank ^ ((self.rank ^ other.rank) & mask);
+        Self { rank, text: self.text.or(other.text, mask) }
+    }
+}
+
 /// What elements are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {

@@ -135,9 +135,14 @@ impl Merge {
             (first, second) = if one.is_empty() { (0, count) } else { (count, 0) };
         } else {
             while first + second < most && first < one.len() && second < other.len() {
-                // The left one is the earlier: it stays first where they are equal.
-                let is_second = order.is_before(&other[second], &one[first], texts);
-                into.push(if is_second { other[second] } else { one[first] });
+                let (left, right) = (one[first], other[second]);
+                let is_second = if left.rank == right.rank {
+                    // The left one is the earlier: it stays first where they are equal.
+                    order.is_before(&right, &left, texts)
+                } else {
+                    right.rank < left.rank
+                };
+                into.push(left.or(right, is_second));
                 second += usize::from(is_second);
                 first += usize::from(!is_second);
             }

@@ -51,6 +51,12 @@ impl TextId {
         (self.0 >> TAG_BITS) as usize
     }
 
+    /// Itself where `mask` is 0, `other` where all of its bits are set.
+    #[inline(always)]
+    pub(super) fn or(self, other: Self, mask: u64) -> Self {
+        Self(self.0 ^ ((self.0 ^ other.0) & mask))
+    }
+
     /// The integer that it is.
     pub(super) fn as_int(self) -> Option<i64> {
         (self.tag() == INT).then_some(self.0.cast_signed() >> TAG_BITS)
