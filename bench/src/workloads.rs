@@ -17,6 +17,8 @@ const QUEUED: u64 = 1_000_000;
 const QUEUED_AT_ONCE: u64 = 1_000;
 /// Elements that a range is asked for.
 const RANGE: u64 = 100;
+/// Members that a search by place is asked for, of some forty within its radius.
+const NEAREST: u64 = 10;
 
 /// One kind of request.
 pub(crate) struct Workload {
@@ -37,8 +39,8 @@ pub(crate) struct Workload {
 pub(crate) enum Answer {
     /// One line, or a bulk string's two.
     Of(&'static str),
-    /// An array of [`RANGE`] times this.
-    Range(&'static str),
+    /// An array of so many times this.
+    Array(u64, &'static str),
 }
 
 impl Answer {
@@ -46,7 +48,9 @@ impl Answer {
     pub(crate) fn text(self) -> String {
         match self {
             Answer::Of(text) => text.to_owned(),
-            Answer::Range(each) => format!("*{RANGE}\r\n{}", each.repeat(RANGE as usize)),
+            Answer::Array(count, each) => {
+                format!("*{count}\r\n{}", each.repeat(count as usize))
+            }
         }
     }
 
@@ -70,10 +74,10 @@ impl Answer {
         };
         match (self, reply) {
             (Answer::Of(text), reply) => is_alike(text, reply),
-            (Answer::Range(each), Reply::Array(replies)) => {
-                replies.len() as u64 == RANGE && replies.iter().all(|reply| is_alike(each, reply))
+            (Answer::Array(count, each), Reply::Array(replies)) => {
+                replies.len() as u64 == count && replies.iter().all(|reply| is_alike(each, reply))
             }
-            (Answer::Range(_), _) => false,
+            (Answer::Array(..), _) => false,
         }
     }
 }
@@ -138,11 +142,13 @@ pub(crate) const TABLE: &[Workload] = &[
     row("SADD",       ZERO,  Filled,  Some(sadd), &["SADD", "set", MEMBER]),
     row("LPUSH",      COUNT, Without("pushed"), Some(lpush), &["LPUSH", "pushed", "xxx"]),
     row("LPOP",       BULK,  Queue,   Some(lpop), &["LPOP", "queue"]),
-    row("LRANGE_100", Answer::Range("$3\r\nxxx\r\n"), Filled, Some(lrange), &["LRANGE", "list", "0", "99"]),
+    row("LRANGE_100", Answer::Array(RANGE, "$3\r\nxxx\r\n"), Filled, Some(lrange), &["LRANGE", "list", "0", "99"]),
     row("ZADD",       ZERO,  Filled, Some(zadd), &["ZADD", "zset", "__rand_int__", MEMBER]),
     row("ZINCRBY",    SCORE, Filled, Some(zincrby), &["ZINCRBY", "zset", "1", MEMBER]),
     row("ZRANK",      COUNT, Filled, Some(zrank), &["ZRANK", "zset", MEMBER]),
-    row("ZRANGE_100", Answer::Range("$19\r\nmember:000000012345\r\n"), Filled, Some(zrange), &["ZRANGE", "zset", "500", "599"]),
+    row("ZRANGE_100", Answer::Array(RANGE, "$19\r\nmember:000000012345\r\n"), Filled, Some(zrange), &["ZRANGE", "zset", "500", "599"]),
+    row("GEOSEARCH_10", Answer::Array(NEAREST, "$19\r\nmember:000000012345\r\n"), Filled, Some(geosearch),
+        &["GEOSEARCH", "geo", "FROMLONLAT", "5.1", "45.2", "BYRADIUS", "10", "km", "ASC", "COUNT", "10"]),
     row("INCR",       Answer::Of(":100\r\n"), Filled,  Some(incr), &["INCR", "counter:__rand_int__"]),
     row("GETBIT",     ZERO,  Filled,  Some(getbit), &["GETBIT", KEY, "7"]),
     row("SETBIT",     ZERO,  Filled,  Some(setbit), &["SETBIT", "bits:__rand_int__", "7", "1"]),
@@ -166,7 +172,7 @@ const fn row(
 /// Writes all keys, fields, members and elements that the workloads read.
 pub(crate) fn fill(connection: &mut Connection) -> Outcome<()> {
     const AT_ONCE: u64 = 1_000;
-    const EACH: u64 = 5;
+    const EACH: u64 = 6;
     for first in (0..KEYS).step_by(AT_ONCE as usize) {
         let mut request = Vec::new();
         for number in first..first + AT_ONCE {
@@ -176,6 +182,8 @@ pub(crate) fn fill(connection: &mut Connection) -> Outcome<()> {
             let (score, member) = (number * 7_919 % KEYS, format!("member:{number:012}"));
             client::command(&mut request, &["ZADD", "zset", &score.to_string(), &member]);
             client::command(&mut request, &["SADD", "set", &member]);
+            let [longitude, latitude] = place(&mut Prng::from_seed(number), 100_000);
+            client::command(&mut request, &["GEOADD", "geo", &longitude, &latitude, &member]);
             client::command(&mut request, &[&b"RPUSH"[..], b"list", VALUE]);
         }
         connection.send(&request)?;
@@ -247,6 +255,25 @@ fn zrange(prng: &mut Prng, request: &mut Vec<u8>) {
     let first = prng.below(KEYS - RANGE);
     let last = first + RANGE - 1;
     client::command(request, &["ZRANGE", "zset", &first.to_string(), &last.to_string()]);
+}
+
+fn geosearch(prng: &mut Prng, request: &mut Vec<u8>) {
+    let [longitude, latitude] = place(prng, 90_000);
+    let count = NEAREST.to_string();
+    let (from, radius) = (["GEOSEARCH", "geo", "FROMLONLAT"], ["BYRADIUS", "10", "km"]);
+    let words = [&from[..], &[&longitude, &latitude], &radius, &["ASC", "COUNT", &count]];
+    client::command(request, &words.concat());
+}
+
+/// Longitude and latitude of a place in a square of ten degrees; with `below` under 100 000, one
+/// that is not near the edge.
+fn place(prng: &mut Prng, below: u64) -> [String; 2] {
+    let margin = (100_000 - below) / 2;
+    let mut degrees = |from: u64| {
+        let tenths_of_thousandths = from * 10_000 + margin + prng.below(below);
+        format!("{:.4}", tenths_of_thousandths as f64 / 1e4)
+    };
+    [degrees(0), degrees(40)]
 }
 
 fn incr(prng: &mut Prng, request: &mut Vec<u8>) {
