@@ -26,6 +26,7 @@ mod process;
 mod rdb;
 mod report;
 mod saturate;
+mod save;
 mod small;
 mod stream;
 mod summary;
@@ -56,6 +57,7 @@ fn run() -> Outcome<()> {
         Benchmark::Throughput => throughput::run(&options),
         Benchmark::Expiry => expiry::run(&options),
         Benchmark::Small => small::run(&options),
+        Benchmark::Save => save::run(&options),
         Benchmark::Load => load::run(&options),
         Benchmark::GaussDb => gaussdb::run(&options),
     }

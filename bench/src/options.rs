@@ -24,6 +24,8 @@ pub(crate) enum Benchmark {
     Small,
     /// RDB files.
     Load,
+    /// BGSAVE.
+    Save,
     /// A mixed load beside big keys.
     GaussDb,
 }
@@ -94,6 +96,7 @@ impl Options {
                 "throughput" => Benchmark::Throughput,
                 "expiry" => Benchmark::Expiry,
                 "load" => Benchmark::Load,
+                "save" => Benchmark::Save,
                 "gaussdb" => Benchmark::GaussDb,
                 _ => Benchmark::Small,
             },
@@ -201,6 +204,7 @@ fn command() -> Command {
         .subcommand(benchmark("throughput", "Operations a second, server CPU per operation"))
         .subcommand(benchmark("expiry", "SETs with a TTL: rate and peak memory"))
         .subcommand(benchmark("small", "Small collections: bytes a key, CPU an operation"))
+        .subcommand(benchmark("save", "BGSAVE, alone and under overwrites: time, memory, others"))
         .subcommand(benchmark("load", "RDB files of each type: time and memory"))
         .subcommand(benchmark("gaussdb", "A mixed load over time, beside big keys"))
 }
