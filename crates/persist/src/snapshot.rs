@@ -8,7 +8,8 @@
 //! the same core continues its last value, and nothing of others may come between. So the chunks of
 //! several cores make one file, in any order that keeps this.
 //!
-//! The cut is taken apart while it is read, so what has been read costs writers no copies. A value
+//! The cut is taken apart while it is read, so what has been read costs writers no copies; and what
+//! they have copied is read first, so that little is held twice. A value
 //! is surveyed before it is written, because its encoding precedes it; both from one cut.
 //!
 //! Not here: what precedes and follows the keys, files, and when to save. See `server`.
@@ -152,10 +153,16 @@ impl Snapshot {
         if is_full { Step::Chunk(self.take_chunk()) } else { Step::More }
     }
 
+    /// True when writers copy more of the cut than is read: see [`Reader::is_behind`].
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::is_behind)
+    }
+
     fn next_part(&mut self) -> bool {
         self.reader = None;
         let Some(Part { database, keys, now }) = self.parts.pop_front() else { return false };
-        self.reader = Some(Reader::new(keys));
+        self.reader = Some(Reader::new(keys).copied_first());
         self.now = now;
         self.chunk.database = database;
         true

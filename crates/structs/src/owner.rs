@@ -4,9 +4,12 @@
 //! copies), long-lived readers, and what waits to be freed. The block counts the versions. When
 //! none is left the value is gone, and only readers still hold parts of it; when the block has one
 //! holder, what that frees goes back to the allocator. docs/design/0008-reported-memory.md.
+//!
+//! It also counts what versions have copied because others held it, too: so a reader knows how much
+//! it alone keeps from being freed. docs/design/0017-saving.md.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Watches a value on behalf of a long-lived reader. It holds nothing of it but the count of its
 /// versions, so the value counts as shared while it is watched.
@@ -28,7 +31,7 @@ impl Watch {
     /// No other value has it as long as the watch exists.
     #[must_use]
     pub fn value(&self) -> Option<usize> {
-        self.owner.versions.as_ref().map(|versions| Arc::as_ptr(versions).addr())
+        self.owner.block.as_ref().map(|block| Arc::as_ptr(block).addr())
     }
 
     /// The value's bytes, once it is gone; 0 while it exists.
@@ -38,33 +41,63 @@ impl Watch {
     }
 }
 
+/// What all holders share.
+#[derive(Debug)]
+struct Block {
+    versions: AtomicU32,
+    /// What versions have copied because others held it, in KiB; it wraps.
+    copied_kib: AtomicU32,
+}
+
 /// One holder's share; empty for what is too small to have owners.
 #[derive(Debug, Default)]
 pub(crate) struct Owner {
-    versions: Option<Arc<AtomicUsize>>,
+    block: Option<Arc<Block>>,
     is_version: bool,
+    /// Of a reader: what had been copied when it began.
+    copied_before_kib: u32,
 }
 
 impl Owner {
     /// The share of a new value.
     pub(crate) fn new() -> Self {
-        Self { versions: Some(Arc::new(AtomicUsize::new(1))), is_version: true }
+        let block = Block { versions: AtomicU32::new(1), copied_kib: AtomicU32::new(0) };
+        Self { block: Some(Arc::new(block)), is_version: true, copied_before_kib: 0 }
     }
 
     /// False for the empty share.
     pub(crate) fn exists(&self) -> bool {
-        self.versions.is_some()
+        self.block.is_some()
     }
 
     /// The share of a reader, which does not keep the value in existence.
     pub(crate) fn reader(&self) -> Self {
-        Self { versions: self.versions.clone(), is_version: false }
+        let copied_before_kib = self.all_copied_kib();
+        Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
     /// Takes this share, for the rest of a version that is being freed.
     pub(crate) fn retire(&mut self) -> Self {
         self.leave();
-        Self { versions: self.versions.take(), is_version: false }
+        let block = self.block.take();
+        Self { block, is_version: false, copied_before_kib: self.copied_before_kib }
+    }
+
+    /// A version has copied so many bytes because others held them, too.
+    pub(crate) fn note_copied(&self, bytes: usize) {
+        if let Some(block) = &self.block {
+            let kib = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+            block.copied_kib.fetch_add(kib, Ordering::Relaxed); // A number to compare.
+        }
+    }
+
+    /// What versions have copied since this reader began, in KiB.
+    pub(crate) fn copied_kib(&self) -> u32 {
+        self.all_copied_kib().wrapping_sub(self.copied_before_kib)
+    }
+
+    fn all_copied_kib(&self) -> u32 {
+        self.block.as_ref().map_or(0, |block| block.copied_kib.load(Ordering::Relaxed))
     }
 
     /// The share of a part that is freed while the holder remains: none once only readers are left,
@@ -76,19 +109,19 @@ impl Owner {
     /// True when no version is left. None comes back.
     pub(crate) fn is_gone(&self) -> bool {
         // Orders nothing: a number to report.
-        self.versions.as_ref().is_some_and(|versions| versions.load(Ordering::Relaxed) == 0)
+        self.block.as_ref().is_some_and(|block| block.versions.load(Ordering::Relaxed) == 0)
     }
 
     /// True when there is another holder.
     pub(crate) fn is_shared(&self) -> bool {
-        self.versions.as_ref().is_some_and(|versions| Arc::strong_count(versions) > 1)
+        self.block.as_ref().is_some_and(|block| Arc::strong_count(block) > 1)
     }
 
     fn leave(&mut self) {
         if std::mem::take(&mut self.is_version)
-            && let Some(versions) = &self.versions
+            && let Some(block) = &self.block
         {
-            let before = versions.fetch_sub(1, Ordering::Relaxed);
+            let before = block.versions.fetch_sub(1, Ordering::Relaxed);
             assert!(before > 0, "a version leaves twice");
         }
     }
@@ -97,12 +130,17 @@ impl Owner {
 impl Clone for Owner {
     fn clone(&self) -> Self {
         if self.is_version
-            && let Some(versions) = &self.versions
+            && let Some(block) = &self.block
         {
-            let before = versions.fetch_add(1, Ordering::Relaxed);
+            let before = block.versions.fetch_add(1, Ordering::Relaxed);
             assert!(before > 0, "a version of what is gone");
         }
-        Self { versions: self.versions.clone(), is_version: self.is_version }
+        let Self { block, is_version, copied_before_kib } = self;
+        Self {
+            block: block.clone(),
+            is_version: *is_version,
+            copied_before_kib: *copied_before_kib,
+        }
     }
 }
 

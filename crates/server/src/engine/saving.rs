@@ -223,6 +223,11 @@ impl Core {
         self.saving.can_go_on(&self.admin.shared.saves)
     }
 
+    /// Whether writers are ahead of the snapshot: see `catch_up` in `turn`.
+    pub(super) fn is_behind_writers(&self) -> bool {
+        self.saving.is_here() && self.saving.is_behind(&self.admin.shared.saves)
+    }
+
     /// A portion of the snapshot under way.
     pub(super) fn save_some(&self) {
         let keys = self.saving.step(&self.admin.shared.saves);

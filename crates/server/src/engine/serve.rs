@@ -657,6 +657,7 @@ impl Core {
         if untimed < UNTIMED_MAX
             && begun.small
             && entry.quick
+            && !self.saving.is_here() // It may have copied a segment: 40 us.
             && self.hot.borrow().slow_ns.is_none_or(|limit| limit > SLOW_MIN_NS)
         {
             self.meter.count_untimed();

@@ -14,6 +14,10 @@ use std::rc::Rc;
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
 /// Freeing's share of a slice, in each round: half, so that it keeps up with what is released.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
+/// Clients' share of a slice while writers are ahead of the snapshot: some commands.
+const BEHIND_NS: u64 = SLICE_AIM_NS / 4;
+/// The most that the snapshot then takes of it: some segments.
+const CATCH_UP_NS: u64 = SLICE_AIM_NS * 5 / 2;
 /// Bytes of a streamed reply that are encoded before its socket drains.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
 /// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
@@ -50,6 +54,9 @@ impl Core {
         if self.queue.borrow().has_mail() {
             self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
         }
+        if self.is_behind_writers() {
+            self.slice.shorten(self.clock.monotonic_ns() + BEHIND_NS);
+        }
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
         let sends = self.background.used_up() && self.clients.are_dirty();
@@ -61,6 +68,7 @@ impl Core {
 
     /// The second half: what takes longer.
     pub fn work_on(self: &Rc<Self>) {
+        self.catch_up();
         self.slice.begin_background(self.clock.monotonic_ns(), BACKGROUND_NS);
         let used_up = self.run_background();
         self.background.note_used_up(used_up);
@@ -153,6 +161,18 @@ impl Core {
             }
         }
         false
+    }
+
+    /// Reads what writers have copied of the snapshot's cut, while that is much: a segment takes ten
+    /// times as long to encode as to copy, so within their usual share writers would copy everything.
+    fn catch_up(&self) {
+        if !self.is_behind_writers() {
+            return;
+        }
+        let end_ns = self.clock.monotonic_ns() + CATCH_UP_NS;
+        while self.is_behind_writers() && self.meter.now_ns() < end_ns {
+            self.timed(Cause::Save, || self.save_some());
+        }
     }
 
     /// A portion of a chore. False when there is nothing to do.

@@ -24,6 +24,7 @@
 
 use super::segment::Seg;
 use super::value::OutOfLine;
+use crate::owner::Owner;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr;
@@ -335,6 +336,8 @@ pub(super) struct Leaf<X: OutOfLine> {
 pub(super) struct Directory<X: OutOfLine> {
     pub(super) top: Fan<Arc<Leaf<X>>>,
     leaf_bytes: usize,
+    /// The table's share, or a reader's: see [`Table::reader`](super::Table::reader).
+    pub(super) owner: Owner,
 }
 
 /// The place of a segment.
@@ -355,14 +358,6 @@ pub(crate) fn get_mut<T: ?Sized>(arc: &mut Arc<T>) -> Option<&mut T> {
     debug_assert_eq!(Arc::weak_count(arc), 0);
     // SAFETY: the only reference, borrowed mutably; the fence orders us after the last other one.
     Some(unsafe { &mut *Arc::as_ptr(arc).cast_mut() })
-}
-
-#[cold]
-fn copy_segment<X: OutOfLine>(fan: &mut Fan<Seg<X>>, index: usize) {
-    let (copy, bytes) = (fan.get(index).deep_clone(), fan.get(index).bytes());
-    assert_eq!(copy.len(), fan.get(index).len(), "a copy has all entries");
-    assert_eq!(copy.bytes(), bytes, "a copy takes as much"); // The table's sum stays.
-    fan.replace(index, copy);
 }
 
 impl<X: OutOfLine> Leaf<X> {
@@ -386,7 +381,7 @@ impl<X: OutOfLine> Directory<X> {
     pub(super) fn one(segment: Seg<X>, earliest: u64) -> Self {
         let leaf = Leaf { skip: 0, fan: Fan::one(segment, earliest) };
         let leaf_bytes = leaf.bytes();
-        Self { top: Fan::one(Arc::new(leaf), earliest), leaf_bytes }
+        Self { top: Fan::one(Arc::new(leaf), earliest), leaf_bytes, owner: Owner::new() }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -437,11 +432,20 @@ impl<X: OutOfLine> Directory<X> {
     /// The segment; it and its leaf are copied first if they are shared.
     #[inline]
     pub(super) fn segment_mut(&mut self, path: Path) -> &mut Seg<X> {
-        let fan = &mut self.leaf_mut(path.top).fan;
-        if !fan.get(path.leaf).is_unique() {
-            copy_segment(fan, path.leaf);
+        if !self.leaf_mut(path.top).fan.get(path.leaf).is_unique() {
+            self.copy_segment(path);
         }
-        fan.get_mut(path.leaf)
+        self.leaf_mut(path.top).fan.get_mut(path.leaf)
+    }
+
+    #[cold]
+    fn copy_segment(&mut self, path: Path) {
+        let fan = &mut self.leaf_mut(path.top).fan;
+        let (copy, bytes) = (fan.get(path.leaf).deep_clone(), fan.get(path.leaf).bytes());
+        assert_eq!(copy.len(), fan.get(path.leaf).len(), "a copy has all entries");
+        assert_eq!(copy.bytes(), bytes, "a copy takes as much"); // The table's sum stays.
+        fan.replace(path.leaf, copy);
+        self.owner.note_copied(bytes);
     }
 
     pub(super) fn earliest(&self, path: Path) -> u64 {

@@ -80,7 +80,7 @@ pub use value::{
     AnyItem, Never, New, Old, OutOfLine, PackedValue, Packing, Target, Unpacked, ValueRef,
 };
 
-use crate::owner::{Owner, Watch};
+use crate::owner::Watch;
 use darter_base::UnixMillis;
 pub(crate) use directory::get_mut;
 use directory::{Directory, NEVER};
@@ -134,8 +134,6 @@ struct Big<X: OutOfLine> {
     earliest: UnixMillis,
     /// The largest class that any segment has had.
     class_max: u8,
-    /// The table's share, or a reader's: see [`Table::reader`].
-    owner: Owner,
     /// Additions until a segment past its limit, but not yet full, may be split.
     pause: u8,
     /// Removals until two segments that both hold entries may be merged.
@@ -179,7 +177,7 @@ impl<X: OutOfLine> Table<X> {
         match &self.0 {
             Root::Big(big) => {
                 let mut cut = Big::clone(big);
-                cut.owner = big.owner.reader();
+                cut.directory.owner = big.directory.owner.reader();
                 Self(Root::Big(Arc::new(cut)))
             }
             other => Self(other.clone()),
@@ -194,7 +192,7 @@ impl<X: OutOfLine> Table<X> {
         match &self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
             Root::Small(small) => small.is_unique(),
-            Root::Big(big) => big.owner.is_gone(),
+            Root::Big(big) => big.directory.owner.is_gone(),
         }
     }
 
@@ -202,7 +200,7 @@ impl<X: OutOfLine> Table<X> {
     #[must_use]
     pub fn watch(&self) -> Watch {
         match &self.0 {
-            Root::Big(big) => Watch::new(&big.owner, self.memory_bytes()),
+            Root::Big(big) => Watch::new(&big.directory.owner, self.memory_bytes()),
             Root::Empty | Root::Pack(_) | Root::Small(_) | Root::Ruin(_) => Watch::default(),
         }
     }

@@ -36,7 +36,6 @@ use super::segment::{CLASS_MAX, CLASSES, Full, Limits, PAGE, PagePos, Seg};
 use super::small::Small;
 use super::value::OutOfLine;
 use super::{Big, Root, Table};
-use crate::owner::Owner;
 use std::sync::Arc;
 
 /// After a segment was split or grown, the next one waits for one addition per this many of its
@@ -165,7 +164,6 @@ impl<X: OutOfLine> Big<X> {
             outside_bytes,
             earliest: draft.earliest,
             class_max: 0,
-            owner: Owner::new(),
             pause: 0,
             rest: 0,
             tidied: 0,

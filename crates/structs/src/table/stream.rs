@@ -5,6 +5,9 @@
 //! current leaf, and drops each once it has read it. A writer behind the reader finds the segment
 //! its own again and copies nothing.
 //!
+//! A reader that asks for it gets what writers have copied first ([`Reader::copied_first`]): those
+//! segments are held by the reader alone, and reading them gives their memory back.
+//!
 //! The same stream frees tables ([`Ruin`]) and counts the living ([`LiveCount`]).
 
 use super::directory::{Leaf, get_mut};
@@ -16,6 +19,7 @@ use super::{Big, Root, Ruined, Table};
 use crate::owner::Owner;
 use darter_base::UnixMillis;
 use darter_base::lazyfree::{self, Dismantle};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Leaves, then segments, each handed out once. Both are stacks whose top is next.
@@ -23,6 +27,12 @@ struct Rest<X: OutOfLine> {
     leaves: Vec<Arc<Leaf<X>>>,
     /// Each with its `earliest`.
     segments: Vec<(Seg<X>, UnixMillis)>,
+    /// Segments, and how many of the leaves, at which [`Rest::next_copied`] has still to look in this
+    /// round.
+    unseen: Range<usize>,
+    unseen_leaves: usize,
+    /// Rounds that have ended.
+    rounds: u32,
     /// Memory of what is left, shared or not.
     bytes: usize,
     /// The share of the table that it was.
@@ -31,6 +41,13 @@ struct Rest<X: OutOfLine> {
 
 /// The unread rest of a stream, which is freed in slices when it is dropped.
 struct Stream<X: OutOfLine>(Rest<X>);
+
+/// Segments and leaves looked at in a search for one that was copied: about 10 us.
+const LOOKS: usize = 128;
+/// A reader is behind when it holds more than this part of the cut, by itself.
+const HELD_PART: usize = 32;
+/// It is not below this many KiB.
+const HELD_MIN_KIB: u32 = 128;
 
 /// Leaves with fewer slots are freed where they are dropped: about 10 us.
 const DEFERRED_SLOTS_MIN: usize = 8;
@@ -44,8 +61,7 @@ impl<X: OutOfLine> Drop for Stream<X> {
             let rest = Rest {
                 leaves: std::mem::take(&mut rest.leaves),
                 segments: std::mem::take(&mut rest.segments),
-                bytes: rest.bytes,
-                owner: rest.owner.retire(),
+                ..Rest::new(rest.bytes, rest.owner.retire())
             };
             lazyfree::defer(Box::new(rest));
         }
@@ -73,7 +89,7 @@ impl<X: OutOfLine> Drop for Big<X> {
 
 impl<X: OutOfLine> Stream<X> {
     fn empty() -> Self {
-        Self(Rest { leaves: Vec::new(), segments: Vec::new(), bytes: 0, owner: Owner::default() })
+        Self(Rest::new(0, Owner::default()))
     }
 
     /// Shares what a cut holds, or takes it over if it is not shared: a second reference would keep
@@ -87,20 +103,14 @@ impl<X: OutOfLine> Stream<X> {
         let top = &big.directory.top;
         let mut leaves: Vec<_> = top.firsts().map(|at| Arc::clone(top.get(at))).collect();
         leaves.reverse();
-        Self(Rest {
-            leaves,
-            segments: Vec::new(),
-            bytes: big.entry_bytes(),
-            owner: big.owner.reader(),
-        })
+        Self(Rest { leaves, ..Rest::new(big.entry_bytes(), big.directory.owner.reader()) })
     }
 
     /// Takes the leaves out of a table that is consumed.
     fn take(big: &mut Big<X>) -> Self {
         // From the last to the first, so the first is on top.
         let leaves = std::iter::from_fn(|| big.directory.top.pop_run()).collect();
-        let (bytes, owner) = (big.entry_bytes(), big.owner.retire());
-        Self(Rest { leaves, segments: Vec::new(), bytes, owner })
+        Self(Rest { leaves, ..Rest::new(big.entry_bytes(), big.directory.owner.retire()) })
     }
 
     /// True when only readers hold what is left.
@@ -118,19 +128,57 @@ impl<X: OutOfLine> Stream<X> {
 }
 
 impl<X: OutOfLine> Rest<X> {
+    fn new(bytes: usize, owner: Owner) -> Self {
+        let (leaves, segments) = (Vec::new(), Vec::new());
+        Self { leaves, segments, unseen: 0..0, unseen_leaves: 0, rounds: 0, bytes, owner }
+    }
+
     /// The next segment. Cost: every hundredth time, a count for each segment of a leaf: 10 us.
     fn next(&mut self) -> Option<(Seg<X>, UnixMillis)> {
         while self.segments.is_empty() {
             let leaf = self.leaves.pop()?;
-            let fan = &leaf.fan;
-            self.segments =
-                fan.firsts().map(|at| (fan.get(at).clone(), fan.earliest(at))).collect();
-            self.segments.reverse();
+            self.open(&leaf);
         }
         let next = self.segments.pop();
         let bytes = next.as_ref().map_or(self.bytes, |(segment, _)| segment.bytes());
         self.bytes = self.bytes.saturating_sub(bytes); // Long keys go with the last.
         next
+    }
+
+    /// Adds a leaf's segments.
+    fn open(&mut self, leaf: &Leaf<X>) {
+        let (fan, before) = (&leaf.fan, self.segments.len());
+        self.segments.extend(fan.firsts().map(|at| (fan.get(at).clone(), fan.earliest(at))));
+        self.segments[before..].reverse();
+        self.unseen = before..self.segments.len();
+    }
+
+    /// A segment that only this holds, since writers have replaced it; `None` where none was found
+    /// in [`LOOKS`] looks. In a round all segments are looked at, and those found are taken.
+    fn next_copied(&mut self) -> Option<(Seg<X>, UnixMillis)> {
+        self.unseen.end = self.unseen.end.min(self.segments.len()); // Some have been read in order.
+        self.unseen_leaves = self.unseen_leaves.min(self.leaves.len());
+        for _ in 0..LOOKS {
+            if let Some(at) = self.unseen.next_back() {
+                if self.segments[at].0.is_unique() {
+                    let next = self.segments.swap_remove(at);
+                    self.bytes = self.bytes.saturating_sub(next.0.bytes());
+                    return Some(next);
+                }
+            } else if let Some(at) = self.unseen_leaves.checked_sub(1) {
+                self.unseen_leaves = at;
+                // The segments of a leaf that writers share are all shared.
+                if Arc::strong_count(&self.leaves[at]) == 1 {
+                    let leaf = self.leaves.swap_remove(at);
+                    self.open(&leaf);
+                }
+            } else {
+                self.rounds = self.rounds.wrapping_add(1);
+                (self.unseen, self.unseen_leaves) = (0..self.segments.len(), self.leaves.len());
+                return None;
+            }
+        }
+        None
     }
 
     fn is_done(&self) -> bool {
@@ -149,6 +197,17 @@ pub struct Reader<X: OutOfLine> {
     /// Entries of the cut, and what they take.
     len: usize,
     bytes: usize,
+    copied: Option<Copied>,
+}
+
+/// What a reader knows of the segments that writers have copied since the cut.
+#[derive(Clone, Copy, Default)]
+struct Copied {
+    /// KiB of them that it has read, and so given back.
+    released_kib: u32,
+    /// KiB that had been copied when the current round began.
+    round_kib: u32,
+    rounds: u32,
 }
 
 impl<X: OutOfLine> Reader<X> {
@@ -161,7 +220,57 @@ impl<X: OutOfLine> Reader<X> {
             Root::Pack(_) | Root::Small(_) => (Stream::empty(), Some(cut)),
             Root::Empty | Root::Ruin(_) => (Stream::empty(), None),
         };
-        Self { stream, current: None, small, small_at: 0, left, len: left, bytes }
+        Self { stream, current: None, small, small_at: 0, left, len: left, bytes, copied: None }
+    }
+
+    /// Reads what writers have copied before the rest, where they have copied much: then the entries
+    /// come in no order, and not in the same one twice.
+    #[must_use]
+    pub fn copied_first(self) -> Self {
+        Self { copied: Some(Copied::default()), ..self }
+    }
+
+    /// True when writers copy faster than this reads what they have copied: it alone holds more than a
+    /// thirty-second of the cut. For one that reads this [first](Reader::copied_first).
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.held_kib() > self.held_max_kib()
+    }
+
+    /// KiB of segments that this alone holds, at most: other cuts may hold some of them, too.
+    fn held_kib(&self) -> u32 {
+        let Some(copied) = &self.copied else { return 0 };
+        self.stream.0.owner.copied_kib().saturating_sub(copied.released_kib)
+    }
+
+    fn held_max_kib(&self) -> u32 {
+        let part = self.bytes / HELD_PART / 1024;
+        u32::try_from(part).unwrap_or(u32::MAX).max(HELD_MIN_KIB)
+    }
+
+    fn next_segment(&mut self) -> Option<(Seg<X>, PagePos)> {
+        let mut next = None;
+        if self.held_kib() > self.held_max_kib() / 2
+            && let Some(copied) = &mut self.copied
+        {
+            let rest = &mut self.stream.0;
+            next = rest.next_copied();
+            if copied.rounds != rest.rounds {
+                // What had been copied before the round has been read in it.
+                copied.released_kib = copied.released_kib.max(copied.round_kib);
+                (copied.round_kib, copied.rounds) = (rest.owner.copied_kib(), rest.rounds);
+            }
+        }
+        next.or_else(|| self.stream.next()).map(|(segment, _)| (segment, PagePos::default()))
+    }
+
+    /// The current segment has been read.
+    fn release(&mut self) {
+        if let (Some((segment, _)), Some(copied)) = (self.current.take(), &mut self.copied)
+            && segment.is_unique()
+        {
+            copied.released_kib += u32::try_from(segment.bytes().div_ceil(1024)).unwrap_or(0);
+        }
     }
 
     /// Takes over the cut of a value of `bytes`, those of what its entries own included.
@@ -197,13 +306,13 @@ impl<X: OutOfLine> Reader<X> {
         }
         while budget > 0 && self.left > 0 {
             let Some((segment, at)) = &mut self.current else {
-                self.current = self.stream.next().map(|(seg, _)| (seg, PagePos::default()));
+                self.current = self.next_segment();
                 assert!(self.current.is_some(), "the segments hold `len` entries");
                 continue;
             };
             while budget > 0 {
                 let Some(raw) = segment.next_entry(at) else {
-                    self.current = None;
+                    self.release();
                     break;
                 };
                 assert!(self.left > 0, "the segments hold more than {} entries", self.len);

@@ -9,6 +9,8 @@ use std::cell::{Cell, RefCell};
 #[derive(Default)]
 pub(crate) struct Saving {
     work: RefCell<Option<Work>>,
+    /// There is some.
+    is_here: Cell<bool>,
     /// Changes of this core, since its start, that the last snapshot has.
     saved_changes: Cell<u64>,
     /// Core 0: the ticket of whoever waits for the outcome.
@@ -34,6 +36,7 @@ impl Saving {
     /// has slept since.
     pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
         let before = self.work.replace(Some(Work { snapshot, outlet, held: None }));
+        self.is_here.set(true);
         let is_over = |work: &Work| work.outlet.room() == Room::Gone;
         debug_assert!(before.as_ref().is_none_or(is_over), "one snapshot at a time");
     }
@@ -46,8 +49,29 @@ impl Saving {
         })
     }
 
+    /// Whether this core's part of a snapshot is under way: then whoever writes may copy a segment.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.is_here.get()
+    }
+
+    /// Whether writers copy faster than their copies are read, and there is room for more of those in
+    /// the file. Nobody waits for the disk: without room the copies grow.
+    pub(crate) fn is_behind(&self, saves: &Saves) -> bool {
+        let is_behind = |work: &Work| work.snapshot.is_behind();
+        self.is_here()
+            && self.work.borrow().as_ref().is_some_and(is_behind)
+            && self.can_go_on(saves)
+    }
+
     /// Encodes a portion, or sends what there was no room for. Returns the keys that were sent.
     pub(crate) fn step(&self, saves: &Saves) -> u64 {
+        let keys = self.go_on(saves);
+        self.is_here.set(self.work.borrow().is_some());
+        keys
+    }
+
+    fn go_on(&self, saves: &Saves) -> u64 {
         let mut place = self.work.borrow_mut();
         let Some(work) = place.as_mut() else { return 0 };
         let is_over = saves.is_cancelled() || work.outlet.room() == Room::Gone;

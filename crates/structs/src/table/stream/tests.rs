@@ -82,3 +82,41 @@ fn what_is_shared_is_not_about_to_be_freed() {
     free_all();
     assert_eq!(lazyfree::waiting(), (0, 0));
 }
+
+/// Overwrites what a prefix of the members' names says.
+fn overwrite(table: &mut Table<Never>, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let member = number.to_string();
+        table.insert(hash::of(member.as_bytes()), member.as_bytes(), New::Bytes(b"x"), None, 0);
+    }
+}
+
+#[test] // However fast writers copy, one that reads their copies first soon holds little, and misses nothing.
+fn what_writers_copy_is_read_first() {
+    let mut table = set_of(MANY);
+    let mut reader = Reader::new(table.reader()).copied_first();
+    let mut read = std::collections::HashSet::new();
+    let (mut steps, mut was_behind) = (0, 0);
+    let mut written = 0;
+    while reader.left() > 0 {
+        let end = (written + 2).min(MANY);
+        overwrite(&mut table, written..end);
+        written = end;
+        let mut portions = 0;
+        while reader.is_behind() {
+            reader.next_slice(64, &mut |entry| assert!(read.insert(entry.key().to_vec())));
+            portions += 1;
+            assert!(portions < 20 * 30, "it does not catch up");
+        }
+        was_behind += usize::from(portions > 0);
+        if written > MANY / 2 {
+            reader.next_slice(64, &mut |entry| assert!(read.insert(entry.key().to_vec())));
+        }
+        steps += 1;
+        assert!(steps < 10_000, "it does not end");
+    }
+    assert_eq!(read.len() as u64, MANY);
+    assert!(cfg!(miri) || was_behind > 1, "{was_behind} times");
+    table.check_invariants();
+    free_all();
+}
