@@ -115,6 +115,7 @@ impl Engine {
                 .unwrap()
                 .unwrap();
             }
+            Value::Items(items) => panic!("{items:?} are for comparing"),
         }
     }
 

@@ -305,7 +305,6 @@ fn heads_and_ends_are_judged() {
         (b"REDIS0010\x07", "unsupported value type 'module' (module value, 7) at offset 9"),
         (b"REDIS0010\x1a", "unsupported value type 'stream' (listpacks4, 26) at offset 9"),
         (b"VALKEY080\x1a", "unknown opcode or value type 26 at offset 9"),
-        (b"VALKEY080\x15", "unsupported value type 'stream' (listpacks3, 21) at offset 9"),
         (b"VALKEY080\x19", "unknown opcode or value type 25 at offset 9"),
         (b"REDIS0010\xfe\x81\0\0\0\x01\0\0\0\0", "database number 4294967296 out of range"),
         (b"REDIS0010\xff12345678", "wrong checksum: the bytes give "),

@@ -115,19 +115,17 @@ fn files_in_every_encoding_read_back() {
 }
 
 #[test]
-fn other_types_are_refused_by_name_and_offset() {
-    let cases: &[(&[&[u8]], &str)] = &[(
-        &[b"XADD", b"key", b"1-1", b"a", b"b"],
-        "unsupported value type 'stream' (listpacks2, 19)",
-    )];
-    for (command, text) in cases {
-        let mut oracle = Oracle::start(&[]);
-        oracle.must(command);
-        let bytes = oracle.save();
-        let (error, _) = *read(&bytes, 100, false).expect_err("a refusal");
-        let place = bytes.windows(4).position(|window| window == b"\x03key").expect("the key") - 1;
-        assert_eq!(error.to_string(), format!("{text} at offset {place}"));
-    }
+fn a_stream_reads_back() {
+    let mut oracle = Oracle::start(&[]);
+    oracle.must(&[b"XADD", b"key", b"1-1", b"a", b"b"]);
+    oracle.must(&[b"XGROUP", b"CREATE", b"key", b"group", b"0"]);
+    let file = read(&oracle.save(), 100, false).unwrap_or_else(|broken| panic!("{}", broken.0));
+    assert_eq!(file.encodings, [19].into());
+    let (_, record) = file.keys.first_key_value().expect("the key");
+    let Value::Items(items) = &record.value else { panic!("{record:?}") };
+    let begins = |start: &str| items.iter().filter(|item| item.starts_with(start)).count();
+    assert_eq!(begins("Piece(Entry"), 1, "{items:?}");
+    assert_eq!((begins("Single"), begins("Piece(Group")), (2, 1), "{items:?}");
 }
 
 /// A file of a few kilobytes that holds a bit of everything.

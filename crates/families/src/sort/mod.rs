@@ -3,7 +3,7 @@
 //!
 //! The elements are read from a cut, sorted aside in slices, and streamed, or stored in one step.
 //! Keys that BY and GET make of elements are read in cuts of all keys, of the same instant: see
-//! docs/design/0018-sort.md.
+//! docs/design/0021-sort.md.
 //!
 //! | file      | holds                                                                   |
 //! |-----------|-------------------------------------------------------------------------|

@@ -2,7 +2,7 @@
 //!
 //! Such keys depend on the elements, and may be on any core. They are read in cuts of the keyspace
 //! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
-//! their cache misses overlap. docs/design/0018-sort.md says why.
+//! their cache misses overlap. docs/design/0021-sort.md says why.
 
 use super::texts::{TextId, Texts};
 use crate::cut::{Cut, Cuts};

@@ -60,6 +60,7 @@ fn items(value: &Value) -> (&'static Kind, Vec<Item<'_>>) {
             });
             (kind("hash"), fields.collect())
         }
+        Value::Items(items) => panic!("{items:?} are for comparing"),
     }
 }
 
