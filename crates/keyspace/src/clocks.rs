@@ -118,6 +118,11 @@ impl Clocks {
         self.pairs.first().map(|&(at, _)| at)
     }
 
+    /// True when something has a deadline. What is overdue without one is under the moment 0.
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.pairs.last().is_some_and(|&(at, _)| at > 0)
+    }
+
     /// The key to look at then.
     pub(crate) fn next_name(&self) -> Option<&Name> {
         self.pairs.first().map(|(_, name)| name)

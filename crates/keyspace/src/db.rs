@@ -23,7 +23,7 @@ use crate::found::Found;
 use crate::held::{Held, HeldValue};
 use crate::log::{Lists, Log, Recorder};
 use crate::named::Touch;
-use crate::object::{Collection, Object, Type, Typed, Value};
+use crate::object::{Collection, Object, Type, Typed, Value, is_hollow};
 use crate::packed::{self, Lent};
 use crate::text::{Fresh, Str, StrPieces, TextEdit};
 use crate::usage::exchange;
@@ -758,6 +758,12 @@ impl Db {
         self.clocks.next()
     }
 
+    /// True when a field or member has a deadline; what is overdue without one does not count. O(1).
+    #[must_use]
+    pub fn has_field_deadlines(&self) -> bool {
+        self.clocks.has_deadlines()
+    }
+
     /// Removes dead entries: fields and members first, as [`Db::len`] counts a collection until its
     /// last is removed, then keys; about `most` of them. Returns true while more are left. Cost:
     /// O(most), however many are dead.
@@ -943,11 +949,6 @@ impl Db {
     }
 }
 
-/// The type of a value: short strings are not out of line.
-pub(crate) fn kind(object: Option<&Object>) -> &'static Type {
-    object.map_or(Blob::TYPE, Object::row)
-}
-
 /// True when `deadline` has passed.
 #[inline]
 #[must_use]
@@ -964,14 +965,6 @@ fn clock(old: &Old<Object>) -> Clock {
 fn was_alive(old: &Old<Object>, now: u64) -> bool {
     let hollow = |object: &Object| is_dead(object.mark().at(), now) && is_hollow(object, now);
     !is_dead(old.deadline, now) && !old.out.as_ref().is_some_and(hollow)
-}
-
-/// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
-/// only: if nothing is alive in these, the rest counts as alive. So a huge one whose entries all
-/// die at once exists until it is reaped (docs/compat.md).
-pub(crate) fn is_hollow(object: &Object, now: u64) -> bool {
-    const SEGMENTS: usize = 4;
-    !object.has_living(now, SEGMENTS)
 }
 
 /// The entry of `key` for a change, when it is alive.

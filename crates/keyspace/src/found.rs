@@ -2,10 +2,10 @@
 
 use crate::Key;
 use crate::access;
-use crate::db::{BIT_RAW, COPIED_INT, WrongType, is_dead, is_hollow, kind};
+use crate::db::{BIT_RAW, COPIED_INT, WrongType, is_dead};
 use crate::held::{Held, HeldValue};
 use crate::items;
-use crate::object::{self, Object, Tabular, Type, Typed};
+use crate::object::{self, Object, Tabular, Type, Typed, is_hollow, kind};
 use crate::packed::{self, Lent};
 use crate::text::{Str, StrPieces};
 use darter_rdb::Items;

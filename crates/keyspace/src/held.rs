@@ -1,6 +1,6 @@
 //! A value that was taken from its key, or copied, to be put at another.
 
-use crate::db::kind;
+use crate::object::kind;
 use crate::object::{Object, Type, Typed};
 use crate::text::StrPieces;
 

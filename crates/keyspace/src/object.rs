@@ -11,6 +11,7 @@ use crate::log::Recorder;
 use crate::{Touch, WrongType};
 use darter_base::Preempt;
 use darter_rdb::{Items, Kind};
+use darter_structs::blob::Blob;
 use darter_structs::shared::{Family, Holds, Shared};
 use darter_structs::table::{OutOfLine, PackedValue, Table};
 
@@ -262,6 +263,19 @@ pub trait Collection: Typed {
 #[must_use]
 pub fn memory_bytes(object: &Object) -> usize {
     object.content_bytes() + object.cell_bytes()
+}
+
+/// True when a collection has entries, and all of them are dead at `now`. Looks at a few segments
+/// only: if nothing is alive in these, the rest counts as alive. So a huge one whose entries all
+/// die at once exists until it is reaped (docs/compat.md).
+pub(crate) fn is_hollow(object: &Object, now: u64) -> bool {
+    const SEGMENTS: usize = 4;
+    !object.has_living(now, SEGMENTS)
+}
+
+/// The type of a value: short strings are not out of line.
+pub(crate) fn kind(object: Option<&Object>) -> &'static Type {
+    object.map_or(Blob::TYPE, Object::row)
 }
 
 /// `object` as a `V`.

@@ -1,6 +1,6 @@
 //! Memory accounts: keys and bytes by type.
 
-use crate::db;
+use crate::object::kind;
 use crate::object::{self, Object, Type};
 use crate::packed;
 
@@ -84,6 +84,6 @@ pub(crate) fn exchange(sum: usize, before: usize, after: usize) -> usize {
 fn measure(object: Option<&Object>, note: Option<u8>) -> (usize, usize) {
     match (object, note) {
         (None, Some(note)) => (packed::number(note), 0),
-        _ => (db::kind(object).number, object.map_or(0, object::memory_bytes)),
+        _ => (kind(object).number, object.map_or(0, object::memory_bytes)),
     }
 }

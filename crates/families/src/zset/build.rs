@@ -19,6 +19,8 @@ pub(super) const GATHERED: usize = 128;
 const LOOKED_UP: usize = 32;
 /// From this many members on they are sorted together.
 const BULK_MIN: usize = 4_096;
+/// Of more operands members are added one by one: those that all have would be merged in one step.
+const BULK_OPERANDS_MAX: usize = 16;
 
 /// See the module.
 pub(super) struct Build {
@@ -84,6 +86,7 @@ impl Build {
         let is_sorted = inputs.is_sorted_together();
         let bulk = match is_sorted {
             true => Bulk::of_common(inputs.total, inputs.operands.len()),
+            false if inputs.operands.len() > BULK_OPERANDS_MAX => None,
             false => Bulk::new(inputs.walked()),
         };
         let operands = std::mem::take(&mut inputs.operands);

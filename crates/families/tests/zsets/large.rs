@@ -130,6 +130,13 @@ fn a_removed_range_is_given_back() {
     let full = bytes(&mut world);
     assert_eq!(run(&mut world, &[b"zremrangebyrank", b"k", b"100", b"-1"]), Value::Int(4_900));
     assert!(bytes(&mut world) > full / 2, "it is not at once that the memory is back");
+    let dying = |world: &mut World| world.edit(b"k", |db| db.has_field_deadlines());
+    assert!(!dying(&mut world), "it is no deadline of a field, and a file has none");
+    run(&mut world, &[b"hset", b"h", b"f", b"v"]);
+    let set = run(&mut world, &[b"hpexpireat", b"h", b"9999999999999", b"fields", b"1", b"f"]);
+    assert_eq!(set.list(), [Value::Int(1)]);
+    assert!(dying(&mut world));
+    run(&mut world, &[b"del", b"h"]);
     let stored = run(&mut world, &[b"zrangestore", b"to", b"k", b"0", b"-1"]);
     assert_eq!(stored, Value::Int(100));
     let portions = world.edit(b"k", |db| (0..).take_while(|_| db.reap(64)).count());

@@ -197,9 +197,9 @@ impl Cut {
             let database = u32::try_from(at).expect("databases are counted by C's int");
             self.parts.push(Part { database, keys: db.keys().reader(), now });
             self.sizes.push((database, db.len() as u64, db.expires_len() as u64));
+            self.has_deadlines |= db.has_field_deadlines();
         }
         self.changes = shard.changes();
-        self.has_deadlines |= shard.next_field_death().is_some();
         rest.next().map(|(at, _)| at)
     }
 }

@@ -297,8 +297,8 @@ impl Builder {
         bucket.sort_unstable_by_key(|one| (one.hash, one.number));
         let mut rest = &mut bucket[..];
         while let Some((first, others)) = rest.split_first_mut() {
-            let alike = others.iter().take_while(|other| other.hash == first.hash).count();
             if !first.score.is_nan() {
+                let alike = others.iter().take_while(|other| other.hash == first.hash).count();
                 self.index_member(*first, &mut others[..alike], merge);
             }
             rest = others;
