@@ -10,6 +10,7 @@ mod events;
 mod geo;
 mod hashes;
 mod hyperloglogs;
+mod json;
 mod keys;
 mod lists;
 mod sets;

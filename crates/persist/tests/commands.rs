@@ -438,13 +438,14 @@ fn what_others_refuse_or_take_in_payloads() {
     let (mut oracle, mut engine) = (Oracle::start(&[]), Engine::new());
     let packed = b"\x10\x13\x13\0\0\0\x04\0\x81a\x02\x81b\x02\x81a\x02\x81c\x02\xff";
     let broken = "-ERR Bad data format\r\n";
-    let cases: [(&str, Bytes, bool, &str); 6] = [
+    let cases: [(&str, Bytes, bool, &str); 7] = [
         ("version 11", payload(b"\x00\x01a", 11), false, "+OK\r\n"),
         ("version 80", payload(b"\x00\x01a", 80), false, "+OK\r\n"),
         ("bytes behind", payload(b"\x00\xc1\x39\x30zz", 10), true, broken),
         ("runs into the trailer", payload(b"\x00\x05ab", 10), true, broken),
         ("a field twice", payload(b"\x04\x02\x01a\x01b\x01a\x01c", 10), true, broken),
         ("a field twice, packed", payload(packed, 10), true, broken),
+        ("half a document", payload(b"\xcf\x01\x01[", 10), false, broken),
     ];
     for (name, payload, taken, ours) in cases {
         let parts: [&[u8]; 5] = [b"RESTORE", b"k", b"0", &payload, b"REPLACE"];

@@ -84,9 +84,6 @@ impl Json {
 impl Building {
     fn take(&mut self, token: &[u8]) -> bool {
         let Some((tag, rest)) = token.split_first() else { return false };
-        if self.builder.depth() >= json::LEVELS_MAX {
-            return false;
-        }
         let builder = &mut self.builder;
         let mut scalar = |view| builder.value(json::Value::scalar(view));
         match (tag, &mut self.long) {
@@ -109,12 +106,17 @@ impl Building {
             (b'k', None) => return builder.name(Text::Bytes(rest)),
             (b'i' | b'u' | b'd', None) => {
                 let Ok(eight) = <[u8; 8]>::try_from(rest) else { return false };
-                return scalar(match tag {
-                    b'i' => View::Int(i64::from_le_bytes(eight)),
-                    b'u' => View::Uint(u64::from_le_bytes(eight)),
-                    _ => View::Float(f64::from_le_bytes(eight)),
-                });
+                return match tag {
+                    b'i' => scalar(View::Int(i64::from_le_bytes(eight))),
+                    b'u' => scalar(View::Uint(u64::from_le_bytes(eight))),
+                    // No text of JSON says another.
+                    _ => match f64::from_le_bytes(eight) {
+                        value if value.is_finite() => scalar(View::Float(value)),
+                        _ => false,
+                    },
+                };
             }
+            (b'[' | b'{', None) if builder.depth() >= json::LEVELS_MAX => return false,
             (b'[', None) => return builder.open(false),
             (b'{', None) => return builder.open(true),
             (b'c', None) => return builder.close(),

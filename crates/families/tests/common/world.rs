@@ -111,9 +111,10 @@ impl World {
             Err(refusal) => self.bytes(Err(refusal)),
             Ok(mut flow) => {
                 while let Flow::Job(mut job) = flow {
-                    flow = match job.step(&mut cx).unwrap() {
-                        Step::More => Flow::Job(job),
-                        Step::Done(flow) => flow,
+                    flow = match job.step(&mut cx) {
+                        Ok(Step::More) => Flow::Job(job),
+                        Ok(Step::Done(flow)) => flow,
+                        Err(refusal) => return self.bytes(Err(refusal)),
                     };
                 }
                 if let Flow::Stream(mut stream) = flow {

@@ -226,8 +226,12 @@ impl Restoring {
         while items < ITEMS_AT_ONCE {
             match reader.next().map_err(|_| bad_format())? {
                 Some(Event::Eof { .. }) => {
-                    let empty = !*any && !matches!(value, Value::Text(_));
-                    return if empty { Err(bad_format()) } else { Ok(true) };
+                    let is_unusable = match value {
+                        Value::Text(_) => false,
+                        Value::Object(object) => !*any || object.is_empty(), // It is not at its end.
+                        Value::None => true,
+                    };
+                    return if is_unusable { Err(bad_format()) } else { Ok(true) };
                 }
                 Some(event) => {
                     *any |= value.take_in(event, *types, now)?;
