@@ -151,6 +151,11 @@ pub trait Value: Send + Sync + 'static {
         items.iter().all(|item| self.take_in(*item))
     }
 
+    /// False for a value that is built aside and needs more items to be one.
+    fn is_complete(&self) -> bool {
+        true
+    }
+
     /// True when nothing is left of a collection: then the key goes.
     fn is_empty(&self) -> bool {
         false

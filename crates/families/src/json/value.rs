@@ -181,6 +181,10 @@ impl Value for Json {
         true
     }
 
+    fn is_complete(&self) -> bool {
+        !matches!(self.0, State::Building(_))
+    }
+
     fn is_empty(&self) -> bool {
         self.root().is_none()
     }

@@ -228,7 +228,7 @@ impl Restoring {
                 Some(Event::Eof { .. }) => {
                     let is_unusable = match value {
                         Value::Text(_) => false,
-                        Value::Object(object) => !*any || object.is_empty(), // It is not at its end.
+                        Value::Object(object) => !*any || !object.is_complete(),
                         Value::None => true,
                     };
                     return if is_unusable { Err(bad_format()) } else { Ok(true) };
