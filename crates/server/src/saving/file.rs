@@ -28,8 +28,8 @@ const REDIS_VERSION: &[u8] = b"7.0.15";
 /// Snapshots as files.
 pub(crate) struct Files {
     wakers: Vec<Waker>,
-    /// The thread that writes one, or has written the last.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The thread that writes one, or has written the last; and how it learns that no more comes.
+    thread: Mutex<Option<(JoinHandle<()>, Sender<Parcel>)>>,
 }
 
 impl Files {
@@ -46,7 +46,8 @@ impl Store for Files {
         let in_flight: Vec<Arc<AtomicUsize>> = self.wakers.iter().map(|_| Arc::default()).collect();
         let outlet = |core: usize| {
             let (in_flight, is_gone) = (Arc::clone(&in_flight[core]), Arc::clone(&is_gone));
-            Box::new(Lane { core, sender: sender.clone(), in_flight, is_gone }) as Box<dyn Outlet>
+            let sender = sender.clone();
+            Box::new(Lane { core, sender, in_flight, is_gone, has_ended: false }) as Box<dyn Outlet>
         };
         let outlets = (0..self.wakers.len()).map(outlet).collect();
         let saver = Saver {
@@ -67,22 +68,29 @@ impl Store for Files {
         let builder = std::thread::Builder::new().name("saver".into());
         let spawned = builder.spawn(move || saver.run(&is_gone));
         let thread = spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
-        *self.thread.lock().expect("no holder panics") = Some(thread);
+        *self.thread.lock().expect("no holder panics") = Some((thread, sender));
         Ok(outlets)
     }
 
     fn finish(&self) {
-        let thread = self.thread.lock().expect("no holder panics").take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+        let Some((thread, sender)) = self.thread.lock().expect("no holder panics").take() else {
+            return;
+        };
+        // A core's lane may lie in a message that nobody takes out any more: it is never dropped.
+        let _ = sender.send(Parcel::GivenUp); // The thread may have ended.
+        if thread.join().is_err() {
             tracing::error!("the thread that writes snapshots has panicked");
         }
     }
 }
 
-/// What cores send.
+/// What cores send, or who speaks for them.
 enum Parcel {
     Chunk(usize, Chunk),
+    /// That was the last of one core.
     End,
+    /// There will be no more, though it was not the last.
+    GivenUp,
 }
 
 /// One core's outlet.
@@ -93,6 +101,15 @@ struct Lane {
     in_flight: Arc<AtomicUsize>,
     /// The thread has given up.
     is_gone: Arc<AtomicBool>,
+    has_ended: bool,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let _ = self.sender.send(Parcel::GivenUp);
+        }
+    }
 }
 
 impl Outlet for Lane {
@@ -110,7 +127,8 @@ impl Outlet for Lane {
         let _ = self.sender.send(Parcel::Chunk(self.core, chunk));
     }
 
-    fn end(self: Box<Self>) {
+    fn end(mut self: Box<Self>) {
+        self.has_ended = true;
         let _ = self.sender.send(Parcel::End);
     }
 }
@@ -216,7 +234,9 @@ impl Saver {
             match parcel {
                 Ok(Parcel::Chunk(core, chunk)) => self.take_in(core, chunk, &mut file)?,
                 Ok(Parcel::End) => left -= 1,
-                Err(_) => return Err(Stop::Io(io::Error::other("a core has given up"))),
+                Ok(Parcel::GivenUp) | Err(_) => {
+                    return Err(Stop::Io(io::Error::other("a core has given up")));
+                }
             }
         }
         assert!(self.open.is_none(), "core {:?} ended within a value", self.open);
