@@ -15,7 +15,7 @@ PRESENT = set(
     hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset
     hsetnx hstrlen hvals hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime
     hpexpiretime hpersist hgetex hgetdel hsetex fieldttl fieldexpire
-    lindex linsert llen lmove lmpop lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush
+    lindex linsert llen lmove lmovem lmpop lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush
     rpush rpushx
     sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove
     spop srandmember srem sscan sunion sunionstore saddex sunioncard sdiffcard

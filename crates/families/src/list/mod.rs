@@ -7,9 +7,10 @@
 //! | `read`  | LLEN, LINDEX, LRANGE                                  |
 //! | `place` | LSET, LTRIM                                           |
 //! | `search`   | LPOS, LREM, LINSERT                                |
-//! | `transfer` | LMOVE, RPOPLPUSH; `mpop`: LMPOP                    |
+//! | `transfer` | LMOVE, RPOPLPUSH; `mpop`: LMPOP; `movem`: LMOVEM   |
 
 mod ends;
+mod movem;
 mod mpop;
 mod place;
 mod read;
@@ -52,6 +53,7 @@ const fn both(here: PointFn, anywhere: MultiFn) -> Run {
 }
 
 const LMOVE: Run = both(transfer::lmove_here, |call| Box::pin(transfer::lmove(call)));
+const LMOVEM: Run = Run::Multi { here: None, anywhere: |call| Box::pin(movem::lmovem(call)) };
 const RPOPLPUSH: Run = both(transfer::rpoplpush_here, |call| Box::pin(transfer::rpoplpush(call)));
 const LMPOP: Run = both(mpop::here, |call| Box::pin(mpop::anywhere(call)));
 
@@ -61,6 +63,7 @@ const O_INDEX: &str = "O(N) where N is the number of elements to traverse to get
 const O_RANGE: &str = "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.";
 const O_SET: &str = "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).";
 const O_INSERT: &str = "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).";
+const O_MOVEM: &str = "O(N) where N is the number of elements moved.";
 const O_MPOP: &str =
     "O(N+M) where N is the number of provided keys and M is the number of elements returned.";
 const O_POS: &str = "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.";
@@ -80,6 +83,7 @@ pub const TABLE: &[Command] = &[
     row("linsert","2.2.0",   5, GROW,       specs::ONE_RW_INSERT,        Run::Point(search::linsert)).doc("Insert an element before or after another element in a list", O_INSERT).syntax("key (where: BEFORE | AFTER) pivot element"),
     row("llen",   "1.0.0",   2, READ_FAST,  specs::ONE_RO,               Run::Point(read::llen)).doc("Get the length of a list", O1).syntax("key"),
     row("lmove",  "6.2.0",   5, GROW,       MOVE,                        LMOVE).doc("Pop an element from a list, push it to another list and return it", O1).syntax("source:key destination:key (wherefrom: LEFT | RIGHT) (whereto: LEFT | RIGHT)"),
+    row("lmovem", "8.10.0", -5, GROW,       MOVE,                        LMOVEM).doc("Moves up to (or exactly) a number of elements from one list to another and returns them. Deletes the source list if it becomes empty.", O_MOVEM).syntax("source:key destination:key (wherefrom: LEFT | RIGHT) (whereto: LEFT | RIGHT) [how-many: (selector: COUNT count:integer | EXACTLY exactly:integer) (ordering: OBO | BULK)]"),
     row("lmpop",  "7.0.0",  -4, WRITE_COUNTED, COUNTED,                  LMPOP).doc("Pop elements from a list", O_MPOP).syntax("numkeys:integer key... (where: LEFT | RIGHT) [COUNT count:integer]"),
     row("lpop",   "1.0.0",  -2, WRITE_FAST, specs::ONE_RW_ACCESS_DELETE, Run::Point(ends::lpop)).doc("Remove and get the first elements in a list", O_POP).syntax("key [count:integer]@6.2.0").history(POP_HISTORY),
     row("lpos",   "6.0.6",  -3, READ,       specs::ONE_RO_ACCESS,        Run::Point(search::lpos)).doc("Return the index of matching elements on a list", O_POS).syntax("key element [RANK rank:integer] [COUNT num-matches:integer] [MAXLEN len:integer]"),

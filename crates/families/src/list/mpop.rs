@@ -45,7 +45,8 @@ impl Asked {
     }
 }
 
-fn positive(args: &mut Args<'_>, text: &'static str) -> Result<usize, Refusal> {
+/// A number above zero; `text` refuses another.
+pub(super) fn positive(args: &mut Args<'_>, text: &'static str) -> Result<usize, Refusal> {
     let number = number::parse_i64(args.word()?).and_then(|number| usize::try_from(number).ok());
     number.filter(|number| *number > 0).ok_or(Refusal::line(text))
 }

@@ -58,7 +58,7 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     cx.reply.array(range.len());
     if range.len() > ENTRIES_AT_ONCE {
         let reader = list.reader(range);
-        return Ok(flow(&mut cx.reply, Ranging { reader, unsent: Unsent::default() }));
+        return Ok(flow(&mut cx.reply, Ranging::new(reader)));
     }
     let mut unsent = Unsent::default();
     list.elements().range(range).for_each(|element| {
@@ -67,10 +67,17 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(unsent.into_flow())
 }
 
-/// A long LRANGE.
-struct Ranging {
+/// Elements of a cut, on their way out.
+pub(super) struct Ranging {
     reader: Reader,
     unsent: Unsent,
+}
+
+impl Ranging {
+    /// The header is sent.
+    pub(super) fn new(reader: Reader) -> Self {
+        Self { reader, unsent: Unsent::default() }
+    }
 }
 
 impl Stream for Ranging {

@@ -14,20 +14,25 @@ use std::sync::Arc;
 /// From which end, and to which.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
-    from: End,
-    to: End,
+    pub(super) from: End,
+    pub(super) to: End,
 }
 
 impl Ends {
     /// Of RPOPLPUSH.
     const ROTATION: Self = Self { from: End::Back, to: End::Front };
 
-    /// Those that follow the two keys.
+    /// Those that follow the two keys, and nothing else.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
-        args.seek(args.position() + 2);
-        let ends = Self { from: end(&mut args)?, to: end(&mut args)? };
+        let ends = Self::read(&mut args)?;
         args.end()?;
         Ok(ends)
+    }
+
+    /// Those that follow the two keys.
+    pub(super) fn read(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        args.seek(args.position() + 2);
+        Ok(Self { from: end(args)?, to: end(args)? })
     }
 }
 
@@ -142,6 +147,6 @@ async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> {
 }
 
 /// The argument at `index` as a key.
-fn key(request: &Arc<resp::Request>, index: usize) -> Key<'_> {
+pub(super) fn key(request: &Arc<resp::Request>, index: usize) -> Key<'_> {
     Key::new(resp::Args::owned(request).get(index))
 }

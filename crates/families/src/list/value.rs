@@ -207,6 +207,8 @@ pub enum ListChange {
     Push { end: End, element: StrPieces },
     /// The element at an end is gone.
     Pop { end: End },
+    /// The elements were added at an end, in this order.
+    Attach { end: End, elements: list::List },
     /// Only the elements with these indexes are left.
     Keep { indexes: Range<usize> },
     /// The element is at this index now, in the place of another.
@@ -242,9 +244,8 @@ impl ListEdit<'_> {
     /// Adds an element at one end.
     pub fn push(&mut self, end: End, element: Fresh<'_>) {
         self.list.push(end, new(element));
-        let event = if end == End::Front { LPUSH } else { RPUSH };
         let change = || ListChange::Push { end, element: element.to_pieces() };
-        self.recorder.record(&[event], change);
+        self.recorder.record(&[pushed(end)], change);
     }
 
     /// Removes the element at one end after calling `f` with it.
@@ -271,6 +272,21 @@ impl ListEdit<'_> {
             self.recorder.record(&[popped(end)], || ListChange::Keep { indexes: kept });
         }
         gone
+    }
+
+    /// Adds all elements of another list at one end, in their order. Cost: O(log n).
+    pub fn attach(&mut self, end: End, elements: list::List) {
+        let Some(more) = elements.len().checked_sub(1) else { return };
+        self.recorder.count_more(more);
+        self.recorder
+            .record(&[pushed(end)], || ListChange::Attach { end, elements: elements.clone() });
+        match end {
+            End::Back => self.list.append(elements),
+            End::Front => {
+                let rest = std::mem::replace(self.list, elements);
+                self.list.append(rest);
+            }
+        }
     }
 
     /// Keeps the elements with these indexes. Cost: O(log n).
@@ -321,12 +337,17 @@ impl ListEdit<'_> {
         match change {
             ListChange::Push { end, element } => self.push(*end, element.fresh()),
             ListChange::Pop { end } => _ = self.pop(*end, |_| {}),
+            ListChange::Attach { end, elements } => self.attach(*end, elements.clone()),
             ListChange::Keep { indexes } => self.keep(indexes.clone()),
             ListChange::Replace { index, element } => _ = self.set(*index, element.fresh()),
             ListChange::Insert { index, element } => self.insert(*index, element.fresh()),
             ListChange::Remove { index } => self.remove(*index),
         }
     }
+}
+
+fn pushed(end: End) -> &'static Event {
+    if end == End::Front { LPUSH } else { RPUSH }
 }
 
 fn popped(end: End) -> &'static Event {

@@ -3,4 +3,5 @@
 
 mod large;
 mod model;
+mod movem;
 mod oracle;

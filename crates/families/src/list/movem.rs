@@ -1,0 +1,203 @@
+//! LMOVEM: several elements from one list to another, perhaps on another core.
+//!
+//! The elements leave as one list, which is joined to the other: O(log n) however many they are.
+//! Only where they arrive in reverse are they put together one by one, aside, while both keys are
+//! locked.
+
+use super::read::Ranging;
+use super::transfer::{Ends, key};
+use super::value::List;
+use crate::unsent::flow;
+use darter_command::{Answer, Args, Call, Flow, Refusal};
+use darter_keyspace::WrongType;
+use darter_resp::{Output, Reply};
+use darter_structs::list::{self, End, New, Reader};
+use darter_tx::{Access, CoreId, Home};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Elements put together between two pauses: at most 20 us.
+const REVERSED_AT_ONCE: usize = 32;
+
+/// What is to be moved.
+#[derive(Clone, Copy)]
+struct Asked {
+    ends: Ends,
+    count: usize,
+    /// As many or none.
+    is_exact: bool,
+    /// One after the other: what was first at the one end is last at the other, if that is the same.
+    is_one_by_one: bool,
+}
+
+impl Asked {
+    /// What follows the two keys.
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let ends = Ends::read(&mut args)?;
+        let mut asked = Self { ends, count: 1, is_exact: false, is_one_by_one: false };
+        if args.left() > 0 {
+            asked.is_exact = args.option("EXACTLY");
+            if !asked.is_exact && !args.option("COUNT") || args.left() != 2 {
+                return Err(Refusal::Syntax);
+            }
+            asked.count = super::mpop::positive(&mut args, "ERR count should be greater than 0")?;
+            asked.is_one_by_one = args.option("OBO");
+            if !asked.is_one_by_one && !args.option("BULK") {
+                return Err(Refusal::Syntax);
+            }
+        }
+        Ok(asked)
+    }
+
+    /// How many of `len` elements are moved.
+    fn count_of(&self, len: usize) -> usize {
+        if self.is_exact && len < self.count { 0 } else { len.min(self.count) }
+    }
+
+    fn is_reversed(&self) -> bool {
+        self.is_one_by_one && self.ends.from == self.ends.to
+    }
+
+    /// Their indexes.
+    fn indexes(&self, len: usize) -> Range<usize> {
+        let count = self.count_of(len);
+        if self.ends.from == End::Front { 0..count } else { len - count..len }
+    }
+}
+
+/// `LMOVEM source destination LEFT|RIGHT LEFT|RIGHT [COUNT count|EXACTLY count OBO|BULK]`: moves
+/// elements from an end of one list to an end of another.
+///
+/// Reply: array of what was moved, in the order of the destination; streamed when long. Null if
+/// EXACTLY asks for more than there are. Refusals: another word, a count that is not positive,
+/// `WrongType` of the source, or of the destination if something is to be moved. Cost: O(log n), and
+/// three hops when the keys live on different cores; O(elements) in slices, if they are reversed.
+/// Source: <https://redis.io/commands/lmovem> (8.10.0).
+pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
+    let asked = Asked::parse(call.args())?;
+    let (from, to) = (call.first, call.first + 1);
+    let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
+    let Some(found) = Move { call: &call, asked, from, to }.run().await? else {
+        return Ok(
+            call.answer(|reply| if asked.is_exact { reply.null_array() } else { reply.array(0) })
+        );
+    };
+    let mut out = Output::default();
+    let reply = &mut Reply::new(&mut out, call.resp3);
+    reply.array(found.left());
+    match flow(reply, Ranging::new(found)) {
+        Flow::Stream(rest) => Ok(Answer::Stream(out, rest)),
+        _ => Ok(Answer::Done(out)),
+    }
+}
+
+/// One LMOVEM, with its keys locked: what was found does not change until it is moved.
+struct Move<'c> {
+    call: &'c Call,
+    asked: Asked,
+    /// Indexes of the two keys.
+    from: usize,
+    to: usize,
+}
+
+impl Move<'_> {
+    /// Moves; returns a cut of what was moved, unless that is nothing.
+    async fn run(&self) -> Result<Option<Reader>, Refusal> {
+        let Some(reader) = self.find().await? else { return Ok(None) };
+        let is_one_key = self.call.arg(self.from) == self.call.arg(self.to);
+        if !is_one_key {
+            self.check_target().await?;
+        }
+        let mut reversed = None;
+        if self.asked.is_reversed() {
+            reversed = Some(self.reverse(reader).await);
+        }
+        Ok(Some(if is_one_key { self.turn(reversed).await } else { self.carry(reversed).await }))
+    }
+
+    /// Runs a closure on the list at one of the keys. `None` if there is no list, and none is made.
+    async fn edit<R: Send + 'static>(
+        &self,
+        at: usize,
+        create: bool,
+        act: impl FnOnce(&mut super::ListEdit<'_>) -> R + Send + 'static,
+    ) -> Option<R> {
+        let (request, db) = (Arc::clone(&self.call.request), self.call.db);
+        let no_touch = self.call.no_touch;
+        let change = move |home: &mut Home| {
+            home.shard.db_for(db, no_touch).edit::<List, _>(&key(&request, at), create, act)
+        };
+        let changed = self.call.tx.on(self.core_of(at), change).await;
+        changed.expect("its type has been checked, and it is locked")
+    }
+
+    fn core_of(&self, at: usize) -> CoreId {
+        self.call.tx.core_of(self.call.arg(at))
+    }
+
+    /// A cut of what is to be moved.
+    async fn find(&self) -> Result<Option<Reader>, WrongType> {
+        let (request, db, from) = (Arc::clone(&self.call.request), self.call.db, self.from);
+        let (no_touch, asked) = (self.call.no_touch, self.asked);
+        let look = move |home: &mut Home| {
+            let found = home.shard.db_for(db, no_touch).read_value::<List>(&key(&request, from))?;
+            let found = found.filter(|list| asked.count_of(list.elements().len()) > 0);
+            Ok(found.map(|list| list.reader(asked.indexes(list.elements().len()))))
+        };
+        self.call.tx.on(self.core_of(from), look).await
+    }
+
+    async fn check_target(&self) -> Result<(), WrongType> {
+        let (request, db, to) = (Arc::clone(&self.call.request), self.call.db, self.to);
+        let no_touch = self.call.no_touch;
+        let look = move |home: &mut Home| {
+            let db = home.shard.db_for(db, no_touch);
+            db.read_value::<List>(&key(&request, to)).map(|_| ())
+        };
+        self.call.tx.on(self.core_of(to), look).await
+    }
+
+    /// The elements in reverse.
+    async fn reverse(&self, mut reader: Reader) -> list::List {
+        let mut reversed = list::List::new();
+        while reader.next_slice(REVERSED_AT_ONCE, &mut |element| match element {
+            list::Element::Text(text) => reversed.push(End::Front, &*text.to_vec()),
+            list::Element::Blob(blob) => reversed.push(End::Front, New::Blob(blob.clone())),
+        }) {
+            self.call.tx.pause().await;
+        }
+        reversed
+    }
+
+    /// Within one list, which is never empty meanwhile.
+    async fn turn(&self, reversed: Option<list::List>) -> Reader {
+        let asked = self.asked;
+        let turned = self.edit(self.from, false, move |edit| {
+            let block = edit.detach(asked.ends.from, asked.count);
+            let block = reversed.unwrap_or(block);
+            let moved = read(&block);
+            edit.attach(asked.ends.to, block);
+            moved
+        });
+        turned.await.expect("it was just found")
+    }
+
+    /// From one list to another.
+    async fn carry(&self, reversed: Option<list::List>) -> Reader {
+        let Ends { from, to } = self.asked.ends;
+        let count = self.asked.count;
+        let block = self.edit(self.from, false, move |edit| edit.detach(from, count)).await;
+        let block = reversed.or(block).expect("it was just found");
+        let attached = self.edit(self.to, true, move |edit| {
+            let moved = read(&block);
+            edit.attach(to, block);
+            moved
+        });
+        attached.await.expect("it is made")
+    }
+}
+
+/// A cut of all elements.
+fn read(list: &list::List) -> Reader {
+    Reader::new(list.reader(), 0..list.len())
+}
