@@ -259,6 +259,20 @@ impl<X: OutOfLine> Entries<X> {
 }
 
 impl<X: OutOfLine> Source for Entries<X> {
+    fn plain_count(&self) -> Option<u64> {
+        let cut = self.cut.as_ref().filter(|cut| cut.earliest_deadline().is_none())?;
+        Some(cut.len() as u64)
+    }
+
+    fn read_once(&mut self) {
+        let cut = self.cut.take().expect("it is the only pass");
+        self.reader = Reader::new(cut).copied_first();
+    }
+
+    fn is_behind(&self) -> bool {
+        self.reader.is_behind()
+    }
+
     fn find(&mut self, looks: &mut usize) -> bool {
         let is_single = self.value.is_none();
         self.long.take_if(|(long, given)| {

@@ -9,15 +9,16 @@
 //! several cores make one file, in any order that keeps this.
 //!
 //! The cut is taken apart while it is read, so what has been read costs writers no copies; and what
-//! they have copied is read first, so that little is held twice. A value
-//! is surveyed before it is written, because its encoding precedes it; both from one cut.
+//! they have copied is read first, so that little is held twice. A value is surveyed before it is
+//! written, because its encoding precedes it; both from one cut. One with so many items that their
+//! number decides is read once, and after its key's segment has been released, which holds it, too.
 //!
 //! Not here: what precedes and follows the keys, files, and when to save. See `server`.
 
 use darter_base::UnixMillis;
 use darter_keyspace::{Found, Object, Str};
 use darter_rdb::lzf::Packer;
-use darter_rdb::{Encoder, Item, Items, Plan, Source, Survey, write_key, write_text};
+use darter_rdb::{Encoder, Item, Items, Kind, Plan, Source, Survey, write_key, write_text};
 use darter_structs::table::{HeldKey, Reader, Scratch, Table};
 use std::collections::VecDeque;
 
@@ -84,13 +85,17 @@ pub struct Snapshot {
     style: Style,
     packer: Option<Packer>,
     value: Option<Value>,
+    /// Values that are written once the segments of their keys have been read, and which those are.
+    large: VecDeque<(usize, Value)>,
     chunk: Chunk,
 }
 
+/// A key's deadline, and for how many seconds it has been idle.
+type Facts = (Option<UnixMillis>, Option<u64>);
+
 /// A value that is being written.
 struct Value {
-    /// Its deadline, and for how many seconds it has been idle.
-    facts: (Option<UnixMillis>, Option<u64>),
+    facts: Facts,
     key: Name,
     items: Items,
     stage: Stage,
@@ -129,6 +134,7 @@ impl Snapshot {
             style,
             packer: style.packs.then(Packer::default),
             value: None,
+            large: VecDeque::new(),
             chunk: Chunk::default(),
         }
     }
@@ -140,6 +146,8 @@ impl Snapshot {
         while looks > 0 && self.chunk.bytes.len() < start + BYTES_AT_ONCE {
             if self.value.is_some() {
                 self.go_on(&mut looks, start + BYTES_AT_ONCE);
+            } else if self.has_released_large() {
+                self.begin_large();
             } else if self.reader.as_ref().is_some_and(|reader| reader.left() > 0) {
                 looks -= 1;
                 self.next_key();
@@ -157,6 +165,15 @@ impl Snapshot {
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.reader.as_ref().is_some_and(Reader::is_behind)
+            || self.value.as_ref().is_some_and(|value| value.items.is_behind())
+    }
+
+    /// True when only what waits to be written holds the first of the large values.
+    fn has_released_large(&self) -> bool {
+        let reader = self.reader.as_ref();
+        let is_released =
+            |segment| reader.is_none_or(|reader| reader.left() == 0 || reader.segments() > segment);
+        self.large.front().is_some_and(|(segment, _)| is_released(*segment))
     }
 
     fn next_part(&mut self) -> bool {
@@ -176,10 +193,18 @@ impl Snapshot {
         chunk
     }
 
+    fn begin_large(&mut self) {
+        self.value = self.large.pop_front().map(|(_, mut value)| {
+            value.items.read_once();
+            value
+        });
+    }
+
     /// Writes the next key if it has a short string; any other value is begun.
     fn next_key(&mut self) {
-        let Self { reader, now, style, packer, value, chunk, .. } = self;
+        let Self { reader, now, style, packer, value, large, chunk, .. } = self;
         let Some(reader) = reader else { return };
+        let mut begun = None;
         reader.next_slice(1, &mut |entry| {
             let Some(found) = Found::alive(entry, *now) else { return };
             let facts = (found.deadline(), style.tells_idle.then(|| found.idle_seconds(*now)));
@@ -193,13 +218,14 @@ impl Snapshot {
                 chunk.keys += 1;
                 return;
             }
-            *value = Some(Value {
-                facts,
-                key: long_key.map_or_else(|| Name::Short(key.to_vec()), Name::Long),
-                items: found.items(*now),
-                stage: Stage::Survey(Survey::new(found.kind().rdb)),
-            });
+            let name = long_key.map_or_else(|| Name::Short(key.to_vec()), Name::Long);
+            begun = Some(Value::new(facts, name, found.items(*now), found.kind().rdb));
         });
+        match begun {
+            Some(begun) if begun.is_large() => large.push_back((reader.segments(), begun)),
+            Some(begun) => *value = Some(begun),
+            None => {}
+        }
     }
 
     /// Goes on with the value, until it ends or the bounds are reached.
@@ -223,6 +249,18 @@ impl Snapshot {
 }
 
 impl Value {
+    fn new(facts: Facts, key: Name, items: Items, kind: &'static Kind) -> Self {
+        let plan = items.plain_count().and_then(|count| Survey::plan_of_many(kind, count));
+        let survey = || Stage::Survey(Survey::new(kind));
+        let stage = plan.map_or_else(survey, |plan| Stage::Key(plan, 0));
+        Self { facts, key, items, stage }
+    }
+
+    /// True when it needs no survey.
+    fn is_large(&self) -> bool {
+        matches!(self.stage, Stage::Key(..))
+    }
+
     /// Surveys some items. False for a collection whose items have all died.
     fn survey(&mut self, looks: &mut usize) -> bool {
         let Stage::Survey(survey) = &mut self.stage else { unreachable!("it is surveyed") };

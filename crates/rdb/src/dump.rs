@@ -64,7 +64,7 @@ impl<S: Source> Dumper<S> {
             looks = looks.saturating_sub(1);
             let Some(item) = self.source.next() else {
                 let plan = survey.plan();
-                let bytes = plan.body_bytes;
+                let bytes = plan.body_bytes.expect("it was surveyed");
                 (self.version, self.items) = (plan.version(), plan.items());
                 self.stage = Stage::Head(Encoder::new(plan));
                 self.source.rewind();

@@ -105,6 +105,22 @@ impl Item<'_> {
 
 /// Iterates over the items of a value, twice with the same result: a cut.
 pub trait Source {
+    /// How many items there are, where that is known at once and none of them has a deadline.
+    fn plain_count(&self) -> Option<u64> {
+        None
+    }
+
+    /// Instead of two passes there is one: it releases what it has returned, and may have another
+    /// order. Before the first item.
+    fn read_once(&mut self) {
+        self.rewind();
+    }
+
+    /// True when writers copy more of what is read than that pass releases.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Looks for the next item; subtracts what it skips from `looks`. False when those are used up
     /// before an item, or the end, was found: [`next`](Self::next) would then search further at
     /// once.
@@ -124,6 +140,18 @@ pub trait Source {
 pub type Items = Box<dyn Source + Send>;
 
 impl Source for Items {
+    fn plain_count(&self) -> Option<u64> {
+        (**self).plain_count()
+    }
+
+    fn read_once(&mut self) {
+        (**self).read_once();
+    }
+
+    fn is_behind(&self) -> bool {
+        (**self).is_behind()
+    }
+
     fn find(&mut self, looks: &mut usize) -> bool {
         (**self).find(looks)
     }

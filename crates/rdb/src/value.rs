@@ -64,8 +64,8 @@ pub struct Survey {
 pub struct Plan {
     /// The type number.
     pub encoding: u8,
-    /// Bytes after the type number.
-    pub body_bytes: u64,
+    /// Bytes after the type number; `None` where the items were not surveyed.
+    pub body_bytes: Option<u64>,
     count: u64,
     form: Form,
 }
@@ -113,6 +113,16 @@ impl Survey {
             nodes: kind.has_nodes().then(Sizes::default),
             log: kind.has_entries().then(Box::default),
         }
+    }
+
+    /// The plan for so many items, none of which has a deadline, before they are seen: all but its
+    /// size. `None` where it depends on more than their number.
+    #[must_use]
+    pub fn plan_of_many(kind: &'static Kind, count: u64) -> Option<Plan> {
+        let is_counted = !kind.is_text() && !kind.has_nodes() && !kind.has_entries();
+        let survey = Self { count, short: false, ..Self::new(kind) };
+        let plan = || Plan { body_bytes: None, ..survey.plan() };
+        (is_counted && !survey.is_few()).then(plan)
     }
 
     /// Adds the next item. Cost: O(bytes) for what looks like an integer, O(1) otherwise.
@@ -310,7 +320,7 @@ impl Survey {
     }
 
     fn with(&self, encoding: u8, form: Form, body_bytes: u64) -> Plan {
-        Plan { encoding, body_bytes, count: self.count, form }
+        Plan { encoding, body_bytes: Some(body_bytes), count: self.count, form }
     }
 }
 
@@ -517,7 +527,8 @@ impl Encoder {
         self.written += (out.len() - start) as u64;
         assert_eq!(self.count, self.plan.count, "the value changed under its encoder");
         if self.packer.is_none() {
-            assert_eq!(self.written, self.plan.body_bytes, "the value changed under its encoder");
+            let wanted = self.plan.body_bytes.unwrap_or(self.written);
+            assert_eq!(self.written, wanted, "the value changed under its encoder");
         }
     }
 

@@ -165,6 +165,7 @@ impl Core {
 
     /// Reads what writers have copied of the snapshot's cut, while that is much: a segment takes ten
     /// times as long to encode as to copy, so within their usual share writers would copy everything.
+    /// What is released meanwhile is freed as fast.
     fn catch_up(&self) {
         if !self.is_behind_writers() {
             return;
@@ -172,6 +173,9 @@ impl Core {
         let end_ns = self.clock.monotonic_ns() + CATCH_UP_NS;
         while self.is_behind_writers() && self.meter.now_ns() < end_ns {
             self.timed(Cause::Save, || self.save_some());
+            if !darter_keyspace::lazyfree::is_empty() {
+                self.timed(Cause::Free, || self.free_deferred());
+            }
         }
     }
 

@@ -198,6 +198,8 @@ pub struct Reader<X: OutOfLine> {
     len: usize,
     bytes: usize,
     copied: Option<Copied>,
+    /// Segments read, or begun.
+    segments: usize,
 }
 
 /// What a reader knows of the segments that writers have copied since the cut.
@@ -220,7 +222,17 @@ impl<X: OutOfLine> Reader<X> {
             Root::Pack(_) | Root::Small(_) => (Stream::empty(), Some(cut)),
             Root::Empty | Root::Ruin(_) => (Stream::empty(), None),
         };
-        Self { stream, current: None, small, small_at: 0, left, len: left, bytes, copied: None }
+        Self {
+            stream,
+            current: None,
+            small,
+            small_at: 0,
+            left,
+            len: left,
+            bytes,
+            copied: None,
+            segments: 0,
+        }
     }
 
     /// Reads what writers have copied before the rest, where they have copied much: then the entries
@@ -248,7 +260,14 @@ impl<X: OutOfLine> Reader<X> {
         u32::try_from(part).unwrap_or(u32::MAX).max(HELD_MIN_KIB)
     }
 
+    /// Segments that were begun: all but the last have been released.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.segments
+    }
+
     fn next_segment(&mut self) -> Option<(Seg<X>, PagePos)> {
+        self.segments += 1;
         let mut next = None;
         if self.held_kib() > self.held_max_kib() / 2
             && let Some(copied) = &mut self.copied
