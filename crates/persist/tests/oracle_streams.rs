@@ -5,11 +5,15 @@ mod common;
 
 use common::{Bytes, Oracle, Reply};
 use darter_base::{Prng, StreamId};
+use darter_families::stream::Stream;
+use darter_keyspace::{NewItem, Value as _};
 use darter_rdb::crc64;
 use darter_rdb::dump::{self, Dumper};
 use darter_rdb::{
     Bounds, Encoding, Error, Event, Generation, Item, Kind, Layout, Limits, Piece, Source,
 };
+use darter_structs::stream::Element;
+use std::collections::BTreeSet;
 
 static STREAM: Kind = Kind {
     encodings: &[
@@ -34,15 +38,53 @@ enum Part {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Parts {
     all: Vec<Part>,
+    common: Common,
     next: usize,
     /// The text that is being returned in parts, and how much of it was.
     long: Option<usize>,
 }
 
+/// The names that entries have in common, and what is still to come: names, values, a long text.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Common {
+    names: Vec<Bytes>,
+    names_left: u64,
+    values_left: u64,
+    long: Option<(Bytes, u64)>,
+}
+
 impl Parts {
     fn add(&mut self, item: Item<'_>) {
+        let common = &mut self.common;
+        match item {
+            Item::Single { name, .. } => return self.add_text(name.into()),
+            Item::Piece(Piece::Names { names }) => {
+                (common.names, common.names_left) = (Vec::new(), names);
+                return;
+            }
+            Item::Piece(Piece::Same { id }) => {
+                common.values_left = common.names.len() as u64;
+                let fields = 2 * common.values_left;
+                return self.all.push(Part::Piece(Piece::Entry { id, fields }));
+            }
+            Item::Piece(Piece::Long { len }) => {
+                common.long = Some((Bytes::new(), len));
+                return;
+            }
+            Item::Piece(Piece::Part(bytes)) => {
+                let (text, len) = common.long.as_mut().expect("its length came first");
+                text.extend_from_slice(bytes);
+                if text.len() as u64 == *len {
+                    let text = std::mem::take(text);
+                    common.long = None;
+                    self.add_text(text);
+                }
+                return;
+            }
+            Item::Piece(Piece::Gone) => return,
+            _ => {}
+        }
         self.all.push(match item {
-            Item::Single { name, .. } => Part::Text(name.into()),
             Item::Piece(Piece::Group { name, last, read, pending, .. }) => {
                 let piece = Piece::Group { name: b"", last, read, pending, consumers: 0 };
                 Part::Named(name.into(), piece)
@@ -61,6 +103,21 @@ impl Parts {
             Item::Piece(Piece::Owned(id)) => Part::Piece(Piece::Owned(id)),
             other => panic!("{other:?}"),
         });
+    }
+
+    /// A name or a value; values follow their names.
+    fn add_text(&mut self, text: Bytes) {
+        let common = &mut self.common;
+        if common.names_left > 0 {
+            common.names_left -= 1;
+            return common.names.push(text);
+        }
+        if common.values_left > 0 {
+            let name = common.names[common.names.len() - common.values_left as usize].clone();
+            common.values_left -= 1;
+            self.all.push(Part::Text(name));
+        }
+        self.all.push(Part::Text(text));
     }
 
     /// Groups learn how many consumers they have.
@@ -134,6 +191,7 @@ fn read(payload: &[u8], step: usize) -> Result<Parts, Error> {
         }
     }
     parts.count_consumers();
+    parts.common = Common::default();
     Ok(parts)
 }
 
@@ -385,4 +443,107 @@ fn any_bytes_are_survived() {
         }
         assert_eq!(read(&payload, step), result, "{payload:02x?}");
     }
+}
+
+fn dumped(oracle: &mut Oracle, key: &[u8]) -> Bytes {
+    oracle.must(&[b"DUMP", key]).bulk()
+}
+
+fn events(payload: &[u8], mut each: impl FnMut(Item<'_>)) {
+    let mut reader = dump::reader(payload, KINDS, Limits::default()).expect("it has a trailer");
+    reader.push(payload);
+    while let Some(event) = reader.next().expect("the oracle wrote it") {
+        if let Event::Item(item) = event {
+            each(item);
+        }
+    }
+}
+
+#[test] // Names are reported, and kept, once for all entries that have them.
+fn names_are_not_copied_for_each_entry() {
+    let all = ["--stream-node-max-bytes", "0", "--stream-node-max-entries", "0"];
+    let mut oracle = Oracle::start(&[&all[..], &["--rdbcompression", "no"]].concat());
+    for len in [40, 100, 900, 1_100, 60_000] {
+        let (key, name) = (len.to_string().into_bytes(), vec![b'n'; len]);
+        for entry in 0..1_000_u64 {
+            let value = entry.to_string();
+            oracle.must(&[b"XADD", &key, b"*", &name, value.as_bytes(), b"x", b"y"]);
+        }
+        let payload = dumped(&mut oracle, &key);
+        let (mut bytes, mut longest) = (0, 0);
+        events(&payload, |item| {
+            bytes += item.text_bytes();
+            longest = longest.max(item.text_bytes());
+        });
+        assert!(bytes < payload.len(), "{bytes} bytes of texts in {}", payload.len());
+        assert!(longest <= 16 * 1_024, "{longest} bytes at once");
+        let stream = value_of(&payload);
+        let entries = stream.entries();
+        assert_eq!(entries.len(), 1_000);
+        let mut places = BTreeSet::new();
+        for entry in entries.range(0..entries.len()) {
+            let fields: Vec<_> = entry.fields().collect();
+            assert_eq!((fields.len(), fields[0].len()), (4, len));
+            if let Element::Blob(name) = fields[0] {
+                places.insert(name.piece(0).0.as_ptr());
+            }
+        }
+        let is_small = entries.memory_bytes() < 2 * payload.len();
+        assert!(places.len() == 1 || is_small, "{len}: {}", entries.memory_bytes());
+    }
+}
+
+#[test] // When a stream has all the shapes that it may have, further ones do not multiply names.
+fn names_are_shared_without_a_shape() {
+    let mut oracle = Oracle::start(&["--rdbcompression", "no"]);
+    for shape in 0..70 {
+        run(&mut oracle, &format!("XADD x * shape:{shape} v"));
+    }
+    let name = [b'n'; 400];
+    let mut filled = value_of(&dumped(&mut oracle, b"x"));
+    let id = StreamId::new(u64::MAX - 1, 0);
+    assert!(filled.take_in(NewItem::Piece(Piece::Names { names: 1 })));
+    assert!(filled.take_in(NewItem::Single { name: &name, deadline: None }));
+    for seq in 1..=100 {
+        let id = StreamId { seq, ..id };
+        assert!(filled.take_in(NewItem::Piece(Piece::Same { id })));
+        assert!(filled.take_in(NewItem::Single { name: b"1", deadline: None }));
+    }
+    let entries = filled.entries();
+    let names = entries.range(70..170).map(|entry| match entry.fields().next() {
+        Some(Element::Blob(name)) => name.piece(0).0.as_ptr(),
+        name => panic!("{name:?}"),
+    });
+    assert_eq!(names.collect::<BTreeSet<_>>().len(), 1);
+}
+
+#[test] // Deleted entries are passed over in portions.
+fn deleted_entries_are_passed_over() {
+    let all = ["--stream-node-max-bytes", "0", "--stream-node-max-entries", "0"];
+    let mut oracle = Oracle::start(&all);
+    let wide: String = (0..3_000).map(|at| format!(" f{at} v")).collect();
+    run(&mut oracle, &format!("XADD x 1-1{wide}"));
+    for entry in 2..1_000 {
+        run(&mut oracle, &format!("XADD x 1-{entry} a b"));
+    }
+    run(&mut oracle, "XADD x 2-0 a b");
+    for entry in 1..1_000 {
+        run(&mut oracle, &format!("XDEL x 1-{entry}"));
+    }
+    let mut gone = 0;
+    events(&dumped(&mut oracle, b"x"), |item| {
+        gone += usize::from(matches!(item, Item::Piece(Piece::Gone)));
+    });
+    assert!(gone >= 999 + 3_000 / 256, "{gone}");
+    assert_eq!(value_of(&dumped(&mut oracle, b"x")).entries().len(), 1);
+}
+
+/// The stream of a payload.
+fn value_of(payload: &[u8]) -> Stream {
+    let mut stream = Stream::new();
+    events(payload, |item| {
+        assert!(stream.take_in(NewItem::of(item).expect("a reader's")), "{item:?}");
+    });
+    stream.check_invariants();
+    stream
 }

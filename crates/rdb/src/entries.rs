@@ -172,6 +172,7 @@ impl EntryEncoder {
                 encode::length(out, pending);
             }
             Piece::Owned(id) => out.extend_from_slice(&id.to_be_bytes()),
+            piece => unreachable!("{piece:?} is a reader's"),
         }
     }
 

@@ -63,11 +63,24 @@ pub enum Item<'a> {
 /// What a stream is made of, besides the texts of its entries. They come in this order: entries, each
 /// with its texts; the state; groups, each with its pending entries, then its consumers, each with the
 /// IDs of those that are pending with it.
+///
+/// A reader reports the names that entries have in common once, before them, and long texts in parts of
+/// its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
 pub enum Piece<'a> {
     /// An entry. As many names and values follow it in turn: [`Item::Single`] or [`Item::LongSingle`].
     Entry { id: StreamId, fields: u64 },
+    /// Of a reader: names that follow, for entries to come.
+    Names { names: u64 },
+    /// Of a reader: an entry that has those names. As many values follow it.
+    Same { id: StreamId },
+    /// Of a reader: a text of so many bytes follows, in [`Piece::Part`]s, instead of an [`Item::Single`].
+    Long { len: u64 },
+    /// Of a reader: the next bytes of such a text.
+    Part(&'a [u8]),
+    /// Of a reader: nothing. A deleted entry was passed over, or a part of one.
+    Gone,
     /// What a stream knows besides its entries, and how many groups follow.
     State { last: StreamId, max_deleted: StreamId, added: u64, groups: u64 },
     /// A consumer group, and how many pending entries and consumers follow; a reader does not know the
@@ -86,6 +99,26 @@ impl Item<'_> {
     #[must_use]
     pub fn is_continued(&self) -> bool {
         matches!(self, Item::Part(_) | Item::Value(_) | Item::LongValue(_))
+    }
+
+    /// Bytes of its texts.
+    #[inline]
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Pair { name, value, .. } => name.len() + value.len(),
+            Self::Single { name, .. }
+            | Self::LongValued { name, .. }
+            | Self::Piece(Piece::Group { name, .. } | Piece::Consumer { name, .. }) => name.len(),
+            Self::Chunk(bytes)
+            | Self::Value(bytes)
+            | Self::Part(bytes)
+            | Self::Piece(Piece::Part(bytes)) => bytes.len(),
+            Self::LongNamed { .. }
+            | Self::LongValue(_)
+            | Self::LongSingle { .. }
+            | Self::Piece(_) => 0,
+        }
     }
 
     /// Its deadline.

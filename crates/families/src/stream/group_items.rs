@@ -153,6 +153,6 @@ pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
             });
             matches!(owned, Some(Some(_)))
         }
-        Piece::Entry { .. } | Piece::State { .. } => false,
+        _ => false,
     }
 }

@@ -7,6 +7,7 @@ use darter_keyspace::{
     Typed, Value, WrongType,
 };
 use darter_rdb::{Bounds, Encoding, Generation, Items, Kind, Layout, Piece, Plan, Survey};
+use darter_structs::blob::Blob;
 use darter_structs::groups::Groups;
 use darter_structs::list::INLINE_MAX;
 use darter_structs::stream::{Element, End, Entries, List, New, StreamId};
@@ -50,7 +51,7 @@ pub struct Stream {
     entries: Entries,
     state: State,
     pub(super) groups: Groups,
-    /// An entry of which [`Value::take_in`] has not seen all.
+    /// What [`Value::take_in`] knows of entries that are to come.
     open: Option<Box<Open>>,
 }
 
@@ -65,14 +66,31 @@ pub struct State {
     pub added: u64,
 }
 
+/// What is known of entries that are being read.
+#[derive(Clone, Default)]
+struct Open {
+    /// Names that several entries have, and how many of them are still to come.
+    names: List,
+    names_left: u64,
+    entry: Option<OpenEntry>,
+    /// A text that comes in parts, and its length.
+    long: Option<(Blob, u64)>,
+}
+
 /// An entry whose names and values are still coming.
 #[derive(Clone)]
-struct Open {
+struct OpenEntry {
     id: StreamId,
     fields: List,
     /// Names and values that it has.
     len: u64,
+    /// Only values are coming.
+    has_common_names: bool,
 }
+
+/// Names that several entries have are shared by them from this length on, unless they are kept as a
+/// shape.
+const SHARED_BYTES: usize = 64;
 
 /// A name or a value as the string that is sent.
 pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
@@ -131,20 +149,8 @@ impl Value for Stream {
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
         match item {
-            NewItem::Single { name, .. } => self.take_field(New::Bytes(name)),
-            NewItem::Piece(Piece::Entry { id, fields }) => {
-                let is_behind = self.state.last < id;
-                self.state.last = id;
-                self.open = Some(Box::new(Open { id, fields: List::new(), len: fields }));
-                is_behind && fields > 0
-            }
-            NewItem::Piece(Piece::State { last, max_deleted, added, .. }) => {
-                // A file may claim less than its entries show.
-                let last = last.max(self.state.last);
-                self.state = State { last, max_deleted, added };
-                self.open.is_none()
-            }
-            NewItem::Piece(piece) => super::group_items::take_in(&mut self.groups, piece),
+            NewItem::Single { name, .. } => self.take_text(New::Bytes(name)),
+            NewItem::Piece(piece) => self.take_piece(piece),
             // DEBUG POPULATE offers pairs to every type.
             NewItem::Pair { name, value, .. } => {
                 let Some(id) = self.state.last.next() else { return false };
@@ -163,16 +169,87 @@ impl Value for Stream {
 }
 
 impl Stream {
-    /// Adds a name or a value to the open entry; with the last one, adds the entry.
-    fn take_field(&mut self, field: New<'_>) -> bool {
+    fn take_piece(&mut self, piece: Piece<'_>) -> bool {
+        match piece {
+            Piece::Entry { id, fields } => self.open_entry(id, fields, false),
+            Piece::Same { id } => {
+                let names = self.open.as_ref().map_or(0, |open| open.names.len());
+                self.open_entry(id, 2 * names as u64, true)
+            }
+            Piece::Names { names } => {
+                let open = self.open.get_or_insert_default();
+                (open.names, open.names_left) = (List::new(), names);
+                open.entry.is_none()
+            }
+            Piece::Long { len } => {
+                self.open.get_or_insert_default().long = Some((Blob::default(), len));
+                true
+            }
+            Piece::Part(bytes) => self.take_part(bytes),
+            Piece::Gone => true,
+            Piece::State { last, max_deleted, added, .. } => {
+                // A file may claim less than its entries show.
+                let last = last.max(self.state.last);
+                self.state = State { last, max_deleted, added };
+                self.open.take().is_none_or(|open| open.entry.is_none() && open.long.is_none())
+            }
+            piece => super::group_items::take_in(&mut self.groups, piece),
+        }
+    }
+
+    /// Begins an entry. False if it is not behind all others, or has no fields.
+    fn open_entry(&mut self, id: StreamId, len: u64, has_common_names: bool) -> bool {
+        let is_behind = self.state.last < id;
+        self.state.last = id;
+        let open = self.open.get_or_insert_default();
+        let entry = OpenEntry { id, fields: List::new(), len, has_common_names };
+        open.entry.replace(entry).is_none() && open.names_left == 0 && is_behind && len > 0
+    }
+
+    /// Adds a part to a long text; with the last one, adds the text.
+    fn take_part(&mut self, bytes: &[u8]) -> bool {
         let Some(open) = &mut self.open else { return false };
-        open.fields.push(End::Back, field);
-        if open.fields.len() as u64 == open.len
-            && let Some(open) = self.open.take()
+        let Some((blob, len)) = &mut open.long else { return false };
+        blob.append(bytes);
+        if (blob.len() as u64) < *len {
+            return true;
+        }
+        let whole = open.long.take();
+        whole.is_some_and(|(blob, _)| self.take_text(New::Blob(blob)))
+    }
+
+    /// Adds a text to the common names, or to the open entry; with the last one, adds the entry.
+    fn take_text(&mut self, text: New<'_>) -> bool {
+        let Some(open) = &mut self.open else { return false };
+        if let Some(left) = open.names_left.checked_sub(1) {
+            open.names_left = left;
+            open.names.push(End::Back, shared(text));
+            return true;
+        }
+        let Some(entry) = &mut open.entry else { return false };
+        if entry.has_common_names {
+            let name = open.names.get(entry.fields.len() / 2);
+            match name.expect("there are as many names as values") {
+                Element::Text(name) => entry.fields.push(End::Back, &*name.to_vec()),
+                Element::Blob(name) => entry.fields.push(End::Back, New::Shared(name.clone())),
+            }
+        }
+        entry.fields.push(End::Back, text);
+        if entry.fields.len() as u64 == entry.len
+            && let Some(entry) = open.entry.take()
         {
-            self.entries.append_list(open.id, open.fields);
+            self.entries.append_list(entry.id, entry.fields);
         }
         true
+    }
+}
+
+/// A name that several entries have: in memory once, if it is not short.
+fn shared(name: New<'_>) -> New<'_> {
+    match name {
+        New::Bytes(bytes) if bytes.len() >= SHARED_BYTES => New::Shared(Blob::from(bytes)),
+        New::Blob(blob) => New::Shared(blob),
+        name => name,
     }
 }
 

@@ -21,6 +21,8 @@ const SUMMED_AT_ONCE: usize = 64 * 1024;
 const PUSHED_AT_ONCE: usize = 16 * 1024;
 /// Items added in one step: 20 us, and more where segments split.
 const ITEMS_AT_ONCE: usize = 64;
+/// So many bytes of an item count as one more.
+const ITEM_BYTES: usize = 512;
 /// The payload's index among the arguments, the name at 0.
 const PAYLOAD: usize = 3;
 
@@ -234,8 +236,9 @@ impl Restoring {
                     return if is_unusable { Err(bad_format()) } else { Ok(true) };
                 }
                 Some(event) => {
+                    let bytes = if let Event::Item(item) = &event { item.text_bytes() } else { 0 };
                     *any |= value.take_in(event, *types, now)?;
-                    items += 1;
+                    items += 1 + bytes / ITEM_BYTES;
                 }
                 None if pushed >= SUMMED_AT_ONCE => return Ok(false),
                 None => pushed += push(reader, payload, at),

@@ -201,6 +201,7 @@ enum Step {
     Pair(Span, Span, Option<UnixMillis>),
     Single(Span),
     Piece(Piece<'static>),
+    Part(Span),
     Group { name: Span, last: StreamId, read: Option<u64>, pending: u64 },
     Consumer { name: Span, seen_ms: u64, active_ms: Option<u64>, pending: u64 },
     Block(BlockHead, Span),
@@ -456,6 +457,7 @@ impl Reader {
                 Event::Item(Item::Single { name: self.bytes(name), deadline_ms: None })
             }
             Step::Piece(piece) => Event::Item(Item::Piece(piece)),
+            Step::Part(part) => Event::Item(Item::Piece(Piece::Part(self.bytes(part)))),
             Step::Group { name, last, read, pending } => {
                 let (name, consumers) = (self.bytes(name), 0);
                 Event::Item(Item::Piece(Piece::Group { name, last, read, pending, consumers }))

@@ -161,6 +161,11 @@ impl Portion {
                 (4, &[seen_ms, active_ms.unwrap_or(NONE), pending], name)
             }
             Piece::Owned(id) => (5, &[id.ms, id.seq], &[]),
+            Piece::Names { names } => (6, &[names], &[]),
+            Piece::Same { id } => (7, &[id.ms, id.seq], &[]),
+            Piece::Long { len } => (8, &[len], &[]),
+            Piece::Part(bytes) => (9, &[], bytes),
+            Piece::Gone => (10, &[], &[]),
         };
         self.bytes.extend_from_slice(&[10, kind]);
         numbers.iter().for_each(|number| self.number(*number));
@@ -312,10 +317,17 @@ impl<'a> Cursor<'a> {
                 active_ms: some(self.number()),
                 pending: self.number(),
             },
-            _ => Piece::Owned(self.id()),
+            5 => Piece::Owned(self.id()),
+            6 => Piece::Names { names: self.number() },
+            7 => Piece::Same { id: self.id() },
+            8 => Piece::Long { len: self.number() },
+            9 => Piece::Part(&[]),
+            _ => Piece::Gone,
         };
         let end = self.name();
-        if let Piece::Group { name, .. } | Piece::Consumer { name, .. } = &mut piece {
+        if let Piece::Group { name, .. } | Piece::Consumer { name, .. } | Piece::Part(name) =
+            &mut piece
+        {
             *name = end;
         }
         piece
@@ -347,6 +359,11 @@ mod tests {
             Piece::Consumer { name, seen_ms: 10, active_ms: None, pending: 11 },
             Piece::Consumer { name, seen_ms: 10, active_ms: Some(12), pending: 11 },
             Piece::Owned(id),
+            Piece::Names { names: 13 },
+            Piece::Same { id },
+            Piece::Long { len: 14 },
+            Piece::Part(name),
+            Piece::Gone,
         ];
         let (mut portion, mut place) = (Portion::default(), Place::default());
         for piece in pieces {

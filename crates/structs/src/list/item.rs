@@ -51,7 +51,7 @@ const BYTES_BY_TAG: &[u8; 256] = &{
 pub enum Element<'a> {
     /// Kept among the others.
     Text(Text<'a>),
-    /// Longer than [`INLINE_MAX`], kept outside.
+    /// Kept outside: longer than [`INLINE_MAX`], or shared.
     Blob(&'a Blob),
 }
 
@@ -88,6 +88,9 @@ pub enum New<'a> {
     Bytes(&'a [u8]),
     /// Of any length; copied out of the blob unless longer than [`INLINE_MAX`].
     Blob(Blob),
+    /// Of any length; kept outside, as many lists share it. Not for lists that are searched: equal
+    /// elements would differ in their bytes.
+    Shared(Blob),
 }
 
 impl<'a> From<&'a [u8]> for New<'a> {
@@ -103,7 +106,7 @@ impl New<'_> {
             Self::Bytes(bytes) if bytes.len() <= INLINE_MAX => f(&Code::text(bytes)),
             Self::Bytes(bytes) => f(&Code::Blob(Blob::from(bytes))),
             Self::Blob(blob) if blob.len() <= INLINE_MAX => f(&Code::text(&blob.to_vec())),
-            Self::Blob(blob) => f(&Code::Blob(blob)),
+            Self::Blob(blob) | Self::Shared(blob) => f(&Code::Blob(blob)),
         }
     }
 }

@@ -261,27 +261,40 @@ impl Entries {
     }
 
     /// [`Entries::append`] of names and values that are in a list. Cost: O(log n), and a copy if they
-    /// are short.
+    /// are short. Names that the list shares with others are not copied for this entry alone.
     pub fn append_list(&mut self, id: StreamId, fields: List) {
-        let is_short = fields.memory_bytes() <= 4 * FIELDS_MAX && {
-            let fields = fields.range(0..fields.len()).map(|field| field.to_vec());
-            let fields: Vec<_> = fields.collect();
-            self.append_short(id, fields.iter().map(|field| New::Bytes(field)))
-        };
-        if !is_short {
-            self.append_long(id, fields);
+        let all = || fields.range(0..fields.len());
+        if fields.memory_bytes() <= 4 * FIELDS_MAX {
+            let texts: Vec<_> = all().map(|field| field.to_vec()).collect();
+            let encoding = Encoding::of(texts.iter().map(|field| New::Bytes(field)));
+            let is_shared = all().any(|field| matches!(field, Element::Blob(_)));
+            if let Some(encoding) = encoding
+                && (self.append_shaped(id, &encoding)
+                    || !is_shared && self.append_own(id, &encoding))
+            {
+                return;
+            }
         }
+        self.append_long(id, fields);
     }
 
     /// False if the fields are too long to be kept among the entries.
     fn append_short<'a>(&mut self, id: StreamId, fields: impl Iterator<Item = New<'a>>) -> bool {
         let Some(encoding) = Encoding::of(fields) else { return false };
-        let Encoding { names, values, pairs } = &encoding;
+        self.append_shaped(id, &encoding) || self.append_own(id, &encoding)
+    }
+
+    /// False if the names cannot be a shape.
+    fn append_shaped(&mut self, id: StreamId, encoding: &Encoding) -> bool {
+        let Encoding { names, values, pairs } = encoding;
         let first = self.first().unwrap_or(id);
-        if let Some(shape) = self.shapes.take(names, *pairs, id, first) {
-            self.push(id, |id| Code::of(id, Form::Shape(shape), values));
-            return true;
-        }
+        let Some(shape) = self.shapes.take(names, *pairs, id, first) else { return false };
+        self.push(id, |id| Code::of(id, Form::Shape(shape), values));
+        true
+    }
+
+    /// False if names and values are too long together.
+    fn append_own(&mut self, id: StreamId, encoding: &Encoding) -> bool {
         let Some(mixed) = encoding.mixed() else { return false };
         self.push(id, |id| Code::of(id, Form::Own, &mixed));
         true

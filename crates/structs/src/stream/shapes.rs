@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The most shapes of a stream. Entries of others hold their names themselves.
 pub(super) const SHAPES_MAX: usize = 64;
 /// The longest names that are kept as a shape, encoded.
-pub(super) const NAMES_MAX: usize = FIELDS_MAX / 2;
+pub(super) const NAMES_MAX: usize = FIELDS_MAX;
 
 /// The names of the fields of some entries.
 #[derive(Clone)]
