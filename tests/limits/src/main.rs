@@ -21,6 +21,7 @@ mod peers;
 mod pipelines;
 mod ports;
 mod resets;
+mod saved_streams;
 mod saving;
 mod stalls;
 mod watchers;
@@ -82,6 +83,7 @@ const GROUPS: &[&[Check]] = &[
     stalls::CHECKS,
     memory::CHECKS,
     saving::CHECKS,
+    saved_streams::CHECKS,
     life::CHECKS,
     first_hour::CHECKS,
 ];

@@ -3,7 +3,6 @@
 use super::id;
 use super::value::{State, Stream, StreamEdit};
 use crate::unshare::{self, KEY};
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Key, Touch, Type, Typed};
 use darter_resp::{self as resp, Request};
@@ -26,7 +25,7 @@ pub(super) fn xdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.int(0);
         return Ok(Flow::Done);
     }
-    if args.left() > ENTRIES_AT_ONCE {
+    if args.left() > unshare::MANY {
         return Ok(Flow::Job(Box::new(DeletingMany::new(args))));
     }
     let mut ids = args;

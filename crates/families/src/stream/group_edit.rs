@@ -35,8 +35,8 @@ pub enum GroupChange {
     Acknowledge { id: StreamId },
 }
 
-/// Pending entries that are released in one step.
-const RELEASED_AT_ONCE: usize = 64;
+/// Pending entries that are released in one step: up to 5 us each, where they are at random places.
+const RELEASED_AT_ONCE: usize = 8;
 
 impl StreamEdit<'_> {
     fn record_group(
@@ -105,16 +105,17 @@ impl StreamEdit<'_> {
     /// Releases some pending entries of a consumer, and removes it once there are none left. True
     /// while there are.
     pub(super) fn remove_consumer(&mut self, group: &[u8], number: u64) -> bool {
-        let gone = self.stream.groups.edit(group, |group| {
-            let is_left = group.release(number, RELEASED_AT_ONCE) == RELEASED_AT_ONCE;
+        let groups = &mut self.stream.groups;
+        let released = groups.edit(group, |group| group.release(number, RELEASED_AT_ONCE));
+        if released == Some(RELEASED_AT_ONCE) {
+            return true;
+        }
+        let removed = groups.edit(group, |group| {
             let name = group.numbered(number).map(|consumer| Name::from(consumer.name()));
-            if is_left {
-                return None;
-            }
             group.remove_consumer(number);
             name
         });
-        let Some(Some(name)) = gone else { return gone.is_some() };
+        let Some(name) = removed.flatten() else { return false };
         let change = || GroupChange::RemoveConsumer { name };
         self.record_group(group, &[XGROUP_DELCONSUMER], change);
         false
@@ -188,5 +189,23 @@ impl StreamEdit<'_> {
     fn number(&self, group: &[u8], name: &[u8]) -> Option<u64> {
         let consumer = self.group(group)?.consumer(name)?;
         Some(consumer.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::Stream;
+    use super::*;
+    use darter_keyspace::Draft;
+
+    #[test] // What is asked for a consumer or a group that is not there ends.
+    fn an_absent_consumer_is_removed_at_once() {
+        let mut draft = Draft::<Stream>::default();
+        let mut edit = draft.edit(1);
+        assert!(!edit.remove_consumer(b"g", 1));
+        edit.create_group(b"g", StreamId::MIN, None);
+        assert!(!edit.remove_consumer(b"g", 1));
+        let number = edit.create_consumer(b"g", b"c", 1).expect("it is new");
+        assert!(!edit.remove_consumer(b"g", number) && !edit.remove_consumer(b"g", number));
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn added_up_to(stream: &Stream, id: StreamId) -> Option<u64> {
     match id {
         _ if !is_whole => None,
         id if id < first => Some(before),
-        id if id == first => Some(before + 1),
+        id if id == first => Some(before.wrapping_add(1)),
         _ => None,
     }
 }
@@ -35,7 +35,10 @@ fn has_gap_from(stream: &Stream, id: StreamId) -> bool {
 /// How many entries a group has read that had read `read`, and reads the one with this ID.
 pub(super) fn read_with(stream: &Stream, read: Option<u64>, id: StreamId) -> Option<u64> {
     match read {
-        Some(read) if !has_gap_from(stream, id) => Some(read + 1),
+        // Counted as Redis does, whose signed -1 says "unknown".
+        Some(read) if !has_gap_from(stream, id) => {
+            read.checked_add(1).filter(|read| *read < u64::MAX)
+        }
         _ if stream.state().added > 0 => added_up_to(stream, id),
         read => read,
     }

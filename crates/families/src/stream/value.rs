@@ -155,7 +155,8 @@ impl Value for Stream {
             NewItem::Pair { name, value, .. } => {
                 let Some(id) = self.state.last.next() else { return false };
                 self.entries.append(id, [New::Bytes(name), new(value)].into_iter());
-                self.state = State { last: id, added: self.state.added + 1, ..self.state };
+                let added = self.state.added.wrapping_add(1);
+                self.state = State { last: id, added, ..self.state };
                 true
             }
         }
@@ -326,7 +327,8 @@ impl StreamEdit<'_> {
     fn advance(&mut self, id: StreamId) {
         let state = &mut self.stream.state;
         assert!(state.last < id, "T1: {id} is not behind {}", state.last);
-        *state = State { last: id, added: state.added + 1, ..*state };
+        // Redis's wraps as well.
+        *state = State { last: id, added: state.added.wrapping_add(1), ..*state };
     }
 
     /// Deletes an entry. False if there is none with this ID.
@@ -376,5 +378,28 @@ impl StreamEdit<'_> {
             StreamChange::State { state } => self.set(*state),
             StreamChange::Group { group, change } => self.apply_to_group(group, change),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::progress::read_with;
+    use super::*;
+
+    #[test] // Numbers that a payload may claim do not overflow.
+    fn the_greatest_numbers_are_counted_on() {
+        let mut stream = Stream::new();
+        let (last, max_deleted) = (StreamId::new(7, 7), StreamId::MIN);
+        let state = Piece::State { last, max_deleted, added: u64::MAX, groups: 0 };
+        assert!(stream.take_in(NewItem::Piece(state)));
+        let mut copy = stream.clone();
+        copy.edit_aside(0).append(StreamId::new(8, 0), [Fresh::Bytes(b"f"); 2].into_iter());
+        let value = Fresh::Bytes(b"v");
+        assert!(stream.take_in(NewItem::Pair { name: b"f", value, deadline: None }));
+        assert_eq!((stream.state().added, copy.state().added), (0, 0));
+        let id = StreamId::new(8, 0);
+        let read =
+            [u64::MAX - 2, u64::MAX - 1, u64::MAX].map(|read| read_with(&copy, Some(read), id));
+        assert_eq!(read, [Some(u64::MAX - 1), None, None]);
     }
 }

@@ -1,18 +1,92 @@
 //! Changes of a group that may take more than a slice: at once if they are short, otherwise aside.
 
+use super::id;
 use super::value::{Stream, StreamEdit};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Reply, Request};
+use darter_structs::stream::StreamId;
 use std::sync::Arc;
+
+/// Entries at random places of a group that are changed at once: up to 8 us each.
+pub(super) const CHANGED_AT_ONCE: usize = 32;
+/// Arguments read in one step: about 20 us.
+const READ_AT_ONCE: usize = 512;
 
 /// A change of one stream, in steps of about 20 us.
 pub(super) trait Work: Send + 'static {
+    /// Reads some of the arguments. True while there are more; refused, nothing changes.
+    fn read(&mut self, _: resp::Args<'_>) -> Result<bool, Refusal> {
+        Ok(false)
+    }
+
     /// Does some of it. True while there is more.
-    fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool;
+    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, now: u64) -> bool;
 
     /// Replies, once all is done.
     fn reply(&mut self, reply: &mut Reply<'_>, stream: &Stream) -> Flow;
+}
+
+/// IDs among the arguments: all are checked before the first is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ids {
+    /// Indexes: of the next one, of the next that is to be checked, and of the end.
+    next: usize,
+    checked: usize,
+    end: usize,
+}
+
+impl Ids {
+    /// Those from `next` to `end`.
+    pub(super) fn new(next: usize, end: usize) -> Self {
+        Self { next, checked: next, end }
+    }
+
+    /// How many are still to be taken.
+    pub(super) fn len(self) -> usize {
+        self.end - self.next
+    }
+
+    /// Checks some. True while there are more.
+    pub(super) fn check(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
+        let mut args = Args::new(all, self.checked);
+        self.checked = self.end.min(self.checked + READ_AT_ONCE);
+        while args.position() < self.checked {
+            id::parse(args.word()?, 0)?;
+        }
+        Ok(self.checked < self.end)
+    }
+
+    /// Checks some, up to the first that is none, where they end. True while there are more.
+    pub(super) fn seek_end(&mut self, all: resp::Args<'_>) -> bool {
+        let mut args = Args::new(all, self.checked);
+        let until = self.end.min(self.checked + READ_AT_ONCE);
+        while args.position() < until {
+            if args.peek_word().is_none_or(|word| id::parse(word, 0).is_err()) {
+                (self.checked, self.end) = (args.position(), args.position());
+                return false;
+            }
+            args.next();
+        }
+        self.checked = until;
+        until < self.end
+    }
+
+    /// Where they end.
+    pub(super) fn end(self) -> usize {
+        self.end
+    }
+
+    /// Takes the next one.
+    pub(super) fn take(&mut self, all: resp::Args<'_>) -> Option<StreamId> {
+        if self.next == self.end {
+            return None;
+        }
+        debug_assert!(self.next < self.checked, "{self:?}");
+        let mut args = Args::new(all, self.next);
+        self.next += 1;
+        args.word().ok().and_then(|word| id::parse(word, 0).ok())
+    }
 }
 
 /// Work aside.
@@ -20,7 +94,8 @@ struct Aside<W: Work> {
     request: Arc<Request>,
     /// Of the key among the arguments.
     key: usize,
-    draft: Draft<Stream>,
+    /// None while the arguments are read.
+    draft: Option<Draft<Stream>>,
     work: W,
 }
 
@@ -33,14 +108,20 @@ pub(super) fn run<W: Work>(
     is_long: bool,
     mut work: W,
 ) -> Result<Flow, Refusal> {
-    let name = Key::new(args.all().get(key));
+    let all = args.all();
     if is_long {
-        let (request, draft) = (args.all().to_request(), cx.db.draft::<Stream>(&name)?);
-        return Ok(Flow::Job(Box::new(Aside { request, key, draft, work })));
+        return Ok(Flow::Job(Box::new(Aside {
+            request: all.to_request(),
+            key,
+            draft: None,
+            work,
+        })));
     }
+    while work.read(all)? {}
+    let name = Key::new(all.get(key));
     let (now, reply) = (cx.now, &mut cx.reply);
     let flow = cx.db.edit::<Stream, _>(&name, false, |edit| {
-        while work.step(edit, now) {}
+        while work.step(edit, all, now) {}
         work.reply(reply, edit.stream())
     })?;
     Ok(flow.expect("the stream is there"))
@@ -48,17 +129,24 @@ pub(super) fn run<W: Work>(
 
 impl<W: Work> Job for Aside<W> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
-        loop {
-            if !self.work.step(&mut self.draft.edit(cx.now), cx.now) {
-                break;
+        let all = resp::Args::owned(&self.request);
+        let key = Key::new(all.get(self.key));
+        let draft = loop {
+            match &mut self.draft {
+                Some(draft) => {
+                    if !self.work.step(&mut draft.edit(cx.now), all, cx.now) {
+                        break draft;
+                    }
+                }
+                None if self.work.read(all)? => {}
+                draft => *draft = Some(cx.db.draft::<Stream>(&key)?),
             }
             if cx.preempt.must_yield() {
                 return Ok(Step::More);
             }
-        }
-        let flow = self.work.reply(&mut cx.reply, self.draft.value());
-        let key = Key::new(resp::Args::owned(&self.request).get(self.key));
-        cx.db.install_draft(&key, std::mem::take(&mut self.draft));
+        };
+        let flow = self.work.reply(&mut cx.reply, draft.value());
+        cx.db.install_draft(&key, std::mem::take(draft));
         Ok(Step::Done(flow))
     }
 }

@@ -1,16 +1,13 @@
 //! XACK: entries that a consumer is done with.
 
-use super::id;
 use super::value::{Stream, StreamEdit};
-use super::work::{self, Work};
+use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use crate::lookup::find_value;
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal};
-use darter_resp::Reply;
-use darter_structs::stream::StreamId;
+use darter_resp::{self as resp, Reply};
 
-/// Entries in one step.
-const ACKNOWLEDGED_AT_ONCE: usize = 32;
+/// Entries in one step: up to 5 us each, where they are at random places.
+const ACKNOWLEDGED_AT_ONCE: usize = 8;
 
 /// `XACK key group id [id ...]`: these entries are not pending any more.
 ///
@@ -25,25 +22,26 @@ pub(super) fn xack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         cx.reply.int(0);
         return Ok(Flow::Done);
     }
-    let mut ids = Vec::with_capacity(args.left());
-    while args.left() > 0 {
-        ids.push(id::parse(args.word()?, 0)?);
-    }
-    let is_long = ids.len() > ENTRIES_AT_ONCE;
-    let work = Acknowledging { group: group.to_vec(), ids: ids.into_iter(), done: 0 };
-    work::run(cx, args, at, is_long, work)
+    let ids = Ids::new(args.position(), args.all().len());
+    let work = Acknowledging { group: group.to_vec(), ids, done: 0 };
+    work::run(cx, args, at, ids.len() > 2 * CHANGED_AT_ONCE, work)
 }
 
 /// IDs that are still to be looked at.
 struct Acknowledging {
     group: Vec<u8>,
-    ids: std::vec::IntoIter<StreamId>,
+    ids: Ids,
     done: usize,
 }
 
 impl Work for Acknowledging {
-    fn step(&mut self, edit: &mut StreamEdit<'_>, _: u64) -> bool {
-        for id in self.ids.by_ref().take(ACKNOWLEDGED_AT_ONCE) {
+    fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
+        self.ids.check(all)
+    }
+
+    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, _: u64) -> bool {
+        for _ in 0..ACKNOWLEDGED_AT_ONCE {
+            let Some(id) = self.ids.take(all) else { break };
             self.done += usize::from(edit.acknowledge(&self.group, id));
         }
         self.ids.len() > 0

@@ -3,22 +3,23 @@
 use super::id;
 use super::rows::{Rows, ShowingRows, Shown};
 use super::value::{Stream, StreamEdit};
-use super::work::{self, Work};
+use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
 use crate::lookup::find_value;
 use crate::unsent::flow;
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Key;
-use darter_resp::Reply;
-use darter_structs::groups::Pending;
+use darter_resp::{self as resp, Reply};
+use darter_structs::groups::{Group, Pending};
 use darter_structs::stream::StreamId;
 
-/// Entries that are claimed in one step: about 30 us.
-const CLAIMED_AT_ONCE: usize = 16;
+/// Entries that are claimed in one step: up to 10 us each, where they are at random places.
+const CLAIMED_AT_ONCE: usize = 4;
+/// Options that are read in one step: about 20 us.
+const OPTIONS_AT_ONCE: usize = 256;
 /// Pending entries that are looked at in one step.
-const LOOKED_AT_ONCE: usize = 64;
+const LOOKED_AT_ONCE: usize = 32;
 /// XAUTOCLAIM looks at as many pending entries for each that it may return.
 const LOOKS_EACH: usize = 10;
 
@@ -105,7 +106,11 @@ impl Claim {
 /// XCLAIM in steps.
 struct Claiming {
     claim: Claim,
-    wanted: std::vec::IntoIter<StreamId>,
+    wanted: Ids,
+    /// Where the options are that are still to be read, once the IDs are.
+    options: Option<usize>,
+    /// When the command came.
+    now: u64,
     /// Entries that are not pending become so.
     is_forced: bool,
     /// The group has got the entries up to there.
@@ -113,7 +118,25 @@ struct Claiming {
 }
 
 impl Work for Claiming {
-    fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool {
+    fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
+        let Some(next) = self.options else {
+            if !self.wanted.seek_end(all) {
+                self.options = Some(self.wanted.end());
+            }
+            return Ok(true);
+        };
+        let mut args = Args::new(all, next);
+        for _ in 0..OPTIONS_AT_ONCE {
+            if args.left() == 0 {
+                break;
+            }
+            self.option(&mut args)?;
+        }
+        self.options = Some(args.position());
+        Ok(args.left() > 0)
+    }
+
+    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, now: u64) -> bool {
         let group = self.claim.group.clone();
         if let Some(last) = self.last.take()
             && let Some(found) = edit.group(&group)
@@ -123,7 +146,8 @@ impl Work for Claiming {
             edit.advance_group(&group, last, read);
         }
         let Self { claim, wanted, is_forced, .. } = self;
-        for id in wanted.by_ref().take(CLAIMED_AT_ONCE) {
+        for _ in 0..CLAIMED_AT_ONCE {
+            let Some(id) = wanted.take(all) else { break };
             if !edit.stream().entries().contains(id) {
                 edit.acknowledge(&group, id);
                 continue;
@@ -162,46 +186,40 @@ pub(super) fn xclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     if let Some(refusal) = refusal {
         return Err(refusal);
     }
-    let mut wanted = Vec::new();
-    while let Some(id) = args.peek_word().and_then(|word| id::parse(word, 0).ok()) {
-        wanted.push(id);
-        args.next();
-    }
-    let (is_long, wanted) = (wanted.len() > ENTRIES_AT_ONCE, wanted.into_iter());
-    let mut claiming = Claiming { claim, wanted, is_forced: false, last: None };
-    claiming.options(args, cx.now)?;
-    work::run(cx, args, at, is_long, claiming)
+    let wanted = Ids::new(args.position(), args.all().len());
+    let (now, options, last) = (cx.now, None, None);
+    let claiming = Claiming { claim, wanted, options, now, is_forced: false, last };
+    work::run(cx, args, at, wanted.len() > CHANGED_AT_ONCE, claiming)
 }
 
 impl Claiming {
-    fn options(&mut self, mut args: Args<'_>, now: u64) -> Result<(), Refusal> {
+    /// Reads the next option.
+    fn option(&mut self, args: &mut Args<'_>) -> Result<(), Refusal> {
         let invalid =
             |name: &str| Refusal::line(format!("ERR Invalid {name} option argument for XCLAIM"));
         let int = |args: &mut Args<'_>, name| {
             number::parse_i64(args.word()?).ok_or_else(|| invalid(name))
         };
-        let present = now.cast_signed();
-        while args.left() > 0 {
-            let has_value = args.left() > 1;
-            if args.option("FORCE") {
-                self.is_forced = true;
-            } else if args.option("JUSTID") {
-                self.claim.only_ids = true;
-            } else if has_value && args.option("IDLE") {
-                let idle = int(&mut args, "IDLE")?;
-                self.delivered(present.wrapping_sub(idle), present);
-            } else if has_value && args.option("TIME") {
-                let time = int(&mut args, "TIME")?;
-                self.delivered(time, present);
-            } else if has_value && args.option("RETRYCOUNT") {
-                let times = int(&mut args, "RETRYCOUNT")?;
-                self.claim.times = u64::try_from(times).ok();
-            } else if has_value && args.option("LASTID") {
-                self.last = Some(id::parse(args.word()?, 0)?);
-            } else {
-                let word = args.word()?;
-                return Err(Refusal::quoting("ERR Unrecognized XCLAIM option '", word, "'"));
-            }
+        let present = self.now.cast_signed();
+        let has_value = args.left() > 1;
+        if args.option("FORCE") {
+            self.is_forced = true;
+        } else if args.option("JUSTID") {
+            self.claim.only_ids = true;
+        } else if has_value && args.option("IDLE") {
+            let idle = int(args, "IDLE")?;
+            self.delivered(present.wrapping_sub(idle), present);
+        } else if has_value && args.option("TIME") {
+            let time = int(args, "TIME")?;
+            self.delivered(time, present);
+        } else if has_value && args.option("RETRYCOUNT") {
+            let times = int(args, "RETRYCOUNT")?;
+            self.claim.times = u64::try_from(times).ok();
+        } else if has_value && args.option("LASTID") {
+            self.last = Some(id::parse(args.word()?, 0)?);
+        } else {
+            let word = args.word()?;
+            return Err(Refusal::quoting("ERR Unrecognized XCLAIM option '", word, "'"));
         }
         Ok(())
     }
@@ -213,11 +231,11 @@ impl Claiming {
     }
 }
 
-/// Refuses a missing key or group.
-fn look(cx: &mut Cx<'_>, key: &Key<'_>, group: &[u8]) -> Result<(), Refusal> {
+/// How many entries are pending. Refuses a missing key or group.
+fn look(cx: &mut Cx<'_>, key: &Key<'_>, group: &[u8]) -> Result<usize, Refusal> {
     let stream = find_value::<Stream>(cx.db, cx.stats, key)?;
-    let is_there = stream.is_some_and(|stream| stream.groups().get(group).is_some());
-    if is_there { Ok(()) } else { Err(no_group(key, group)) }
+    let found = stream.as_ref().and_then(|stream| stream.groups().get(group));
+    found.map(Group::pending_len).ok_or_else(|| no_group(key, group))
 }
 
 /// XAUTOCLAIM in steps.
@@ -233,7 +251,7 @@ struct AutoClaiming {
 }
 
 impl Work for AutoClaiming {
-    fn step(&mut self, edit: &mut StreamEdit<'_>, now: u64) -> bool {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, _: resp::Args<'_>, now: u64) -> bool {
         let name = self.claim.group.clone();
         let Some(group) = edit.group(&name) else { return false };
         let rank = group.rank_of(self.next);
@@ -304,9 +322,10 @@ pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
             return Err(Refusal::Syntax);
         }
     }
-    look(cx, &key, &claim.group)?;
+    let pending = look(cx, &key, &claim.group)?;
     let looks = count.saturating_mul(LOOKS_EACH);
+    let is_long = count.min(pending) > CHANGED_AT_ONCE || looks.min(pending) > LOOKED_AT_ONCE;
     let (cursor, gone) = (StreamId::MIN, Vec::new());
     let work = AutoClaiming { claim, next, count, looks, cursor, gone };
-    work::run(cx, args, at, looks > 4 * ENTRIES_AT_ONCE, work)
+    work::run(cx, args, at, is_long, work)
 }

@@ -2,11 +2,10 @@
 
 use super::id;
 use super::value::{Stream, StreamEdit};
-use super::work::{self, Work};
-use darter_base::limits::ENTRIES_AT_ONCE;
+use super::work::{self, CHANGED_AT_ONCE, Work};
 use darter_command::{Args, Cx, Flow, Refusal, until_nul};
 use darter_keyspace::Key;
-use darter_resp::Reply;
+use darter_resp::{self as resp, Reply};
 use darter_structs::stream::StreamId;
 
 /// Index of the key in a subcommand.
@@ -162,7 +161,7 @@ pub(super) fn delete_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flo
         return Ok(Flow::Done);
     };
     let work = Removal { group: group.to_vec(), number, pending };
-    work::run(cx, args, KEY, pending > ENTRIES_AT_ONCE, work)
+    work::run(cx, args, KEY, pending > CHANGED_AT_ONCE, work)
 }
 
 /// A consumer that is being removed.
@@ -173,7 +172,7 @@ struct Removal {
 }
 
 impl Work for Removal {
-    fn step(&mut self, edit: &mut StreamEdit<'_>, _: u64) -> bool {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, _: resp::Args<'_>, _: u64) -> bool {
         edit.remove_consumer(&self.group, self.number)
     }
 

@@ -107,10 +107,7 @@ fn summary(reply: &mut Reply<'_>, group: Group) -> Flow {
     };
     id::encode(reply, first.id);
     id::encode(reply, last.id);
-    let busy = (0..group.consumers_len()).filter(|index| {
-        group.consumers(*index..*index + 1).any(|consumer| consumer.pending_len() > 0)
-    });
-    reply.array(busy.count());
+    reply.array(group.busy_len());
     flow(reply, Busy { group, next: 0 })
 }
 

@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// Entries that are delivered in one step: about 30 us.
 const DELIVERED_AT_ONCE: usize = 32;
+/// Entries that are delivered once more in one step: each is searched in three trees.
+const REPEATED_AT_ONCE: usize = 8;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -136,6 +138,14 @@ impl Reading {
             Self::New(ranks) | Self::History(ranks) => ranks.len(),
         }
     }
+
+    /// What it takes, in new entries.
+    fn cost(&self) -> usize {
+        match self {
+            Self::New(ranks) => ranks.len(),
+            Self::History(ranks) => ranks.len() * (DELIVERED_AT_ONCE / REPEATED_AT_ONCE),
+        }
+    }
 }
 
 /// The reading of one stream, in steps.
@@ -178,7 +188,7 @@ impl Delivery {
                 end < ranks.end
             }
             Reading::History(ranks) => {
-                let end = ranks.end.min(ranks.start + DELIVERED_AT_ONCE);
+                let end = ranks.end.min(ranks.start + REPEATED_AT_ONCE);
                 self.repeat(edit, ranks.start..end, (number, now));
                 self.reading = Reading::History(end..ranks.end);
                 end < ranks.end
@@ -264,7 +274,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
         let key = Key::new(args.all().get(at));
         let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
         let reading = asked.reading(args, at + asked.keys.len(), stream.as_deref())?;
-        entries += reading.map_or(0, |reading| reading.len());
+        entries += reading.map_or(0, |reading| reading.cost());
     }
     if entries > ENTRIES_AT_ONCE {
         let (request, first) = (args.all().to_request(), args.position());

@@ -74,3 +74,32 @@ fn a_stream_is_named_twice() {
     assert_eq!(engine.line("XACK x g 1 2"), ":2\r\n");
     engine.db.check_invariants();
 }
+
+#[test] // A few entries at random places take longer than a slice, too, and so do words to be read.
+fn dozens_are_changed_aside() {
+    let mut engine = filled();
+    engine.line("XREADGROUP GROUP g a STREAMS x >");
+    let wrong = format!("XACK x g{} wrong", ids(1..ENTRIES));
+    let options = format!("XCLAIM x g b 0{}{} WRONG", ids(1..ENTRIES), " FORCE".repeat(ENTRIES));
+    for (line, least) in [(wrong, ENTRIES / 512), (options, 2 * ENTRIES / 512)] {
+        let before = engine.portions;
+        assert!(engine.line(&line).starts_with('-'));
+        assert!(engine.portions - before >= least, "{}", &line[..8]);
+    }
+    assert_eq!(pending(&engine, "a"), ENTRIES);
+    let lines = [
+        (format!("XCLAIM x g b 0{} JUSTID", ids(1..101)), 100 / 4),
+        ("XAUTOCLAIM x g b 0 101 COUNT 100".into(), 100 / 4),
+        ("XREADGROUP GROUP g b STREAMS x 0".into(), 200 / 8),
+        (format!("XACK x g{}", ids(1..101)), 100 / 8),
+        ("XGROUP DELCONSUMER x g b".into(), 100 / 8),
+    ];
+    for (line, least) in lines {
+        let before = engine.portions;
+        assert!(!engine.line(&line).starts_with('-'));
+        assert!(engine.portions - before >= least, "{line}");
+    }
+    assert_eq!(pending(&engine, "a"), ENTRIES - 200);
+    assert!(engine.line("XPENDING x g").ends_with("*1\r\n*2\r\n$1\r\na\r\n$4\r\n4800\r\n"));
+    engine.db.check_invariants();
+}

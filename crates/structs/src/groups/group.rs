@@ -19,6 +19,8 @@ pub struct Group {
     pending: Ordered<Pendings>,
     /// Pending entries without a consumer.
     unowned: usize,
+    /// Consumers with pending entries.
+    busy: usize,
     /// By number.
     consumers: Shelf<Consumer>,
     /// By name.
@@ -132,6 +134,7 @@ impl Group {
             read,
             pending: Ordered::default(),
             unowned: 0,
+            busy: 0,
             consumers: Shelf::default(),
             names: Shelf::default(),
             number: 0,
@@ -194,6 +197,12 @@ impl Group {
     #[must_use]
     pub fn consumers_len(&self) -> usize {
         self.consumers.len()
+    }
+
+    /// How many of them have pending entries. Cost: O(1).
+    #[must_use]
+    pub fn busy_len(&self) -> usize {
+        self.busy
     }
 
     /// The consumers with these indexes in the order of their names, as far as there are some.
@@ -308,10 +317,12 @@ impl Group {
             return;
         };
         let index = self.shelved(number).expect("a pending entry names a consumer that exists");
-        self.consumers.edit(index, |consumer| {
+        let len = self.consumers.edit(index, |consumer| {
             let was_there = consumer.pending.put(id, &Code::of_id(id));
             assert!(!was_there, "G2: {id} twice");
+            consumer.pending_len()
         });
+        self.busy += usize::from(len == 1);
     }
 
     fn disown(&mut self, id: StreamId, consumer: Option<u64>) {
@@ -321,10 +332,12 @@ impl Group {
             return;
         };
         let index = self.shelved(number).expect("G2: a pending entry names a consumer that exists");
-        self.consumers.edit(index, |consumer| {
+        let len = self.consumers.edit(index, |consumer| {
             let was_there = consumer.pending.remove(id);
             assert!(was_there, "G2: {id} is its consumer's");
+            consumer.pending_len()
         });
+        self.busy -= usize::from(len == 0);
     }
 
     /// Panics when an invariant does not hold.
@@ -333,12 +346,13 @@ impl Group {
         self.consumers.check();
         self.names.check();
         assert_eq!(self.names.len(), self.consumers.len());
-        let mut owned = 0;
+        let (mut owned, mut busy) = (0, 0);
         let mut before: Option<&[u8]> = None;
         for consumer in self.consumers(0..self.names.len()) {
             assert!(before.is_none_or(|before| before < consumer.name()), "G1");
             before = Some(consumer.name());
             consumer.pending.check();
+            busy += usize::from(consumer.pending_len() > 0);
             for id in consumer.pending(0..consumer.pending_len()) {
                 let pending = self.get(id).expect("G2: it is pending");
                 assert_eq!(pending.consumer, Some(consumer.number), "G2");
@@ -346,5 +360,6 @@ impl Group {
             }
         }
         assert_eq!(owned + self.unowned, self.pending_len(), "G2, G3");
+        assert_eq!(busy, self.busy, "G4");
     }
 }

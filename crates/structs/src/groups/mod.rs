@@ -25,6 +25,7 @@
 //! - G1: groups are in the order of their names, which differ; so are the names of consumers.
 //! - G2: a consumer's IDs are those of the pending entries that name it.
 //! - G3: `unowned` is the number of pending entries that name nobody.
+//! - G4: `busy` is the number of consumers that have pending entries.
 //!
 //! Not here: the entries of the stream, times and replies. See `families`.
 
