@@ -11,6 +11,7 @@ use std::path::Path;
 #[rustfmt::skip] // A table.
 pub(crate) const CHECKS: &[Check] = &[
     ("redis-server loads saved streams with their groups, and the other way round", Asks::AsRedis, both_ways),
+    ("entries that nobody has are saved",                                            Asks::More,    given_back),
 ];
 
 const STREAMS: u64 = 30;
@@ -130,6 +131,47 @@ fn both_ways(stage: &Stage) -> Result<(), String> {
     for (what, folder) in [("loaded here", here.folder()), ("saved there", there.folder())] {
         let again = start_on(stage, folder)?;
         compare(what, &ours, &told(&mut again.client().map_err(text)?)?)?;
+    }
+    Ok(())
+}
+
+/// Entries that consumers have given back are read as such here, and by redis-server as those of a
+/// consumer without a name.
+fn given_back(stage: &Stage) -> Result<(), String> {
+    let here = stage.server_with(&[])?;
+    let mut client = here.client().map_err(text)?;
+    for entry in 1..=300 {
+        say(&mut client, &format!("XADD s {entry} f v"))?;
+    }
+    for (group, name) in [("g", "a"), ("h", "")] {
+        say(&mut client, &format!("XGROUP CREATE s {group} 0"))?;
+        let read = ["XREADGROUP", "GROUP", group, name, "STREAMS", "s", ">"];
+        client.command(&read).map_err(text)?;
+        let count = "1 2 3 200 299";
+        say(&mut client, &format!("XNACK s {group} FAIL IDS 5 {count}"))?;
+    }
+    say(&mut client, "SAVE")?;
+    let asked = ["XPENDING s g", "XPENDING s h", "XPENDING s g - + 3", "XPENDING s h 200 200 1"];
+    let mut ours = Vec::new();
+    for words in asked {
+        ours.push(say(&mut client, words)?);
+    }
+    let again = start_on(stage, here.folder())?;
+    let (mut client, mut found) = (again.client().map_err(text)?, Vec::new());
+    for words in asked {
+        found.push(say(&mut client, words)?);
+    }
+    compare("loaded here", &ours, &found)?;
+    let there = Server::oracle().map_err(text)?;
+    let mut oracle = there.client().map_err(text)?;
+    fs::copy(here.folder().join("dump.rdb"), there.folder().join("dump.rdb")).map_err(text)?;
+    say(&mut oracle, "DEBUG RELOAD NOSAVE NOFLUSH MERGE")?;
+    for (group, names) in [("g", "*2\r\n$0\r\n\r\n$1\r\n5"), ("h", "*2\r\n$0\r\n\r\n$3\r\n300")] {
+        let told = say(&mut oracle, &format!("XPENDING s {group}"))?.encode();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        ensure(told.contains(names), || format!("{group}: {told}"))?;
+        let acknowledged = say(&mut oracle, &format!("XACK s {group} 1 200 299"))?;
+        ensure(acknowledged == Reply::Int(3), || format!("{acknowledged:?}"))?;
     }
     Ok(())
 }

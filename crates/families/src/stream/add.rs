@@ -4,14 +4,16 @@
 //! are gathered aside, in portions, in a list that the entry then has.
 
 use super::id::{self, Wanted};
+use super::refs::{Refs, Trimming};
 use super::trim::{self, Trim};
 use super::value::{Stream, StreamEdit, new};
+use super::work::{self, Work};
 use crate::aside::is_long;
 use crate::unshare::KEY;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Fresh, Key};
-use darter_resp::{self as resp, Request};
+use darter_resp::{self as resp, Reply, Request};
 use darter_structs::stream::{End, List, StreamId};
 use std::sync::Arc;
 
@@ -24,15 +26,15 @@ const FIELDS: usize = 8;
 /// The most bytes of fields that an entry of a file may have.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// `XADD key [NOMKSTREAM] [MAXLEN | MINID [= | ~] threshold [LIMIT count]] * | id field value [field
-/// value ...]`: adds an entry behind all others, then trims as XTRIM does.
+/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [MAXLEN | MINID [= | ~] threshold [LIMIT count]]
+/// * | id field value [field value ...]`: adds an entry behind all others, then trims as XTRIM does.
 ///
 /// - `*`: the ID is the time, or follows the last one. `ms-*`: the next one of that time.
 /// - `NOMKSTREAM`: a missing key stays missing.
 ///
 /// Reply: bulk, the ID; null for `NOMKSTREAM` without a stream. Refusals: those of XTRIM's options, an
 /// ID that is none, the arity, an ID that is not behind all others, `WrongType`. Cost: O(log n + bytes),
-/// in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options 6.2.0).
+/// in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options 6.2.0, 8.2).
 pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
     let adding = Adding::parse(&mut args)?;
@@ -45,6 +47,11 @@ pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         let (request, next) = (args.all().to_request(), args.position());
         return Ok(Flow::Job(Box::new(Gathering { request, next, adding, fields: List::new() })));
     }
+    if adding.refs != Refs::Keep
+        && let Some(flow) = adding.run_with_refs(cx, args, New::Arguments(args.position()))?
+    {
+        return Ok(flow);
+    }
     adding.run(cx, &key, |edit, id| edit.append(id, Fields(args)))
 }
 
@@ -53,6 +60,7 @@ pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 struct Adding {
     wanted: Wanted,
     trim: Option<Trim>,
+    refs: Refs,
     creates: bool,
 }
 
@@ -68,7 +76,7 @@ impl Adding {
             }
         };
         args.next();
-        let trim = options.trim()?;
+        let (trim, refs) = (options.trim()?, options.refs());
         let Some(wanted) = wanted.filter(|_| args.left() > 0 && args.left().is_multiple_of(2))
         else {
             return Err(Refusal::Arity("xadd".into()));
@@ -76,7 +84,25 @@ impl Adding {
         if wanted == Wanted::Exact(StreamId::MIN) {
             return Err(Refusal::line("ERR The ID specified in XADD must be greater than 0-0"));
         }
-        Ok(Self { wanted, trim, creates })
+        Ok(Self { wanted, trim, refs, creates })
+    }
+
+    /// Adds an entry, then trims, looking at references. `None` if there are none, and nothing was done.
+    fn run_with_refs(
+        self,
+        cx: &mut Cx<'_>,
+        args: Args<'_>,
+        new: New,
+    ) -> Result<Option<Flow>, Refusal> {
+        let Some(trim) = self.trim else { return Ok(None) };
+        let stream = cx.db.read_value::<Stream>(&Key::new(args.all().get(KEY)))?;
+        let Some(stream) = stream.filter(|stream| !stream.groups().is_empty()) else {
+            return Ok(None);
+        };
+        let id = self.wanted.behind(stream.state().last, cx.now)?;
+        let trimming = Trimming::new(trim, self.refs);
+        let is_long = trimming.is_long(&stream);
+        work::run(cx, args, KEY, is_long, AddAndTrim { id, new, trimming }).map(Some)
     }
 
     /// Adds the entry that `append` adds under an ID, trims, and replies.
@@ -101,6 +127,39 @@ impl Adding {
             None => cx.reply.null(),
         }
         Ok(Flow::Done)
+    }
+}
+
+/// The fields of an entry that is to be added.
+enum New {
+    /// The arguments from this index on.
+    Arguments(usize),
+    /// Gathered.
+    List(List),
+    /// It was added.
+    Nothing,
+}
+
+/// An entry that is added, and others that are trimmed for it.
+struct AddAndTrim {
+    id: StreamId,
+    new: New,
+    trimming: Trimming,
+}
+
+impl Work for AddAndTrim {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, _: u64) -> bool {
+        match std::mem::replace(&mut self.new, New::Nothing) {
+            New::Arguments(first) => edit.append(self.id, Fields(Args::new(all, first))),
+            New::List(fields) => edit.append_list(self.id, fields),
+            New::Nothing => return self.trimming.step(edit),
+        }
+        true
+    }
+
+    fn reply(&mut self, reply: &mut Reply<'_>, _: &Stream) -> Flow {
+        id::encode(reply, self.id);
+        Flow::Done
     }
 }
 
@@ -142,6 +201,11 @@ impl Job for Gathering {
             return Ok(Step::More);
         }
         let (key, fields) = (Key::new(all.get(KEY)), std::mem::take(&mut self.fields));
+        if self.adding.refs != Refs::Keep
+            && let Some(flow) = self.adding.run_with_refs(cx, args, New::List(fields.clone()))?
+        {
+            return Ok(Step::Done(flow));
+        }
         self.adding.run(cx, &key, |edit, id| edit.append_list(id, fields)).map(Step::Done)
     }
 }

@@ -1,4 +1,8 @@
 //! Consumer groups as items, for files and payloads.
+//!
+//! Redis 7.0 expects a consumer for each pending entry. Those that have none are written as those of a
+//! consumer without a name, which XPENDING shows for them; when they are read, they have none again: they
+//! were delivered at time 0.
 
 use darter_base::StreamId;
 use darter_rdb::{Item, Piece, Source};
@@ -13,11 +17,18 @@ enum Next {
     Group,
     /// The pending entry of this rank.
     Pending(usize),
+    /// Whether entries have no consumer.
+    Nobody,
     /// The consumer of this index.
     Consumer(usize),
     /// The pending entry of this rank of that consumer.
     Owned(usize, usize),
+    /// The next without a consumer, from this rank of the group's on; then the consumer of this index.
+    Unowned(usize, usize),
 }
+
+/// The name under which entries without a consumer are written.
+const NOBODY: &[u8] = b"";
 
 /// The items of the groups of a cut, one by one.
 pub(super) struct GroupItems {
@@ -65,16 +76,55 @@ impl GroupItems {
         self.next = Next::Owned(index, 0);
         self.consumer.is_some()
     }
+
+    /// What is written first of the consumers: that without a name, if entries have none.
+    fn nobody(&mut self) -> Option<Piece<'static>> {
+        let group = self.group.as_ref()?;
+        let unowned = group.unowned() as u64;
+        if unowned == 0 {
+            return None;
+        }
+        let real = group.consumer(NOBODY).cloned();
+        let owned = real.as_ref().map_or(0, |real| real.pending_len() as u64);
+        let (seen_ms, active_ms) =
+            real.as_ref().map_or((0, None), |real| (real.seen_ms(), real.active_ms()));
+        // It is the first in the order of names.
+        self.next = if real.is_some() { Next::Owned(0, 0) } else { Next::Unowned(0, 0) };
+        self.consumer = real;
+        Some(Piece::Consumer { name: NOBODY, seen_ms, active_ms, pending: owned + unowned })
+    }
+
+    /// True when entries without a consumer follow those of the consumer at hand.
+    fn is_nobody(&self) -> bool {
+        let is_named = self.consumer.as_ref().is_none_or(|consumer| consumer.name() != NOBODY);
+        !is_named && self.group.as_ref().is_some_and(|group| group.unowned() > 0)
+    }
+
+    /// Looks for pending entries without a consumer; subtracts from `looks` what it looks at.
+    fn find_unowned(&mut self, mut rank: usize, index: usize, looks: &mut usize) {
+        while let Some(group) = self.group.as_ref().filter(|_| self.owned.len() == 0)
+            && rank < group.pending_len()
+            && *looks > 0
+        {
+            let batch = group.pending(rank..rank + BATCH);
+            let unowned = batch.filter(|one| one.consumer.is_none()).map(|one| one.id);
+            self.owned = unowned.collect::<Vec<_>>().into_iter();
+            rank += BATCH;
+            *looks = looks.saturating_sub(BATCH);
+            self.next = Next::Unowned(rank, index);
+        }
+    }
 }
 
 /// A group, as its item.
 fn of_group(group: &Group) -> Piece<'_> {
+    let is_nobody = group.unowned() > 0 && group.consumer(NOBODY).is_none();
     Piece::Group {
         name: group.name(),
         last: group.last(),
         read: group.read(),
         pending: group.pending_len() as u64,
-        consumers: group.consumers_len() as u64,
+        consumers: group.consumers_len() as u64 + u64::from(is_nobody),
     }
 }
 
@@ -89,6 +139,14 @@ fn of_consumer(consumer: &Consumer) -> Piece<'_> {
 }
 
 impl Source for GroupItems {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        let Next::Unowned(rank, index) = self.next else { return true };
+        self.find_unowned(rank, index, looks);
+        let Next::Unowned(rank, _) = self.next else { return true };
+        let is_over = |group: &Group| rank >= group.pending_len();
+        self.owned.len() > 0 || self.group.as_ref().is_none_or(is_over)
+    }
+
     fn next(&mut self) -> Option<Item<'_>> {
         loop {
             match self.next {
@@ -102,8 +160,14 @@ impl Source for GroupItems {
                     Some(Pending { id, delivered_ms, times, .. }) => {
                         return Some(Item::Piece(Piece::Pending { id, delivered_ms, times }));
                     }
-                    None => self.next = Next::Consumer(0),
+                    None => self.next = Next::Nobody,
                 },
+                Next::Nobody => {
+                    self.next = Next::Consumer(0);
+                    if let Some(piece) = self.nobody() {
+                        return Some(Item::Piece(piece));
+                    }
+                }
                 Next::Consumer(index) => {
                     if self.next_consumer(index) {
                         let consumer = self.consumer.as_ref();
@@ -113,8 +177,16 @@ impl Source for GroupItems {
                 }
                 Next::Owned(index, rank) => match self.owned(index, rank) {
                     Some(id) => return Some(Item::Piece(Piece::Owned(id))),
+                    None if self.is_nobody() => self.next = Next::Unowned(0, index + 1),
                     None => self.next = Next::Consumer(index + 1),
                 },
+                Next::Unowned(rank, index) => {
+                    self.find_unowned(rank, index, &mut { usize::MAX });
+                    match self.owned.next() {
+                        Some(id) => return Some(Item::Piece(Piece::Owned(id))),
+                        None => self.next = Next::Consumer(index),
+                    }
+                }
             }
         }
     }
@@ -139,6 +211,9 @@ pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
         }
         Piece::Consumer { name, seen_ms, active_ms, .. } => {
             let added = groups.edit_last(|group| {
+                if name == NOBODY && seen_ms == 0 && group.newest_consumer().is_none() {
+                    return Some(0);
+                }
                 let number = group.create_consumer(name, seen_ms)?;
                 group.set_times(number, seen_ms, active_ms);
                 Some(number)
@@ -148,8 +223,12 @@ pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
         Piece::Owned(id) => {
             let owned = groups.edit_last(|group| {
                 let old = group.get(id).filter(|old| old.consumer.is_none())?;
-                let consumer = Some(group.newest_consumer()?);
-                group.put(&Pending { consumer, ..old })
+                let consumer = group.newest_consumer();
+                let is_nobody = consumer.is_none_or(|number| {
+                    let name = group.numbered(number).map(Consumer::name);
+                    name == Some(NOBODY) && old.delivered_ms == 0
+                });
+                if is_nobody { Some(old) } else { group.put(&Pending { consumer, ..old }) }
             });
             matches!(owned, Some(Some(_)))
         }

@@ -86,6 +86,10 @@ fn list_of<'a>(fields: impl Iterator<Item = Element<'a>>) -> List {
 }
 
 impl Source for Entries {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        !self.is_told || self.groups.find(looks)
+    }
+
     fn next(&mut self) -> Option<Item<'_>> {
         self.long.take_if(|(blob, given)| *given == blob.len());
         if self.long.is_some() {

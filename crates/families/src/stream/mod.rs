@@ -12,9 +12,12 @@
 //! | `xgroup` | XGROUP; `progress`: how far a group has come                     |
 //! | `xreadgroup` | XREADGROUP; `rows`: entries by ID in replies                 |
 //! | `xack`, `xpending`, `xclaim` | XACK; XPENDING; XCLAIM, XAUTOCLAIM           |
+//! | `delete` | XDELEX, XACKDEL; `refs`: what becomes of pending entries then     |
+//! | `xnack` | XNACK                                                             |
 //! | `reply` | how entries are shown, in slices if there are many, or long ones  |
 
 mod add;
+mod delete;
 mod edit;
 mod group_edit;
 mod group_info;
@@ -24,6 +27,7 @@ mod info;
 mod items;
 mod progress;
 mod read;
+mod refs;
 mod reply;
 mod rows;
 mod trim;
@@ -32,6 +36,7 @@ mod work;
 mod xack;
 mod xclaim;
 mod xgroup;
+mod xnack;
 mod xpending;
 mod xread;
 mod xreadgroup;
@@ -101,10 +106,12 @@ const O_TRIM: &str = "O(N), with N being the number of evicted entries. Constant
 pub const TABLE: &[Command] = &[
     //  name         since   args flags       keys                  run
     row("xack",      "5.0.0", -4, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xack::xack)).doc("Marks a pending message as correctly processed, effectively removing it from the pending entries list of the consumer group. Return value of the command is the number of messages successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.", O_ACK).syntax("key group id..."),
+    row("xackdel",   "8.2.0", -6, WRITE_FAST, specs::ONE_RW_UPDATE_DELETE, Run::Point(delete::xackdel)).doc("Acknowledges and conditionally deletes entries for a consumer group.", O_ACK).syntax("key group [condition: KEEPREF | DELREF | ACKED] IDS(ids: numids:integer id...)"),
     row("xadd",      "5.0.0", -5, GROW_FAST,  XADD_KEYS,            Run::Point(add::xadd)).doc("Appends a new entry to a stream", O_ADD).tips(RANDOM).syntax("key [NOMKSTREAM]@6.2.0 [trim: (strategy: MAXLEN | MINID@6.2.0) [operator: ==equal | ~=approximately] threshold [LIMIT count:integer]@6.2.0] (id_or_auto: *=auto_id | id) (field_value: field value)...").history(&[("6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."), ("7.0.0", "Added support for the `<ms>-*` explicit ID form.")]),
     row("xautoclaim", "6.2.0", -6, WRITE_FAST, specs::ONE_RW_DELETE, Run::Point(xclaim::xautoclaim)).doc("Changes (or acquires) ownership of messages in a consumer group, as if the messages were delivered to the specified consumer.", O_AUTOCLAIM).tips(RANDOM).syntax("key group consumer min-idle-time start [COUNT count:integer] [JUSTID]").history(&[("7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from the PEL")]),
     row("xclaim",    "5.0.0", -6, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xclaim::xclaim)).doc("Changes (or acquires) ownership of a message in a consumer group, as if the message was delivered to the specified consumer.", O_CLAIM).tips(RANDOM).syntax("key group consumer min-idle-time id... [IDLE ms:integer] [TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] [FORCE] [JUSTID] [LASTID id]"),
     row("xdel",      "5.0.0", -3, WRITE_FAST, specs::ONE_RW_DELETE, Run::Point(edit::xdel)).doc("Removes the specified entries from the stream. Returns the number of items actually deleted, that may be different from the number of IDs passed in case certain IDs do not exist.", O_DEL).syntax("key id..."),
+    row("xdelex",    "8.2.0", -5, WRITE_FAST, specs::ONE_RW_DELETE, Run::Point(delete::xdelex)).doc("Deletes entries from the stream, and says what becomes of what is pending of them.", O_DEL).syntax("key [condition: KEEPREF | DELREF | ACKED] IDS(ids: numids:integer id...)"),
     row("xgroup",    "5.0.0", -2, Flags::NONE, Keys::NONE,          Run::Server).doc("A container for consumer groups commands", "Depends on subcommand."),
     row("xgroup|create", "5.0.0", -5, GROW,   SUB_RW_INSERT,        Run::Point(xgroup::create)).doc("Create a consumer group.", O1).syntax("key groupname (id: id | $=new_id) [MKSTREAM] [ENTRIESREAD entries_read:integer]").history(&[("7.0.0", "Added the `entries_read` named argument.")]),
     row("xgroup|createconsumer", "6.2.0", 5, GROW, SUB_RW_INSERT,   Run::Point(xgroup::create_consumer)).doc("Create a consumer in a consumer group.", O1).syntax("key groupname consumername"),
@@ -118,6 +125,7 @@ pub const TABLE: &[Command] = &[
     row("xinfo|help", "5.0.0", 2, HELP,       Keys::NONE,           Run::Point(info::help)).doc("Show helpful text about the different subcommands", O1),
     row("xinfo|stream", "5.0.0", -3, READ,    SUB_RO_ACCESS,        Run::Point(info::stream)).doc("Get information about a stream", O1).syntax("key [FULL(full: [COUNT count:integer])]").history(&[("6.0.0", "Added the `FULL` modifier."), ("7.0.0", "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields")]),
     row("xlen",      "5.0.0",  2, READ_FAST,  specs::ONE_RO,        Run::Point(read::xlen)).doc("Return the number of entries in a stream", O1).syntax("key"),
+    row("xnack",     "8.8.0", -7, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xnack::xnack)).doc("Releases pending entries, so that other consumers can claim them at once.", O_ACK).syntax("key group (mode: SILENT | FAIL | FATAL) IDS(ids: numids:integer id...) [RETRYCOUNT count:integer] [FORCE]"),
     row("xpending",  "5.0.0", -3, READ,       specs::ONE_RO_ACCESS, Run::Point(xpending::xpending)).doc("Return information and entries from a stream consumer group pending entries list, that are messages fetched but never acknowledged.", O_PENDING).tips(RANDOM).syntax("key group [filters: [IDLE min-idle-time:integer]@6.2.0 start end count:integer [consumer]]").history(&[("6.2.0", "Added the `IDLE` option and exclusive range intervals.")]),
     row("xrange",    "5.0.0", -4, READ,       specs::ONE_RO_ACCESS, Run::Point(read::xrange)).doc("Return a range of elements in a stream, with IDs matching the specified IDs interval", O_RANGE).syntax("key start end [COUNT count:integer]").history(&[("6.2.0", "Added exclusive ranges.")]),
     row("xread",     "5.0.0", -4, READ_MANY,  STREAMS,              XREAD).doc("Return never seen elements in multiple streams, with IDs greater than the ones reported by the caller for each stream. Can block.", O_READ).syntax("[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS(streams: key... id...)"),

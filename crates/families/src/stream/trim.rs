@@ -1,7 +1,9 @@
 //! What is removed from the front of a stream: XTRIM, and the options that it shares with XADD.
 
 use super::id;
+use super::refs::{Refs, Trimming};
 use super::value::{NODE_ENTRIES, Stream};
+use super::work;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_structs::stream::{Entries, StreamId};
 
@@ -30,11 +32,18 @@ pub(super) struct Options {
     keep: Option<Keep>,
     is_approximate: bool,
     limit: Option<usize>,
+    refs: Option<Refs>,
 }
 
 impl Options {
     /// Takes an option, if the next argument is one.
     pub(super) fn take(&mut self, args: &mut Args<'_>) -> Result<bool, Refusal> {
+        if self.refs.is_none()
+            && let Some(refs) = Refs::take(args)
+        {
+            self.refs = Some(refs);
+            return Ok(true);
+        }
         if args.left() < 2 {
             return Ok(false);
         }
@@ -75,9 +84,14 @@ impl Options {
         self.keep.is_none() && self.limit.is_none_or(|limit| limit == 0)
     }
 
+    /// What becomes of what is pending.
+    pub(super) fn refs(self) -> Refs {
+        self.refs.unwrap_or_default()
+    }
+
     /// What they mean together.
     pub(super) fn trim(self) -> Result<Option<Trim>, Refusal> {
-        let Self { keep, is_approximate, limit } = self;
+        let Self { keep, is_approximate, limit, .. } = self;
         if keep.is_none() && !self.is_empty() {
             return Err(Refusal::line(
                 "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
@@ -106,6 +120,14 @@ fn default_limit() -> usize {
 }
 
 impl Trim {
+    /// True if it may remove the entry with this ID, as far as that is all it is told by.
+    pub(super) fn concerns(self, id: StreamId) -> bool {
+        match self.keep {
+            Keep::Len(_) => true,
+            Keep::From(first) => id < first,
+        }
+    }
+
     /// How many entries are to be removed at the front.
     pub(super) fn count(self, entries: &Entries) -> usize {
         let beyond = match self.keep {
@@ -126,14 +148,19 @@ impl Trim {
     }
 }
 
-/// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count]`: removes entries at the front, until
-/// there are as many, or until the first has this ID or a later one. With `~` it removes a multiple of
-/// `stream-node-max-entries` of them, and not more than `count`.
+/// `XTRIM key MAXLEN | MINID [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]`: removes entries
+/// at the front, until there are as many, or until the first has this ID or a later one. With `~` it
+/// removes a multiple of `stream-node-max-entries` of them, and not more than `count`.
+///
+/// - `DELREF`: what is pending of them goes, too.
+/// - `ACKED`: those that some group has not got, or not acknowledged, stay, and later ones go instead.
 ///
 /// Reply: integer, entries removed. Refusals: options that exclude each other, `NotAnInteger`,
-/// `Syntax`, `WrongType`. Cost: O(log n); what is removed is freed later.
-/// Source: <https://redis.io/commands/xtrim> (5.0.0; `MINID`, `LIMIT` 6.2.0).
+/// `Syntax`, `WrongType`. Cost: O(log n), what is removed is freed later; with DELREF or ACKED O(log n)
+/// for each entry in each group, aside if that is much.
+/// Source: <https://redis.io/commands/xtrim> (5.0.0; `MINID`, `LIMIT` 6.2.0; references 8.2).
 pub(super) fn xtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let at = args.position();
     let key = args.key()?;
     let mut options = Options::default();
     while args.left() > 0 {
@@ -147,6 +174,14 @@ pub(super) fn xtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
             "ERR syntax error, XTRIM must be called with a trimming strategy",
         ));
     };
+    if options.refs() != Refs::Keep
+        && let Some(stream) = cx.db.read_value::<Stream>(&key)?
+        && !stream.groups().is_empty()
+    {
+        let work = Trimming::new(trim, options.refs());
+        let is_long = work.is_long(&stream);
+        return work::run(cx, args, at, is_long, work);
+    }
     let count = cx.db.edit::<Stream, _>(&key, false, |edit| {
         let count = trim.count(edit.stream().entries());
         edit.trim(count);

@@ -276,6 +276,8 @@ pub enum StreamChange {
     Remove { id: StreamId },
     /// As many entries at the front are gone.
     Trim { count: usize },
+    /// The entry was trimmed, though others before it stayed.
+    TrimOne { id: StreamId },
     /// The state is this now.
     State { state: State },
     /// A consumer group was changed.
@@ -357,6 +359,20 @@ impl StreamEdit<'_> {
         }
     }
 
+    /// Trims an entry wherever it is, as a part of a change that counts by itself.
+    pub(super) fn trim_one(&mut self, id: StreamId) {
+        if self.stream.entries.first() == Some(id) {
+            self.trim_beside(1);
+        } else if self.stream.entries.remove(id) {
+            self.recorder.record_death(&[XTRIM], || StreamChange::TrimOne { id });
+        }
+    }
+
+    /// Counts more changes.
+    pub(super) fn count(&mut self, changes: usize) {
+        self.recorder.count_more(changes);
+    }
+
     /// Sets what the stream knows besides its entries.
     pub fn set(&mut self, state: State) {
         self.stream.state = state;
@@ -375,6 +391,7 @@ impl StreamEdit<'_> {
             StreamChange::Append { id, fields } => self.append_list(*id, fields.clone()),
             StreamChange::Remove { id } => _ = self.remove(*id),
             StreamChange::Trim { count } => self.trim(*count),
+            StreamChange::TrimOne { id } => self.trim_one(*id),
             StreamChange::State { state } => self.set(*state),
             StreamChange::Group { group, change } => self.apply_to_group(group, change),
         }

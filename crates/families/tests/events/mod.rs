@@ -533,6 +533,18 @@ const NEWER: &[(&str, &[&str])] = &[
     ("CL.THROTTLE t 3 1 100 2", &["set", "expire"]),
     ("RM 0 MATCH p", &["del"]),
     ("RM 0 MATCH p", &[]),
+    ("XADD new-x 1 f v", &["new", "xadd"]),
+    ("XADD new-x 2 f v", &["xadd"]),
+    ("XADD new-x 3 f v", &["xadd"]),
+    ("XGROUP CREATE new-x g 0", &["xgroup-create"]),
+    ("XREADGROUP GROUP g c STREAMS new-x >", &["xgroup-createconsumer"]),
+    ("XNACK new-x g FAIL IDS 1 1", &[]),
+    ("XDELEX new-x ACKED IDS 1 1", &[]),
+    ("XDELEX new-x DELREF IDS 1 1", &["xdel"]),
+    ("XACKDEL new-x g IDS 1 2", &["xdel"]),
+    ("XACKDEL new-x g IDS 1 2", &[]),
+    ("XADD new-x MAXLEN 1 ACKED 4 f v", &["xadd"]),
+    ("XTRIM new-x MAXLEN 1 DELREF", &["xtrim"]),
 ];
 
 /// Our side: cores whose logs are read.

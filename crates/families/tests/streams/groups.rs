@@ -103,3 +103,69 @@ fn dozens_are_changed_aside() {
     assert!(engine.line("XPENDING x g").ends_with("*1\r\n*2\r\n$1\r\na\r\n$4\r\n4800\r\n"));
     engine.db.check_invariants();
 }
+
+/// The IDs of all entries.
+fn kept(engine: &Engine) -> Vec<u64> {
+    let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
+    let entries = stream.entries();
+    entries.range(0..entries.len()).map(|entry| entry.id().ms).collect()
+}
+
+/// Forty groups: the one with number n has got n * 100 entries, and acknowledged all but every n-th.
+fn with_groups() -> Engine {
+    let mut engine = filled();
+    for group in 2..=40_usize {
+        engine.line(&format!("XGROUP CREATE x group:{group} 0"));
+        let (from, count) = (format!("group:{group}"), group * 100);
+        engine.line(&format!("XREADGROUP GROUP {from} a COUNT {count} STREAMS x >"));
+        let numbers = (1..=count).filter(|number| !number.is_multiple_of(group));
+        let ids: String = numbers.map(|number| format!(" {number}")).collect();
+        engine.line(&format!("XACK x {from}{ids}"));
+    }
+    engine.line("XGROUP DESTROY x g");
+    engine
+}
+
+/// True when some group still needs the entry. The second has got the fewest.
+fn is_held(number: usize) -> bool {
+    number > 200 || (2..=40).any(|group| number.is_multiple_of(group) && number <= group * 100)
+}
+
+#[test] // References are looked for in all groups, in portions.
+fn references_are_looked_for_in_portions() {
+    for line in ["XTRIM x MAXLEN 10 ACKED", "XADD x MAXLEN 10 ACKED 9000 f v"] {
+        let mut engine = with_groups();
+        let before = engine.portions;
+        let reply = engine.line(line);
+        let free = (1..=ENTRIES).filter(|number| !is_held(*number)).count();
+        assert!(engine.portions - before > 20, "{line}");
+        let held = (1..=ENTRIES).filter(|number| is_held(*number)).map(|number| number as u64);
+        let added = line.starts_with("XADD").then_some(9_000);
+        assert_eq!(kept(&engine), held.chain(added).collect::<Vec<_>>(), "{line}");
+        assert!(reply == format!(":{free}\r\n") || reply == "$6\r\n9000-0\r\n", "{reply}");
+        engine.db.check_invariants();
+    }
+    let mut engine = with_groups();
+    let words = format!("XDELEX x ACKED IDS {ENTRIES}{}", ids(1..ENTRIES + 1));
+    let codes = (1..=ENTRIES).map(|number| if is_held(number) { ":2\r\n" } else { ":1\r\n" });
+    let before = engine.portions;
+    assert!(engine.line(&words) == format!("*{ENTRIES}\r\n{}", codes.collect::<String>()));
+    assert!(engine.portions - before > ENTRIES / 8);
+    let before = engine.portions;
+    let rest = kept(&engine).len();
+    assert_eq!(engine.line("XTRIM x MINID 3000 DELREF"), format!(":{}\r\n", rest - 2_001));
+    assert!(engine.portions - before > 40);
+    for group in 2..=40_usize {
+        let left = engine.line(&format!("XPENDING x group:{group} - 2999 9999"));
+        assert_eq!(left, "*0\r\n", "{group}");
+        let more = format!("XPENDING x group:{group} 3000 + 9999");
+        let wanted = (3_000..=group * 100).filter(|number| number.is_multiple_of(group)).count();
+        assert!(engine.line(&more).starts_with(&format!("*{wanted}\r\n")), "{group}");
+    }
+    let words = format!("XACKDEL x group:40 DELREF IDS 2001{}", ids(3_000..5_001));
+    assert_eq!(engine.line(&words).matches(":1\r\n").count(), 26);
+    let words = format!("XNACK x group:37 FATAL IDS 701{}", ids(3_000..3_701));
+    assert_eq!(engine.line(&words), ":19\r\n");
+    assert_eq!(engine.line("XPENDING x group:37 - + 9999").matches("$0\r\n").count(), 19);
+    engine.db.check_invariants();
+}

@@ -1,0 +1,243 @@
+//! What becomes of pending entries when an entry of the stream is deleted or trimmed: KEEPREF, DELREF,
+//! ACKED.
+
+use super::trim::Trim;
+use super::value::{Stream, StreamEdit};
+use super::work::Work;
+use darter_command::{Args, Flow};
+use darter_resp::{self as resp, Reply};
+use darter_structs::stream::StreamId;
+
+/// Groups, or pending entries of one, that are looked at in one step: up to 2 us each.
+const LOOKED_AT_ONCE: usize = 16;
+
+/// What becomes of references to an entry that is to be deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Refs {
+    /// They stay.
+    #[default]
+    Keep,
+    /// They are removed.
+    Delete,
+    /// The entry is deleted only if all groups have got and acknowledged it.
+    Acked,
+}
+
+impl Refs {
+    /// Takes one of the three words.
+    pub(super) fn take(args: &mut Args<'_>) -> Option<Self> {
+        let all = [("KEEPREF", Self::Keep), ("DELREF", Self::Delete), ("ACKED", Self::Acked)];
+        all.into_iter().find(|(word, _)| args.option(word)).map(|(_, refs)| refs)
+    }
+}
+
+/// What looking through the groups has found of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Those from this index on are still to be looked at.
+    More(usize),
+    /// No group is to get or to acknowledge it, or it is deleted all the same.
+    Free,
+    /// One is.
+    Held,
+}
+
+/// Looks for an entry in the groups from this index on, and removes what is to be removed. `looks` are
+/// used up.
+pub(super) fn look(
+    edit: &mut StreamEdit<'_>,
+    refs: Refs,
+    id: StreamId,
+    from: usize,
+    looks: &mut usize,
+) -> Found {
+    let mut index = from;
+    while refs != Refs::Keep
+        && let Some(group) = edit.stream().groups().at(index)
+    {
+        if *looks == 0 {
+            return Found::More(index);
+        }
+        *looks -= 1;
+        let is_pending = group.get(id).is_some();
+        if refs == Refs::Acked && (is_pending || group.last() < id) {
+            return Found::Held;
+        }
+        if is_pending {
+            let name = group.name().to_vec();
+            edit.acknowledge(&name, id);
+        }
+        index += 1;
+    }
+    Found::Free
+}
+
+/// Trimming that looks at references, in steps.
+pub(super) struct Trimming {
+    trim: Trim,
+    refs: Refs,
+    /// Entries that are still to be removed, and those that were.
+    left: usize,
+    removed: usize,
+    stage: Stage,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Begin,
+    /// Pending entries of this group from `next` on, up to `end`, are removed.
+    Forget {
+        group: usize,
+        next: StreamId,
+        end: Option<StreamId>,
+    },
+    /// This group is asked how far it has come; those before it have all got what is up to `got`.
+    Ask {
+        group: usize,
+        got: StreamId,
+    },
+    /// The first entry from `next` on is looked for in groups from this index on.
+    Sift {
+        next: StreamId,
+        got: StreamId,
+        group: usize,
+    },
+}
+
+impl Trimming {
+    pub(super) fn new(trim: Trim, refs: Refs) -> Self {
+        Self { trim, refs, left: 0, removed: 0, stage: Stage::Begin }
+    }
+
+    /// True if it may take more than a slice.
+    pub(super) fn is_long(&self, stream: &Stream) -> bool {
+        let entries = match self.refs {
+            Refs::Acked => stream.entries().len(),
+            _ => 1 + self.trim.count(stream.entries()),
+        };
+        entries.saturating_mul(stream.groups().len()) > LOOKED_AT_ONCE
+    }
+
+    /// Does some of it. True while there is more.
+    pub(super) fn step(&mut self, edit: &mut StreamEdit<'_>) -> bool {
+        match self.stage {
+            Stage::Begin => self.begin(edit),
+            Stage::Forget { group, next, end } => self.forget(edit, group, next, end),
+            Stage::Ask { group, got } => self.ask(edit, group, got),
+            Stage::Sift { next, got, group } => self.sift(edit, next, got, group),
+        }
+    }
+
+    fn begin(&mut self, edit: &mut StreamEdit<'_>) -> bool {
+        let entries = edit.stream().entries();
+        self.left = self.trim.count(entries);
+        let end = entries.range(self.left..self.left + 1).next().map(|entry| entry.id());
+        let Some(next) = entries.first().filter(|_| self.left > 0) else { return false };
+        self.stage = match self.refs {
+            Refs::Acked if !edit.stream().groups().is_empty() => {
+                Stage::Ask { group: 0, got: StreamId::MAX }
+            }
+            Refs::Delete => Stage::Forget { group: 0, next, end },
+            _ => return self.cut(edit),
+        };
+        true
+    }
+
+    /// Removes all that is left to be removed at the front.
+    fn cut(&mut self, edit: &mut StreamEdit<'_>) -> bool {
+        edit.trim_beside(self.left);
+        self.removed = self.left;
+        false
+    }
+
+    fn forget(
+        &mut self,
+        edit: &mut StreamEdit<'_>,
+        group: usize,
+        next: StreamId,
+        end: Option<StreamId>,
+    ) -> bool {
+        let Some(found) = edit.stream().groups().at(group) else { return self.cut(edit) };
+        let (name, rank) = (found.name().to_vec(), found.rank_of(next));
+        let pending = found.pending(rank..rank + LOOKED_AT_ONCE).map(|pending| pending.id);
+        let ids: Vec<_> = pending.take_while(|id| end.is_none_or(|end| *id < end)).collect();
+        // What is pending of an entry that was deleted before stays.
+        for id in &ids {
+            if edit.stream().entries().contains(*id) {
+                edit.acknowledge(&name, *id);
+            }
+        }
+        let behind = ids.last().and_then(|id| id.next());
+        self.stage = match behind.filter(|_| ids.len() == LOOKED_AT_ONCE) {
+            Some(next) => Stage::Forget { group, next, end },
+            None => {
+                let first = edit.stream().entries().first();
+                Stage::Forget { group: group + 1, next: first.unwrap_or_default(), end }
+            }
+        };
+        true
+    }
+
+    fn ask(&mut self, edit: &StreamEdit<'_>, group: usize, mut got: StreamId) -> bool {
+        let (stream, end) = (edit.stream(), group + LOOKED_AT_ONCE);
+        for group in (group..end).filter_map(|index| stream.groups().at(index)) {
+            got = got.min(group.last());
+        }
+        self.stage = match stream.entries().first() {
+            Some(next) if end >= stream.groups().len() => Stage::Sift { next, got, group: 0 },
+            Some(_) => Stage::Ask { group: end, got },
+            None => return false,
+        };
+        true
+    }
+
+    fn sift(
+        &mut self,
+        edit: &mut StreamEdit<'_>,
+        mut next: StreamId,
+        got: StreamId,
+        mut group: usize,
+    ) -> bool {
+        let mut looks = LOOKED_AT_ONCE;
+        while looks > 0 {
+            let rank = edit.stream().entries().rank_of(next);
+            let entry = edit.stream().entries().range(rank..rank + 1).next();
+            let Some(id) = entry.map(|entry| entry.id()) else { return false };
+            if id > got || !self.trim.concerns(id) {
+                return false;
+            }
+            match look(edit, Refs::Acked, id, group, &mut looks) {
+                Found::More(index) => (next, group) = (id, index),
+                found => {
+                    let Some(behind) = id.next() else { return false };
+                    (next, group) = (behind, 0);
+                    if found == Found::Free {
+                        edit.trim_one(id);
+                        (self.left, self.removed) = (self.left - 1, self.removed + 1);
+                    }
+                    if self.left == 0 {
+                        return false;
+                    }
+                }
+            }
+        }
+        self.stage = Stage::Sift { next, got, group };
+        true
+    }
+}
+
+impl Work for Trimming {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, _: resp::Args<'_>, _: u64) -> bool {
+        let more = Self::step(self, edit);
+        if !more {
+            edit.count(self.removed);
+        }
+        more
+    }
+
+    fn reply(&mut self, reply: &mut Reply<'_>, _: &Stream) -> Flow {
+        reply.count(self.removed);
+        Flow::Done
+    }
+}
