@@ -11,10 +11,12 @@
 //! step 2  gathered             -> runs of 1 024, sorted, then merged two by two
 //! step 3  the only run         -> entries
 //! ```
-//! What comes in the order of scores, as from a sorted set that is read, makes runs that need no
-//! merging but one behind the other.
+//! What comes in the order of scores, ascending as from a sorted set that is read or descending as in a
+//! file, makes runs that need no merging but one behind the other.
 //!
 //! Everything lies in blocks, so that nothing grows by being moved, and is released as it is used up.
+//! A step is bounded by entries and by the bytes of their members; a bucket that is too large for one is
+//! parted by more bits of the hashes.
 
 use super::big::Big;
 use super::index::{self, Hash, Items};
@@ -22,8 +24,9 @@ use super::item::{Entries, INLINE_MAX, New};
 use super::scan::ordered;
 use super::{Root, Sorted};
 use crate::lazyfree::{self, Dismantle};
-use crate::tree::Appender;
-use darter_base::long::Long;
+use crate::owner::Owner;
+use crate::tree::{Appender, defer, is_worth_deferring};
+use darter_base::long::{self, Long};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
@@ -37,6 +40,12 @@ const BLOCK: usize = 1_024;
 const TEXTS: usize = 64 * 1024;
 /// Entries merged or written in one step: at most about 30 us.
 const STEP: usize = 256;
+/// The most entries of a bucket that are sorted in one step, and as many are parted in one: some 30 us.
+const SORTED_MAX: usize = 1_024;
+/// Parts of a bucket that is too large, at most.
+const PARTS_MAX: usize = 64;
+/// Bytes of members that are sorted, compared or written in one step.
+const STEP_BYTES: usize = 64 * 1024;
 /// The length of a text that stands for the number of a long member.
 const LONG: u16 = u16::MAX;
 /// Blocks released in one step.
@@ -75,6 +84,7 @@ struct Scored {
 struct Texts {
     blocks: Vec<Vec<u8>>,
     longs: Vec<Long>,
+    long_bytes: usize,
 }
 
 impl Texts {
@@ -85,6 +95,7 @@ impl Texts {
         } else {
             number = (self.longs.len() as u64).to_le_bytes();
             self.longs.push(Long::new(member, hash));
+            self.long_bytes += Long::bytes_for(member.len());
             (LONG, &number[..])
         };
         let need = size_of::<u16>() + bytes.len();
@@ -99,16 +110,27 @@ impl Texts {
         text
     }
 
-    fn get(&self, text: u64) -> &[u8] {
+    /// A member, or one that is long.
+    #[inline]
+    fn find(&self, text: u64) -> Result<&[u8], &Long> {
         let bytes = &self.blocks[(text >> 32) as usize][text as u32 as usize..];
         let (len, bytes) = bytes.split_first_chunk().expect("a length is complete");
         match u16::from_le_bytes(*len) {
             LONG => {
                 let number = bytes.first_chunk().expect("a number is complete");
-                &self.longs[u64::from_le_bytes(*number) as usize]
+                Err(&self.longs[u64::from_le_bytes(*number) as usize])
             }
-            len => &bytes[..usize::from(len)],
+            len => Ok(&bytes[..usize::from(len)]),
         }
+    }
+
+    #[inline]
+    fn get(&self, text: u64) -> &[u8] {
+        self.find(text).unwrap_or_else(|long| long)
+    }
+
+    fn bytes(&self) -> usize {
+        self.blocks.len() * TEXTS + self.long_bytes
     }
 
     fn compare(&self, one: &Scored, other: &Scored) -> Ordering {
@@ -164,12 +186,54 @@ impl Run {
     }
 }
 
+/// A bucket, and the bits of the hashes that tell its entries apart.
+#[derive(Default)]
+struct Bucket {
+    entries: Vec<Hashed>,
+    bits: u32,
+}
+
+/// A bucket that is being parted, and its parts.
+struct Parting {
+    bucket: Bucket,
+    parts: Vec<Vec<Hashed>>,
+}
+
+impl Parting {
+    fn of(bucket: Bucket) -> Self {
+        let wanted = (bucket.entries.len() / BUCKET).next_power_of_two().clamp(2, PARTS_MAX);
+        let parts = wanted.min(1 << bucket.bits.min(PARTS_MAX.ilog2()));
+        Self { bucket, parts: (0..parts).map(|_| Vec::new()).collect() }
+    }
+
+    /// Bits of the hashes that tell the entries of a part apart.
+    fn bits(&self) -> u32 {
+        self.bucket.bits - self.parts.len().ilog2()
+    }
+
+    /// Moves some entries to their parts. True while some are left.
+    fn step(&mut self) -> bool {
+        let bits = self.bits();
+        for _ in 0..SORTED_MAX {
+            let Some(one) = self.bucket.entries.pop() else { return false };
+            let part = one.hash.checked_shr(bits).unwrap_or(0) as usize % self.parts.len();
+            self.parts[part].push(one);
+        }
+        true
+    }
+}
+
 /// All that is held until the set is built.
 #[derive(Default)]
 struct Stuff {
     texts: Texts,
     gathered: Vec<Vec<Gathered>>,
     buckets: Vec<Vec<Hashed>>,
+    /// Parts of a bucket that was too large, the last first, and one that is being parted.
+    parts: Vec<Bucket>,
+    parting: Option<Parting>,
+    /// The bucket at hand, sorted, and how many of its entries are through.
+    open: (Vec<Hashed>, usize),
     /// Sorted runs that are to be merged, in their order; those that were, of twice the length.
     runs: VecDeque<Run>,
     merged: VecDeque<Run>,
@@ -188,6 +252,7 @@ impl Dismantle for Stuff {
                 continue;
             }
             let is_done = self.buckets.pop().is_none()
+                && self.parts.pop().is_none()
                 && self.gathered.pop().is_none()
                 && self.texts.blocks.pop().is_none()
                 && self.texts.longs.pop().is_none();
@@ -199,7 +264,7 @@ impl Dismantle for Stuff {
     }
 
     fn bytes(&self) -> usize {
-        self.texts.blocks.len() * TEXTS
+        self.texts.bytes()
     }
 }
 
@@ -211,9 +276,11 @@ pub struct Builder {
     /// How often a member must have been added to be in the set.
     times: usize,
     len: u64,
-    /// Buckets that are through, and blocks that are sorted.
+    /// Buckets that were opened.
     indexed: usize,
+    /// Blocks that are sorted, and entries of the next one.
     sorted: usize,
+    sorted_of_next: usize,
     index: Appender<Items>,
     entries: Appender<Entries>,
 }
@@ -233,10 +300,12 @@ impl Builder {
         stuff.buckets.resize_with(buckets, Vec::new);
         let (index, entries) = (Appender::default(), Appender::default());
         let shift = u64::BITS - buckets.trailing_zeros();
-        Self { stuff, shift, times, len: 0, indexed: 0, sorted: 0, index, entries }
+        let (len, indexed, sorted, sorted_of_next) = (0, 0, 0, 0);
+        Self { stuff, shift, times, len, indexed, sorted, sorted_of_next, index, entries }
     }
 
-    /// Adds an entry, whose score is a number. Cost: some 50 ns.
+    /// Adds an entry, whose score is a number. Cost: some 50 ns; a long member is copied, unless it is
+    /// in a block of its own already.
     pub fn push(&mut self, hash: u64, member: &[u8], score: f64) {
         assert!(!score.is_nan(), "a score is a number");
         let text = self.stuff.texts.push(hash, member);
@@ -254,7 +323,7 @@ impl Builder {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let each = size_of::<Gathered>() + size_of::<Hashed>();
-        self.stuff.bytes() + self.len as usize * each
+        self.stuff.texts.bytes() + self.len as usize * each
     }
 
     /// Does a portion of the work, once all entries are added. A member that was added several times
@@ -262,10 +331,11 @@ impl Builder {
     ///
     /// Cost: at most some 50 us.
     pub fn step(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
-        if self.indexed < self.stuff.buckets.len() {
-            self.index_bucket(merge);
+        if self.stuff.open.1 < self.stuff.open.0.len() {
+            self.index_some(merge);
+        } else if self.open_bucket() {
         } else if self.sorted < self.stuff.gathered.len() {
-            self.sort_block();
+            self.sort_some();
         } else if self.stuff.runs.len() + self.stuff.merged.len() > 1
             || self.stuff.merging.is_some()
         {
@@ -290,31 +360,61 @@ impl Builder {
         set
     }
 
-    /// Writes the items of a bucket to the index, and merges the scores of those that are of one member.
-    fn index_bucket(&mut self, merge: &dyn Fn(f64, f64) -> f64) {
-        let mut bucket = std::mem::take(&mut self.stuff.buckets[self.indexed]);
-        self.indexed += 1;
-        bucket.sort_unstable_by_key(|one| (one.hash, one.number));
-        let mut rest = &mut bucket[..];
-        while let Some((first, others)) = rest.split_first_mut() {
-            if !first.score.is_nan() {
-                let alike = others.iter().take_while(|other| other.hash == first.hash).count();
-                self.index_member(*first, &mut others[..alike], merge);
+    /// Sorts the next bucket, or parts it. False when there is none.
+    fn open_bucket(&mut self) -> bool {
+        let stuff = &mut self.stuff;
+        if let Some(mut parting) = stuff.parting.take() {
+            if parting.step() {
+                stuff.parting = Some(parting);
+            } else {
+                let bits = parting.bits();
+                let parts = parting.parts.into_iter().map(|entries| Bucket { entries, bits });
+                stuff.parts.extend(parts.rev());
             }
-            rest = others;
+            return true;
         }
+        let next = stuff.parts.pop().or_else(|| {
+            let entries = std::mem::take(stuff.buckets.get_mut(self.indexed)?);
+            self.indexed += 1;
+            Some(Bucket { entries, bits: self.shift })
+        });
+        let Some(mut bucket) = next else { return false };
+        if bucket.entries.len() > SORTED_MAX && bucket.bits > 0 {
+            stuff.parting = Some(Parting::of(bucket));
+        } else {
+            bucket.entries.sort_unstable_by_key(|one| (one.hash, one.number));
+            stuff.open = (bucket.entries, 0);
+        }
+        true
     }
 
-    /// Writes the item of a member to the index, which may be among others with its hash, too.
+    /// Writes some items of the bucket at hand to the index, and merges the scores of those that are of
+    /// one member.
+    fn index_some(&mut self, merge: &dyn Fn(f64, f64) -> f64) {
+        let (mut bucket, mut at) = std::mem::take(&mut self.stuff.open);
+        let (end, mut compared) = (bucket.len().min(at + STEP), 0);
+        while at < end && compared < STEP_BYTES {
+            let (first, others) = bucket[at..].split_first_mut().expect("it is not through");
+            if !first.score.is_nan() {
+                let alike = others.iter().take_while(|other| other.hash == first.hash).count();
+                compared += self.index_member(*first, &mut others[..alike], merge);
+            }
+            at += 1;
+        }
+        self.stuff.open = (bucket, at);
+    }
+
+    /// Writes the item of a member to the index, which may be among others with its hash, too. Returns
+    /// how many bytes were compared.
     fn index_member(
         &mut self,
         first: Hashed,
         others: &mut [Hashed],
         merge: &dyn Fn(f64, f64) -> f64,
-    ) {
-        let (mut score, mut times) = (first.score, 1);
+    ) -> usize {
+        let (mut score, mut times, mut compared) = (first.score, 1, 0);
         for other in others.iter_mut().filter(|other| !other.score.is_nan()) {
-            if self.is_one_member(first.number, other.number) {
+            if self.is_one_member(first.number, other.number, &mut compared) {
                 score = merge(score, other.score);
                 times += 1;
                 other.score = f64::NAN;
@@ -324,12 +424,13 @@ impl Builder {
         assert!(!score.is_nan(), "a score is a number");
         if times < self.times {
             self.gathered(first.number).score = f64::NAN;
-            return;
+            return compared;
         }
         if times > 1 {
             self.gathered(first.number).score = score;
         }
         self.index.push(&index::code(Hash::of(first.hash), score));
+        compared
     }
 
     fn gathered(&mut self, number: u64) -> &mut Gathered {
@@ -337,56 +438,85 @@ impl Builder {
         &mut self.stuff.gathered[number / BLOCK][number % BLOCK]
     }
 
-    fn is_one_member(&mut self, one: u64, other: u64) -> bool {
+    fn is_one_member(&mut self, one: u64, other: u64, compared: &mut usize) -> bool {
         let (one, other) = (self.gathered(one).text, self.gathered(other).text);
-        self.stuff.texts.get(one) == self.stuff.texts.get(other)
+        let (one, other) = (self.stuff.texts.get(one), self.stuff.texts.get(other));
+        *compared += one.len();
+        long::same(one, other)
     }
 
-    /// Makes a run of the next block.
-    fn sort_block(&mut self) {
-        let block = std::mem::take(&mut self.stuff.gathered[self.sorted]);
-        self.sorted += 1;
-        let left = block.iter().filter(|one| !one.score.is_nan());
-        let entry =
-            |one: &Gathered| Scored { order: ordered(one.score), score: one.score, text: one.text };
-        let mut run: Vec<_> = left.map(entry).collect();
-        run.sort_unstable_by(|one, other| self.stuff.texts.compare(one, other));
+    /// Makes a run of the next block, or of a part of it that has not too many bytes.
+    fn sort_some(&mut self) {
+        let texts = &self.stuff.texts;
+        let block = &mut self.stuff.gathered[self.sorted];
+        let (mut bytes, mut run) = (0, Vec::new());
+        while let Some(Gathered { score, text }) = block.get(self.sorted_of_next).copied()
+            && bytes < STEP_BYTES
+        {
+            self.sorted_of_next += 1;
+            if !score.is_nan() {
+                bytes += texts.get(text).len();
+                run.push(Scored { order: ordered(score), score, text });
+            }
+        }
+        if self.sorted_of_next == block.len() {
+            *block = Vec::new();
+            (self.sorted, self.sorted_of_next) = (self.sorted + 1, 0);
+        }
+        run.sort_unstable_by(|one, other| texts.compare(one, other));
         let run = Run { blocks: VecDeque::from_iter((!run.is_empty()).then_some(run)), at: 0 };
         self.stuff.runs.push_back(run);
     }
 
-    /// Merges some entries of two neighbouring runs.
+    /// Begins to merge two neighbouring runs; if one comes behind the other, that is all.
+    fn merge_next(&mut self) {
+        let Stuff { texts, runs, merged, merging, .. } = &mut self.stuff;
+        let (Some(mut left), Some(mut right)) = (runs.pop_front(), runs.pop_front()) else {
+            unreachable!("there are two")
+        };
+        let is_before = |one: &Run, other: &Run| {
+            one.last()
+                .zip(other.first())
+                .is_none_or(|(last, first)| texts.compare(last, first).is_le())
+        };
+        if is_before(&left, &right) {
+            left.append(right);
+            merged.push_back(left);
+        } else if is_before(&right, &left) {
+            right.append(left);
+            merged.push_back(right);
+        } else {
+            *merging = Some([left, right, Run::default()]);
+        }
+    }
+
+    /// Merges some entries of two runs.
     fn merge_some(&mut self) {
         let Stuff { texts, runs, merged, merging, .. } = &mut self.stuff;
         let Some([left, right, both]) = merging else {
-            match (runs.pop_front(), runs.pop_front()) {
-                (Some(mut left), Some(right)) => {
-                    let in_order = left
-                        .last()
-                        .zip(right.first())
-                        .is_none_or(|(last, first)| texts.compare(last, first).is_le());
-                    if in_order {
-                        left.append(right);
-                        merged.push_back(left);
-                    } else {
-                        *merging = Some([left, right, Run::default()]);
-                    }
-                }
-                (one, _) => {
-                    merged.extend(one);
-                    std::mem::swap(runs, merged);
-                }
+            if runs.len() < 2 {
+                merged.append(runs);
+                std::mem::swap(runs, merged);
             }
-            return;
+            return self.merge_next();
         };
+        let mut compared = 0;
         for _ in 0..STEP {
             let (Some(one), Some(other)) = (left.first(), right.first()) else { break };
-            if texts.compare(one, other).is_le() {
+            let order = one.order.cmp(&other.order).then_with(|| {
+                let (one, other) = (texts.get(one.text), texts.get(other.text));
+                compared += one.len().min(other.len());
+                one.cmp(other)
+            });
+            if order.is_le() {
                 both.push(*one);
                 left.advance();
             } else {
                 both.push(*other);
                 right.advance();
+            }
+            if compared >= STEP_BYTES {
+                break;
             }
         }
         if (left.blocks.is_empty() || right.blocks.is_empty())
@@ -406,10 +536,10 @@ impl Builder {
                 self.stuff.runs.clear();
                 break;
             };
-            let member = self.stuff.texts.get(*text);
-            // Of a long one only: it is known by its address.
-            let hash = if member.len() > INLINE_MAX { darter_base::hash::of(member) } else { 0 };
-            self.entries.push(&New::of(*score, hash, member));
+            self.entries.push(&match self.stuff.texts.find(*text) {
+                Ok(member) => New::of(*score, 0, member), // The hash of a short one is not stored.
+                Err(long) => New::of_long(*score, long),
+            });
             run.advance();
         }
         true
@@ -418,10 +548,16 @@ impl Builder {
 
 impl Drop for Builder {
     fn drop(&mut self) {
+        defer(std::mem::take(&mut self.entries).finish(), Owner::default());
+        defer(std::mem::take(&mut self.index).finish(), Owner::default());
         if let Some([left, right, both]) = self.stuff.merging.take() {
             self.stuff.runs.extend([left, right, both]);
         }
-        if self.len as usize > BLOCK {
+        if let Some(Parting { bucket, parts }) = self.stuff.parting.take() {
+            self.stuff.buckets.extend(parts);
+            self.stuff.buckets.push(bucket.entries);
+        }
+        if is_worth_deferring(self.memory_bytes()) {
             lazyfree::defer(Box::new(std::mem::take(&mut self.stuff)));
         }
     }

@@ -121,6 +121,11 @@ impl<'a> New<'a> {
         };
         Self { score: Score::of(score), member }
     }
+
+    /// An entry of a long member.
+    pub(super) fn of_long(score: f64, member: &Long) -> Self {
+        Self { score: Score::of(score), member: Member::Long(member.clone()) }
+    }
 }
 
 impl Encoded<Long> for New<'_> {

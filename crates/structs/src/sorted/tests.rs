@@ -471,6 +471,54 @@ fn sets_are_built_at_once() {
     while lazyfree::run(&Never) {}
 }
 
+#[test] // Neither many entries of a bucket nor long members are merged in one step.
+fn steps_of_a_builder_are_bounded() {
+    for (members, len) in [(20_000, 0), (200, 60_000)] {
+        let mut builder = Builder::new(2); // Only two buckets.
+        for number in (0..members).chain(0..members) {
+            let mut name = format!("member:{number}").into_bytes();
+            name.resize(name.len().max(len), b'x');
+            builder.push(hash::of(&name), &name, 1.0);
+        }
+        assert!(builder.memory_bytes() >= 2 * members * len, "long members count");
+        let merged = std::cell::Cell::new(0);
+        let merge = |one, _| {
+            merged.set(merged.get() + 1);
+            one
+        };
+        let (mut most, mut before) = (0, 0);
+        while builder.step(&merge) {
+            most = most.max(merged.get() - before);
+            before = merged.get();
+        }
+        assert!(before == members && most <= if len > 0 { 2 } else { 256 }, "{most} at once");
+        let set = builder.finish();
+        set.check_invariants();
+        assert_eq!(set.len(), members);
+    }
+    while lazyfree::run(&Never) {}
+}
+
+#[test] // In a file a sorted set descends: its runs come one before the other.
+fn order_needs_no_merging() {
+    let steps = [false, true].map(|descends| {
+        let mut builder = Builder::new(200_000);
+        for number in 0..200_000_u32 {
+            let score = f64::from(if descends { 200_000 - number } else { number });
+            let name = format!("member:{number}").into_bytes();
+            builder.push(hash::of(&name), &name, score);
+        }
+        let mut steps = 0;
+        while builder.step(&|_, _| unreachable!("none comes twice")) {
+            steps += 1;
+        }
+        builder.finish().check_invariants();
+        steps
+    });
+    assert_eq!(steps[0], steps[1]);
+    while lazyfree::run(&Never) {}
+}
+
 #[test] // Of two sets: what both have.
 fn common_members_are_kept() {
     let mut builder = Builder::of_common(9_000, 2);
@@ -497,6 +545,24 @@ fn builders_can_be_given_up() {
         assert!(!lazyfree::is_empty(), "it is freed later");
         while lazyfree::run(&Never) {}
     }
+    let filled = || {
+        let mut builder = Builder::new(100_000);
+        for number in 0..100_000_u64 {
+            let name = format!("member:{number}").into_bytes();
+            builder.push(hash::of(&name), &name, number as f64);
+        }
+        builder
+    };
+    let (mut whole, mut steps) = (filled(), 0);
+    while whole.step(&f64::max) {
+        steps += 1;
+    }
+    let mut builder = filled();
+    // All are in the index, and most in the tree of entries.
+    assert!((0..steps - 100).all(|_| builder.step(&f64::max)));
+    drop(builder);
+    assert_eq!(lazyfree::waiting().0, 3, "the trees too");
+    while lazyfree::run(&Never) {}
 }
 
 #[test] // In order from either end, chunks stay full.
