@@ -27,6 +27,8 @@ pub enum NewItem<'a> {
     Single { name: &'a [u8], deadline: Option<u64> },
     /// A name and its value. A type without values uses the name only.
     Pair { name: &'a [u8], value: Fresh<'a>, deadline: Option<u64> },
+    /// A name and its score, which is a number.
+    Scored { name: &'a [u8], score: f64 },
     /// Of a stream.
     Piece(Piece<'a>),
 }
@@ -43,6 +45,7 @@ impl<'a> NewItem<'a> {
             Item::Pair { name, value, deadline_ms } => {
                 Some(Self::Pair { name, value: Fresh::Bytes(value), deadline: deadline_ms })
             }
+            Item::Scored { name, score } => Some(Self::Scored { name, score }),
             Item::Piece(piece) => Some(Self::Piece(piece)),
             _ => None,
         }
@@ -67,7 +70,7 @@ impl<'a> NewItem<'a> {
     #[must_use]
     pub fn name(&self) -> &'a [u8] {
         match self {
-            Self::Single { name, .. } | Self::Pair { name, .. } => name,
+            Self::Single { name, .. } | Self::Pair { name, .. } | Self::Scored { name, .. } => name,
             Self::Piece(Piece::Group { name, .. } | Piece::Consumer { name, .. }) => name,
             Self::Piece(_) => &[],
         }

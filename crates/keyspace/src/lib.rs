@@ -17,6 +17,7 @@
 extern crate self as darter_keyspace; // For the toys of the tests.
 
 mod access;
+mod build;
 mod check;
 mod clocks;
 mod compaction;
@@ -37,6 +38,7 @@ mod shard;
 mod text;
 mod usage;
 
+pub use build::{Build, Building, Twice};
 pub use check::Checker;
 pub use clocks::{Clock, Name, Pair};
 pub use db::{Db, Deadline, WrongType, is_dead};

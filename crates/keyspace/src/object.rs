@@ -4,12 +4,14 @@
 //! it ([`Object::get`](darter_structs::shared::Shared::get): a comparison of pointers); all other
 //! code calls what all values can do, and what some can ([`Named`]). Nothing here lists the types.
 
+use crate::build::Build;
 use crate::clocks::Clock;
 use crate::encoding::Bound;
 use crate::items::NewItem;
 use crate::log::Recorder;
 use crate::{Touch, WrongType};
 use darter_base::Preempt;
+use darter_base::number::{I64_TEXT_MAX, i64_text};
 use darter_rdb::{Items, Kind};
 use darter_structs::blob::Blob;
 use darter_structs::shared::{Family, Holds, Shared};
@@ -149,6 +151,20 @@ pub trait Value: Send + Sync + 'static {
     /// They are few enough for a slice.
     fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
         items.iter().all(|item| self.take_in(*item))
+    }
+
+    /// Adds the next item to a value that is built aside, a name alone: the decimal text of this
+    /// number. Otherwise as [`Value::take_in`].
+    fn take_number(&mut self, number: i64) -> bool {
+        let mut text = [0; I64_TEXT_MAX];
+        self.take_in(NewItem::Single { name: i64_text(&mut text, number), deadline: None })
+    }
+
+    /// Where the items of a value that is built aside are gathered, if there are very many: about
+    /// `items`. Asked of one that has none.
+    fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
+        let _ = items;
+        None
     }
 
     /// False for a value that is built aside and needs more items to be one.

@@ -6,6 +6,7 @@
 //!
 //! Not here: keys and databases. See `DEBUG DIGEST` in `server`.
 
+use darter_base::score;
 use darter_keyspace::Type;
 use darter_rdb::{Item, Items, Piece, Source};
 use sha1::{Digest, Sha1};
@@ -106,6 +107,11 @@ impl State {
                 self.begin_pair(name);
                 self.end_pair(of(value));
                 name.len() + value.len()
+            }
+            Item::Scored { name, score } => {
+                self.begin_pair(name);
+                self.end_pair(of(score::Text::new(score).as_bytes()));
+                name.len()
             }
             Item::LongValued { name, .. } => {
                 self.begin_pair(name);

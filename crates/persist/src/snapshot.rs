@@ -324,7 +324,7 @@ impl Value {
 /// Bytes of an item that a survey looks at.
 fn size(item: &Item<'_>) -> usize {
     match item {
-        Item::Single { name, .. } => name.len(),
+        Item::Single { name, .. } | Item::Scored { name, .. } => name.len(),
         Item::Pair { name, value, .. } => name.len() + value.len(),
         _ => 0,
     }

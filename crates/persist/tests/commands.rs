@@ -11,6 +11,7 @@ use darter_command::{Args, Command, Cx, Flags, Flow, Refusal, Run, Step};
 use darter_families::hash::{Hash, value_of};
 use darter_families::list::List;
 use darter_families::set::Set;
+use darter_families::zset::{ZSet, ZSetEdit};
 use darter_keyspace::{Deadline, Fresh, Key, Shard};
 use darter_persist::commands::TABLE;
 use darter_rdb::{crc64, dump};
@@ -220,6 +221,31 @@ fn large_values_go_in_portions() {
     assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &payload]), b"+OK\r\n");
     assert!(engine.portions > 20_000 / 256, "{}", engine.portions);
     assert_eq!(engine.record(b"copy"), engine.record(b"set"));
+}
+
+#[test] // Where a member comes twice, too, that is found before anything is there.
+fn large_sorted_sets_are_put_in_order_in_portions() {
+    let mut engine = Engine::new();
+    for at in 0..20_000_u32 {
+        let member = format!("member:{at}").into_bytes();
+        let score = f64::from(at.wrapping_mul(7_919) % 5_000);
+        let edit = |edit: &mut ZSetEdit<'_>| edit.insert(&member, score);
+        engine.shard.db_mut(0).edit::<ZSet, _>(&Key::new(b"z"), true, edit).unwrap();
+    }
+    let mut dumped = engine.dump(b"z");
+    assert_eq!(engine.call(&[b"RESTORE", b"copy", b"0", &dumped]), b"+OK\r\n");
+    // To read the items, and to put them in order.
+    assert!(engine.portions > 20_000 / 64 + 20_000 / 256, "{}", engine.portions);
+    assert_eq!(engine.dump(b"copy"), dumped);
+    engine.shard.db(0).check_invariants();
+
+    let found = dumped.windows(7).position(|bytes| bytes == b"ber:123").unwrap();
+    dumped[found + 4..found + 7].copy_from_slice(b"124"); // Of the first that begins so.
+    dumped.truncate(dumped.len() - 10);
+    let reply = engine.call(&[b"RESTORE", b"z", b"0", &payload(&dumped, 10), b"REPLACE"]);
+    assert_eq!(reply, b"-ERR Bad data format\r\n");
+    let len = engine.shard.db(0).value::<ZSet>(&Key::new(b"z")).unwrap().unwrap().len();
+    assert_eq!(len, 20_000);
 }
 
 #[test] // A field of megabytes, without a deadline and beside one that has one.

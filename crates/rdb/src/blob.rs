@@ -140,10 +140,18 @@ fn text(block: &[u8], start: usize, len: usize) -> Result<Entry, Fault> {
 
 /// A signed integer of `width` bytes (at most 8), little-endian.
 fn int(block: &[u8], at: usize, width: usize) -> Result<Entry, Fault> {
-    let bytes = block.get(at..).and_then(|rest| rest.get(..width)).ok_or(CUT)?;
-    let mut wide = [0; 8];
-    wide[8 - width..].copy_from_slice(bytes); // At the top, so that the shift extends the sign.
-    Ok(Entry::Int(i64::from_le_bytes(wide) >> (64 - 8 * width)))
+    let rest = block.get(at..).ok_or(CUT)?;
+    let unused = 64 - 8 * width;
+    // At the top, so that the shift extends the sign.
+    let wide = match rest.first_chunk() {
+        Some(eight) => i64::from_le_bytes(*eight) << unused,
+        None => {
+            let mut wide = [0; 8];
+            wide[8 - width..].copy_from_slice(rest.get(..width).ok_or(CUT)?);
+            i64::from_le_bytes(wide)
+        }
+    };
+    Ok(Entry::Int(wide >> unused))
 }
 
 fn count_of(announced: u16) -> Option<u64> {

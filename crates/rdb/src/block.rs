@@ -71,6 +71,15 @@ impl BlockHead {
     }
 }
 
+/// An item of a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BlockItem<'a> {
+    /// A name alone, which is the decimal text of this number.
+    Number(i64),
+    /// Any other.
+    Item(Item<'a>),
+}
+
 impl<'a> Block<'a> {
     /// The item at `place`, which advances; `None` at the end.
     ///
@@ -85,24 +94,60 @@ impl<'a> Block<'a> {
     where
         'a: 't,
     {
+        Ok(self.entries(place)?.map(|entries| self.item(entries, texts)))
+    }
+
+    /// [`Block::next`], which leaves it a number where that is the whole item.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn next_number<'t>(
+        &self,
+        place: &mut BlockPlace,
+        texts: &'t mut IntTexts,
+    ) -> Result<Option<BlockItem<'t>>, Error>
+    where
+        'a: 't,
+    {
+        Ok(self.entries(place)?.map(|entries| match entries {
+            (Entry::Int(number), None) => BlockItem::Number(number),
+            entries => BlockItem::Item(self.item(entries, texts)),
+        }))
+    }
+
+    /// The entries of the item at `place`, which advances.
+    #[inline]
+    fn entries(&self, place: &mut BlockPlace) -> Result<Option<(Entry, Option<Entry>)>, Error> {
         if place.at == 0 {
             place.at = self.head.form.first();
         }
-        let [first, second] = &mut texts.0;
         let Some(name) = self.entry(place)? else {
             return match place.taken == self.head.announced {
                 true => Ok(None),
                 false => Err(self.fault(*place, "its count differs from its entries")),
             };
         };
-        let name = self.text(name, first);
         if self.head.arity == 1 {
-            return Ok(Some(Item::Single { name, deadline_ms: None }));
+            return Ok(Some((name, None)));
         }
-        let Some(value) = self.entry(place)? else {
-            return Err(self.fault(*place, "a field without a value"));
-        };
-        Ok(Some(Item::Pair { name, value: self.text(value, second), deadline_ms: None }))
+        match self.entry(place)? {
+            None => Err(self.fault(*place, "a field without a value")),
+            value => Ok(Some((name, value))),
+        }
+    }
+
+    #[inline]
+    fn item<'t>(&self, entries: (Entry, Option<Entry>), texts: &'t mut IntTexts) -> Item<'t>
+    where
+        'a: 't,
+    {
+        let ([first, second], deadline_ms) = (&mut texts.0, None);
+        let name = self.text(entries.0, first);
+        match entries.1 {
+            None => Item::Single { name, deadline_ms },
+            Some(value) => Item::Pair { name, value: self.text(value, second), deadline_ms },
+        }
     }
 
     #[inline]

@@ -27,7 +27,7 @@ pub enum Crc {
 ///
 /// Order: `Start`, then any of the others; a `Key` is followed by its items and an `EndOfKey`;
 /// `Eof` is last. A payload of `DUMP` has `Key` (with an empty key) to `Eof` only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
     /// The header was read.
     Start {

@@ -5,8 +5,9 @@
 
 use darter_base::{StreamId, UnixMillis};
 
-/// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`, `Piece`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`, `Scored`,
+/// `Piece`.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
     /// The next bytes of a string, at least one.
     Chunk(&'a [u8]),
@@ -25,6 +26,13 @@ pub enum Item<'a> {
         value: &'a [u8],
         /// Its deadline, below 2^48 - 1.
         deadline_ms: Option<UnixMillis>,
+    },
+    /// A name and its score, which is a number.
+    Scored {
+        /// Its name.
+        name: &'a [u8],
+        /// Its score.
+        score: f64,
     },
     /// A pair whose value is too long to be packed, and follows in [`Item::Part`]s.
     LongValued {
@@ -108,6 +116,7 @@ impl Item<'_> {
         match self {
             Self::Pair { name, value, .. } => name.len() + value.len(),
             Self::Single { name, .. }
+            | Self::Scored { name, .. }
             | Self::LongValued { name, .. }
             | Self::Piece(Piece::Group { name, .. } | Piece::Consumer { name, .. }) => name.len(),
             Self::Chunk(bytes)

@@ -155,6 +155,10 @@ impl Survey {
                 self.add_value(value);
                 self.add_deadline(deadline_ms);
             }
+            Item::Scored { name, score } => {
+                self.add_text(name);
+                self.add_value(score::Text::new(score).as_bytes());
+            }
             Item::LongValued { name, value_len, deadline_ms } => {
                 self.add_text(name);
                 self.add_long(value_len);
@@ -484,6 +488,9 @@ impl Encoder {
             (Form::Listpack { .. }, Item::Pair { name, value, deadline_ms }) => {
                 self.pack(name, Some(value), deadline_ms);
             }
+            (Form::Listpack { .. }, Item::Scored { name, score }) => {
+                self.pack(name, Some(score::Text::new(score).as_bytes()), None);
+            }
             (form, item) => unreachable!("{item:?} in {form:?}"),
         }
     }
@@ -572,21 +579,27 @@ impl Encoder {
             | Item::LongValue(len) => encode::length(out, len),
             Item::Value(value) => self.text(value, out),
             Item::Part(bytes) => out.extend_from_slice(bytes),
-            Item::Chunk(_) | Item::Piece(_) => unreachable!("{item:?} in a collection"),
+            Item::Chunk(_) | Item::Piece(_) | Item::Scored { .. } => {
+                unreachable!("{item:?} in a collection of texts")
+            }
         }
     }
 
     /// Appends an item whose value is a score.
     fn scored(&mut self, item: Item<'_>, out: &mut Vec<u8>) {
-        let value = match item {
+        let score = match item {
+            Item::Scored { name, score } => {
+                self.text(name, out);
+                Some(score)
+            }
             Item::Pair { name, value, .. } => {
                 self.text(name, out);
-                value
+                score::parse(value)
             }
-            Item::Value(value) => value,
+            Item::Value(value) => score::parse(value),
             other => return self.plain(other, out),
         };
-        let score = score::parse(value).expect("the value of a scored item is a score");
+        let score = score.expect("the value of a scored item is a score");
         out.extend_from_slice(&score.to_le_bytes());
     }
 

@@ -102,8 +102,8 @@ enum Cause {
     Database { database: u32, databases: usize, offset: u64 },
     /// A duplicate key.
     DuplicateKey { key: Vec<u8>, database: usize, offset: u64 },
-    /// A duplicate field or member.
-    DuplicateItem { key: Vec<u8>, database: usize, offset: u64 },
+    /// A duplicate field or member, or what is none.
+    BadItem { key: Vec<u8>, database: usize, offset: u64 },
     /// The server stopped before the end.
     Stopped,
 }
@@ -129,10 +129,10 @@ impl fmt::Display for Cause {
                 "the key '{}' comes twice in database {database}, again at offset {offset}",
                 key.escape_ascii()
             ),
-            Self::DuplicateItem { key, database, offset } => write!(
+            Self::BadItem { key, database, offset } => write!(
                 f,
-                "a field or member comes twice in the key '{}' of database {database} at offset \
-                 {offset}",
+                "a field or member comes twice or is damaged in the key '{}' of database {database} \
+                 at offset {offset}",
                 key.escape_ascii()
             ),
             Self::Stopped => write!(f, "the server stopped before the end of the file"),

@@ -378,6 +378,9 @@ fn content(found: &Found<'_>) -> Content {
         match item {
             Item::Single { name, .. } => entries.push(entry(name, b"")),
             Item::Pair { name, value, .. } => entries.push(entry(name, value)),
+            Item::Scored { name, score } => {
+                entries.push(entry(name, score.to_string().as_bytes()));
+            }
             Item::LongNamed { .. } | Item::LongSingle { .. } => entries.push(entry(b"", b"")),
             Item::LongValued { name, .. } => entries.push(entry(name, b"")),
             Item::LongValue(_) => {}

@@ -105,6 +105,11 @@ impl Value for List {
         true
     }
 
+    fn take_number(&mut self, number: i64) -> bool {
+        self.0.push(End::Back, New::Number(number));
+        true
+    }
+
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -159,6 +159,7 @@ impl Value for Stream {
                 self.state = State { last: id, added, ..self.state };
                 true
             }
+            NewItem::Scored { .. } => false,
         }
     }
 

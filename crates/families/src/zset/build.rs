@@ -59,8 +59,8 @@ impl Bulk {
 
     /// Sorts some of them, and merges the scores of those that came twice. True while there is more to
     /// do.
-    pub(super) fn sort(&mut self, aggregate: Aggregate) -> bool {
-        self.builder.step(&|one, other| aggregate.merge(one, other))
+    pub(super) fn sort(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
+        self.builder.step(merge)
     }
 
     /// The set, once there is no more to do.
@@ -150,7 +150,7 @@ impl Build {
     /// Sorts some of what was gathered. Returns true while there is more to do.
     fn sort(&mut self) -> bool {
         let Self { result, bulk, aggregate, .. } = self;
-        if bulk.as_mut().is_some_and(|bulk| bulk.sort(*aggregate)) {
+        if bulk.as_mut().is_some_and(|bulk| bulk.sort(&|one, other| aggregate.merge(one, other))) {
             return true;
         }
         if let Some(bulk) = bulk.take() {

@@ -6,7 +6,6 @@
 
 use super::algebra::install;
 use super::build::{Bulk, GATHERED};
-use super::plan::Aggregate;
 use super::range::{Dialect, Query};
 use super::value::ZSet;
 use crate::inputs;
@@ -73,7 +72,7 @@ async fn copy(call: &Call, mut reader: Reader) -> ZSet {
         });
         call.tx.pause().await;
     }
-    while bulk.sort(Aggregate::Sum) {
+    while bulk.sort(&|score, _| score) {
         call.tx.pause().await; // None came twice.
     }
     bulk.finish()

@@ -1,14 +1,16 @@
 //! The type: its row, its values, how they are changed.
 
+use super::build::Bulk;
 use super::items::Entries;
 use darter_base::{hash, score};
 use darter_keyspace::{
-    Ahead, Bound, Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder, Type, Typed,
-    Value, WrongType,
+    Ahead, Bound, Build, Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder,
+    Twice, Type, Typed, Value, WrongType,
 };
 use darter_rdb::{Bounds, Encoding, Form, Items, Kind, Layout, Plan, Survey};
 use darter_structs::sorted::{End, Entry, Sorted};
 use darter_structs::table::{PackedValue, Scratch};
+use std::cell::Cell;
 use std::ops::Range;
 
 static TYPE: &Type = &Type {
@@ -159,12 +161,15 @@ impl Value for ZSet {
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
-        let NewItem::Pair { name, value, .. } = item else { return false };
-        let Some(score) = value.inline().and_then(score::parse) else { return false };
+        let Some((name, score)) = scored(item) else { return false };
         // A -0 stays: whether this will be a listpack is not known yet.
         let old = self.entries.insert(hash::of(name), name, score);
         self.grow(name);
         old.is_none()
+    }
+
+    fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
+        Some(Box::new(Loading(Bulk::new(usize::try_from(items).ok()?)?)))
     }
 
     fn is_empty(&self) -> bool {
@@ -222,6 +227,37 @@ impl Collection for ZSet {
 
     fn edit<'a>(&'a mut self, _now: u64, recorder: Recorder<'a>) -> ZSetEdit<'a> {
         ZSetEdit { zset: self, recorder }
+    }
+}
+
+/// The member that an item is, and its score.
+fn scored<'a>(item: NewItem<'a>) -> Option<(&'a [u8], f64)> {
+    match item {
+        NewItem::Scored { name, score } => Some((name, score)),
+        NewItem::Pair { name, value, .. } => Some((name, score::parse(value.inline()?)?)),
+        _ => None,
+    }
+}
+
+/// A sorted set that is built of very many members.
+struct Loading(Bulk);
+
+impl Build for Loading {
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        scored(item).map(|(member, score)| self.0.push(member, score)).is_some()
+    }
+
+    fn step(&mut self) -> Result<bool, Twice> {
+        let is_twice = Cell::new(false);
+        let more = self.0.sort(&|score, _| {
+            is_twice.set(true);
+            score
+        });
+        if is_twice.get() { Err(Twice) } else { Ok(more) }
+    }
+
+    fn finish(self: Box<Self>) -> Object {
+        Object::new(self.0.finish())
     }
 }
 

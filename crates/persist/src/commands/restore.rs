@@ -7,7 +7,7 @@ use darter_base::limits::CHUNK_BYTES;
 use darter_base::{UnixMillis, number};
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_families::TYPES;
-use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Tells, Types, event};
+use darter_keyspace::{Building, Deadline, Fresh, Key, NewItem, Tells, Twice, Types, event};
 use darter_rdb::crc64::Crc64;
 use darter_rdb::dump::{self, TRAILER_BYTES};
 use darter_rdb::{Event, Item, Limits, Reader};
@@ -178,12 +178,14 @@ struct Restoring {
 enum Stage {
     Summing(Crc64),
     Reading(Box<Reader>),
+    /// All items are in; those of a large value are put in order.
+    Building,
 }
 
 enum Value {
     None,
     Text(Blob),
-    Object(Object),
+    Object(Building),
 }
 
 impl Restoring {
@@ -217,6 +219,7 @@ impl Restoring {
                 if end > PUSHED_AT_ONCE { Ok(false) } else { self.step(payload, now) }
             }
             Stage::Reading(_) => self.read(payload, now),
+            Stage::Building => self.build(),
         }
     }
 
@@ -230,10 +233,14 @@ impl Restoring {
                 Some(Event::Eof { .. }) => {
                     let is_unusable = match value {
                         Value::Text(_) => false,
-                        Value::Object(object) => !*any || !object.is_complete(),
+                        Value::Object(_) => !*any,
                         Value::None => true,
                     };
-                    return if is_unusable { Err(bad_format()) } else { Ok(true) };
+                    if is_unusable {
+                        return Err(bad_format());
+                    }
+                    self.stage = Stage::Building;
+                    return self.build();
                 }
                 Some(event) => {
                     let bytes = if let Event::Item(item) = &event { item.text_bytes() } else { 0 };
@@ -247,6 +254,16 @@ impl Restoring {
         Ok(false)
     }
 
+    /// Does a portion of what is left to do once all items are in; true when the value is complete.
+    fn build(&mut self) -> Result<bool, Refusal> {
+        let Value::Object(building) = &mut self.value else { return Ok(true) };
+        match building.step() {
+            Ok(true) => Ok(false),
+            Ok(false) if building.is_complete() => Ok(true),
+            Ok(false) | Err(Twice) => Err(bad_format()),
+        }
+    }
+
     /// Installs the value at `key`, and replies.
     fn install(&mut self, cx: &mut Cx<'_>, key: &Key<'_>) {
         /// It is new whatever was there, which is deleted first.
@@ -258,7 +275,7 @@ impl Restoring {
             }
             Value::None => unreachable!("a payload begins with its type"),
             Value::Text(blob) => cx.db.set_text_as(key, Fresh::Blob(&blob), deadline, told),
-            Value::Object(object) => cx.db.install(key, object, deadline, told),
+            Value::Object(object) => cx.db.install(key, object.finish(), deadline, told),
         }
         if let Some(seconds) = self.idle {
             cx.db.set_idle(key, seconds);
@@ -299,11 +316,11 @@ impl Value {
         now: UnixMillis,
     ) -> Result<bool, Refusal> {
         let item = match event {
-            Event::Key { kind, .. } => {
+            Event::Key { kind, len_hint, .. } => {
                 *self = if kind.is_text() {
                     Self::Text(Blob::default())
                 } else {
-                    Self::Object((types.of(kind).empty)())
+                    Self::Object(Building::new(types.of(kind), len_hint.unwrap_or(0)))
                 };
                 return Ok(false);
             }
@@ -317,7 +334,7 @@ impl Value {
             }
             (Self::Object(object), item) => {
                 item.deadline_ms().is_some_and(|at| at <= now)
-                    || NewItem::of(item).is_some_and(|item| object.face_mut().take_in(item))
+                    || NewItem::of(item).is_some_and(|item| object.take_in(item))
             }
             _ => false,
         };

@@ -1,6 +1,7 @@
 //! A real redis-server to compare with, and a model of what a file holds.
 #![allow(dead_code, unreachable_pub, reason = "every test file uses another part")]
 
+use darter_base::score;
 use darter_families::TYPES;
 use darter_rdb::{Error, Event, Item, Kind, Limits, Reader, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,6 +160,9 @@ impl Collector {
             (Value::List(elements), Item::Single { name, .. }) => elements.push(name.into()),
             (Value::Hash(fields), Item::Pair { name, value, deadline_ms }) => {
                 fields.insert(name.into(), (value.into(), deadline_ms));
+            }
+            (Value::Hash(fields), Item::Scored { name, score }) => {
+                fields.insert(name.into(), (score::Text::new(score).as_bytes().into(), None));
             }
             (Value::Set(members), Item::Single { name, .. } | Item::Pair { name, .. }) => {
                 members.insert(name.into());

@@ -39,7 +39,7 @@ impl Reader {
         Ok(Some(step))
     }
 
-    /// A name and its score, which becomes the text that Redis shows.
+    /// A name and its score.
     fn scored(&mut self, shape: Shape, left: u64) -> Attempt {
         let mut cursor = self.cursor();
         let (name, at) = (cursor.text()?, cursor.at);
@@ -52,13 +52,9 @@ impl Reader {
         }
         let used = cursor.at;
         let name = self.place(name, FIRST)?;
-        let (shown, text) = (score::Text::new(score), &mut self.texts[SECOND]);
-        text.clear();
-        text.extend_from_slice(shown.as_bytes());
-        let value = Span::Text(SECOND, 0..text.len());
         self.consume(used);
         self.state = State::Body(Body::Items { shape, left: left - 1 });
-        Ok(Some(Step::Pair(name, value, None)))
+        Ok(Some(Step::Scored(name, score)))
     }
 
     pub(super) fn body(&mut self, body: Body) -> Attempt {

@@ -199,6 +199,7 @@ enum Step {
     Key { key: Span, kind: &'static Kind, encoding: u8, pending: Pending, len_hint: Option<u64> },
     Chunk(Span),
     Pair(Span, Span, Option<UnixMillis>),
+    Scored(Span, f64),
     Single(Span),
     Piece(Piece<'static>),
     Part(Span),
@@ -453,6 +454,9 @@ impl Reader {
                 value: self.bytes(value),
                 deadline_ms,
             }),
+            Step::Scored(name, score) => {
+                Event::Item(Item::Scored { name: self.bytes(name), score })
+            }
             Step::Single(name) => {
                 Event::Item(Item::Single { name: self.bytes(name), deadline_ms: None })
             }

@@ -4,8 +4,8 @@ use super::portion::{Head, Place, Portion, Record};
 use super::{Cause, Outcome};
 use arrayvec::ArrayVec;
 use darter_base::{Preempt, hash};
-use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Shard, Types};
-use darter_rdb::{Block, BlockPlace, IntTexts};
+use darter_keyspace::{self as keyspace, Deadline, Fresh, Key, NewItem, Shard, Twice, Types};
+use darter_rdb::{Block, BlockItem, BlockPlace, IntTexts};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 /// Records prefetched together, so that their misses overlap.
@@ -51,7 +51,7 @@ struct Building {
     deadline: Option<u64>,
     idle: Option<u32>,
     offset: u64,
-    value: Object,
+    value: keyspace::Building,
 }
 
 impl Inbox {
@@ -136,27 +136,34 @@ impl Inbox {
         shard: &mut Shard,
         preempt: &dyn Preempt,
     ) -> Result<bool, Cause> {
-        let at_once = if self.is_small() { ITEMS_AT_ONCE } else { RECORDS_AT_ONCE };
         self.prefetch(portion, *place, shard);
-        for index in 1..=PREFETCHED {
+        let mut since = 0;
+        for _ in 0..PREFETCHED {
             let here = *place;
             let Some(record) = portion.next(place) else { return Ok(true) };
-            if let Record::Block(block) = record
-                && !self.block(block, preempt)?
-            {
+            since += 1;
+            let is_over = match record {
+                Record::Block(block) => self.block(block, preempt)?,
+                Record::End => self.complete(preempt)?,
+                _ => true,
+            };
+            if !is_over {
                 *place = here;
                 return Ok(false);
             }
-            if let Record::Begin(head, kind) = record {
-                self.begin(head, kind);
-                if self.whole(portion, place)? {
-                    self.install(shard)?;
-                }
+            if let Record::Begin(head, kind, items) = record {
+                self.begin(head, kind, items);
+                since += self.whole(portion, place, shard)?;
             } else {
                 self.take_in(record, shard)?;
             }
-            if index % at_once == 0 && preempt.must_yield() {
-                return Ok(false);
+            // What an item costs changes with the value.
+            let at_once = if self.is_small() { ITEMS_AT_ONCE } else { RECORDS_AT_ONCE };
+            if since >= at_once {
+                since = 0;
+                if preempt.must_yield() {
+                    return Ok(false);
+                }
             }
         }
         Ok(false)
@@ -164,7 +171,7 @@ impl Inbox {
 
     /// True inside of a value that is packed: nothing is far away, and an item costs little.
     fn is_small(&self) -> bool {
-        self.building.as_ref().is_some_and(|building| building.value.packed().is_some())
+        self.building.as_ref().is_some_and(|building| building.value.is_small())
     }
 
     /// Prefetches what the next records will touch.
@@ -177,7 +184,7 @@ impl Inbox {
             let Some(record) = portion.next(&mut place) else { return };
             match (record, ahead) {
                 (Record::Item(item), Some(ahead)) => ahead.prefetch(hash::of(item.name())),
-                (Record::Text(head, _) | Record::Begin(head, _), None) => {
+                (Record::Text(head, _) | Record::Begin(head, ..), None) => {
                     shard.db(head.database as usize).keys().prefetch(hash::of(head.key));
                 }
                 _ => {}
@@ -197,10 +204,10 @@ impl Inbox {
         }
     }
 
-    fn begin(&mut self, head: Head<'_>, kind: u8) {
+    fn begin(&mut self, head: Head<'_>, kind: u8, items: u64) {
         let mut types = self.types.iter();
         let row = types.find(|row| row.rdb.number() == kind).expect("the reader knew its kind");
-        let value = (row.empty)();
+        let value = keyspace::Building::new(row, items);
         let Head { database, deadline, idle, offset, key } = head;
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -208,35 +215,68 @@ impl Inbox {
         self.building = Some(Building { database, deadline, idle, offset, value });
     }
 
-    /// Adds all items of the value that has begun, if they are few, and here. Then `place` is behind
-    /// its end.
-    fn whole(&mut self, portion: &Portion, place: &mut Place) -> Result<bool, Cause> {
+    /// Adds all items of the value that has begun, if they are few, and here, and installs it. Then
+    /// `place` is behind its end. Returns how many they were.
+    fn whole(
+        &mut self,
+        portion: &Portion,
+        place: &mut Place,
+        shard: &mut Shard,
+    ) -> Result<usize, Cause> {
         let mut end = *place;
-        let Some(items) = gather(portion, &mut end, &mut self.texts[..]) else { return Ok(false) };
+        let Some(items) = gather(portion, &mut end, &mut self.texts[..]) else { return Ok(0) };
         let building = self.building.as_mut().expect("a value has begun");
-        let is_sound = building.value.face_mut().take_all(&items);
+        let (is_sound, count) = (building.value.take_all(&items), items.len());
         drop(items);
+        if !is_sound {
+            return Err(self.bad_item());
+        }
         *place = end;
-        if is_sound { Ok(true) } else { Err(self.duplicate_item()) }
+        // So few are put in order at once.
+        while self.order()? {}
+        self.install(shard)?;
+        Ok(count)
+    }
+
+    /// Does what is left to do for the value that is built, less if the slice ends. True when it is
+    /// complete.
+    fn complete(&mut self, preempt: &dyn Preempt) -> Result<bool, Cause> {
+        while self.order()? {
+            if preempt.must_yield() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does a portion of that. True while more is left.
+    fn order(&mut self) -> Result<bool, Cause> {
+        let building = self.building.as_mut().expect("an end belongs to a beginning");
+        building.value.step().map_err(|Twice| self.bad_item())
     }
 
     #[inline]
     fn item(&mut self, item: NewItem<'_>) -> Result<(), Cause> {
         let building = self.building.as_mut().expect("an item belongs to a value");
-        let is_new = building.value.face_mut().take_in(item);
-        if is_new { Ok(()) } else { Err(self.duplicate_item()) }
+        let is_sound = building.value.take_in(item);
+        if is_sound { Ok(()) } else { Err(self.bad_item()) }
     }
 
     /// Adds the items of a block, fewer if the slice ends. True when all are in.
     fn block(&mut self, block: Block<'_>, preempt: &dyn Preempt) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("a block belongs to a value");
-        let (value, mut texts) = (building.value.face_mut(), IntTexts::default());
+        let (value, mut texts) = (&mut building.value, IntTexts::default());
         for index in 1.. {
-            let Some(item) = block.next(&mut self.block, &mut texts).map_err(Cause::Format)? else {
-                break;
+            let item = block.next_number(&mut self.block, &mut texts).map_err(Cause::Format)?;
+            let is_sound = match item {
+                Some(BlockItem::Number(number)) => value.take_number(number),
+                Some(BlockItem::Item(item)) => {
+                    value.take_in(NewItem::of(item).expect("blocks have items only"))
+                }
+                None => break,
             };
-            if !value.take_in(NewItem::of(item).expect("blocks have items only")) {
-                return Err(self.duplicate_item());
+            if !is_sound {
+                return Err(self.bad_item());
             }
             if index % ITEMS_AT_ONCE == 0 && preempt.must_yield() {
                 return Ok(false);
@@ -246,15 +286,19 @@ impl Inbox {
         Ok(true)
     }
 
-    fn duplicate_item(&self) -> Cause {
+    fn bad_item(&self) -> Cause {
         let place = self.building.as_ref();
         let (database, offset) = place.map_or((0, 0), |place| (place.database, place.offset));
-        Cause::DuplicateItem { key: self.key.clone(), database, offset }
+        Cause::BadItem { key: self.key.clone(), database, offset }
     }
 
     fn install(&mut self, shard: &mut Shard) -> Result<(), Cause> {
         let building = self.building.take().expect("an end belongs to a beginning");
         let Building { database, deadline, idle, offset, value } = building;
+        let value = value.finish();
+        if !value.is_complete() {
+            return Err(Cause::BadItem { key: self.key.clone(), database, offset });
+        }
         if value.is_empty() {
             return Ok(());
         }

@@ -8,13 +8,14 @@
 //! ```text
 //! Text    1 | head | len u32 | key | bytes          head: database u32, deadline u64, idle u32,
 //! Long    2 | head | key                                  offset u64, length of the key u32
-//! Begin   3 | head | key | number of its kind u8
+//! Begin   3 | head | key | number of its kind u8 | about how many items u64
 //! Pair    4 | length of name u32, of value u32 | name | value          5 | deadline u64 | as 4
 //! Wide    6 | deadline u64 | length of name u32 | name         its value is the next long one
 //! Single  7 | length u32 | name                                 8 | deadline u64 | as 7
 //! End     9
 //! Piece  10 | number of its kind u8 | as many numbers u64 as it has | length u32 | name
 //! Block   11 | length u32 | bytes                       its head travels beside
+//! Scored  12 | score f64 | length u32 | name
 //! ```
 //! Numbers are little-endian; the deadline, or number, `u64::MAX` is none, and so is `u32::MAX` seconds of
 //! idleness. Nothing is checked on the way out: both ends are here.
@@ -54,8 +55,8 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Record<'a> {
     Text(Head<'a>, &'a [u8]),
     Long(Head<'a>, &'a Blob),
-    /// A value built of items: of the kind with this number.
-    Begin(Head<'a>, u8),
+    /// A value built of items: of the kind with this number, and about how many.
+    Begin(Head<'a>, u8, u64),
     Item(NewItem<'a>),
     /// Many of its items.
     Block(Block<'a>),
@@ -102,9 +103,10 @@ impl Portion {
                 self.pieces(head.key, &[]);
                 self.blobs.push(blob.clone());
             }
-            Record::Begin(head, kind) => {
+            Record::Begin(head, kind, items) => {
                 self.head(3, head);
                 self.pieces(head.key, &[kind]);
+                self.number(items);
             }
             Record::Item(item) => self.item(item),
             Record::Block(block) => {
@@ -137,6 +139,12 @@ impl Portion {
             NewItem::Single { name, deadline } => {
                 self.bytes.push(if deadline.is_some() { 8 } else { 7 });
                 deadline.iter().for_each(|at| self.number(*at));
+                self.length(name);
+                self.pieces(name, &[]);
+            }
+            NewItem::Scored { name, score } => {
+                self.bytes.push(12);
+                self.number(score.to_bits());
                 self.length(name);
                 self.pieces(name, &[]);
             }
@@ -214,7 +222,7 @@ impl Portion {
                 let head = Head { key: cursor.take(key_len), ..head };
                 match tag {
                     2 => Record::Long(head, self.blob(place)),
-                    _ => Record::Begin(head, cursor.array::<1>()[0]),
+                    _ => Record::Begin(head, cursor.array::<1>()[0], cursor.number()),
                 }
             }
             4 | 5 => {
@@ -236,6 +244,10 @@ impl Portion {
             }
             9 => Record::End,
             10 => Record::Item(NewItem::Piece(cursor.piece())),
+            12 => {
+                let (score, name) = (f64::from_bits(cursor.number()), cursor.name());
+                Record::Item(NewItem::Scored { name, score })
+            }
             _ => {
                 let len = cursor.length();
                 place.block += 1;

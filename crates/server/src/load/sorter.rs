@@ -80,11 +80,11 @@ impl Sorter {
         match event {
             Event::Item(item) => self.item(item, send),
             Event::Block(block) => self.block(block, send),
-            Event::Key { key, kind, expiry_ms, idle_s, .. } => {
+            Event::Key { key, kind, expiry_ms, idle_s, len_hint, .. } => {
                 self.key(key, kind, expiry_ms, offset);
                 self.current.idle = idle_s
                     .map(|idle| u32::try_from(idle).map_or(IDLE_MAX, |idle| idle.min(IDLE_MAX)));
-                self.begin_key();
+                self.begin_key(len_hint.unwrap_or(0));
                 Ok(())
             }
             Event::EndOfKey => self.end_of_key(send),
@@ -127,12 +127,12 @@ impl Sorter {
         self.summary.expired += u64::from(current.is_skipped);
     }
 
-    /// A value collected piece by piece begins with its head.
-    fn begin_key(&mut self) {
+    /// A value collected piece by piece begins with its head, and how many items are announced.
+    fn begin_key(&mut self, items: u64) {
         let current = &self.current;
         if let Some(kind) = current.kind.filter(|_| !current.is_skipped) {
             let head = current.head(self.database);
-            self.open[current.core].push(Record::Begin(head, kind.number()));
+            self.open[current.core].push(Record::Begin(head, kind.number(), items));
         }
     }
 

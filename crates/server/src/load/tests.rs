@@ -6,6 +6,7 @@ use darter_base::{Prng, slot};
 use darter_families::hash::{Hash, value_of};
 use darter_families::list::List;
 use darter_families::set::Set;
+use darter_families::zset::ZSet;
 use darter_keyspace::{Key, Shard};
 use darter_rdb::{Event, Item, Kind, Survey, Writer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -308,9 +309,13 @@ fn what_redis_refuses_is_refused() {
     let text = refused(b"\x02\x01k\x01\x01a\x00\x01k\x01b");
     assert!(text.contains("the key 'k' comes twice in database 0"), "{text}");
     let text = refused(b"\x04\x01h\x02\x01f\x01a\x01f\x01b");
-    assert!(text.contains("comes twice in the key 'h'"), "{text}");
+    assert!(text.contains("comes twice or is damaged in the key 'h'"), "{text}");
+    let text = refused(b"\x11\x01z\x0d\x0d\0\0\0\x02\0\x81m\x02\x81x\x02\xff");
+    assert!(text.contains("or is damaged in the key 'z'"), "{text}"); // Its score is no number.
+    let text = refused(b"\xcf\x01j\x01\x01[");
+    assert!(text.contains("or is damaged in the key 'j'"), "{text}"); // Half a document.
     let text = refused(b"\x02\x01s\x02\x01f\x01f");
-    assert!(text.contains("comes twice in the key 's'"), "{text}");
+    assert!(text.contains("comes twice or is damaged in the key 's'"), "{text}");
     let text = refused(b"\xfe\x04\x00\x01k\x01a");
     assert!(text.contains("database 4 is beyond the 4"), "{text}");
     let text = refused(b"\x07\x01k\x01a");
@@ -367,6 +372,81 @@ fn a_large_hash_is_built_aside_in_small_steps() {
     assert!(steps >= 5_000 / 16, "{steps}");
     assert_eq!(shard.db(0).value::<Hash>(&Key::new(b"big")).unwrap().unwrap().len(), 5_000);
     assert!(inboxes[0].is_finished());
+}
+
+/// A sorted set of these members with their scores, in the order in which redis-server writes them.
+fn scores_of(entries: &[(Bytes, f64)]) -> Vec<u8> {
+    let mut body = b"\x05\x01z\x80".to_vec();
+    body.extend_from_slice(&(entries.len() as u32).to_be_bytes());
+    for (member, score) in entries.iter().rev() {
+        body.push(member.len() as u8);
+        body.extend_from_slice(member);
+        body.extend_from_slice(&score.to_le_bytes());
+    }
+    body
+}
+
+#[test]
+fn a_large_sorted_set_is_put_in_order_in_small_steps() {
+    let name = |at: u32| format!("member:{at}").into_bytes();
+    let mut entries: Vec<_> = (0..20_000).map(|at| (name(at), f64::from(at / 3))).collect();
+    entries.sort_by(|one, other| one.1.total_cmp(&other.1).then_with(|| one.0.cmp(&other.0)));
+    let bytes = by_hand(&scores_of(&entries));
+    let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
+    let mut sorter = Sorter::new(1, 1, NOW);
+    let (mut shard, mut steps) = (Shard::new(1, 0), 0);
+    let mut send = |core: usize, portion: Portion| {
+        let is_last = portion.is_last;
+        let spare = lanes.send(core, portion)?;
+        while inboxes[core].step(&mut shard, &Countdown::new(if is_last { 0 } else { 1_000 })) {
+            steps += usize::from(is_last);
+        }
+        Ok(spare)
+    };
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_blocks();
+    reader.push(&bytes);
+    while let Some(event) = reader.next().unwrap() {
+        sorter.take_in(event, 0, &mut send).unwrap();
+    }
+    sorter.finish(&mut send).unwrap();
+    assert!(steps >= 20_000 / 256, "{steps} steps put it in order");
+    let set = shard.db(0).value::<ZSet>(&Key::new(b"z")).unwrap().unwrap();
+    set.entries().check_invariants();
+    let all = set.entries().range(0..set.len()).map(|one| (one.member().to_vec(), one.score()));
+    assert!(all.eq(entries.iter().cloned()));
+
+    entries[7].0 = entries[12_000].0.clone();
+    let Err(cause) = load(&by_hand(&scores_of(&entries)), 1, &mut Prng::from_seed(1)) else {
+        panic!("a member came twice");
+    };
+    assert!(cause.to_string().contains("comes twice"), "{cause}");
+}
+
+#[test] // The slice is asked after each value, also where many come whole in one portion.
+fn whole_values_are_told_by_their_items() {
+    let set = |at: usize| {
+        let members = (0..100).map(|member| format!("member:{member}").into_bytes()).collect();
+        (
+            (0, format!("set:{at}").into_bytes()),
+            Record { value: Value::Set(members), expiry_ms: None },
+        )
+    };
+    let bytes = file(&(0..40).map(set).collect());
+    let (mut inboxes, lanes) = lanes(TYPES, vec![Waker::new().unwrap()]);
+    let mut sorter = Sorter::new(1, 1, NOW);
+    let mut send = |core, portion| lanes.send(core, portion);
+    let mut reader = Reader::new(TYPES.kinds(), Limits::default()).with_blocks();
+    reader.push(&bytes);
+    while let Some(event) = reader.next().unwrap() {
+        sorter.take_in(event, 0, &mut send).unwrap();
+    }
+    sorter.finish(&mut send).unwrap();
+    let (mut shard, mut steps) = (Shard::new(1, 0), 0);
+    while inboxes[0].step(&mut shard, &Countdown::new(0)) {
+        steps += 1;
+    }
+    assert!(steps >= 40, "{steps}");
+    assert_eq!(shard.db(0).len(), 40);
 }
 
 /// A list of `elements` in one block, the integers from 0 to 63 over and over.

@@ -91,6 +91,8 @@ pub enum New<'a> {
     /// Of any length; kept outside, as many lists share it. Not for lists that are searched: equal
     /// elements would differ in their bytes.
     Shared(Blob),
+    /// The decimal text of this number.
+    Number(i64),
 }
 
 impl<'a> From<&'a [u8]> for New<'a> {
@@ -107,6 +109,7 @@ impl New<'_> {
             Self::Bytes(bytes) => f(&Code::Blob(Blob::from(bytes))),
             Self::Blob(blob) if blob.len() <= INLINE_MAX => f(&Code::text(&blob.to_vec())),
             Self::Blob(blob) | Self::Shared(blob) => f(&Code::Blob(blob)),
+            Self::Number(number) => f(&Code::Text(Tagged::of(Packed::Int(number)))),
         }
     }
 }

@@ -1,0 +1,110 @@
+//! A value built from its items, aside: by the loader, and by RESTORE.
+//!
+//! Most values take their items one by one. Of very many items, some types would rather gather all and
+//! then put them in order together ([`Value::builder`](crate::Value::builder)): the place of each is
+//! found once, and not among those that came before it.
+
+use crate::object::{Object, Type};
+use crate::{Ahead, NewItem};
+
+/// Gathers very many items of a value, and puts them in order in portions.
+pub trait Build: Send {
+    /// Adds the next item. False when it is not an item of this type: then the builder is of no use. Of
+    /// one that came before, [`Build::step`] tells.
+    fn take_in(&mut self, item: NewItem<'_>) -> bool;
+
+    /// Does a portion of the work, once all items are in. True while some is left. Cost: at most some
+    /// 50 us.
+    ///
+    /// # Errors
+    /// An item came twice: then the builder is of no use.
+    fn step(&mut self) -> Result<bool, Twice>;
+
+    /// The value, once no work is left.
+    fn finish(self: Box<Self>) -> Object;
+}
+
+/// An item of a value came twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twice;
+
+/// See the module.
+pub struct Building {
+    value: Object,
+    /// Instead of the value, until that is complete.
+    builder: Option<Box<dyn Build>>,
+}
+
+impl Building {
+    /// A value of this type without items; about as many will come.
+    #[must_use]
+    pub fn new(row: &Type, items: u64) -> Self {
+        let value = (row.empty)();
+        let builder = value.builder(items);
+        Self { value, builder }
+    }
+
+    /// Adds the next item. False when it is not an item of this type, or was found to be there: then
+    /// the value is of no use.
+    #[inline]
+    pub fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        match &mut self.builder {
+            Some(builder) => builder.take_in(item),
+            None => self.value.face_mut().take_in(item),
+        }
+    }
+
+    /// Adds the next item, a number: as [`Building::take_in`] of its decimal text.
+    #[inline]
+    pub fn take_number(&mut self, number: i64) -> bool {
+        self.value.face_mut().take_number(number)
+    }
+
+    /// Adds all items of a value that has none yet: [`Value::take_all`](crate::Value::take_all).
+    pub fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
+        match &mut self.builder {
+            Some(builder) => items.iter().all(|item| builder.take_in(*item)),
+            None => self.value.face_mut().take_all(items),
+        }
+    }
+
+    /// Does a portion of what is left to do once all items are in. True while more is.
+    ///
+    /// # Errors
+    /// An item came twice: then the value is of no use.
+    pub fn step(&mut self) -> Result<bool, Twice> {
+        let Some(builder) = &mut self.builder else { return Ok(false) };
+        if builder.step()? {
+            return Ok(true);
+        }
+        if let Some(builder) = self.builder.take() {
+            self.value = builder.finish();
+        }
+        Ok(false)
+    }
+
+    /// False for a value that needs more items to be one.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.value.is_complete()
+    }
+
+    /// True while the value is packed: nothing is far away, and an item costs little.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        self.builder.is_none() && self.value.packed().is_some()
+    }
+
+    /// The value's entries, if it is worth prefetching some.
+    #[must_use]
+    pub fn ahead(&self) -> Option<&dyn Ahead> {
+        if self.builder.is_some() { None } else { self.value.ahead() }
+    }
+
+    /// The value, once no work is left.
+    #[must_use]
+    pub fn finish(self) -> Object {
+        debug_assert!(self.builder.is_none(), "work is left");
+        self.value
+    }
+}
