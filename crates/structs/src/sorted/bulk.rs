@@ -201,6 +201,7 @@ struct Parting {
 
 impl Parting {
     fn of(bucket: Bucket) -> Self {
+        assert!((1..64).contains(&bucket.bits), "{} bits tell its entries apart", bucket.bits);
         let wanted = (bucket.entries.len() / BUCKET).next_power_of_two().clamp(2, PARTS_MAX);
         let parts = wanted.min(1 << bucket.bits.min(PARTS_MAX.ilog2()));
         Self { bucket, parts: (0..parts).map(|_| Vec::new()).collect() }
@@ -379,6 +380,7 @@ impl Builder {
             Some(Bucket { entries, bits: self.shift })
         });
         let Some(mut bucket) = next else { return false };
+        assert!(stuff.open.1 == stuff.open.0.len(), "the bucket before is through");
         if bucket.entries.len() > SORTED_MAX && bucket.bits > 0 {
             stuff.parting = Some(Parting::of(bucket));
         } else {
@@ -401,6 +403,7 @@ impl Builder {
             }
             at += 1;
         }
+        assert!(at <= bucket.len(), "at={at} len={}", bucket.len());
         self.stuff.open = (bucket, at);
     }
 
@@ -450,6 +453,7 @@ impl Builder {
         let texts = &self.stuff.texts;
         let block = &mut self.stuff.gathered[self.sorted];
         let (mut bytes, mut run) = (0, Vec::new());
+        assert!(self.sorted_of_next < block.len(), "{} of a block are sorted", self.sorted_of_next);
         while let Some(Gathered { score, text }) = block.get(self.sorted_of_next).copied()
             && bytes < STEP_BYTES
         {
@@ -524,6 +528,7 @@ impl Builder {
         {
             both.append(left);
             both.append(right);
+            assert!(both.first().is_some(), "two runs make one");
             merged.push_back(both);
         }
     }
