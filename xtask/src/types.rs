@@ -50,6 +50,10 @@ const TYPES: &[Type] = &[
             "\"stream-node-max-entries\""],
     },
     Type {
+        name: "bloom", homes: &["crates/families/src/bloom"], ceiling: 1,
+        words: &["BloomFilter", "BloomEdit", "BloomChange", "\"MBbloom--\""],
+    },
+    Type {
         name: "json", homes: &["crates/families/src/json"], ceiling: 1,
         words: &["Json", "JsonEdit", "JsonChange", "\"ReJSON-RL\""],
     },

@@ -90,6 +90,30 @@ impl Digest {
     }
 }
 
+/// The unseeded XXH3 of 128 bits of bytes that come in portions: what filters keep of an item, so it is
+/// part of their files.
+#[derive(Clone, Default)]
+pub struct Wide(xxhash_rust::xxh3::Xxh3Default);
+
+impl Wide {
+    /// The hash of bytes in one piece.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> u128 {
+        xxhash_rust::xxh3::xxh3_128(bytes)
+    }
+
+    /// Adds bytes. Cost: O(bytes), about 0.1 ns each.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all bytes so far.
+    #[must_use]
+    pub fn finish(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
 /// A hasher for keys that are already hashes, or dense numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Identity(u64);
@@ -125,6 +149,9 @@ mod tests {
                 let mut portions = Portions::new();
                 bytes[..len].chunks(portion).for_each(|bytes| portions.update(bytes));
                 assert_eq!(portions.finish(), of(&bytes[..len]), "{len} bytes by {portion}");
+                let mut wide = Wide::default();
+                bytes[..len].chunks(portion).for_each(|bytes| wide.update(bytes));
+                assert_eq!(wide.finish(), Wide::of(&bytes[..len]), "{len} bytes by {portion}");
             }
         }
     }

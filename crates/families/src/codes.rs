@@ -32,9 +32,18 @@ pub(crate) fn reply_nulls(reply: &mut Reply<'_>, count: usize) -> Flow {
     send(reply, count, Codes::Nulls)
 }
 
+/// Replies with known codes, each as `write` says it.
+pub(crate) fn reply_as(reply: &mut Reply<'_>, codes: Vec<i8>, write: WriteCode) -> Flow {
+    send(reply, codes.len(), Codes::As(codes, write))
+}
+
+/// How a code is said.
+pub(crate) type WriteCode = fn(&mut Reply<'_>, i8);
+
 /// The codes of the entries.
 enum Codes {
     Each(Vec<i8>),
+    As(Vec<i8>, WriteCode),
     Absent,
     Nulls,
 }
@@ -59,6 +68,7 @@ impl Stream for Sending {
         for at in self.next..end {
             match &self.codes {
                 Codes::Each(codes) => reply.int(i64::from(codes[at])),
+                Codes::As(codes, write) => write(reply, codes[at]),
                 Codes::Absent => reply.int(i64::from(ABSENT)),
                 Codes::Nulls => reply.null(),
             }

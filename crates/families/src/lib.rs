@@ -13,6 +13,8 @@
 //! | `living`, `gathered`, `scan`   | long replies: exact counts, what is counted last, cursors   |
 //! | `unsent`                       | long values among others in a reply                         |
 //! | `codes`                        | replies of what became of each entry                        |
+//! | `probes`                       | the items of a request as filters see them                  |
+//! | `runs`                         | filters in pieces                                           |
 //! | `random`, `choice`             | entries at random                                           |
 //! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
 //! | `inputs`                       | cuts of the values at several keys                          |
@@ -24,6 +26,7 @@
 
 mod aside;
 mod bitmap;
+pub mod bloom;
 mod choice;
 mod codes;
 mod cursor;
@@ -40,8 +43,10 @@ pub mod list;
 mod living;
 mod lookup;
 mod prefetch;
+mod probes;
 mod random;
 mod rows;
+mod runs;
 mod scan;
 pub mod set;
 mod sort;
@@ -69,6 +74,7 @@ pub static TYPES: Types = types![
     zset::ZSet::TYPE,
     stream::Stream::TYPE,
     json::Json::TYPE,
+    bloom::BloomFilter::TYPE,
 ];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
@@ -90,6 +96,7 @@ pub const TABLES: &[&[Command]] = &[
     geo::TABLE,
     stream::TABLE,
     json::TABLE,
+    bloom::TABLE,
     keys::TABLE,
     sort::TABLE,
 ];

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bitmaps;
+mod blooms;
 mod common;
 mod effects;
 mod events;

@@ -62,8 +62,9 @@ pub struct Type {
 }
 
 impl Type {
-    /// Redis has seven: string, list, set, sorted set, hash, module, stream.
-    pub const NUMBERS: usize = 7;
+    /// Redis has seven: string, list, set, sorted set, hash, module, stream. The others are Darter's
+    /// own, of types that are modules' in Redis.
+    pub const NUMBERS: usize = 12;
 }
 
 impl PartialEq for Type {

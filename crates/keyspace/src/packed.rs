@@ -26,11 +26,12 @@ const NUMBER: u8 = 7;
 /// The flag for the larger of two names of encodings.
 const GROWN: u8 = 8;
 
-const _: () = assert!(Type::NUMBERS <= NUMBER as usize + 1);
+/// How many types can have packs: those with the lowest numbers.
+const TYPES: usize = NUMBER as usize + 1;
 
 /// The rows of the types, by number: an entry has room for the number only. The first pack of a
 /// type registers its row, which never changes.
-static ROWS: [OnceLock<&'static Type>; Type::NUMBERS] = [const { OnceLock::new() }; Type::NUMBERS];
+static ROWS: [OnceLock<&'static Type>; TYPES] = [const { OnceLock::new() }; TYPES];
 
 /// An out-of-line value returns to the entry when its pack is at most this long: well below the
 /// size at which it would leave again.
@@ -67,7 +68,8 @@ impl<V: Clone> Lent<'_, V> {
 }
 
 impl Type {
-    /// A pack of a value of this type; `is_grown` when its encoding has the larger name.
+    /// A pack of a value of this type, whose number is one of the lowest eight; `is_grown` when its
+    /// encoding has the larger name.
     #[must_use]
     pub fn pack<'a>(&'static self, is_grown: bool, bytes: &'a [u8]) -> PackedValue<'a> {
         let row = ROWS[self.number].get_or_init(|| self);

@@ -1,5 +1,5 @@
 //! The data structures: the segment-packed table of which keyspace, hashes and sets are made,
-//! lists, sorted sets, streams with their consumer groups, and long strings.
+//! lists, sorted sets, streams with their consumer groups, JSON documents, filters, and long strings.
 //!
 //! All of them clone in constant or nearly constant time: a clone is a *cut*, and a writer of
 //! either copy copies only what it touches.
@@ -9,11 +9,13 @@
 pub mod blob;
 mod chunk;
 pub use darter_base::lazyfree;
+pub mod filter;
 pub mod groups;
 pub mod json;
 pub mod list;
 mod owner;
 pub use owner::Watch;
+pub mod pages;
 pub mod shared;
 pub mod sorted;
 pub mod stream;

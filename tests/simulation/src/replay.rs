@@ -14,6 +14,7 @@ use crate::value::{self, Value};
 use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
 use darter_command::Command;
+use darter_families::bloom::BloomFilter;
 use darter_families::hash::Hash;
 use darter_families::json::Json;
 use darter_families::list::List;
@@ -233,6 +234,14 @@ const LINES: &[&str] = &[
     "JSON.DEL K $..b[0]",
     "JSON.DEL K",
     "JSON.FORGET K $.a",
+    "BF.RESERVE K 0.01 I",
+    "BF.RESERVE K 0.0001 1000000 NONSCALING",
+    "BF.ADD K F",
+    "BF.MADD K F F",
+    "BF.MADD K F*",
+    "BF.INSERT K CAPACITY 5 ITEMS F*",
+    "BF.INSERT K NOCREATE ITEMS F F",
+    "BF.LOADCHUNK K I V",
 ];
 
 /// Refusals that indicate a mistake in a line; others depend on the data.
@@ -360,6 +369,7 @@ fn glance(found: &Found<'_>) -> Glance {
         "stream" => found.value::<Stream>().map_or(0, |stream| stream.entries().len()),
         "zset" => found.value::<ZSet>().map_or(0, |set| set.len()),
         "ReJSON-RL" => found.value::<Json>().map_or(0, |json| usize::from(json.root().is_some())),
+        "MBbloom--" => found.value::<BloomFilter>().map_or(0, |one| one.chain().len() as usize),
         other => panic!("how long a {other} is must be known here"),
     };
     (found.kind(), found.encoding(), found.deadline(), entries)

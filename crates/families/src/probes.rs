@@ -1,0 +1,54 @@
+//! The items of a request as filters see them: their hashes, made piece by piece.
+
+use crate::text::piece;
+use darter_command::Args;
+use darter_keyspace::Fresh;
+use darter_resp::{self as resp, Request};
+use darter_structs::filter::{Hashing, Probe};
+use std::sync::Arc;
+
+/// All arguments from some place on.
+pub(crate) struct Probes {
+    request: Arc<Request>,
+    next: usize,
+    /// Of a long item, as far as its pieces were hashed.
+    begun: Option<(Box<Hashing>, usize)>,
+}
+
+impl Probes {
+    /// Of the arguments that are left.
+    pub(crate) fn of(args: Args<'_>) -> Self {
+        Self { request: args.all().to_request(), next: args.position(), begun: None }
+    }
+
+    /// How many items are left.
+    pub(crate) fn left(&self) -> usize {
+        self.request.len() - self.next
+    }
+
+    /// The request that they are of.
+    pub(crate) fn args(&self) -> resp::Args<'_> {
+        resp::Args::owned(&self.request)
+    }
+
+    /// Hashes the next piece of the next item, 7 us at most. Returns its probe after the last.
+    pub(crate) fn step(&mut self) -> Option<Probe> {
+        let value = Args::new(resp::Args::owned(&self.request), self.next).value();
+        let value = value.unwrap_or(Fresh::Bytes(b""));
+        let index = self.begun.as_ref().map_or(0, |(_, index)| *index);
+        let bytes = piece(value, index).unwrap_or_default();
+        let is_last = piece(value, index + 1).is_none();
+        if is_last && index == 0 {
+            self.next += 1;
+            return Some(Probe::of(bytes));
+        }
+        let (hashing, index) = self.begun.get_or_insert_default();
+        hashing.update(bytes);
+        *index += 1;
+        let probe = is_last.then(|| hashing.finish());
+        if is_last {
+            (self.begun, self.next) = (None, self.next + 1);
+        }
+        probe
+    }
+}
