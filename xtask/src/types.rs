@@ -57,6 +57,10 @@ const TYPES: &[Type] = &[
         name: "json", homes: &["crates/families/src/json"], ceiling: 1,
         words: &["Json", "JsonEdit", "JsonChange", "\"ReJSON-RL\""],
     },
+    Type {
+        name: "cms", homes: &["crates/families/src/cms"], ceiling: 1,
+        words: &["Cms", "CmsEdit", "CmsChange", "\"CMSk-TYPE\""],
+    },
 ];
 
 /// Other things spelled like a type: the command SET and its event, layouts of files, derived

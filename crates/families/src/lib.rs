@@ -20,6 +20,7 @@
 //! | `inputs`                       | cuts of the values at several keys                          |
 //! | `spread`, `cut`                | very many keys, over several cores                          |
 //! | `text`                         | strings, piece by piece                                     |
+//! | `hashed`, `cells`              | sketches: hashes of items, arrays of counters               |
 //! | `rows`                         | what the tables of rows say in the same words               |
 
 #![forbid(unsafe_code)]
@@ -27,7 +28,9 @@
 mod aside;
 mod bitmap;
 pub mod bloom;
+mod cells;
 mod choice;
+pub mod cms;
 mod codes;
 mod cursor;
 mod cut;
@@ -35,6 +38,7 @@ mod expiry;
 mod gathered;
 mod geo;
 pub mod hash;
+mod hashed;
 mod hyperloglog;
 mod inputs;
 pub mod json;
@@ -75,6 +79,7 @@ pub static TYPES: Types = types![
     stream::Stream::TYPE,
     json::Json::TYPE,
     bloom::BloomFilter::TYPE,
+    cms::Cms::TYPE,
 ];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
@@ -97,6 +102,7 @@ pub const TABLES: &[&[Command]] = &[
     stream::TABLE,
     json::TABLE,
     bloom::TABLE,
+    cms::TABLE,
     keys::TABLE,
     sort::TABLE,
 ];

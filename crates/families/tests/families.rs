@@ -15,6 +15,7 @@ mod json;
 mod keys;
 mod lists;
 mod sets;
+mod sketches;
 mod sorting;
 mod streams;
 mod strings;

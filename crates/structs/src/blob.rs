@@ -244,6 +244,19 @@ impl Blob {
         }
     }
 
+    /// True when others hold the piece, too: writing to it copies it.
+    ///
+    /// Panics unless `index` is below [`Blob::pieces`].
+    #[must_use]
+    pub fn is_shared(&self, index: usize) -> bool {
+        let group = match &self.0 {
+            Repr::One(_) => None,
+            Repr::Many(chunks) => Some(&chunks.groups[index / GROUP_CHUNKS]),
+        };
+        let is_shared = group.is_some_and(|group| Arc::strong_count(group) > 1);
+        is_shared || Arc::strong_count(self.piece(index).0) > 1
+    }
+
     /// The pieces that hold `range`, in order, each with its part of the range.
     pub fn slices(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let end = range.end.min(self.len());
@@ -457,6 +470,22 @@ mod tests {
         drop(cut);
         assert!(!lazyfree::is_empty(), "long blobs are freed in portions");
         while lazyfree::run(&darter_base::preempt::Never) {}
+    }
+
+    #[test] // Until it is written to, by whichever of its holders.
+    fn pieces_are_shared_until_they_are_written_to() {
+        for len in [100, 200 * CHUNK_BYTES] {
+            let mut blob = Blob::from(&vec![7; len][..]);
+            let shared = |blob: &Blob| (0..blob.pieces()).filter(|at| blob.is_shared(*at)).count();
+            assert_eq!(shared(&blob), 0);
+            let cut = blob.clone();
+            assert_eq!((shared(&blob), shared(&cut)), (blob.pieces(), blob.pieces()));
+            blob.write_at(len / 2, &[1]);
+            assert_eq!(shared(&blob), blob.pieces() - 1);
+            drop(cut);
+            while lazyfree::run(&darter_base::preempt::Never) {}
+            assert_eq!(shared(&blob), 0);
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::world::{DATABASES, DATABASES_USED, Sim};
 use darter_base::Prng;
 use darter_command::Command;
 use darter_families::bloom::BloomFilter;
+use darter_families::cms::Cms;
 use darter_families::hash::Hash;
 use darter_families::json::Json;
 use darter_families::list::List;
@@ -242,6 +243,10 @@ const LINES: &[&str] = &[
     "BF.INSERT K CAPACITY 5 ITEMS F*",
     "BF.INSERT K NOCREATE ITEMS F F",
     "BF.LOADCHUNK K I V",
+    "CMS.INITBYDIM K 40 3",
+    "CMS.INITBYPROB K 0.0001 0.01",
+    "CMS.INCRBY K I I I I I I",
+    "CMS.MERGE K 2 K K WEIGHTS 1 2",
 ];
 
 /// Refusals that indicate a mistake in a line; others depend on the data.
@@ -370,6 +375,7 @@ fn glance(found: &Found<'_>) -> Glance {
         "zset" => found.value::<ZSet>().map_or(0, |set| set.len()),
         "ReJSON-RL" => found.value::<Json>().map_or(0, |json| usize::from(json.root().is_some())),
         "MBbloom--" => found.value::<BloomFilter>().map_or(0, |one| one.chain().len() as usize),
+        "CMSk-TYPE" => found.value::<Cms>().map_or(0, |sketch| sketch.count() as usize),
         other => panic!("how long a {other} is must be known here"),
     };
     (found.kind(), found.encoding(), found.deadline(), entries)

@@ -127,7 +127,7 @@ pub fn unquote(text: &[u8]) -> Result<(Vec<u8>, usize), String> {
 /// # Errors
 /// With a text that says what is wrong.
 pub fn read(text: &str) -> Result<Reply, String> {
-    let mut reader = Notation { text: text.trim().as_bytes(), at: 0, depth: 0 };
+    let mut reader = Notation { text: text.trim().as_bytes(), at: 0, depth: 0, is_key: false };
     let reply = reader.reply()?;
     reader.space();
     if reader.at == reader.text.len() { Ok(reply) } else { Err(format!("left over in `{text}`")) }
@@ -137,6 +137,8 @@ struct Notation<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
+    /// What comes next is a key of a map: a colon ends it.
+    is_key: bool,
 }
 
 impl Notation<'_> {
@@ -192,7 +194,11 @@ impl Notation<'_> {
     /// Text up to the end, or inside an aggregate up to the next separator.
     fn plain(&mut self) -> Vec<u8> {
         let rest = &self.text[self.at..];
-        let ends = |byte: &u8| self.depth > 0 && matches!(byte, b',' | b']' | b'}' | b':');
+        let ends = |byte: &u8| match byte {
+            b',' | b']' | b'}' => self.depth > 0,
+            b':' => self.is_key,
+            _ => false,
+        };
         let len = rest.iter().position(ends).unwrap_or(rest.len());
         self.at += len;
         rest[..len].to_vec()
@@ -216,7 +222,9 @@ impl Notation<'_> {
                 Some(_) => {}
             }
             self.space();
+            self.is_key = close == b'}' && items.len().is_multiple_of(2);
             items.push(self.reply()?);
+            self.is_key = false;
             separated = false;
         }
     }
@@ -240,6 +248,7 @@ mod tests {
             "~[\"a\", \"b\"]",
             ">[\"x\"]",
             "[,1.5, ,2]",
+            "[-ERR: no, {+k: -ERR: no}]",
             "[]",
         ] {
             assert_eq!(show(&read(text).unwrap(), 1_000), text);

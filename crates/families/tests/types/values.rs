@@ -179,7 +179,8 @@ fn encodings_of_collections() {
 
 #[test] // Whoever asks for another type is refused, however it asks; who asks for nothing is not.
 fn types_are_told_apart() {
-    let names = ["string", "list", "hash", "set", "zset", "stream", "ReJSON-RL", "MBbloom--"];
+    let names =
+        ["string", "list", "hash", "set", "zset", "stream", "ReJSON-RL", "MBbloom--", "CMSk-TYPE"];
     assert!(TYPES.iter().map(|kind| kind.name).eq(names));
     let mut db = one_of_each();
     for (name, kind) in [

@@ -213,7 +213,7 @@ impl Saver {
         tracing::info!("saved {keys} keys in {mb:.1} MB to {} in {seconds:.3} s", place.display());
         if is_private {
             tracing::warn!(
-                "it has JSON documents, filters, or sets whose members have deadlines: only Darter loads it"
+                "it has JSON, filters, sketches, or sets whose members have deadlines: only Darter loads it"
             );
         } else if self.order.version > VERSION_WRITTEN {
             tracing::warn!(

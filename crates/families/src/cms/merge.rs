@@ -1,0 +1,278 @@
+//! CMS.MERGE: the weighted sum of sketches, built aside in chunks by all cores.
+//!
+//! The shape *Build*, as of BITOP: the destination is locked, cuts of the sources are taken at one
+//! instant and their locks released; chunks do not depend on each other, so each core builds a run of
+//! them, in slices; the result is installed in one step.
+
+use super::value::{Cms, Shape};
+use super::{MISSING, refuse};
+use crate::inputs::{Cuts, Hold, Input, Queue, for_target, pause_now_and_then};
+use darter_base::limits::CHUNK_BYTES;
+use darter_base::number;
+use darter_command::{Answer, Args, Call, Refusal};
+use darter_keyspace::{Deadline, Event, Found, Key, Object, WrongType};
+use darter_structs::blob::Blob;
+use darter_tx::{Home, Tx};
+use std::ops::Range;
+use std::sync::Arc;
+
+const MERGE: &Event = &Event::new("cms.merge", b'd');
+
+/// Chunks for which it is worth asking another core.
+const CHUNKS_EACH_MIN: usize = 8;
+/// Chunks that are joined with the result at once: about 15 us.
+const JOINED_AT_ONCE: usize = 256;
+/// Counters that are added up between two reads of the clock: 10 us.
+const CELLS: usize = 4_096;
+
+impl Input for Cms {
+    fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType> {
+        let sketch = found.value::<Self>()?;
+        Ok(if hold == Hold::Reader { sketch.reader() } else { sketch.into_cut() })
+    }
+}
+
+/// Where the sources and their weights are in the request.
+struct Asked {
+    sources: Range<usize>,
+    weights: Option<Range<usize>>,
+}
+
+impl Asked {
+    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+        let count = number::parse_i64(args.word()?);
+        let count = count.ok_or_else(|| refuse("CMS: invalid numkeys"))?;
+        if count <= 0 {
+            return Err(refuse("CMS: Number of keys must be positive"));
+        }
+        let wrong = || refuse("CMS: wrong number of keys");
+        let count = usize::try_from(count).ok().filter(|count| *count <= args.left());
+        let first = args.position();
+        let sources = first..first + count.ok_or_else(wrong)?;
+        args.seek(sources.end);
+        if args.left() == 0 {
+            return Ok(Self { sources, weights: None });
+        }
+        if !args.option("WEIGHTS") {
+            return Err(wrong());
+        }
+        if args.left() != sources.len() {
+            return Err(refuse("CMS: wrong number of keys/weights"));
+        }
+        let weights = Some(args.position()..args.all().len());
+        Ok(Self { sources, weights })
+    }
+
+    async fn weights(&self, call: &Call) -> Result<Vec<i64>, Refusal> {
+        let mut weights = Vec::with_capacity(self.sources.len());
+        for (done, _) in self.sources.clone().enumerate() {
+            let weight = self.weights.as_ref().map(|all| call.arg(all.start + done));
+            let weight = weight.map_or(Some(1), number::parse_i64);
+            weights.push(weight.ok_or_else(|| refuse("CMS: invalid weight value"))?);
+            pause_now_and_then(call, done).await;
+        }
+        Ok(weights)
+    }
+}
+
+/// `CMS.MERGE destination numkeys source [source ...] [WEIGHTS weight [weight ...]]`: puts the sum of
+/// the sources, each multiplied by its weight, at `destination`, a sketch of the same dimensions, which
+/// may be one of them. Weights may be negative.
+///
+/// Reply: `OK`. Refusals: an absent key, `WrongType`, dimensions that differ, arguments that do not
+/// fit, a count that would be negative or above 4 294 967 295; then nothing changes. Cost: O(counters
+/// of all sources), in slices, shared by the cores.
+/// Source: <https://redis.io/commands/cms.merge> (RedisBloom 2.0.0).
+pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
+    let target = call.first;
+    shape_of(&call, target).await?;
+    let mut args = call.args();
+    args.seek(target + 1);
+    let asked = Asked::parse(args)?;
+    let weights = asked.weights(&call).await?;
+    let (sources, locked) = for_target::<Cms>(&call, asked.sources, target).await?;
+    let shape = shape_of(&call, target).await?;
+    let (plan, count) = plan(&call, shape, sources, weights).await?;
+    let cells = build(&call, Arc::new(plan)).await?;
+    let result = Cms::of(shape, count, cells).expect("as many counters as each source has");
+    let (request, db) = (Arc::clone(&call.request), call.db);
+    let install = move |home: &mut Home| {
+        let key = Key::new(darter_resp::Args::owned(&request).get(target));
+        let db = home.shard.db_mut(db);
+        db.install(&key, Object::new(result), Deadline::Keep, &[MERGE]);
+    };
+    call.tx.on(call.tx.core_of(call.arg(target)), install).await;
+    drop(locked);
+    Ok(call.answer(|reply| reply.ok()))
+}
+
+/// The dimensions of the sketch at the key that is the argument with this index.
+async fn shape_of(call: &Call, at: usize) -> Result<Shape, Refusal> {
+    let (request, db) = (Arc::clone(&call.request), call.db);
+    let read = move |home: &mut Home| {
+        let key = Key::new(darter_resp::Args::owned(&request).get(at));
+        let found = home.shard.db_mut(db).read_value::<Cms>(&key)?;
+        Ok(found.map(|sketch| sketch.shape()))
+    };
+    let shape: Result<_, WrongType> = call.tx.on(call.tx.core_of(call.arg(at)), read).await;
+    shape?.ok_or_else(|| refuse(MISSING))
+}
+
+/// What is added up.
+struct Plan {
+    sources: Queue<(Blob, i64)>,
+    bytes: usize,
+}
+
+/// The sources with their weights, and the weighted sum of their counts.
+async fn plan(
+    call: &Call,
+    shape: Shape,
+    sources: Cuts<Cms>,
+    weights: Vec<i64>,
+) -> Result<(Plan, i64), Refusal> {
+    let mut sources: Queue<_> = sources.into_iter().collect();
+    let (mut plan, mut sum) = (Plan { sources: Queue::default(), bytes: 0 }, Some(0_i64));
+    for (done, weight) in weights.into_iter().enumerate() {
+        let source = sources.pop_front().flatten().ok_or_else(|| refuse(MISSING))?;
+        if source.shape() != shape {
+            return Err(refuse("CMS: width/depth is not equal"));
+        }
+        sum = sum.and_then(|sum| sum.checked_add(source.count().checked_mul(weight)?));
+        plan.bytes = source.cells().len();
+        plan.sources.push_back((source.cells().clone(), weight));
+        pause_now_and_then(call, done).await;
+    }
+    Ok((plan, sum.ok_or_else(overflow)?))
+}
+
+fn overflow() -> Refusal {
+    refuse("CMS: MERGE overflow")
+}
+
+/// Adds up all counters.
+async fn build(call: &Call, plan: Arc<Plan>) -> Result<Blob, Refusal> {
+    let chunks = plan.bytes.div_ceil(CHUNK_BYTES);
+    let all = call.tx.cores();
+    let parts = chunks.div_ceil(CHUNKS_EACH_MIN).clamp(1, all);
+    // This core has the first part, its neighbours have the others.
+    let owners = (0..parts).map(|part| (call.tx.core() + part) % all);
+    let work = |core: usize| {
+        let part = (core + all - call.tx.core()) % all;
+        let (plan, run) = (Arc::clone(&plan), part * chunks / parts..(part + 1) * chunks / parts);
+        async move |tx: Tx| plan.run(&tx, run).await
+    };
+    // All parts, whatever becomes of one: what a blob holds is freed in portions.
+    let runs = call.tx.drive_each(owners, work).await;
+    let mut result = Blob::default();
+    for run in &runs {
+        let run = run.as_ref().ok_or_else(overflow)?;
+        let (mut full, mut last) = (Vec::with_capacity(JOINED_AT_ONCE), &[][..]);
+        for index in 0..run.pieces() {
+            let (chunk, within) = run.piece(index);
+            match within.len() {
+                CHUNK_BYTES => full.push(Arc::clone(chunk)),
+                _ => last = &chunk[within],
+            }
+            if full.len() == JOINED_AT_ONCE {
+                result.push_chunks(&std::mem::take(&mut full));
+                call.tx.pause().await;
+            }
+        }
+        result.push_chunks(&full);
+        result.append(last);
+        call.tx.pause().await;
+    }
+    // A short one is as long as it is.
+    Ok(if chunks == 1 { Blob::from(&result.to_vec()[..]) } else { result })
+}
+
+impl Plan {
+    /// Adds up a run of chunks. `None` if a sum does not fit.
+    async fn run(&self, tx: &Tx, chunks: Range<usize>) -> Option<Blob> {
+        let mut built = Blob::default();
+        let mut sums = vec![0_i64; CELLS];
+        let zeros: Arc<[u8]> = Arc::from(vec![0; CHUNK_BYTES]);
+        for index in chunks {
+            let len = CHUNK_BYTES.min(self.bytes - index * CHUNK_BYTES);
+            let mut chunk = vec![0; len];
+            let mut has_counts = false;
+            for (at, cells) in chunk.chunks_mut(CELLS * 4).enumerate() {
+                let sums = &mut sums[..cells.len() / 4];
+                sums.fill(0);
+                for (source, weight) in self.sources.iter() {
+                    let (piece, _) = source.piece(index);
+                    let from = at * CELLS * 4;
+                    add(sums, &piece[from..from + cells.len()], *weight)?;
+                    tx.pause().await;
+                }
+                has_counts |= write(sums, cells)?;
+            }
+            let is_zeros = !has_counts && len == CHUNK_BYTES;
+            let chunk = if is_zeros { Arc::clone(&zeros) } else { Arc::from(chunk) };
+            built.push_chunks(&[chunk]);
+        }
+        Some(built)
+    }
+}
+
+/// Adds counters, multiplied by their weight. `None` if a sum does not fit 64 bits.
+fn add(sums: &mut [i64], cells: &[u8], weight: i64) -> Option<()> {
+    let cells = cells.as_chunks().0.iter().map(|cell| i64::from(u32::from_le_bytes(*cell)));
+    if weight.unsigned_abs() < 1 << 29 {
+        // A product below 2^61 and a sum below 2^62 fit together.
+        let mut beyond = 0;
+        for (sum, cell) in sums.iter_mut().zip(cells) {
+            *sum += cell * weight;
+            beyond |= sum.unsigned_abs();
+        }
+        return (beyond >> 62 == 0).then_some(());
+    }
+    for (sum, cell) in sums.iter_mut().zip(cells) {
+        *sum = sum.checked_add(cell.checked_mul(weight)?)?;
+    }
+    Some(())
+}
+
+/// Writes sums as counters. `None` if one is none; otherwise whether some are not 0.
+fn write(sums: &[i64], cells: &mut [u8]) -> Option<bool> {
+    let mut all = 0;
+    for (sum, cell) in sums.iter().zip(cells.as_chunks_mut().0) {
+        all |= *sum;
+        *cell = (*sum as u32).to_le_bytes();
+    }
+    (all >> 32 == 0).then_some(all != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // As far as counters go, in both directions, whatever the weights.
+    fn sums_fit_or_are_refused() {
+        let max = u32::MAX;
+        let merge = |sources: &[(u32, i64)]| {
+            let (mut sums, mut cell) = ([0], [0; 4]);
+            for (cell, weight) in sources {
+                add(&mut sums, &cell.to_le_bytes(), *weight)?;
+            }
+            write(&sums, &mut cell).map(|_| u32::from_le_bytes(cell))
+        };
+        for (sources, sum) in [
+            (&[(5, 1), (7, 1)][..], Some(12)),
+            (&[(5, -1), (7, 1)], Some(2)),
+            (&[(5, 1), (7, -1)], None),
+            (&[(max, 1)], Some(max)),
+            (&[(max, 1), (1, 1)], None),
+            (&[(max, i64::MAX), (max, i64::MIN)], None),
+            (&[(1, i64::MAX), (1, i64::MAX), (1, i64::MIN), (1, i64::MIN)], None),
+            (&[(1, i64::MAX), (1, -i64::MAX), (3, 2)], Some(6)),
+            (&[(0, i64::MAX), (3, 0)], Some(0)),
+            (&[(max, i32::MAX.into()), (max, i32::MIN.into()), (max, 1)], Some(0)),
+        ] {
+            assert_eq!(merge(sources), sum, "{sources:?}");
+        }
+        let many = vec![(max, i32::MAX.into()); 3];
+        assert_eq!(merge(&many), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! The type: its row, its values, how they are changed.
+
+use crate::cells::{self, Pieces};
+use darter_keyspace::{
+    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+};
+use darter_rdb::types::PRIVATE;
+use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
+use darter_structs::blob::Blob;
+use std::ops::Range;
+
+static TYPE: &Type = &Type {
+    name: "CMSk-TYPE",
+    number: 9,
+    rdb: &Kind { encodings: ENCODINGS, packed: Bounds::DEFAULT, plan },
+    empty: || Object::new(Cms::default()),
+    bounds: &[],
+    is_ordered: true,
+};
+
+/// How a sketch is laid out in a file: its head, then its counters.
+const SKETCH: u8 = PRIVATE + 10;
+
+const ENCODINGS: &[Encoding] = &[Encoding::of(Origin::Darter, SKETCH, Layout::Singles)];
+
+fn plan(survey: &Survey) -> Plan {
+    survey.plain(SKETCH)
+}
+
+/// The highest count.
+const COUNT_MAX: u32 = u32::MAX;
+const CELL_BYTES: u64 = size_of::<u32>() as u64;
+
+/// What DEBUG POPULATE makes, as nothing else says how large: an error of 0.1 %.
+const USUAL: Shape = Shape { width: 2_000, depth: 7 };
+
+pub(super) const INITBYDIM: &Event = &Event::new("cms.initbydim", b'd');
+pub(super) const INITBYPROB: &Event = &Event::new("cms.initbyprob", b'd');
+const INCRBY: &Event = &Event::new("cms.incrby", b'd');
+
+/// Counters in a row, and rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// Counters in a row.
+    pub width: u64,
+    /// Rows.
+    pub depth: u64,
+}
+
+/// A Count-Min sketch (Cormode and Muthukrishnan: "An improved data stream summary: the count-min
+/// sketch and its applications", 2005). Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct Cms {
+    shape: Shape,
+    /// The sum of all increments; it wraps.
+    count: i64,
+    /// Row by row.
+    cells: Blob,
+    /// Of a value that is built aside: the first piece that may come.
+    next: usize,
+}
+
+impl Cms {
+    /// One that has counted nothing; `None` if it would be too large, or nothing.
+    #[must_use]
+    pub fn new(shape: Shape) -> Option<Self> {
+        Self::of(shape, 0, cells::zeros(shape.width, shape.depth, CELL_BYTES)?)
+    }
+
+    /// One with these counters; `None` if they are too many or too few.
+    pub(super) fn of(shape: Shape, count: i64, cells: Blob) -> Option<Self> {
+        let bytes = shape.width.checked_mul(shape.depth)?.checked_mul(CELL_BYTES)?;
+        (cells.len() as u64 == bytes).then_some(Self { shape, count, cells, next: 0 })
+    }
+
+    /// Its dimensions.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The sum of all increments.
+    #[must_use]
+    pub fn count(&self) -> i64 {
+        self.count
+    }
+
+    /// Its counters, of four bytes each, the low one first.
+    pub(super) fn cells(&self) -> &Blob {
+        &self.cells
+    }
+
+    /// A cut for a long-lived reader.
+    pub(super) fn reader(&self) -> Self {
+        Self { cells: self.cells.reader(), ..self.clone() }
+    }
+
+    /// The least counter that the item with this hash has in `rows`.
+    #[must_use]
+    pub fn least(&self, hash: u64, rows: Range<u64>) -> u32 {
+        let cell = |row| cells::get(&self.cells, cells::place(hash, row, self.shape.width));
+        rows.map(|row| u32::from_le_bytes(cell(row))).min().unwrap_or(COUNT_MAX)
+    }
+
+    /// How many chunks are copied when the item with this hash is counted.
+    pub(super) fn copies(&self, hash: u64) -> usize {
+        let cell = |row: &u64| cells::place(hash, *row, self.shape.width);
+        (0..self.shape.depth).filter(|row| cells::is_shared::<4>(&self.cells, cell(row))).count()
+    }
+
+    fn head(&self) -> [u8; 24] {
+        let Shape { width, depth } = self.shape;
+        let mut head = [0; 24];
+        let numbers = [width, depth, self.count.cast_unsigned()];
+        for (place, number) in head.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *place = number.to_le_bytes();
+        }
+        head
+    }
+
+    /// Becomes the empty sketch that a head tells of. False if there is none.
+    fn take_head(&mut self, head: &[u8]) -> bool {
+        let (numbers, []) = head.as_chunks() else { return false };
+        let &[width, depth, count] = numbers else { return false };
+        let [width, depth, count] = [width, depth, count].map(u64::from_le_bytes);
+        let Some(new) = Self::new(Shape { width, depth }) else { return false };
+        *self = Self { count: count.cast_signed(), ..new };
+        true
+    }
+}
+
+impl Value for Cms {
+    fn content_bytes(&self) -> usize {
+        self.cells.memory_bytes()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "raw"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        let (sketch, item) = (self.reader(), Vec::new());
+        Box::new(Parts { sketch, has_head: false, pieces: Pieces::default(), item })
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        if let NewItem::Pair { name, .. } = item {
+            if self.is_empty() {
+                *self = Self::new(USUAL).expect("it is small");
+            }
+            self.edit(0, Recorder::none()).add(darter_base::hash::digest(name), 1);
+            return true;
+        }
+        if self.is_empty() {
+            return self.take_head(item.name());
+        }
+        cells::take_piece(&mut self.cells, &mut self.next, item.name())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shape == Shape::default()
+    }
+}
+
+impl Typed for Cms {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for Cms {
+    type Edit<'a> = CmsEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, recorder: Recorder<'a>) -> CmsEdit<'a> {
+        CmsEdit { sketch: self, recorder }
+    }
+}
+
+/// The items of a cut: its head, and pieces of its counters.
+struct Parts {
+    sketch: Cms,
+    has_head: bool,
+    pieces: Pieces,
+    item: Vec<u8>,
+}
+
+impl Source for Parts {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        !self.has_head || self.pieces.find(&self.sketch.cells, looks)
+    }
+
+    fn next(&mut self) -> Option<Item<'_>> {
+        self.item.clear();
+        if !std::mem::replace(&mut self.has_head, true) {
+            self.item.extend_from_slice(&self.sketch.head());
+        } else if !self.pieces.next(&self.sketch.cells, &mut self.item) {
+            return None;
+        }
+        Some(Item::Single { name: &self.item, deadline_ms: None })
+    }
+
+    fn rewind(&mut self) {
+        (self.has_head, self.pieces) = (false, Pieces::default());
+    }
+}
+
+/// What is recorded of a change to a sketch.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the fields are what the variant says, by their usual names")]
+pub enum CmsChange {
+    /// It is new, with these dimensions.
+    Create { shape: Shape },
+    /// The item with this hash came more often.
+    Add { hash: u64, by: i64 },
+}
+
+impl Change for CmsChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        db.edit::<Cms, _>(key, true, |edit| {
+            for change in changes {
+                match *change {
+                    Self::Create { shape } => _ = edit.create(INITBYDIM, shape),
+                    Self::Add { hash, by } => _ = edit.add(hash, by),
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Changes a sketch, and records the effects.
+pub struct CmsEdit<'a> {
+    sketch: &'a mut Cms,
+    recorder: Recorder<'a>,
+}
+
+impl CmsEdit<'_> {
+    /// Gives a new one its dimensions. False if it would be too large.
+    pub fn create(&mut self, event: &'static Event, shape: Shape) -> bool {
+        let Some(new) = Cms::new(shape) else { return false };
+        *self.sketch = new;
+        self.recorder.record(&[event], || CmsChange::Create { shape });
+        true
+    }
+
+    /// Adds to all counters of the item with this hash: see [`CmsEdit::add_in`]. Returns the least.
+    pub fn add(&mut self, hash: u64, by: i64) -> u32 {
+        let least = self.add_in(hash, by, 0..self.sketch.shape.depth);
+        self.end_add(hash, by);
+        least
+    }
+
+    /// Adds to the counters of the item with this hash in `rows`, which stop at their highest.
+    /// Returns the least. When all rows are done, [`CmsEdit::end_add`] reports it.
+    pub fn add_in(&mut self, hash: u64, by: i64, rows: Range<u64>) -> u32 {
+        let Cms { shape, cells, .. } = &mut *self.sketch;
+        let by = u32::try_from(by).unwrap_or(COUNT_MAX);
+        let mut least = COUNT_MAX;
+        for row in rows {
+            let at = cells::place(hash, row, shape.width);
+            let count = u32::from_le_bytes(cells::get(cells, at)).saturating_add(by);
+            cells::set(cells, at, count.to_le_bytes());
+            least = least.min(count);
+        }
+        least
+    }
+
+    /// All rows are done.
+    pub fn end_add(&mut self, hash: u64, by: i64) {
+        self.sketch.count = self.sketch.count.wrapping_add(by);
+        self.recorder.record(&[INCRBY], || CmsChange::Add { hash, by });
+    }
+}

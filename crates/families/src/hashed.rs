@@ -1,0 +1,128 @@
+//! Hashes of arguments, the same in every process: for what is saved; and the items of a request by
+//! these, each row by row of a sketch.
+
+use crate::text::piece;
+use darter_base::hash::{Digest, digest};
+use darter_base::limits::CHUNK_BYTES;
+use darter_command::Args;
+use darter_keyspace::Fresh;
+use darter_resp::{self as resp, Request};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes that are hashed in the time of a row.
+const BYTES_A_ROW: u64 = 1_024;
+
+/// The hash of an argument that may be long, in portions of a piece.
+#[derive(Default)]
+pub(crate) struct Hashing {
+    /// Of what was read, and the next piece.
+    begun: Option<(Box<Digest>, usize)>,
+}
+
+impl Hashing {
+    /// Hashes the next piece: 7 us at most. Returns the hash after the last one, and starts again.
+    pub(crate) fn step(&mut self, value: Fresh<'_>) -> Option<u64> {
+        if let (None, Fresh::Bytes(bytes)) = (&self.begun, value)
+            && bytes.len() <= CHUNK_BYTES
+        {
+            return Some(digest(bytes));
+        }
+        let (digest, next) = self.begun.get_or_insert_default();
+        if let Some(bytes) = piece(value, *next) {
+            digest.update(bytes);
+            *next += 1;
+            if piece(value, *next).is_some() {
+                return None;
+            }
+        }
+        let hash = digest.finish();
+        self.begun = None;
+        Some(hash)
+    }
+}
+
+/// Which of two counts of an item is its count.
+pub(crate) type Join = fn(u32, u32) -> u32;
+
+/// The items of a request, one after the other, each row by row.
+pub(crate) struct Items {
+    request: Arc<Request>,
+    /// The next item, and how far the one after it is.
+    next: usize,
+    step: usize,
+    hashing: Hashing,
+    /// The hash of the item that is being counted, its next row, and its count so far.
+    begun: Option<(u64, u64, u32)>,
+    /// The count before the first row, and what becomes of two.
+    join: (u32, Join),
+}
+
+impl Items {
+    /// All arguments that are left, or every second one.
+    pub(crate) fn new(args: Args<'_>, step: usize, join: (u32, Join)) -> Self {
+        let (request, next) = (args.all().to_request(), args.position());
+        Self { request, next, step, hashing: Hashing::default(), begun: None, join }
+    }
+
+    /// The request.
+    pub(crate) fn request(&self) -> &Arc<Request> {
+        &self.request
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.next >= self.request.len()
+    }
+
+    /// Hashes the item further, or calls `count` for its next rows, at most `most`, with its hash and
+    /// its index. Returns what that cost, in rows, and its count after the last row.
+    pub(crate) fn step(
+        &mut self,
+        depth: u64,
+        most: u64,
+        count: impl FnOnce(u64, Range<u64>, usize) -> u32,
+    ) -> (u64, Option<u32>) {
+        let (start, join) = self.join;
+        let Some((hash, row, before)) = self.begun else {
+            let value = Args::new(resp::Args::owned(&self.request), self.next).value();
+            let value = value.unwrap_or(Fresh::Bytes(b""));
+            self.begun = self.hashing.step(value).map(|hash| (hash, 0, start));
+            return (value.len().min(CHUNK_BYTES) as u64 / BYTES_A_ROW + 1, None);
+        };
+        let end = depth.min(row + most);
+        let counted = join(before, count(hash, row..end, self.next));
+        if end < depth {
+            self.begun = Some((hash, end, counted));
+            return (end - row, None);
+        }
+        self.begun = None;
+        self.next += self.step;
+        (end - row, Some(counted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test] // In one piece, or in chunks as the parser gathers them.
+    fn however_it_comes_the_hash_is_the_same() {
+        let bytes = darter_base::Prng::from_seed(3).bytes(200_000..=200_000);
+        for len in [0, 1, 1_000, CHUNK_BYTES, CHUNK_BYTES + 1, bytes.len()] {
+            let bytes = &bytes[..len];
+            let chunks: Vec<Arc<[u8]>> = bytes.chunks(CHUNK_BYTES).map(Arc::from).collect();
+            let mut hashing = Hashing::default();
+            for value in [Fresh::Bytes(bytes), Fresh::Chunks(&chunks)] {
+                let mut steps = 1;
+                let hash = loop {
+                    match hashing.step(value) {
+                        Some(hash) => break hash,
+                        None => steps += 1,
+                    }
+                };
+                assert_eq!((hash, steps), (digest(bytes), len.div_ceil(CHUNK_BYTES).max(1)));
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Count-Min sketches: counts are never too low, and too high as rarely as they say.
+
+use super::survives_damage;
+use darter_base::hash::digest;
+use darter_base::{Prng, number};
+use darter_families::cms::{Cms, Shape};
+use darter_keyspace::{Collection, Value};
+use std::collections::HashMap;
+
+/// A sketch and exact counts of the same items, few of which are most.
+fn counted(seed: u64, shape: Shape, times: usize) -> (Cms, HashMap<u64, u32>) {
+    let (mut prng, mut exact) = (Prng::from_seed(seed), HashMap::new());
+    let mut sketch = Cms::new(shape).unwrap();
+    for _ in 0..times {
+        let kinds = 1 << prng.below(13);
+        let (item, by) = (prng.below(kinds), prng.below(9) as u32);
+        let count = exact.entry(item).or_insert(0);
+        *count += by;
+        let least = sketch.edit_aside(0).add(digest(&item.to_le_bytes()), i64::from(by));
+        assert!(least >= *count, "{seed}: {least} of {count}");
+    }
+    (sketch, exact)
+}
+
+#[test] // Within e / width of all increments, but for one item in 2 to the depth.
+fn counts_are_too_high_as_rarely_as_they_say() {
+    for (seed, width, depth) in [(1, 200, 1), (2, 200, 3), (3, 1_000, 5), (4, 37, 4), (5, 1, 1)] {
+        let (sketch, exact) = counted(seed, Shape { width, depth }, 40_000);
+        let all: u64 = exact.values().map(|count| u64::from(*count)).sum();
+        assert_eq!(sketch.count(), all.cast_signed());
+        let bound = 2 * all / width;
+        let mut beyond = 0;
+        for (item, count) in &exact {
+            let least = sketch.least(digest(&item.to_le_bytes()), 0..depth);
+            assert!(least >= *count, "{seed}: {least} of {count}");
+            beyond += u64::from(u64::from(least - count) > bound);
+        }
+        let most = (exact.len() as u64 >> depth) + 1;
+        assert!(beyond <= most, "{seed}: {beyond} of {}, {most} at most", exact.len());
+    }
+}
+
+#[test] // Row by row, in any portions.
+fn portions_add_up() {
+    let shape = Shape { width: 100, depth: 10 };
+    let (mut whole, mut parts) = (Cms::new(shape).unwrap(), Cms::new(shape).unwrap());
+    let mut prng = Prng::from_seed(6);
+    for item in 0..1_000_u32 {
+        let hash = digest(&item.to_le_bytes());
+        let (by, at) = (prng.below(1 << 32).cast_signed(), prng.below(11));
+        let least = whole.edit_aside(0).add(hash, by);
+        let mut edit = parts.edit_aside(0);
+        let both = edit.add_in(hash, by, 0..at).min(edit.add_in(hash, by, at..10));
+        edit.end_add(hash, by);
+        assert_eq!(both, least, "{item}");
+    }
+    assert!(super::parts(&whole) == super::parts(&parts));
+}
+
+#[test]
+fn damaged_sketches_are_refused_or_other_ones() {
+    survives_damage(&counted(7, Shape { width: 700, depth: 5 }, 3_000).0, 2_000);
+    survives_damage(&counted(8, Shape { width: 3, depth: 1 }, 10).0, 500);
+}
+
+#[test] // Cuts stay as they are, and are freed in portions; memory depends on the dimensions only.
+fn large_ones_are_shared() {
+    let mut sketch = Cms::new(Shape { width: 1 << 20, depth: 16 }).unwrap();
+    let bytes = sketch.content_bytes();
+    let cut = sketch.clone();
+    for item in 0..100 {
+        let mut text = Vec::new();
+        number::write_i64(&mut text, item);
+        sketch.edit_aside(0).add(digest(&text), 1);
+    }
+    assert_eq!((sketch.count(), cut.count()), (100, 0));
+    assert_eq!((sketch.content_bytes(), cut.content_bytes()), (bytes, bytes));
+    assert_eq!(cut.least(digest(b"5"), 0..16), 0);
+    drop((sketch, cut));
+    assert!(!darter_keyspace::lazyfree::is_empty());
+    while darter_keyspace::lazyfree::run(&darter_base::preempt::Never) {}
+}

@@ -1,0 +1,63 @@
+//! Sketches against what they estimate, and what becomes of damaged parts of them.
+
+#![allow(clippy::unwrap_used, reason = "a test: helpers included")]
+
+mod cms;
+
+use darter_base::Prng;
+use darter_keyspace::{NewItem, Value};
+use darter_rdb::{Item, Source};
+
+/// The items of a value.
+fn parts(value: &dyn Value) -> Vec<Vec<u8>> {
+    let (mut items, mut parts) = (value.items(0), Vec::new());
+    while let Some(item) = items.next() {
+        let Item::Single { name, .. } = item else { panic!("{item:?} of a sketch") };
+        parts.push(name.to_vec());
+    }
+    parts
+}
+
+/// The value that has these items, if there is one.
+fn of_parts<V: Value + Default>(parts: &[Vec<u8>]) -> Option<V> {
+    let mut value = V::default();
+    let new = |part| NewItem::Single { name: part, deadline: None };
+    let is_taken = parts.iter().all(|part| value.take_in(new(part)));
+    (is_taken && value.is_complete() && !value.is_empty()).then_some(value)
+}
+
+/// Changes a part at random: a byte, its length, its place, or whether it is there at all.
+fn damage(parts: &mut Vec<Vec<u8>>, prng: &mut Prng) {
+    let mut below = |len: usize| prng.below(len as u64) as usize;
+    let at = below(parts.len());
+    match below(5) {
+        0 if !parts[at].is_empty() => {
+            let place = below(parts[at].len());
+            parts[at][place] ^= 1 << below(8);
+        }
+        1 => parts[at].truncate(below(40)),
+        2 => parts[at].extend(vec![7; below(40)]),
+        3 => _ = parts.remove(at),
+        _ => {
+            let other = below(parts.len());
+            parts.swap(at, other);
+        }
+    }
+}
+
+/// A value survives whatever becomes of its items: it is refused, or is another one.
+fn survives_damage<V: Value + Default>(value: &V, rounds: u64) {
+    let whole = parts(value);
+    let again: V = of_parts(&whole).unwrap();
+    assert!(parts(&again) == whole, "its items make it again");
+    let (mut refused, mut prng) = (0, Prng::from_seed(5));
+    for _ in 0..rounds {
+        let mut parts = whole.clone();
+        (0..=prng.below(2)).for_each(|_| damage(&mut parts, &mut prng));
+        match of_parts::<V>(&parts) {
+            Some(value) => assert!(!self::parts(&value).is_empty()),
+            None => refused += 1,
+        }
+    }
+    assert!(refused > rounds / 10 && refused < rounds, "{refused} of {rounds}");
+}
