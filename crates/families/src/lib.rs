@@ -30,6 +30,7 @@ mod bitmap;
 pub mod bloom;
 mod cells;
 mod choice;
+mod chunks;
 pub mod cms;
 mod codes;
 mod cursor;

@@ -39,8 +39,8 @@ pub(super) enum Act {
         by: Number,
         is_product: bool,
     },
-    /// A text is added to a string.
-    StrAppend(Vec<u8>),
+    /// This text is added to a string.
+    StrAppend(Value),
     /// Values, in an array.
     ArrAppend(Value),
     ArrInsert {
@@ -106,14 +106,18 @@ pub(super) struct Outcomes {
     pub(super) popped: VecDeque<Option<Value>>,
     /// Bytes of `answers`.
     pub(super) bytes: usize,
-    /// Values that were added to the array at the present place, while more are to come.
-    pub(super) within: usize,
+    /// Values that were added to the array at the present place, or bytes to the string, while more
+    /// are to come.
+    within: usize,
+    /// How far a patch is merged into the value there.
+    merging: Option<Merging>,
     /// A result was not finite.
     pub(super) is_infinite: bool,
 }
 
-/// Values added to an array in one step: some 10 us.
+/// Values added to an array in one step: some 10 us; and bytes to a string.
 const ADDED_AT_ONCE: usize = 32;
+const BYTES_AT_ONCE: usize = 64 * 1024;
 
 /// How answers are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +129,11 @@ pub(super) enum Form {
 }
 
 impl Outcomes {
+    /// True when more is to be done at the present place.
+    pub(super) fn is_amid(&self) -> bool {
+        self.within > 0 || self.merging.is_some()
+    }
+
     fn add(&mut self, answer: Option<Vec<u8>>, form: Form) {
         let null = || match form {
             Form::Resp { resp3 } => encoded(resp3, |reply| reply.null()),
@@ -170,8 +179,8 @@ impl Act {
         }
     }
 
-    /// Does it at a place, or some of it (`Outcomes::within`). Values that have gone meanwhile count as
-    /// of another kind.
+    /// Does it at a place, or some of it (`Outcomes::is_amid`). Values that have gone meanwhile count
+    /// as of another kind. Where there is no document, what is assigned or merged makes one.
     pub(super) fn apply(
         &self,
         edit: &mut JsonEdit<'_>,
@@ -185,7 +194,7 @@ impl Act {
         match self {
             Self::Assign(_) | Self::Merge(_) | Self::Delete | Self::Clear | Self::ArrPop { .. } => {
             }
-            _ if out.within > 0 => {}
+            _ if out.is_amid() => {}
             _ => out.add(answer, form),
         }
     }
@@ -200,7 +209,10 @@ impl Act {
         let count = |count: usize| {
             Some(number(Number::Int(i64::try_from(count).unwrap_or(i64::MAX)), form))
         };
-        let root = edit.root()?;
+        let Some(root) = edit.root() else {
+            self.create(edit, out);
+            return None;
+        };
         let Some(view) = root.at(path) else {
             out.popped.extend(matches!(self, Self::ArrPop { .. }).then_some(None));
             return None;
@@ -241,10 +253,8 @@ impl Act {
                 Some(number(result, form))
             }
             (Self::StrAppend(more), View::Text(text)) => {
-                let joined = joined(text, more);
-                let len = text.len() + more.len();
+                let (joined, len) = joined(text, more, out);
                 edit.set(STRAPPEND, path, &joined);
-                out.changed += 1;
                 count(len)
             }
             (_, View::Node(node)) if !node.is_object() => {
@@ -257,6 +267,18 @@ impl Act {
                 None
             }
             _ => None,
+        }
+    }
+
+    /// Makes a document of it, where there is none.
+    fn create(&self, edit: &mut JsonEdit<'_>, out: &mut Outcomes) {
+        match self {
+            Self::Assign(value) => {
+                edit.set(SET, &[], value);
+                out.changed += 1;
+            }
+            Self::Merge(patch) => merge_some(edit, &[], patch, out),
+            _ => {}
         }
     }
 
@@ -313,45 +335,40 @@ impl Act {
         }
     }
 
-    /// Adds a member to the object at a place, where the whole path finds nothing.
+    /// Adds a member to the object at a place, or some of it, where the whole path finds nothing.
     pub(super) fn add(
         &self,
         edit: &mut JsonEdit<'_>,
-        path: &[usize],
-        name: &[u8],
+        (path, name): (&[usize], &[u8]),
         out: &mut Outcomes,
     ) {
-        let (Self::Assign(value) | Self::Merge(value)) = self else { return };
-        let view = edit.root().and_then(|root| root.at(path));
-        if !matches!(view, Some(View::Node(node)) if node.is_object()) {
+        let Some(View::Node(node)) = edit.root().and_then(|root| root.at(path)) else { return };
+        if !node.is_object() {
             return;
         }
         match self {
-            Self::Merge(patch) => {
-                let merged = merge(Value::null(), patch);
-                edit.put(MERGE, path, name, &merged);
+            Self::Merge(patch) if patch.node().is_some_and(json::Node::is_object) => {
+                let place = node.find(Text::Bytes(name)).unwrap_or_else(|| {
+                    edit.put(MERGE, path, name, &Value::empty(true));
+                    node_len(edit, path) - 1
+                });
+                merge_some(edit, &[path, &[place]].concat(), patch, out);
             }
-            _ => edit.put(SET, path, name, value),
-        }
-        out.changed += 1;
-    }
-
-    /// Makes a document of it, where there is none.
-    pub(super) fn create(&self, edit: &mut JsonEdit<'_>) {
-        match self {
-            Self::Assign(value) => edit.set(SET, &[], value),
-            Self::Merge(patch) => edit.set(MERGE, &[], &merge(Value::null(), patch)),
-            _ => unreachable!("it needs a document"),
+            Self::Assign(value) | Self::Merge(value) => {
+                let event = if let Self::Merge(_) = self { MERGE } else { SET };
+                edit.put(event, path, name, value);
+                out.changed += 1;
+            }
+            _ => unreachable!("it needs a value"),
         }
     }
+}
 
-    /// The levels that it may add below a place.
-    pub(super) fn is_too_deep(&self, path: &[usize]) -> bool {
-        let adds = matches!(
-            self,
-            Self::Assign(_) | Self::Merge(_) | Self::ArrAppend(_) | Self::ArrInsert { .. }
-        );
-        adds && path.len() + json::DEPTH_MAX > json::LEVELS_MAX
+/// Values in the array or object at a place.
+fn node_len(edit: &JsonEdit<'_>, path: &[usize]) -> usize {
+    match edit.root().and_then(|root| root.at(path)) {
+        Some(View::Node(node)) => node.len(),
+        _ => 0,
     }
 }
 
@@ -387,43 +404,107 @@ fn add_some(
     more
 }
 
-/// A string and what is added to it.
-fn joined(text: Text<'_>, more: &[u8]) -> Value {
-    match text {
-        Text::Bytes(bytes) => Value::text(Text::Bytes(&[bytes, more].concat())),
+/// A string and the next part of what is added to it; its length.
+fn joined(text: Text<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
+    let View::Text(more) = more.view() else { unreachable!("a text is added") };
+    let part = more.part(out.within..out.within + BYTES_AT_ONCE);
+    out.within += part.len();
+    if out.within == more.len() {
+        (out.within, out.changed) = (0, out.changed + 1);
+    }
+    let joined = match text {
+        Text::Bytes(bytes) => Value::text(Text::Bytes(&[bytes, &part].concat())),
         Text::Blob(blob) => {
             let mut longer = blob.clone();
-            longer.append(more);
+            longer.append(&part);
             Value::text(Text::Blob(&longer))
         }
-    }
+    };
+    (joined, text.len() + part.len())
 }
 
-/// Members of a patch that are merged in one step: some 20 us, unless they are large themselves.
+/// Members of a patch that are merged in one step: some 20 us.
 const MERGED_AT_ONCE: usize = 16;
+/// An object of a patch with more bytes is merged member by member, as the patch itself.
+const MERGED_BYTES_MAX: usize = 512;
+
+/// How far a patch is merged: the objects of it that are begun, each within the one before.
+#[derive(Debug)]
+struct Merging(Vec<Level>);
+
+#[derive(Debug)]
+struct Level {
+    /// Where it is in the patch, and the place of its next member.
+    patch: Vec<usize>,
+    next: usize,
+    /// What it is merged into.
+    target: Vec<usize>,
+}
 
 /// Merges the next members of a patch into the value at a place.
 fn merge_some(edit: &mut JsonEdit<'_>, path: &[usize], patch: &Value, out: &mut Outcomes) {
-    let object = |view: View<'_>| matches!(view, View::Node(node) if node.is_object());
-    let Some(node) = patch.node().filter(|node| node.is_object()) else {
+    if patch.node().is_none_or(|node| !node.is_object()) {
         edit.set(MERGE, path, patch);
         out.changed += 1;
         return;
-    };
-    if !edit.root().and_then(|root| root.at(path)).is_some_and(object) {
-        edit.set(MERGE, path, &Value::empty(true));
     }
-    let next = (out.within + MERGED_AT_ONCE).min(node.len());
-    for place in out.within..next {
-        let (Some(child), Some(value)) = (node.get(place), patch.copy_at(&[place])) else {
-            continue;
+    let mut merging = out.merging.take().unwrap_or_else(|| {
+        if !is_object_at(edit, path) {
+            edit.set(MERGE, path, &Value::empty(true));
+        }
+        Merging(vec![Level { patch: Vec::new(), next: 0, target: path.to_vec() }])
+    });
+    for _ in 0..MERGED_AT_ONCE {
+        if !merging.step(edit, patch) {
+            out.changed += 1;
+            return;
+        }
+    }
+    out.merging = Some(merging);
+}
+
+fn is_object_at(edit: &JsonEdit<'_>, path: &[usize]) -> bool {
+    let view = edit.root().and_then(|root| root.at(path));
+    matches!(view, Some(View::Node(node)) if node.is_object())
+}
+
+impl Merging {
+    /// Merges the next member. False after the last.
+    fn step(&mut self, edit: &mut JsonEdit<'_>, patch: &Value) -> bool {
+        let Some(level) = self.0.last_mut() else { return false };
+        let Some(View::Node(node)) = patch.at(&level.patch) else { return false };
+        let Some(child) = node.get(level.next) else {
+            self.0.pop();
+            return !self.0.is_empty();
         };
-        merge_member(edit, path, child, &value);
+        let place = [&level.patch[..], &[level.next]].concat();
+        level.next += 1;
+        let is_large =
+            |node: json::Node<'_>| node.is_object() && node.memory_bytes() > MERGED_BYTES_MAX;
+        if matches!(child.value, View::Node(node) if is_large(node)) {
+            let target = object_at_member(edit, &level.target, child);
+            self.0.extend(target.map(|target| Level { patch: place, next: 0, target }));
+        } else if let Some(value) = patch.copy_at(&place) {
+            merge_member(edit, &level.target, child, &value);
+        }
+        true
     }
-    out.within = next;
-    if next == node.len() {
-        (out.within, out.changed) = (0, out.changed + 1);
+}
+
+/// The place of the member with the name of `child`, which is an object from now on.
+fn object_at_member(
+    edit: &mut JsonEdit<'_>,
+    path: &[usize],
+    child: json::Child<'_>,
+) -> Option<Vec<usize>> {
+    let name = child.name?;
+    let View::Node(target) = edit.root()?.at(path)? else { return None };
+    let place = target.find(name).unwrap_or(target.len());
+    let member = [path, &[place]].concat();
+    if !is_object_at(edit, &member) {
+        edit.put(MERGE, path, &name.to_vec(), &Value::empty(true));
     }
+    Some(member)
 }
 
 /// Merges one member into the object at a place.

@@ -1,7 +1,8 @@
 //! What a path finds, sought in slices, and the errors where it finds nothing.
 
 use super::path::Path;
-use super::select::{Places, Select};
+use super::places::{Places, Sorting};
+use super::select::{First, Select};
 use super::value::Json;
 use darter_command::{Cx, Refusal};
 use darter_keyspace::Key;
@@ -10,41 +11,96 @@ use darter_structs::json::Value;
 /// Values that are followed in one portion: some 20 us.
 pub(super) const PORTION: usize = 256;
 
+/// Values that a path may find, and may follow, for each byte of a document, and for so many bytes
+/// more. A value takes a byte at least, and is found once by most paths; but `$[0,0][0,0]..` finds
+/// twice as many with every step, and has no end.
+const FOUND_A_BYTE: usize = 4;
+const FOLLOWED_A_BYTE: usize = 1024;
+const BYTES_MORE: usize = 1024;
+
 /// A path, and what it has found so far.
 pub(super) struct Found {
     pub(super) path: Path,
-    select: Option<Select<'static>>,
+    select: Option<Select>,
+    sorting: Option<Sorting>,
     pub(super) places: Places,
-    /// No value is kept that is within another.
+    /// The most levels above one of them.
+    pub(super) levels: usize,
+    /// Values that were followed.
+    followed: usize,
+    /// No value is kept that is within another, and all are in order.
     is_apart: bool,
 }
 
 impl Found {
     /// Nothing so far.
     pub(super) fn new(path: Path) -> Self {
-        let select = Some(Select::owned(path.steps.clone()));
-        Self { path, select, places: Places::default(), is_apart: false }
+        let select = Some(Select::new(path.steps.clone()));
+        let places = Places::default();
+        Self { path, select, sorting: None, places, levels: 0, followed: 0, is_apart: false }
     }
 
-    /// For removals: values within others are left out.
+    /// For removals: values within others are left out, and the others are in order.
     pub(super) fn apart(path: Path) -> Self {
         Self { is_apart: true, ..Self::new(path) }
     }
 
     /// Seeks on; the first is enough if `one`. True while there may be more.
-    pub(super) fn seek(&mut self, root: &Value, one: bool) -> bool {
-        let Some(select) = &mut self.select else { return false };
-        let (places, is_apart) = (&mut self.places, self.is_apart);
-        let more = select.run(root.view(), root, PORTION, &mut |path, _| {
-            if !(one && places.len() > 0) {
-                if is_apart { places.push_apart(path) } else { places.push(path) }
-            }
-        });
-        if more && !(one && self.places.len() > 0) {
-            return true;
+    pub(super) fn seek(&mut self, root: &Value, one: bool) -> Result<bool, Refusal> {
+        if let Some(sorting) = &mut self.sorting {
+            let Some(places) = sorting.step() else { return Ok(true) };
+            (self.places, self.sorting) = (places, None);
+        }
+        if self.select.is_none() {
+            return Ok(false);
+        }
+        let more = if one { self.seek_first(root) } else { self.seek_some(root) };
+        if more {
+            self.check(root)?;
+            return Ok(true);
         }
         self.select = None;
-        false
+        if self.is_apart && !self.places.is_apart() {
+            self.sorting = Some(Sorting::new(std::mem::take(&mut self.places)));
+        }
+        Ok(self.sorting.is_some())
+    }
+
+    fn seek_some(&mut self, root: &Value) -> bool {
+        let Some(select) = &mut self.select else { return false };
+        let (places, levels, is_apart) = (&mut self.places, &mut self.levels, self.is_apart);
+        let mut budget = PORTION;
+        let more = select.run(root.view(), root, &mut budget, &mut |path| {
+            *levels = path.len().max(*levels);
+            if is_apart { places.push_apart(path) } else { places.push(path) }
+        });
+        self.followed += PORTION - budget;
+        more
+    }
+
+    fn seek_first(&mut self, root: &Value) -> bool {
+        let Some(select) = &mut self.select else { return false };
+        let mut budget = PORTION;
+        let first = select.first(root.view(), root, &mut budget);
+        self.followed += PORTION - budget;
+        if let First::At(path) = &first {
+            self.levels = path.len();
+            self.places.push(path);
+        }
+        matches!(first, First::More)
+    }
+
+    /// Refuses a path that finds or follows the same values too often.
+    fn check(&self, root: &Value) -> Result<(), Refusal> {
+        let bytes = root.memory_bytes().saturating_add(BYTES_MORE);
+        let is_much = self.places.len() > bytes.saturating_mul(FOUND_A_BYTE)
+            || self.followed > bytes.saturating_mul(FOLLOWED_A_BYTE);
+        if is_much { Err(Refusal::line("ERR path finds too many values")) } else { Ok(()) }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.places.memory_bytes() + self.sorting.as_ref().map_or(0, Sorting::memory_bytes)
     }
 }
 

@@ -4,7 +4,7 @@
 //! sent. A document of 100 MB takes no memory beside its cut.
 
 use super::found::{self, Found};
-use super::path::Path;
+use super::path::{self, Path};
 use super::value::Json;
 use crate::inputs::{self, Hold, Input};
 use crate::unsent::flow;
@@ -12,15 +12,25 @@ use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream};
 use darter_keyspace::WrongType;
 use darter_resp::{Output, Reply};
 use darter_structs::json::{Format, Printer, Text, Token, Value, Walk};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Tokens printed in one portion, and between two looks at how much that was.
 const TOKENS: usize = 512;
 const TOKENS_AT_ONCE: usize = 64;
+/// Bytes of most tokens: those of longer lines are fewer at once.
+const TOKEN_BYTES: usize = 64;
+/// Levels that a few tokens may add.
+const LEVELS_AT_ONCE: usize = 8;
 /// Bytes of one portion.
 const BYTES: usize = 32 * 1024;
 /// A text up to this long is printed once.
 const KEPT_MAX: usize = 64 * 1024;
+/// What may follow the key: the most paths and options.
+const ARGS_MAX: usize = 1024;
+/// The longest INDENT, NEWLINE or SPACE: at the deepest level a line takes 32 KiB.
+const FORMAT_BYTES_MAX: usize = 64;
+/// Paths begun in one portion.
+const PATHS: usize = 16;
 
 /// `JSON.GET key [INDENT indent] [NEWLINE newline] [SPACE space] [path [path ...]]`: the text of what
 /// the paths find.
@@ -31,7 +41,23 @@ const KEPT_MAX: usize = 64 * 1024;
 /// Source: <https://redis.io/commands/json.get> (RedisJSON 1.0.0).
 pub(super) fn get(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let (mut format, mut paths) = (Format::default(), Vec::new());
+    let (format, mut paths) = options(args)?;
+    let Some(root) = found::cut(cx, &key)? else {
+        cx.reply.null();
+        return Ok(Flow::Done);
+    };
+    if paths.is_empty() {
+        paths.push(Path::root(!cx.reply.is_resp3()));
+    }
+    Ok(flow(&mut cx.reply, Getting::new(root, paths, format, Missing::Refused)))
+}
+
+/// Reads what follows the key of JSON.GET.
+fn options(mut args: Args<'_>) -> Result<(Format, Vec<Path>), Refusal> {
+    if args.left() > ARGS_MAX {
+        return Err(Refusal::line("ERR too many paths"));
+    }
+    let (mut format, mut paths, mut bytes) = (Format::default(), Vec::new(), 0);
     while let Some(word) = args.peek_word() {
         let option = match word.to_ascii_uppercase().as_slice() {
             b"INDENT" => &mut format.indent,
@@ -42,21 +68,22 @@ pub(super) fn get(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
                 continue;
             }
             _ => {
-                paths.push(Path::parse(args.bytes()?)?);
+                let text = args.bytes()?;
+                bytes += text.len();
+                if bytes > path::BYTES_MAX {
+                    return Err(path::too_long());
+                }
+                paths.push(Path::parse(text)?);
                 continue;
             }
         };
         args.next();
         *option = args.word()?.to_vec();
+        if option.len() > FORMAT_BYTES_MAX {
+            return Err(Refusal::line("ERR INDENT, NEWLINE or SPACE is too long"));
+        }
     }
-    let Some(root) = found::cut(cx, &key)? else {
-        cx.reply.null();
-        return Ok(Flow::Done);
-    };
-    if paths.is_empty() {
-        paths.push(Path::root(!cx.reply.is_resp3()));
-    }
-    Ok(flow(&mut cx.reply, Getting::new(root, paths, format, Missing::Refused)))
+    Ok((format, paths))
 }
 
 /// What is replied where a path of the older form finds nothing.
@@ -70,6 +97,8 @@ enum Missing {
 struct Getting {
     root: Value,
     parts: Vec<Found>,
+    /// The bytes of those that have found all.
+    found_bytes: usize,
     /// Several paths were given.
     is_many: bool,
     /// All of them are of the older form.
@@ -80,10 +109,12 @@ struct Getting {
     /// Bytes of the text, once it is measured; the text itself while it is short.
     len: usize,
     kept: Option<Vec<u8>>,
+    refusal: Option<Refusal>,
 }
 
 enum Stage {
-    Seeking,
+    /// This path is sought.
+    Seeking(usize),
     Measuring(Printing),
     Sending(Printing),
 }
@@ -91,21 +122,40 @@ enum Stage {
 impl Getting {
     fn new(root: Value, mut paths: Vec<Path>, format: Format, missing: Missing) -> Self {
         let (is_many, is_legacy) = (paths.len() > 1, paths.iter().all(|path| path.is_legacy));
-        for at in (1..paths.len()).rev() {
-            if paths[..at].iter().any(|path| path.text == paths[at].text) {
-                paths.remove(at);
-            }
-        }
+        let mut seen = HashSet::new();
+        paths.retain(|path| !is_many || seen.insert(path.text.clone()));
         let parts = paths.into_iter().map(Found::new).collect();
-        let stage = Stage::Seeking;
-        let kept = Some(Vec::new());
-        Self { root, parts, is_many, is_legacy, missing, format, stage, len: 0, kept }
+        let (stage, kept) = (Stage::Seeking(0), Some(Vec::new()));
+        Self {
+            root,
+            parts,
+            found_bytes: 0,
+            is_many,
+            is_legacy,
+            missing,
+            format,
+            stage,
+            len: 0,
+            kept,
+            refusal: None,
+        }
     }
 
-    /// Seeks on. True when all is found.
-    fn seek(&mut self) -> bool {
-        let Self { root, parts, is_legacy, .. } = self;
-        !parts.iter_mut().any(|part| part.seek(root, *is_legacy))
+    /// Seeks on. True when all is found; then, or after a refusal, the reply may be complete.
+    fn seek(&mut self, from: usize) -> Result<bool, Refusal> {
+        for at in from..self.parts.len().min(from + PATHS) {
+            self.stage = Stage::Seeking(at);
+            let part = &mut self.parts[at];
+            if part.seek(&self.root, self.is_legacy)? {
+                return Ok(false);
+            }
+            self.found_bytes += part.memory_bytes();
+            if self.is_legacy && part.places.len() == 0 {
+                return Err(found::no_path(&part.path));
+            }
+            self.stage = Stage::Seeking(at + 1);
+        }
+        Ok(matches!(self.stage, Stage::Seeking(next) if next == self.parts.len()))
     }
 
     fn printing(&self) -> Printing {
@@ -125,22 +175,23 @@ impl Getting {
 
 impl Stream for Getting {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        match std::mem::replace(&mut self.stage, Stage::Seeking) {
-            Stage::Seeking => {
-                if !self.seek() {
-                    return true;
+        match std::mem::replace(&mut self.stage, Stage::Seeking(0)) {
+            Stage::Seeking(from) => match self.seek(from) {
+                Ok(false) => true,
+                Ok(true) => {
+                    self.stage = Stage::Measuring(self.printing());
+                    self.pump(reply)
                 }
-                let missing = self.parts.iter().find(|part| part.places.len() == 0);
-                if let (true, Some(part)) = (self.is_legacy, missing) {
-                    match self.missing {
-                        Missing::Refused => reply.error(&found::no_path(&part.path).text()),
-                        Missing::Null => reply.null(),
-                    }
-                    return false;
+                Err(_) if self.missing == Missing::Null => {
+                    reply.null();
+                    false
                 }
-                self.stage = Stage::Measuring(self.printing());
-                self.pump(reply)
-            }
+                Err(refusal) => {
+                    reply.error(&refusal.text());
+                    self.refusal = Some(refusal);
+                    false
+                }
+            },
             Stage::Measuring(mut printing) => {
                 if !self.measure(&mut printing) {
                     self.stage = Stage::Measuring(printing);
@@ -166,7 +217,16 @@ impl Stream for Getting {
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.places.memory_bytes()).sum()
+        let sought = match self.stage {
+            Stage::Seeking(at) => self.parts.get(at).map_or(0, Found::memory_bytes),
+            _ => 0,
+        };
+        let parts = self.parts.len() * size_of::<Found>();
+        parts + self.found_bytes + sought + self.kept.as_ref().map_or(0, Vec::capacity)
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }
 
@@ -181,11 +241,14 @@ struct Printing {
     is_part_begun: bool,
     next: (usize, usize),
     walk: Option<Walk>,
+    /// Bytes that a level adds to a line.
+    indent: usize,
 }
 
 impl Printing {
     fn new(format: Format, is_many: bool, is_legacy: bool) -> Self {
         Self {
+            indent: format.indent.len(),
             printer: Printer::new(format),
             is_many,
             is_legacy,
@@ -209,10 +272,15 @@ impl Printing {
                     continue;
                 };
                 let printer = &mut self.printer;
-                if walk.run(root, TOKENS_AT_ONCE, &mut |token| printer.print(token, out)) {
+                let line = TOKEN_BYTES + self.indent * (printer.depth() + LEVELS_AT_ONCE);
+                let tokens = (TOKENS_AT_ONCE * TOKEN_BYTES / line).max(1);
+                if walk.run(root, tokens, &mut |token| printer.print(token, out)) {
                     break;
                 }
                 self.walk = None;
+                if out.len() - before >= BYTES {
+                    return true;
+                }
             }
             if out.len() - before >= BYTES {
                 break;

@@ -5,18 +5,22 @@
 //! | `value`    | the type: its row, its values, how they are changed               |
 //! | `path`, `test` | the language of paths, and of the tests in them               |
 //! | `select`   | following a path, in slices                                       |
-//! | `found`    | what it finds; errors                                             |
+//! | `places`   | where it leads                                                    |
+//! | `found`    | a path and what it has found; errors                              |
 //! | `get`      | JSON.GET, JSON.MGET                                               |
 //! | `probe`    | JSON.TYPE, STRLEN, ARRLEN, OBJLEN, OBJKEYS, ARRINDEX, RESP, DEBUG |
 //! | `commands` | the commands that change a document                               |
 //! | `write`    | how they do: parse, seek, change each place, reply                |
 //! | `acts`     | what becomes of one place                                         |
+//! | `mset`     | JSON.MSET                                                         |
 
 mod acts;
 mod commands;
 mod found;
 mod get;
+mod mset;
 mod path;
+mod places;
 mod probe;
 mod select;
 mod test;
@@ -55,7 +59,7 @@ const fn both(here: PointFn, anywhere: MultiFn) -> Run {
     Run::Multi { here: Some(here), anywhere }
 }
 
-const MSET: Run = Run::Multi { here: None, anywhere: |call| Box::pin(write::mset(call)) };
+const MSET: Run = Run::Multi { here: None, anywhere: |call| Box::pin(mset::mset(call)) };
 const MGET: Run = both(get::mget_here, |call| Box::pin(get::mget_anywhere(call)));
 
 const O_DOC: &str = "O(N) when the path finds one value, where N is its size, or the size of the document when it finds several";

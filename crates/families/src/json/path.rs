@@ -13,11 +13,12 @@
 //! test    test && test, ||, !, ( ), value < value, value      value   @.path  $.path  1  "text"  true  null
 //! ```
 
-use super::test::{Operand, Operator, Test};
+use super::test::{Op, Operand, Operator, Route, Test};
 use darter_command::Refusal;
+use std::sync::Arc;
 
-/// The longest path.
-const PATH_BYTES_MAX: usize = 64 * 1024;
+/// The longest path, and all that one command has: parsing it takes some 100 us.
+pub(super) const BYTES_MAX: usize = 16 * 1024;
 /// Brackets within one another in a test.
 const DEPTH_MAX: usize = 32;
 
@@ -28,7 +29,7 @@ pub struct Path {
     pub(super) text: Vec<u8>,
     /// Of the older form: it names one value.
     pub(super) is_legacy: bool,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Arc<[Step]>,
 }
 
 /// A step from values to others.
@@ -52,20 +53,20 @@ pub(super) enum Pick {
     /// Every so-many-th of those from one place to another.
     Slice { start: Option<i64>, end: Option<i64>, step: usize },
     /// Those for which this holds.
-    Test(Box<Test>),
+    Test(Test),
 }
 
 impl Path {
     /// The root: as it is meant where no path is given.
     pub(super) fn root(is_legacy: bool) -> Self {
         let text = if is_legacy { b"." } else { b"$" };
-        Self { text: text.to_vec(), is_legacy, steps: Vec::new() }
+        Self { text: text.to_vec(), is_legacy, steps: Arc::default() }
     }
 
     /// Parses a path.
     pub fn parse(text: &[u8]) -> Result<Self, Refusal> {
-        if text.len() > PATH_BYTES_MAX {
-            return Err(Refusal::line("ERR path is too long"));
+        if text.len() > BYTES_MAX {
+            return Err(too_long());
         }
         let is_legacy = !matches!(text, [b'$'] | [b'$', b'.' | b'[', ..]);
         let mut parser = Parser { text, at: usize::from(!is_legacy), depth: 0 };
@@ -79,7 +80,7 @@ impl Path {
         if parser.at < text.len() {
             return Err(parser.refuse());
         }
-        Ok(Self { text: text.to_vec(), is_legacy, steps })
+        Ok(Self { text: text.to_vec(), is_legacy, steps: steps.into() })
     }
 
     /// True for the root itself.
@@ -90,22 +91,30 @@ impl Path {
     /// The name that its last step picks, and the steps before it.
     pub(super) fn split_name(&self) -> Option<(&[Step], &[u8])> {
         let (last, before) = self.steps.split_last()?;
-        match last {
-            Step::Pick(picks) => match &picks[..] {
-                [Pick::Name(name)] if before.last() != Some(&Step::Descend) => Some((before, name)),
-                _ => None,
-            },
-            Step::Descend => None,
+        match last.only() {
+            Some(Pick::Name(name)) if before.last() != Some(&Step::Descend) => Some((before, name)),
+            _ => None,
         }
     }
 
     /// True when it finds one value at most, whatever the document.
     pub(super) fn is_single(&self) -> bool {
-        self.steps.iter().all(|step| match step {
-            Step::Descend => false,
-            Step::Pick(picks) => matches!(&picks[..], [Pick::Name(_) | Pick::Index(_)]),
-        })
+        self.steps.iter().all(|step| step.only().is_some())
     }
+}
+
+impl Step {
+    /// The name or the index that it picks, if that is all.
+    pub(super) fn only(&self) -> Option<&Pick> {
+        let Self::Pick(picks) = self else { return None };
+        let [pick @ (Pick::Name(_) | Pick::Index(_))] = &picks[..] else { return None };
+        Some(pick)
+    }
+}
+
+/// What a path, or all of a command's, is refused with.
+pub(super) fn too_long() -> Refusal {
+    Refusal::line("ERR path is too long")
 }
 
 struct Parser<'a> {
@@ -200,7 +209,9 @@ impl<'a> Parser<'a> {
             Some(b'\'' | b'"') => Ok(Pick::Name(self.quoted()?)),
             Some(b'?') => {
                 self.at += 1;
-                Ok(Pick::Test(Box::new(self.or()?)))
+                let mut test = Test::default();
+                self.or(&mut test)?;
+                Ok(Pick::Test(test))
             }
             Some(b':' | b'-' | b'0'..=b'9') => self.places(),
             _ => self.bare(),
@@ -273,20 +284,31 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn or(&mut self) -> Result<Test, Refusal> {
-        let mut tests = vec![self.and()?];
-        while self.is_next(b"||") {
-            tests.push(self.and()?);
-        }
-        Ok(if tests.len() == 1 { tests.remove(0) } else { Test::Any(tests) })
+    fn or(&mut self, test: &mut Test) -> Result<(), Refusal> {
+        self.chain(test, (b"||", true), Self::and)
     }
 
-    fn and(&mut self) -> Result<Test, Refusal> {
-        let mut tests = vec![self.one()?];
-        while self.is_next(b"&&") {
-            tests.push(self.one()?);
+    fn and(&mut self, test: &mut Test) -> Result<(), Refusal> {
+        self.chain(test, (b"&&", false), Self::one)
+    }
+
+    /// Conditions with a word between them; what follows one with this result makes no difference.
+    fn chain(
+        &mut self,
+        test: &mut Test,
+        (word, result): (&[u8], bool),
+        part: fn(&mut Self, &mut Test) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut skips = Vec::new();
+        part(self, test)?;
+        while self.is_next(word) {
+            skips.push(test.0.len());
+            test.0.push(Op::Skip { result, to: 0 });
+            part(self, test)?;
         }
-        Ok(if tests.len() == 1 { tests.remove(0) } else { Test::All(tests) })
+        let to = test.0.len();
+        skips.into_iter().for_each(|at| test.0[at] = Op::Skip { result, to });
+        Ok(())
     }
 
     fn is_next(&mut self, word: &[u8]) -> bool {
@@ -294,27 +316,27 @@ impl<'a> Parser<'a> {
         self.takes(word)
     }
 
-    fn one(&mut self) -> Result<Test, Refusal> {
+    fn one(&mut self, test: &mut Test) -> Result<(), Refusal> {
         self.skip_space();
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.refuse());
         }
-        let test = if self.takes(b"(") {
-            let test = self.or()?;
+        if self.takes(b"(") {
+            self.or(test)?;
             self.expect(b")")?;
-            test
-        } else if self.text[self.at..].starts_with(b"!") {
-            self.at += 1;
-            Test::Not(Box::new(self.one()?))
+        } else if self.takes(b"!") {
+            self.one(test)?;
+            test.0.push(Op::Not);
         } else {
-            self.comparison()?
-        };
+            let comparison = self.comparison()?;
+            test.0.push(comparison);
+        }
         self.depth -= 1;
-        Ok(test)
+        Ok(())
     }
 
-    fn comparison(&mut self) -> Result<Test, Refusal> {
+    fn comparison(&mut self) -> Result<Op, Refusal> {
         let left = self.operand()?;
         self.skip_space();
         let operators: [(&[u8], Operator); 6] = [
@@ -327,10 +349,10 @@ impl<'a> Parser<'a> {
         ];
         for (word, operator) in operators {
             if self.takes(word) {
-                return Ok(Test::Compare(left, operator, self.operand()?));
+                return Ok(Op::Compare(left, operator, self.operand()?));
             }
         }
-        Ok(Test::Exists(left))
+        Ok(Op::Exists(left))
     }
 
     fn operand(&mut self) -> Result<Operand, Refusal> {
@@ -340,7 +362,8 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 let mut steps = Vec::new();
                 self.steps(&mut steps)?;
-                Ok(if first == b'@' { Operand::Here(steps) } else { Operand::Root(steps) })
+                let route = Route::new(steps);
+                Ok(if first == b'@' { Operand::Here(route) } else { Operand::Root(route) })
             }
             Some(b'\'' | b'"') => Ok(Operand::Text(self.quoted()?)),
             _ if self.takes(b"true") => Ok(Operand::Bool(true)),
@@ -366,7 +389,7 @@ impl<'a> Parser<'a> {
 mod tests {
     use super::*;
 
-    fn steps(text: &str) -> Vec<Step> {
+    fn steps(text: &str) -> Arc<[Step]> {
         Path::parse(text.as_bytes()).unwrap_or_else(|_| panic!("{text} is a path")).steps
     }
 
@@ -390,7 +413,7 @@ mod tests {
             assert!(Path::parse(old.as_bytes()).unwrap().is_legacy, "{old}");
             assert!(!Path::parse(new.as_bytes()).unwrap().is_legacy, "{new}");
         }
-        assert_eq!(steps("$.a-b..1c"), vec![name("a-b"), Step::Descend, name("1c")]);
+        assert_eq!(steps("$.a-b..1c")[..], [name("a-b"), Step::Descend, name("1c")]);
     }
 
     #[test]

@@ -15,6 +15,11 @@ use darter_structs::json::{self, Text, Token, Value, View, Walk};
 /// Steps of one portion: some 20 us.
 const PORTION: usize = 512;
 
+/// Bytes of names of one portion.
+const NAME_BYTES: usize = 32 * 1024;
+/// The longest text of a value that JSON.ARRINDEX looks for: it is compared in one go.
+const WANTED_BYTES_MAX: usize = 16 * 1024;
+
 /// What is asked.
 #[derive(Clone, Debug)]
 enum Question {
@@ -111,6 +116,7 @@ fn ask(
         amid: None,
         answers: Gathered::default(),
         is_sending: false,
+        refusal: None,
     };
     Ok(flow(&mut cx.reply, asking))
 }
@@ -125,6 +131,7 @@ struct Asking {
     amid: Option<(Vec<usize>, Amid)>,
     answers: Gathered,
     is_sending: bool,
+    refusal: Option<Refusal>,
 }
 
 enum Amid {
@@ -207,10 +214,14 @@ impl Asking {
         match (&self.question, view, amid) {
             (Question::ObjKeys, View::Node(node), Amid::At(from)) => {
                 let mut next = from;
+                let mut bytes = 0;
                 for child in node.iter(from).take(PORTION / 4) {
                     let name = child.name.map(Text::to_vec).unwrap_or_default();
                     self.answers.append(&encoded(resp3, |reply| reply.bulk(&name)), 0);
-                    next += 1;
+                    (next, bytes) = (next + 1, bytes + name.len());
+                    if bytes >= NAME_BYTES {
+                        break;
+                    }
                 }
                 (next < node.len()).then_some(Amid::At(next))
             }
@@ -221,7 +232,9 @@ impl Asking {
                 };
                 let mut place = from;
                 let mut index = None;
-                for child in node.iter(from).take(PORTION.min(end.saturating_sub(from))) {
+                // What is long itself is compared with fewer at once.
+                let most = (PORTION * 64 / (64 + wanted.memory_bytes())).max(1);
+                for child in node.iter(from).take(most.min(end.saturating_sub(from))) {
                     if is_same(child.value, wanted.view()) {
                         index = Some(place);
                         break;
@@ -301,8 +314,14 @@ impl Stream for Asking {
             return self.answers.pump(reply);
         }
         let is_legacy = self.found.path.is_legacy;
-        if self.found.seek(&self.root, is_legacy) || self.ask(reply.is_resp3()) {
-            return true;
+        match self.found.seek(&self.root, is_legacy) {
+            Err(refusal) => {
+                reply.error(&refusal.text());
+                self.refusal = Some(refusal);
+                return false;
+            }
+            Ok(more) if more || self.ask(reply.is_resp3()) => return true,
+            Ok(_) => {}
         }
         if !self.head(reply) {
             return false;
@@ -312,7 +331,11 @@ impl Stream for Asking {
     }
 
     fn pinned_bytes(&self) -> usize {
-        self.found.places.memory_bytes() + self.answers.pinned_bytes()
+        self.found.memory_bytes() + self.answers.pinned_bytes()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }
 
@@ -433,7 +456,11 @@ pub(super) fn objkeys(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// not. Source: <https://redis.io/commands/json.arrindex> (1.0.0).
 pub(super) fn arrindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let (key, path) = (args.key()?, Path::parse(args.bytes()?)?);
-    let wanted = json::parse(args.bytes()?);
+    let wanted = args.bytes()?;
+    if wanted.len() > WANTED_BYTES_MAX {
+        return Err(Refusal::line("ERR value is too long"));
+    }
+    let wanted = json::parse(wanted);
     let wanted = wanted.map_err(|fault| Refusal::line(format!("ERR {fault}")))?;
     let start = if args.left() > 0 { args.int()? } else { 0 };
     let stop = if args.left() > 0 { args.int()? } else { 0 };

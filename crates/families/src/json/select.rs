@@ -5,14 +5,18 @@
 //! object before what is in it.
 
 use super::path::{Pick, Step};
-use darter_structs::json::{Iter, Text, Value, View};
+use super::test::Testing;
+use darter_structs::json::{Iter, Node, Text, Value, View};
+use std::sync::Arc;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Select<'s> {
-    steps: std::borrow::Cow<'s, [Step]>,
+pub(super) struct Select {
+    steps: Arc<[Step]>,
     frames: Vec<Frame>,
     path: Vec<usize>,
+    /// A test that is under way: of the value to which the last frame comes next.
+    testing: Option<Box<Testing>>,
 }
 
 /// A value, and how far one step from it was followed.
@@ -32,69 +36,98 @@ struct Live<'a> {
     iter: Option<Iter<'a>>,
 }
 
-impl<'s> Select<'s> {
+/// How far a search has come.
+enum Progress {
+    /// To a value that the path leads to.
+    Found,
+    /// To the end of its budget.
+    Pause,
+    End,
+}
+
+/// The first value that is found.
+pub(super) enum First {
+    At(Vec<usize>),
+    None,
+    /// It was not found yet: the budget is used up.
+    More,
+}
+
+impl Select {
     /// A search that follows these steps.
-    pub(super) fn new(steps: &'s [Step]) -> Self {
-        Self::of(std::borrow::Cow::Borrowed(steps))
-    }
-
-    fn of(steps: std::borrow::Cow<'s, [Step]>) -> Self {
+    pub(super) fn new(steps: Arc<[Step]>) -> Self {
         let first = Frame { depth: 0, step: 0, pick: 0, next: 0 };
-        Self { steps, frames: vec![first], path: Vec::new() }
+        Self { steps, frames: vec![first], path: Vec::new(), testing: None }
     }
 
-    /// A search that owns its steps.
-    pub(super) fn owned(steps: Vec<Step>) -> Select<'static> {
-        Select::of(std::borrow::Cow::Owned(steps))
-    }
-
-    /// Follows about as many values. Calls `f` with the place of each that is found, and the value.
-    /// True while there may be more.
-    pub(super) fn run<'a>(
+    /// Follows values, and takes them from `budget`, those of tests included. Calls `f` with the place
+    /// of each that is found. True while there may be more.
+    pub(super) fn run(
         &mut self,
-        from: View<'a>,
+        from: View<'_>,
         root: &Value,
-        budget: usize,
-        f: &mut dyn FnMut(&[usize], View<'a>),
+        budget: &mut usize,
+        f: &mut dyn FnMut(&[usize]),
     ) -> bool {
         let mut live = self.revive(from);
-        for _ in 0..budget {
+        loop {
+            match self.advance(&mut live, root, budget) {
+                Progress::Found => f(&self.path),
+                Progress::Pause => return true,
+                Progress::End => return false,
+            }
+        }
+    }
+
+    /// Seeks the first value, as [`Select::run`].
+    pub(super) fn first(&mut self, from: View<'_>, root: &Value, budget: &mut usize) -> First {
+        match self.advance(&mut self.revive(from), root, budget) {
+            Progress::Found => First::At(std::mem::take(&mut self.path)),
+            Progress::Pause => First::More,
+            Progress::End => First::None,
+        }
+    }
+
+    /// Follows values until one is found.
+    fn advance<'a>(
+        &mut self,
+        live: &mut Vec<Live<'a>>,
+        root: &Value,
+        budget: &mut usize,
+    ) -> Progress {
+        while *budget > 0 {
+            *budget -= 1;
             let (Some(frame), Some(at)) = (self.frames.last_mut(), live.last_mut()) else {
-                return false;
+                return Progress::End;
             };
             self.path.truncate(frame.depth);
             let Some(step) = self.steps.get(frame.step) else {
-                f(&self.path, at.view);
                 self.frames.pop();
                 live.pop();
-                continue;
+                return Progress::Found;
             };
             let next = match step {
                 Step::Descend => descend(frame, at),
-                Step::Pick(picks) => pick(frame, at, picks, root),
+                Step::Pick(picks) => pick(frame, at, picks, (&mut self.testing, root, budget)),
             };
-            match next {
-                Next::None => {}
+            let (next, view) = match next {
+                Next::None => continue,
                 Next::End => {
                     self.frames.pop();
                     live.pop();
+                    continue;
                 }
-                Next::Same => {
-                    let next = Frame { step: frame.step + 1, pick: 0, next: 0, ..*frame };
-                    let view = at.view;
-                    self.frames.push(next);
-                    live.push(Live { view, iter: None });
-                }
+                Next::Same => (Frame { step: frame.step + 1, pick: 0, next: 0, ..*frame }, at.view),
                 Next::Child(place, view, is_step) => {
                     let step = frame.step + usize::from(is_step);
-                    let next = Frame { depth: frame.depth + 1, step, pick: 0, next: 0 };
                     self.path.push(place);
-                    self.frames.push(next);
-                    live.push(Live { view, iter: None });
+                    (Frame { depth: frame.depth + 1, step, pick: 0, next: 0 }, view)
                 }
-            }
+            };
+            self.frames.push(next);
+            live.push(Live { view, iter: None });
         }
-        !self.frames.is_empty()
+        Progress::Pause
     }
 
     /// What belongs to the frames, now that a slice begins.
@@ -140,20 +173,21 @@ fn descend<'a>(frame: &mut Frame, at: &mut Live<'a>) -> Next<'a> {
     }
 }
 
-fn pick<'a>(frame: &mut Frame, at: &mut Live<'a>, picks: &[Pick], root: &Value) -> Next<'a> {
+fn pick<'a>(
+    frame: &mut Frame,
+    at: &mut Live<'a>,
+    picks: &[Pick],
+    (testing, root, budget): (&mut Option<Box<Testing>>, &Value, &mut usize),
+) -> Next<'a> {
     let (View::Node(node), Some(pick)) = (at.view, picks.get(frame.pick)) else { return Next::End };
     let len = node.len();
     let place = match pick {
         Pick::All | Pick::Test(_) => (frame.next < len).then_some(frame.next),
-        Pick::Name(name) => {
+        Pick::Name(_) | Pick::Index(_) => {
             frame.pick += 1;
-            let Some(place) = node.find(Text::Bytes(name)) else { return Next::None };
-            return to(node, place);
-        }
-        Pick::Index(index) => {
-            frame.pick += 1;
-            let place = from_front(*index, len).filter(|place| !node.is_object() && *place < len);
-            return place.map_or(Next::None, |place| to(node, place));
+            let child = pick.place(node).and_then(|place| Some((place, node.get(place)?)));
+            return child
+                .map_or(Next::None, |(place, child)| Next::Child(place, child.value, true));
         }
         Pick::Slice { .. } if node.is_object() => None,
         Pick::Slice { start, end, step } => {
@@ -167,16 +201,34 @@ fn pick<'a>(frame: &mut Frame, at: &mut Live<'a>, picks: &[Pick], root: &Value) 
         (frame.pick, frame.next) = (frame.pick + 1, 0);
         return Next::None;
     };
-    frame.next += 1;
-    match (pick, child(at, place)) {
-        (_, None) => Next::End,
-        (Pick::Test(test), Some(view)) if !test.holds(view, root) => Next::None,
-        (_, Some(view)) => Next::Child(place, view, true),
+    let Some(view) = child(at, place) else { return Next::End };
+    if let Pick::Test(test) = pick {
+        let mut now = testing.take().map_or_else(Testing::default, |now| *now);
+        match now.run(test, (view, root), budget) {
+            Some(true) => {}
+            Some(false) => {
+                frame.next += 1;
+                return Next::None;
+            }
+            None => {
+                *testing = Some(Box::new(now));
+                return Next::None;
+            }
+        }
     }
+    frame.next += 1;
+    Next::Child(place, view, true)
 }
 
-fn to(node: darter_structs::json::Node<'_>, place: usize) -> Next<'_> {
-    node.get(place).map_or(Next::None, |child| Next::Child(place, child.value, true))
+impl Pick {
+    /// The place that a name or an index means, if it is one; an index may be beyond the end.
+    pub(super) fn place(&self, node: Node<'_>) -> Option<usize> {
+        match self {
+            Self::Name(name) => node.find(Text::Bytes(name)),
+            Self::Index(index) if !node.is_object() => from_front(*index, node.len()),
+            _ => None,
+        }
+    }
 }
 
 /// The value at a place, by an iterator where the last one was before it.
@@ -193,100 +245,4 @@ fn child<'a>(at: &mut Live<'a>, place: usize) -> Option<View<'a>> {
 fn from_front(index: i64, len: usize) -> Option<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     usize::try_from(if index < 0 { index + len } else { index }).ok()
-}
-
-/// Numbers in a block of [`Places`].
-const BLOCK: usize = 4 * 1024;
-
-/// Paths of places, in the order in which they were found.
-#[derive(Clone, Debug)]
-pub(super) struct Places {
-    /// Each path: its length, its places, its length.
-    blocks: Vec<Vec<usize>>,
-    len: usize,
-    last: Vec<usize>,
-    /// Each is after the one before, and not below it.
-    is_apart: bool,
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self { blocks: Vec::new(), len: 0, last: Vec::new(), is_apart: true }
-    }
-}
-
-impl Places {
-    /// How many.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.blocks.len() * BLOCK * size_of::<usize>()
-    }
-
-    pub(super) fn push(&mut self, path: &[usize]) {
-        let is_after = self.len == 0 || (self.last[..] < *path && !path.starts_with(&self.last));
-        self.is_apart &= is_after;
-        self.last.clear();
-        self.last.extend_from_slice(path);
-        let need = path.len() + 2;
-        if self.blocks.last().is_none_or(|block| block.len() + need > BLOCK.max(need)) {
-            self.blocks.push(Vec::with_capacity(if self.len == 0 { need } else { BLOCK }));
-        }
-        let block = self.blocks.last_mut().expect("just made");
-        block.push(path.len());
-        block.extend_from_slice(path);
-        block.push(path.len());
-        self.len += 1;
-    }
-
-    /// [`Places::push`], unless the last one is a part of the way there.
-    pub(super) fn push_apart(&mut self, path: &[usize]) {
-        if self.len == 0 || !path.starts_with(&self.last) {
-            self.push(path);
-        }
-    }
-
-    /// The path from `cursor` on, which moves to the next.
-    pub(super) fn next(&self, cursor: &mut (usize, usize)) -> Option<&[usize]> {
-        let mut block = self.blocks.get(cursor.0)?;
-        if cursor.1 == block.len() {
-            *cursor = (cursor.0 + 1, 0);
-            block = self.blocks.get(cursor.0)?;
-        }
-        let len = block[cursor.1];
-        let path = &block[cursor.1 + 1..cursor.1 + 1 + len];
-        cursor.1 += len + 2;
-        Some(path)
-    }
-
-    /// Takes the last path.
-    pub(super) fn pop(&mut self) -> Option<Vec<usize>> {
-        let block = self.blocks.last_mut()?;
-        let len = block.pop().expect("no block is empty");
-        let path = block.split_off(block.len() - len);
-        block.pop();
-        if block.is_empty() {
-            self.blocks.pop();
-        }
-        self.len -= 1;
-        Some(path)
-    }
-
-    /// Sorted, each once, and none below another: what may be removed from the last to the first.
-    /// Cost: nothing, unless the picks of a path are out of order.
-    pub(super) fn apart(self) -> Self {
-        if self.is_apart {
-            return self;
-        }
-        let (mut all, mut cursor) = (Vec::with_capacity(self.len), (0, 0));
-        while let Some(path) = self.next(&mut cursor) {
-            all.push(path.to_vec());
-        }
-        all.sort_unstable();
-        let mut apart = Self::default();
-        all.iter().for_each(|path| apart.push_apart(path));
-        apart
-    }
 }

@@ -1,19 +1,39 @@
 //! Tests in paths: `[?(@.price < 10 && @.name == "x")]`.
+//!
+//! A test is a list of instructions and one result, so that between two slices it is an index: what
+//! it searches may be the whole document, what it compares texts of megabytes.
+//!
+//! ```text
+//! a && (b || !c)      Compare a   Skip false -> end   Compare b   Skip true -> end   Compare c   Not   end
+//! ```
 
-use super::path::Step;
-use super::select::Select;
+use super::path::{Pick, Step};
+use super::select::{First, Select};
 use darter_structs::json::{Text, Value, View};
 use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Bytes of two texts that are compared at once, and what that costs of a budget of values.
+const COMPARED: usize = 16 * 1024;
+const COMPARED_COST: usize = 16;
 
 /// A condition on a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Test(pub(super) Vec<Op>);
+
+/// An instruction; what it finds is the result so far.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Test {
-    All(Vec<Test>),
-    Any(Vec<Test>),
-    Not(Box<Test>),
+pub(super) enum Op {
     Compare(Operand, Operator, Operand),
     /// There is such a value.
     Exists(Operand),
+    /// The contrary of the result.
+    Not,
+    /// Leaves out what follows, up to `to`, if the result is this: it would make no difference.
+    Skip {
+        result: bool,
+        to: usize,
+    },
 }
 
 /// What is compared.
@@ -25,9 +45,17 @@ pub(super) enum Operand {
     Float(f64),
     Text(Vec<u8>),
     /// What is found from the value that is tested.
-    Here(Vec<Step>),
+    Here(Route),
     /// What is found from the root.
-    Root(Vec<Step>),
+    Root(Route),
+}
+
+/// The steps to the value that is compared: the first that they find.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Route {
+    steps: Arc<[Step]>,
+    /// Each names one value: nothing is searched.
+    is_direct: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,47 +68,149 @@ pub(super) enum Operator {
     AtLeast,
 }
 
-impl Test {
-    /// True when it holds for the value `here`.
-    pub(super) fn holds(&self, here: View<'_>, root: &Value) -> bool {
-        match self {
-            Self::All(tests) => tests.iter().all(|test| test.holds(here, root)),
-            Self::Any(tests) => tests.iter().any(|test| test.holds(here, root)),
-            Self::Not(test) => !test.holds(here, root),
-            Self::Exists(operand) => operand.with(here, root, |view| view.is_some()),
-            Self::Compare(left, operator, right) => left.with(here, root, |left| {
-                right.with(here, root, |right| operator.holds(left, right))
-            }),
+impl Route {
+    pub(super) fn new(steps: Vec<Step>) -> Self {
+        let is_direct = steps.iter().all(|step| step.only().is_some());
+        Self { steps: steps.into(), is_direct }
+    }
+
+    /// Where it leads, if it is direct. Takes the steps from `budget`.
+    fn follow<'a>(&self, from: View<'a>, budget: &mut usize) -> Option<View<'a>> {
+        let mut view = from;
+        for step in &*self.steps {
+            *budget = budget.saturating_sub(1);
+            let (View::Node(node), Some(pick)) = (view, step.only()) else { return None };
+            view = node.get(Pick::place(pick, node)?)?.value;
         }
+        Some(view)
     }
 }
 
-impl Operand {
-    fn with<R>(&self, here: View<'_>, root: &Value, f: impl FnOnce(Option<View<'_>>) -> R) -> R {
-        match self {
-            Self::Null => f(Some(View::Null)),
-            Self::Bool(value) => f(Some(View::Bool(*value))),
-            Self::Int(value) => f(Some(View::Int(*value))),
-            Self::Float(value) => f(Some(View::Float(*value))),
-            Self::Text(text) => f(Some(View::Text(Text::Bytes(text)))),
-            Self::Here(steps) => f(first(steps, here, root)),
-            Self::Root(steps) => f(first(steps, root.view(), root)),
-        }
-    }
+/// How far a test has come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Testing {
+    /// The next instruction, and the result so far.
+    at: usize,
+    result: bool,
+    /// What was found for the two sides of a comparison, where that takes a search.
+    sides: [Side; 2],
+    /// Bytes of them that are the same.
+    compared: usize,
 }
 
-/// The first value that is found.
-fn first<'a>(steps: &[Step], from: View<'a>, root: &'a Value) -> Option<View<'a>> {
-    let mut found = None;
-    let mut select = Select::new(steps);
-    while found.is_none() && select.run(from, root, 1, &mut |_, view| found = Some(view)) {}
-    found
+#[derive(Clone, Debug, Default)]
+enum Side {
+    #[default]
+    Unknown,
+    Seeking(Select),
+    Absent,
+    At(Vec<usize>),
+}
+
+impl Testing {
+    /// Tests on, and takes what that costs from `budget`. `None` when that is used up: then `here` and
+    /// `root` are the same the next time.
+    pub(super) fn run(
+        &mut self,
+        test: &Test,
+        (here, root): (View<'_>, &Value),
+        budget: &mut usize,
+    ) -> Option<bool> {
+        while let Some(op) = test.0.get(self.at) {
+            if *budget == 0 {
+                return None;
+            }
+            *budget -= 1;
+            match op {
+                Op::Not => self.result = !self.result,
+                Op::Skip { result, to } => {
+                    if self.result == *result {
+                        self.at = *to;
+                        continue;
+                    }
+                }
+                Op::Exists(operand) => {
+                    self.result = self.value(0, operand, (here, root), budget)?.is_some();
+                }
+                Op::Compare(left, operator, right) => {
+                    let left = self.value(0, left, (here, root), budget)?;
+                    let right = self.value(1, right, (here, root), budget)?;
+                    self.result = match (left, right) {
+                        (Some(left), Some(right)) => {
+                            operator.holds(left, self.compare(left, right, budget)?)
+                        }
+                        _ => false,
+                    };
+                }
+            }
+            (self.at, self.sides, self.compared) = (self.at + 1, Default::default(), 0);
+        }
+        Some(self.result)
+    }
+
+    /// The value of an operand, or that there is none. `None` when the budget is used up.
+    fn value<'a>(
+        &mut self,
+        side: usize,
+        operand: &'a Operand,
+        (here, root): (View<'a>, &'a Value),
+        budget: &mut usize,
+    ) -> Option<Option<View<'a>>> {
+        let (route, from) = match operand {
+            Operand::Null => return Some(Some(View::Null)),
+            Operand::Bool(value) => return Some(Some(View::Bool(*value))),
+            Operand::Int(value) => return Some(Some(View::Int(*value))),
+            Operand::Float(value) => return Some(Some(View::Float(*value))),
+            Operand::Text(text) => return Some(Some(View::Text(Text::Bytes(text)))),
+            Operand::Here(route) => (route, here),
+            Operand::Root(route) => (route, root.view()),
+        };
+        if route.is_direct {
+            return Some(route.follow(from, budget));
+        }
+        let side = &mut self.sides[side];
+        if let Side::Unknown = side {
+            *side = Side::Seeking(Select::new(Arc::clone(&route.steps)));
+        }
+        if let Side::Seeking(select) = side {
+            *side = match select.first(from, root, budget) {
+                First::More => return None,
+                First::None => Side::Absent,
+                First::At(path) => Side::At(path),
+            };
+        }
+        Some(if let Side::At(path) = side { from.at(path) } else { None })
+    }
+
+    /// Values of one kind, compared; `Some(None)` for others. `None` when the budget is used up.
+    fn compare(
+        &mut self,
+        left: View<'_>,
+        right: View<'_>,
+        budget: &mut usize,
+    ) -> Option<Option<Ordering>> {
+        let (View::Text(one), View::Text(two)) = (left, right) else {
+            return Some(compare(left, right));
+        };
+        loop {
+            let part = self.compared..self.compared + COMPARED;
+            let order = one.part(part.clone()).cmp(&two.part(part.clone()));
+            if order.is_ne() || part.end >= one.len().max(two.len()) {
+                return Some(Some(order));
+            }
+            self.compared = part.end;
+            *budget = budget.saturating_sub(COMPARED_COST);
+            if *budget == 0 {
+                return None;
+            }
+        }
+    }
 }
 
 impl Operator {
-    fn holds(self, left: Option<View<'_>>, right: Option<View<'_>>) -> bool {
-        let (Some(left), Some(right)) = (left, right) else { return false };
-        match (self, compare(left, right)) {
+    /// True if values in this order are as it says.
+    fn holds(self, left: View<'_>, order: Option<Ordering>) -> bool {
+        match (self, order) {
             (Self::Unequal, order) => order != Some(Ordering::Equal),
             (_, None) => false,
             (Self::Equal, Some(order)) => order.is_eq(),
@@ -97,16 +227,13 @@ fn is_ordered(view: View<'_>) -> bool {
     !matches!(view, View::Null | View::Bool(_))
 }
 
-/// Values of one kind, compared; `None` for others.
+/// Values of one kind but texts, compared; `None` for others.
 fn compare(left: View<'_>, right: View<'_>) -> Option<Ordering> {
     match (left, right) {
         (View::Null, View::Null) => Some(Ordering::Equal),
         (View::Bool(one), View::Bool(two)) => Some(one.cmp(&two)),
         (View::Int(one), View::Int(two)) => Some(one.cmp(&two)),
         (View::Uint(one), View::Uint(two)) => Some(one.cmp(&two)),
-        (View::Text(one), View::Text(two)) => {
-            Some(one.pieces().flatten().cmp(two.pieces().flatten()))
-        }
         (one, two) => double(one)?.partial_cmp(&double(two)?),
     }
 }

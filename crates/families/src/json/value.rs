@@ -5,6 +5,7 @@ use darter_keyspace::{
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
+use darter_structs::blob::Blob;
 use darter_structs::json::{self, Builder, Text, Token, View, Walk};
 use darter_structs::table::PackedValue;
 use std::collections::VecDeque;
@@ -22,6 +23,9 @@ static TYPE: &Type = &Type {
 /// How a document is laid out in a file: its tokens. RedisJSON's layout is a module's, which
 /// redis-server loads only with the module.
 const TOKENS: u8 = PRIVATE + 7;
+
+/// The longest token of a file: parts of long texts are shorter.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 const ENCODINGS: &[Encoding] = &[Encoding::of(Origin::Darter, TOKENS, Layout::Singles)];
 
@@ -46,8 +50,33 @@ enum State {
 #[derive(Clone, Default)]
 struct Building {
     builder: Builder,
-    /// A long text, as far as it has come, and whether it is a name.
-    long: Option<(darter_structs::blob::Blob, bool)>,
+    long: Option<LongText>,
+}
+
+/// A long text, as far as it has come.
+#[derive(Clone, Default)]
+struct LongText {
+    text: Blob,
+    is_name: bool,
+    /// The beginning of a character whose end is in the next part.
+    begun: Vec<u8>,
+}
+
+impl LongText {
+    /// Adds a part. False if the text is none of UTF-8, or too long a name.
+    fn take(&mut self, part: &[u8]) -> bool {
+        self.text.append(part);
+        if self.is_name && self.text.len() > json::NAME_BYTES_MAX {
+            return false;
+        }
+        let all = [&self.begun, part].concat();
+        self.begun = match std::str::from_utf8(&all) {
+            Ok(_) => Vec::new(),
+            Err(error) if error.error_len().is_none() => all[error.valid_up_to()..].to_vec(),
+            Err(_) => return false,
+        };
+        true
+    }
 }
 
 impl Json {
@@ -82,47 +111,73 @@ impl Json {
 }
 
 impl Building {
+    fn memory_bytes(&self) -> usize {
+        let long = self.long.as_ref().map_or(0, |long| long.text.memory_bytes());
+        self.builder.memory_bytes() + long
+    }
+
+    /// Adds a token. False if it cannot be the next, or is none that a text could say.
     fn take(&mut self, token: &[u8]) -> bool {
         let Some((tag, rest)) = token.split_first() else { return false };
-        let builder = &mut self.builder;
-        let mut scalar = |view| builder.value(json::Value::scalar(view));
-        match (tag, &mut self.long) {
-            (b'p', Some((long, _))) => long.append(rest),
-            (b'e', Some((long, is_name))) => {
-                let is_taken = match is_name {
-                    true => builder.name(Text::Blob(long)),
-                    false => scalar(View::Text(Text::Blob(long))),
-                };
-                self.long = None;
-                return is_taken;
-            }
-            (_, Some(_)) => return false,
-            (b'S', None) => self.long = Some((darter_structs::blob::Blob::default(), false)),
-            (b'K', None) => self.long = Some((darter_structs::blob::Blob::default(), true)),
-            (b'n', None) => return scalar(View::Null),
-            (b't', None) => return scalar(View::Bool(true)),
-            (b'f', None) => return scalar(View::Bool(false)),
-            (b's', None) => return scalar(View::Text(Text::Bytes(rest))),
-            (b'k', None) => return builder.name(Text::Bytes(rest)),
-            (b'i' | b'u' | b'd', None) => {
-                let Ok(eight) = <[u8; 8]>::try_from(rest) else { return false };
-                return match tag {
-                    b'i' => scalar(View::Int(i64::from_le_bytes(eight))),
-                    b'u' => scalar(View::Uint(u64::from_le_bytes(eight))),
-                    // No text of JSON says another.
-                    _ => match f64::from_le_bytes(eight) {
-                        value if value.is_finite() => scalar(View::Float(value)),
-                        _ => false,
-                    },
-                };
-            }
-            (b'[' | b'{', None) if builder.depth() >= json::LEVELS_MAX => return false,
-            (b'[', None) => return builder.open(false),
-            (b'{', None) => return builder.open(true),
-            (b'c', None) => return builder.close(),
-            _ => return false,
+        if rest.len() > TOKEN_BYTES_MAX {
+            return false;
         }
-        true
+        match (tag, &mut self.long) {
+            (b'p', Some(long)) => return long.take(rest),
+            (b'e', Some(_)) => return self.end_long(),
+            (_, Some(_)) => return false,
+            (b'S' | b'K', None) => {
+                let is_name = *tag == b'K';
+                self.long = Some(LongText { is_name, ..LongText::default() });
+                return true;
+            }
+            _ => {}
+        }
+        let builder = &mut self.builder;
+        match tag {
+            b'k' if rest.len() > json::NAME_BYTES_MAX => false,
+            b'k' => std::str::from_utf8(rest).is_ok() && builder.name(Text::Bytes(rest)),
+            b'[' | b'{' if builder.depth() >= json::LEVELS_MAX => false,
+            b'[' | b'{' => builder.open(*tag == b'{'),
+            b'c' => builder.close(),
+            _ => match scalar(*tag, rest) {
+                Some(view) => builder.value(json::Value::scalar(view)),
+                None => false,
+            },
+        }
+    }
+
+    fn end_long(&mut self) -> bool {
+        let Some(long) = self.long.take().filter(|long| long.begun.is_empty()) else {
+            return false;
+        };
+        let text = Text::Blob(&long.text);
+        match long.is_name {
+            true => self.builder.name(text),
+            false => self.builder.value(json::Value::scalar(View::Text(text))),
+        }
+    }
+}
+
+/// The value of a token that is no array, no object and no long text. `None` for what is none, and for
+/// one that another tag would have: a value is written in one way.
+fn scalar(tag: u8, rest: &[u8]) -> Option<View<'_>> {
+    let eight = || <[u8; 8]>::try_from(rest).ok();
+    match tag {
+        b'n' if rest.is_empty() => Some(View::Null),
+        b't' if rest.is_empty() => Some(View::Bool(true)),
+        b'f' if rest.is_empty() => Some(View::Bool(false)),
+        b's' => std::str::from_utf8(rest).ok().map(|_| View::Text(Text::Bytes(rest))),
+        b'i' => eight().map(|eight| View::Int(i64::from_le_bytes(eight))),
+        b'u' => {
+            let value = u64::from_le_bytes(eight()?);
+            i64::try_from(value).is_err().then_some(View::Uint(value))
+        }
+        b'd' => {
+            let value = f64::from_le_bytes(eight()?);
+            value.is_finite().then_some(View::Float(value))
+        }
+        _ => None,
     }
 }
 
@@ -157,7 +212,7 @@ impl Value for Json {
         match &self.0 {
             State::Empty => 0,
             State::Whole(value) => value.memory_bytes(),
-            State::Building(building) => building.builder.memory_bytes(),
+            State::Building(building) => building.memory_bytes(),
         }
     }
 

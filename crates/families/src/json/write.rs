@@ -6,16 +6,14 @@
 use super::acts::{self, Act, Form, Number, Outcomes};
 use super::found::{self, Found};
 use super::path::Path;
-use super::select::Places;
-use super::value::Json;
+use super::places::Places;
+use super::value::{Json, JsonEdit};
 use crate::gathered::Gathered;
 use crate::unsent::flow;
-use darter_base::limits::ENTRIES_AT_ONCE;
-use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step, Stream};
-use darter_keyspace::{Db, Draft, Key};
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream};
+use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Reply, Request};
 use darter_structs::json::{self, Parser, Value, View};
-use darter_tx::{Access, Home};
 use std::sync::Arc;
 
 /// Bytes of values that are parsed at once: some 50 us.
@@ -28,7 +26,7 @@ const BYTES: usize = 2 * 1024;
 const PORTIONS_AT_ONCE: usize = 2;
 const PLACES_AT_ONCE: usize = 16;
 /// Places changed between two looks.
-const PLACES: usize = 4;
+pub(super) const PLACES: usize = 4;
 
 /// Which command it is, and what else it was told.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +70,7 @@ impl Order {
                 Act::Number { by, is_product }
             }
             Self::StrAppend => match one(&values).view() {
-                View::Text(text) => Act::StrAppend(text.to_vec()),
+                View::Text(_) => Act::StrAppend(one(&values)),
                 other => {
                     let found = found::type_name(other);
                     let line = format!(
@@ -102,8 +100,67 @@ impl Order {
         if is_text { Form::Json } else { Form::Resp { resp3 } }
     }
 
-    fn seek(self, path: Path) -> Found {
-        if self == Self::Delete { Found::apart(path) } else { Found::new(path) }
+    /// True when it may add levels below a place.
+    fn deepens(self) -> bool {
+        self.creates() || matches!(self, Self::ArrAppend | Self::ArrInsert { .. })
+    }
+}
+
+/// The places that an order is for, sought before the first of them is changed: whatever is refused,
+/// is refused here.
+pub(super) struct Targets {
+    order: Order,
+    path: Path,
+    found: Found,
+    /// There is nothing where the path leads: these are the objects that get a new member.
+    is_adding: bool,
+}
+
+impl Targets {
+    pub(super) fn new(order: Order, path: Path) -> Self {
+        let found = match order {
+            Order::Delete => Found::apart(path.clone()),
+            _ => Found::new(path.clone()),
+        };
+        Self { order, path, found, is_adding: false }
+    }
+
+    /// Seeks on in the document, if there is one. True while there may be more.
+    pub(super) fn seek(&mut self, root: Option<&Value>) -> Result<bool, Refusal> {
+        let Some(root) = root else {
+            self.found.places = Places::root();
+            return Ok(false);
+        };
+        if self.found.seek(root, false)? {
+            return Ok(true);
+        }
+        let is_found = self.found.places.len() > 0;
+        if !self.is_adding {
+            match self.order.only() {
+                Only::Absent if is_found => self.found.places = Places::default(),
+                Only::Present => {}
+                _ if !is_found && self.order.creates() => return self.seek_parents(),
+                _ => {}
+            }
+        }
+        if self.order.deepens() && self.found.levels + json::DEPTH_MAX > json::LEVELS_MAX {
+            return Err(Refusal::line("ERR recursion limit exceeded"));
+        }
+        Ok(false)
+    }
+
+    /// Begins to seek the objects that the steps before the last find.
+    fn seek_parents(&mut self) -> Result<bool, Refusal> {
+        let Some((before, _)) = self.path.split_name() else {
+            let is_index = self.path.is_single();
+            let line =
+                if is_index { "ERR array index out of range" } else { "ERR wrong static path" };
+            return Err(Refusal::line(line));
+        };
+        let steps = before.into();
+        self.found = Found::new(Path { steps, ..self.path.clone() });
+        self.is_adding = true;
+        Ok(true)
     }
 }
 
@@ -124,17 +181,17 @@ pub(super) fn change(
     let mut parsing = Parsing::new(values, order);
     let is_short = bytes <= BYTES_AT_ONCE && parsing.positions.len() <= VALUES_AT_ONCE;
     let act = if is_short { Some(parsing.all(args.all())?) } else { None };
-    let mut found = order.seek(path.clone());
+    let mut targets = Targets::new(order, path.clone());
     if let Some(act) = &act
-        && seek_at_once(cx, &key, &mut found)?
+        && seek_at_once(cx, &key, &mut targets)?
     {
-        return at_once(cx, &key, (&path, order), act, found);
+        return at_once(cx, &key, act, targets);
     }
     let draft = cx.db.draft::<Json>(&key).map_err(|_| found::wrong_type())?;
-    let (request, outcomes) = (args.all().to_request(), Outcomes::default());
+    let request = args.all().to_request();
+    let targets = Targets::new(order, path);
     let stage = act.map_or(Stage::Parsing(Box::new(parsing)), Stage::Seeking);
-    let found = order.seek(path.clone());
-    Ok(Flow::Job(Box::new(Changing { request, path, order, draft, found, outcomes, stage })))
+    Ok(Flow::Job(Box::new(Changing { request, change: Change::new(targets), draft, stage })))
 }
 
 /// Replies where there is no document; `None`: go on.
@@ -161,138 +218,62 @@ fn missing(
 }
 
 /// Follows the path, if that is short. False if it is not, or finds much.
-fn seek_at_once(cx: &mut Cx<'_>, key: &Key<'_>, found: &mut Found) -> Result<bool, Refusal> {
-    let Some(json) = cx.db.read_value::<Json>(key).map_err(|_| found::wrong_type())? else {
-        return Ok(true);
-    };
-    let Some(root) = json.root() else { return Ok(true) };
+fn seek_at_once(cx: &mut Cx<'_>, key: &Key<'_>, targets: &mut Targets) -> Result<bool, Refusal> {
+    let json = cx.db.read_value::<Json>(key).map_err(|_| found::wrong_type())?;
+    let root = json.as_ref().and_then(|json| json.root());
     for _ in 0..PORTIONS_AT_ONCE {
-        if !found.seek(root, false) {
-            return Ok(found.places.len() <= PLACES_AT_ONCE);
+        if !targets.seek(root)? {
+            return Ok(targets.found.places.len() <= PLACES_AT_ONCE);
         }
     }
     Ok(false)
 }
 
 /// Changes a few places in place.
-fn at_once(
-    cx: &mut Cx<'_>,
-    key: &Key<'_>,
-    (path, order): (&Path, Order),
-    act: &Act,
-    found: Found,
-) -> Result<Flow, Refusal> {
-    let form = order.form(cx.reply.is_resp3());
-    let outcomes = apply_all(cx.db, key, Apply::new(act, order, path, found), form)?;
-    reply(&mut cx.reply, (path, order), act, outcomes)
+fn at_once(cx: &mut Cx<'_>, key: &Key<'_>, act: &Act, targets: Targets) -> Result<Flow, Refusal> {
+    let (form, mut change) = (targets.order.form(cx.reply.is_resp3()), Change::new(targets));
+    let creates = change.targets.order.creates();
+    let edited = cx.db.edit::<Json, _>(key, creates, |edit| while change.step(act, edit, form) {});
+    edited.map_err(|_| found::wrong_type())?.ok_or_else(found::no_document)?;
+    change.reply(&mut cx.reply, act)
 }
 
-/// Applies an act to all its places, or makes the document.
-fn apply_all(
-    db: &mut Db,
-    key: &Key<'_>,
-    mut apply: Apply<'_>,
-    form: Form,
-) -> Result<Outcomes, Refusal> {
-    let is_new = db.read(key).is_none();
-    let edited = db.edit::<Json, _>(key, apply.order.creates(), |edit| {
-        let mut outcomes = Outcomes::default();
-        if is_new {
-            apply.act.create(edit);
-            outcomes.changed = 1;
-            return Ok(outcomes);
-        }
-        loop {
-            match apply.step(edit, &mut outcomes, form) {
-                Ok(true) => {}
-                Ok(false) => return Ok(outcomes),
-                Err(refusal) => return Err::<Outcomes, Refusal>(refusal),
-            }
-        }
-    });
-    edited.map_err(|_| found::wrong_type())?.ok_or_else(found::no_document)?
-}
-
-/// Applies an act to one place after the other.
-struct Apply<'a> {
-    act: &'a Act,
-    order: Order,
-    path: &'a Path,
-    places: Places,
+/// A change of all places, one after the other.
+pub(super) struct Change {
+    pub(super) targets: Targets,
     next: (usize, usize),
-    is_begun: bool,
+    pub(super) outcomes: Outcomes,
 }
 
-impl<'a> Apply<'a> {
-    fn new(act: &'a Act, order: Order, path: &'a Path, found: Found) -> Self {
-        let places = if order == Order::Delete { found.places.apart() } else { found.places };
-        Self { act, order, path, places, next: (0, 0), is_begun: false }
+impl Change {
+    pub(super) fn new(targets: Targets) -> Self {
+        Self { targets, next: (0, 0), outcomes: Outcomes::default() }
     }
 
-    /// Changes the next place. True while there are more.
-    fn step(
-        &mut self,
-        edit: &mut super::value::JsonEdit<'_>,
-        outcomes: &mut Outcomes,
-        form: Form,
-    ) -> Result<bool, Refusal> {
-        if !std::mem::replace(&mut self.is_begun, true) {
-            let is_found = self.places.len() > 0;
-            match self.order.only() {
-                Only::Absent if is_found => return Ok(false),
-                Only::Present if !is_found => return Ok(false),
-                _ => {}
-            }
-            if !is_found && self.order.creates() {
-                self.add(edit, outcomes)?;
-                return Ok(false);
-            }
+    /// Changes the next place, or some of it. True while there are more. Nothing is refused here.
+    pub(super) fn step(&mut self, act: &Act, edit: &mut JsonEdit<'_>, form: Form) -> bool {
+        let Self { targets, next, outcomes } = self;
+        let Targets { order, path, found, is_adding } = targets;
+        if *order == Order::Delete {
+            let Some(path) = found.places.pop() else { return false };
+            act.apply(edit, &path, outcomes, form);
+            return true;
         }
-        if self.order == Order::Delete {
-            let Some(path) = self.places.pop() else { return Ok(false) };
-            self.act.apply(edit, &path, outcomes, form);
-            return Ok(true);
+        let here = *next;
+        let Some(place) = found.places.next(next) else { return false };
+        match path.split_name().filter(|_| *is_adding) {
+            Some((_, name)) => act.add(edit, (place, name), outcomes),
+            None => act.apply(edit, place, outcomes, form),
         }
-        let here = self.next;
-        let Some(path) = self.places.next(&mut self.next) else { return Ok(false) };
-        if self.act.is_too_deep(path) {
-            return Err(Refusal::line("ERR recursion limit exceeded"));
+        if outcomes.is_amid() {
+            *next = here;
         }
-        self.act.apply(edit, path, outcomes, form);
-        if outcomes.within > 0 {
-            self.next = here;
-        }
-        Ok(true)
-    }
-
-    /// Adds the member that the last step names, to each object that the steps before it find.
-    fn add(
-        &self,
-        edit: &mut super::value::JsonEdit<'_>,
-        outcomes: &mut Outcomes,
-    ) -> Result<(), Refusal> {
-        let Some((before, name)) = self.path.split_name() else {
-            let is_index = self.path.is_single();
-            let line =
-                if is_index { "ERR array index out of range" } else { "ERR wrong static path" };
-            return Err(Refusal::line(line));
-        };
-        let parent = Path { steps: before.to_vec(), ..self.path.clone() };
-        let mut found = Found::new(parent);
-        while edit.root().is_some_and(|root| found.seek(root, false)) {}
-        let mut next = (0, 0);
-        while let Some(path) = found.places.next(&mut next) {
-            if self.act.is_too_deep(path) {
-                return Err(Refusal::line("ERR recursion limit exceeded"));
-            }
-            self.act.add(edit, path, name, outcomes);
-        }
-        Ok(())
+        true
     }
 }
 
 /// Parses the values among the arguments, one after the other.
-struct Parsing {
+pub(super) struct Parsing {
     positions: std::ops::Range<usize>,
     order: Order,
     /// The next piece of the current one, and the next byte in it.
@@ -304,7 +285,7 @@ struct Parsing {
 }
 
 impl Parsing {
-    fn new(positions: std::ops::Range<usize>, order: Order) -> Self {
+    pub(super) fn new(positions: std::ops::Range<usize>, order: Order) -> Self {
         let (parser, values) = (Parser::default(), Value::empty(false));
         Self { positions, order, piece: 0, byte: 0, parser, values }
     }
@@ -319,7 +300,7 @@ impl Parsing {
     }
 
     /// Parses some 20 us. The act, once all is parsed.
-    fn some(&mut self, args: resp::Args<'_>) -> Result<Option<Act>, Refusal> {
+    pub(super) fn some(&mut self, args: resp::Args<'_>) -> Result<Option<Act>, Refusal> {
         if self.positions.is_empty() {
             return self.order.act(std::mem::replace(&mut self.values, Value::null())).map(Some);
         }
@@ -350,19 +331,15 @@ impl Parsing {
 /// A change aside.
 struct Changing {
     request: Arc<Request>,
-    path: Path,
-    order: Order,
+    change: Change,
     draft: Draft<Json>,
-    found: Found,
-    outcomes: Outcomes,
     stage: Stage,
 }
 
 enum Stage {
     Parsing(Box<Parsing>),
     Seeking(Act),
-    /// The places left, and the next of them.
-    Applying(Act, Places, (usize, usize)),
+    Applying(Act),
 }
 
 impl Job for Changing {
@@ -383,59 +360,43 @@ impl Job for Changing {
                 }
             }
             Stage::Seeking(act) => {
-                let root = self.draft.value().root();
-                if root.is_some_and(|root| self.found.seek(root, false)) {
-                    self.stage = Stage::Seeking(act);
-                    return Ok(Step::More);
-                }
-                let found = std::mem::replace(&mut self.found, Found::new(Path::root(false)));
-                let places = match self.order {
-                    Order::Delete => found.places.apart(),
-                    _ => found.places,
-                };
-                self.stage = Stage::Applying(act, places, (0, 0));
+                let more = self.change.targets.seek(self.draft.value().root())?;
+                self.stage = if more { Stage::Seeking(act) } else { Stage::Applying(act) };
                 Ok(Step::More)
             }
-            Stage::Applying(act, places, next) => self.apply(cx, act, places, next),
+            Stage::Applying(act) => self.apply(cx, act),
         }
     }
 }
 
 impl Changing {
     /// Changes some places; after the last, installs the document and replies.
-    fn apply(
-        &mut self,
-        cx: &mut Cx<'_>,
-        act: Act,
-        places: Places,
-        next: (usize, usize),
-    ) -> Result<Step, Refusal> {
-        let form = self.order.form(cx.reply.is_resp3());
-        let Self { draft, outcomes, path, order, .. } = self;
+    fn apply(&mut self, cx: &mut Cx<'_>, act: Act) -> Result<Step, Refusal> {
+        let Self { change, draft, .. } = self;
+        let form = change.targets.order.form(cx.reply.is_resp3());
         let mut edit = draft.edit(cx.now);
-        if edit.root().is_none() {
-            act.create(&mut edit);
-            outcomes.changed = 1;
-        } else {
-            let is_begun = next != (0, 0) || outcomes.changed > 0 || outcomes.within > 0;
-            let mut apply = Apply { act: &act, order: *order, path, places, next, is_begun };
-            for done in 1.. {
-                if !apply.step(&mut edit, outcomes, form)? {
-                    break;
-                }
-                if done % PLACES == 0 && cx.preempt.must_yield() {
-                    let (places, next) = (apply.places, apply.next);
-                    self.stage = Stage::Applying(act, places, next);
-                    return Ok(Step::More);
-                }
+        let mut steps = 1..;
+        while change.step(&act, &mut edit, form) {
+            let is_due =
+                change.outcomes.is_amid() || steps.next().is_some_and(|at| at % PLACES == 0);
+            if is_due && cx.preempt.must_yield() {
+                self.stage = Stage::Applying(act);
+                return Ok(Step::More);
             }
         }
-        if self.outcomes.changed > 0 {
+        if self.change.outcomes.changed > 0 {
             let key = resp::Args::owned(&self.request).get(crate::unshare::KEY);
             cx.db.install_draft(&Key::new(key), std::mem::take(&mut self.draft));
         }
+        self.change.reply(&mut cx.reply, &act).map(Step::Done)
+    }
+}
+
+impl Change {
+    /// Replies with what became of the places.
+    fn reply(&mut self, to: &mut Reply<'_>, act: &Act) -> Result<Flow, Refusal> {
         let outcomes = std::mem::take(&mut self.outcomes);
-        reply(&mut cx.reply, (&self.path, self.order), &act, outcomes).map(Step::Done)
+        reply(to, (&self.targets.path, self.targets.order), act, outcomes)
     }
 }
 
@@ -520,91 +481,4 @@ impl Stream for Ending {
     fn pinned_bytes(&self) -> usize {
         self.answers.pinned_bytes()
     }
-}
-
-/// A document, or a part of one, of JSON.MSET.
-#[derive(Clone)]
-struct Triple {
-    /// The position of the key among the arguments.
-    at: usize,
-    path: Path,
-    act: Act,
-}
-
-/// `JSON.MSET key path value [key path value ...]`: JSON.SET of several keys, all at one instant.
-///
-/// Reply: `OK`. Refusals: as JSON.SET; then nothing is changed. Cost: O(values), in slices; the places
-/// of each path are changed in one. Source: <https://redis.io/commands/json.mset> (RedisJSON 2.6.0).
-pub(super) async fn mset(call: Call) -> Result<Answer, Refusal> {
-    if !call.args().left().is_multiple_of(3) {
-        return Err(Refusal::Arity("json.mset".into()));
-    }
-    let mut triples = Vec::with_capacity(call.args().left() / 3);
-    for at in (call.first..call.len()).step_by(3) {
-        let path = Path::parse(call.arg(at + 1))?;
-        let mut parsing = Parsing::new(at + 2..at + 3, Order::Assign(Only::Always));
-        let act = loop {
-            if let Some(act) = parsing.some(resp::Args::owned(&call.request))? {
-                break act;
-            }
-            call.tx.pause().await;
-        };
-        triples.push(Triple { at, path, act });
-    }
-    let locked = if triples.len() > ENTRIES_AT_ONCE {
-        call.lock_all(Access::Exclusive).await
-    } else {
-        let keys = triples.iter().map(|triple| (call.arg(triple.at), Access::Exclusive));
-        call.lock_keys(keys).await
-    };
-    let mut is_refused = Ok(());
-    for triple in &triples {
-        is_refused = is_refused.and(on_its_core(&call, triple, check).await);
-    }
-    if is_refused.is_ok() {
-        for triple in &triples {
-            on_its_core(&call, triple, set_one).await?;
-        }
-    }
-    drop(locked);
-    is_refused.map(|()| call.answer(|reply| reply.ok()))
-}
-
-/// Runs `f` on the core that owns the key.
-async fn on_its_core(
-    call: &Call,
-    triple: &Triple,
-    f: fn(&mut Db, &Key<'_>, &Triple) -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
-    let (core, db, no_touch) = (call.tx.core_of(call.arg(triple.at)), call.db, call.no_touch);
-    let (request, triple) = (Arc::clone(&call.request), triple.clone());
-    let run = move |home: &mut Home| {
-        let key = Key::new(resp::Args::owned(&request).get(triple.at));
-        let (db, ..) = home.shard.parts_for(db, no_touch);
-        f(db, &key, &triple)
-    };
-    let result = call.tx.on(core, run).await;
-    call.tx.pause().await;
-    result
-}
-
-/// Refuses what cannot be set.
-fn check(db: &mut Db, key: &Key<'_>, triple: &Triple) -> Result<(), Refusal> {
-    match db.read(key) {
-        Some(found) => found.value::<Json>().map(drop).map_err(|_| found::wrong_type()),
-        None if triple.path.is_root() => Ok(()),
-        None => Err(Refusal::line("ERR new objects must be created at the root")),
-    }
-}
-
-fn set_one(db: &mut Db, key: &Key<'_>, triple: &Triple) -> Result<(), Refusal> {
-    let order = Order::Assign(Only::Always);
-    let mut found = order.seek(triple.path.clone());
-    if let Some(json) = db.read_value::<Json>(key).map_err(|_| found::wrong_type())?
-        && let Some(root) = json.root()
-    {
-        while found.seek(root, false) {}
-    }
-    let apply = Apply::new(&triple.act, order, &triple.path, found);
-    apply_all(db, key, apply, Form::Resp { resp3: false }).map(drop)
 }

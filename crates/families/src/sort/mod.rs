@@ -11,10 +11,9 @@
 //! | `options` | what a request asks for; `pattern`: BY and GET                          |
 //! | `source`  | what is sorted; `gather`: reading it                                    |
 //! | `order`   | what is compared; `sorter`: sorting in portions                         |
-//! | `texts`   | the elements meanwhile; `chunks`: a sequence that grows without a copy  |
+//! | `texts`   | the elements meanwhile                                                  |
 //! | `show`    | the result                                                              |
 
-mod chunks;
 mod command;
 mod gather;
 mod options;

@@ -8,9 +8,9 @@
 //! Where only the first few are wanted (LIMIT), no run is longer than that. Once a run is, nothing
 //! that comes after its last item can be among them, and most items are refused as they come.
 
-use super::chunks::Chunks;
 use super::order::{By, Item, Order};
 use super::texts::Texts;
+use crate::chunks::Chunks;
 
 /// Items sorted at once: 20 us, and twice that if their ranks are all the same.
 const SORTED: usize = 256;

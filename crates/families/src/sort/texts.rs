@@ -10,7 +10,7 @@
 //! ```
 //! Not here: the order. See `order`.
 
-use super::chunks::Chunks;
+use crate::chunks::Chunks;
 use darter_base::number::{I64_TEXT_MAX, i64_text};
 use darter_keyspace::Str;
 use darter_structs::blob::Blob;

@@ -1,5 +1,7 @@
 //! Documents: what commands make of them is read back from files.
 
+mod slices;
+
 use crate::common::value::Value;
 use crate::common::world::World;
 use darter_families::json::Json;
@@ -42,15 +44,117 @@ fn the_deepest_document_is_read_back() {
     assert!(matches!(run(&mut world, &words), Value::Error(_)));
 }
 
+/// A new document, and whether it has taken all of these tokens.
+fn taken(tokens: &[&[u8]]) -> (Json, bool) {
+    let mut json = Json::default();
+    let mut tokens = tokens.iter().map(|name| NewItem::Single { name, deadline: None });
+    let is_taken = tokens.all(|token| json.take_in(token));
+    (json, is_taken)
+}
+
 #[test] // What is not at its end is no document, and no number is none.
 fn what_no_text_says_is_refused() {
     let token = |token: &[u8]| {
-        let mut json = Json::default();
-        (json.take_in(NewItem::Single { name: token, deadline: None }), json.is_empty())
+        let (json, is_taken) = taken(&[token]);
+        (is_taken, json.is_empty())
     };
     assert_eq!(token(b"["), (true, true));
     assert_eq!(token(&[&b"d"[..], &1.5_f64.to_le_bytes()].concat()), (true, false));
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         assert_eq!(token(&[&b"d"[..], &value.to_le_bytes()].concat()), (false, true));
     }
+    let unsigned = |value: u64| token(&[&b"u"[..], &value.to_le_bytes()].concat()).0;
+    assert!(unsigned(1 << 63), "above all signed ones");
+    assert!(!unsigned((1 << 63) - 1), "it would be another value than the same number");
+    assert!(!token(b"s\xff").0, "no UTF-8");
+    assert!(!taken(&[b"{", b"k\xc3"]).1, "nor in a name");
+}
+
+#[test] // Characters may be cut by parts; what is no UTF-8 is refused, and so are very long names.
+fn long_texts_are_read_in_parts() {
+    let (json, is_taken) = taken(&[b"S", b"p\xf0\x9f", b"p\x98", b"p\x80!", b"e"]);
+    assert!(is_taken && !json.is_empty());
+    for parts in [&[&b"S"[..], b"p\xf0\x9f", b"p!"][..], &[b"S", b"p\xc3", b"e"]] {
+        assert!(!taken(parts).1, "{parts:?}");
+    }
+    let part = [&b"p"[..], &[b'n'; 10_000]].concat();
+    assert!(taken(&[b"{", b"K", &part, b"e", b"n", b"c"]).1);
+    assert!(!taken(&[b"{", b"K", &part, &part]).1, "too long a name");
+}
+
+#[test] // What a document takes is counted while it is read, too.
+fn what_is_being_read_is_counted() {
+    let part = [&b"p"[..], &[b'x'; 50_000]].concat();
+    let (json, _) = taken(&[b"[", b"S", &part, &part, &part]);
+    assert!(json.content_bytes() >= 150_000, "{}", json.content_bytes());
+}
+
+fn text(world: &mut World, path: &[u8]) -> String {
+    match run(world, &[b"JSON.GET", b"k", path]) {
+        Value::Bulk(text) => String::from_utf8(text).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test] // JSON.MSET sets all, or nothing.
+fn what_is_refused_sets_nothing() {
+    for seed in 0..8 {
+        let mut world = World::new(2, NOW, seed);
+        run(&mut world, &[b"JSON.SET", b"k", b"$", b"[1]"]);
+        run(&mut world, &[b"JSON.SET", b"q", b"$", b"{}"]);
+        for (key, path) in [(b"q", &b"$[7]"[..]), (b"q", b"$..a"), (b"r", b"$.a")] {
+            let words = [&b"JSON.MSET"[..], b"k", b"$", b"2", key, path, b"3"];
+            assert!(matches!(run(&mut world, &words), Value::Error(_)), "{path:?}");
+            assert_eq!(text(&mut world, b"$"), "[[1]]");
+        }
+        let words =
+            [&b"JSON.MSET"[..], b"k", b"$[0]", b"2", b"q", b"$.a", b"3", b"k", b"$[*]", b"4"];
+        run(&mut world, &words);
+        assert_eq!(text(&mut world, b"$"), "[[4]]");
+        world.check();
+    }
+}
+
+#[test] // Some places are too deep: then none is changed.
+fn a_change_that_is_refused_changes_nothing() {
+    let mut world = World::new(1, NOW, 3);
+    let nested =
+        |levels: usize| ["[".repeat(levels), r#"{"a":1}"#.into(), "]".repeat(levels)].concat();
+    run(
+        &mut world,
+        &[b"JSON.SET", b"k", b"$", format!(r#"{{"a":1,"b":{}}}"#, nested(120)).as_bytes()],
+    );
+    for times in 1..4 {
+        let path = ["$.b", &"[0]".repeat(120 * times)].concat();
+        let words = [&b"JSON.SET"[..], b"k", path.as_bytes(), &nested(120).into_bytes()];
+        assert!(!matches!(run(&mut world, &words), Value::Error(_)));
+    }
+    for command in [&b"JSON.SET"[..], b"JSON.MSET"] {
+        let words = [command, b"k", b"$..a", b"2"];
+        assert!(matches!(run(&mut world, &words), Value::Error(_)));
+        assert_eq!(text(&mut world, b"$.a"), "[1]");
+    }
+}
+
+#[test] // A patch is merged in portions as it is at once, however its objects are nested.
+fn patches_are_merged() {
+    let mut world = World::new(1, NOW, 3);
+    let inner = |from: usize| {
+        let members: Vec<_> = (from..from + 100).map(|at| format!(r#""m{at}":[{at}]"#)).collect();
+        members.join(",")
+    };
+    let patch = format!(r#"{{"a":{{"n":null,"b":{{{},"n":null}}}},"gone":null,"c":7}}"#, inner(50));
+    // Into a new document, in the place of a number, as a new member, and into what is there.
+    run(&mut world, &[b"JSON.MERGE", b"k", b"$", patch.as_bytes()]);
+    let whole = format!(r#"{{"a":{{"b":{{{}}}}},"c":7}}"#, inner(50));
+    assert_eq!(text(&mut world, b"."), whole);
+    run(&mut world, &[b"JSON.SET", b"k", b"$", br#"{"x":1,"y":{"a":{"b":5},"gone":1}}"#]);
+    for path in [&b"$.x"[..], b"$.y", b"$.z"] {
+        run(&mut world, &[b"JSON.MERGE", b"k", path, patch.as_bytes()]);
+        assert_eq!(text(&mut world, path), format!("[{whole}]"));
+    }
+    let more = format!(r#"{{"a":{{"b":{{{},"m50":null}}}}}}"#, inner(51));
+    run(&mut world, &[b"JSON.MERGE", b"k", b"$.x", more.as_bytes()]);
+    let keys = run(&mut world, &[b"JSON.OBJLEN", b"k", b"$.x.a.b"]);
+    assert_eq!(keys, Value::Array(vec![Value::Int(100)]));
 }

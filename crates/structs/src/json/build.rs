@@ -69,8 +69,10 @@ impl Builder {
     /// Bytes of memory, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
+        let name = |name: &Option<Name>| name.as_ref().map_or(0, |name| name.0.memory_bytes());
+        let open = self.open.iter().map(|(value, of)| value.memory_bytes() + name(of));
         let done = self.done.as_ref().map_or(0, Value::memory_bytes);
-        done + self.open.iter().map(|(value, _)| value.memory_bytes()).sum::<usize>()
+        done + name(&self.name) + open.sum::<usize>()
     }
 
     /// True when a value may come next, or the end of an array.

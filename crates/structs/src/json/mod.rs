@@ -48,7 +48,7 @@ mod walk;
 
 pub use build::{Builder, Token};
 pub use item::TEXT_MAX;
-pub use parse::{DEPTH_MAX, Fault, Parser, parse};
+pub use parse::{DEPTH_MAX, Fault, NAME_BYTES_MAX, Parser, parse};
 pub use print::{Format, Printer, escape, float, quoted, scalar};
 pub use value::{Child, Iter, Node, Text, Value, View};
 pub use walk::Walk;

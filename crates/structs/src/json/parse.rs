@@ -15,6 +15,8 @@ pub const DEPTH_MAX: usize = 128;
 const NUMBER_MAX: usize = 4 * 1024;
 /// Longer strings are gathered in a blob.
 const GATHERED_MAX: usize = 16 * 1024;
+/// The longest name: names are hashed and compared in one go, some of them at a time.
+pub const NAME_BYTES_MAX: usize = GATHERED_MAX;
 
 /// Why a text is no document, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +104,8 @@ impl Parser {
     /// Bytes of memory, about.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.builder.memory_bytes() + self.token.len()
+        let long = self.long.as_ref().map_or(0, Blob::memory_bytes);
+        self.builder.memory_bytes() + self.token.len() + long
     }
 
     /// Levels of the document so far.
@@ -321,6 +324,9 @@ impl Parser {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             Err(_) => return self.refuse("invalid unicode code point"),
         };
+        if self.is_name {
+            return self.refuse("name is too long");
+        }
         self.long.get_or_insert_default().append(&self.token[..whole]);
         self.token.drain(..whole);
         Ok(())
@@ -329,6 +335,9 @@ impl Parser {
     fn end_text(&mut self) -> Result<(), Fault> {
         if std::str::from_utf8(&self.token).is_err() {
             return self.refuse("invalid unicode code point");
+        }
+        if self.is_name && self.token.len() > NAME_BYTES_MAX {
+            return self.refuse("name is too long");
         }
         let token = std::mem::take(&mut self.token);
         let long = self.long.take().map(|mut long| {

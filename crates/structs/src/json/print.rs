@@ -34,6 +34,12 @@ impl Printer {
         Self { format, ..Self::default() }
     }
 
+    /// Arrays and objects that are open.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
     /// Appends a token.
     pub fn print(&mut self, token: Token<'_>, out: &mut Vec<u8>) {
         match token {

@@ -42,6 +42,16 @@ impl<'a> Text<'a> {
         bytes.into_iter().chain(blob.into_iter().flat_map(|blob| blob.slices(0..blob.len())))
     }
 
+    /// A copy of the bytes in a range, as far as there are so many: for short ranges.
+    #[must_use]
+    pub fn part(self, range: Range<usize>) -> Vec<u8> {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        match self {
+            Self::Bytes(bytes) => bytes[range].to_vec(),
+            Self::Blob(blob) => blob.slices(range).collect::<Vec<_>>().concat(),
+        }
+    }
+
     /// A copy in one piece: for short ones.
     #[must_use]
     pub fn to_vec(self) -> Vec<u8> {
@@ -68,7 +78,14 @@ impl PartialEq for Text<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Bytes(one), Self::Bytes(two)) => one == two,
-            _ => self.len() == other.len() && self.pieces().flatten().eq(other.pieces().flatten()),
+            _ => {
+                self.len() == other.len() && {
+                    /// Bytes compared at once.
+                    const PART: usize = 4 * 1024;
+                    let mut parts = (0..self.len()).step_by(PART).map(|from| from..from + PART);
+                    parts.all(|part| self.part(part.clone()) == other.part(part))
+                }
+            }
         }
     }
 }
@@ -105,6 +122,19 @@ enum Source<'a> {
     Pack(&'a [u8], usize),
     Array(&'a Array),
     Object(&'a Object),
+}
+
+impl<'a> View<'a> {
+    /// The value at the end of a path of places. `None` if there is none.
+    #[must_use]
+    pub fn at(self, path: &[usize]) -> Option<Self> {
+        let mut view = self;
+        for place in path {
+            let View::Node(node) = view else { return None };
+            view = node.get(*place)?.value;
+        }
+        Some(view)
+    }
 }
 
 /// What an array or an object holds at one place.
@@ -389,12 +419,7 @@ impl Value {
     /// The value at the end of a path of places. `None` if there is none.
     #[must_use]
     pub fn at(&self, path: &[usize]) -> Option<View<'_>> {
-        let mut view = self.view();
-        for place in path {
-            let View::Node(node) = view else { return None };
-            view = node.get(*place)?.value;
-        }
-        Some(view)
+        self.view().at(path)
     }
 
     /// A copy of the value at the end of a path, sharing what it can. Cost: O(log n) a step.

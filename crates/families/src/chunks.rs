@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const FREED_AT_ONCE: usize = 16;
 
 /// All chunks but the last hold `LEN`, or what was left of that when something did not fit.
-pub(super) struct Chunks<T: 'static, const LEN: usize>(VecDeque<Vec<T>>);
+pub(crate) struct Chunks<T: 'static, const LEN: usize>(VecDeque<Vec<T>>);
 
 impl<T, const LEN: usize> Default for Chunks<T, LEN> {
     fn default() -> Self {
@@ -17,12 +17,12 @@ impl<T, const LEN: usize> Default for Chunks<T, LEN> {
 
 impl<T, const LEN: usize> Chunks<T, LEN> {
     /// The chunks, in order.
-    pub(super) fn chunks(&self) -> &VecDeque<Vec<T>> {
+    pub(crate) fn chunks(&self) -> &VecDeque<Vec<T>> {
         &self.0
     }
 
     /// The last chunk, with room for `count` more.
-    pub(super) fn tail(&mut self, count: usize) -> &mut Vec<T> {
+    pub(crate) fn tail(&mut self, count: usize) -> &mut Vec<T> {
         debug_assert!(count <= LEN, "{count} do not fit a chunk of {LEN}");
         match self.0.back() {
             None => self.0.push_back(Vec::new()), // The first grows as vectors do.
@@ -34,17 +34,17 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
     }
 
     /// The number of the last chunk, and how much it holds: where the next would begin if it fits.
-    pub(super) fn end(&self) -> (usize, usize) {
+    pub(crate) fn end(&self) -> (usize, usize) {
         (self.0.len().saturating_sub(1), self.0.back().map_or(0, Vec::len))
     }
 
     /// Removes the first chunk.
-    pub(super) fn pop_front(&mut self) -> Option<Vec<T>> {
+    pub(crate) fn pop_front(&mut self) -> Option<Vec<T>> {
         self.0.pop_front()
     }
 
     /// Removes the last item.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         let item = self.0.back_mut()?.pop();
         if self.0.back().is_some_and(Vec::is_empty) {
             self.0.pop_back();
@@ -53,14 +53,15 @@ impl<T, const LEN: usize> Chunks<T, LEN> {
     }
 
     /// Forgets everything, but for the room of the first chunk.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.truncate(1);
         self.0.iter_mut().for_each(Vec::clear);
     }
 
     /// Bytes of memory held.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.0.len() * LEN * size_of::<T>()
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let last = self.0.back().map_or(0, Vec::capacity);
+        (self.0.len().saturating_sub(1) * LEN + last) * size_of::<T>()
     }
 }
 

@@ -1,0 +1,219 @@
+//! Places in a document, as they were found, and their order.
+
+use crate::chunks::Chunks;
+use std::collections::VecDeque;
+
+/// Numbers of a chunk.
+const CHUNK: usize = 4 * 1024;
+/// Paths that are sorted at once, and merged in one portion: some 10 us.
+const SORTED: usize = 64;
+
+const _: () = assert!(darter_structs::json::LEVELS_MAX + 2 <= CHUNK, "every path fits");
+
+/// Paths of places, in the order in which they were found.
+pub(super) struct Places {
+    /// Each path: its length, its places, its length.
+    chunks: Chunks<usize, CHUNK>,
+    /// Numbers of the first chunk that are gone.
+    gone: usize,
+    len: usize,
+    last: Vec<usize>,
+    /// Each is after the one before, and not below it.
+    is_apart: bool,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let (chunks, last) = (Chunks::default(), Vec::new());
+        Self { chunks, gone: 0, len: 0, last, is_apart: true }
+    }
+}
+
+impl Places {
+    /// The root alone.
+    pub(super) fn root() -> Self {
+        let mut root = Self::default();
+        root.push(&[]);
+        root
+    }
+
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when each is after the one before, and not below it: then they can be removed from the
+    /// last to the first.
+    pub(super) fn is_apart(&self) -> bool {
+        self.is_apart
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.chunks.memory_bytes()
+    }
+
+    pub(super) fn push(&mut self, path: &[usize]) {
+        let is_after = self.len == 0 || (self.last[..] < *path && !path.starts_with(&self.last));
+        self.is_apart &= is_after;
+        self.last.clear();
+        self.last.extend_from_slice(path);
+        let chunk = self.chunks.tail(path.len() + 2);
+        chunk.push(path.len());
+        chunk.extend_from_slice(path);
+        chunk.push(path.len());
+        self.len += 1;
+    }
+
+    /// [`Places::push`], unless the last one is a part of the way there.
+    pub(super) fn push_apart(&mut self, path: &[usize]) {
+        if self.len == 0 || !path.starts_with(&self.last) {
+            self.push(path);
+        }
+    }
+
+    /// The path from `cursor` on, which moves to the next.
+    pub(super) fn next(&self, cursor: &mut (usize, usize)) -> Option<&[usize]> {
+        let chunks = self.chunks.chunks();
+        let mut chunk = chunks.get(cursor.0)?;
+        if cursor.1 == chunk.len() {
+            *cursor = (cursor.0 + 1, 0);
+            chunk = chunks.get(cursor.0)?;
+        }
+        let len = chunk[cursor.1];
+        let path = &chunk[cursor.1 + 1..cursor.1 + 1 + len];
+        cursor.1 += len + 2;
+        Some(path)
+    }
+
+    /// The first path.
+    fn first(&self) -> Option<&[usize]> {
+        self.next(&mut (0, self.gone))
+    }
+
+    /// Removes the first path, and frees what is behind it.
+    fn skip(&mut self) {
+        let Some(first) = self.first() else { return };
+        self.gone += first.len() + 2;
+        self.len -= 1;
+        if self.chunks.chunks().front().is_some_and(|chunk| chunk.len() == self.gone) {
+            self.chunks.pop_front();
+            self.gone = 0;
+        }
+    }
+
+    /// Takes the last path.
+    pub(super) fn pop(&mut self) -> Option<Vec<usize>> {
+        debug_assert_eq!(self.gone, 0, "from the front or from the back");
+        let len = self.chunks.pop()?;
+        let mut path: Vec<_> = (0..len).map_while(|_| self.chunks.pop()).collect();
+        path.reverse();
+        self.chunks.pop();
+        self.len -= 1;
+        Some(path)
+    }
+}
+
+/// Brings places in order, each once, and none below another, in portions.
+///
+/// A few at a time are sorted, then merged, the shortest runs first. What has been read is freed.
+pub(super) struct Sorting {
+    fresh: Places,
+    runs: VecDeque<Places>,
+    /// Two runs, and what becomes of them.
+    merge: Option<[Places; 3]>,
+}
+
+impl Sorting {
+    pub(super) fn new(fresh: Places) -> Self {
+        Self { fresh, runs: VecDeque::new(), merge: None }
+    }
+
+    /// Sorts on. The places, once they are in order.
+    pub(super) fn step(&mut self) -> Option<Places> {
+        if self.fresh.len() > 0 {
+            let run = self.sorted();
+            self.runs.push_back(run);
+            return None;
+        }
+        let Some([one, two, into]) = &mut self.merge else {
+            let one = self.runs.pop_front().unwrap_or_default();
+            let Some(two) = self.runs.pop_front() else { return Some(one) };
+            self.merge = Some([one, two, Places::default()]);
+            return None;
+        };
+        for _ in 0..SORTED {
+            let from = match (one.first(), two.first()) {
+                (Some(first), Some(second)) if second < first => &mut *two,
+                (Some(_), _) => &mut *one,
+                (None, Some(_)) => &mut *two,
+                (None, None) => {
+                    self.runs.push_back(std::mem::take(into));
+                    self.merge = None;
+                    return None;
+                }
+            };
+            from.first().into_iter().for_each(|path| into.push_apart(path));
+            from.skip();
+        }
+        None
+    }
+
+    /// The next few, in order.
+    fn sorted(&mut self) -> Places {
+        let mut few = Vec::with_capacity(SORTED);
+        while few.len() < SORTED
+            && let Some(path) = self.fresh.first()
+        {
+            few.push(path.to_vec());
+            self.fresh.skip();
+        }
+        few.sort_unstable();
+        let mut run = Places::default();
+        few.iter().for_each(|path| run.push_apart(path));
+        run
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let merged = self.merge.iter().flatten().map(Places::memory_bytes);
+        self.fresh.memory_bytes() + merged.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+
+    #[test] // Sorting in portions gives what a sort of all gives, without what is below another.
+    fn sorting_is_as_of_all() {
+        for seed in 0..50 {
+            let mut prng = Prng::from_seed(seed);
+            let mut path = || -> Vec<usize> {
+                let len = prng.below(4);
+                (0..len).map(|_| usize::try_from(prng.below(12)).unwrap()).collect()
+            };
+            let mut all: Vec<_> = (0..seed * 17).map(|_| path()).collect();
+            let mut places = Places::default();
+            all.iter().for_each(|path| places.push(path));
+            all.sort_unstable();
+            let mut expected: Vec<Vec<usize>> = Vec::new();
+            for path in all {
+                if expected.last().is_none_or(|last| !path.starts_with(last)) {
+                    expected.push(path);
+                }
+            }
+            let mut sorting = Sorting::new(places);
+            let mut sorted = loop {
+                if let Some(sorted) = sorting.step() {
+                    break sorted;
+                }
+            };
+            assert!(sorted.is_apart(), "seed {seed}");
+            assert_eq!(sorted.len(), expected.len());
+            while let Some(path) = sorted.pop() {
+                assert_eq!(Some(path), expected.pop(), "seed {seed}");
+            }
+            assert!(expected.is_empty());
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What takes long is done in portions, and what has no end is refused.
+
+use super::{NOW, run, text};
+use crate::common::row;
+use crate::common::value::Value;
+use crate::common::world::World;
+use darter_base::Preempt;
+use darter_command::{Args, Cx, Flow, Run, Step};
+use darter_resp::{self as resp, Output, Reply, Request};
+
+/// Ends a slice whenever it is asked.
+struct Always;
+
+impl Preempt for Always {
+    fn must_yield(&self) -> bool {
+        true
+    }
+}
+
+/// Runs a command of one key; how many portions it has taken.
+fn portions(world: &mut World, words: &[&[u8]]) -> usize {
+    let (row, first) = row(words).unwrap();
+    let Run::Point(run) = row.run else { panic!("no command of one key") };
+    let request = Request::from_args(words.iter().copied()).into();
+    let mut home = world.cores[0].home();
+    let (db, prng, stats) = home.shard.parts_for(0, false);
+    let mut out = Output::default();
+    let (now, reply) = (db.now(), Reply::new(&mut out, false));
+    let mut cx = Cx { db, reply, now, prng, stats, preempt: &Always };
+    let mut flow = run(&mut cx, Args::new(resp::Args::owned(&request), first)).unwrap();
+    let mut portions = 1;
+    while let Flow::Job(mut job) = flow {
+        portions += 1;
+        flow = match job.step(&mut cx) {
+            Ok(Step::More) => Flow::Job(job),
+            Ok(Step::Done(flow)) => flow,
+            Err(refusal) => panic!("{refusal:?}"),
+        };
+    }
+    if let Flow::Stream(mut stream) = flow {
+        portions += 1;
+        while stream.pump(&mut cx.reply) {
+            portions += 1;
+        }
+    }
+    portions
+}
+
+fn world(document: &str) -> World {
+    let mut world = World::new(1, NOW, 3);
+    run(&mut world, &[b"JSON.SET", b"k", b"$", document.as_bytes()]);
+    world
+}
+
+fn numbers(count: usize) -> String {
+    let numbers: Vec<_> = (0..count).map(|number| number.to_string()).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+#[test] // A test may search the whole document, and compare texts of any length.
+fn tests_in_paths_are_portioned() {
+    let mut all = world(&format!(r#"{{"a":[1],"b":{}}}"#, numbers(5_000)));
+    let words = [&b"JSON.GET"[..], b"k", b"$.a[?(!($..x == 1) && @ == $.b[1])]"];
+    assert!(portions(&mut all, &words) >= 5_000 / 256);
+    assert_eq!(text(&mut all, words[2]), "[1]");
+    assert_eq!(text(&mut all, b"$.a[?($..x || $..b[?(@ == 4999)] && !($.b[?(@ > 4999)]))]"), "[1]");
+
+    let long = "x".repeat(1 << 20);
+    let mut texts =
+        world(&format!(r#"[{{"a":"{long}","b":"{long}"}},{{"a":"{long}","b":"{long}y"}}]"#));
+    let words = [&b"JSON.TYPE"[..], b"k", b"$[?(@.a == @.b)]"];
+    assert!(portions(&mut texts, &words) >= 6);
+    assert_eq!(run(&mut texts, &words), Value::Array(vec![Value::Bulk(b"object".to_vec())]));
+    let words = [&b"JSON.TYPE"[..], b"k", b"$[?(@.a < @.b)]"];
+    assert_eq!(run(&mut texts, &words), Value::Array(vec![Value::Bulk(b"object".to_vec())]));
+}
+
+#[test] // With every step it would find twice as much.
+fn a_path_without_end_is_refused() {
+    let document = ["[".repeat(60), "]".repeat(60)].concat();
+    let mut world = world(&document);
+    for end in ["", ".x", "[0"] {
+        let path = ["$", &"[0,0]".repeat(50), end, if end == "[0" { "]" } else { "" }].concat();
+        for words in [&[&b"JSON.GET"[..], b"k"][..], &[b"JSON.TYPE", b"k"], &[b"JSON.DEL", b"k"]] {
+            let words = [words, &[path.as_bytes()]].concat();
+            let Value::Error(error) = run(&mut world, &words) else { panic!("{path}") };
+            assert!(error.ends_with("path finds too many values"), "{error:?}");
+        }
+    }
+    assert_eq!(text(&mut world, b"."), document);
+}
+
+#[test]
+fn what_is_added_at_many_places_is_portioned() {
+    let objects = format!("[{}]", vec!["{}"; 3_000].join(","));
+    let mut all = world(&objects);
+    assert!(portions(&mut all, &[b"JSON.SET", b"k", b"$[*].b", b"1"]) >= 3_000 / 8);
+    assert_eq!(text(&mut all, b"."), objects.replace("{}", r#"{"b":1}"#));
+}
+
+#[test]
+fn a_patch_that_makes_a_document_is_portioned() {
+    let members: Vec<_> = (0..4_000).map(|at| format!(r#""m{at}":{at}"#)).collect();
+    let patch = format!("{{{}}}", members.join(","));
+    let nested = format!(r#"{{"a":{patch}}}"#);
+    for (path, patch) in [(&b"$"[..], &patch), (b"$", &nested), (b"$.new", &patch)] {
+        let mut world = world("{}");
+        if path == b"$" {
+            run(&mut world, &[b"JSON.DEL", b"k"]);
+        }
+        assert!(portions(&mut world, &[b"JSON.MERGE", b"k", path, patch.as_bytes()]) >= 4_000 / 16);
+        assert_eq!(text(&mut world, path), format!("[{patch}]"));
+    }
+}
+
+#[test] // What is found out of order is sorted in portions, before it is removed.
+fn removals_are_sorted_in_portions() {
+    let level = |inner: &str| format!(r#"{{"l":[{inner}],"x":{{"a":1}},"a":2}}"#);
+    let document = (0..7).fold("0".to_owned(), |inner, _| level(&[&inner[..]; 3].join(",")));
+    let mut world = world(&document);
+    let found = 1 + portions(&mut world, &[b"JSON.TYPE", b"k", b"$..a"]);
+    let removed = portions(&mut world, &[b"JSON.DEL", b"k", b"$..a"]);
+    // Four are removed in one portion, and 64 sorted or merged.
+    assert!(removed >= found + 2_186 / 4 + 3 * 2_186 / 64, "{removed} of {found}");
+    let rest = document.replace(r#","a":2"#, "").replace(r#"{"a":1}"#, "{}");
+    assert_eq!(text(&mut world, b"."), rest);
+}
+
+#[test]
+fn a_long_text_is_added_in_portions() {
+    let mut world = world(r#"["a"]"#);
+    let more = format!(r#""{}""#, "x".repeat(1 << 20));
+    let words = [&b"JSON.STRAPPEND"[..], b"k", b"$[0]", more.as_bytes()];
+    // Those that parse it are of 2 KiB.
+    assert!(portions(&mut world, &words) >= (1 << 20) / 2048 + 16);
+    let len = run(&mut world, &[b"JSON.STRLEN", b"k", b"$[0]"]);
+    assert_eq!(len, Value::Array(vec![Value::Int(1 + (1 << 20))]));
+}
+
+#[test] // The bytes of what precedes values count, and are few.
+fn paths_and_formats_have_bounds() {
+    let mut world = world(&["[".repeat(100), "]".repeat(100)].concat());
+    let mut refused = |words: &[&[u8]]| {
+        let words = [&[&b"JSON.GET"[..], b"k"], words].concat();
+        matches!(run(&mut world, &words), Value::Error(_))
+    };
+    assert!(refused(&[b"INDENT", &[b' '; 60_000]]));
+    assert!(refused(&[&b"$"[..]; 2_000]));
+    let paths: Vec<_> = (0..1_000).map(|at| format!("$.{at:040}").into_bytes()).collect();
+    let paths: Vec<_> = paths.iter().map(Vec::as_slice).collect();
+    assert!(refused(&paths));
+    assert!(!refused(&paths[..300]));
+    assert!(!refused(&[b"INDENT", &[b' '; 64], b"NEWLINE", b"\n"]));
+}
