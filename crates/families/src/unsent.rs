@@ -8,6 +8,7 @@ use darter_base::number;
 use darter_command::{BlobStream, Flow, Stream, reply_str};
 use darter_keyspace::Str;
 use darter_resp::Reply;
+use darter_structs::blob::Blob;
 use darter_structs::table::{Scratch, Text};
 use std::collections::VecDeque;
 
@@ -35,28 +36,39 @@ impl Unsent {
     }
 
     /// Appends a short string. Returns its length.
+    #[inline]
     pub(crate) fn text(&mut self, reply: &mut Reply<'_>, text: &Text<'_>) -> usize {
         let mut scratch = Scratch::new();
         let bytes = text.bytes(&mut scratch);
         if self.waiting.is_empty() {
             reply.bulk(bytes);
         } else {
-            let tail = self.tail();
-            header(tail, b'$', bytes.len());
-            tail.extend_from_slice(bytes);
-            tail.extend_from_slice(b"\r\n");
+            self.queue(bytes);
         }
         bytes.len()
     }
 
+    /// Appends a short string behind a long value.
+    #[cold]
+    fn queue(&mut self, bytes: &[u8]) {
+        let tail = self.tail();
+        header(tail, b'$', bytes.len());
+        tail.extend_from_slice(bytes);
+        tail.extend_from_slice(b"\r\n");
+    }
+
     /// Appends a value. Returns the bytes to charge to this portion.
+    #[inline]
     pub(crate) fn value(&mut self, reply: &mut Reply<'_>, value: &Str<'_>) -> usize {
-        let blob = match value {
-            Str::Inline(text) => return self.text(reply, text),
-            Str::Blob(blob) => *blob,
-        };
+        match value {
+            Str::Inline(text) => self.text(reply, text),
+            Str::Blob(blob) => self.blob(reply, blob),
+        }
+    }
+
+    fn blob(&mut self, reply: &mut Reply<'_>, blob: &Blob) -> usize {
         if self.waiting.is_empty() && blob.pieces() <= 1 {
-            let flow = reply_str(reply, value);
+            let flow = reply_str(reply, &Str::Blob(blob));
             debug_assert!(matches!(flow, Flow::Done), "one piece is sent at once");
             return blob.len();
         }

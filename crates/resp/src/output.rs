@@ -60,16 +60,24 @@ impl Output {
     }
 
     /// The open tail. Append only.
+    #[inline]
     pub fn tail(&mut self) -> &mut Vec<u8> {
         &mut self.tail
     }
 
     /// Appends a copy of `bytes`. Long ones take the memory of their length, and no more.
+    #[inline]
     pub fn copy(&mut self, bytes: &[u8]) {
         if bytes.len() < ALONE_MIN_BYTES {
             self.tail.extend_from_slice(bytes);
-            return;
+        } else {
+            self.copy_alone(bytes);
         }
+    }
+
+    /// Appends a copy of `bytes` as a part of its own.
+    #[cold]
+    fn copy_alone(&mut self, bytes: &[u8]) {
         self.close_tail();
         self.parts_bytes += bytes.len();
         self.parts.push(Part::Bytes(bytes.to_vec()));

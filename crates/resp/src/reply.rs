@@ -67,11 +67,13 @@ impl<'a> Reply<'a> {
     }
 
     /// The header of a bulk string of `len` bytes: write these into `out`, then [`Reply::crlf`].
+    #[inline]
     pub fn bulk_header(&mut self, len: usize) {
         self.header(b'$', i64::try_from(len).unwrap_or(i64::MAX));
     }
 
     /// The end of a bulk string written by hand.
+    #[inline]
     pub fn crlf(&mut self) {
         self.out.tail().extend_from_slice(b"\r\n");
     }

@@ -51,6 +51,7 @@ const LTRIM: &Event = &Event::new("ltrim", b'l');
 pub struct List(list::List);
 
 /// An element as the string that is sent.
+#[inline]
 pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
     match *element {
         Element::Text(text) => Str::Inline(text),

@@ -185,7 +185,12 @@ impl Chunk {
     /// The element at this offset in [`Chunk::items`].
     #[inline]
     pub(crate) fn element(&self, offset: usize) -> Element<'_> {
-        let bytes = &self.items()[offset..];
+        self.read(&self.items()[offset..])
+    }
+
+    /// The element at the front of `bytes`, which are of [`Chunk::items`].
+    #[inline]
+    pub(super) fn read<'a>(&'a self, bytes: &'a [u8]) -> Element<'a> {
         match outside(bytes) {
             Some(number) => Element::Blob(self.long(number)),
             None => Element::Text(text(bytes)),

@@ -41,9 +41,15 @@ impl<'a> Run<'a> {
     /// The element at this offset.
     #[inline]
     pub(super) fn element(&self, offset: usize) -> Element<'a> {
+        self.element_at(self.items(), offset)
+    }
+
+    /// [`Run::element`] for who has the run's items at hand.
+    #[inline]
+    fn element_at(&self, items: &'a [u8], offset: usize) -> Element<'a> {
         match self {
             Self::Pack(pack) => pack.element(offset),
-            Self::Chunk(chunk) => chunk.element(offset),
+            Self::Chunk(chunk) => chunk.read(&items[offset..]),
         }
     }
 }
@@ -121,6 +127,26 @@ impl<'a> Iterator for Forward<'a> {
         self.offset += item::len(&self.items[self.offset..]);
         self.next += 1;
         Some(element)
+    }
+
+    /// Run by run: in between, nothing is asked of an element but where it ends.
+    #[inline]
+    fn fold<B, F: FnMut(B, Element<'a>) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut result = init;
+        while self.next < self.end {
+            if self.next >= self.run_end {
+                self.advance();
+            }
+            let Some(run) = self.run else { break };
+            let count = self.end.min(self.run_end) - self.next;
+            let (items, mut offset) = (self.items, self.offset);
+            for _ in 0..count {
+                result = f(result, run.element_at(items, offset));
+                offset += item::len(&items[offset..]);
+            }
+            self.next += count;
+        }
+        result
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -282,6 +282,21 @@ fn the_longest_find_room_anywhere() {
     }
 }
 
+#[test] // Read one by one, run by run, or first one way and then the other: the same elements.
+fn runs_are_read_as_single_elements_are() {
+    for len in [1, 100, 5_000] {
+        let list = numbers(0..len);
+        for (first, last) in [(0, len), (1, len), (len / 3, len / 2), (len - 1, len + 9)] {
+            for single in [0, 1, 20] {
+                let mut forward = list.range(first as usize..last as usize);
+                let mut read: Vec<_> = forward.by_ref().take(single).map(int).collect();
+                forward.for_each(|element| read.push(int(element)));
+                assert!((first..last.min(len)).eq(read), "{first}..{last} of {len}, {single}");
+            }
+        }
+    }
+}
+
 #[test] // A pack becomes a chunk, with the same bytes, and a pack again.
 fn small_lists_are_packs() {
     let mut list = numbers(0..100);
