@@ -110,6 +110,14 @@ impl<'a> Args<'a> {
         found
     }
 
+    /// True when the next argument may be an option: it begins with a letter. So what begins with a
+    /// digit, a score mostly, need not be compared with every option.
+    #[inline]
+    #[must_use]
+    pub fn may_be_option(self) -> bool {
+        self.peek_word().and_then(<[u8]>::first).is_some_and(u8::is_ascii_alphabetic)
+    }
+
     /// Refuses further arguments.
     pub fn end(self) -> Result<(), Refusal> {
         if self.left() == 0 { Ok(()) } else { Err(Refusal::Syntax) }

@@ -26,6 +26,7 @@ pub(crate) fn args_at_once(gives_deadlines: bool) -> usize {
 
 /// True when the named entries take more than a slice: by the number of their arguments, or by
 /// their bytes, which must be hashed and copied.
+#[inline]
 pub(crate) fn is_long(args: Args<'_>, args_max: usize, bytes_max: usize) -> bool {
     if args.left() > args_max {
         return true;

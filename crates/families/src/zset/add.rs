@@ -77,11 +77,27 @@ pub(crate) fn add(
     if is_long(args, ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
         return Ok(Flow::Job(Box::new(Adding::new(args, rule))));
     }
+    if args.left() == rule.notation.width {
+        return add_one(cx, key, args, rule);
+    }
     let mut pairs = args;
     while pairs.left() > 0 {
         rule.pair(&mut pairs)?;
     }
     unshare::run(cx, key, args, rule)
+}
+
+/// [`add`] of a single member, whose score is read once.
+fn add_one(
+    cx: &mut Cx<'_>,
+    key: &Key<'_>,
+    mut args: Args<'_>,
+    rule: Rule,
+) -> Result<Flow, Refusal> {
+    let pair = rule.pair(&mut args)?;
+    let tally = cx.db.edit::<ZSet, _>(key, rule.creates(), |edit| rule.apply(edit, pair))?;
+    cx.reply.count(tally.unwrap_or_default().counted);
+    Ok(Flow::Done)
 }
 
 /// `ZINCRBY key increment member`: adds to the score of a member; one that is missing has 0.
@@ -118,21 +134,29 @@ impl Options {
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let mut options = Self::default();
         for _ in 0..=OPTIONS_MAX {
-            let option = match () {
-                () if args.option("NX") => &mut options.nx,
-                () if args.option("XX") => &mut options.xx,
-                () if args.option("GT") => &mut options.gt,
-                () if args.option("LT") => &mut options.lt,
-                () if args.option("CH") => &mut options.ch,
-                () if args.option("INCR") => &mut options.incr,
-                () => {
-                    let is_whole = args.left() > 0 && args.left().is_multiple_of(SCORES.width);
-                    return if is_whole { Ok(options) } else { Err(Refusal::Syntax) };
-                }
+            let Some(option) = options.next(args) else {
+                let is_whole = args.left() > 0 && args.left().is_multiple_of(SCORES.width);
+                return if is_whole { Ok(options) } else { Err(Refusal::Syntax) };
             };
             *option = true;
         }
         Err(Refusal::Syntax)
+    }
+
+    /// Takes the next option, if one comes next.
+    fn next(&mut self, args: &mut Args<'_>) -> Option<&mut bool> {
+        if !args.may_be_option() {
+            return None;
+        }
+        Some(match () {
+            () if args.option("NX") => &mut self.nx,
+            () if args.option("XX") => &mut self.xx,
+            () if args.option("GT") => &mut self.gt,
+            () if args.option("LT") => &mut self.lt,
+            () if args.option("CH") => &mut self.ch,
+            () if args.option("INCR") => &mut self.incr,
+            () => return None,
+        })
     }
 
     /// What they mean for the members in `args`.
