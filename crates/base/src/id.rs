@@ -1,6 +1,6 @@
 //! The ID of an entry of a stream: milliseconds, and a number within them.
 
-use crate::number::parse_i64;
+use crate::number::{U64_TEXT_MAX, parse_i64, u64_text};
 use std::fmt;
 
 /// An ID. In order of time, then of number. `0-0` is before all entries.
@@ -13,6 +13,8 @@ pub struct StreamId {
 }
 
 impl StreamId {
+    /// Longest text: two numbers, and the dash.
+    pub const TEXT_MAX: usize = 2 * U64_TEXT_MAX + 1;
     /// `0-0`: before all entries.
     pub const MIN: Self = Self { ms: 0, seq: 0 };
     /// The last ID there can be.
@@ -49,6 +51,20 @@ impl StreamId {
             return Some(Self { ms: number(text)?, seq });
         };
         Some(Self { ms: number(&text[..dash])?, seq: number(&text[dash + 1..])? })
+    }
+
+    /// The text `ms-seq`, written into `room`.
+    #[must_use]
+    pub fn text(self, room: &mut [u8; Self::TEXT_MAX]) -> &[u8] {
+        let mut digits = [0; U64_TEXT_MAX];
+        let ms = u64_text(&mut digits, self.ms);
+        let dash = ms.len();
+        room[..dash].copy_from_slice(ms);
+        room[dash] = b'-';
+        let seq = u64_text(&mut digits, self.seq);
+        let end = dash + 1 + seq.len();
+        room[dash + 1..end].copy_from_slice(seq);
+        &room[..end]
     }
 
     /// In the order of bytes: as files have it.
@@ -88,7 +104,8 @@ fn number(text: &[u8]) -> Option<u64> {
 
 impl fmt::Display for StreamId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}-{}", self.ms, self.seq)
+        let mut room = [0; Self::TEXT_MAX];
+        out.write_str(str::from_utf8(self.text(&mut room)).expect("digits and a dash"))
     }
 }
 
@@ -102,6 +119,9 @@ mod tests {
         assert_eq!(StreamId::parse(b"12-7", 0), Some(id));
         assert_eq!(StreamId::parse(b"12", 7), Some(id));
         assert_eq!(id.to_string(), "12-7");
+        assert_eq!(StreamId::MIN.to_string(), "0-0");
+        assert_eq!(StreamId::MAX.to_string(), format!("{0}-{0}", u64::MAX));
+        assert_eq!(StreamId::new(1_763_841_600_000, 10).to_string(), "1763841600000-10");
         let last = StreamId::MAX.to_string();
         assert_eq!(StreamId::parse(last.as_bytes(), 0), Some(StreamId::MAX));
         let lenient: [(&[u8], StreamId); 4] = [

@@ -2,6 +2,8 @@
 
 /// Longest text of an `i64`: a sign and 19 digits.
 pub const I64_TEXT_MAX: usize = 20;
+/// Longest text of a `u64`: 20 digits.
+pub const U64_TEXT_MAX: usize = 20;
 
 /// Reads a canonical decimal integer: no spaces, no plus, no leading zeros, nothing after it.
 ///
@@ -70,12 +72,31 @@ pub fn write_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(i64_text(&mut text, value));
 }
 
-/// The decimal text of `value`, written into `text` from its end. Eight digits are written at once,
-/// also because bytes written one by one are slow to read back as a word, as a hash does.
+/// The decimal text of `value`, written into `text` from its end.
 #[inline]
 pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
+    let mut at = write_digits(text, value.unsigned_abs());
+    if value < 0 {
+        at -= 1;
+        text[at] = b'-';
+    }
+    &text[at..]
+}
+
+/// [`i64_text`] of what has no sign.
+#[inline]
+pub fn u64_text(text: &mut [u8; U64_TEXT_MAX], value: u64) -> &[u8] {
+    let at = write_digits(text, value);
+    &text[at..]
+}
+
+/// Writes the decimal digits of `value` to the end of `text`; returns where they begin. Eight are
+/// written at once, also because bytes written one by one are slow to read back as a word, as a hash
+/// does.
+#[inline]
+fn write_digits(text: &mut [u8; U64_TEXT_MAX], value: u64) -> usize {
     const EIGHT: u64 = 100_000_000;
-    let (mut at, mut rest) = (I64_TEXT_MAX, value.unsigned_abs());
+    let (mut at, mut rest) = (U64_TEXT_MAX, value);
     while rest >= EIGHT {
         at -= 8;
         text[at..at + 8].copy_from_slice(&eight_digits(rest % EIGHT).to_le_bytes());
@@ -90,12 +111,7 @@ pub fn i64_text(text: &mut [u8; I64_TEXT_MAX], value: i64) -> &[u8] {
         let len = at;
         text[..len].copy_from_slice(&digits.to_le_bytes()[8 - len..]);
     }
-    at -= 8 - zeros;
-    if value < 0 {
-        at -= 1;
-        text[at] = b'-';
-    }
-    &text[at..]
+    at - (8 - zeros)
 }
 
 /// The eight decimal digits of `value`, the first in the lowest byte: halves, then quarters, then

@@ -68,13 +68,14 @@ impl Adding {
     /// Leaves `args` at the first field.
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let (mut options, mut creates) = (trim::Options::default(), true);
-        let wanted = loop {
+        while args.may_be_option() {
             if args.option("NOMKSTREAM") {
                 creates = false;
             } else if !options.take(args)? {
-                break args.peek_word().map(Wanted::parse).transpose()?;
+                break;
             }
-        };
+        }
+        let wanted = args.peek_word().map(Wanted::parse).transpose()?;
         args.next();
         let (trim, refs) = (options.trim()?, options.refs());
         let Some(wanted) = wanted.filter(|_| args.left() > 0 && args.left().is_multiple_of(2))

@@ -3,7 +3,6 @@
 use darter_command::{Args, Refusal, until_nul};
 use darter_resp::Reply;
 use darter_structs::stream::StreamId;
-use std::io::Write;
 
 /// Longest text that Redis looks at.
 const TEXT_MAX: usize = 127;
@@ -97,11 +96,5 @@ pub(super) fn last(args: &mut Args<'_>) -> Result<StreamId, Refusal> {
 
 /// Encodes an ID.
 pub(super) fn encode(reply: &mut Reply<'_>, id: StreamId) {
-    /// Two numbers of twenty digits, and the dash.
-    const ID_BYTES_MAX: usize = 41;
-    let mut text = [0; ID_BYTES_MAX];
-    let mut rest = &mut text[..];
-    write!(rest, "{id}").expect("it has room");
-    let left = rest.len();
-    reply.bulk(&text[..ID_BYTES_MAX - left]);
+    reply.bulk(id.text(&mut [0; StreamId::TEXT_MAX]));
 }

@@ -78,7 +78,6 @@ impl fmt::Debug for Entries {
 }
 
 /// The fields of an entry that is to be added, encoded.
-#[derive(Default)]
 struct Encoding {
     /// Names and values apart.
     names: Vec<u8>,
@@ -89,7 +88,10 @@ struct Encoding {
 impl Encoding {
     /// `None` if they are too long to be kept among the entries.
     fn of<'a>(fields: impl Iterator<Item = New<'a>>) -> Option<Self> {
-        let mut encoding = Self::default();
+        /// Bytes that suffice for most: they need not grow then.
+        const MOSTLY: usize = 64;
+        let run = || Vec::with_capacity(MOSTLY);
+        let mut encoding = Self { names: run(), values: run(), pairs: 0 };
         let (mut is_name, mut fits) = (true, true);
         for field in fields {
             let run = if is_name { &mut encoding.names } else { &mut encoding.values };

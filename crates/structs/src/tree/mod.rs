@@ -87,17 +87,29 @@ impl<C: Coding> Node<C> {
         }
     }
 
-    /// The child that holds the element with this index, and the number of elements before that child.
+    /// The child that holds the element with this index, and the number of elements before that
+    /// child; there are `len` elements. Counted from the nearer end, where most changes are.
     #[inline]
-    fn locate(&self, index: usize) -> (usize, usize) {
-        let mut before = 0;
-        for (at, len) in self.lens[..self.children.len()].iter().enumerate() {
-            if index - before < *len {
-                return (at, before);
+    fn locate(&self, index: usize, len: usize) -> (usize, usize) {
+        let lens = self.lens[..self.children.len()].iter().enumerate();
+        if index < len / 2 {
+            let mut before = 0;
+            for (at, len) in lens {
+                if index - before < *len {
+                    return (at, before);
+                }
+                before += len;
             }
-            before += len;
+        } else {
+            let mut before = len;
+            for (at, len) in lens.rev() {
+                before -= len;
+                if index >= before {
+                    return (at, before);
+                }
+            }
         }
-        unreachable!("index={index} of {before}");
+        unreachable!("index={index} of {len}");
     }
 }
 
@@ -209,7 +221,7 @@ impl<C: Coding> Child<C> {
             match &at.link {
                 Link::Chunk(chunk) => return (chunk, first),
                 Link::Node(node) => {
-                    let (child, before) = node.locate(index - first);
+                    let (child, before) = node.locate(index - first, at.len);
                     first += before;
                     at = &node.children[child];
                 }
@@ -233,7 +245,7 @@ impl<C: Coding> Child<C> {
             }
             Link::Node(node) => {
                 let node = own_node(node);
-                let (at, before) = node.locate(index);
+                let (at, before) = node.locate(index, self.len);
                 let child = &mut node.children[at];
                 let (len, bytes) = (child.len, child.bytes);
                 let result = child.edit(index - before, f);
@@ -251,7 +263,7 @@ impl<C: Coding> Child<C> {
         match &self.link {
             Link::Chunk(chunk) => Arc::strong_count(chunk) > 1,
             Link::Node(node) => {
-                let (at, before) = node.locate(index);
+                let (at, before) = node.locate(index, self.len);
                 Arc::strong_count(node) > 1 || node.children[at].is_shared(index - before)
             }
         }

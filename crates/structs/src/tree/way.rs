@@ -150,7 +150,7 @@ impl<C: Coding> Child<C> {
                     return Spot { way, index: rest, offset: chunk.offset(rest) };
                 }
                 Link::Node(node) => {
-                    let (child, before) = node.locate(rest);
+                    let (child, before) = node.locate(rest, at.len);
                     rest -= before;
                     way.push(child);
                     at = &node.children[child];
