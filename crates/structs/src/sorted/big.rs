@@ -14,7 +14,9 @@ use super::place::{Entry, Place, order};
 use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
-use crate::tree::{self, Child, Part, Rest, Search, Spot, is_worth_deferring, join_some, split};
+use crate::tree::{
+    self, Child, Part, Reached, Rest, Search, Spot, is_worth_deferring, join_some, split,
+};
 use darter_base::hash;
 use std::ops::Range;
 
@@ -170,7 +172,7 @@ impl Big {
         let found = self.index.find(Hash::of(hash), |score| {
             let tree = self.entries.as_ref()?;
             // The last chunk that does not begin behind it: it may begin with it.
-            let (chunk, way) = tree.search(&Search {
+            let Reached { chunk, way, .. } = tree.search(&Search {
                 is_less: |first| first < score,
                 is_equal: |first| first == score,
                 is_before: |child: &Child<_>| order(&first(child).member, member).is_le(),
@@ -378,7 +380,7 @@ pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
 fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
     let is_before =
         |child: &Child<_>| place.is_behind(child.first, |name| order(&first(child).member, name));
-    let (chunk, way) = match *place {
+    let Reached { chunk, way, .. } = match *place {
         // All children look alike to their scores.
         Place::Start | Place::End | Place::BeforeMember(_) | Place::AfterMember(_) => {
             tree.search(&Search { is_less: |_| false, is_equal: |_| true, is_before })

@@ -13,7 +13,7 @@
 //! where they are to be expected.
 
 use crate::chunk::{Chunk, Coding, Encoded, Held};
-use crate::tree::{self, Child, Search, Spot};
+use crate::tree::{self, Child, Reached, Search, Spot};
 
 /// Bytes of an item.
 const ITEM: usize = 12;
@@ -102,27 +102,22 @@ pub(super) fn code(hash: Hash, score: f64) -> [u8; ITEM] {
     item
 }
 
-/// How many items of a chunk have a smaller hash.
+/// How many items of a chunk have a smaller hash; `low` and `high` are the hashes with which it and
+/// the next one begin.
 #[inline]
-fn lower_bound(chunk: &Chunk<Items>, hash: Hash) -> usize {
+fn lower_bound(chunk: &Chunk<Items>, hash: Hash, low: Hash, high: Hash) -> usize {
     let (items, len) = (chunk.items(), chunk.len());
-    let (low, high) = (read(items, 0).0, read(items, len - 1).0);
-    if hash <= low {
-        return 0;
-    }
-    if hash > high {
-        return len;
-    }
-    // Where it would be if the hashes were as far from each other as can be.
-    let (past, span) = (u64::from(hash.0 - low.0), u64::from(high.0 - low.0));
-    let mut at = (past * (len - 1) as u64 / span) as usize;
+    // Where it would be if the hashes were as far from each other as can be. The nodes know enough to
+    // tell: neither end of the chunk is looked at, each would be a cache miss.
+    let past = u64::from(hash.0.saturating_sub(low.0));
+    let span = u64::from(high.0.saturating_sub(low.0).max(1));
+    let mut at = ((past * len as u64 / span) as usize).min(len);
     while at > 0 && read(items, at - 1).0 >= hash {
         at -= 1;
     }
-    while read(items, at).0 < hash {
+    while at < len && read(items, at).0 < hash {
         at += 1;
     }
-    debug_assert!(0 < at && at < len, "{at} of {len}: both ends have been looked at");
     at
 }
 
@@ -137,8 +132,8 @@ type Never = fn(&Child<Items>) -> bool;
 /// Where the first item is that has no smaller hash, in the last chunk that begins with a smaller one.
 #[inline]
 fn spot(tree: &Child<Items>, hash: Hash) -> (Spot, &Chunk<Items>) {
-    let (chunk, way) = tree.search(&search(hash));
-    let index = lower_bound(chunk, hash);
+    let Reached { chunk, way, first, next } = tree.search(&search(hash));
+    let index = lower_bound(chunk, hash, first, next.unwrap_or(Hash(u32::MAX)));
     (Spot { way, index, offset: index * ITEM }, chunk)
 }
 

@@ -54,16 +54,17 @@ fn score_len(tag: u8) -> usize {
 #[inline(always)] // A search is nothing else.
 pub(super) fn score(bytes: &[u8]) -> f64 {
     let (tag, len) = (bytes[0], score_len(bytes[0]) - 1);
-    if len == 0 {
-        return 0.0;
-    }
     let word = match bytes[1..].first_chunk() {
-        Some(eight) => u64::from_le_bytes(*eight) << (64 - 8 * len) >> (64 - 8 * len),
+        // The low bytes, in two shifts: one by 64 is none.
+        Some(eight) => {
+            u64::from_le_bytes(*eight) & (1_u64 << (4 * len) << (4 * len)).wrapping_sub(1)
+        }
         None => bytes[1..=len].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
+    // Integers are at most 2^53; signed ones are converted by a single instruction.
     match tag {
-        ..NEGATIVE => word as f64,
-        NEGATIVE..BITS => -(word as f64),
+        ..NEGATIVE => word.cast_signed() as f64,
+        NEGATIVE..BITS => -(word.cast_signed() as f64),
         BITS.. => f64::from_bits(word << (64 - 8 * len)),
     }
 }

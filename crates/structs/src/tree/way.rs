@@ -32,6 +32,15 @@ pub(crate) struct Spot {
     pub(crate) offset: usize,
 }
 
+/// The chunk that a search has led to.
+pub(crate) struct Reached<'a, C: Coding> {
+    pub(crate) chunk: &'a Chunk<C>,
+    pub(crate) way: Way,
+    /// What is stored of its first item, and of the next chunk's, if one follows.
+    pub(crate) first: C::First,
+    pub(crate) next: Option<C::First>,
+}
+
 /// What is searched for, by what nodes store of the first items of their children.
 pub(crate) struct Search<L, E, B> {
     /// The child begins before it.
@@ -51,8 +60,10 @@ impl<C: Coding> Node<C> {
         B: Fn(&Child<C>) -> bool,
     {
         let firsts = &self.firsts[..self.children.len()];
-        // All are compared: which way a branch would go is as random as what is searched for.
-        let mut low = firsts.iter().map(|first| usize::from((search.is_less)(*first))).sum();
+        // All are compared: which way a branch would go is as random as what is searched for. They are
+        // counted in words as short as hashes, of which more fit into a vector.
+        let low: u32 = firsts.iter().map(|first| u32::from((search.is_less)(*first))).sum();
+        let mut low = low as usize;
         let mut high = low;
         while high < firsts.len() && (search.is_equal)(firsts[high]) {
             high += 1;
@@ -73,20 +84,21 @@ impl<C: Coding> Child<C> {
     /// The last chunk that begins before what is searched for, and the way to it; the first chunk if
     /// there is none.
     #[inline]
-    pub(crate) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> (&Chunk<C>, Way)
+    pub(crate) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> Reached<'_, C>
     where
         L: Fn(C::First) -> bool,
         E: Fn(C::First) -> bool,
         B: Fn(&Self) -> bool,
     {
-        let (mut at, mut way) = (self, Way::default());
+        let (mut at, mut way, mut next) = (self, Way::default(), None);
         loop {
             match &at.link {
-                Link::Chunk(chunk) => return (chunk, way),
+                Link::Chunk(chunk) => return Reached { chunk, way, first: at.first, next },
                 Link::Node(node) => {
                     let child = node.search(search);
                     way.push(child);
                     at = &node.children[child];
+                    next = node.firsts[..node.children.len()].get(child + 1).copied().or(next);
                 }
             }
         }
@@ -98,7 +110,7 @@ impl<C: Coding> Child<C> {
     pub(crate) fn seek(&self, is_before: impl Fn(C::First, &Self) -> bool) -> (&Chunk<C>, usize) {
         let is_before = |child: &Self| is_before(child.first, child);
         let search = Search { is_less: |_| false, is_equal: |_| true, is_before };
-        let (chunk, way) = self.search(&search);
+        let Reached { chunk, way, .. } = self.search(&search);
         (chunk, self.index_of(&Spot { way, ..Spot::default() }))
     }
 
