@@ -82,6 +82,20 @@ impl<'a> Found<'a> {
         }
     }
 
+    /// Its value, if that is out of line, which must be a `V`.
+    #[inline]
+    pub fn out_of_line<V: Typed>(&self) -> Result<&'a V, WrongType> {
+        object::as_type(self.object())
+    }
+
+    /// The bytes of its value, if that is a pack of a `V` in the entry: for a look at one in place,
+    /// where a copy would cost more.
+    #[inline]
+    #[must_use]
+    pub fn pack_of<V: Typed>(&self) -> Option<&'a [u8]> {
+        V::TYPE.unpack(self.packed()?).map(|(bytes, _)| bytes)
+    }
+
     /// The entry of `name`, dead or alive, in its value, which must be a `V`: nothing is copied.
     #[inline]
     pub fn look<V: Tabular>(&self, name: &Key<'_>) -> Result<Option<Entry<'a, V::Out>>, WrongType> {

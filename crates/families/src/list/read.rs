@@ -1,12 +1,13 @@
 //! Reading: LLEN, LINDEX, LRANGE.
 
 use super::value::{List, sent};
-use crate::lookup::find_value;
+use crate::lookup::{find, find_value};
 use crate::unsent::{PORTION_BYTES, Unsent, flow};
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Refusal, Stream, reply_str};
+use darter_keyspace::{Db, Key, ShardStats, WrongType};
 use darter_resp::Reply;
-use darter_structs::list::{self, End, Reader};
+use darter_structs::list::{self, Element, End, PackRef, Reader};
 use std::ops::Range;
 
 /// Elements read at once, and elements of one portion: at most about 20 us.
@@ -19,8 +20,8 @@ const PORTION_ELEMENTS: usize = 512;
 /// Source: <https://redis.io/commands/llen> (1.0.0).
 pub(super) fn llen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let list = find_value::<List>(cx.db, cx.stats, &key)?;
-    cx.reply.count(list.map_or(0, |list| list.elements().len()));
+    let list = Listed::find(cx.db, cx.stats, &key)?;
+    cx.reply.count(list.map_or(0, Listed::len));
     Ok(Flow::Done)
 }
 
@@ -30,12 +31,11 @@ pub(super) fn llen(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
 /// that is there. Cost: O(log n). Source: <https://redis.io/commands/lindex> (1.0.0).
 pub(super) fn lindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let Some(list) = find_value::<List>(cx.db, cx.stats, &key)? else {
+    let Some(list) = Listed::find(cx.db, cx.stats, &key)? else {
         cx.reply.null();
         return Ok(Flow::Done);
     };
-    let elements = list.elements();
-    match index(args.int()?, elements.len()).and_then(|index| elements.get(index)) {
+    match index(args.int()?, list.len()).and_then(|index| list.get(index)) {
         Some(element) => Ok(reply_str(&mut cx.reply, &sent(&element))),
         None => {
             cx.reply.null();
@@ -65,6 +65,44 @@ pub(super) fn lrange(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
         unsent.value(&mut cx.reply, &sent(&element));
     });
     Ok(unsent.into_flow())
+}
+
+/// A list to look at, where it is: a small one lies in its key's entry, and a copy of it would cost
+/// more than a look.
+#[derive(Clone, Copy)]
+enum Listed<'d> {
+    Pack(PackRef<'d>),
+    Chunks(&'d list::List),
+}
+
+impl<'d> Listed<'d> {
+    /// The list at `key`.
+    fn find(
+        db: &'d mut Db,
+        stats: &mut ShardStats,
+        key: &Key<'_>,
+    ) -> Result<Option<Self>, WrongType> {
+        let Some(found) = find(db, stats, key) else { return Ok(None) };
+        if let Some(bytes) = found.pack_of::<List>() {
+            return Ok(Some(Self::Pack(PackRef::new(bytes))));
+        }
+        let list: &List = found.out_of_line()?;
+        Ok(Some(Self::Chunks(list.elements())))
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Self::Pack(pack) => pack.len(),
+            Self::Chunks(list) => list.len(),
+        }
+    }
+
+    fn get(self, index: usize) -> Option<Element<'d>> {
+        match self {
+            Self::Pack(pack) => pack.get(index),
+            Self::Chunks(list) => list.get(index),
+        }
+    }
 }
 
 /// Elements of a cut, on their way out.
