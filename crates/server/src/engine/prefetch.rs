@@ -39,29 +39,34 @@ struct Element<'a> {
 
 impl Core {
     /// Prefetches for the next ready connections, if they have sent little: one request mostly. A
-    /// pipeline's prefetch waits until its turn. Returns for how many connections that is done.
+    /// pipeline's prefetch waits until its turn, and what was parsed in an earlier slice has had its
+    /// own. Returns for how many connections that is done.
     pub(super) fn prefetch_ready(&self) -> usize {
         const LITTLE_BYTES: usize = 256;
         let mut conns = self.clients.places();
-        let (mut next, mut requests) = (List::<usize>::new(), 0);
+        let (mut fresh, mut looked_at, mut requests) = (List::<usize>::new(), 0, 0);
         for token in self.queue.borrow().ready().take(resp::LOOKAHEAD_MAX) {
             let index = token.index as usize;
-            next.push(index);
+            looked_at += 1;
             if let Some(Some(conn)) = conns.get_mut(index)
                 && conn.parser.pending_bytes() <= LITTLE_BYTES
                 && conn.lane.may_parse()
             {
-                requests += conn.parser.parse_ahead();
+                let parsed = conn.parser.parse_ahead();
+                if parsed > 0 {
+                    fresh.push(index);
+                }
+                requests += parsed;
             }
             if requests >= resp::LOOKAHEAD_MAX {
                 break;
             }
         }
-        let conns = next.iter().filter_map(|index| conns.get(*index)?.as_ref());
+        let conns = fresh.iter().filter_map(|index| conns.get(*index)?.as_ref());
         self.prefetch(conns.flat_map(|conn| {
             conn.parser.lookahead().map(|request| (request, conn.lane.session.db))
         }));
-        next.len()
+        looked_at
     }
 
     /// Prefetches the keys of requests, each in its database of this shard, and the first field or
