@@ -4,6 +4,7 @@
 //! are gathered aside, in portions, in a list that the entry then has.
 
 use super::id::{self, Wanted};
+use super::idempotent::{self, Message};
 use super::refs::{Refs, Trimming};
 use super::trim::{self, Trim};
 use super::value::{Stream, StreamEdit, new};
@@ -26,18 +27,22 @@ const FIELDS: usize = 8;
 /// The most bytes of fields that an entry of a file may have.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [MAXLEN | MINID [= | ~] threshold [LIMIT count]]
-/// * | id field value [field value ...]`: adds an entry behind all others, then trims as XTRIM does.
+/// `XADD key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMP producer message | IDMPAUTO producer] [MAXLEN |
+/// MINID [= | ~] threshold [LIMIT count]] * | id field value [field value ...]`: adds an entry behind all
+/// others, then trims as XTRIM does.
 ///
 /// - `*`: the ID is the time, or follows the last one. `ms-*`: the next one of that time.
 /// - `NOMKSTREAM`: a missing key stays missing.
+/// - `IDMP`: if the producer has sent this message lately, nothing is added, and the reply is the ID that
+///   it got; `IDMPAUTO`: a message of these fields, in any order.
 ///
 /// Reply: bulk, the ID; null for `NOMKSTREAM` without a stream. Refusals: those of XTRIM's options, an
 /// ID that is none, the arity, an ID that is not behind all others, `WrongType`. Cost: O(log n + bytes),
-/// in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options 6.2.0, 8.2).
+/// in slices when there are many. Source: <https://redis.io/commands/xadd> (5.0.0; options 6.2.0, 8.2, 8.6).
 pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    let adding = Adding::parse(&mut args)?;
+    let mut adding = Adding::parse(&mut args)?;
+    let digesting = adding.begin_digest(args.all());
     if is_long(args, 2 * ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
         let bytes = (args.position()..args.all().len()).map(|at| args.all().arg(at).len());
         if bytes.sum::<usize>() > ENTRY_BYTES_MAX {
@@ -45,7 +50,13 @@ pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
         }
         cx.db.read_value::<Stream>(&key)?;
         let (request, next) = (args.all().to_request(), args.position());
-        return Ok(Flow::Job(Box::new(Gathering { request, next, adding, fields: List::new() })));
+        let fields = List::new();
+        return Ok(Flow::Job(Box::new(Gathering { request, next, adding, fields, digesting })));
+    }
+    if let Some(mut digesting) = digesting {
+        let mut fields = List::new();
+        Fields(args).for_each(|field| fields.push(End::Back, new(field)));
+        adding.message = std::iter::repeat_with(|| digesting.step(&fields)).find_map(|done| done);
     }
     if adding.refs != Refs::Keep
         && let Some(flow) = adding.run_with_refs(cx, args, New::Arguments(args.position()))?
@@ -61,17 +72,20 @@ struct Adding {
     wanted: Wanted,
     trim: Option<Trim>,
     refs: Refs,
+    idempotent: Option<idempotent::Asked>,
+    /// The message, once it is digested.
+    message: Option<Message>,
     creates: bool,
 }
 
 impl Adding {
     /// Leaves `args` at the first field.
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
-        let (mut options, mut creates) = (trim::Options::default(), true);
+        let (mut options, mut creates, mut idempotent) = (trim::Options::default(), true, None);
         while args.may_be_option() {
             if args.option("NOMKSTREAM") {
                 creates = false;
-            } else if !options.take(args)? {
+            } else if !idempotent::Asked::take(args, &mut idempotent)? && !options.take(args)? {
                 break;
             }
         }
@@ -85,7 +99,15 @@ impl Adding {
         if wanted == Wanted::Exact(StreamId::MIN) {
             return Err(Refusal::line("ERR The ID specified in XADD must be greater than 0-0"));
         }
-        Ok(Self { wanted, trim, refs, creates })
+        if idempotent.is_some() && wanted != Wanted::Auto {
+            return Err(idempotent::Asked::not_auto());
+        }
+        Ok(Self { wanted, trim, refs, idempotent, message: None, creates })
+    }
+
+    /// Digests a message that has a name; returns how one is digested that has none.
+    fn begin_digest(&mut self, all: resp::Args<'_>) -> Option<idempotent::Fields> {
+        self.idempotent?.begin(all, &mut self.message)
     }
 
     /// Adds an entry, then trims, looking at references. `None` if there are none, and nothing was done.
@@ -100,10 +122,13 @@ impl Adding {
         let Some(stream) = stream.filter(|stream| !stream.groups().is_empty()) else {
             return Ok(None);
         };
+        if self.message.is_some_and(|message| stream.known(message, cx.now).is_some()) {
+            return Ok(None);
+        }
         let id = self.wanted.behind(stream.state().last, cx.now)?;
-        let trimming = Trimming::new(trim, self.refs);
+        let (trimming, message) = (Trimming::new(trim, self.refs), self.message);
         let is_long = trimming.is_long(&stream);
-        work::run(cx, args, KEY, is_long, AddAndTrim { id, new, trimming }).map(Some)
+        work::run(cx, args, KEY, is_long, AddAndTrim { id, new, message, trimming }).map(Some)
     }
 
     /// Adds the entry that `append` adds under an ID, trims, and replies.
@@ -115,8 +140,13 @@ impl Adding {
     ) -> Result<Flow, Refusal> {
         let now = cx.now;
         let add = |edit: &mut StreamEdit<'_>| -> Result<StreamId, Refusal> {
+            let known = self.message.and_then(|message| edit.stream().known(message, now));
+            if let Some(id) = known {
+                return Ok(id);
+            }
             let id = self.wanted.behind(edit.stream().state().last, now)?;
             append(edit, id);
+            self.message.iter().for_each(|message| edit.remember(*message, id));
             if let Some(trim) = self.trim {
                 let count = trim.count(edit.stream().entries());
                 edit.trim_beside(count);
@@ -145,6 +175,7 @@ enum New {
 struct AddAndTrim {
     id: StreamId,
     new: New,
+    message: Option<Message>,
     trimming: Trimming,
 }
 
@@ -155,6 +186,7 @@ impl Work for AddAndTrim {
             New::List(fields) => edit.append_list(self.id, fields),
             New::Nothing => return self.trimming.step(edit),
         }
+        self.message.iter().for_each(|message| edit.remember(*message, self.id));
         true
     }
 
@@ -184,6 +216,8 @@ struct Gathering {
     next: usize,
     adding: Adding,
     fields: List,
+    /// What the fields say of the message, once all are gathered.
+    digesting: Option<idempotent::Fields>,
 }
 
 impl Job for Gathering {
@@ -200,6 +234,13 @@ impl Job for Gathering {
         self.next = args.position();
         if args.left() > 0 {
             return Ok(Step::More);
+        }
+        while let Some(digesting) = &mut self.digesting {
+            if let Some(message) = digesting.step(&self.fields) {
+                (self.adding.message, self.digesting) = (Some(message), None);
+            } else if cx.preempt.must_yield() {
+                return Ok(Step::More);
+            }
         }
         let (key, fields) = (Key::new(all.get(KEY)), std::mem::take(&mut self.fields));
         if self.adding.refs != Refs::Keep

@@ -5,7 +5,7 @@
 //! | `value` | the type: its row, its values, how they are changed               |
 //! | `items` | its entries as items; `group_items`: its consumer groups          |
 //! | `id`    | IDs as arguments and in replies                                   |
-//! | `add`   | XADD; `trim`: XTRIM; `edit`: XDEL, XSETID                         |
+//! | `add`   | XADD; `idempotent`: its IDMP, and XCFGSET; `trim`: XTRIM; `edit`: XDEL, XSETID                         |
 //! | `read`  | XLEN, XRANGE, XREVRANGE; `xread`: XREAD                           |
 //! | `info`  | XINFO STREAM; `group_info`: XINFO GROUPS and CONSUMERS, and FULL  |
 //! | `group_edit` | how groups are changed; `work`: by what takes more than a slice |
@@ -23,6 +23,7 @@ mod group_edit;
 mod group_info;
 mod group_items;
 mod id;
+mod idempotent;
 mod info;
 mod items;
 mod progress;
@@ -42,6 +43,7 @@ mod xread;
 mod xreadgroup;
 
 pub use group_edit::GroupChange;
+pub use idempotent::{Limits, Message};
 pub use value::{State, Stream, StreamChange, StreamEdit};
 
 use crate::rows::{GROW, GROW_FAST, O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};
@@ -109,6 +111,7 @@ pub const TABLE: &[Command] = &[
     row("xackdel",   "8.2.0", -6, WRITE_FAST, specs::ONE_RW_UPDATE_DELETE, Run::Point(delete::xackdel)).doc("Acknowledges and conditionally deletes entries for a consumer group.", O_ACK).syntax("key group [condition: KEEPREF | DELREF | ACKED] IDS(ids: numids:integer id...)"),
     row("xadd",      "5.0.0", -5, GROW_FAST,  XADD_KEYS,            Run::Point(add::xadd)).doc("Appends a new entry to a stream", O_ADD).tips(RANDOM).syntax("key [NOMKSTREAM]@6.2.0 [trim: (strategy: MAXLEN | MINID@6.2.0) [operator: ==equal | ~=approximately] threshold [LIMIT count:integer]@6.2.0] (id_or_auto: *=auto_id | id) (field_value: field value)...").history(&[("6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."), ("7.0.0", "Added support for the `<ms>-*` explicit ID form.")]),
     row("xautoclaim", "6.2.0", -6, WRITE_FAST, specs::ONE_RW_DELETE, Run::Point(xclaim::xautoclaim)).doc("Changes (or acquires) ownership of messages in a consumer group, as if the messages were delivered to the specified consumer.", O_AUTOCLAIM).tips(RANDOM).syntax("key group consumer min-idle-time start [COUNT count:integer] [JUSTID]").history(&[("7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from the PEL")]),
+    row("xcfgset",   "8.6.0", -2, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(idempotent::xcfgset)).doc("Sets how long a stream remembers its producers' messages, and how many of each.", O1).syntax("key [IDMP-DURATION duration:integer] [IDMP-MAXSIZE maxsize:integer]"),
     row("xclaim",    "5.0.0", -6, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xclaim::xclaim)).doc("Changes (or acquires) ownership of a message in a consumer group, as if the message was delivered to the specified consumer.", O_CLAIM).tips(RANDOM).syntax("key group consumer min-idle-time id... [IDLE ms:integer] [TIME unix-time-milliseconds:unix-time] [RETRYCOUNT count:integer] [FORCE] [JUSTID] [LASTID id]"),
     row("xdel",      "5.0.0", -3, WRITE_FAST, specs::ONE_RW_DELETE, Run::Point(edit::xdel)).doc("Removes the specified entries from the stream. Returns the number of items actually deleted, that may be different from the number of IDs passed in case certain IDs do not exist.", O_DEL).syntax("key id..."),
     row("xdelex",    "8.2.0", -5, WRITE_FAST, specs::ONE_RW_DELETE, Run::Point(delete::xdelex)).doc("Deletes entries from the stream, and says what becomes of what is pending of them.", O_DEL).syntax("key [condition: KEEPREF | DELREF | ACKED] IDS(ids: numids:integer id...)"),

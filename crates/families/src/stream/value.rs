@@ -1,6 +1,7 @@
 //! The type: its row, its values, how they are changed.
 
 use super::group_edit::GroupChange;
+use super::idempotent::{Limits, Memory, Message};
 use super::items::Entries as Source;
 use darter_keyspace::{
     Bound, Change, Collection, Db, Event, Fresh, Key, Name, NewItem, Object, Recorder, Str, Type,
@@ -51,6 +52,8 @@ pub struct Stream {
     entries: Entries,
     state: State,
     pub(super) groups: Groups,
+    /// What producers have sent, if they say so.
+    memory: Option<Box<Memory>>,
     /// What [`Value::take_in`] knows of entries that are to come.
     open: Option<Box<Open>>,
 }
@@ -127,6 +130,17 @@ impl Stream {
         self.state
     }
 
+    /// The entry that a producer's message has become, if that is remembered.
+    pub(super) fn known(&self, message: Message, now: u64) -> Option<StreamId> {
+        self.memory.as_ref()?.find(message, now)
+    }
+
+    /// How it remembers what producers have sent.
+    #[must_use]
+    pub fn idempotency(&self) -> Limits {
+        self.memory.as_ref().map_or_else(Limits::default, |memory| memory.limits())
+    }
+
     /// Its consumer groups.
     #[must_use]
     pub fn groups(&self) -> &Groups {
@@ -136,7 +150,8 @@ impl Stream {
 
 impl Value for Stream {
     fn content_bytes(&self) -> usize {
-        self.entries.memory_bytes() + self.groups.memory_bytes()
+        let memory = self.memory.as_ref().map_or(0, |memory| memory.memory_bytes());
+        self.entries.memory_bytes() + self.groups.memory_bytes() + memory
     }
 
     fn encoding(&self) -> &'static str {
@@ -167,6 +182,9 @@ impl Value for Stream {
         self.entries.check_invariants();
         assert!(self.entries.last() <= Some(self.state.last), "T1: an entry behind the last ID");
         assert!(self.open.is_none(), "T2: an entry is not whole");
+        if let Some(memory) = &self.memory {
+            memory.check_invariants();
+        }
     }
 }
 
@@ -281,6 +299,10 @@ pub enum StreamChange {
     TrimOne { id: StreamId },
     /// The state is this now.
     State { state: State },
+    /// The entry is what a producer's message has become.
+    Remember { message: Message, id: StreamId },
+    /// What producers have sent is forgotten, and remembered like this from now on.
+    Configure { limits: Limits },
     /// A consumer group was changed.
     Group { group: Name, change: GroupChange },
 }
@@ -369,6 +391,19 @@ impl StreamEdit<'_> {
         }
     }
 
+    /// Remembers the entry that a producer's message has become.
+    pub(super) fn remember(&mut self, message: Message, id: StreamId) {
+        let memory = &mut self.stream.memory;
+        memory.get_or_insert_with(|| Memory::new(Limits::default()).into()).add(message, id);
+        self.recorder.record_death(&[], || StreamChange::Remember { message, id });
+    }
+
+    /// Forgets what producers have sent, and sets how that is remembered.
+    pub(super) fn configure(&mut self, limits: Limits) {
+        self.stream.memory = Some(Memory::new(limits).into());
+        self.recorder.record(&[], || StreamChange::Configure { limits });
+    }
+
     /// Counts more changes.
     pub(super) fn count(&mut self, changes: usize) {
         self.recorder.count_more(changes);
@@ -394,6 +429,8 @@ impl StreamEdit<'_> {
             StreamChange::Trim { count } => self.trim(*count),
             StreamChange::TrimOne { id } => self.trim_one(*id),
             StreamChange::State { state } => self.set(*state),
+            StreamChange::Remember { message, id } => self.remember(*message, *id),
+            StreamChange::Configure { limits } => self.configure(*limits),
             StreamChange::Group { group, change } => self.apply_to_group(group, change),
         }
     }

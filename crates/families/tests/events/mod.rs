@@ -555,6 +555,9 @@ const NEWER: &[(&str, &[&str])] = &[
     ("XACKDEL new-x g IDS 1 2", &[]),
     ("XADD new-x MAXLEN 1 ACKED 4 f v", &["xadd"]),
     ("XTRIM new-x MAXLEN 1 DELREF", &["xtrim"]),
+    ("XADD new-x IDMP p m * f v", &["xadd"]),
+    ("XADD new-x IDMP p m * f v", &[]),
+    ("XCFGSET new-x IDMP-MAXSIZE 5", &[]),
 ];
 
 /// Our side: cores whose logs are read.

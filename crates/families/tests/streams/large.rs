@@ -129,3 +129,52 @@ fn refusals_change_nothing() {
     assert!(engine.run(&words.collect::<Vec<_>>()).starts_with(b"-ERR The ID specified in XADD"));
     assert_eq!(engine.line("XINFO STREAM x").matches("entries-added\r\n:1\r\n").count(), 1);
 }
+
+/// The ID of a reply.
+fn id(reply: &[u8]) -> String {
+    String::from_utf8(reply.to_vec()).unwrap()
+}
+
+#[test] // A message is added once while it is remembered, however long it is.
+fn messages_are_added_once() {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.preempt = Box::new(Countdown::new(0));
+    let long = vec![b'v'; 300_000];
+    let fields: Vec<_> = (0..2_000).map(|at| format!("field {at}").into_bytes()).collect();
+    let mut words = vec![&b"XADD"[..], b"x", b"IDMPAUTO", b"p", b"*", b"long", &long];
+    words.extend(fields.iter().map(Vec::as_slice));
+    let before = engine.portions;
+    let first = id(&engine.run(&words));
+    assert!(engine.portions - before > 300_000 / 16_384, "{}", engine.portions - before);
+    // The pairs in another order.
+    let (pair, rest) = words.split_at(7);
+    let other: Vec<_> = pair[..5].iter().chain(rest).chain(&pair[5..]).copied().collect();
+    engine.tick(5);
+    assert_eq!(id(&engine.run(&other)), first);
+    let mut changed = long.clone();
+    changed[299_999] = b'w';
+    words[6] = &changed;
+    assert_ne!(id(&engine.run(&words)), first);
+    assert_eq!(len(&engine), 2);
+
+    let first = engine.line("XADD x IDMP p name * f v");
+    engine.tick(99_999);
+    assert_eq!(engine.line("XADD x IDMP p name * f v"), first);
+    engine.tick(2);
+    assert_ne!(engine.line("XADD x IDMP p name * f v"), first);
+    engine.line("XCFGSET x IDMP-MAXSIZE 2 IDMP-DURATION 1");
+    for producer in 0..1_000 {
+        for message in [1, 2, 1, 2, 3, 1] {
+            engine.line(&format!("XADD x IDMP {producer} {message} * f v"));
+        }
+        engine.tick(100);
+    }
+    assert_eq!(len(&engine), 4 + 4 * 1_000);
+    engine.db.check_invariants();
+    let bytes = |engine: &Engine| {
+        let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
+        darter_keyspace::Value::content_bytes(&*stream) - stream.entries().memory_bytes()
+    };
+    // Those that send no more are forgotten.
+    assert!(bytes(&engine) < 40 * 1_024, "{}", bytes(&engine));
+}

@@ -16,6 +16,7 @@
 //! | `ordered`  | a tree of either, by ID                                  |
 //! | `shelf`    | groups, consumers and names in order, few or very many   |
 //! | `group`    | a group, its consumers                                   |
+//! | `producers` | what producers have sent lately                         |
 //!
 //! Cuts: `clone` counts a few references, whatever hangs below. Writers copy the chunks that they
 //! change and the nodes above them, where a cut shares them. What is dropped and large is freed in
@@ -32,12 +33,14 @@
 mod group;
 mod item;
 mod ordered;
+mod producers;
 mod shelf;
 #[cfg(test)]
 mod tests;
 
 pub use group::{Consumer, Group};
 pub use item::Pending;
+pub use producers::Producers;
 
 use darter_base::StreamId;
 use shelf::Shelf;

@@ -1,0 +1,244 @@
+//! Producers that may send an entry twice: IDMP and IDMPAUTO of XADD, and XCFGSET.
+//!
+//! A stream remembers digests of producers' names and of what they call their messages, or of the
+//! messages themselves, each for a while and a number of them for each producer. Files do not: Redis 7.0
+//! would not load them.
+
+use super::id;
+use super::value::{Stream, StreamEdit};
+use darter_base::digest::Digest;
+use darter_base::hash;
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_resp as resp;
+use darter_structs::groups::Producers;
+use darter_structs::stream::{Element, List, StreamId};
+
+/// Redis's defaults, and the most.
+const DURATION_S: u32 = 100;
+const DURATION_S_MAX: u32 = 86_400;
+const MESSAGES: u32 = 100;
+const MESSAGES_MAX: u32 = 10_000;
+/// Bytes that are digested in one step: some 10 us.
+const DIGESTED_AT_ONCE: usize = 16 * 1024;
+/// Longest name of a producer or of a message: it is digested at once, in 25 us.
+const NAME_BYTES_MAX: usize = 64 * 1024;
+/// What a field of no bytes counts as: finding the next takes time.
+const FIELD_BYTES: usize = 64;
+
+/// What a stream remembers of its producers.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    producers: Producers,
+    limits: Limits,
+}
+
+/// How long messages are remembered, and how many of each producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub struct Limits {
+    pub duration_s: u32,
+    pub messages: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { duration_s: DURATION_S, messages: MESSAGES }
+    }
+}
+
+/// A message, by the digests of its producer's name and of itself. They are those of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub struct Message {
+    pub producer: u128,
+    pub message: u128,
+}
+
+impl Memory {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { producers: Producers::default(), limits }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.producers.memory_bytes()
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Messages before it are forgotten.
+    fn since_ms(&self, now: u64) -> u64 {
+        now.saturating_sub(u64::from(self.limits.duration_s) * 1_000)
+    }
+
+    /// What the message has become, if that is remembered.
+    pub(super) fn find(&self, of: Message, now: u64) -> Option<StreamId> {
+        self.producers.find(of.producer, of.message, self.since_ms(now))
+    }
+
+    /// Notes what the message has become.
+    pub(super) fn add(&mut self, of: Message, id: StreamId) {
+        let (max, since_ms) = (self.limits.messages as usize, self.since_ms(id.ms));
+        self.producers.add(of.producer, of.message, id, (max, since_ms));
+        // One is added, so two are looked at: those that send no more are forgotten in the end.
+        (0..2).for_each(|_| self.producers.tend(since_ms));
+    }
+
+    pub(super) fn check_invariants(&self) {
+        self.producers.check_invariants();
+    }
+}
+
+/// What XADD was asked for: indexes of the arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    producer: usize,
+    /// None: the message is its fields.
+    message: Option<usize>,
+}
+
+impl Asked {
+    /// Takes the option, if the next argument is it; `asked` says what was taken before.
+    pub(super) fn take(args: &mut Args<'_>, asked: &mut Option<Self>) -> Result<bool, Refusal> {
+        let name = if args.left() > 2 && args.option("IDMP") {
+            "IDMP"
+        } else if args.left() > 1 && args.option("IDMPAUTO") {
+            "IDMPAUTO"
+        } else {
+            return Ok(false);
+        };
+        if asked.is_some() {
+            return Err(Refusal::line("ERR IDMP/IDMPAUTO specified multiple times"));
+        }
+        let mut named = |what| {
+            let at = args.position();
+            args.next();
+            match args.all().arg(at).len() {
+                0 => Err(Refusal::line(format!("ERR {name} requires a non-empty {what} ID"))),
+                1..=NAME_BYTES_MAX => Ok(at),
+                _ => Err(id::too_large()),
+            }
+        };
+        let producer = named("producer")?;
+        let message = (name == "IDMP").then(|| named("idempotent")).transpose()?;
+        *asked = Some(Self { producer, message });
+        Ok(true)
+    }
+
+    /// The refusal of an ID that the client has chosen.
+    pub(super) fn not_auto() -> Refusal {
+        Refusal::line("ERR IDMP/IDMPAUTO can be used only with auto-generated IDs")
+    }
+
+    /// Digests a message that has a name. Returns how one is digested that has none.
+    pub(super) fn begin(
+        self,
+        all: resp::Args<'_>,
+        message: &mut Option<Message>,
+    ) -> Option<Fields> {
+        let producer = digest(all.get(self.producer));
+        let Some(at) = self.message else { return Some(Fields { producer, ..Fields::default() }) };
+        // As long as the digest of fields, and never equal to one.
+        *message = Some(Message { producer, message: mixed(digest(all.get(at)), 1) });
+        None
+    }
+}
+
+/// The digest of a text and its length.
+fn digest(text: &[u8]) -> u128 {
+    let mut digest = Digest::new();
+    digest.update(&(text.len() as u64).to_le_bytes());
+    digest.update(text);
+    digest.finish()
+}
+
+/// A digest that is not linear in the text any more, so that sums of several tell them apart.
+fn mixed(digest: u128, kind: u8) -> u128 {
+    let half = |salt| {
+        let mut bytes = [kind, salt].repeat(9);
+        bytes[2..].copy_from_slice(&digest.to_le_bytes());
+        u128::from(hash::of(&bytes))
+    };
+    half(0) << 64 | half(1)
+}
+
+/// The fields of a message, being digested in any order of pairs.
+#[derive(Default)]
+pub(super) struct Fields {
+    producer: u128,
+    /// The field at hand, how much of it is digested, and the digest of its pair.
+    next: usize,
+    at: usize,
+    pair: Option<Digest>,
+    sum: u128,
+}
+
+impl Fields {
+    /// Digests some of the fields, each a name or a value in turn. The message, once all are.
+    pub(super) fn step(&mut self, fields: &List) -> Option<Message> {
+        let mut bytes = 0;
+        while bytes < DIGESTED_AT_ONCE {
+            let Some(field) = fields.get(self.next) else {
+                return Some(Message { producer: self.producer, message: self.sum });
+            };
+            let (end, len) = (self.at + DIGESTED_AT_ONCE, field.len());
+            let pair = self.pair.get_or_insert_with(Digest::new);
+            if self.at == 0 {
+                pair.update(&(len as u64).to_le_bytes());
+            }
+            match field {
+                Element::Text(text) => pair.update(&text.to_vec()),
+                Element::Blob(blob) => {
+                    blob.slices(self.at..end).for_each(|slice| pair.update(slice));
+                }
+            }
+            bytes += FIELD_BYTES + len.min(end) - self.at;
+            self.at = end;
+            if end >= len {
+                self.end_of_field();
+            }
+        }
+        None
+    }
+
+    fn end_of_field(&mut self) {
+        (self.next, self.at) = (self.next + 1, 0);
+        if self.next.is_multiple_of(2)
+            && let Some(pair) = self.pair.take()
+        {
+            self.sum = self.sum.wrapping_add(mixed(pair.finish(), 0));
+        }
+    }
+}
+
+/// `XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE count]`: how long the stream remembers messages, and
+/// how many of each producer. It forgets all that it has.
+///
+/// Reply: OK. Refusals: `Syntax`, numbers that are none or out of range, `NoSuchKey`, `WrongType`.
+/// Cost: O(1); memory is freed later. Source: <https://redis.io/commands/xcfgset> (8.6.0).
+pub(super) fn xcfgset(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let (mut duration, mut messages) = (None, None);
+    while args.left() > 1 {
+        let (to, most, what) = if args.option("IDMP-DURATION") {
+            (&mut duration, DURATION_S_MAX, "duration")
+        } else if args.option("IDMP-MAXSIZE") {
+            (&mut messages, MESSAGES_MAX, "maxsize")
+        } else {
+            return Err(Refusal::Syntax);
+        };
+        let number = u32::try_from(args.int()?).ok().filter(|one| (1..=most).contains(one));
+        *to = Some(number.ok_or_else(|| Refusal::line(format!("ERR invalid {what}")))?);
+    }
+    if args.left() > 0 || duration.is_none() && messages.is_none() {
+        return Err(Refusal::Syntax);
+    }
+    let Some(stream) = cx.db.read_value::<Stream>(&key)? else { return Err(Refusal::NoSuchKey) };
+    let Limits { duration_s, messages: before } = stream.idempotency();
+    let duration_s = duration.unwrap_or(duration_s);
+    let limits = Limits { duration_s, messages: messages.unwrap_or(before) };
+    cx.db.edit::<Stream, _>(&key, false, |edit: &mut StreamEdit<'_>| edit.configure(limits))?;
+    cx.reply.ok();
+    Ok(Flow::Done)
+}
