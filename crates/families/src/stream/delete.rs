@@ -23,7 +23,7 @@ const HELD: i8 = 2;
 /// `XDELEX key [KEEPREF | DELREF | ACKED] IDS count id [id ...]`: deletes entries; what is pending of them
 /// stays, or goes with them, or keeps them, as does a group that has not got them.
 ///
-/// Reply: array of a code for each: 1 deleted, 2 held (or ACKED without groups), -1 absent. Refusals:
+/// Reply: array of a code for each: 1 deleted, 2 held, -1 absent. Refusals:
 /// `Syntax`, a count that is none or too large, IDs that are none if there is a stream, `WrongType`; then
 /// nothing changes. Cost: O(log n) for each in each group, aside if that is much.
 /// Source: <https://redis.io/commands/xdelex> (8.2.0).
@@ -116,15 +116,8 @@ impl Deleting {
         if let Some(group) = &self.group {
             return (!edit.acknowledge(group, id)).then_some(ABSENT);
         }
-        if self.refs != Refs::Acked {
-            return None;
-        }
-        let stream = edit.stream();
-        let is_there = stream.entries().contains(id);
-        match is_there {
-            false => Some(ABSENT),
-            true => stream.groups().is_empty().then_some(HELD),
-        }
+        let is_absent = self.refs == Refs::Acked && !edit.stream().entries().contains(id);
+        is_absent.then_some(ABSENT)
     }
 
     fn show(&mut self, reply: &mut Reply<'_>) -> Flow {
