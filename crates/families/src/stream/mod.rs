@@ -5,15 +5,15 @@
 //! | `value` | the type: its row, its values, how they are changed               |
 //! | `items` | its entries as items; `group_items`: its consumer groups          |
 //! | `id`    | IDs as arguments and in replies                                   |
-//! | `add`   | XADD; `idempotent`: its IDMP, and XCFGSET; `trim`: XTRIM; `edit`: XDEL, XSETID                         |
+//! | `add`   | XADD; `trim`: XTRIM; `edit`: XDEL, XSETID                         |
+//! | `idempotent` | IDMP and IDMPAUTO of XADD; XCFGSET                           |
 //! | `read`  | XLEN, XRANGE, XREVRANGE; `xread`: XREAD                           |
 //! | `info`  | XINFO STREAM; `group_info`: XINFO GROUPS and CONSUMERS, and FULL  |
 //! | `group_edit` | how groups are changed; `work`: by what takes more than a slice |
 //! | `xgroup` | XGROUP; `progress`: how far a group has come                     |
 //! | `xreadgroup` | XREADGROUP; `rows`: entries by ID in replies                 |
-//! | `xack`, `xpending`, `xclaim` | XACK; XPENDING; XCLAIM, XAUTOCLAIM           |
+//! | `xack`, `xpending`, `xclaim` | XACK, XNACK; XPENDING; XCLAIM, XAUTOCLAIM    |
 //! | `delete` | XDELEX, XACKDEL; `refs`: what becomes of pending entries then     |
-//! | `xnack` | XNACK                                                             |
 //! | `reply` | how entries are shown, in slices if there are many, or long ones  |
 
 mod add;
@@ -37,7 +37,6 @@ mod work;
 mod xack;
 mod xclaim;
 mod xgroup;
-mod xnack;
 mod xpending;
 mod xread;
 mod xreadgroup;
@@ -128,7 +127,7 @@ pub const TABLE: &[Command] = &[
     row("xinfo|help", "5.0.0", 2, HELP,       Keys::NONE,           Run::Point(info::help)).doc("Show helpful text about the different subcommands", O1),
     row("xinfo|stream", "5.0.0", -3, READ,    SUB_RO_ACCESS,        Run::Point(info::stream)).doc("Get information about a stream", O1).syntax("key [FULL(full: [COUNT count:integer])]").history(&[("6.0.0", "Added the `FULL` modifier."), ("7.0.0", "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields")]),
     row("xlen",      "5.0.0",  2, READ_FAST,  specs::ONE_RO,        Run::Point(read::xlen)).doc("Return the number of entries in a stream", O1).syntax("key"),
-    row("xnack",     "8.8.0", -7, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xnack::xnack)).doc("Releases pending entries, so that other consumers can claim them at once.", O_ACK).syntax("key group (mode: SILENT | FAIL | FATAL) IDS(ids: numids:integer id...) [RETRYCOUNT count:integer] [FORCE]"),
+    row("xnack",     "8.8.0", -7, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(xack::xnack)).doc("Releases pending entries, so that other consumers can claim them at once.", O_ACK).syntax("key group (mode: SILENT | FAIL | FATAL) IDS(ids: numids:integer id...) [RETRYCOUNT count:integer] [FORCE]"),
     row("xpending",  "5.0.0", -3, READ,       specs::ONE_RO_ACCESS, Run::Point(xpending::xpending)).doc("Return information and entries from a stream consumer group pending entries list, that are messages fetched but never acknowledged.", O_PENDING).tips(RANDOM).syntax("key group [filters: [IDLE min-idle-time:integer]@6.2.0 start end count:integer [consumer]]").history(&[("6.2.0", "Added the `IDLE` option and exclusive range intervals.")]),
     row("xrange",    "5.0.0", -4, READ,       specs::ONE_RO_ACCESS, Run::Point(read::xrange)).doc("Return a range of elements in a stream, with IDs matching the specified IDs interval", O_RANGE).syntax("key start end [COUNT count:integer]").history(&[("6.2.0", "Added exclusive ranges.")]),
     row("xread",     "5.0.0", -4, READ_MANY,  STREAMS,              XREAD).doc("Return never seen elements in multiple streams, with IDs greater than the ones reported by the caller for each stream. Can block.", O_READ).syntax("[COUNT count:integer] [BLOCK milliseconds:integer] STREAMS(streams: key... id...)"),

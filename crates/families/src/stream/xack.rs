@@ -1,10 +1,12 @@
-//! XACK: entries that a consumer is done with.
+//! XACK, XNACK: entries that a consumer is done with, or gives back.
 
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
+use super::xpending::no_group;
 use crate::lookup::find_value;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_resp::{self as resp, Reply};
+use darter_structs::groups::Pending;
 
 /// Entries in one step: up to 5 us each, where they are at random places.
 const ACKNOWLEDGED_AT_ONCE: usize = 8;
@@ -45,6 +47,120 @@ impl Work for Acknowledging {
             self.done += usize::from(edit.acknowledge(&self.group, id));
         }
         self.ids.len() > 0
+    }
+
+    fn reply(&mut self, reply: &mut Reply<'_>, _: &Stream) -> Flow {
+        reply.count(self.done);
+        Flow::Done
+    }
+}
+
+/// Entries in one step: up to 8 us each, where they are at random places.
+const RELEASED_AT_ONCE: usize = 4;
+/// Deliveries of what is never to be processed.
+const TIMES_MAX: u64 = i64::MAX.cast_unsigned();
+
+/// What becomes of the number of deliveries.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    /// One less: this one did not count.
+    Silent,
+    /// It stays.
+    Fail,
+    /// The greatest there is.
+    Fatal,
+}
+
+/// `XNACK key group SILENT | FAIL | FATAL IDS count id [id ...] [RETRYCOUNT n] [FORCE]`: these entries are
+/// pending with nobody, and can be claimed at once. Those that were not pending become so with FORCE, if
+/// the stream has them.
+///
+/// Reply: how many are. Refusals: `Syntax`, numbers that are none, `WrongType`, a missing key or group, IDs
+/// that are none; then nothing changes. Cost: O(log n) for each, aside if there are many.
+/// Source: <https://redis.io/commands/xnack> (8.8.0).
+pub(super) fn xnack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let at = args.position();
+    let (key, group) = (args.key()?, args.bytes()?);
+    let work = Releasing::parse(args, group)?;
+    let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
+    if stream.is_none_or(|stream| stream.groups().get(group).is_none()) {
+        return Err(no_group(&key, group));
+    }
+    let is_long = work.ids.len() > CHANGED_AT_ONCE;
+    work::run(cx, args, at, is_long, work)
+}
+
+/// IDs that are still to be looked at.
+struct Releasing {
+    group: Vec<u8>,
+    mode: Mode,
+    ids: Ids,
+    /// The number of deliveries, whatever the mode.
+    times: Option<u64>,
+    is_forced: bool,
+    done: usize,
+}
+
+impl Releasing {
+    fn parse(mut args: Args<'_>, group: &[u8]) -> Result<Self, Refusal> {
+        let modes = [("SILENT", Mode::Silent), ("FAIL", Mode::Fail), ("FATAL", Mode::Fatal)];
+        let mode = modes.into_iter().find(|(word, _)| args.option(word));
+        let (_, mode) = mode.ok_or(Refusal::line("ERR mode must be SILENT, FAIL, or FATAL"))?;
+        if !args.option("IDS") {
+            return Err(Refusal::line("ERR syntax error, expected IDS keyword"));
+        }
+        let count = args.int().ok().and_then(|count| usize::try_from(count).ok());
+        let count = count.filter(|count| *count > 0);
+        let count = count.ok_or(Refusal::line("ERR numids must be a positive integer"))?;
+        if count > args.left() {
+            return Err(Refusal::line("ERR number of IDs doesn't match numids"));
+        }
+        let ids = Ids::new(args.position(), args.position() + count);
+        args.seek(args.position() + count);
+        let (mut times, mut is_forced) = (None, false);
+        while args.left() > 0 {
+            if args.left() > 1 && args.option("RETRYCOUNT") {
+                let refusal = || Refusal::line("ERR Invalid RETRYCOUNT value, must be >= 0");
+                times = Some(u64::try_from(args.int()?).map_err(|_| refusal())?);
+            } else if args.option("FORCE") {
+                is_forced = true;
+            } else {
+                let word = args.word()?;
+                return Err(Refusal::quoting("ERR Unrecognized XNACK option '", word, "'"));
+            }
+        }
+        Ok(Self { group: group.to_vec(), mode, ids, times, is_forced, done: 0 })
+    }
+
+    /// How often an entry counts as delivered, that was so often.
+    fn times(&self, before: u64) -> u64 {
+        self.times.unwrap_or(match self.mode {
+            Mode::Silent => before.saturating_sub(1),
+            Mode::Fail => before,
+            Mode::Fatal => TIMES_MAX,
+        })
+    }
+}
+
+impl Work for Releasing {
+    fn read(&mut self, all: resp::Args<'_>) -> Result<bool, Refusal> {
+        self.ids.check(all)
+    }
+
+    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, _: u64) -> bool {
+        for _ in 0..RELEASED_AT_ONCE {
+            let Some(id) = self.ids.take(all) else { return false };
+            let pending = edit.group(&self.group).and_then(|group| group.get(id));
+            let before = match pending {
+                Some(pending) => pending.times,
+                None if self.is_forced && edit.stream().entries().contains(id) => 0,
+                None => continue,
+            };
+            let times = self.times(before);
+            edit.deliver(&self.group, &Pending { id, delivered_ms: 0, times, consumer: None });
+            self.done += 1;
+        }
+        true
     }
 
     fn reply(&mut self, reply: &mut Reply<'_>, _: &Stream) -> Flow {
