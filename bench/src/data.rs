@@ -96,6 +96,8 @@ pub(crate) enum Data {
     Scores,
     /// Two such sorted sets that share half of their members.
     TwoScores,
+    /// A stream of entries of two fields.
+    Entries,
     /// Many string keys `key:N`.
     Keys,
     /// One string of text.
@@ -125,6 +127,7 @@ impl Data {
             Data::Repeats => format!("list, {elements} elements, a tenth the same"),
             Data::Scores => format!("sorted set, {elements} members"),
             Data::TwoScores => format!("2 sorted sets, {elements} members each"),
+            Data::Entries => format!("stream, {elements} entries of two fields"),
             Data::Keys => format!("{} string keys", count_text(scale.keys())),
             Data::Text => format!("string of {}B", count_text(scale.text_bytes())),
             Data::Sketches => format!("{} HyperLogLogs", count_text(scale.sketches())),
@@ -139,7 +142,7 @@ impl Data {
         match self {
             Data::Small | Data::Populated => 0,
             Data::Hash | Data::Uuids | Data::Integers | Data::Scores => scale.elements,
-            Data::Numbers | Data::Ids | Data::Repeats => scale.elements,
+            Data::Numbers | Data::Ids | Data::Repeats | Data::Entries => scale.elements,
             Data::TwoSets | Data::TwoScores => scale.elements * 2,
             Data::Article => scale.elements * 5,
             Data::Keys => scale.keys(),
@@ -195,6 +198,7 @@ impl Data {
                 write_scores(file, key, all)?;
                 write_scores(file, OTHER, half..half + scale.elements)
             }
+            Data::Entries => file.stream(key.as_bytes(), scale.elements, entry),
             Data::Keys => (0..scale.keys())
                 .try_for_each(|number| file.string(own_key(number).as_bytes(), &[b'v'; 16])),
             Data::Text => file.string(key.as_bytes(), &text(scale.text_bytes() as usize)),
@@ -267,6 +271,18 @@ fn write_scores(file: &mut Writer, key: &str, numbers: Range<u64>) -> Outcome<()
 /// `small:000042`.
 pub(crate) fn small_key(number: u64) -> Vec<u8> {
     format!("small:{number:06}").into_bytes()
+}
+
+/// An entry of [`Data::Entries`], the number of which is from 0: its milliseconds, and the values of
+/// `sensor` and `value`.
+fn entry(number: u64) -> (u64, [u32; 2]) {
+    let value = Prng::from_seed(number).next() % 1_000_000;
+    (entry_ms(number), [(number % 100) as u32, value as u32])
+}
+
+/// The milliseconds of the ID of entry `number`.
+pub(crate) fn entry_ms(number: u64) -> u64 {
+    1 + number * 17
 }
 
 /// A key of [`Data::Keys`].

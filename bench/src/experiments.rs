@@ -61,8 +61,8 @@ pub(crate) struct Actor {
 }
 
 use Data::{
-    Everything, Hash, Ids, Integers, Keys, Numbers, Populated, Repeats, Scores, Sketches, Small,
-    Text, TwoScores, TwoSets, Uuids,
+    Entries, Everything, Hash, Ids, Integers, Keys, Numbers, Populated, Repeats, Scores, Sketches,
+    Small, Text, TwoScores, TwoSets, Uuids,
 };
 use Picture::{Drawn, Left};
 
@@ -73,6 +73,7 @@ const PAIR: Option<SameKey> = Some(touch_members);
 const TEXT: Option<SameKey> = Some(touch_text);
 const LIST: Option<SameKey> = Some(touch_list);
 const ZSET: Option<SameKey> = Some(touch_scores);
+const STREAM: Option<SameKey> = Some(touch_entries);
 const HLL: Option<SameKey> = Some(touch_sketch);
 const EACH: Option<SameKey> = Some(touch_one_of_all);
 
@@ -130,6 +131,11 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("COPY zset",           Scores,    ZSET, Left,  |a| a.run(&["COPY", BIG, "copy"])),
     row("ZUNIONSTORE",         TwoScores, ZSET, Drawn, |a| a.run(&["ZUNIONSTORE", "dest", "2", BIG, OTHER])),
     row("ZINTERSTORE",         TwoScores, ZSET, Left,  |a| a.run(&["ZINTERSTORE", "dest", "2", BIG, OTHER])),
+    row("XRANGE all",          Entries,   STREAM, Left, |a| a.run(&["XRANGE", BIG, "-", "+"])),
+    row("XTRIM half",          Entries,   STREAM, Left, Actor::trim),
+    row("DEL stream",          Entries,   STREAM, Left, |a| a.run(&["DEL", BIG])),
+    row("EXPIRE stream 1 s",   Entries,   STREAM, Left, |a| a.expire("XLEN")),
+    row("COPY stream",         Entries,   STREAM, Left, |a| a.run(&["COPY", BIG, "copy"])),
     row("KEYS *",              Keys,      None, Drawn, |a| a.run(&["KEYS", "*"])),
     row("SCAN COUNT 1e9",      Keys,      None, Left,  |a| a.run(&["SCAN", "0", "COUNT", "1000000000"])),
     row("MGET all keys",       Keys,      None, Left,  |a| a.run_on_keys("MGET")),
@@ -211,6 +217,12 @@ impl Actor {
     fn insert(&mut self) -> Outcome<Streamed> {
         let middle = (self.scale.elements / 2).to_string();
         self.run(&["LINSERT", BIG, "BEFORE", &middle, "here"])
+    }
+
+    /// XTRIM to half of the entries.
+    fn trim(&mut self) -> Outcome<Streamed> {
+        let half = (self.scale.elements / 2).to_string();
+        self.run(&["XTRIM", BIG, "MAXLEN", &half])
     }
 
     /// One command that names every key of [`Data::Sketches`].
@@ -446,6 +458,15 @@ fn touch_scores(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u
         client::command(request, &["ZSCORE", BIG, &member]);
     } else {
         client::command(request, &["ZADD", BIG, &data::score(index + 1), &member]);
+    }
+}
+
+fn touch_entries(scale: &Scale, number: u64, prng: &mut Prng, request: &mut Vec<u8>) {
+    let id = data::entry_ms(prng.below(scale.elements)).to_string();
+    if number.is_multiple_of(2) {
+        client::command(request, &["XRANGE", BIG, &id, &id]);
+    } else {
+        client::command(request, &["XADD", BIG, "*", "sensor", "7", "value", &id]);
     }
 }
 

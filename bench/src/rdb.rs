@@ -8,6 +8,7 @@
 //! "REDIS0009" | FE db | FB keys expiries | (type, key, value)* | FF | CRC64, little endian
 //! string: length, bytes      hash: length, (field, value)*      set: length, member*
 //! list: length, element*     sorted set: length, (member, score: 8)*
+//! stream: length of nodes, (ID of 16, listpack)* | entries | last ID: ms, seq | groups
 //! length: 00xxxxxx | 01xxxxxx x | 80 xxxx (big endian)
 //! ```
 
@@ -25,6 +26,10 @@ const SET: u8 = 2;
 /// With scores of 8 bytes.
 const ZSET: u8 = 5;
 const HASH: u8 = 4;
+/// As Redis 5 wrote it.
+const STREAM: u8 = 15;
+/// Entries of a node of a stream.
+const NODE_ENTRIES: u64 = 100;
 /// Bytes gathered before they are checksummed and written.
 const CHUNK_BYTES: usize = 1 << 20;
 
@@ -89,6 +94,43 @@ impl Writer {
         self.chunk.extend_from_slice(&score.to_le_bytes());
     }
 
+    /// Adds a stream whose entries have the fields `sensor` and `value`: number `n` has the ID and the
+    /// values that `entry(n)` returns, below 2^31.
+    pub(crate) fn stream(
+        &mut self,
+        key: &[u8],
+        entries: u64,
+        entry: impl Fn(u64) -> (u64, [u32; 2]),
+    ) -> Outcome<()> {
+        self.chunk.push(STREAM);
+        self.bytes(key)?;
+        self.length(entries.div_ceil(NODE_ENTRIES))?;
+        for first in (0..entries).step_by(NODE_ENTRIES as usize) {
+            let numbers = first..entries.min(first + NODE_ENTRIES);
+            let master = entry(first).0;
+            self.bytes(&(u128::from(master) << 64).to_be_bytes())?;
+            let mut node = Listpack::default();
+            node.int((numbers.end - first) as u32);
+            node.int(0);
+            node.int(2);
+            node.text(b"sensor");
+            node.text(b"value");
+            node.int(0);
+            for number in numbers {
+                let (ms, values) = entry(number);
+                // The same fields; the ID behind the node's; the values; the entries before this one.
+                let [sensor, value] = values;
+                let ints = [2, (ms - master) as u32, 0, sensor, value, 5];
+                ints.into_iter().for_each(|int| node.int(int));
+            }
+            self.bytes(&node.finish())?;
+        }
+        self.length(entries)?;
+        self.length(entries.checked_sub(1).map_or(0, |last| entry(last).0))?;
+        self.length(0)?;
+        self.length(0)
+    }
+
     /// Adds one string of a key or collection.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Outcome<()> {
         self.length(bytes.len() as u64)?;
@@ -126,6 +168,44 @@ impl Writer {
         let sum = self.sum.finalize();
         self.file.write_all(&sum.to_le_bytes())?;
         Ok(self.file.flush()?)
+    }
+}
+
+/// A listpack being written: each entry is followed by its length.
+#[derive(Default)]
+struct Listpack {
+    body: Vec<u8>,
+    entries: u16,
+}
+
+impl Listpack {
+    fn int(&mut self, int: u32) {
+        let bytes = int.to_le_bytes();
+        match int {
+            0..0x80 => self.entry(&bytes[..1], &[]),
+            0x80..0x1000 => self.entry(&[0xc0 | bytes[1], bytes[0]], &[]),
+            0x1000..0x8000 => self.entry(&[0xf1], &bytes[..2]),
+            0x8000..0x80_0000 => self.entry(&[0xf2], &bytes[..3]),
+            _ => self.entry(&[0xf3], &bytes),
+        }
+    }
+
+    /// A text of less than 64 bytes.
+    fn text(&mut self, text: &[u8]) {
+        self.entry(&[0x80 | text.len() as u8], text);
+    }
+
+    fn entry(&mut self, head: &[u8], bytes: &[u8]) {
+        self.body.extend_from_slice(head);
+        self.body.extend_from_slice(bytes);
+        self.body.push((head.len() + bytes.len()) as u8);
+        self.entries += 1;
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let len = self.body.len() as u32 + 7;
+        let head = [&len.to_le_bytes()[..], &self.entries.to_le_bytes()].concat();
+        [head, self.body, vec![0xff]].concat()
     }
 }
 
