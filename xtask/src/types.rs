@@ -54,6 +54,10 @@ const TYPES: &[Type] = &[
         words: &["BloomFilter", "BloomEdit", "BloomChange", "\"MBbloom--\""],
     },
     Type {
+        name: "cuckoo", homes: &["crates/families/src/cuckoo"], ceiling: 1,
+        words: &["CuckooFilter", "CuckooEdit", "CuckooChange", "\"MBbloomCF\""],
+    },
+    Type {
         name: "json", homes: &["crates/families/src/json"], ceiling: 1,
         words: &["Json", "JsonEdit", "JsonChange", "\"ReJSON-RL\""],
     },

@@ -33,6 +33,7 @@ mod choice;
 mod chunks;
 pub mod cms;
 mod codes;
+pub mod cuckoo;
 mod cursor;
 mod cut;
 mod expiry;
@@ -80,6 +81,7 @@ pub static TYPES: Types = types![
     stream::Stream::TYPE,
     json::Json::TYPE,
     bloom::BloomFilter::TYPE,
+    cuckoo::CuckooFilter::TYPE,
     cms::Cms::TYPE,
 ];
 
@@ -103,6 +105,7 @@ pub const TABLES: &[&[Command]] = &[
     stream::TABLE,
     json::TABLE,
     bloom::TABLE,
+    cuckoo::TABLE,
     cms::TABLE,
     keys::TABLE,
     sort::TABLE,

@@ -6,6 +6,7 @@
 mod bitmaps;
 mod blooms;
 mod common;
+mod cuckoos;
 mod effects;
 mod events;
 mod geo;

@@ -142,6 +142,17 @@ impl Pages {
         }
     }
 
+    /// Overwrites a page; zeros over zeros take no memory. False where there is none, or of another
+    /// length.
+    #[must_use]
+    pub fn load(&mut self, page: usize, bytes: &[u8]) -> bool {
+        let fits = page < self.pages() && bytes.len() == self.bounds(page).len();
+        if fits && (self.page(page).is_some() || bytes.iter().any(|byte| *byte != 0)) {
+            self.page_mut(page).copy_from_slice(bytes);
+        }
+        fits
+    }
+
     /// The first page from this one on that is not nothing but zeros for want of memory. Cost: O(1) for
     /// each 4 MB that have none.
     #[must_use]

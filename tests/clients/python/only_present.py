@@ -31,6 +31,8 @@ PRESENT = set(
     json.nummultby json.strappend json.strlen json.arrappend json.arrindex json.arrinsert json.arrlen
     json.arrpop json.arrtrim json.objkeys json.objlen json.clear json.toggle json.resp json.debug
     bf.reserve bf.add bf.madd bf.insert bf.exists bf.mexists bf.scandump bf.loadchunk bf.info bf.card
+    cf.reserve cf.add cf.addnx cf.insert cf.insertnx cf.exists cf.mexists cf.del cf.count cf.info
+    cf.scandump cf.loadchunk
     cms.initbydim cms.initbyprob cms.incrby cms.query cms.merge cms.info
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore

@@ -16,6 +16,7 @@ use darter_base::Prng;
 use darter_command::Command;
 use darter_families::bloom::BloomFilter;
 use darter_families::cms::Cms;
+use darter_families::cuckoo::CuckooFilter;
 use darter_families::hash::Hash;
 use darter_families::json::Json;
 use darter_families::list::List;
@@ -246,6 +247,15 @@ const LINES: &[&str] = &[
     "BF.INSERT K CAPACITY 5 ITEMS F*",
     "BF.INSERT K NOCREATE ITEMS F F",
     "BF.LOADCHUNK K I V",
+    "CF.RESERVE K 8 EXPANSION 2",
+    "CF.RESERVE K 16 BUCKETSIZE 1 MAXITERATIONS 5000",
+    "CF.ADD K F",
+    "CF.ADDNX K F",
+    "CF.INSERT K CAPACITY 8 ITEMS F*",
+    "CF.INSERT K NOCREATE ITEMS F F",
+    "CF.INSERTNX K ITEMS F*",
+    "CF.DEL K F",
+    "CF.LOADCHUNK K I V",
     "CMS.INITBYDIM K 40 3",
     "CMS.INITBYPROB K 0.0001 0.01",
     "CMS.INCRBY K I I I I I I",
@@ -378,6 +388,7 @@ fn glance(found: &Found<'_>) -> Glance {
         "zset" => found.value::<ZSet>().map_or(0, |set| set.len()),
         "ReJSON-RL" => found.value::<Json>().map_or(0, |json| usize::from(json.root().is_some())),
         "MBbloom--" => found.value::<BloomFilter>().map_or(0, |one| one.chain().len() as usize),
+        "MBbloomCF" => found.value::<CuckooFilter>().map_or(0, |one| one.cuckoo().len() as usize),
         "CMSk-TYPE" => found.value::<Cms>().map_or(0, |sketch| sketch.count() as usize),
         other => panic!("how long a {other} is must be known here"),
     };

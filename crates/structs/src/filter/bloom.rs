@@ -260,18 +260,10 @@ impl Bloom {
     /// Overwrites a page of a layer. False where there is none, or of another length.
     pub fn load_page(&mut self, layer: usize, page: usize, bytes: &[u8]) -> bool {
         let Some(layer) = self.layers.get_mut(layer) else { return false };
-        if page >= layer.bits.pages() {
-            return false;
-        }
-        // What is zeros takes no memory.
-        let is_zeros = layer.bits.page(page).is_none() && bytes.iter().all(|byte| *byte == 0);
-        let len = layer.bits.len().saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES);
-        if bytes.len() == len && !is_zeros {
-            let before = layer.bits.memory_bytes();
-            layer.bits.page_mut(page).copy_from_slice(bytes);
-            self.memory += layer.bits.memory_bytes() - before;
-        }
-        bytes.len() == len
+        let before = layer.bits.memory_bytes();
+        let is_there = layer.bits.load(page, bytes);
+        self.memory += layer.bits.memory_bytes() - before;
+        is_there
     }
 
     /// Panics when an invariant does not hold. Cost: O(bytes).

@@ -43,6 +43,16 @@ impl Probe {
         Self::from(Wide::of(item))
     }
 
+    /// 64 bits of the hash.
+    pub(super) fn word(self) -> u64 {
+        self.low
+    }
+
+    /// An odd number for each byte.
+    pub(super) fn spread(byte: u8) -> u64 {
+        mix(u64::from(byte)) | 1
+    }
+
     /// A number below `bound` for each index, all of them independent of each other.
     #[inline]
     pub(super) fn number(self, index: u64, bound: u64) -> u64 {

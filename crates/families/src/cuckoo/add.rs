@@ -1,0 +1,249 @@
+//! CF.ADD, CF.ADDNX, CF.INSERT, CF.INSERTNX: items are added.
+//!
+//! A few are added at once, in place, while there is room or others have to move seldom. Otherwise it is
+//! a job, which works on a cut, and moves them in portions.
+
+use super::make::{RESERVE, not_created, options};
+use super::value::{CuckooEdit, CuckooFilter, DEFAULT};
+use crate::aside::is_long;
+use crate::codes::reply_as;
+use crate::probes::Probes;
+use crate::text::BYTES_AT_ONCE;
+use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
+use darter_keyspace::{Draft, Event, Key};
+use darter_resp::Reply;
+use darter_structs::filter::{Cuckoo, CuckooPlan, Moving, Probe, Put};
+
+/// What all additions are called.
+const ADD: &Event = &Event::new("cf.add", b'd');
+
+/// Items that are added in one go.
+const ITEMS_AT_ONCE: usize = 32;
+/// Moves in one go: each copies a page and what leads to it, if a cut shares them (6 us).
+const MOVES_AT_ONCE: usize = 64;
+/// Bytes of buckets that are looked at in one go.
+pub(super) const LOOKS_AT_ONCE: usize = 8 * 1024;
+
+const FULL: &[u8] = b"Filter is full";
+const STUCK: &[u8] = b"Maximum expansions reached";
+
+/// What a command asks for.
+#[derive(Clone, Copy)]
+struct Order {
+    /// Items that seem to be there are not added.
+    only_new: bool,
+    reply: fn(&mut Reply<'_>, Vec<i8>) -> Flow,
+}
+
+/// `CF.ADD key item`: adds an item to the filter at `key`, again if it is there; an absent filter is
+/// created.
+///
+/// Reply: boolean, true. Refusals: `WrongType`, a filter that is full. Cost: O(layers + moves + bytes of
+/// the item), in slices when they are many.
+/// Source: <https://redis.io/commands/cf.add> (RedisBloom 1.0.0).
+pub(super) fn add(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    insert(cx, args, |_| Ok(Some(DEFAULT)), Order { only_new: false, reply: reply_one })
+}
+
+/// `CF.ADDNX key item`: as CF.ADD, unless the item seems to be there: then the reply is false.
+/// Source: <https://redis.io/commands/cf.addnx> (RedisBloom 1.0.0).
+pub(super) fn addnx(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    insert(cx, args, |_| Ok(Some(DEFAULT)), Order { only_new: true, reply: reply_one })
+}
+
+/// `CF.INSERT key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]`: as CF.ADD, an answer each; of an
+/// item for which there is no room -1, in RESP3 false.
+/// Source: <https://redis.io/commands/cf.insert> (RedisBloom 1.0.0).
+pub(super) fn cf_insert(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    insert(
+        cx,
+        args,
+        |args| options(args, "cf.insert"),
+        Order { only_new: false, reply: reply_each },
+    )
+}
+
+/// `CF.INSERTNX key [CAPACITY capacity] [NOCREATE] ITEMS item [item ...]`: as CF.INSERT, but for those
+/// that seem to be there: 0. All answers are integers.
+/// Source: <https://redis.io/commands/cf.insertnx> (RedisBloom 1.0.0).
+pub(super) fn insertnx(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    insert(
+        cx,
+        args,
+        |args| options(args, "cf.insertnx"),
+        Order { only_new: true, reply: reply_codes },
+    )
+}
+
+fn insert(
+    cx: &mut Cx<'_>,
+    mut args: Args<'_>,
+    options: fn(&mut Args<'_>) -> Result<Option<CuckooPlan>, Refusal>,
+    order: Order,
+) -> Result<Flow, Refusal> {
+    let at = args.position();
+    let key = args.key()?;
+    let plan = options(&mut args)?;
+    let is_long = is_long(args, ITEMS_AT_ONCE, BYTES_AT_ONCE);
+    let codes = match is_long {
+        true => None,
+        false => cx.db.edit::<CuckooFilter, _>(&key, plan.is_some(), |edit| {
+            let may = is_quick(edit.cuckoo(), args);
+            may.then(|| ensure(edit, plan).map(|()| add_all(edit, args, order)))
+        })?,
+    };
+    match codes {
+        Some(Some(codes)) => Ok((order.reply)(&mut cx.reply, codes?)),
+        None if !is_long => Err(Refusal::line("ERR not found")),
+        _ => {
+            let (probes, codes) = (Probes::of(args), Vec::new());
+            let long = Long { probes, key: at, plan, order, codes, draft: None, moving: None };
+            Ok(Flow::Job(Box::new(long)))
+        }
+    }
+}
+
+/// True when the items can be added at once: they find a place, or few moves will do.
+fn is_quick(cuckoo: &Cuckoo, mut args: Args<'_>) -> bool {
+    let items = args.left();
+    let kicks = usize::from(cuckoo.plan().kicks);
+    if looks(cuckoo) * items > LOOKS_AT_ONCE && items > 1 {
+        return false;
+    }
+    let is_roomy = kicks <= MOVES_AT_ONCE && cuckoo.len() < cuckoo.bytes() / 2;
+    is_roomy
+        || kicks * items <= MOVES_AT_ONCE
+        || items == 1 && args.next().is_some_and(|item| cuckoo.has_room(Probe::of(item)))
+}
+
+/// Bytes of buckets that one item is looked for in.
+pub(super) fn looks(cuckoo: &Cuckoo) -> usize {
+    2 * cuckoo.layers().len() * usize::from(cuckoo.plan().width)
+}
+
+/// Creates the filter if there is none.
+fn ensure(edit: &mut CuckooEdit<'_>, plan: Option<CuckooPlan>) -> Result<(), Refusal> {
+    if edit.cuckoo().is_empty() {
+        let plan = plan.ok_or(Refusal::line("ERR not found"))?;
+        edit.assign(RESERVE, Cuckoo::new(plan).ok_or_else(not_created)?);
+    }
+    Ok(())
+}
+
+fn add_all(edit: &mut CuckooEdit<'_>, mut args: Args<'_>, order: Order) -> Vec<i8> {
+    let mut codes = Vec::with_capacity(args.left());
+    while let Some(item) = args.next() {
+        let probe = Probe::of(item);
+        codes.push(match begin(edit, probe, order) {
+            Ok(code) => code,
+            Err(mut moving) => loop {
+                if let Some(put) = edit.go_on(ADD, (probe, &mut moving), MOVES_AT_ONCE) {
+                    break code(&put);
+                }
+            },
+        });
+    }
+    codes
+}
+
+/// Adds an item, unless others have to move.
+fn begin(edit: &mut CuckooEdit<'_>, probe: Probe, order: Order) -> Result<i8, Moving> {
+    if order.only_new && edit.cuckoo().contains(probe) {
+        return Ok(0);
+    }
+    match edit.add(ADD, probe) {
+        Put::Moving(moving) => Err(moving),
+        put => Ok(code(&put)),
+    }
+}
+
+fn code(put: &Put) -> i8 {
+    match put {
+        Put::Done => 1,
+        Put::Full => -1,
+        Put::Stuck | Put::Moving(_) => -2,
+    }
+}
+
+fn reply_one(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
+    match codes.first() {
+        Some(-1) => reply.error(FULL),
+        Some(-2) => reply.error(STUCK),
+        code => reply.boolean(code == Some(&1)),
+    }
+    Flow::Done
+}
+
+fn reply_each(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
+    reply_as(reply, codes, |reply, code| match code {
+        1 => reply.boolean(true),
+        _ if reply.is_resp3() => reply.boolean(false),
+        _ => reply.int(-1),
+    })
+}
+
+fn reply_codes(reply: &mut Reply<'_>, codes: Vec<i8>) -> Flow {
+    reply_as(reply, codes, |reply, code| reply.int(i64::from(code.max(-1))))
+}
+
+/// Very many items, very long ones, or such as others have to move for.
+struct Long {
+    probes: Probes,
+    /// The index of the key in the request.
+    key: usize,
+    plan: Option<CuckooPlan>,
+    order: Order,
+    codes: Vec<i8>,
+    /// The filter as it will be.
+    draft: Option<Draft<CuckooFilter>>,
+    /// An item that others move for.
+    moving: Option<(Probe, Moving)>,
+}
+
+impl Long {
+    /// A cut of what is there, or a new filter.
+    fn begin(&self, cx: &mut Cx<'_>) -> Result<Draft<CuckooFilter>, Refusal> {
+        let key = Key::new(self.probes.args().get(self.key));
+        let mut draft = cx.db.draft::<CuckooFilter>(&key)?;
+        ensure(&mut draft.edit(cx.now), self.plan)?;
+        Ok(draft)
+    }
+
+    /// Does the next portion: some moves, a piece of an item, or an item.
+    fn advance(&mut self, edit: &mut CuckooEdit<'_>) {
+        /// Moves of a portion: 10 us or so.
+        const MOVES: usize = 8;
+        if let Some((probe, mut moving)) = self.moving.take() {
+            match edit.go_on(ADD, (probe, &mut moving), MOVES) {
+                Some(put) => self.codes.push(code(&put)),
+                None => self.moving = Some((probe, moving)),
+            }
+        } else if let Some(probe) = self.probes.step() {
+            match begin(edit, probe, self.order) {
+                Ok(code) => self.codes.push(code),
+                Err(moving) => self.moving = Some((probe, moving)),
+            }
+        }
+    }
+}
+
+impl Job for Long {
+    fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
+        let mut draft = match self.draft.take() {
+            Some(draft) => draft,
+            None => self.begin(cx)?,
+        };
+        while self.probes.left() > 0 || self.moving.is_some() {
+            self.advance(&mut draft.edit(cx.now));
+            if cx.preempt.must_yield() {
+                self.draft = Some(draft);
+                return Ok(Step::More);
+            }
+        }
+        if draft.is_new() || self.codes.contains(&1) {
+            cx.db.install_draft(&Key::new(self.probes.args().get(self.key)), draft);
+        }
+        let codes = std::mem::take(&mut self.codes);
+        Ok(Step::Done((self.order.reply)(&mut cx.reply, codes)))
+    }
+}

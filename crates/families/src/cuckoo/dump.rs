@@ -1,0 +1,76 @@
+//! CF.SCANDUMP and CF.LOADCHUNK: filters in pieces. See `runs`.
+
+use super::items::{of_outline, outline};
+use super::value::{CuckooEdit, CuckooFilter};
+use crate::lookup::find_value;
+use crate::runs::{OUTLINE, gathered, place_of, run_after};
+use darter_base::number;
+use darter_command::{Args, Cx, Flow, Refusal};
+use darter_keyspace::Event;
+use darter_structs::pages::PAGE_BYTES;
+
+/// What the arrival of a piece is called.
+const LOAD: &Event = &Event::new("cf.loadchunk", b'd');
+
+fn not_found() -> Refusal {
+    Refusal::line("ERR not found")
+}
+
+fn bad_data() -> Refusal {
+    Refusal::line("Couldn't load chunk!")
+}
+
+/// `CF.SCANDUMP key iterator`: the next piece of the filter at `key`, from 0 on.
+///
+/// Reply: the next iterator and the piece; after the last, 0 and nothing. Refusals: an absent key, an
+/// iterator that is no number, `WrongType`. Cost: O(bytes of a piece).
+/// Source: <https://redis.io/commands/cf.scandump> (RedisBloom 1.0.0).
+pub(super) fn scandump(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let filter = find_value::<CuckooFilter>(cx.db, cx.stats, &key)?.ok_or_else(not_found)?;
+    let after = number::parse_i64(args.word()?);
+    let after = after.ok_or(Refusal::line("Invalid position"))?;
+    let (next, piece) = match usize::try_from(after) {
+        Ok(0) => (OUTLINE, outline(filter.cuckoo())),
+        Ok(after) => run_after(filter.cuckoo().layers().iter(), after).unwrap_or_default(),
+        Err(_) => (0, Vec::new()),
+    };
+    cx.reply.array(2);
+    cx.reply.int(next);
+    cx.reply.bulk(&piece);
+    Ok(Flow::Done)
+}
+
+/// `CF.LOADCHUNK key iterator data`: puts a piece of a dump where it was; the first one in the place of
+/// what is at `key`.
+///
+/// Reply: `OK`. Refusals: an absent key but for the first piece; what is no piece of this filter, or
+/// another server's; `WrongType`. Cost: O(bytes).
+/// Source: <https://redis.io/commands/cf.loadchunk> (RedisBloom 1.0.0).
+pub(super) fn loadchunk(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
+    let key = args.key()?;
+    let place = number::parse_i64(args.word()?);
+    let place = place.ok_or(Refusal::line("Invalid position"))?;
+    let bytes = gathered(args.value()?);
+    let is_there = cx.db.read_value::<CuckooFilter>(&key)?.is_some();
+    if !is_there && place != OUTLINE {
+        return Err(not_found());
+    }
+    let bytes = bytes.ok_or_else(bad_data)?;
+    if place == OUTLINE {
+        let cuckoo = of_outline(&bytes).ok_or_else(bad_data)?;
+        cx.db.edit::<CuckooFilter, _>(&key, true, |edit| edit.assign(LOAD, cuckoo))?;
+    } else {
+        let load = |edit: &mut CuckooEdit<'_>| load_run(edit, place, &bytes);
+        cx.db.edit::<CuckooFilter, _>(&key, false, load)?.flatten().ok_or_else(bad_data)?;
+    }
+    cx.reply.ok();
+    Ok(Flow::Done)
+}
+
+/// Loads a run, if there is such a one, of this length.
+fn load_run(edit: &mut CuckooEdit<'_>, piece: i64, bytes: &[u8]) -> Option<()> {
+    let (layer, first) = place_of(edit.cuckoo().layers().iter(), (piece, bytes.len()))?;
+    let mut pages = bytes.chunks(PAGE_BYTES).enumerate();
+    pages.all(|(at, page)| edit.load(LOAD, (layer, first + at), page)).then_some(())
+}

@@ -1,0 +1,126 @@
+//! The parts of a filter, as files have them and as a dump begins.
+//!
+//! ```text
+//! h | buckets: 8 | width: 1 | kicks: 2 | growth: 4 | layers: 4 | items: 8 | removed: 8
+//! p | layer: 4 | page: 8 | its bytes             in order; others are zeros
+//! ```
+
+use darter_rdb::{Item, Source};
+use darter_structs::filter::{CUCKOO_LAYERS_MAX, Cuckoo, CuckooPlan};
+
+const HEAD_BYTES: usize = 36;
+/// What a dump of ours begins with.
+const MAGIC: &[u8] = b"darter-cf1";
+
+fn head(cuckoo: &Cuckoo) -> Vec<u8> {
+    let CuckooPlan { buckets, width, kicks, growth } = *cuckoo.plan();
+    let layers = u32::try_from(cuckoo.layers().len()).unwrap_or(u32::MAX);
+    [
+        &b"h"[..],
+        &buckets.to_le_bytes(),
+        &[width],
+        &kicks.to_le_bytes(),
+        &growth.to_le_bytes(),
+        &layers.to_le_bytes(),
+        &cuckoo.len().to_le_bytes(),
+        &cuckoo.deleted().to_le_bytes(),
+    ]
+    .concat()
+}
+
+/// Takes a field off the front of a part.
+fn take<const N: usize>(part: &mut &[u8]) -> Option<[u8; N]> {
+    let (field, rest) = part.split_first_chunk()?;
+    *part = rest;
+    Some(*field)
+}
+
+/// The filter that a head describes, without bytes.
+fn of_head(mut part: &[u8]) -> Option<Cuckoo> {
+    let (b'h', HEAD_BYTES) = (take::<1>(&mut part)?[0], part.len() + 1) else { return None };
+    let plan = CuckooPlan {
+        buckets: u64::from_le_bytes(take(&mut part)?),
+        width: take::<1>(&mut part)?[0],
+        kicks: u16::from_le_bytes(take(&mut part)?),
+        growth: u32::from_le_bytes(take(&mut part)?),
+    };
+    let layers = u32::from_le_bytes(take(&mut part)?) as usize;
+    let len = u64::from_le_bytes(take(&mut part)?);
+    let deleted = u64::from_le_bytes(take(&mut part)?);
+    let may = (1..=CUCKOO_LAYERS_MAX).contains(&layers);
+    may.then(|| Cuckoo::bare(plan, layers, (len, deleted))).flatten()
+}
+
+/// A filter that is being read: the layer and the page that may come next.
+#[derive(Clone, Default)]
+pub(super) struct Building(usize, usize);
+
+impl Building {
+    /// Adds a part. False if it cannot be the next.
+    pub(super) fn take(&mut self, cuckoo: &mut Cuckoo, part: &[u8]) -> bool {
+        if cuckoo.is_empty() {
+            return of_head(part).map(|made| *cuckoo = made).is_some();
+        }
+        self.take_page(cuckoo, part).is_some()
+    }
+
+    fn take_page(&mut self, cuckoo: &mut Cuckoo, mut part: &[u8]) -> Option<()> {
+        let [b'p'] = take(&mut part)? else { return None };
+        let layer = u32::from_le_bytes(take(&mut part)?) as usize;
+        let page = usize::try_from(u64::from_le_bytes(take(&mut part)?)).ok()?;
+        let is_in_order = (layer, page) >= (self.0, self.1);
+        *self = is_in_order.then_some(Self(layer, page.checked_add(1)?))?;
+        cuckoo.load_page(layer, page, part).then_some(())
+    }
+}
+
+/// The parts of a cut.
+pub(super) struct Parts {
+    cuckoo: Cuckoo,
+    /// The layer and the page that come next; none before the head.
+    next: Option<(usize, usize)>,
+    part: Vec<u8>,
+}
+
+impl Parts {
+    pub(super) fn of(cuckoo: Cuckoo) -> Self {
+        Self { cuckoo, next: None, part: Vec::new() }
+    }
+}
+
+impl Source for Parts {
+    fn next(&mut self) -> Option<Item<'_>> {
+        let Some((mut layer, mut from)) = self.next else {
+            self.part = (!self.cuckoo.is_empty()).then(|| head(&self.cuckoo))?;
+            self.next = Some((0, 0));
+            return Some(Item::Single { name: &self.part, deadline_ms: None });
+        };
+        loop {
+            let bits = self.cuckoo.layers().get(layer)?;
+            if let Some(page) = bits.next_held(from) {
+                self.part.clear();
+                self.part.push(b'p');
+                self.part.extend_from_slice(&(layer as u32).to_le_bytes());
+                self.part.extend_from_slice(&(page as u64).to_le_bytes());
+                self.part.extend_from_slice(bits.page(page)?);
+                self.next = Some((layer, page + 1));
+                return Some(Item::Single { name: &self.part, deadline_ms: None });
+            }
+            (layer, from) = (layer + 1, 0);
+        }
+    }
+
+    fn rewind(&mut self) {
+        self.next = None;
+    }
+}
+
+/// What a dump begins with: all but the bytes.
+pub(super) fn outline(cuckoo: &Cuckoo) -> Vec<u8> {
+    [MAGIC, &head(cuckoo)].concat()
+}
+
+/// The filter that a dump begins with, without its bytes.
+pub(super) fn of_outline(bytes: &[u8]) -> Option<Cuckoo> {
+    of_head(bytes.strip_prefix(MAGIC)?)
+}

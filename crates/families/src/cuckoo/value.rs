@@ -1,0 +1,208 @@
+//! The type: its row, its values, how they are changed.
+
+use super::items::{self, Building};
+use darter_keyspace::{
+    Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
+};
+use darter_rdb::types::PRIVATE;
+use darter_rdb::{Bounds, Encoding, Items, Kind, Layout, Origin};
+use darter_structs::filter::{Cuckoo, CuckooPlan, Moving, Probe, Put};
+
+static TYPE: &Type = &Type {
+    name: "MBbloomCF",
+    number: 8,
+    rdb: &Kind {
+        encodings: &[Encoding::of(Origin::Darter, PARTS, Layout::Singles)],
+        packed: Bounds::DEFAULT,
+        plan: |survey| survey.plain(PARTS),
+    },
+    empty: || Object::new(CuckooFilter::default()),
+    bounds: &[],
+    is_ordered: true,
+};
+
+/// How a filter is laid out in a file: its parts. RedisBloom's layout is a module's, with other places of
+/// bytes.
+const PARTS: u8 = PRIVATE + 9;
+
+/// What CF.ADD creates: room for 1 024 items.
+pub(super) const DEFAULT: CuckooPlan = CuckooPlan { buckets: 512, width: 2, kicks: 20, growth: 1 };
+
+/// A cuckoo filter. Cloning it is a cut.
+#[derive(Clone, Default)]
+pub struct CuckooFilter {
+    cuckoo: Cuckoo,
+    /// What a file has said and not yet kept.
+    building: Building,
+}
+
+impl CuckooFilter {
+    /// The filter.
+    #[must_use]
+    pub fn cuckoo(&self) -> &Cuckoo {
+        &self.cuckoo
+    }
+}
+
+impl Value for CuckooFilter {
+    fn content_bytes(&self) -> usize {
+        self.cuckoo.memory_bytes()
+    }
+
+    fn encoding(&self) -> &'static str {
+        "raw"
+    }
+
+    fn items(&self, _: u64) -> Items {
+        Box::new(items::Parts::of(self.cuckoo.clone()))
+    }
+
+    fn take_in(&mut self, item: NewItem<'_>) -> bool {
+        let NewItem::Pair { name, .. } = item else {
+            return self.building.take(&mut self.cuckoo, item.name());
+        };
+        if self.cuckoo.is_empty() {
+            self.cuckoo = Cuckoo::new(DEFAULT).expect("it is small");
+        }
+        let put = self.cuckoo.add(Probe::of(name));
+        matches!(finished(&mut self.cuckoo, put), Put::Done)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cuckoo.is_empty()
+    }
+
+    fn check_invariants(&self) {
+        self.cuckoo.check_invariants();
+    }
+}
+
+/// What becomes of an item at last.
+fn finished(cuckoo: &mut Cuckoo, put: Put) -> Put {
+    let Put::Moving(mut moving) = put else { return put };
+    loop {
+        if let Some(put) = cuckoo.go_on(&mut moving, usize::from(u16::MAX)) {
+            return put;
+        }
+    }
+}
+
+impl Typed for CuckooFilter {
+    const TYPE: &'static Type = TYPE;
+}
+
+impl Collection for CuckooFilter {
+    type Edit<'a> = CuckooEdit<'a>;
+
+    fn edit<'a>(&'a mut self, _: u64, recorder: Recorder<'a>) -> CuckooEdit<'a> {
+        CuckooEdit { cuckoo: &mut self.cuckoo, recorder }
+    }
+}
+
+/// What is recorded of a change to a filter. Which items move is a function of what is there.
+#[derive(Debug)]
+pub enum CuckooChange {
+    /// The filter is this one: without items, as it was created or as a dump begins.
+    Assign(Cuckoo),
+    /// The item of this hash was added once.
+    Add(Probe),
+    /// It was removed once.
+    Remove(Probe),
+    /// A page of a layer has these bytes.
+    Page(usize, usize, Vec<u8>),
+}
+
+const REPLAYED: &Event = &Event::new("cf.add", b'd');
+
+impl Change for CuckooChange {
+    const TYPE: &'static Type = TYPE;
+
+    fn apply(changes: &[Self], db: &mut Db, key: &Key<'_>) -> Result<(), WrongType> {
+        let apply =
+            |edit: &mut CuckooEdit<'_>| changes.iter().for_each(|change| edit.apply(change));
+        db.edit::<CuckooFilter, _>(key, true, apply)?;
+        Ok(())
+    }
+}
+
+/// Changes a filter, and records the effects.
+pub struct CuckooEdit<'a> {
+    cuckoo: &'a mut Cuckoo,
+    recorder: Recorder<'a>,
+}
+
+impl CuckooEdit<'_> {
+    /// The filter as it is now.
+    #[must_use]
+    pub fn cuckoo(&self) -> &Cuckoo {
+        self.cuckoo
+    }
+
+    /// Makes it another one, which has no items yet.
+    pub fn assign(&mut self, event: &'static Event, cuckoo: Cuckoo) {
+        *self.cuckoo = cuckoo;
+        self.recorder.record(&[event], || CuckooChange::Assign(self.cuckoo.clone()));
+    }
+
+    /// Adds an item, if there is room without moving others.
+    pub fn add(&mut self, event: &'static Event, probe: Probe) -> Put {
+        let put = self.cuckoo.add(probe);
+        if let Put::Done = put {
+            self.recorder.record(&[event], || CuckooChange::Add(probe));
+        }
+        put
+    }
+
+    /// Moves others for an item, up to so many: see [`Cuckoo::go_on`].
+    pub fn go_on(
+        &mut self,
+        event: &'static Event,
+        (probe, moving): (Probe, &mut Moving),
+        most: usize,
+    ) -> Option<Put> {
+        let put = self.cuckoo.go_on(moving, most);
+        if let Some(Put::Done) = put {
+            self.recorder.record(&[event], || CuckooChange::Add(probe));
+        }
+        put
+    }
+
+    /// Removes an item once. False if it is not there.
+    pub fn remove(&mut self, event: &'static Event, probe: Probe) -> bool {
+        let is_removed = self.cuckoo.remove(probe);
+        if is_removed {
+            self.recorder.record(&[event], || CuckooChange::Remove(probe));
+        }
+        is_removed
+    }
+
+    /// Overwrites a page of a layer. False where there is none, or of another length.
+    pub fn load(
+        &mut self,
+        event: &'static Event,
+        (layer, page): (usize, usize),
+        bytes: &[u8],
+    ) -> bool {
+        let is_there = self.cuckoo.load_page(layer, page, bytes);
+        if is_there {
+            self.recorder.record(&[event], || CuckooChange::Page(layer, page, bytes.to_vec()));
+        }
+        is_there
+    }
+
+    fn apply(&mut self, change: &CuckooChange) {
+        match change {
+            CuckooChange::Assign(cuckoo) => self.assign(REPLAYED, cuckoo.clone()),
+            CuckooChange::Add(probe) => {
+                if let Put::Moving(mut moving) = self.add(REPLAYED, *probe) {
+                    let most = usize::from(u16::MAX);
+                    while self.go_on(REPLAYED, (*probe, &mut moving), most).is_none() {}
+                }
+            }
+            CuckooChange::Remove(probe) => _ = self.remove(REPLAYED, *probe),
+            CuckooChange::Page(layer, page, bytes) => {
+                self.load(REPLAYED, (*layer, *page), bytes);
+            }
+        }
+    }
+}

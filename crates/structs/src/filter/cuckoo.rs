@@ -1,0 +1,454 @@
+//! Cuckoo filters: a byte of an item's hash in one of its two buckets, so that items can be removed.
+//!
+//! An item whose buckets are full takes the place of another, which moves to its other bucket, where it
+//! may displace a third, and so on: as often as the plan says. If that finds no room, all go back, and
+//! the filter gets another layer. It takes any number of calls ([`Cuckoo::go_on`]).
+//!
+//! Source: Fan, Andersen, Kaminsky, Mitzenmacher, "Cuckoo filter: practically better than Bloom" (2014):
+//! the other bucket is found from the bucket and the byte alone.
+//!
+//! Invariants (`check_invariants`):
+//! - I1: each layer has the bytes that the plan gives it, and there are at most [`CUCKOO_LAYERS_MAX`].
+//! - I2: `len` bytes are not 0, unless a file says otherwise.
+//! - I3: `bytes` and `memory` are sums over the layers.
+
+use super::probe::Probe;
+use super::shape::BYTES_MAX;
+use crate::pages::{PAGE_BYTES, Pages};
+
+/// The first layer, and 32 more.
+pub const CUCKOO_LAYERS_MAX: usize = 33;
+/// The number from which an item's byte is drawn.
+const FINGER: u64 = 0;
+
+/// What an empty filter is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CuckooPlan {
+    /// Buckets of the first layer: a power of two, at least 2.
+    pub buckets: u64,
+    /// Bytes of a bucket.
+    pub width: u8,
+    /// How often an item may displace another.
+    pub kicks: u16,
+    /// How many times larger each layer is than the one before: a power of two; 0: there is only one.
+    pub growth: u32,
+}
+
+/// What became of an item.
+#[derive(Debug)]
+pub enum Put {
+    /// It is there.
+    Done,
+    /// There is no room, and there may be no other layer.
+    Full,
+    /// There is no room, and another layer would be too large, or one too many.
+    Stuck,
+    /// Nothing yet: others have to move.
+    Moving(Moving),
+}
+
+/// Items on their way from bucket to bucket.
+#[derive(Debug)]
+pub struct Moving {
+    probe: Probe,
+    /// The byte that has no place, and the bucket from which it takes one.
+    finger: u8,
+    bucket: u64,
+    /// What was where, in the order in which it was displaced.
+    path: Vec<(usize, u8)>,
+    is_back: bool,
+}
+
+/// See the module. Cloning it is a cut: O(layers).
+#[derive(Clone, Debug, Default)]
+pub struct Cuckoo {
+    plan: CuckooPlan,
+    layers: Vec<Pages>,
+    len: u64,
+    deleted: u64,
+    bytes: u64,
+    memory: usize,
+}
+
+/// The byte of an item: any but 0, which is a free place.
+fn finger(probe: Probe) -> u8 {
+    1 + probe.number(FINGER, 255) as u8
+}
+
+fn byte(bits: &Pages, at: usize) -> u8 {
+    bits.page(at / PAGE_BYTES).map_or(0, |page| page[at % PAGE_BYTES])
+}
+
+impl CuckooPlan {
+    /// Bytes of a layer.
+    fn bytes_of(&self, layer: usize) -> Option<u64> {
+        let growth = u64::from(self.growth).checked_pow(u32::try_from(layer).ok()?)?;
+        self.buckets.checked_mul(growth)?.checked_mul(u64::from(self.width))
+    }
+
+    fn is_sound(&self) -> bool {
+        let is_growth = self.growth == 0 || self.growth.is_power_of_two();
+        self.buckets >= 2 && self.buckets.is_power_of_two() && self.width > 0 && is_growth
+    }
+}
+
+impl Cuckoo {
+    /// An empty filter. `None` if it would be too large.
+    #[must_use]
+    pub fn new(plan: CuckooPlan) -> Option<Self> {
+        Self::bare(plan, 1, (0, 0))
+    }
+
+    /// A filter of so many layers without bytes, which are to be [loaded](Self::load_page): it has some
+    /// items, and had others.
+    #[must_use]
+    pub fn bare(plan: CuckooPlan, layers: usize, (len, deleted): (u64, u64)) -> Option<Self> {
+        let mut cuckoo = Self { plan, len, deleted, ..Self::default() };
+        let are_numbers = i64::try_from(len.checked_add(deleted)?).is_ok();
+        let are_made = plan.is_sound() && are_numbers && (0..layers).all(|_| cuckoo.push());
+        (are_made && len <= cuckoo.bytes).then_some(cuckoo)
+    }
+
+    /// Adds a layer. False if that would be too much.
+    fn push(&mut self) -> bool {
+        let bytes = self.plan.bytes_of(self.layers.len());
+        let bytes = bytes.filter(|bytes| *bytes > 0 && bytes + self.bytes <= BYTES_MAX);
+        let Some(bytes) = bytes.filter(|_| self.layers.len() < CUCKOO_LAYERS_MAX) else {
+            return false;
+        };
+        let bits = Pages::zeros(bytes as usize);
+        (self.bytes, self.memory) = (self.bytes + bytes, self.memory + memory(&bits));
+        self.layers.push(bits);
+        true
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn plan(&self) -> &CuckooPlan {
+        &self.plan
+    }
+
+    /// Its layers, from the first on.
+    #[must_use]
+    pub fn layers(&self) -> &[Pages] {
+        &self.layers
+    }
+
+    /// Buckets of all layers.
+    #[must_use]
+    pub fn buckets(&self) -> u64 {
+        self.bytes / u64::from(self.plan.width.max(1))
+    }
+
+    /// Items that are in it.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True when it is nothing: not even without items.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// Items that were removed.
+    #[must_use]
+    pub fn deleted(&self) -> u64 {
+        self.deleted
+    }
+
+    /// Places for items. Cost: O(1).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of memory. Cost: O(1).
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.memory
+    }
+
+    /// Buckets of a layer, less one: a mask.
+    fn mask(&self, layer: &Pages) -> u64 {
+        layer.len() as u64 / u64::from(self.plan.width) - 1
+    }
+
+    /// The other bucket of a byte in this one.
+    fn other(&self, layer: &Pages, bucket: u64, finger: u8) -> u64 {
+        (bucket ^ Probe::spread(finger)) & self.mask(layer)
+    }
+
+    /// The two buckets of an item in a layer.
+    fn buckets_of(&self, layer: &Pages, probe: Probe) -> [u64; 2] {
+        let first = probe.word() & self.mask(layer);
+        [first, self.other(layer, first, finger(probe))]
+    }
+
+    /// Where a byte is in a bucket, the first of all if it is there more than once.
+    fn find(&self, layer: &Pages, bucket: u64, finger: u8) -> Option<usize> {
+        self.places(bucket).find(|at| byte(layer, *at) == finger)
+    }
+
+    fn places(&self, bucket: u64) -> std::ops::Range<usize> {
+        let width = usize::from(self.plan.width);
+        let start = bucket as usize * width;
+        start..start + width
+    }
+
+    /// Where one of the item's buckets has this byte: the newest layer first.
+    fn find_anywhere(&self, probe: Probe, byte: u8) -> Option<(usize, usize)> {
+        self.layers.iter().enumerate().rev().find_map(|(at, layer)| {
+            let buckets = self.buckets_of(layer, probe);
+            let place = buckets.iter().find_map(|bucket| self.find(layer, *bucket, byte));
+            place.map(|place| (at, place))
+        })
+    }
+
+    /// True when the item is there, or seems to be. Cost: O(layers * bytes of a bucket).
+    #[must_use]
+    pub fn contains(&self, probe: Probe) -> bool {
+        self.find_anywhere(probe, finger(probe)).is_some()
+    }
+
+    /// True when the item can be added without moving others.
+    #[must_use]
+    pub fn has_room(&self, probe: Probe) -> bool {
+        self.find_anywhere(probe, 0).is_some()
+    }
+
+    /// How often the item is there, or seems to be. Cost: as [`Cuckoo::contains`].
+    #[must_use]
+    pub fn count(&self, probe: Probe) -> u64 {
+        let finger = finger(probe);
+        let of_bucket = |layer, bucket| {
+            self.places(bucket).filter(|at| byte(layer, *at) == finger).count() as u64
+        };
+        let of_layer = |layer| self.buckets_of(layer, probe).map(|bucket| of_bucket(layer, bucket));
+        self.layers.iter().flat_map(of_layer).sum()
+    }
+
+    /// Adds an item, again if it is there. If there is room only after others have moved, nothing has
+    /// changed yet: go on until they have.
+    pub fn add(&mut self, probe: Probe) -> Put {
+        if let Some((layer, at)) = self.find_anywhere(probe, 0) {
+            self.set(layer, at, finger(probe));
+            self.len += 1;
+            return Put::Done;
+        }
+        let Some(layer) = self.layers.last() else { return Put::Full };
+        let bucket = self.buckets_of(layer, probe)[0];
+        Put::Moving(Moving {
+            probe,
+            finger: finger(probe),
+            bucket,
+            path: Vec::new(),
+            is_back: self.plan.kicks == 0,
+        })
+    }
+
+    /// Moves up to so many. `None`: there is more to do, and the filter is to be used for nothing else.
+    pub fn go_on(&mut self, moving: &mut Moving, most: usize) -> Option<Put> {
+        let last = self.layers.len() - 1;
+        for _ in 0..most {
+            if !moving.is_back {
+                if self.displace(moving) {
+                    self.len += 1;
+                    return Some(Put::Done);
+                }
+                moving.is_back = moving.path.len() >= usize::from(self.plan.kicks);
+            } else if let Some((at, byte)) = moving.path.pop() {
+                self.set(last, at, byte);
+            } else {
+                return Some(self.add_above(moving.probe));
+            }
+        }
+        None
+    }
+
+    /// Puts the byte that has no place in the place of another. True if that found a free one.
+    fn displace(&mut self, moving: &mut Moving) -> bool {
+        let last = self.layers.len() - 1;
+        // Which one is a number of the item's own: the same wherever the change is repeated.
+        let turn = FINGER + 1 + moving.path.len() as u64;
+        let step = moving.probe.number(turn, u64::from(self.plan.width)) as usize;
+        let at = self.places(moving.bucket).start + step;
+        let victim = byte(&self.layers[last], at);
+        self.set(last, at, moving.finger);
+        moving.path.push((at, victim));
+        moving.finger = victim;
+        let layer = &self.layers[last];
+        moving.bucket = self.other(layer, moving.bucket, victim);
+        let free = self.find(layer, moving.bucket, 0);
+        if let Some(free) = free {
+            self.set(last, free, victim);
+        }
+        free.is_some()
+    }
+
+    /// Adds an item to a new layer.
+    fn add_above(&mut self, probe: Probe) -> Put {
+        if self.plan.growth == 0 {
+            return Put::Full;
+        }
+        if !self.push() {
+            return Put::Stuck;
+        }
+        let last = self.layers.len() - 1;
+        let at = self.places(self.buckets_of(&self.layers[last], probe)[0]).start;
+        self.set(last, at, finger(probe));
+        self.len += 1;
+        Put::Done
+    }
+
+    /// Removes an item once. False if it is not there.
+    pub fn remove(&mut self, probe: Probe) -> bool {
+        let Some((layer, at)) = self.find_anywhere(probe, finger(probe)) else { return false };
+        self.set(layer, at, 0);
+        // A file may have said that there are fewer.
+        self.len = self.len.saturating_sub(1);
+        self.deleted += 1;
+        true
+    }
+
+    fn set(&mut self, layer: usize, at: usize, byte: u8) {
+        let bits = &mut self.layers[layer];
+        let before = bits.memory_bytes();
+        bits.page_mut(at / PAGE_BYTES)[at % PAGE_BYTES] = byte;
+        self.memory += bits.memory_bytes() - before;
+    }
+
+    /// Overwrites a page of a layer. False where there is none, or of another length.
+    pub fn load_page(&mut self, layer: usize, page: usize, bytes: &[u8]) -> bool {
+        let Some(bits) = self.layers.get_mut(layer) else { return false };
+        let before = bits.memory_bytes();
+        let is_there = bits.load(page, bytes);
+        self.memory += bits.memory_bytes() - before;
+        is_there
+    }
+
+    /// Panics when an invariant does not hold. Cost: O(bytes).
+    pub fn check_invariants(&self) {
+        assert!(self.layers.len() <= CUCKOO_LAYERS_MAX, "I1: {} layers", self.layers.len());
+        for (at, layer) in self.layers.iter().enumerate() {
+            assert_eq!(Some(layer.len() as u64), self.plan.bytes_of(at), "I1: bytes");
+            layer.check_invariants();
+        }
+        let bytes = self.layers.iter().map(|layer| layer.len() as u64).sum::<u64>();
+        assert_eq!(self.bytes, bytes, "I3: bytes");
+        assert_eq!(self.memory, self.layers.iter().map(memory).sum::<usize>(), "I3: memory");
+    }
+}
+
+fn memory(bits: &Pages) -> usize {
+    bits.memory_bytes() + size_of::<Pages>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+    use std::collections::BTreeMap;
+
+    fn probe(number: u64) -> Probe {
+        Probe::of(&number.to_le_bytes())
+    }
+
+    /// Adds an item, some moves a call.
+    fn add(cuckoo: &mut Cuckoo, number: u64, most: usize) -> Put {
+        match cuckoo.add(probe(number)) {
+            Put::Moving(mut moving) => loop {
+                if let Some(put) = cuckoo.go_on(&mut moving, most) {
+                    break put;
+                }
+            },
+            put => put,
+        }
+    }
+
+    fn occupied(cuckoo: &Cuckoo) -> u64 {
+        let of = |bits: &Pages| (0..bits.len()).filter(|at| byte(bits, *at) != 0).count() as u64;
+        cuckoo.layers.iter().map(of).sum()
+    }
+
+    #[test] // Nothing that is there is missing, whatever was removed; what is not, seldom seems to be.
+    fn filters_match_a_bag() {
+        for seed in 0..24 {
+            let mut prng = Prng::from_seed(seed);
+            let width = [1, 2, 4, 8][seed as usize % 4];
+            let kicks = [20, 0, 500][seed as usize % 3];
+            let growth = [1, 2, 4][seed as usize % 3];
+            let mut cuckoo = Cuckoo::new(CuckooPlan { buckets: 512, width, kicks, growth })
+                .expect("it is small");
+            let mut model = BTreeMap::<u64, u64>::new();
+            for _ in 0..4_000 {
+                let number = prng.below(3_000);
+                let there = model.entry(number).or_default();
+                if prng.below(3) > 0 {
+                    match add(&mut cuckoo, number, 1 + prng.below(50) as usize) {
+                        Put::Done => *there += 1,
+                        put => assert!(matches!(put, Put::Stuck), "seed {seed}: {put:?}"),
+                    }
+                } else if *there > 0 {
+                    assert!(cuckoo.remove(probe(number)), "seed {seed}: {number}");
+                    *there -= 1;
+                }
+            }
+            let all: u64 = model.values().sum();
+            assert_eq!((cuckoo.len(), occupied(&cuckoo)), (all, all), "seed {seed}");
+            for (number, there) in &model {
+                assert!(cuckoo.count(probe(*number)) >= *there, "seed {seed}: {number}");
+                assert_eq!(cuckoo.contains(probe(*number)), cuckoo.count(probe(*number)) > 0);
+            }
+            cuckoo.check_invariants();
+            let wrong = (10_000..30_000).filter(|number| cuckoo.contains(probe(*number))).count();
+            let most = 2 * usize::from(width) * cuckoo.layers().len() * 20_000 / 255;
+            assert!(wrong <= most * 11 / 10, "seed {seed}: {wrong} of {most}");
+        }
+    }
+
+    #[test] // A filter that is full has everything it had, and is as before.
+    fn who_finds_no_room_leaves_no_trace() {
+        let plan = CuckooPlan { buckets: 1_024, width: 2, kicks: 300, growth: 0 };
+        let mut cuckoo = Cuckoo::new(plan).unwrap();
+        let bytes = |cuckoo: &Cuckoo| -> Vec<u8> {
+            (0..2_048).map(|at| byte(&cuckoo.layers[0], at)).collect()
+        };
+        let (mut added, mut refused) = (Vec::new(), 0);
+        for number in 0..4_000 {
+            let before = bytes(&cuckoo);
+            match add(&mut cuckoo, number, 7) {
+                Put::Done => added.push(number),
+                put => {
+                    assert!(matches!(put, Put::Full) && bytes(&cuckoo) == before, "{put:?}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(added.len() > 1_720 && refused > 0, "{} of 2 048 places", added.len());
+        assert!(added.iter().all(|number| cuckoo.contains(probe(*number))));
+        assert_eq!((cuckoo.len(), occupied(&cuckoo)), (added.len() as u64, added.len() as u64));
+    }
+
+    #[test] // Of a bucket of one byte, it is wrong as seldom as it is documented to be.
+    fn errors_are_as_rare_as_documented() {
+        let plan = CuckooPlan { buckets: 1 << 16, width: 1, kicks: 20, growth: 1 };
+        let mut cuckoo = Cuckoo::new(plan).unwrap();
+        (0..20_000).for_each(|number| _ = add(&mut cuckoo, number, 20));
+        assert_eq!((cuckoo.layers().len(), cuckoo.len()), (1, 20_000));
+        let wrong = (100_000..200_000).filter(|number| cuckoo.contains(probe(*number))).count();
+        assert!((150..784).contains(&wrong), "{wrong} of 100 000; at most 2/255");
+    }
+
+    #[test]
+    fn huge_ones_are_refused_and_large_ones_are_nothing() {
+        let plan = CuckooPlan { buckets: 1 << 36, width: 2, kicks: 20, growth: 1 };
+        let mut cuckoo = Cuckoo::new(plan).unwrap();
+        assert!(cuckoo.memory_bytes() < 400_000, "{}", cuckoo.memory_bytes());
+        assert!(matches!(cuckoo.add(probe(1)), Put::Done) && cuckoo.contains(probe(1)));
+        assert!(Cuckoo::new(CuckooPlan { buckets: 1 << 40, ..plan }).is_none());
+        assert!(Cuckoo::new(CuckooPlan { buckets: 1 << 62, width: 255, ..plan }).is_none());
+        assert!(Cuckoo::bare(plan, 2, (0, 0)).is_none(), "256 GiB");
+    }
+}
