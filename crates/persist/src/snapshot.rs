@@ -29,6 +29,8 @@ pub const CHUNK_BYTES: usize = 128 * 1024;
 const ENTRIES_AT_ONCE: usize = 64;
 /// Bytes read or written in one step, but for the last item: about 20 us, 40 where they are packed.
 const BYTES_AT_ONCE: usize = 12 * 1024;
+/// Bytes of an item that count as another entry.
+const BYTES_A_LOOK: usize = BYTES_AT_ONCE / ENTRIES_AT_ONCE;
 /// Bytes of a long key in one step.
 const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
 
@@ -315,6 +317,8 @@ impl Value {
                 encoder.end(out);
                 return false;
             };
+            // What is packed well is much to read for little that is written.
+            *looks = looks.saturating_sub(size(&item) / BYTES_A_LOOK);
             encoder.item(item, out);
         }
         true

@@ -195,6 +195,22 @@ fn packing_makes_it_smaller() {
     assert!(bytes(true) * 10 < bytes(false), "{} and {}", bytes(true), bytes(false));
 }
 
+#[test] // What is packed to nearly nothing is no more in one step than what is not.
+fn steps_count_what_is_read() {
+    let mut shard = shard();
+    let name = |at: u64| at.to_string().into_bytes();
+    let fields: Fields = (0..1_000).map(|at| (name(at), (vec![0; 4_000], None))).collect();
+    set_fields(&mut shard, 0, b"k", &fields);
+    let style = Style { packs: true, tells_idle: false };
+    let mut snapshot = Snapshot::new(parts(&shard), style);
+    let mut steps = 0;
+    while !matches!(snapshot.step(), Step::Done) {
+        steps += 1;
+    }
+    // Of 4 MB, in two passes of four fields a step.
+    assert!(steps > 450, "{steps}");
+}
+
 #[test]
 fn the_dead_are_left_out() {
     let mut shard = shard();
