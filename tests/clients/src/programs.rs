@@ -50,6 +50,7 @@ const FILES: &[&str] = &[
     "tests/test_commands.py",
     "tests/test_hash.py",
     "tests/test_json.py",
+    "tests/test_bloom.py",
     "tests/test_encoding.py",
     "tests/test_monitor.py",
     "tests/test_pipeline.py",
