@@ -65,6 +65,14 @@ const TYPES: &[Type] = &[
         name: "cms", homes: &["crates/families/src/cms"], ceiling: 1,
         words: &["Cms", "CmsEdit", "CmsChange", "\"CMSk-TYPE\""],
     },
+    Type {
+        name: "topk", homes: &["crates/families/src/topk"], ceiling: 1,
+        words: &["TopK", "TopKEdit", "TopKChange", "\"TopK-TYPE\""],
+    },
+    Type {
+        name: "tdigest", homes: &["crates/families/src/tdigest"], ceiling: 1,
+        words: &["TDigest", "TDigestEdit", "TDigestChange", "\"TDIS-TYPE\""],
+    },
 ];
 
 /// Other things spelled like a type: the command SET and its event, layouts of files, derived

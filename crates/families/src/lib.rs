@@ -60,7 +60,9 @@ mod spread;
 pub mod stream;
 pub mod string;
 mod tally;
+pub mod tdigest;
 mod text;
+pub mod topk;
 mod unsent;
 mod unshare;
 mod word;
@@ -83,6 +85,8 @@ pub static TYPES: Types = types![
     bloom::BloomFilter::TYPE,
     cuckoo::CuckooFilter::TYPE,
     cms::Cms::TYPE,
+    topk::TopK::TYPE,
+    tdigest::TDigest::TYPE,
 ];
 
 /// What gives entries of the value at a key a deadline, and replies as FIELDEXPIRE does.
@@ -107,6 +111,8 @@ pub const TABLES: &[&[Command]] = &[
     bloom::TABLE,
     cuckoo::TABLE,
     cms::TABLE,
+    topk::TABLE,
+    tdigest::TABLE,
     keys::TABLE,
     sort::TABLE,
 ];

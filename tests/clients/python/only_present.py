@@ -34,6 +34,10 @@ PRESENT = set(
     cf.reserve cf.add cf.addnx cf.insert cf.insertnx cf.exists cf.mexists cf.del cf.count cf.info
     cf.scandump cf.loadchunk
     cms.initbydim cms.initbyprob cms.incrby cms.query cms.merge cms.info
+    topk.reserve topk.add topk.incrby topk.query topk.count topk.list topk.info
+    tdigest.create tdigest.reset tdigest.add tdigest.merge tdigest.min tdigest.max tdigest.quantile
+    tdigest.cdf tdigest.rank tdigest.revrank tdigest.byrank tdigest.byrevrank tdigest.trimmed_mean
+    tdigest.info
     del unlink exists type keys scan randomkey rename renamenx copy move touch object expire
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb

@@ -22,6 +22,8 @@ use darter_families::json::Json;
 use darter_families::list::List;
 use darter_families::set::Set;
 use darter_families::stream::Stream;
+use darter_families::tdigest::TDigest;
+use darter_families::topk::TopK;
 use darter_families::zset::ZSet;
 use darter_keyspace::{Db, Found, Shard, Type, apply};
 use darter_rdb::{Item, Source};
@@ -260,6 +262,15 @@ const LINES: &[&str] = &[
     "CMS.INITBYPROB K 0.0001 0.01",
     "CMS.INCRBY K I I I I I I",
     "CMS.MERGE K 2 K K WEIGHTS 1 2",
+    "TOPK.RESERVE K 2",
+    "TOPK.RESERVE K 5 40 3 0.9",
+    "TOPK.ADD K I I I many",
+    "TOPK.INCRBY K I I I 900",
+    "TDIGEST.CREATE K COMPRESSION 5",
+    "TDIGEST.ADD K I I I 0.5",
+    "TDIGEST.MERGE K 2 K K",
+    "TDIGEST.MERGE K 1 K COMPRESSION 20 OVERRIDE",
+    "TDIGEST.RESET K",
 ];
 
 /// Refusals that indicate a mistake in a line; others depend on the data.
@@ -389,6 +400,8 @@ fn glance(found: &Found<'_>) -> Glance {
         "ReJSON-RL" => found.value::<Json>().map_or(0, |json| usize::from(json.root().is_some())),
         "MBbloom--" => found.value::<BloomFilter>().map_or(0, |one| one.chain().len() as usize),
         "MBbloomCF" => found.value::<CuckooFilter>().map_or(0, |one| one.cuckoo().len() as usize),
+        "TopK-TYPE" => found.value::<TopK>().map_or(0, |sketch| sketch.list().len()),
+        "TDIS-TYPE" => found.value::<TDigest>().map_or(0, |value| value.digest().weight() as usize),
         "CMSk-TYPE" => found.value::<Cms>().map_or(0, |sketch| sketch.count() as usize),
         other => panic!("how long a {other} is must be known here"),
     };

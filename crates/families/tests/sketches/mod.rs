@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers included")]
 
 mod cms;
+mod tdigest;
+mod topk;
 
 use darter_base::Prng;
 use darter_keyspace::{NewItem, Value};

@@ -1,0 +1,84 @@
+//! Top-K: what comes most often is in the list, and hardly any count is too high.
+
+use super::survives_damage;
+use darter_base::Prng;
+use darter_base::hash::digest;
+use darter_families::topk::{Shape, TopK};
+use darter_keyspace::{Collection, Value};
+use std::collections::HashMap;
+
+fn name(item: u64) -> Vec<u8> {
+    format!("item:{item}").into_bytes()
+}
+
+/// A sketch that items were added to, the lower ones more often, and their exact counts.
+fn counted(seed: u64, shape: Shape, times: usize) -> (TopK, HashMap<u64, u32>) {
+    let (mut prng, mut exact) = (Prng::from_seed(seed), HashMap::new());
+    let mut sketch = TopK::new(shape).unwrap();
+    for step in 0..times {
+        let kinds = 1 << prng.below(12);
+        let (item, by) = (prng.below(kinds), prng.below(3) as u32);
+        *exact.entry(item).or_insert(0) += by;
+        let expelled = sketch.edit_aside(0).add(&name(item), by, &mut prng);
+        assert!(expelled.is_none_or(|expelled| sketch.listed(&expelled).is_none()), "{step}");
+        if step % 1_000 == 0 {
+            sketch.check_invariants();
+        }
+    }
+    (sketch, exact)
+}
+
+#[test]
+fn the_list_has_what_comes_most_often() {
+    for (seed, width, decay) in [(1, 200, 0.9), (2, 1_000, 0.925), (3, 100, 0.8)] {
+        let (sketch, exact) = counted(seed, Shape { k: 8, width, depth: 5, decay }, 60_000);
+        let mut counts: Vec<(u32, u64)> =
+            exact.iter().map(|(item, count)| (*count, *item)).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let found = counts[..8].iter().filter(|(_, item)| sketch.listed(&name(*item)).is_some());
+        assert!(found.count() >= 7, "{seed}: {:?}", &counts[..10]);
+        assert_eq!(sketch.list().len(), 8);
+        for (count, item) in &counts[..4] {
+            let listed = sketch.listed(&name(*item)).unwrap();
+            assert!(listed <= *count && listed > count - count / 10, "{seed}: {listed} of {count}");
+        }
+    }
+}
+
+#[test] // Without chance: with a decay of 1 every foreign item takes one off.
+fn buckets_decay_by_one() {
+    let mut sketch = TopK::new(Shape { k: 1, width: 1, depth: 1, decay: 1.0 }).unwrap();
+    let mut prng = Prng::from_seed(1);
+    for (item, times, owner, count) in
+        [("a", 5, "a", 5), ("b", 3, "a", 2), ("b", 2, "b", 1), ("b", 4, "b", 5), ("a", 9, "a", 5)]
+    {
+        sketch.edit_aside(0).add(item.as_bytes(), times, &mut prng);
+        assert_eq!(sketch.count_in(digest(owner.as_bytes()), 0), count, "{item} {times}");
+    }
+    assert_eq!(sketch.listed(b"b"), None);
+    assert_eq!(sketch.listed(b"a"), Some(5));
+}
+
+#[test] // As likely in one go as one by one.
+fn chances_add_up() {
+    let decayed = |times: u32, rounds: u32| {
+        let mut prng = Prng::from_seed(7);
+        let left = (0..2_000).map(|_| {
+            let shape = Shape { k: 1, width: 1, depth: 1, decay: 0.9 };
+            let mut sketch = TopK::new(shape).unwrap();
+            sketch.edit_aside(0).add(b"a", 10, &mut prng);
+            (0..rounds).for_each(|_| _ = sketch.edit_aside(0).add(b"b", times, &mut prng));
+            u64::from(sketch.count_in(digest(b"a"), 0))
+        });
+        left.sum::<u64>() as f64 / 2_000.0
+    };
+    let (together, singly) = (decayed(8, 1), decayed(1, 8));
+    assert!((together - singly).abs() < 0.2, "{together} {singly}");
+    assert!((5.5..7.5).contains(&together), "{together}: eight chances of a third and more");
+}
+
+#[test]
+fn damaged_lists_are_refused_or_other_ones() {
+    let shape = Shape { k: 20, width: 300, depth: 5, decay: 0.9 };
+    survives_damage(&counted(8, shape, 3_000).0, 2_000);
+}
