@@ -87,20 +87,20 @@ impl Rate {
         Ok(Self { limit, interval })
     }
 
-    /// Takes `quantity` at `now`, when the next one is due at `due`. `None` where a number does not
-    /// fit 64 bits.
+    /// Takes `quantity` at `now`, when the next one is due at `due`. `None` where a number that is kept
+    /// or returned does not fit 64 bits.
     fn take(&self, due: i128, now: i128, quantity: i64) -> Option<Taken> {
         let fits = |ns: i128| i64::try_from(ns).ok();
         let interval = i128::from(self.interval);
         let tolerance = i128::from(fits(interval * i128::from(self.limit))?);
         let increment = i128::from(fits(interval * i128::from(quantity))?);
-        let next = fits(due.max(now) + increment)?;
-        let early = i128::from(next) - tolerance - now;
+        let next = due.max(now) + increment;
+        let early = next - tolerance - now;
         let is_limited = early > 0;
-        let reset_after = if is_limited { due - now } else { i128::from(next) - now };
+        let reset_after = if is_limited { due - now } else { next - now };
         let left = tolerance - reset_after;
         Some(Taken {
-            due: (!is_limited).then_some(next),
+            due: if is_limited { None } else { Some(fits(next)?) },
             remaining: if left > 0 { fits(left / interval)? } else { 0 },
             retry_after: (is_limited && increment <= tolerance).then_some(early),
             reset_after,
@@ -135,6 +135,16 @@ mod tests {
             assert_eq!(found, (case.2, case.3, case.4), "case {at}");
             assert_eq!(taken.due.is_none(), case.5, "case {at}");
         }
+    }
+
+    #[test] // What is far too much is too much, though the moment at which it would be due is no number.
+    fn only_what_is_kept_must_fit() {
+        let rate = Rate { limit: 5, interval: 1_000_000_000 };
+        let now = 1_700_000_000 * NS_PER_SECOND;
+        let taken = rate.take(now, now, 8_000_000_000).expect("nothing is kept");
+        assert_eq!((taken.due, taken.remaining, taken.retry_after), (None, 5, None));
+        let patient = Rate { limit: 8_000_000_000, ..rate };
+        assert!(patient.take(now, now, 8_000_000_000).is_none(), "it cannot be kept");
     }
 
     #[test] // Up to the next second, but for less than a millisecond.
