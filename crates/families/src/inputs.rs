@@ -190,17 +190,17 @@ pub(crate) async fn pause_now_and_then(call: &Call, done: usize) {
 /// Collections freed at once: about 10 us.
 pub(crate) const FREED_AT_ONCE: usize = 128;
 
-/// Inputs that wait for their turn.
+/// Inputs that wait for their turn; so many are freed at once.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue<I: Send + 'static>(VecDeque<I>);
+pub(crate) struct Queue<I: Send + 'static, const FREED: usize = FREED_AT_ONCE>(VecDeque<I>);
 
-impl<I: Send> Default for Queue<I> {
+impl<I: Send, const FREED: usize> Default for Queue<I, FREED> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<I: Send> Deref for Queue<I> {
+impl<I: Send, const FREED: usize> Deref for Queue<I, FREED> {
     type Target = VecDeque<I>;
 
     fn deref(&self) -> &VecDeque<I> {
@@ -208,32 +208,32 @@ impl<I: Send> Deref for Queue<I> {
     }
 }
 
-impl<I: Send> DerefMut for Queue<I> {
+impl<I: Send, const FREED: usize> DerefMut for Queue<I, FREED> {
     fn deref_mut(&mut self) -> &mut VecDeque<I> {
         &mut self.0
     }
 }
 
-impl<I: Send> FromIterator<I> for Queue<I> {
+impl<I: Send, const FREED: usize> FromIterator<I> for Queue<I, FREED> {
     fn from_iter<T: IntoIterator<Item = I>>(inputs: T) -> Self {
         Self(inputs.into_iter().collect())
     }
 }
 
-impl<I: Send + 'static> Drop for Queue<I> {
+impl<I: Send + 'static, const FREED: usize> Drop for Queue<I, FREED> {
     fn drop(&mut self) {
-        if self.0.len() > FREED_AT_ONCE {
-            lazyfree::defer(Box::new(Rest(std::mem::take(&mut self.0))));
+        if self.0.len() > FREED {
+            lazyfree::defer(Box::new(Rest::<I, FREED>(std::mem::take(&mut self.0))));
         }
     }
 }
 
 /// Inputs that are no longer read.
-struct Rest<I>(VecDeque<I>);
+struct Rest<I, const FREED: usize>(VecDeque<I>);
 
-impl<I: Send> Dismantle for Rest<I> {
+impl<I: Send, const FREED: usize> Dismantle for Rest<I, FREED> {
     fn dismantle(&mut self) -> bool {
-        self.0.truncate(self.0.len().saturating_sub(FREED_AT_ONCE));
+        self.0.truncate(self.0.len().saturating_sub(FREED));
         !self.0.is_empty()
     }
 

@@ -13,6 +13,8 @@ use std::collections::BinaryHeap;
 /// Hits of a run, and bytes of their members: sorting one takes some 40 us.
 const RUN_HITS: usize = 1_024;
 const RUN_BYTES: usize = 64 * 1024;
+/// Runs freed at once: some 10 us.
+const RUNS_FREED: usize = 2;
 /// So few of the best are kept in one run.
 const BEST_MAX: usize = RUN_HITS / 2;
 
@@ -93,15 +95,19 @@ impl Run {
     /// Forgets all but the first `count` hits.
     fn keep(&mut self, count: usize) {
         self.hits.truncate(count);
-        let mut kept = Vec::with_capacity(self.bytes.len());
+        let (mut kept, mut kept_longs) = (Vec::with_capacity(self.bytes.len()), Vec::new());
+        let mut longs: Vec<_> = std::mem::take(&mut self.longs).into_iter().map(Some).collect();
         for hit in &mut self.hits {
-            if hit.len != LONG {
-                let start = hit.start as usize;
+            let start = hit.start as usize;
+            if hit.len == LONG {
+                hit.start = kept_longs.len() as u32;
+                kept_longs.extend(longs[start].take());
+            } else {
                 hit.start = kept.len() as u32;
                 kept.extend_from_slice(&self.bytes[start..start + hit.len as usize]);
             }
         }
-        self.bytes = kept;
+        (self.bytes, self.longs) = (kept, kept_longs);
     }
 
     fn memory_bytes(&self) -> usize {
@@ -152,7 +158,7 @@ impl Eq for Head {}
 pub(super) struct Hits {
     limit: Limit,
     open: Run,
-    closed: Queue<Run>,
+    closed: Queue<Run, RUNS_FREED>,
     /// Of the closed runs, if they are sorted.
     heads: BinaryHeap<Reverse<Head>>,
     /// Shown of the first closed run, if they are not.
@@ -265,4 +271,55 @@ impl Hits {
 fn show(run: &Run, index: usize, f: &mut dyn FnMut(&Shown<'_>)) {
     let hit = &run.hits[index];
     f(&Shown { member: run.member(hit), score: hit.score, distance: hit.distance });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::hash;
+    use darter_base::preempt::{Countdown, Never};
+    use darter_structs::lazyfree;
+    use darter_structs::sorted::Sorted;
+
+    fn long_members() -> Sorted {
+        let mut set = Sorted::new();
+        for number in 0..3_000 {
+            let member = format!("{number:02000}").into_bytes();
+            set.insert(hash::of(&member), &member, f64::from(number));
+        }
+        set
+    }
+
+    #[test] // Of those that are not wanted nothing is held.
+    fn only_the_nearest_are_held() {
+        let (set, order) = (long_members(), Some(Order::Nearest));
+        let mut hits = Hits::new(Limit { order, most: 10, is_any: false });
+        for entry in set.range(0..set.len()) {
+            hits.push(&entry, 3_000.0 - entry.score());
+            assert!(hits.open.longs.len() <= RUN_HITS, "{} are held", hits.open.longs.len());
+        }
+        hits.close();
+        let mut shown = Vec::new();
+        while hits.next_slice(4, &mut |hit| shown.push((hit.distance, hit.member.to_vec()))) {}
+        let nearest = (2_990..3_000).rev();
+        let nearest =
+            nearest.map(|at| (3_000.0 - f64::from(at), format!("{at:02000}").into_bytes()));
+        assert!(shown.into_iter().eq(nearest));
+    }
+
+    #[test] // Runs are of many kilobytes each: they are freed by twos.
+    fn runs_are_freed_in_portions() {
+        let mut hits = Hits::new(Limit { order: None, most: usize::MAX, is_any: false });
+        let mut set = Sorted::new();
+        set.insert(hash::of(b"member"), b"member", 1.0);
+        let entry = set.get(0).expect("it was added");
+        (0..20 * RUN_HITS).for_each(|_| hits.push(&entry, 1.0));
+        drop(hits);
+        let mut slices = 1;
+        while lazyfree::run(&Countdown::new(0)) {
+            slices += 1;
+        }
+        assert!(slices >= 20 / RUNS_FREED, "{slices}");
+        while lazyfree::run(&Never) {}
+    }
 }

@@ -1,15 +1,17 @@
 //! GEOSEARCHSTORE, and GEORADIUS and GEORADIUSBYMEMBER, which have an option for it.
 
-use super::hits::Hits;
+use super::hits::{Hits, Shown};
 use super::options::{Center, Dialect, Query, Stores};
 use super::search::{Search, Shows, Walk, anywhere};
 use crate::inputs;
-use crate::zset::{ZSet, install};
+use crate::zset::{Bulk, ZSet, install};
 use darter_command::{Answer, Call, Refusal};
 use darter_keyspace::{Collection, Event};
 
 /// Members added in one portion: at most about 50 us.
 const ADDED: usize = 12;
+/// Members gathered in one portion, of very many.
+const GATHERED: usize = 16;
 
 const GEOSEARCHSTORE: &Event = &Event::new("geosearchstore", b'z');
 const GEORADIUSSTORE: &Event = &Event::new("georadiusstore", b'z');
@@ -62,6 +64,10 @@ async fn store(
     let query = Query::parse(args, dialect, set.as_ref())?;
     let shows = if query.stores_distances { Shows::Distances } else { Shows::Scores };
     let (unit, mut result, mut count) = (query.form.unit, ZSet::new(), 0);
+    let score = |hit: &Shown<'_>| match shows {
+        Shows::Distances => hit.distance / unit,
+        Shows::Hits | Shows::Scores => hit.score,
+    };
     if let Some((set, search)) = set.zip(Search::new(query, shows)) {
         let mut walk = Walk::new(search, set);
         while walk.step() {
@@ -69,8 +75,18 @@ async fn store(
         }
         let mut hits = walk.finish();
         count = hits.len();
-        while add(&mut result, &mut hits, (shows, unit)) {
-            call.tx.pause().await;
+        if let Some(mut bulk) = Bulk::new(count) {
+            while hits.next_slice(GATHERED, &mut |hit| bulk.push(hit.member, score(hit))) {
+                call.tx.pause().await;
+            }
+            while bulk.sort(&|score, _| score) {
+                call.tx.pause().await; // None came twice.
+            }
+            result = bulk.finish();
+        } else {
+            while add(&mut result, &mut hits, &score) {
+                call.tx.pause().await;
+            }
         }
     }
     let event = if dialect == SEARCH { GEOSEARCHSTORE } else { GEORADIUSSTORE };
@@ -80,10 +96,7 @@ async fn store(
 }
 
 /// Adds some of the hits. Returns true while some are left.
-fn add(result: &mut ZSet, hits: &mut Hits, (shows, unit): (Shows, f64)) -> bool {
+fn add(result: &mut ZSet, hits: &mut Hits, score: &dyn Fn(&Shown<'_>) -> f64) -> bool {
     let mut edit = result.edit_aside(0);
-    hits.next_slice(ADDED, &mut |hit| {
-        let is_score = shows == Shows::Scores;
-        edit.insert(hit.member, if is_score { hit.score } else { hit.distance / unit });
-    })
+    hits.next_slice(ADDED, &mut |hit| _ = edit.insert(hit.member, score(hit)))
 }

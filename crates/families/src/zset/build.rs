@@ -15,7 +15,11 @@ use darter_structs::table::Scratch;
 
 /// Members merged in one portion, and looked up: at most about 50 us.
 const MERGED: usize = 12;
-pub(super) const GATHERED: usize = 128;
+const GATHERED: usize = 128;
+/// As many are gathered between two looks at their bytes, and at most so many bytes in one portion:
+/// these are hashed and copied.
+const GATHERED_TOGETHER: usize = 4;
+const GATHERED_BYTES: usize = 64 * 1024;
 const LOOKED_UP: usize = 32;
 /// From this many members on they are sorted together.
 const BULK_MIN: usize = 4_096;
@@ -33,7 +37,7 @@ pub(super) struct Build {
 }
 
 /// Very many members, in any order: gathered, then sorted together.
-pub(super) struct Bulk {
+pub(crate) struct Bulk {
     builder: sorted::Builder,
     /// Bytes of the longest.
     longest: usize,
@@ -41,7 +45,7 @@ pub(super) struct Bulk {
 
 impl Bulk {
     /// For this many members, about. `None` if they are too few.
-    pub(super) fn new(len: usize) -> Option<Self> {
+    pub(crate) fn new(len: usize) -> Option<Self> {
         Self::of_common(len, 1)
     }
 
@@ -52,19 +56,19 @@ impl Bulk {
     }
 
     /// Adds a member.
-    pub(super) fn push(&mut self, member: &[u8], score: f64) {
+    pub(crate) fn push(&mut self, member: &[u8], score: f64) {
         self.longest = self.longest.max(member.len());
         self.builder.push(hash::of(member), member, score);
     }
 
     /// Sorts some of them, and merges the scores of those that came twice. True while there is more to
     /// do.
-    pub(super) fn sort(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
+    pub(crate) fn sort(&mut self, merge: &dyn Fn(f64, f64) -> f64) -> bool {
         self.builder.step(merge)
     }
 
     /// The set, once there is no more to do.
-    pub(super) fn finish(self) -> ZSet {
+    pub(crate) fn finish(self) -> ZSet {
         ZSet::of_sorted(self.builder.finish(), self.longest)
     }
 }
@@ -183,8 +187,40 @@ fn merge((reader, weight): &mut (Reader, f64), edit: &mut ZSetEdit<'_>, aggregat
 
 /// Adds some members of an operand to those that are to be sorted.
 fn gather((reader, weight): &mut (Reader, f64), bulk: &mut Bulk, aggregate: Aggregate) {
-    reader.next_slice(GATHERED, &mut |element| {
-        let score = aggregate.first(element.score, *weight);
-        bulk.push(element.member.bytes(&mut Scratch::new()), score);
+    in_portion(|most, bytes| {
+        reader.next_slice(most, &mut |element| {
+            let score = aggregate.first(element.score, *weight);
+            *bytes += element.member.len();
+            bulk.push(element.member.bytes(&mut Scratch::new()), score);
+        });
+        !reader.is_done()
     });
+}
+
+/// Calls `gather` for some members, until it returns false or the portion is over: it is told how many to
+/// gather, and adds up their bytes.
+pub(super) fn in_portion(mut gather: impl FnMut(usize, &mut usize) -> bool) {
+    let (mut left, mut bytes) = (GATHERED, 0);
+    while left > 0 && bytes < GATHERED_BYTES && gather(GATHERED_TOGETHER, &mut bytes) {
+        left -= GATHERED_TOGETHER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // By their number, and by their bytes if they are long.
+    fn portions_are_bounded() {
+        let gathered = |len: usize| {
+            let mut count = 0;
+            in_portion(|most, bytes| {
+                count += most;
+                *bytes += most * len;
+                true
+            });
+            count
+        };
+        assert_eq!([10, 60_000].map(gathered), [GATHERED, GATHERED_TOGETHER]);
+    }
 }

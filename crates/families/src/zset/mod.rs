@@ -38,6 +38,7 @@ mod walk;
 
 pub(crate) use add::{Notation, Only, Rule, add};
 pub(crate) use algebra::install;
+pub(crate) use build::Bulk;
 pub use value::{ZSet, ZSetChange, ZSetEdit};
 
 use crate::rows::{GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};

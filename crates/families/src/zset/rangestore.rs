@@ -5,7 +5,7 @@
 //! copied, in slices.
 
 use super::algebra::install;
-use super::build::{Bulk, GATHERED};
+use super::build::{Bulk, in_portion};
 use super::range::{Dialect, Query};
 use super::value::ZSet;
 use crate::inputs;
@@ -67,8 +67,11 @@ async fn copy(call: &Call, mut reader: Reader) -> ZSet {
         return result;
     };
     while reader.left() > 0 {
-        reader.next_slice(GATHERED, &mut |entry| {
-            bulk.push(entry.member().bytes(&mut Scratch::new()), entry.score());
+        in_portion(|most, bytes| {
+            reader.next_slice(most, &mut |entry| {
+                *bytes += entry.member().len();
+                bulk.push(entry.member().bytes(&mut Scratch::new()), entry.score());
+            })
         });
         call.tx.pause().await;
     }

@@ -132,6 +132,12 @@ fn long_searches_are_as_short_ones() {
             assert_eq!(some, names[..most], "COUNT {most}{order}");
         }
     }
+    for (most, options) in [(6_000, ""), (6_000, " STOREDIST"), (5_000, " COUNT 5000")] {
+        let store = "GEOSEARCHSTORE d g FROMLONLAT 2 2 BYRADIUS 1000 km";
+        let stored = run(&mut world, &format!("{store}{options}"));
+        assert_eq!(stored, Value::Int(most as i64), "{options}");
+        assert_eq!(bulks(run(&mut world, "ZRANGE d 0 -1")), names[..most], "{options}");
+    }
 }
 
 #[test] // A long name is shared, and shown whole.
