@@ -161,11 +161,23 @@ impl Value for ZSet {
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
-        let Some((name, score)) = scored(item) else { return false };
+        let Some((score, name)) = scored(item) else { return false };
         // A -0 stays: whether this will be a listpack is not known yet.
         let old = self.entries.insert(hash::of(name), name, score);
         self.grow(name);
         old.is_none()
+    }
+
+    fn take_all(&mut self, items: &[NewItem<'_>]) -> bool {
+        let entries: Option<Vec<_>> = items.iter().copied().map(scored).collect();
+        let made = entries.and_then(|mut entries| Some((Sorted::of_all(&mut entries)?, entries)));
+        let Some((set, entries)) = made else {
+            return items.iter().all(|item| self.take_in(*item));
+        };
+        let is_long = |member: &[u8]| member.len() > MEMBER_BYTES_MAX.get();
+        self.grown = set.len() > MEMBERS_MAX.get() || entries.iter().any(|(_, m)| is_long(m));
+        self.entries = set;
+        true
     }
 
     fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
@@ -230,11 +242,11 @@ impl Collection for ZSet {
     }
 }
 
-/// The member that an item is, and its score.
-fn scored<'a>(item: NewItem<'a>) -> Option<(&'a [u8], f64)> {
+/// The score that an item is, and its member.
+fn scored(item: NewItem<'_>) -> Option<(f64, &[u8])> {
     match item {
-        NewItem::Scored { name, score } => Some((name, score)),
-        NewItem::Pair { name, value, .. } => Some((name, score::parse(value.inline()?)?)),
+        NewItem::Scored { name, score } => Some((score, name)),
+        NewItem::Pair { name, value, .. } => Some((score::parse(value.inline()?)?, name)),
         _ => None,
     }
 }
@@ -244,7 +256,7 @@ struct Loading(Bulk);
 
 impl Build for Loading {
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
-        scored(item).map(|(member, score)| self.0.push(member, score)).is_some()
+        scored(item).map(|(score, member)| self.0.push(member, score)).is_some()
     }
 
     fn step(&mut self) -> Result<bool, Twice> {

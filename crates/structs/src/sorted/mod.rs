@@ -114,6 +114,15 @@ impl Sorted {
         Self(Root::Pack(Pack::copy(bytes)))
     }
 
+    /// A small sorted set of these entries, which are put in order. `None` if they are too many or too
+    /// long for a pack, or if two may be of one member: then they are to be added one by one.
+    ///
+    /// Panics when a score is NaN.
+    #[must_use]
+    pub fn of_all(entries: &mut [(f64, &[u8])]) -> Option<Self> {
+        Some(Self(Root::Pack(Pack::of_all(entries)?)))
+    }
+
     /// Entries. Cost: O(1).
     #[inline]
     #[must_use]

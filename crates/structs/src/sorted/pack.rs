@@ -6,10 +6,12 @@
 //! The entries are those of a chunk, byte for byte, in their order; there are no marks and no index:
 //! all is walked. A member that lies outside, or more bytes, make it a tree.
 
-use super::item::{self, Entries, New};
+use super::item::{self, Entries, INLINE_MAX, New};
 use super::place::{Entry, Place, order};
+use super::scan::ordered;
 use crate::chunk::{Coding, Encoded};
 use crate::table::pack::class;
+use darter_base::hash;
 use std::ops::Range;
 
 /// Bytes of the largest pack. Beyond that, walking costs more than what a tree takes besides saves.
@@ -142,6 +144,34 @@ impl Pack {
         bytes.extend_from_slice(&(len as u16).to_le_bytes());
         bytes.extend_from_slice(items);
         Self(bytes)
+    }
+
+    /// A pack of these entries, which are put in order. `None` if no pack can hold them, or if two may
+    /// be of one member.
+    pub(super) fn of_all(entries: &mut [(f64, &[u8])]) -> Option<Self> {
+        let is_held = |entry: &(f64, &[u8])| entry.1.len() <= INLINE_MAX;
+        if !(1..=PACK_LEN_MAX).contains(&entries.len()) || !entries.iter().all(is_held) {
+            return None;
+        }
+        let mut hashes: Vec<u64> = entries.iter().map(|(_, member)| hash::of(member)).collect();
+        hashes.sort_unstable();
+        if hashes.windows(2).any(|pair| pair[0] == pair[1]) {
+            return None;
+        }
+        entries.sort_by(|one, other| {
+            ordered(one.0).cmp(&ordered(other.0)).then_with(|| one.1.cmp(other.1))
+        });
+        let (mut bytes, mut at) = ([0; PACK_BYTES_MAX], HEAD);
+        bytes[..HEAD].copy_from_slice(&(entries.len() as u16).to_le_bytes());
+        for (score, member) in entries {
+            assert!(!score.is_nan(), "a score is a number");
+            let new = New::of(*score, 0, member); // The hash of a short member is not kept.
+            new.write_to(bytes.get_mut(at..at + new.len())?);
+            at += new.len();
+        }
+        let mut pack = Vec::with_capacity(class(at));
+        pack.extend_from_slice(&bytes[..at]);
+        Some(Self(pack))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

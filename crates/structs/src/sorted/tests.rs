@@ -471,6 +471,31 @@ fn sets_are_built_at_once() {
     while lazyfree::run(&Never) {}
 }
 
+#[test] // A small set that comes whole is the one that is added to; what may be damaged is not taken.
+fn small_sets_are_written_at_once() {
+    for seed in 0..40 {
+        let mut prng = Prng::from_seed(seed);
+        let mut model = Model::new();
+        for _ in 0..1 + prng.below(140) {
+            model.insert(member(&mut prng, 500, 100), score(&mut prng));
+        }
+        let mut entries: Vec<_> = model.iter().map(|(name, score)| (*score, &name[..])).collect();
+        let mut added = Sorted::new();
+        for (score, name) in &entries {
+            added.insert(hash::of(name), name, *score);
+        }
+        let written = Sorted::of_all(&mut entries);
+        assert_eq!(written.is_some(), added.packed().is_some(), "seed={seed}");
+        let Some(written) = written else { continue };
+        written.check_invariants();
+        assert!(written.packed() == added.packed() && content(&written) == ordered(&model));
+        assert!(written.memory_bytes() <= added.memory_bytes(), "seed={seed}");
+        entries.push((0.5, entries[0].1));
+        assert!(Sorted::of_all(&mut entries).is_none(), "a member twice");
+    }
+    assert!(Sorted::of_all(&mut []).is_none());
+}
+
 #[test] // Neither many entries of a bucket nor long members are merged in one step.
 fn steps_of_a_builder_are_bounded() {
     for (members, len) in [(20_000, 0), (200, 60_000)] {
