@@ -188,12 +188,9 @@ fn prefetched(set: &mut Sorted, kind: Kind, rounds: u64) {
     timed("another score, 16 prefetched (each)", rounds / 16, |n| {
         let batch: [u64; 16] = std::array::from_fn(|at| n * 16 + at as u64);
         let score = |number| kind.1(number + 177);
-        let hashes = batch.map(|number| named(random(number), |hash, _| hash));
-        for (hash, number) in hashes.iter().zip(batch) {
-            set.prefetch(*hash);
-            set.prefetch_score(score(number));
-        }
-        hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
+        set.prefetch_all(
+            &batch.map(|number| named(random(number), |hash, _| (score(number), hash))),
+        );
         for number in batch {
             named(random(number), |hash, name| set.insert(hash, name, score(number)));
         }

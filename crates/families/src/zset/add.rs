@@ -218,30 +218,40 @@ pub(crate) struct Rule {
     pub(crate) notation: Notation,
 }
 
+/// A member that gets a score.
+#[derive(Clone, Copy)]
+struct Put<'a> {
+    score: f64,
+    member: &'a [u8],
+    hash: u64,
+}
+
+/// Members that are changed one after the other.
+type Batch<'a> = ArrayVec<Put<'a>, CHANGES>;
+
+/// Prefetches what some changes of a large set touch: where the members are, and where they will be.
+fn prefetch(batch: &Batch<'_>, set: &ZSet) {
+    if batch.len() > 1 && set.ahead().is_some() {
+        let wanted = batch.iter().map(|put| (put.score, put.hash));
+        set.entries().prefetch_all(&wanted.collect::<ArrayVec<_, CHANGES>>());
+    }
+}
+
 impl Rule {
     /// Takes a member and its score.
     fn pair<'a>(self, args: &mut Args<'a>) -> Result<Pair<'a>, Refusal> {
         (self.notation.pair)(args)
     }
 
-    /// Before the first of each few changes of a large set, prefetches what all of them touch: where
-    /// the members are, and where they will be.
-    fn prefetch(self, done: usize, set: &ZSet, mut args: Args<'_>) {
-        let is_first = done.is_multiple_of(CHANGES) && args.left() >= 2 * self.notation.width;
-        if !is_first || set.ahead().is_none() {
-            return;
-        }
-        let mut next = ArrayVec::<(f64, u64), CHANGES>::new();
-        while next.len() < CHANGES
-            && let Ok((score, member)) = self.pair(&mut args)
+    /// Takes the next few members and their scores, which are checked.
+    fn take<'a>(self, args: &mut Args<'a>) -> Batch<'a> {
+        let mut batch = Batch::new();
+        while !batch.is_full()
+            && let Ok((score, member)) = self.pair(args)
         {
-            next.push((score, hash::of(member)));
+            batch.push(Put { score, member, hash: hash::of(member) });
         }
-        for (score, hash) in &next {
-            set.entries().prefetch(*hash);
-            set.entries().prefetch_score(*score);
-        }
-        next.iter().for_each(|(_, hash)| set.entries().prefetch_entry(*hash));
+        batch
     }
 
     /// The score that a member gets whose score is `old`, where it would be `new`. `None`: it stays
@@ -267,10 +277,10 @@ impl Rule {
     }
 
     /// Changes one member.
-    fn apply(self, edit: &mut ZSetEdit<'_>, (score, member): (f64, &[u8])) -> Tally {
+    fn apply(self, edit: &mut ZSetEdit<'_>, put: Put<'_>) -> Tally {
         let mut tally = Tally::default();
-        edit.update(member, |old| {
-            let new = self.decide(old, score);
+        edit.update_hashed(put.hash, put.member, |old| {
+            let new = self.decide(old, put.score);
             let changed = new.is_some() && new != old;
             let counts = changed && (old.is_none() || self.counts_changed);
             tally = Tally { changed: usize::from(changed), counted: usize::from(counts) };
@@ -282,12 +292,16 @@ impl Rule {
     /// Changes all members that are left, whose scores are checked.
     fn apply_to(self, edit: &mut ZSetEdit<'_>, mut args: Args<'_>) -> Tally {
         let mut tally = Tally::default();
-        for done in 0.. {
-            self.prefetch(done, edit.zset(), args);
-            let Ok(pair) = self.pair(&mut args) else { break };
-            tally += self.apply(edit, pair);
+        loop {
+            let batch = self.take(&mut args);
+            if batch.is_empty() {
+                return tally;
+            }
+            prefetch(&batch, edit.zset());
+            for put in batch {
+                tally += self.apply(edit, put);
+            }
         }
-        tally
     }
 
     /// True when a missing key is filled.
@@ -402,18 +416,20 @@ impl Job for Adding {
             return Ok(Step::More);
         };
         let is_refused = draft.is_new() && !self.rule.creates();
-        let mut args = Args::new(all, if is_refused { all.len() } else { self.next });
-        for done in 0..CHANGES {
-            self.rule.prefetch(done, draft.value(), args);
-            let Ok(pair) = self.rule.pair(&mut args) else { break };
-            self.tally += self.rule.apply(&mut draft.edit(cx.now), pair);
+        if is_refused {
+            self.next = all.len();
+        }
+        let batch = self.rule.take(&mut Args::new(all, self.next));
+        prefetch(&batch, draft.value());
+        for put in batch {
+            self.tally += self.rule.apply(&mut draft.edit(cx.now), put);
+            self.next += self.rule.notation.width;
             // Each may have copied a part of the tree.
             if cx.preempt.must_yield() {
                 break;
             }
         }
-        self.next = args.position();
-        if args.left() > 0 {
+        if self.next < all.len() {
             return Ok(Step::More);
         }
         if let Some(draft) = self.draft.take_if(|_| self.tally.changed > 0) {

@@ -319,9 +319,19 @@ impl ZSetEdit<'_> {
         member: &[u8],
         f: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> Option<f64> {
+        self.update_hashed(hash::of(member), member, f)
+    }
+
+    /// [`ZSetEdit::update`] of a member whose hash is known.
+    pub(super) fn update_hashed(
+        &mut self,
+        hash: u64,
+        member: &[u8],
+        f: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Option<f64> {
         let Self { zset, recorder } = self;
         let (mut put, grown) = (None, zset.grown);
-        let old = zset.entries.update(hash::of(member), member, |old| {
+        let old = zset.entries.update(hash, member, |old| {
             // A listpack has no -0.
             let new = f(old).map(|new| if grown { new } else { new + 0.0 });
             put = new.filter(|new| old != Some(*new));

@@ -297,6 +297,36 @@ impl<C: Coding> Chunk<C> {
         self.marked(low)
     }
 
+    /// [`Chunk::last_mark`], which may be about `part` of the way through the items: if so, nothing is
+    /// read that lies far from there.
+    #[inline]
+    pub(crate) fn last_mark_near(
+        &self,
+        part: f64,
+        before: impl Fn(usize) -> bool,
+    ) -> (usize, usize) {
+        let guess = ((part * self.len() as f64) as usize).min(self.len() - 1);
+        let (at, end) = (self.group(guess), self.marks() + 1);
+        let is_before = |number: usize| number == 0 || before(self.marked(number).1);
+        let (mut low, mut high) = if is_before(at) {
+            let next = at + 1;
+            if next < end && is_before(next) { (next, end) } else { (at, next) }
+        } else if is_before(at - 1) {
+            (at - 1, at)
+        } else {
+            (0, at - 1)
+        };
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if before(self.marked(middle).1) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.marked(low)
+    }
+
     /// Prefetches what a search reads first, and what lies about `part` of the way through the items,
     /// without a look at any of it.
     #[inline]
@@ -309,6 +339,31 @@ impl<C: Coding> Chunk<C> {
         let near = start.wrapping_add(place.saturating_sub(LINE));
         [start, marks].into_iter().for_each(prefetch);
         (0..4).for_each(|line| prefetch(near.wrapping_add(line * LINE)));
+    }
+
+    /// Prefetches what a search reads first, of a chunk that was not touched.
+    #[inline]
+    pub(crate) fn prefetch_head(handle: &Handle<C>) {
+        let size = size_of_val(&**handle);
+        let start = Arc::as_ptr(handle).cast::<u8>();
+        [start, start.wrapping_add(size - 1)].into_iter().for_each(prefetch);
+    }
+
+    /// Prefetches what lies about `part` of the way through the items, and what a change there moves, of
+    /// a chunk whose head was prefetched.
+    #[inline]
+    pub(crate) fn prefetch_items(&self, part: f64) {
+        const LINE: usize = 64;
+        /// Lines to either side that a search reads.
+        const NEAR: usize = 2;
+        let (begin, end) = (usize::from(self.begin), usize::from(self.end));
+        let place = begin + (part * (end - begin) as f64) as usize;
+        let lines = if place - begin < end - place {
+            begin / LINE..(place / LINE + NEAR + 1)
+        } else {
+            (place / LINE).saturating_sub(NEAR)..end.div_ceil(LINE)
+        };
+        lines.for_each(|line| prefetch(self.room.as_ptr().wrapping_add(line * LINE)));
     }
 
     /// Panics when an invariant does not hold.

@@ -15,7 +15,8 @@ use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 use crate::tree::{
-    self, Child, Part, Reached, Rest, Search, Spot, is_worth_deferring, join_some, split,
+    self, Child, PREFETCHED_MAX, Part, Reached, Rest, Search, Spot, is_worth_deferring, join_some,
+    split,
 };
 use darter_base::hash;
 use std::ops::Range;
@@ -172,16 +173,16 @@ impl Big {
         let found = self.index.find(Hash::of(hash), |score| {
             let tree = self.entries.as_ref()?;
             // The last chunk that does not begin behind it: it may begin with it.
-            let Reached { chunk, way, .. } = tree.search(&Search {
+            let reached = tree.search(&Search {
                 is_less: |first| first < score,
                 is_equal: |first| first == score,
                 is_before: |child: &Child<_>| order(&first(child).member, member).is_le(),
             });
-            let (index, offset) = lower_bound(chunk, &Place::Entry(score, member));
-            let items = &chunk.items()[offset..];
+            let (spot, chunk) = lower_bound(&reached, &Place::Entry(score, member));
+            let items = &chunk.items()[spot.offset..];
             let entry = (!items.is_empty()).then(|| item::entry(items, Some(chunk)))?;
             (entry.score == score && order(&entry.member, member).is_eq())
-                .then_some((Spot { way, index, offset }, entry.score))
+                .then_some((spot, entry.score))
         });
         found.map(|(item, (entry, score))| Found { item, entry, score })
     }
@@ -220,6 +221,34 @@ impl Big {
             is_before: |_: &_| false,
         };
         tree.prefetch(&search, |low, high| (score - low) / (high - low));
+    }
+
+    /// Prefetches, of so many members at most, their items and entries, and where entries of these scores
+    /// will be.
+    pub(super) fn prefetch_all(&self, wanted: &[(f64, u64)]) {
+        let Some(tree) = &self.entries else { return };
+        let search = |score: f64| Search {
+            is_less: move |first| first < score,
+            is_equal: |_| false,
+            is_before: |_: &_| false,
+        };
+        let part = |score, low, high| part_between(low, Some(high), score).unwrap_or(0.5);
+        for wanted in wanted.chunks(PREFETCHED_MAX) {
+            let (mut scores, mut hashes) = ([0.0; PREFETCHED_MAX], [0; PREFETCHED_MAX]);
+            for (at, (score, hash)) in wanted.iter().enumerate() {
+                (scores[at], hashes[at]) = (*score, *hash);
+            }
+            let hashes = &hashes[..wanted.len()];
+            self.index.prefetch_all(hashes);
+            tree.prefetch_all(&scores[..wanted.len()], search, part);
+            let found = |hash: &u64| Some(self.index.find(Hash::of(*hash), Some).ok()?.1);
+            let mut len = 0;
+            for old in hashes.iter().filter_map(found) {
+                scores[len] = old;
+                len += 1;
+            }
+            tree.prefetch_all(&scores[..len], search, part);
+        }
     }
 
     /// See [`super::Sorted::update`].
@@ -380,7 +409,7 @@ pub(super) fn hash_of(entry: &Entry<'_>) -> u64 {
 fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
     let is_before =
         |child: &Child<_>| place.is_behind(child.first, |name| order(&first(child).member, name));
-    let Reached { chunk, way, .. } = match *place {
+    let reached = match *place {
         // All children look alike to their scores.
         Place::Start | Place::End | Place::BeforeMember(_) | Place::AfterMember(_) => {
             tree.search(&Search { is_less: |_| false, is_equal: |_| true, is_before })
@@ -397,8 +426,14 @@ fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
             is_before,
         }),
     };
-    let (index, offset) = lower_bound(chunk, place);
-    (Spot { way, index, offset }, chunk)
+    lower_bound(&reached, place)
+}
+
+/// How far a score lies between the first ones of two chunks; `None` if they do not tell.
+#[inline]
+fn part_between(low: f64, high: Option<f64>, score: f64) -> Option<f64> {
+    let part = (score - low) / (high? - low);
+    part.is_finite().then(|| part.clamp(0.0, 1.0))
 }
 
 /// The first entry that hangs there.
@@ -418,19 +453,32 @@ fn unshare<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
     is_shared
 }
 
-/// How many entries of a chunk lie before a place, and the offset of the first that does not.
+/// The first entry of a chunk that does not lie before a place.
 #[inline]
-fn lower_bound(chunk: &Chunk, place: &Place<'_>) -> (usize, usize) {
+fn lower_bound<'a>(reached: &Reached<'a, Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
+    let Reached { chunk, way, first, next } = *reached;
+    let part = match *place {
+        Place::Entry(score, _) => part_between(first, next, score),
+        _ => None,
+    };
+    let (index, offset) = offset_of(chunk, place, part);
+    (Spot { way, index, offset }, chunk)
+}
+
+/// How many entries of a chunk lie before a place, and the offset of the first that does not. `part`
+/// tells how far through the chunk that may be.
+#[inline]
+fn offset_of(chunk: &Chunk, place: &Place<'_>, part: Option<f64>) -> (usize, usize) {
     let items = chunk.items();
     // Most entries are told by their scores: the member is not looked at.
     match *place {
-        Place::BeforeScore(bound) => partition(chunk, |at| item::score(&items[at..]) < bound),
-        Place::AfterScore(bound) => partition(chunk, |at| item::score(&items[at..]) <= bound),
-        Place::Entry(bound, name) => partition(chunk, |at| {
+        Place::BeforeScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) < bound),
+        Place::AfterScore(bound) => partition(chunk, part, |at| item::score(&items[at..]) <= bound),
+        Place::Entry(bound, name) => partition(chunk, part, |at| {
             let score = item::score(&items[at..]);
             score < bound || score == bound && is_before(&items[at..], chunk, name)
         }),
-        _ => partition(chunk, |at| {
+        _ => partition(chunk, part, |at| {
             let entry = item::entry(&items[at..], Some(chunk));
             place.is_behind(entry.score, |name| order(&entry.member, name))
         }),
@@ -446,9 +494,16 @@ fn is_before(bytes: &[u8], chunk: &Chunk, name: &[u8]) -> bool {
 /// How many entries come first for which `is_behind` holds, given their offsets, and the offset of the
 /// next one.
 #[inline(always)] // A search is nothing else.
-fn partition(chunk: &Chunk, is_behind: impl Fn(usize) -> bool) -> (usize, usize) {
+fn partition(
+    chunk: &Chunk,
+    part: Option<f64>,
+    is_behind: impl Fn(usize) -> bool,
+) -> (usize, usize) {
     let items = chunk.items();
-    let (mut index, mut offset) = chunk.last_mark(&is_behind);
+    let (mut index, mut offset) = match part {
+        Some(part) => chunk.last_mark_near(part, &is_behind),
+        None => chunk.last_mark(&is_behind),
+    };
     while offset < items.len() && is_behind(offset) {
         offset += Entries::len(&items[offset..]);
         index += 1;

@@ -212,6 +212,16 @@ impl Index {
         });
     }
 
+    /// Prefetches the items with these hashes.
+    pub(super) fn prefetch_all(&self, hashes: &[u64]) {
+        let Some(tree) = &self.0 else { return };
+        let part = |hash, low: Hash, high: Hash| {
+            let hash = Hash::of(hash);
+            f64::from(hash.0.saturating_sub(low.0)) / f64::from(high.0.saturating_sub(low.0).max(1))
+        };
+        tree.prefetch_all(hashes, |hash| search(Hash::of(hash)), part);
+    }
+
     /// Adds an item at a spot that [`Index::find`] gave for its hash.
     #[inline]
     pub(crate) fn insert(&mut self, spot: &Spot, hash: Hash, score: f64) {

@@ -205,11 +205,11 @@ impl Sorted {
         }
     }
 
-    /// Prefetches where an entry with this score is, or will be.
+    /// Prefetches all that giving members with these hashes these scores touches.
     #[inline]
-    pub fn prefetch_score(&self, score: f64) {
+    pub fn prefetch_all(&self, wanted: &[(f64, u64)]) {
         if let Root::Trees(big) = &self.0 {
-            big.prefetch_score(score);
+            big.prefetch_all(wanted);
         }
     }
 

@@ -5,9 +5,14 @@
 
 use super::{Child, Link, Node, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
+use crate::table::prefetch;
+use std::ptr;
 
 /// Levels of the highest tree: of eight children to a node, more chunks than there are addresses.
 const LEVELS_MAX: usize = 16;
+
+/// Searches that are prefetched together, at most.
+pub(crate) const PREFETCHED_MAX: usize = 16;
 
 /// Which child leads to a chunk, level by level, from the root.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +56,16 @@ pub(crate) struct Search<L, E, B> {
 }
 
 impl<C: Coding> Node<C> {
+    /// Prefetches what a search reads.
+    #[inline]
+    fn prefetch(&self) {
+        const LINE: usize = 64;
+        let firsts = self.firsts.as_ptr().cast::<u8>();
+        let lines = size_of_val(&self.firsts).div_ceil(LINE);
+        (0..=lines).for_each(|line| prefetch(firsts.wrapping_add(line * LINE)));
+        prefetch(ptr::from_ref(&self.children).cast());
+    }
+
     /// The last child that begins before what is searched for; the first if there is none.
     #[inline]
     pub(super) fn search<L, E, B>(&self, search: &Search<L, E, B>) -> usize
@@ -137,6 +152,48 @@ impl<C: Coding> Child<C> {
                         share = part(at.first, next.first).clamp(0.0, 1.0);
                     }
                 }
+            }
+        }
+    }
+
+    /// [`Child::prefetch`] of what several searches would find, level by level: so that what they wait
+    /// for arrives together. Each node is waited for twice, for what it knows of its children and for the
+    /// child; each chunk once, for its head.
+    #[inline]
+    pub(crate) fn prefetch_all<T: Copy, L, E, B>(
+        &self,
+        wanted: &[T],
+        search: impl Fn(T) -> Search<L, E, B>,
+        part: impl Fn(T, C::First, C::First) -> f64,
+    ) where
+        L: Fn(C::First) -> bool,
+        E: Fn(C::First) -> bool,
+        B: Fn(&Self) -> bool,
+    {
+        let Some(first) = wanted.first() else { return };
+        let mut ways = [(*first, self, 0.5); PREFETCHED_MAX];
+        let ways = &mut ways[..wanted.len().min(PREFETCHED_MAX)];
+        ways.iter_mut().zip(wanted).for_each(|(way, wanted)| way.0 = *wanted);
+        while let Link::Node(_) = &ways[0].1.link {
+            for (wanted, at, share) in &mut *ways {
+                let Link::Node(node) = &at.link else { unreachable!("N2: all are of one level") };
+                let child = node.search(&search(*wanted));
+                if child + 1 < node.children.len() {
+                    *share = part(*wanted, node.firsts[child], node.firsts[child + 1]);
+                }
+                *at = &node.children[child];
+                prefetch(ptr::from_ref(*at).cast());
+            }
+            for (_, at, _) in &*ways {
+                match &at.link {
+                    Link::Node(node) => node.prefetch(),
+                    Link::Chunk(chunk) => Chunk::prefetch_head(chunk),
+                }
+            }
+        }
+        for (_, at, share) in &*ways {
+            if let Link::Chunk(chunk) = &at.link {
+                chunk.prefetch_items(share.clamp(0.0, 1.0));
             }
         }
     }
