@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Portions of a result that are looked up before its command ends: their lookups are counted.
 const COUNTED_PORTIONS: usize = 16;
 
+/// Options that are read between two looks at whether the slice is over.
+const OPTIONS_AT_ONCE: usize = 64;
+
 const SORTSTORE: &Event = &Event::new("sortstore", b'l');
 
 /// `SORT key [BY pattern] [LIMIT offset count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE
@@ -43,7 +46,16 @@ pub(super) async fn sort_ro(call: Call) -> Result<Answer, Refusal> {
 async fn run(call: Call, dialect: Dialect) -> Result<Answer, Refusal> {
     let mut args = call.args();
     args.seek(call.first + 1);
-    let mut options = Options::parse(args, dialect)?;
+    let mut options = Options::new();
+    for index in 1.. {
+        if args.left() == 0 {
+            break;
+        }
+        options.read(&mut args, dialect)?;
+        if index % OPTIONS_AT_ONCE == 0 {
+            call.tx.pause().await;
+        }
+    }
     let (source, cuts, locked) = if options.reads_others() {
         take_all(&call, &options).await?
     } else {

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::order::{By, Item, Order};
-use super::pattern::{Lookup, Pattern};
+use super::pattern::{Lookup, Pattern, together};
 use super::sorter::{Run, Sorter};
 use super::source::{Reader, Source};
 use super::texts::{TextId, Texts};
@@ -85,14 +85,16 @@ impl Gather {
         let mut is_valid = true;
         loop {
             let more = self.read();
-            is_valid &= match &mut by {
-                None => self.take(),
-                Some((pattern, lookup)) => self.take_by(pattern, lookup),
-            };
-            while self.sorter.step(&self.texts) {
+            while !self.batch.is_empty() {
+                is_valid &= match &mut by {
+                    None => self.take(),
+                    Some((pattern, lookup)) => self.take_by(pattern, lookup),
+                };
+                while self.sorter.step(&self.texts) {
+                    call.tx.pause().await;
+                }
                 call.tx.pause().await;
             }
-            call.tx.pause().await;
             if !more {
                 break;
             }
@@ -132,11 +134,12 @@ impl Gather {
         is_valid
     }
 
-    /// [`Gather::take`] of elements that are compared by what is at keys made of them.
+    /// [`Gather::take`] of the first elements, which are compared by what is at keys made of them.
     fn take_by(&mut self, pattern: &[Pattern], lookup: &mut Lookup) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
-        let (mut is_valid, mut elements) = (true, batch.iter());
-        lookup.each(pattern, (batch, fresh), |weight| {
+        let now = &batch[..together(pattern, (batch, fresh))];
+        let (mut is_valid, mut elements, count) = (true, now.iter(), now.len());
+        lookup.each(pattern, (now, fresh), |weight| {
             let rank = weight.map_or(Some(order.rank_of_none()), |weight| order.rank(weight));
             let (Some(element), Some(rank)) = (elements.next(), rank) else {
                 is_valid = false;
@@ -152,6 +155,7 @@ impl Gather {
             }
             sorter.push(Item { rank, text }, texts);
         });
+        batch.drain(..count);
         is_valid
     }
 }

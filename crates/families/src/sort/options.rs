@@ -33,9 +33,9 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads what follows the key.
-    pub(super) fn parse(mut args: Args<'_>, dialect: Dialect) -> Result<Self, Refusal> {
-        let mut options = Self {
+    /// None so far.
+    pub(super) fn new() -> Self {
+        Self {
             is_descending: false,
             is_alpha: false,
             offset: 0,
@@ -44,14 +44,11 @@ impl Options {
             is_unsorted: false,
             get: Vec::new(),
             store: None,
-        };
-        while args.left() > 0 {
-            options.read(&mut args, dialect)?;
         }
-        Ok(options)
     }
 
-    fn read(&mut self, args: &mut Args<'_>, dialect: Dialect) -> Result<(), Refusal> {
+    /// Reads the next of those that follow the key.
+    pub(super) fn read(&mut self, args: &mut Args<'_>, dialect: Dialect) -> Result<(), Refusal> {
         let follow = args.left() - 1;
         if args.option("ASC") {
             self.is_descending = false;

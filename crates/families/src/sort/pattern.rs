@@ -11,6 +11,9 @@ use darter_base::slot::owner_of;
 use darter_command::until_nul;
 use darter_keyspace::{Found, Key, ShardStats, Str};
 
+/// Bytes of names that are made together: some 10 us, unless one alone has more.
+const NAME_BYTES: usize = 64 * 1024;
+
 /// A pattern of BY or GET.
 #[derive(Debug)]
 pub(super) enum Pattern {
@@ -63,6 +66,22 @@ impl Pattern {
             _ => found.text().ok(),
         }
     }
+}
+
+/// How many of the first `elements` are looked up together: those whose names are of few bytes, and
+/// one in any case.
+pub(super) fn together(patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) -> usize {
+    let (mut keys, mut around, mut bytes) = (0, 0, 0_usize);
+    for pattern in patterns {
+        if let Pattern::Key { prefix, suffix, .. } = pattern {
+            (keys, around) = (keys + 1, around + prefix.len() + suffix.len());
+        }
+    }
+    let fits = |element: &&TextId| {
+        bytes += around + keys * texts.with(**element, |text| text.len());
+        bytes <= NAME_BYTES
+    };
+    elements.iter().take_while(fits).count().max(1).min(elements.len())
 }
 
 /// Looks keys up for patterns, and counts what it finds.

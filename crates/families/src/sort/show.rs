@@ -1,7 +1,7 @@
 //! The result: as a reply, or as a list to be stored.
 
 use super::gather::Sorted;
-use super::pattern::{Lookup, Pattern};
+use super::pattern::{Lookup, Pattern, together};
 use super::texts::TextId;
 use crate::list::List;
 use crate::unsent::Unsent;
@@ -21,6 +21,10 @@ pub(super) struct Show {
     get: Vec<Pattern>,
     /// Where keys are looked up.
     pub(super) lookup: Option<Lookup>,
+    /// The elements at hand, and how much of what is shown of the first is shown: all of each, unless
+    /// that is more than a portion.
+    elements: Vec<TextId>,
+    shown: usize,
     unsent: Unsent,
 }
 
@@ -29,7 +33,7 @@ impl Show {
     pub(super) fn new(sorted: Sorted, get: Vec<Pattern>, lookup: Option<Lookup>) -> Self {
         let get = if get.is_empty() { vec![Pattern::Element] } else { get };
         let lookup = lookup.filter(|_| get.iter().any(Pattern::names_keys));
-        Self { sorted, get, lookup, unsent: Unsent::default() }
+        Self { sorted, get, lookup, elements: Vec::new(), shown: 0, unsent: Unsent::default() }
     }
 
     /// Values to be shown.
@@ -40,7 +44,7 @@ impl Show {
     /// Builds a list of all values, in slices; an absent one is an empty string.
     pub(super) async fn build(&mut self, call: &Call) -> List {
         let mut list = List::new();
-        while self.sorted.run.len() > 0 {
+        while self.has_more() {
             let mut edit = list.edit_aside(0);
             self.portion(|value| match value {
                 None => edit.push(End::Back, Fresh::Bytes(b"")),
@@ -56,22 +60,37 @@ impl Show {
 
     /// Calls `f` with the next values.
     fn portion(&mut self, mut f: impl FnMut(Option<&Str<'_>>)) {
-        let Self { sorted, get, lookup, .. } = self;
-        let elements = sorted.next((VALUES / get.len()).max(1));
+        let Self { sorted, get, lookup, elements, shown, .. } = self;
+        if elements.is_empty() {
+            *elements = sorted.next((VALUES / get.len()).max(1));
+        }
+        let patterns = &get[*shown..get.len().min(*shown + VALUES)];
         let texts = &sorted.texts;
+        let now = &elements[..together(patterns, (elements, texts))];
         match lookup {
-            Some(lookup) => lookup.each(get, (&elements, texts), f),
+            Some(lookup) => lookup.each(patterns, (now, texts), f),
             None => {
-                for element in elements {
-                    for pattern in &*get {
+                for element in now {
+                    for pattern in patterns {
                         match pattern {
-                            Pattern::Element => texts.with(element, |text| f(Some(text))),
+                            Pattern::Element => texts.with(*element, |text| f(Some(text))),
                             Pattern::Nothing | Pattern::Key { .. } => f(None),
                         }
                     }
                 }
             }
         }
+        let count = now.len();
+        *shown += patterns.len();
+        if *shown == get.len() {
+            elements.drain(..count);
+            *shown = 0;
+        }
+    }
+
+    /// True while there are values to be shown.
+    fn has_more(&self) -> bool {
+        self.sorted.run.len() > 0 || !self.elements.is_empty()
     }
 }
 
@@ -87,7 +106,7 @@ impl Stream for Show {
             });
         }
         self.unsent = unsent;
-        !self.unsent.is_empty() || self.sorted.run.len() > 0
+        !self.unsent.is_empty() || self.has_more()
     }
 
     fn pinned_bytes(&self) -> usize {

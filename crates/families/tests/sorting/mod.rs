@@ -155,3 +155,42 @@ fn lookups_are_counted() {
     run(&mut world, &words("SORT l STORE other"));
     assert_eq!(changes(&world) - before, 10, "each element is a change, as in Redis");
 }
+
+#[test] // However many patterns there are, a portion of the reply has a few of their values.
+fn many_patterns_are_shown_in_portions() {
+    let mut world = World::new(2, 1_000, 11);
+    for at in 0..30 {
+        run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
+    }
+    for pattern in [&b"#"[..], b"w_*"] {
+        let mut words = vec![&b"SORT"[..], b"l"];
+        words.extend((0..10_000).flat_map(|_| [&b"GET"[..], pattern]));
+        let Value::Array(values) = run(&mut world, &words) else { panic!("an array") };
+        assert_eq!(values.len(), 30 * 10_000);
+        let expected = |at: usize| match pattern {
+            b"#" => Value::Bulk((at / 10_000).to_string().into_bytes()),
+            _ => Value::Null,
+        };
+        assert!(values.iter().enumerate().all(|(at, value)| *value == expected(at)));
+        let before = world.questions.get();
+        run(&mut world, &[&words[..], &[b"STORE", b"to"]].concat());
+        assert!(world.questions.get() - before >= 30 * 10_000 / 64);
+        let len = run(&mut world, &[b"LLEN", b"to"]);
+        assert_eq!(len, Value::Int(300_000));
+    }
+}
+
+#[test] // Names that are long are made a few at a time.
+fn long_names_are_made_in_portions() {
+    let mut world = World::new(2, 1_000, 11);
+    for at in 0..64 {
+        run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
+    }
+    let long = [&b"w".repeat(100_000)[..], b"_*"].concat();
+    let before = world.questions.get();
+    let Value::Array(values) = run(&mut world, &[b"SORT", b"l", b"BY", &long, b"GET", b"#"]) else {
+        panic!("an array")
+    };
+    assert_eq!(values.len(), 64);
+    assert!(world.questions.get() - before >= 64);
+}
