@@ -34,6 +34,7 @@ const TARGETS: &[Target] = &[
     Target { name: "rdb", corpus: corpus::files, run: darter_persist::fuzz::fuzz_rdb },
     Target { name: "packs", corpus: corpus::changes, run: packs::fuzz_packs },
     Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
+    Target { name: "tokens", corpus: documents::tokens, run: documents::fuzz_tokens },
 ];
 
 /// What the command line asked for.
