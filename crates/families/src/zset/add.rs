@@ -94,8 +94,8 @@ fn add_one(
     mut args: Args<'_>,
     rule: Rule,
 ) -> Result<Flow, Refusal> {
-    let pair = rule.pair(&mut args)?;
-    let tally = cx.db.edit::<ZSet, _>(key, rule.creates(), |edit| rule.apply(edit, pair))?;
+    let put = Put::of(rule.pair(&mut args)?);
+    let tally = cx.db.edit::<ZSet, _>(key, rule.creates(), |edit| rule.apply(edit, put))?;
     cx.reply.count(tally.unwrap_or_default().counted);
     Ok(Flow::Done)
 }
@@ -226,6 +226,12 @@ struct Put<'a> {
     hash: u64,
 }
 
+impl<'a> Put<'a> {
+    fn of((score, member): Pair<'a>) -> Self {
+        Self { score, member, hash: hash::of(member) }
+    }
+}
+
 /// Members that are changed one after the other.
 type Batch<'a> = ArrayVec<Put<'a>, CHANGES>;
 
@@ -247,9 +253,9 @@ impl Rule {
     fn take<'a>(self, args: &mut Args<'a>) -> Batch<'a> {
         let mut batch = Batch::new();
         while !batch.is_full()
-            && let Ok((score, member)) = self.pair(args)
+            && let Ok(pair) = self.pair(args)
         {
-            batch.push(Put { score, member, hash: hash::of(member) });
+            batch.push(Put::of(pair));
         }
         batch
     }
