@@ -207,8 +207,8 @@ fn steps_count_what_is_read() {
     while !matches!(snapshot.step(), Step::Done) {
         steps += 1;
     }
-    // Of 4 MB, in two passes of four fields a step.
-    assert!(steps > 450, "{steps}");
+    // Of 4 MB, in one pass of four fields a step.
+    assert!(steps > 225, "{steps}");
 }
 
 #[test]

@@ -6,8 +6,8 @@
 use super::value::Cms;
 use super::{MISSING, refuse};
 use crate::aside::is_long;
-use crate::hashed::{Items, Join};
 use crate::lookup::find_value;
+use crate::sketches::hashed::{Items, Join};
 use crate::text::BYTES_AT_ONCE;
 use crate::unsent::flow;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -174,7 +174,7 @@ impl Stream for Sending {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let end = (self.counts.len() / 4).min(self.next + COUNTS);
         for at in self.next..end {
-            show(reply, u32::from_le_bytes(crate::cells::get(&self.counts, at as u64)));
+            show(reply, u32::from_le_bytes(crate::sketches::cells::get(&self.counts, at as u64)));
         }
         self.next = end;
         end < self.counts.len() / 4

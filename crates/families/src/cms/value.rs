@@ -1,6 +1,6 @@
 //! The type: its row, its values, how they are changed.
 
-use crate::cells::{self, Pieces};
+use crate::sketches::cells::{self, Pieces};
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
 };

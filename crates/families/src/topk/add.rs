@@ -5,7 +5,7 @@
 use super::value::{INCRBY, TopK, TopKEdit};
 use super::{MISSING, refuse};
 use crate::aside::is_long;
-use crate::hashed::Hashing;
+use crate::sketches::hashed::Hashing;
 use crate::text::BYTES_AT_ONCE;
 use crate::unsent::flow;
 use darter_base::limits::ENTRIES_AT_ONCE;

@@ -5,7 +5,7 @@
 //! ```
 
 use super::value::TopK;
-use crate::cells::Pieces;
+use crate::sketches::cells::Pieces;
 use darter_base::limits::CHUNK_BYTES;
 use darter_keyspace::is_long;
 use darter_rdb::{Item, Source};

@@ -2,8 +2,8 @@
 
 use super::value::TopK;
 use super::{MISSING, refuse};
-use crate::hashed::{Items, Join};
 use crate::lookup::find_value;
+use crate::sketches::hashed::{Items, Join};
 use crate::unsent::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream};
 use darter_resp::{self as resp, Reply};

@@ -1,7 +1,7 @@
 //! The type: its row, its values, how they are changed.
 
 use super::parts::Parts;
-use crate::cells;
+use crate::sketches::cells;
 use darter_base::{Prng, hash};
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, Name, NewItem, Object, Recorder, Type, Typed, Value,

@@ -300,7 +300,7 @@ fn values_come_in_pieces() {
 fn accounts_follow_the_values() {
     let db = one_of_each();
     let usage = *db.usage();
-    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]));
+    assert!(TYPES.iter().map(|kind| usage.keys(kind)).eq([2, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]));
     let bytes_of = |key: &str| db.object(&Key::new(key.as_bytes())).map_or(0, memory_bytes);
     assert_eq!(usage.bytes(Blob::TYPE), bytes_of("long"));
     assert_eq!(usage.bytes(Hash::TYPE), bytes_of("hash"));
