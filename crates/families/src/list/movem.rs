@@ -8,6 +8,7 @@ use super::read::Ranging;
 use super::transfer::{Ends, key};
 use super::value::List;
 use crate::unsent::flow;
+use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Flow, Refusal};
 use darter_keyspace::WrongType;
 use darter_resp::{Output, Reply};
@@ -91,7 +92,7 @@ pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
     }
 }
 
-/// One LMOVEM, with its keys locked: what was found does not change until it is moved.
+/// One LMOVEM, with its keys locked: what was found does not change until it is moved, but it may die.
 struct Move<'c> {
     call: &'c Call,
     asked: Asked,
@@ -104,7 +105,7 @@ impl Move<'_> {
     /// Moves; returns a cut of what was moved, unless that is nothing.
     async fn run(&self) -> Result<Option<Reader>, Refusal> {
         let Some(reader) = self.find().await? else { return Ok(None) };
-        let is_one_key = self.call.arg(self.from) == self.call.arg(self.to);
+        let is_one_key = same(self.call.arg(self.from), self.call.arg(self.to));
         if !is_one_key {
             self.check_target().await?;
         }
@@ -112,7 +113,7 @@ impl Move<'_> {
         if self.asked.is_reversed() {
             reversed = Some(self.reverse(reader).await);
         }
-        Ok(Some(if is_one_key { self.turn(reversed).await } else { self.carry(reversed).await }))
+        Ok(if is_one_key { self.turn(reversed).await } else { self.carry(reversed).await })
     }
 
     /// Runs a closure on the list at one of the keys. `None` if there is no list, and none is made.
@@ -170,30 +171,30 @@ impl Move<'_> {
     }
 
     /// Within one list, which is never empty meanwhile.
-    async fn turn(&self, reversed: Option<list::List>) -> Reader {
+    async fn turn(&self, reversed: Option<list::List>) -> Option<Reader> {
         let asked = self.asked;
-        let turned = self.edit(self.from, false, move |edit| {
+        let turn = self.edit(self.from, false, move |edit| {
             let block = edit.detach(asked.ends.from, asked.count);
             let block = reversed.unwrap_or(block);
             let moved = read(&block);
             edit.attach(asked.ends.to, block);
             moved
         });
-        turned.await.expect("it was just found")
+        turn.await
     }
 
     /// From one list to another.
-    async fn carry(&self, reversed: Option<list::List>) -> Reader {
+    async fn carry(&self, reversed: Option<list::List>) -> Option<Reader> {
         let Ends { from, to } = self.asked.ends;
         let count = self.asked.count;
-        let block = self.edit(self.from, false, move |edit| edit.detach(from, count)).await;
-        let block = reversed.or(block).expect("it was just found");
-        let attached = self.edit(self.to, true, move |edit| {
+        let block = self.edit(self.from, false, move |edit| edit.detach(from, count)).await?;
+        let block = reversed.unwrap_or(block);
+        let attach = self.edit(self.to, true, move |edit| {
             let moved = read(&block);
             edit.attach(to, block);
             moved
         });
-        attached.await.expect("it is made")
+        attach.await
     }
 }
 

@@ -90,7 +90,7 @@ fn add(db: &mut Db, key: &Key<'_>, end: End, element: &StrPieces) -> Result<(), 
 
 fn remove(db: &mut Db, key: &Key<'_>, end: End) {
     let removed = db.edit::<List, _>(key, false, |edit| edit.pop(end, |_| {}));
-    debug_assert_eq!(removed, Ok(Some(Some(()))), "it was just found");
+    debug_assert!(removed.is_ok(), "its type was just checked"); // It may have died meanwhile.
 }
 
 fn reply(reply: &mut Reply<'_>, element: &StrPieces) -> Flow {

@@ -152,3 +152,25 @@ fn long_moves_are_sliced() {
     assert!(pauses("LEFT LEFT", "BULK") < 10);
     assert!(pauses("LEFT LEFT", "OBO") > 200);
 }
+
+#[test] // However far it has come when the source dies: nothing is moved, or all.
+fn a_source_may_die_meanwhile() {
+    const NOW: u64 = 1_000_000;
+    for (seed, line) in
+        (0..60).flat_map(|seed| ["a a LEFT LEFT", "a b LEFT LEFT"].map(|line| (seed, line)))
+    {
+        let mut world = World::new(3, NOW, seed);
+        let elements: Vec<String> = (0..300).map(|at| format!("element:{at}")).collect();
+        let words = ["RPUSH", "a"].into_iter().chain(elements.iter().map(String::as_str));
+        world.run(&words.map(str::as_bytes).collect::<Vec<_>>());
+        world.run(&[b"PEXPIRE", b"a", b"10"]);
+        let line = format!("LMOVEM {line} COUNT 300 OBO");
+        let slot = world.start(0, &line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        (0..seed).for_each(|_| _ = world.step());
+        world.set_now(NOW + 20);
+        world.settle();
+        let moved = Value::read(&world.reply(&slot)).bulks().len();
+        assert!(moved == 0 || moved == 300, "{moved} of {line}, seed {seed}");
+        world.check();
+    }
+}
