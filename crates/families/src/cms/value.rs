@@ -267,7 +267,7 @@ impl CmsEdit<'_> {
 
     /// All rows are done.
     pub fn end_add(&mut self, hash: u64, by: i64) {
-        self.sketch.count = self.sketch.count.wrapping_add(by);
+        self.sketch.count = self.sketch.count.saturating_add(by);
         self.recorder.record(&[INCRBY], || CmsChange::Add { hash, by });
     }
 }

@@ -97,7 +97,8 @@ fn insert(
         None if !is_long => Err(Refusal::line("ERR not found")),
         _ => {
             let (probes, codes) = (Probes::of(args), Vec::new());
-            let long = Long { probes, key: at, plan, order, codes, draft: None, moving: None };
+            let long =
+                Long { probes, key: at, plan, order, codes, draft: None, moving: None, refused: 0 };
             Ok(Flow::Job(Box::new(long)))
         }
     }
@@ -106,7 +107,7 @@ fn insert(
 /// True when the items can be added at once: they find a place, or few moves will do.
 fn is_quick(cuckoo: &Cuckoo, mut args: Args<'_>) -> bool {
     let items = args.left();
-    let kicks = usize::from(cuckoo.plan().kicks);
+    let kicks = cuckoo.plan().moves();
     if looks(cuckoo) * items > LOOKS_AT_ONCE && items > 1 {
         return false;
     }
@@ -198,6 +199,8 @@ struct Long {
     draft: Option<Draft<CuckooFilter>>,
     /// An item that others move for.
     moving: Option<(Probe, Moving)>,
+    /// Items for which others moved in vain, as the filter does not grow.
+    refused: usize,
 }
 
 impl Long {
@@ -213,14 +216,20 @@ impl Long {
     fn advance(&mut self, edit: &mut CuckooEdit<'_>) {
         /// Moves of a portion: 10 us or so.
         const MOVES: usize = 8;
+        /// After so many refusals only what finds a free place is added: 0.3 s of moves.
+        const REFUSED_MAX: usize = 256;
         if let Some((probe, mut moving)) = self.moving.take() {
             match edit.go_on(ADD, (probe, &mut moving), MOVES) {
-                Some(put) => self.codes.push(code(&put)),
+                Some(put) => {
+                    self.refused += usize::from(matches!(put, Put::Full));
+                    self.codes.push(code(&put));
+                }
                 None => self.moving = Some((probe, moving)),
             }
         } else if let Some(probe) = self.probes.step() {
             match begin(edit, probe, self.order) {
                 Ok(code) => self.codes.push(code),
+                Err(_) if self.refused >= REFUSED_MAX => self.codes.push(code(&Put::Full)),
                 Err(moving) => self.moving = Some((probe, moving)),
             }
         }

@@ -433,7 +433,20 @@ impl View {
             let inside = (end.min(to) - f64::max(before, from)).max(0.0);
             (sum, count, before) = (sum + inside * node.mean, count + inside, end);
         }
-        sum / count
+        let mean = sum / count;
+        let mean = if sum.is_finite() { mean } else { self.mean_of_huge((from, to), count) };
+        mean.clamp(self.min, self.max)
+    }
+
+    /// The mean of the observations between two ranks, so many, whose sum is beyond all numbers.
+    fn mean_of_huge(&self, (from, to): (f64, f64), count: f64) -> f64 {
+        let (mut before, mut mean) = (0.0, 0.0);
+        for node in &self.nodes {
+            let end = before + node.weight as f64;
+            let inside = (end.min(to) - f64::max(before, from)).max(0.0);
+            (mean, before) = (mean + node.mean * (inside / count), end);
+        }
+        mean
     }
 }
 
@@ -444,5 +457,5 @@ fn between(x: f64, (x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> f64 {
     }
     let share = ((x - x0) / (x1 - x0)).clamp(0.0, 1.0);
     // Not a difference, which may be infinite.
-    y0 * (1.0 - share) + y1 * share
+    (y0 * (1.0 - share) + y1 * share).clamp(y0.min(y1), y0.max(y1))
 }

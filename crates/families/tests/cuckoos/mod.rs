@@ -159,3 +159,29 @@ fn damaged_parts_are_refused() {
     }
     assert!(of_parts(&good[1..]).is_none(), "without its head");
 }
+
+#[test] // A copy of a filter may be broken off, and used: what comes of it can be saved and loaded.
+fn a_head_alone_is_a_filter() {
+    let mut world = World::new(1, NOW, 1);
+    text(&mut world, "CF.RESERVE a 100");
+    many(&mut world, "CF.INSERT a ITEMS", &(0..100).collect::<Vec<_>>());
+    let Value::Array(piece) = text(&mut world, "CF.SCANDUMP a 0") else { panic!("two values") };
+    let Value::Bulk(head) = &piece[1] else { panic!("a head") };
+    run(&mut world, &[b"CF.LOADCHUNK", b"b", b"1", head]);
+    many(&mut world, "CF.INSERT b ITEMS", &(0..100).collect::<Vec<_>>());
+    let saved = parts(&mut world, b"b");
+    let loaded = of_parts(&saved).expect("it can be loaded");
+    assert_eq!(loaded.cuckoo().len(), 200);
+}
+
+#[test] // Of very many items for which there is no room, most are refused without moving others.
+fn moves_in_vain_come_to_an_end() {
+    let mut world = World::new(1, NOW, 1);
+    text(&mut world, "CF.RESERVE a 64 BUCKETSIZE 2 MAXITERATIONS 65535 EXPANSION 0");
+    let before = world.questions.get();
+    let answers = many(&mut world, "CF.INSERT a ITEMS", &(0..5_000).collect::<Vec<_>>());
+    let added = answers.iter().filter(|answer| **answer == 1).count();
+    assert!(added > 50 && added <= 64, "{added}");
+    let steps = world.questions.get() - before;
+    assert!(steps < 256 * 2 * 512 / 8 + 6_000, "{steps}");
+}

@@ -86,6 +86,14 @@ impl CuckooPlan {
         self.buckets.checked_mul(growth)?.checked_mul(u64::from(self.width))
     }
 
+    /// How often others move for an item, at most.
+    #[must_use]
+    pub fn moves(&self) -> usize {
+        /// As in the paper; what has found no place by then hardly ever does.
+        const MOVES_MAX: u16 = 512;
+        usize::from(self.kicks.min(MOVES_MAX))
+    }
+
     fn is_sound(&self) -> bool {
         let is_growth = self.growth == 0 || self.growth.is_power_of_two();
         self.buckets >= 2 && self.buckets.is_power_of_two() && self.width > 0 && is_growth
@@ -100,13 +108,15 @@ impl Cuckoo {
     }
 
     /// A filter of so many layers without bytes, which are to be [loaded](Self::load_page): it has some
-    /// items, and had others.
+    /// items, and had others: these are only told again. There may be more items than places, when a
+    /// head was loaded without what belongs to it.
     #[must_use]
     pub fn bare(plan: CuckooPlan, layers: usize, (len, deleted): (u64, u64)) -> Option<Self> {
+        /// So that none ever overflows.
+        const TOLD_MAX: u64 = 1 << 60;
+        let (len, deleted) = (len.min(TOLD_MAX), deleted.min(TOLD_MAX));
         let mut cuckoo = Self { plan, len, deleted, ..Self::default() };
-        let are_numbers = i64::try_from(len.checked_add(deleted)?).is_ok();
-        let are_made = plan.is_sound() && are_numbers && (0..layers).all(|_| cuckoo.push());
-        (are_made && len <= cuckoo.bytes).then_some(cuckoo)
+        (plan.is_sound() && (0..layers).all(|_| cuckoo.push())).then_some(cuckoo)
     }
 
     /// Adds a layer. False if that would be too much.
@@ -257,7 +267,7 @@ impl Cuckoo {
                     self.len += 1;
                     return Some(Put::Done);
                 }
-                moving.is_back = moving.path.len() >= usize::from(self.plan.kicks);
+                moving.is_back = moving.path.len() >= self.plan.moves();
             } else if let Some((at, byte)) = moving.path.pop() {
                 self.set(last, at, byte);
             } else {
