@@ -114,7 +114,7 @@ pub type WriteValue<X> = fn(&Entry<'_, X>, &mut Vec<u8>) -> Option<Arc<Blob>>;
 #[must_use]
 pub fn of_table<X: OutOfLine>(cut: Table<X>, now: u64, value: Option<WriteValue<X>>) -> Items {
     Box::new(Entries {
-        reader: Reader::new(cut.clone()),
+        reader: None,
         cut: Some(cut),
         now,
         value,
@@ -136,7 +136,8 @@ pub fn is_long(bytes: usize) -> bool {
 struct Entries<X: OutOfLine> {
     /// For the second pass, which releases what it has read.
     cut: Option<Table<X>>,
-    reader: Reader<X>,
+    /// None before the first item: whoever reads once needs no other reader.
+    reader: Option<Reader<X>>,
     now: u64,
     /// None: there are no values.
     value: Option<WriteValue<X>>,
@@ -188,7 +189,9 @@ impl Long {
 impl<X: OutOfLine> Entries<X> {
     /// Copies the next living entries, if there are any.
     fn refill(&mut self, looks: &mut usize) {
-        let Self { reader, now, value, bytes, copied, .. } = self;
+        let Self { cut, reader, now, value, bytes, copied, .. } = self;
+        let cut = || cut.clone().expect("the first pass begins before the second");
+        let reader = reader.get_or_insert_with(|| Reader::new(cut()));
         bytes.clear();
         copied.clear();
         while reader.left() > 0 && *looks > 0 && copied.len() < BATCH && bytes.len() < BATCH_BYTES {
@@ -269,11 +272,11 @@ impl<X: OutOfLine> Source for Entries<X> {
 
     fn read_once(&mut self) {
         let cut = self.cut.take().expect("it is the only pass");
-        self.reader = Reader::new(cut).copied_first();
+        self.reader = Some(Reader::new(cut).copied_first());
     }
 
     fn is_behind(&self) -> bool {
-        self.reader.is_behind()
+        self.reader.as_ref().is_some_and(Reader::is_behind)
     }
 
     fn find(&mut self, looks: &mut usize) -> bool {
@@ -284,7 +287,8 @@ impl<X: OutOfLine> Source for Entries<X> {
         if self.long.is_none() && self.next == self.copied.len() {
             self.refill(looks);
         }
-        self.long.is_some() || self.next < self.copied.len() || self.reader.left() == 0
+        let is_over = || self.reader.as_ref().is_some_and(|reader| reader.left() == 0);
+        self.long.is_some() || self.next < self.copied.len() || is_over()
     }
 
     fn next(&mut self) -> Option<Item<'_>> {
@@ -298,7 +302,7 @@ impl<X: OutOfLine> Source for Entries<X> {
 
     fn rewind(&mut self) {
         let cut = self.cut.take().expect("the second pass is the last");
-        self.reader = Reader::new(cut);
+        self.reader = Some(Reader::new(cut));
         self.copied.clear();
         assert!(self.long.is_none(), "the first pass is not over");
         self.next = 0;

@@ -54,7 +54,7 @@ struct Block {
 pub(crate) struct Owner {
     block: Option<Arc<Block>>,
     is_version: bool,
-    /// Of a reader: what had been copied when it began.
+    /// Of a reader, or of a cut that becomes one: what had been copied when it was taken.
     copied_before_kib: u32,
 }
 
@@ -135,12 +135,9 @@ impl Clone for Owner {
             let before = block.versions.fetch_add(1, Ordering::Relaxed);
             assert!(before > 0, "a version of what is gone");
         }
-        let Self { block, is_version, copied_before_kib } = self;
-        Self {
-            block: block.clone(),
-            is_version: *is_version,
-            copied_before_kib: *copied_before_kib,
-        }
+        let copied_before_kib =
+            if self.is_version { self.all_copied_kib() } else { self.copied_before_kib };
+        Self { block: self.block.clone(), is_version: self.is_version, copied_before_kib }
     }
 }
 
