@@ -91,31 +91,32 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     let asked = Asked::parse(args)?;
     let weights = asked.weights(&call).await?;
     let (sources, locked) = for_target::<Cms>(&call, asked.sources, target).await?;
-    let shape = shape_of(&call, target).await?;
+    let (shape, deadline) = shape_of(&call, target).await?;
     let (plan, count) = plan(&call, shape, sources, weights).await?;
     let cells = build(&call, Arc::new(plan)).await?;
     let result = Cms::of(shape, count, cells).expect("as many counters as each source has");
     let (request, db) = (Arc::clone(&call.request), call.db);
     let install = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
+        // The one that it had: by now it may be over, and the destination gone.
         let db = home.shard.db_mut(db);
-        db.install(&key, Object::new(result), Deadline::Keep, &[MERGE]);
+        db.install(&key, Object::new(result), Deadline::from(deadline), &[MERGE]);
     };
     call.tx.on(call.tx.core_of(call.arg(target)), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// The dimensions of the sketch at the key that is the argument with this index.
-async fn shape_of(call: &Call, at: usize) -> Result<Shape, Refusal> {
+/// The dimensions and the deadline of the sketch at the key that is the argument with this index.
+async fn shape_of(call: &Call, at: usize) -> Result<(Shape, Option<u64>), Refusal> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let read = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(at));
-        let found = home.shard.db_mut(db).read_value::<Cms>(&key)?;
-        Ok(found.map(|sketch| sketch.shape()))
+        let Some(found) = home.shard.db_mut(db).read(&key) else { return Ok(None) };
+        Ok(Some((found.value::<Cms>()?.shape(), found.deadline())))
     };
-    let shape: Result<_, WrongType> = call.tx.on(call.tx.core_of(call.arg(at)), read).await;
-    shape?.ok_or_else(|| refuse(MISSING))
+    let found: Result<_, WrongType> = call.tx.on(call.tx.core_of(call.arg(at)), read).await;
+    found?.ok_or_else(|| refuse(MISSING))
 }
 
 /// What is added up.

@@ -75,7 +75,8 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     args.seek(target + 1);
     let asked = Asked::parse(args)?;
     let (sources, locked) = for_target::<TDigest>(&call, asked.sources.clone(), target).await?;
-    let old = digest_at(&call, target).await?.filter(|_| !asked.overrides);
+    let (old, deadline) = digest_at(&call, target).await?.unzip();
+    let old = old.filter(|_| !asked.overrides);
     let mut sources: Queue<_> = sources.into_iter().collect();
     let mut highest = 0;
     for (done, source) in sources.iter().enumerate() {
@@ -97,20 +98,25 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
     let install = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
         let object = Object::new(TDigest::of(result));
-        home.shard.db_mut(db).install(&key, object, Deadline::Keep, &[MERGE]);
+        // The one that it had: by now it may be over, and the destination gone.
+        let deadline = Deadline::from(deadline.flatten());
+        home.shard.db_mut(db).install(&key, object, deadline, &[MERGE]);
     };
     call.tx.on(call.tx.core_of(call.arg(target)), install).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// A cut of the digest at the key that is the argument with this index.
-async fn digest_at(call: &Call, at: usize) -> Result<Option<TDigest>, WrongType> {
+/// A cut of the digest at the key that is the argument with this index, and its deadline.
+async fn digest_at(
+    call: &Call,
+    at: usize,
+) -> Result<Option<(TDigest, Option<u64>)>, WrongType> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let read = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(at));
-        let found = home.shard.db_mut(db).read_value::<TDigest>(&key)?;
-        Ok(found.map(|digest| digest.into_cut()))
+        let Some(found) = home.shard.db_mut(db).read(&key) else { return Ok(None) };
+        Ok(Some((found.value::<TDigest>()?.into_cut(), found.deadline())))
     };
     call.tx.on(call.tx.core_of(call.arg(at)), read).await
 }

@@ -6,8 +6,9 @@ mod cms;
 mod tdigest;
 mod topk;
 
+use crate::common::world::World;
 use darter_base::Prng;
-use darter_keyspace::{NewItem, Value};
+use darter_keyspace::{Key, NewItem, Value};
 use darter_rdb::{Item, Source};
 
 /// The items of a value.
@@ -62,4 +63,32 @@ fn survives_damage<V: Value + Default>(value: &V, rounds: u64) {
         }
     }
     assert!(refused > rounds / 10 && refused < rounds, "{refused} of {rounds}");
+}
+
+#[test] // A merge that its destination does not live to see the end of does not bring it back for ever.
+fn merges_keep_deadlines() {
+    const NOW: u64 = 1_000_000;
+    let split = |line: &'static str| line.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+    let cases = [
+        ("CMS.INITBYDIM s 30000 3", "CMS.INITBYDIM k 30000 3", "CMS.MERGE k 2 s k"),
+        ("TDIGEST.CREATE s", "TDIGEST.CREATE k", "TDIGEST.MERGE k 2 s k"),
+        ("TDIGEST.CREATE s", "TDIGEST.CREATE k", "TDIGEST.MERGE k 1 s OVERRIDE"),
+    ];
+    for (source, target, merge) in cases {
+        for steps in 0..60 {
+            let mut world = World::new(2, NOW, steps);
+            world.run(&split(source));
+            world.run(&split(target));
+            world.run(&split("PEXPIRE k 1000"));
+            let merged = world.start(0, &split(merge));
+            (0..steps).for_each(|_| _ = world.step());
+            world.set_now(NOW + 1_001);
+            world.settle();
+            let is_done = world.reply(&merged) == b"+OK\r\n";
+            let is_there = world.edit(b"k", |db| db.get(&Key::new(b"k")).is_some());
+            // Who found nothing there, and need not, made something new.
+            let is_new = steps < 20 && is_done && merge.starts_with("TDIGEST");
+            assert!(!is_there || is_new, "{merge}: there is one after {steps} steps");
+        }
+    }
 }
