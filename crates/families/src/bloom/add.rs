@@ -18,8 +18,8 @@ pub(super) const ADD: &Event = &Event::new("bf.add", b'd');
 
 /// Items that are added in one go: each copies a page and what leads to it, if a cut shares them (6 us).
 const ITEMS_AT_ONCE: usize = 32;
-/// Layers that are looked at in one go: some bits each, each a cache miss.
-pub(super) const LOOKS_AT_ONCE: usize = 256;
+/// Bits that are looked at in one go: most of those of a layer are in one page.
+pub(super) const LOOKS_AT_ONCE: usize = 1_024;
 
 const FULL: &[u8] = b"ERR non scaling filter is full";
 const STUCK: &[u8] = b"ERR problem inserting into filter";
@@ -62,8 +62,7 @@ fn insert(
     let codes = match is_long {
         true => None,
         false => cx.db.edit::<BloomFilter, _>(&key, plan.is_some(), |edit| {
-            let layers = edit.chain().layers().len();
-            let may = layers * args.left() <= LOOKS_AT_ONCE || args.left() == 1;
+            let may = edit.chain().hashes() * args.left() <= LOOKS_AT_ONCE || args.left() == 1;
             may.then(|| ensure(edit, plan).map(|()| add_all(edit, args)))
         })?,
     };

@@ -34,8 +34,8 @@ pub(super) fn mexists(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 
 /// How many items are looked for in one go.
 fn at_once(chain: Option<&Bloom>) -> usize {
-    let layers = chain.map_or(1, |chain| chain.layers().len()).max(1);
-    ITEMS_AT_ONCE.min(LOOKS_AT_ONCE / layers).max(1)
+    let bits = chain.map_or(1, Bloom::hashes).max(1);
+    ITEMS_AT_ONCE.min(LOOKS_AT_ONCE / bits).max(1)
 }
 
 /// Answers for the items that are left: from a cut, unless they are few.

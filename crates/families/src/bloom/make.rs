@@ -4,7 +4,7 @@ use super::value::{BloomFilter, DEFAULT};
 use darter_base::{number, score};
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Event;
-use darter_structs::filter::{Bloom, Plan};
+use darter_structs::filter::{Bloom, ERROR_MIN, Plan};
 
 /// What the creation of a filter is called.
 pub(super) const RESERVE: &Event = &Event::new("bf.reserve", b'd');
@@ -47,7 +47,7 @@ pub(super) fn reserve(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 }
 
 fn is_error(error: f64) -> bool {
-    error > 0.0 && error < 1.0
+    (ERROR_MIN..1.0).contains(&error)
 }
 
 /// How a reserved filter grows: the first EXPANSION counts.

@@ -161,3 +161,34 @@ fn damaged_parts_are_refused() {
         assert!(of_parts(rest).is_none(), "without part {without}");
     }
 }
+
+#[test] // There is nothing after an iterator that no dump has.
+fn dumps_have_an_end() {
+    let mut world = World::new(1, NOW, 5);
+    text(&mut world, "BF.ADD k item");
+    let end = text(&mut world, "BF.SCANDUMP k 100");
+    for iterator in ["9223372036854775807", "576460752303423489", "-1"] {
+        assert_eq!(text(&mut world, &format!("BF.SCANDUMP k {iterator}")), end, "{iterator}");
+    }
+}
+
+#[test] // An item of a stricter one would set so many bits that one addition took milliseconds.
+fn stricter_filters_are_refused() {
+    let mut world = World::new(1, NOW, 5);
+    for error in ["0", "1", "1e-300", "9e-10"] {
+        let reply = text(&mut world, &format!("BF.RESERVE k {error} 1000000"));
+        let range = "ERR error rate must be in the range (0.000000, 1.000000)";
+        assert_eq!(reply, Value::Error(range.to_owned()), "{error}");
+        let reply = text(&mut world, &format!("BF.INSERT k ERROR {error} ITEMS x"));
+        assert_eq!(reply, Value::Error("Bad error rate".to_owned()), "{error}");
+    }
+    let mut good = {
+        text(&mut world, "BF.RESERVE k 1e-9 1000000");
+        parts(&mut world, b"k")
+    };
+    assert!(of_parts(&good).is_some());
+    good[1][25..29].copy_from_slice(&1_100_u32.to_le_bytes());
+    assert!(of_parts(&good).is_none(), "hashes");
+    let huge = "BF.RESERVE huge 0.000001 1073741824 NONSCALING";
+    assert_eq!(text(&mut world, huge), Value::Simple("OK".to_owned()));
+}

@@ -7,7 +7,7 @@
 //! - I3: `len`, `bytes` and `memory` are sums over the layers.
 
 use super::probe::Probe;
-use super::shape::{BYTES_MAX, Shape};
+use super::shape::{BYTES_MAX, SHARE_MIN, Shape};
 use crate::pages::{PAGE_BYTES, Pages};
 
 /// Each layer's error is so much of that of the one before: all sum up to twice the first.
@@ -74,14 +74,13 @@ impl Layer {
     }
 
     fn empty(capacity: u64, error: f64) -> Option<Self> {
-        // Below that, numbers lose digits.
-        let error = Some(error).filter(|error| *error >= f64::MIN_POSITIVE)?;
         Self::new(Shape::of(capacity, error)?, (capacity, 0), error)
     }
 
     /// The layer after it.
     fn next(&self, growth: u32) -> Option<Self> {
-        Self::empty(self.capacity.checked_mul(u64::from(growth))?, self.error * TIGHTENING)
+        let error = (self.error * TIGHTENING).max(SHARE_MIN);
+        Self::empty(self.capacity.checked_mul(u64::from(growth))?, error)
     }
 
     /// How it is laid out.
@@ -202,6 +201,12 @@ impl Bloom {
     #[must_use]
     pub fn growth(&self) -> Option<u32> {
         self.growth
+    }
+
+    /// Bits that an item sets in all layers: the most that a look goes through. Cost: O(layers).
+    #[must_use]
+    pub fn hashes(&self) -> usize {
+        self.layers.iter().map(|layer| layer.shape.hashes as usize).sum()
     }
 
     /// Items that were added.

@@ -21,4 +21,4 @@ mod shape;
 pub use bloom::{Added, Bloom, LAYERS_MAX, Layer, Plan};
 pub use cuckoo::{CUCKOO_LAYERS_MAX, Cuckoo, CuckooPlan, Moving, Put};
 pub use probe::{Hashing, Probe};
-pub use shape::{BYTES_MAX, Shape};
+pub use shape::{BYTES_MAX, ERROR_MIN, Shape};

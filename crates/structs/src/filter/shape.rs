@@ -7,10 +7,15 @@
 use crate::pages::PAGE_BYTES;
 
 const PAGE_BITS: f64 = (PAGE_BYTES * 8) as f64;
-/// The largest filter, and the largest sum of a chain: 128 GiB.
-pub const BYTES_MAX: u64 = 128 << 30;
-/// The most bits an item may set: what the smallest of errors needs.
-const HASHES_MAX: u32 = 1_100;
+/// The largest filter, and the largest sum of a chain: a cut counts up 4 096 references.
+pub const BYTES_MAX: u64 = 16 << 30;
+/// The rarest error that may be asked for.
+pub const ERROR_MIN: f64 = 1e-9;
+/// The rarest error of a layer, which has a share only: later ones are no stricter.
+pub(super) const SHARE_MIN: f64 = 1e-12;
+/// The most bits an item may set, and the most pages of a block: what that needs.
+const HASHES_MAX: u32 = 40;
+const BLOCK_PAGES_MAX: u64 = 3;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,7 @@ impl Shape {
         let is_whole = self.block_bytes.is_multiple_of(PAGE_BYTES as u64);
         (1..=HASHES_MAX).contains(&self.hashes)
             && bytes.is_some_and(|bytes| bytes > 0 && bytes <= BYTES_MAX)
+            && self.block_bytes <= BLOCK_PAGES_MAX * PAGE_BYTES as u64
             && (is_whole || self.blocks == 1 && self.block_bytes < PAGE_BYTES as u64)
     }
 }
@@ -86,7 +92,9 @@ mod tests {
             assert!(bits(10_000_000, error) < bits_max, "{error}: {}", bits(10_000_000, error));
         }
         assert_eq!(of(1, 0.99).block_bytes, 8);
-        assert!(Shape::of(1 << 30, f64::MIN_POSITIVE).is_none_or(|shape| shape.is_sound()));
+        let strictest = of(10_000_000, SHARE_MIN);
+        assert_eq!((strictest.hashes, strictest.block_bytes), (HASHES_MAX, 3 * PAGE_BYTES as u64));
+        assert_eq!(Shape::of(1_000_000, 1e-300), None);
         assert_eq!(Shape::of(u64::MAX, 0.01), None);
     }
 }
