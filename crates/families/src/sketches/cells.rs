@@ -85,12 +85,13 @@ impl Pieces {
     }
 }
 
-/// Writes a piece of a file. False if it is none of this array's, or not behind those before.
+/// Writes a piece of a file. False if it is none of this array's, not behind those before, or all zeros:
+/// these are left out, and would take a chunk of memory.
 pub(crate) fn take_piece(cells: &mut Blob, next: &mut usize, item: &[u8]) -> bool {
     let Some((place, bytes)) = item.split_first_chunk() else { return false };
     let Ok(at) = usize::try_from(u64::from_le_bytes(*place)) else { return false };
     let len = bytes_of(cells, at).map(<[u8]>::len);
-    if at < *next || len != Some(bytes.len()) {
+    if at < *next || len != Some(bytes.len()) || is_zeros(bytes) {
         return false;
     }
     cells.write_at(at * PIECE_BYTES, bytes);

@@ -1,6 +1,6 @@
 //! Count-Min sketches: counts are never too low, and too high as rarely as they say.
 
-use super::survives_damage;
+use super::{of_parts, parts, survives_damage};
 use darter_base::hash::digest;
 use darter_base::{Prng, number};
 use darter_families::cms::{Cms, Shape};
@@ -79,4 +79,14 @@ fn large_ones_are_shared() {
     drop((sketch, cut));
     assert!(!darter_keyspace::lazyfree::is_empty());
     while darter_keyspace::lazyfree::run(&darter_base::preempt::Never) {}
+}
+
+#[test] // They are never written, and would each take a chunk of memory that a few bytes ask for.
+fn pieces_of_zeros_are_refused() {
+    let sketch = Cms::new(Shape { width: 100_000, depth: 2 }).unwrap();
+    let mut parts = parts(&sketch);
+    parts.push([&3_u64.to_le_bytes()[..], &[0; 3_276]].concat());
+    assert!(of_parts::<Cms>(&parts).is_none());
+    parts.last_mut().unwrap()[100] = 1;
+    assert!(of_parts::<Cms>(&parts).is_some());
 }
