@@ -20,7 +20,8 @@ const PORTION: usize = 64;
 /// Source: <https://redis.io/commands/tdigest.add> (RedisBloom 2.4.0).
 pub(super) fn add(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let key = args.key()?;
-    cx.db.read_value::<TDigest>(&key)?.ok_or_else(|| refuse(MISSING))?;
+    let found = cx.db.read_value::<TDigest>(&key)?.ok_or_else(|| refuse(MISSING))?;
+    let has_room = found.digest().has_room(args.left() as u64);
     if args.left() > AT_ONCE {
         let (request, first) = (args.all().to_request(), args.position());
         return Ok(Flow::Job(Box::new(Adding {
@@ -33,12 +34,13 @@ pub(super) fn add(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
     let values: Vec<f64> = (args.position()..args.all().len())
         .map(|at| value(args.all(), at))
         .collect::<Result<_, _>>()?;
-    let all = cx
-        .db
-        .edit::<TDigest, _>(&key, false, |edit| values.into_iter().all(|value| edit.add(value)))?;
-    if all == Some(false) {
+    if !has_room {
         return Err(refuse(OVERFLOW));
     }
+    cx.db.edit::<TDigest, _>(&key, false, |edit| {
+        let are_added = values.into_iter().all(|value| edit.add(value));
+        debug_assert!(are_added, "there was room");
+    })?;
     cx.reply.ok();
     Ok(Flow::Done)
 }

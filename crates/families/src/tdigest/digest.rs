@@ -63,6 +63,12 @@ impl Digest {
         6 * self.compression as usize + 10
     }
 
+    /// The most clusters that a merge leaves: two neighbours span more than one unit of the scale,
+    /// which has at most as many as the compression, whatever the weight.
+    fn clusters_max(&self) -> usize {
+        2 * self.compression as usize + 20
+    }
+
     /// Clusters.
     #[must_use]
     pub fn merged(&self) -> &[Node] {
@@ -105,11 +111,16 @@ impl Digest {
         (self.merged.capacity() + self.buffer.capacity()) * size_of::<Node>()
     }
 
+    /// True when so many observations more can be counted.
+    #[must_use]
+    pub fn has_room(&self, weight: u64) -> bool {
+        self.weight().checked_add(weight).is_some_and(|all| all <= i64::MAX as u64)
+    }
+
     /// Adds observations.
     pub fn add(&mut self, node: Node) -> Result<(), Overflow> {
         debug_assert!(node.mean.is_finite() && node.weight > 0, "D1, D2: {node:?}");
-        let all = self.weight().checked_add(node.weight).ok_or(Overflow)?;
-        if all > i64::MAX as u64 {
+        if !self.has_room(node.weight) {
             return Err(Overflow);
         }
         let room = self.capacity().saturating_sub(self.merged.len());
@@ -142,7 +153,7 @@ impl Digest {
         self.merged = Arc::new(clusters.end());
         self.merged_weight += std::mem::take(&mut self.buffer_weight);
         self.buffer = Arc::default();
-        self.compressions += 1;
+        self.compressions = self.compressions.saturating_add(1); // A file may say anything.
     }
 
     /// All nodes, in the order of their means.
@@ -182,7 +193,7 @@ impl Digest {
     /// Takes clusters of a file, or what is not merged yet. False if they cannot be the next.
     #[must_use]
     pub(super) fn take(&mut self, are_merged: bool, new: &[Node]) -> bool {
-        let (nodes_max, limit) = (self.capacity(), i64::MAX as u64 - self.weight());
+        let (nodes_max, limit) = (self.clusters_max(), i64::MAX as u64 - self.weight());
         let (nodes, nodes_max, weight) = if are_merged {
             (&mut self.merged, nodes_max, &mut self.merged_weight)
         } else {

@@ -108,10 +108,7 @@ pub(super) async fn merge(call: Call) -> Result<Answer, Refusal> {
 }
 
 /// A cut of the digest at the key that is the argument with this index, and its deadline.
-async fn digest_at(
-    call: &Call,
-    at: usize,
-) -> Result<Option<(TDigest, Option<u64>)>, WrongType> {
+async fn digest_at(call: &Call, at: usize) -> Result<Option<(TDigest, Option<u64>)>, WrongType> {
     let (request, db) = (Arc::clone(&call.request), call.db);
     let read = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(at));

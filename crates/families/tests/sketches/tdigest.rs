@@ -1,8 +1,10 @@
 //! t-digests: exact at the ends and while observations are few, close in between.
 
-use super::{parts, survives_damage};
+use super::{of_parts, parts, survives_damage};
+use crate::common::world::World;
 use darter_base::Prng;
 use darter_families::tdigest::{Digest, Node, TDigest};
+use darter_keyspace::{Deadline, Fresh, Key, NewItem, Object, Value};
 
 /// A number from 0 to 1.
 fn unit(prng: &mut Prng) -> f64 {
@@ -125,4 +127,42 @@ fn damaged_digests_are_refused_or_other_ones() {
     let value = TDigest::of(digest);
     assert!(parts(&value).len() >= 3);
     survives_damage(&value, 2_000);
+}
+
+/// A head of a file, and nodes of this weight.
+fn written(compression: u64, compressions: u64, nodes: &[(f64, u64)]) -> Vec<Vec<u8>> {
+    let head = [compression, 1_f64.to_bits(), 2_f64.to_bits(), compressions];
+    let nodes = nodes.iter().flat_map(|(mean, weight)| [mean.to_bits(), *weight]);
+    let part = |tag: u8, words: Vec<u64>| {
+        std::iter::once(tag).chain(words.into_iter().flat_map(u64::to_le_bytes)).collect()
+    };
+    vec![part(b'h', head.to_vec()), part(b'm', nodes.collect())]
+}
+
+#[test] // A file may say anything: what it says is counted on from, or refused.
+fn numbers_of_files_have_ends() {
+    let mut value: TDigest = of_parts(&written(10, u64::MAX, &[(1.5, 3)])).unwrap();
+    for _ in 0..200 {
+        let pair = NewItem::Pair { name: b"", value: Fresh::Bytes(b"1.5"), deadline: None };
+        assert!(value.take_in(pair));
+    }
+    assert_eq!((value.digest().compressions(), value.digest().weight()), (u64::MAX, 203));
+    let clusters = |count: usize| of_parts::<TDigest>(&written(10, 1, &vec![(1.5, 1); count]));
+    assert!(clusters(40).is_some() && clusters(41).is_none());
+}
+
+#[test] // All of a command's observations are added, or none.
+fn observations_beyond_all_counts_are_refused_together() {
+    let key = Key::new(b"k");
+    let mut world = World::new(1, 1_000_000, 5);
+    let value: TDigest = of_parts(&written(10, 1, &[(1.5, i64::MAX as u64 - 2)])).unwrap();
+    let object = Object::new(value);
+    world.edit(b"k", |db| db.install(&key, object, Deadline::Clear, &[]));
+    let weight = |world: &World| {
+        world.edit(b"k", |db| db.value::<TDigest>(&key).unwrap().unwrap().digest().weight())
+    };
+    let reply = world.run(&[b"TDIGEST.ADD", b"k", b"1", b"1", b"1"]);
+    assert!(reply.starts_with(b"-") && weight(&world) == i64::MAX as u64 - 2);
+    assert_eq!(world.run(&[b"TDIGEST.ADD", b"k", b"1", b"1"]), b"+OK\r\n");
+    assert_eq!(weight(&world), i64::MAX as u64);
 }
