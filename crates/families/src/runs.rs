@@ -24,7 +24,7 @@ pub(crate) fn run_after<'a>(
 ) -> Option<(i64, Vec<u8>)> {
     let (mut before, from) = (0, piece - OUTLINE as usize);
     for bits in layers {
-        let first = from.saturating_sub(before) * RUN_PAGES;
+        let first = from.saturating_sub(before).checked_mul(RUN_PAGES)?;
         if let Some(page) = bits.next_held(first) {
             let run = page / RUN_PAGES;
             let number = i64::try_from(before + run).ok()? + OUTLINE + 1;

@@ -185,3 +185,13 @@ fn moves_in_vain_come_to_an_end() {
     let steps = world.questions.get() - before;
     assert!(steps < 256 * 2 * 512 / 8 + 6_000, "{steps}");
 }
+
+#[test] // There is nothing after an iterator that no dump has.
+fn dumps_have_an_end() {
+    let mut world = World::new(1, NOW, 5);
+    text(&mut world, "CF.ADD k item");
+    let end = text(&mut world, "CF.SCANDUMP k 100");
+    for iterator in ["9223372036854775807", "576460752303423489", "-1"] {
+        assert_eq!(text(&mut world, &format!("CF.SCANDUMP k {iterator}")), end, "{iterator}");
+    }
+}
