@@ -129,7 +129,12 @@ fn attempts(chance: f64, prng: &mut Prng) -> u64 {
         return u64::MAX;
     }
     let drawn = ((prng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-    (drawn.ln() / (-chance).ln_1p()) as u64 + 1
+    waited(drawn, chance)
+}
+
+/// The attempts that a number from 0 to 1 stands for.
+fn waited(drawn: f64, chance: f64) -> u64 {
+    ((drawn.ln() / (-chance).ln_1p()) as u64).saturating_add(1)
 }
 
 impl TopK {
@@ -391,5 +396,16 @@ impl TopKEdit<'_> {
             }
             TopKChange::Expel => _ = self.sketch.list.pop(End::Front, |_| ()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // The rarest of chances and the smallest of numbers are more attempts than can be counted.
+    fn attempts_have_an_end() {
+        assert_eq!(waited(f64::EPSILON / 2.0, CHANCE_MIN), u64::MAX);
+        assert_eq!((waited(1.0, 0.5), waited(0.5, 0.5), waited(0.3, 0.5)), (1, 2, 2));
     }
 }
