@@ -111,10 +111,15 @@ fn is_quick(cuckoo: &Cuckoo, mut args: Args<'_>) -> bool {
     if looks(cuckoo) * items > LOOKS_AT_ONCE && items > 1 {
         return false;
     }
+    if kicks * items <= MOVES_AT_ONCE {
+        return true;
+    }
+    // Of several, one may take the place of another: only of half of a filter that is seldom. How many
+    // items there are is what a file says, and their places what is so.
     let is_roomy = kicks <= MOVES_AT_ONCE && cuckoo.len() < cuckoo.bytes() / 2;
-    is_roomy
-        || kicks * items <= MOVES_AT_ONCE
-        || items == 1 && args.next().is_some_and(|item| cuckoo.has_room(Probe::of(item)))
+    let mut have_room =
+        std::iter::from_fn(|| args.next()).map(|item| cuckoo.has_room(Probe::of(item)));
+    (is_roomy || items == 1) && have_room.all(|has_room| has_room)
 }
 
 /// Bytes of buckets that one item is looked for in.
@@ -254,5 +259,28 @@ impl Job for Long {
         }
         let codes = std::mem::take(&mut self.codes);
         Ok(Step::Done((self.order.reply)(&mut cx.reply, codes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_resp::Request;
+    use darter_structs::pages::PAGE_BYTES;
+    use std::sync::Arc;
+
+    #[test] // A full filter is one, however many items its file says that it has.
+    fn many_items_find_a_place_at_once_where_there_is_room() {
+        let plan = CuckooPlan { buckets: 1 << 16, ..DEFAULT };
+        let words: Vec<String> = (0..32).map(|item| item.to_string()).collect();
+        let request = Arc::new(Request::from_args(words.iter().map(String::as_bytes)));
+        let args = || Args::new(darter_resp::Args::owned(&request), 0);
+        let mut cuckoo = Cuckoo::bare(plan, 1, (0, 0)).unwrap();
+        assert!(is_quick(&cuckoo, args()));
+        for page in 0..cuckoo.layers()[0].pages() {
+            let left = cuckoo.layers()[0].len() - page * PAGE_BYTES;
+            assert!(cuckoo.load_page(0, page, &vec![1; left.min(PAGE_BYTES)]));
+        }
+        assert!(!is_quick(&cuckoo, args()));
     }
 }
