@@ -65,8 +65,10 @@ impl Asked {
 
     async fn weights(&self, call: &Call) -> Result<Vec<i64>, Refusal> {
         let mut weights = Vec::with_capacity(self.sources.len());
+        let words = darter_resp::Args::owned(&call.request);
         for (done, _) in self.sources.clone().enumerate() {
-            let weight = self.weights.as_ref().map(|all| call.arg(all.start + done));
+            // Only its head: no number is as long as that.
+            let weight = self.weights.as_ref().map(|all| words.head(all.start + done));
             let weight = weight.map_or(Some(1), number::parse_i64);
             weights.push(weight.ok_or_else(|| refuse("CMS: invalid weight value"))?);
             pause_now_and_then(call, done).await;
