@@ -7,9 +7,9 @@ use darter_command::{Args, Cx, Flow, Refusal};
 
 /// The path that may come next; the root if there is none.
 fn path_or_root(cx: &Cx<'_>, args: &mut Args<'_>) -> Result<Path, Refusal> {
-    match args.next() {
-        Some(text) => Path::parse(text),
-        None => Ok(Path::root(!cx.reply.is_resp3())),
+    match args.left() {
+        0 => Ok(Path::root(!cx.reply.is_resp3())),
+        _ => Path::take(args),
     }
 }
 
@@ -21,7 +21,7 @@ fn path_or_root(cx: &Cx<'_>, args: &mut Args<'_>) -> Result<Path, Refusal> {
 /// followed), in slices. Source: <https://redis.io/commands/json.set> (RedisJSON 1.0.0).
 pub(super) fn set(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
-    let path = Path::parse(args.bytes()?)?;
+    let path = Path::take(&mut args)?;
     let at = args.position();
     args.seek(at + 1);
     let mut only = Only::Always;
@@ -42,7 +42,7 @@ pub(super) fn set(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> 
 /// Otherwise as JSON.SET. Source: <https://redis.io/commands/json.merge> (RedisJSON 2.6.0).
 pub(super) fn merge(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
-    let path = Path::parse(args.bytes()?)?;
+    let path = Path::take(&mut args)?;
     let at = args.position();
     change(cx, args, path, Order::Merge, at..at + 1)
 }
@@ -99,7 +99,7 @@ pub(super) fn strappend(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Ref
     let is_at_root = args.left() == 1;
     let path = match is_at_root {
         true => Path::root(!cx.reply.is_resp3()),
-        false => Path::parse(args.bytes()?)?,
+        false => Path::take(&mut args)?,
     };
     let at = args.position();
     args.seek(at + 1);
@@ -124,7 +124,7 @@ fn with_values(
     count: usize,
 ) -> Result<Flow, Refusal> {
     args.key()?;
-    let path = Path::parse(args.bytes()?)?;
+    let path = Path::take(&mut args)?;
     let at = args.position();
     change(cx, args, path, order, at..at + count)
 }
@@ -134,7 +134,7 @@ fn with_values(
 /// Source: <https://redis.io/commands/json.arrinsert> (RedisJSON 1.0.0).
 pub(super) fn arrinsert(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
-    let (path, at) = (Path::parse(args.bytes()?)?, args.int()?);
+    let (path, at) = (Path::take(&mut args)?, args.int()?);
     let values = args.position()..args.position() + args.left();
     change(cx, args, path, Order::ArrInsert { at }, values)
 }
@@ -155,7 +155,7 @@ pub(super) fn arrpop(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// Otherwise as JSON.ARRAPPEND. Source: <https://redis.io/commands/json.arrtrim> (RedisJSON 1.0.0).
 pub(super) fn arrtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     args.key()?;
-    let path = Path::parse(args.bytes()?)?;
+    let path = Path::take(&mut args)?;
     let (start, stop) = (args.int()?, args.int()?);
     change(cx, args, path, Order::ArrTrim { start, stop }, 0..0)
 }

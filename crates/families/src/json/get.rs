@@ -68,12 +68,11 @@ fn options(mut args: Args<'_>) -> Result<(Format, Vec<Path>), Refusal> {
                 continue;
             }
             _ => {
-                let text = args.bytes()?;
-                bytes += text.len();
+                bytes += args.all().arg(args.position()).len();
                 if bytes > path::BYTES_MAX {
                     return Err(path::too_long());
                 }
-                paths.push(Path::parse(text)?);
+                paths.push(Path::take(&mut args)?);
                 continue;
             }
         };
@@ -338,7 +337,7 @@ impl Input for Document {
 /// Source: <https://redis.io/commands/json.mget> (RedisJSON 1.0.0).
 pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
     let count = args.left() - 1;
-    let path = Path::parse(args.all().get(args.all().len() - 1))?;
+    let path = Path::at(args.all(), args.all().len() - 1)?;
     let cuts = inputs::here::<Document>(cx.db, cx.stats, args, count)?;
     cx.reply.array(count);
     Ok(flow(&mut cx.reply, Texts::new(documents(cuts), path)))
@@ -346,7 +345,7 @@ pub(super) fn mget_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal
 
 /// JSON.MGET of documents on several cores.
 pub(super) async fn mget_anywhere(call: Call) -> Result<Answer, Refusal> {
-    let path = Path::parse(call.arg(call.len() - 1))?;
+    let path = Path::at(call.args().all(), call.len() - 1)?;
     let cuts = inputs::anywhere::<Document>(&call, call.first..call.len() - 1).await?;
     let mut out = Output::default();
     let mut reply = Reply::new(&mut out, call.resp3);

@@ -61,7 +61,7 @@ pub(super) async fn mset(call: Call) -> Result<Answer, Refusal> {
 async fn parsed(call: &Call) -> Result<Vec<Triple>, Refusal> {
     let mut triples = Vec::with_capacity(call.args().left() / 3);
     for at in (call.first..call.len()).step_by(3) {
-        let path = Path::parse(call.arg(at + 1))?;
+        let path = Path::at(call.args().all(), at + 1)?;
         let mut parsing = Parsing::new(at + 2..at + 3, ORDER);
         let act = loop {
             call.tx.pause().await;

@@ -14,7 +14,8 @@
 //! ```
 
 use super::test::{Op, Operand, Operator, Route, Test};
-use darter_command::Refusal;
+use darter_command::{Args, Refusal};
+use darter_resp as resp;
 use std::sync::Arc;
 
 /// The longest path, and all that one command has: parsing it takes some 100 us.
@@ -61,6 +62,24 @@ impl Path {
     pub(super) fn root(is_legacy: bool) -> Self {
         let text = if is_legacy { b"." } else { b"$" };
         Self { text: text.to_vec(), is_legacy, steps: Arc::default() }
+    }
+
+    /// Takes the next argument as a path.
+    pub(super) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        if args.left() == 0 {
+            return Err(Refusal::Syntax);
+        }
+        let at = args.position();
+        args.seek(at + 1);
+        Self::at(args.all(), at)
+    }
+
+    /// The path that is the argument at `index`. One that is too long is not brought into one piece.
+    pub(super) fn at(args: resp::Args<'_>, index: usize) -> Result<Self, Refusal> {
+        if args.arg(index).len() > BYTES_MAX {
+            return Err(too_long());
+        }
+        Self::parse(args.get(index))
     }
 
     /// Parses a path.

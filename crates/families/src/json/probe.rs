@@ -409,8 +409,7 @@ fn as_resp(token: Token<'_>, resp3: bool) -> Vec<u8> {
 }
 
 fn path(args: &mut Args<'_>) -> Result<Option<Path>, Refusal> {
-    let path = args.next().map(Path::parse).transpose()?;
-    Ok(path)
+    (args.left() > 0).then(|| Path::take(args)).transpose()
 }
 
 /// `JSON.TYPE key [path]`: the types of what the path finds.
@@ -455,12 +454,11 @@ pub(super) fn objkeys(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// `JSON.ARRINDEX key path value [start [stop]]`: where arrays have the value first; -1 where they do
 /// not. Source: <https://redis.io/commands/json.arrindex> (1.0.0).
 pub(super) fn arrindex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, path) = (args.key()?, Path::parse(args.bytes()?)?);
-    let wanted = args.bytes()?;
-    if wanted.len() > WANTED_BYTES_MAX {
+    let (key, path) = (args.key()?, Path::take(&mut args)?);
+    if args.all().arg(args.position()).len() > WANTED_BYTES_MAX {
         return Err(Refusal::line("ERR value is too long"));
     }
-    let wanted = json::parse(wanted);
+    let wanted = json::parse(args.bytes()?);
     let wanted = wanted.map_err(|fault| Refusal::line(format!("ERR {fault}")))?;
     let start = if args.left() > 0 { args.int()? } else { 0 };
     let stop = if args.left() > 0 { args.int()? } else { 0 };

@@ -1,12 +1,12 @@
 //! What takes long is done in portions, and what has no end is refused.
 
 use super::{NOW, run, text};
-use crate::common::row;
 use crate::common::value::Value;
 use crate::common::world::World;
+use crate::common::{encode, row};
 use darter_base::Preempt;
 use darter_command::{Args, Cx, Flow, Run, Step};
-use darter_resp::{self as resp, Output, Reply, Request};
+use darter_resp::{self as resp, Output, Parser, Reply, Request};
 
 /// Ends a slice whenever it is asked.
 struct Always;
@@ -151,4 +151,43 @@ fn paths_and_formats_have_bounds() {
     assert!(refused(&paths));
     assert!(!refused(&paths[..300]));
     assert!(!refused(&[b"INDENT", &[b' '; 64], b"NEWLINE", b"\n"]));
+}
+
+#[test] // Its length says enough: a copy of a large argument takes longer than a portion.
+fn what_is_too_long_is_refused_uncopied() {
+    let world = world("[1]");
+    let long = vec![b'a'; 200_000];
+    let long = &long[..];
+    let commands: [&[&[u8]]; 14] = [
+        &[b"JSON.SET", b"k", long, b"1"],
+        &[b"JSON.MERGE", b"k", long, b"1"],
+        &[b"JSON.DEL", b"k", long],
+        &[b"JSON.STRAPPEND", b"k", long, b"1"],
+        &[b"JSON.ARRAPPEND", b"k", long, b"1"],
+        &[b"JSON.ARRINSERT", b"k", long, b"0", b"1"],
+        &[b"JSON.ARRPOP", b"k", long],
+        &[b"JSON.ARRTRIM", b"k", long, b"0", b"1"],
+        &[b"JSON.GET", b"k", long],
+        &[b"JSON.GET", b"k", b"$", long],
+        &[b"JSON.MGET", b"k", long],
+        &[b"JSON.TYPE", b"k", long],
+        &[b"JSON.ARRINDEX", b"k", long, b"1"],
+        &[b"JSON.ARRINDEX", b"k", b"$", long],
+    ];
+    for words in commands {
+        let (row, first) = row(words).unwrap();
+        let (Run::Point(run) | Run::Multi { here: Some(run), .. }) = row.run else { panic!() };
+        let mut parser = Parser::new(1 << 20, true);
+        parser.feed(&encode(words));
+        let args = parser.next_request().unwrap().expect("the request is whole");
+        let held = args.held_bytes();
+        let mut home = world.cores[0].home();
+        let (db, prng, stats) = home.shard.parts_for(0, false);
+        let mut out = Output::default();
+        let (now, reply) = (db.now(), Reply::new(&mut out, false));
+        let mut cx = Cx { db, reply, now, prng, stats, preempt: &Always };
+        let refused = run(&mut cx, Args::new(args, first)).map(|_| ()).unwrap_err();
+        assert!(refused.text().ends_with(b"is too long"), "{refused:?}");
+        assert_eq!(args.held_bytes(), held, "{}", row.name);
+    }
 }
