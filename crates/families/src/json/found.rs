@@ -17,6 +17,10 @@ pub(super) const PORTION: usize = 256;
 const FOUND_A_BYTE: usize = 4;
 const FOLLOWED_A_BYTE: usize = 1024;
 const BYTES_MORE: usize = 1024;
+/// Bytes that the places may take for each byte of the document, and so many more: each has its whole
+/// way, so those of small values at the deepest level take a thousand times as much as the values.
+const MEMORY_A_BYTE: usize = 64;
+const MEMORY_MORE: usize = 16 * 1024 * 1024;
 
 /// A path, and what it has found so far.
 pub(super) struct Found {
@@ -95,13 +99,23 @@ impl Found {
         let bytes = root.memory_bytes().saturating_add(BYTES_MORE);
         let is_much = self.places.len() > bytes.saturating_mul(FOUND_A_BYTE)
             || self.followed > bytes.saturating_mul(FOLLOWED_A_BYTE);
-        if is_much { Err(Refusal::line("ERR path finds too many values")) } else { Ok(()) }
+        if is_much { Err(too_many()) } else { check_memory(root, self.memory_bytes()) }
     }
 
     /// Bytes that it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.places.memory_bytes() + self.sorting.as_ref().map_or(0, Sorting::memory_bytes)
     }
+}
+
+fn too_many() -> Refusal {
+    Refusal::line("ERR path finds too many values")
+}
+
+/// Refuses places that take too many bytes.
+pub(super) fn check_memory(root: &Value, bytes: usize) -> Result<(), Refusal> {
+    let most = root.memory_bytes().saturating_mul(MEMORY_A_BYTE).saturating_add(MEMORY_MORE);
+    if bytes > most { Err(too_many()) } else { Ok(()) }
 }
 
 /// The document at a key, as a cut.

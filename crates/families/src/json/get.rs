@@ -149,6 +149,7 @@ impl Getting {
                 return Ok(false);
             }
             self.found_bytes += part.memory_bytes();
+            found::check_memory(&self.root, self.found_bytes)?;
             if self.is_legacy && part.places.len() == 0 {
                 return Err(found::no_path(&part.path));
             }

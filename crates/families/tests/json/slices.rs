@@ -191,3 +191,24 @@ fn what_is_too_long_is_refused_uncopied() {
         assert_eq!(args.held_bytes(), held, "{}", row.name);
     }
 }
+
+#[test] // Each place is as long as its way: those of a deep document take more than it does.
+fn places_have_bounds_in_bytes() {
+    let ones = |count| format!("[{}]", vec!["1"; count].join(","));
+    let document = ["[".repeat(126), ones(40_000), "]".repeat(126)].concat();
+    let mut deep = world(&document);
+    for words in [&[&b"JSON.GET"[..], b"k", b"$..*"][..], &[b"JSON.TYPE", b"k", b"$..*"]] {
+        let Value::Error(error) = run(&mut deep, words) else { panic!("{words:?}") };
+        assert!(error.ends_with("path finds too many values"), "{error:?}");
+    }
+    let mut flat = world(&ones(40_000));
+    assert_eq!(text(&mut flat, b"$..*"), ones(40_000));
+    // Each of these is within the bounds, all together are not.
+    let mut middle = world(&["[".repeat(126), ones(5_000), "]".repeat(126)].concat());
+    let paths: Vec<_> = (1..10).map(|more| format!("$..[0:{}]", 5_000 + more)).collect();
+    let mut words = vec![&b"JSON.GET"[..], b"k"];
+    assert!(matches!(run(&mut middle, &[&words[..], &[b"$..*"]].concat()), Value::Bulk(_)));
+    words.extend(paths.iter().map(|path| path.as_bytes()));
+    let Value::Error(error) = run(&mut middle, &words) else { panic!("all are found") };
+    assert!(error.ends_with("path finds too many values"), "{error:?}");
+}
