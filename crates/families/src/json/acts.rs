@@ -179,6 +179,17 @@ impl Act {
         }
     }
 
+    /// Values that it adds or merges at each place, one at least; more than `most` are not counted.
+    pub(super) fn values(&self, most: usize) -> usize {
+        match self {
+            Self::Merge(patch) => values_in(patch.view(), most),
+            Self::ArrAppend(values) | Self::ArrInsert { values, .. } => {
+                values.node().map_or(1, json::Node::len).max(1)
+            }
+            _ => 1,
+        }
+    }
+
     /// Does it at a place, or some of it (`Outcomes::is_amid`). Values that have gone meanwhile count
     /// as of another kind. Where there is no document, what is assigned or merged makes one.
     pub(super) fn apply(
@@ -362,6 +373,22 @@ impl Act {
             _ => unreachable!("it needs a value"),
         }
     }
+}
+
+/// The values of a patch, those in its objects included; more than `most` are not counted.
+fn values_in(patch: View<'_>, most: usize) -> usize {
+    let mut count = 1;
+    if let View::Node(node) = patch
+        && node.is_object()
+    {
+        for child in node.iter(0) {
+            if count > most {
+                break;
+            }
+            count += values_in(child.value, most - count.min(most));
+        }
+    }
+    count
 }
 
 /// Values in the array or object at a place.

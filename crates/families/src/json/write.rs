@@ -25,6 +25,8 @@ const BYTES: usize = 2 * 1024;
 /// Portions of the search, and places, of a change that is made at once.
 const PORTIONS_AT_ONCE: usize = 2;
 const PLACES_AT_ONCE: usize = 16;
+/// Values that are added or merged at once, at all places together: some 50 us.
+const WORK_AT_ONCE: usize = 32;
 /// Places changed between two looks.
 pub(super) const PLACES: usize = 4;
 
@@ -184,6 +186,7 @@ pub(super) fn change(
     let mut targets = Targets::new(order, path.clone());
     if let Some(act) = &act
         && seek_at_once(cx, &key, &mut targets)?
+        && act.values(WORK_AT_ONCE) * targets.found.places.len() <= WORK_AT_ONCE
     {
         return at_once(cx, &key, act, targets);
     }

@@ -212,3 +212,15 @@ fn places_have_bounds_in_bytes() {
     let Value::Error(error) = run(&mut middle, &words) else { panic!("all are found") };
     assert!(error.ends_with("path finds too many values"), "{error:?}");
 }
+
+#[test] // A few places, and a patch that is short: all of it in each of them is not.
+fn a_patch_of_several_objects_is_portioned() {
+    let members: Vec<_> = (0..200).map(|at| format!(r#""m{at}":{at}"#)).collect();
+    let patch = format!("{{{}}}", members.join(","));
+    let mut all = world(&format!("[{}]", ["{}"; 16].join(",")));
+    let words = [&b"JSON.MERGE"[..], b"k", b"$[*]", patch.as_bytes()];
+    assert!(portions(&mut all, &words) >= 16 * (200 / 16));
+    assert_eq!(text(&mut all, b"."), format!("[{}]", vec![&patch[..]; 16].join(",")));
+    let few = portions(&mut all, &[b"JSON.MERGE", b"k", b"$[*]", br#"{"m1":2}"#]);
+    assert_eq!(few, 1, "at once");
+}
