@@ -102,6 +102,11 @@ impl Found {
         if is_much { Err(too_many()) } else { check_memory(root, self.memory_bytes()) }
     }
 
+    /// Values that were followed.
+    pub(super) fn followed(&self) -> usize {
+        self.followed
+    }
+
     /// Bytes that it takes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.places.memory_bytes() + self.sorting.as_ref().map_or(0, Sorting::memory_bytes)

@@ -142,18 +142,23 @@ impl Getting {
 
     /// Seeks on. True when all is found; then, or after a refusal, the reply may be complete.
     fn seek(&mut self, from: usize) -> Result<bool, Refusal> {
+        let mut followed = 0;
         for at in from..self.parts.len().min(from + PATHS) {
             self.stage = Stage::Seeking(at);
             let part = &mut self.parts[at];
             if part.seek(&self.root, self.is_legacy)? {
                 return Ok(false);
             }
+            followed += part.followed();
             self.found_bytes += part.memory_bytes();
             found::check_memory(&self.root, self.found_bytes)?;
             if self.is_legacy && part.places.len() == 0 {
                 return Err(found::no_path(&part.path));
             }
             self.stage = Stage::Seeking(at + 1);
+            if followed >= found::PORTION {
+                break;
+            }
         }
         Ok(matches!(self.stage, Stage::Seeking(next) if next == self.parts.len()))
     }
@@ -241,6 +246,8 @@ struct Printing {
     is_part_begun: bool,
     next: (usize, usize),
     walk: Option<Walk>,
+    /// Levels above the value: each slice goes down to it again.
+    levels: usize,
     /// Bytes that a level adds to a line.
     indent: usize,
 }
@@ -257,33 +264,32 @@ impl Printing {
             is_part_begun: false,
             next: (0, 0),
             walk: None,
+            levels: 0,
         }
     }
 
     /// Prints on. True while there is more.
     fn run(&mut self, root: &Value, parts: &[Found], out: &mut Vec<u8>) -> bool {
-        let before = out.len();
-        for _ in 0..TOKENS / TOKENS_AT_ONCE {
-            for _ in 0..TOKENS_AT_ONCE {
-                let Some(walk) = &mut self.walk else {
-                    if !self.advance(parts, out) {
-                        return false;
-                    }
-                    continue;
-                };
-                let printer = &mut self.printer;
-                let line = TOKEN_BYTES + self.indent * (printer.depth() + LEVELS_AT_ONCE);
-                let tokens = (TOKENS_AT_ONCE * TOKEN_BYTES / line).max(1);
-                if walk.run(root, tokens, &mut |token| printer.print(token, out)) {
-                    break;
+        let (before, mut left) = (out.len(), TOKENS);
+        while left > 0 && out.len() - before < BYTES {
+            left -= 1;
+            let Some(walk) = &mut self.walk else {
+                if !self.advance(parts, out) {
+                    return false;
                 }
+                continue;
+            };
+            let printer = &mut self.printer;
+            let line = TOKEN_BYTES + self.indent * (printer.depth() + LEVELS_AT_ONCE);
+            let tokens = (TOKENS_AT_ONCE * TOKEN_BYTES / line).max(1);
+            let mut printed = 0;
+            let more = walk.run(root, tokens, &mut |token| {
+                printed += 1;
+                printer.print(token, out);
+            });
+            left = left.saturating_sub(printed + self.levels);
+            if !more {
                 self.walk = None;
-                if out.len() - before >= BYTES {
-                    return true;
-                }
-            }
-            if out.len() - before >= BYTES {
-                break;
             }
         }
         true
@@ -310,7 +316,7 @@ impl Printing {
             }
         }
         match part.places.next(&mut self.next) {
-            Some(path) => self.walk = Some(Walk::of(path)),
+            Some(path) => (self.walk, self.levels) = (Some(Walk::of(path)), path.len()),
             None => {
                 if !self.is_legacy {
                     self.printer.print(Token::Close, out);

@@ -155,13 +155,13 @@ impl Asking {
             left -= 1;
             if let Some((path, amid)) = self.amid.take() {
                 let view = root.at(&path).expect("it was found");
-                if let Some(amid) = self.go_on(view, amid, resp3) {
-                    self.amid = Some((path, amid));
-                    left = left.saturating_sub(PORTION / 4);
-                }
+                let (amid, read) = self.go_on(view, amid, resp3);
+                left = left.saturating_sub(path.len() + read);
+                self.amid = amid.map(|amid| (path, amid));
                 continue;
             }
             let Some(path) = self.found.places.next(&mut self.next) else { return false };
+            left = left.saturating_sub(path.len());
             let path = path.to_vec();
             let view = root.at(&path).expect("it was found");
             if let Some(amid) = self.begin(view, &path, resp3) {
@@ -209,8 +209,8 @@ impl Asking {
         None
     }
 
-    /// Goes on with a long answer; `None` at its end.
-    fn go_on(&mut self, view: View<'_>, amid: Amid, resp3: bool) -> Option<Amid> {
+    /// Goes on with a long answer, `None` at its end; and how many steps that took.
+    fn go_on(&mut self, view: View<'_>, amid: Amid, resp3: bool) -> (Option<Amid>, usize) {
         match (&self.question, view, amid) {
             (Question::ObjKeys, View::Node(node), Amid::At(from)) => {
                 let mut next = from;
@@ -223,7 +223,8 @@ impl Asking {
                         break;
                     }
                 }
-                (next < node.len()).then_some(Amid::At(next))
+                let steps = next - from + bytes * PORTION / NAME_BYTES;
+                ((next < node.len()).then_some(Amid::At(next)), steps)
             }
             (Question::ArrIndex { wanted, stop, .. }, View::Node(node), Amid::At(from)) => {
                 let end = match *stop {
@@ -233,7 +234,8 @@ impl Asking {
                 let mut place = from;
                 let mut index = None;
                 // What is long itself is compared with fewer at once.
-                let most = (PORTION * 64 / (64 + wanted.memory_bytes())).max(1);
+                let steps = 1 + wanted.memory_bytes() / 64;
+                let most = (PORTION / steps).max(1);
                 for child in node.iter(from).take(most.min(end.saturating_sub(from))) {
                     if is_same(child.value, wanted.view()) {
                         index = Some(place);
@@ -242,21 +244,23 @@ impl Asking {
                     place += 1;
                 }
                 if index.is_none() && place < end {
-                    return Some(Amid::At(place));
+                    return (Some(Amid::At(place)), (place - from) * steps);
                 }
                 let answer = encoded(resp3, |reply| match index {
                     Some(index) => reply.count(index),
                     None => reply.int(-1),
                 });
                 self.answers.append(&answer, 1);
-                None
+                (None, place.saturating_sub(from) * steps)
             }
             (Question::Resp, _, Amid::Walk(mut walk)) => {
-                let answers = &mut self.answers;
+                let (answers, mut steps) = (&mut self.answers, 0);
                 let more = walk.run(&self.root, PORTION / 4, &mut |token| {
-                    answers.append(&as_resp(token, resp3), 0);
+                    let answer = as_resp(token, resp3);
+                    answers.append(&answer, 0);
+                    steps += 1 + answer.len() * PORTION / NAME_BYTES;
                 });
-                more.then_some(Amid::Walk(walk))
+                (more.then_some(Amid::Walk(walk)), steps)
             }
             _ => unreachable!("no long answer"),
         }

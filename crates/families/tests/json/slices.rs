@@ -224,3 +224,18 @@ fn a_patch_of_several_objects_is_portioned() {
     let few = portions(&mut all, &[b"JSON.MERGE", b"k", b"$[*]", br#"{"m1":2}"#]);
     assert_eq!(few, 1, "at once");
 }
+
+#[test] // A value that is soon read counts as what was read of it.
+fn short_answers_count() {
+    let arrays = format!("[{}]", vec![numbers(64); 256].join(","));
+    let mut all = world(&arrays);
+    let words = [&b"JSON.ARRINDEX"[..], b"k", b"$[*]", b"64"];
+    assert!(portions(&mut all, &words) >= 256 * 64 / 512);
+    assert!(portions(&mut all, &[b"JSON.RESP", b"k", b"$[*]"]) >= 256 * 64 / 512);
+    assert!(portions(&mut all, &[b"JSON.GET", b"k", b"$[*]"]) >= 256 * 64 / 512);
+    assert_eq!(text(&mut all, b"$[*]"), arrays);
+    let object: Vec<_> = (0..64).map(|at| format!(r#""m{at}":1"#)).collect();
+    let object = format!("{{{}}}", object.join(","));
+    let mut all = world(&format!("[{}]", vec![&object[..]; 256].join(",")));
+    assert!(portions(&mut all, &[b"JSON.OBJKEYS", b"k", b"$[*]"]) >= 256 * 64 / 512);
+}
