@@ -84,6 +84,23 @@ pub(super) fn together(patterns: &[Pattern], (elements, texts): (&[TextId], &Tex
     elements.iter().take_while(fits).count().max(1).min(elements.len())
 }
 
+/// Those of the first `patterns` whose names for the first of `elements` are of few bytes; one in any
+/// case.
+pub(super) fn few<'a>(
+    patterns: &'a [Pattern],
+    (elements, texts): (&[TextId], &Texts),
+) -> &'a [Pattern] {
+    let len = elements.first().map_or(0, |first| texts.with(*first, |text| text.len()));
+    let mut bytes = 0_usize;
+    let fits = |pattern: &&Pattern| {
+        if let Pattern::Key { prefix, suffix, .. } = pattern {
+            bytes += prefix.len() + len + suffix.len();
+        }
+        bytes <= NAME_BYTES
+    };
+    &patterns[..patterns.iter().take_while(fits).count().max(1).min(patterns.len())]
+}
+
 /// Looks keys up for patterns, and counts what it finds.
 pub(super) struct Lookup {
     cuts: Cuts,

@@ -1,7 +1,7 @@
 //! The result: as a reply, or as a list to be stored.
 
 use super::gather::Sorted;
-use super::pattern::{Lookup, Pattern, together};
+use super::pattern::{Lookup, Pattern, few, together};
 use super::texts::TextId;
 use crate::list::List;
 use crate::unsent::Unsent;
@@ -64,9 +64,13 @@ impl Show {
         if elements.is_empty() {
             *elements = sorted.next((VALUES / get.len()).max(1));
         }
-        let patterns = &get[*shown..get.len().min(*shown + VALUES)];
         let texts = &sorted.texts;
-        let now = &elements[..together(patterns, (elements, texts))];
+        let patterns = few(&get[*shown..get.len().min(*shown + VALUES)], (elements, texts));
+        let count = match patterns.len() == get.len() {
+            true => together(patterns, (elements, texts)),
+            false => elements.len().min(1),
+        };
+        let now = &elements[..count];
         match lookup {
             Some(lookup) => lookup.each(patterns, (now, texts), f),
             None => {
@@ -80,7 +84,6 @@ impl Show {
                 }
             }
         }
-        let count = now.len();
         *shown += patterns.len();
         if *shown == get.len() {
             elements.drain(..count);

@@ -194,3 +194,20 @@ fn long_names_are_made_in_portions() {
     assert_eq!(values.len(), 64);
     assert!(world.questions.get() - before >= 64);
 }
+
+#[test] // One element, and many patterns: a few names at a time.
+fn long_patterns_are_shown_in_portions() {
+    let mut world = World::new(2, 1_000, 11);
+    run(&mut world, &[b"RPUSH", b"l", b"1", b"2"]);
+    let long = [&b"w".repeat(60_000)[..], b"_*"].concat();
+    run(&mut world, &[b"SET", &[&long[..60_001], b"2"].concat(), b"two"]);
+    let mut words = vec![&b"SORT"[..], b"l"];
+    words.extend((0..40).flat_map(|_| [&b"GET"[..], &long]));
+    let Value::Array(values) = run(&mut world, &words) else { panic!("an array") };
+    assert!(values[..40].iter().all(|value| *value == Value::Null));
+    assert!(values[40..].iter().all(|value| *value == Value::Bulk(b"two".to_vec())));
+    words.extend([&b"STORE"[..], b"to"]);
+    let before = world.questions.get();
+    assert_eq!(run(&mut world, &words), Value::Int(80));
+    assert!(world.questions.get() - before >= 80);
+}
