@@ -94,8 +94,10 @@ struct Aside<W: Work> {
     request: Arc<Request>,
     /// Of the key among the arguments.
     key: usize,
-    /// None while the arguments are read.
-    draft: Option<Draft<Stream>>,
+    /// Of the stream that the command has found: the key may die before all is done.
+    draft: Draft<Stream>,
+    /// True once the arguments are.
+    is_read: bool,
     work: W,
 }
 
@@ -110,12 +112,10 @@ pub(super) fn run<W: Work>(
 ) -> Result<Flow, Refusal> {
     let all = args.all();
     if is_long {
-        return Ok(Flow::Job(Box::new(Aside {
-            request: all.to_request(),
-            key,
-            draft: None,
-            work,
-        })));
+        let draft = cx.db.draft::<Stream>(&Key::new(all.get(key)))?;
+        assert!(!draft.is_new(), "the stream is there");
+        let request = all.to_request();
+        return Ok(Flow::Job(Box::new(Aside { request, key, draft, is_read: false, work })));
     }
     while work.read(all)? {}
     let name = Key::new(all.get(key));
@@ -131,22 +131,18 @@ impl<W: Work> Job for Aside<W> {
     fn step(&mut self, cx: &mut Cx<'_>) -> Result<Step, Refusal> {
         let all = resp::Args::owned(&self.request);
         let key = Key::new(all.get(self.key));
-        let draft = loop {
-            match &mut self.draft {
-                Some(draft) => {
-                    if !self.work.step(&mut draft.edit(cx.now), all, cx.now) {
-                        break draft;
-                    }
-                }
-                None if self.work.read(all)? => {}
-                draft => *draft = Some(cx.db.draft::<Stream>(&key)?),
+        loop {
+            if !self.is_read {
+                self.is_read = !self.work.read(all)?;
+            } else if !self.work.step(&mut self.draft.edit(cx.now), all, cx.now) {
+                break;
             }
             if cx.preempt.must_yield() {
                 return Ok(Step::More);
             }
-        };
-        let flow = self.work.reply(&mut cx.reply, draft.value());
-        cx.db.install_draft(&key, std::mem::take(draft));
+        }
+        let flow = self.work.reply(&mut cx.reply, self.draft.value());
+        cx.db.install_draft(&key, std::mem::take(&mut self.draft));
         Ok(Step::Done(flow))
     }
 }

@@ -169,3 +169,29 @@ fn references_are_looked_for_in_portions() {
     assert_eq!(engine.line("XPENDING x group:37 - + 9999").matches("$0\r\n").count(), 19);
     engine.db.check_invariants();
 }
+
+#[test] // What is changed aside dies with its key, though the key dies while it is changed.
+fn a_key_that_dies_meanwhile_stays_dead() {
+    let few = ids(1..101);
+    for (line, wanted) in [
+        (format!("XACK x g{few}"), ":100\r\n"),
+        (format!("XNACK x g FAIL IDS 100{few}"), ":100\r\n"),
+        (format!("XCLAIM x g b 0{few} JUSTID"), "*100\r\n"),
+        ("XAUTOCLAIM x g b 0 1 COUNT 100 JUSTID".into(), "*3\r\n$5\r\n101-0\r\n*100\r\n"),
+        (format!("XDELEX x DELREF IDS 100{few}"), "*100\r\n:1\r\n"),
+        (format!("XACKDEL x g IDS 100{few}"), "*100\r\n:1\r\n"),
+        ("XGROUP DELCONSUMER x g a".into(), ":5000\r\n"),
+        ("XTRIM x MAXLEN 100 DELREF".into(), ":4900\r\n"),
+        ("XADD x NOMKSTREAM MAXLEN 100 DELREF 9000 f v".into(), "$6\r\n9000-0\r\n"),
+    ] {
+        let mut engine = filled();
+        engine.line("XREADGROUP GROUP g a STREAMS x >");
+        engine.line("PEXPIRE x 5");
+        engine.portion_ms = 10;
+        let before = engine.portions;
+        assert!(engine.line(&line).starts_with(wanted), "{line}");
+        assert!(engine.portions > before, "{line}");
+        assert_eq!(engine.line("EXISTS x"), ":0\r\n", "{line}");
+        engine.db.check_invariants();
+    }
+}
