@@ -1,7 +1,22 @@
 //! Words among arguments: the names of options, in any case.
 
-use darter_command::Args;
+use darter_command::{Args, Refusal};
 use darter_resp::Arg;
+
+/// More options than these are refused: said again and again, a million of them would take a slice.
+const OPTIONS_MAX: usize = 64;
+
+/// Counts the options of a command.
+#[derive(Default)]
+pub(crate) struct Count(usize);
+
+impl Count {
+    /// Counts one more. Refusals: `Syntax`, when they are too many.
+    pub(crate) fn add(&mut self) -> Result<(), Refusal> {
+        self.0 += 1;
+        if self.0 <= OPTIONS_MAX { Ok(()) } else { Err(Refusal::Syntax) }
+    }
+}
 
 /// Takes the next argument as an option's word, or as a short value. One that came in chunks is no
 /// option: it reads as empty, and is never gathered into one piece.

@@ -11,6 +11,7 @@ use super::value::{Stream, StreamEdit, new};
 use super::work::{self, Work};
 use crate::aside::is_long;
 use crate::unshare::KEY;
+use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Fresh, Key};
@@ -82,7 +83,9 @@ impl Adding {
     /// Leaves `args` at the first field.
     fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let (mut options, mut creates, mut idempotent) = (trim::Options::default(), true, None);
+        let mut said = word::Count::default();
         while args.may_be_option() {
+            said.add()?;
             if args.option("NOMKSTREAM") {
                 creates = false;
             } else if !idempotent::Asked::take(args, &mut idempotent)? && !options.take(args)? {

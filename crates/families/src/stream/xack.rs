@@ -4,6 +4,7 @@ use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
 use crate::lookup::find_value;
+use crate::word;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_resp::{self as resp, Reply};
 use darter_structs::groups::Pending;
@@ -118,7 +119,9 @@ impl Releasing {
         let ids = Ids::new(args.position(), args.position() + count);
         args.seek(args.position() + count);
         let (mut times, mut is_forced) = (None, false);
+        let mut said = word::Count::default();
         while args.left() > 0 {
+            said.add()?;
             if args.left() > 1 && args.option("RETRYCOUNT") {
                 let refusal = || Refusal::line("ERR Invalid RETRYCOUNT value, must be >= 0");
                 times = Some(u64::try_from(args.int()?).map_err(|_| refusal())?);

@@ -7,6 +7,7 @@ use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
 use crate::lookup::find_value;
 use crate::unsent::flow;
+use crate::word;
 use darter_base::number;
 use darter_command::{Args, Cx, Flow, Refusal};
 use darter_keyspace::Key;
@@ -310,7 +311,9 @@ pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
         return Err(refusal);
     }
     let (next, mut count) = (id::first(&mut args)?, 100);
+    let mut said = word::Count::default();
     while args.left() > 0 {
+        said.add()?;
         if args.left() > 1 && args.option("COUNT") {
             let wanted = number::parse_i64(args.word()?);
             let wanted = wanted.filter(|count| (1..=COUNT_MAX).contains(count));

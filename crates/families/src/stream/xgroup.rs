@@ -3,6 +3,7 @@
 use super::id;
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Work};
+use crate::word;
 use darter_command::{Args, Cx, Flow, Refusal, until_nul};
 use darter_keyspace::Key;
 use darter_resp::{self as resp, Reply};
@@ -50,8 +51,10 @@ struct Options {
 
 impl Options {
     fn parse(mut args: Args<'_>, is_create: bool) -> Result<Self, Refusal> {
+        let mut said = word::Count::default();
         let mut options = Self::default();
         while args.left() > 0 {
+            said.add()?;
             if is_create && args.option("MKSTREAM") {
                 options.makes_stream = true;
             } else if args.left() > 1 && args.option("ENTRIESREAD") {

@@ -6,6 +6,7 @@ use super::reply::{Head, Part, Showing, name, some};
 use super::value::Stream;
 use crate::inputs::{self, Hold, Input, pause_now_and_then};
 use crate::lookup::find_value;
+use crate::word;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Found, Key, WrongType};
 use darter_resp::{Output, Reply};
@@ -23,7 +24,9 @@ struct Asked {
 impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let mut count = 0;
+        let mut said = word::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
+            said.add()?;
             if args.left() > 1 && args.option("COUNT") {
                 count = usize::try_from(args.int()?).unwrap_or(0);
             } else if args.left() > 1 && args.option("BLOCK") {

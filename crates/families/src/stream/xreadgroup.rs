@@ -10,6 +10,7 @@ use super::xread::begin;
 use crate::lookup::find_value;
 use crate::spread::{Layout, Spread};
 use crate::unsent::flow;
+use crate::word;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Job, Refusal, Step};
 use darter_keyspace::{Draft, Key};
@@ -41,7 +42,9 @@ struct Asked {
 impl Asked {
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let (mut count, mut no_ack, mut names) = (0, false, None);
+        let mut said = word::Count::default();
         while !(args.left() > 1 && args.option("STREAMS")) {
+            said.add()?;
             if args.left() > 1 && args.option("COUNT") {
                 count = usize::try_from(args.int()?).unwrap_or(0);
             } else if args.left() > 1 && args.option("BLOCK") {

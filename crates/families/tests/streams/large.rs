@@ -178,3 +178,33 @@ fn messages_are_added_once() {
     // Those that send no more are forgotten.
     assert!(bytes(&engine) < 40 * 1_024, "{}", bytes(&engine));
 }
+
+#[test] // The same options again and again are refused: a million would take a slice, each.
+fn very_many_options_are_refused() {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.line("XADD x 1 f v");
+    engine.line("XGROUP CREATE x g 0");
+    for (before, option, after) in [
+        ("XADD x", "NOMKSTREAM", "2 f v"),
+        ("XADD x MAXLEN ~ 9", "LIMIT 5", "3 f v"),
+        ("XTRIM x MAXLEN ~ 9", "LIMIT 5", ""),
+        ("XNACK x g FAIL IDS 1 0-1", "FORCE", ""),
+        ("XCFGSET x", "IDMP-MAXSIZE 5", ""),
+        ("XAUTOCLAIM x g c 0 0", "JUSTID", ""),
+        ("XSETID x 9", "ENTRIESADDED 9", ""),
+        ("XGROUP CREATE x other 0", "MKSTREAM", ""),
+        ("XGROUP SETID x g 0", "ENTRIESREAD 1", ""),
+        ("XRANGE x - +", "COUNT 1", ""),
+        ("XREVRANGE x + -", "COUNT 1", ""),
+        ("XREAD", "COUNT 1", "STREAMS x 0"),
+        ("XREADGROUP GROUP g c", "NOACK", "STREAMS x >"),
+    ] {
+        let line = |times| {
+            let options = format!(" {option}").repeat(times);
+            format!("{before}{options} {after}").trim_end().to_string()
+        };
+        assert_eq!(engine.line(&line(65)), "-ERR syntax error\r\n", "{before}");
+        let few = engine.line(&line(63));
+        assert!(!few.starts_with('-'), "{before}: {few}");
+    }
+}
