@@ -130,7 +130,7 @@ impl Adding {
         }
         let id = self.wanted.behind(stream.state().last, cx.now)?;
         let (trimming, message) = (Trimming::new(trim, self.refs), self.message);
-        let is_long = trimming.is_long(&stream);
+        let is_long = trimming.is_long(&stream, 1);
         work::run(cx, args, KEY, is_long, AddAndTrim { id, new, message, trimming }).map(Some)
     }
 

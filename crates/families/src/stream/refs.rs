@@ -110,13 +110,24 @@ impl Trimming {
         Self { trim, refs, left: 0, removed: 0, stage: Stage::Begin }
     }
 
-    /// True if it may take more than a slice.
-    pub(super) fn is_long(&self, stream: &Stream) -> bool {
-        let entries = match self.refs {
-            Refs::Acked => stream.entries().len(),
-            _ => 1 + self.trim.count(stream.entries()),
+    /// True if it may take more than a slice, once so many entries were added.
+    pub(super) fn is_long(&self, stream: &Stream, added: usize) -> bool {
+        let (entries, groups) = (stream.entries(), stream.groups());
+        if self.refs == Refs::Acked {
+            return entries.len().saturating_add(added).saturating_mul(groups.len())
+                > LOOKED_AT_ONCE;
+        }
+        let Some(first) = entries.first().filter(|_| groups.len() <= LOOKED_AT_ONCE) else {
+            return groups.len() > LOOKED_AT_ONCE;
         };
-        entries.saturating_mul(stream.groups().len()) > LOOKED_AT_ONCE
+        // Not only entries that are there may be pending: also those that were deleted between.
+        let count = self.trim.count_with(entries, added);
+        let end = entries.range(count..count + 1).next().map(|entry| entry.id());
+        let pending = groups.iter().map(|group| {
+            let end = end.map_or(group.pending_len(), |end| group.rank_of(end));
+            end.saturating_sub(group.rank_of(first))
+        });
+        pending.sum::<usize>() > LOOKED_AT_ONCE
     }
 
     /// Does some of it. True while there is more.

@@ -131,9 +131,18 @@ impl Trim {
 
     /// How many entries are to be removed at the front.
     pub(super) fn count(self, entries: &Entries) -> usize {
+        self.count_with(entries, 0)
+    }
+
+    /// [`Trim::count`] once so many entries are added; of those without an ID yet, the most.
+    pub(super) fn count_with(self, entries: &Entries, added: usize) -> usize {
+        let len = entries.len() + added;
         let beyond = match self.keep {
-            Keep::Len(len) => entries.len().saturating_sub(len),
-            Keep::From(id) => entries.rank_of(id),
+            Keep::Len(most) => len.saturating_sub(most),
+            Keep::From(id) => match entries.rank_of(id) {
+                rank if rank == entries.len() => len,
+                rank => rank,
+            },
         };
         if !self.is_approximate {
             return beyond;
@@ -141,9 +150,9 @@ impl Trim {
         let most = beyond.min(self.limit.unwrap_or(usize::MAX));
         // Without a limit of its entries there is one node.
         match NODE_ENTRIES.get() {
-            0 if most == entries.len() => most,
+            0 if most == len => most,
             0 => 0,
-            _ if most == entries.len() => most,
+            _ if most == len => most,
             node => most - most % node,
         }
     }
@@ -182,7 +191,7 @@ pub(super) fn xtrim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal
         && !stream.groups().is_empty()
     {
         let work = Trimming::new(trim, options.refs());
-        let is_long = work.is_long(&stream);
+        let is_long = work.is_long(&stream, 0);
         return work::run(cx, args, at, is_long, work);
     }
     let count = cx.db.edit::<Stream, _>(&key, false, |edit| {

@@ -170,6 +170,30 @@ fn references_are_looked_for_in_portions() {
     engine.db.check_invariants();
 }
 
+#[test] // What is pending of entries that were deleted is looked at, too, however few entries are left.
+fn what_is_pending_of_deleted_entries_is_passed_in_portions() {
+    for line in ["XTRIM x MAXLEN 1 DELREF", "XADD x MAXLEN 1 DELREF 9000 f v"] {
+        let mut engine = filled();
+        engine.line("XREADGROUP GROUP g a STREAMS x >");
+        engine.line(&format!("XDEL x{}", ids(2..ENTRIES)));
+        let before = engine.portions;
+        assert!(!engine.line(line).starts_with('-'));
+        assert!(engine.portions - before > ENTRIES / 16, "{line}");
+        assert_eq!(kept(&engine).len(), 1);
+        let left = if line.starts_with("XADD") { ENTRIES - 2 } else { ENTRIES - 1 };
+        assert_eq!(pending(&engine, "a"), left, "{line}");
+        engine.db.check_invariants();
+    }
+    // A node's entries go at once.
+    let mut engine = filled();
+    engine.line("XREADGROUP GROUP g a STREAMS x >");
+    engine.line("XTRIM x MAXLEN 299");
+    let before = engine.portions;
+    engine.line("XADD x MAXLEN ~ 200 DELREF 9000 f v");
+    assert!(engine.portions - before >= 100 / 16);
+    assert_eq!(kept(&engine).len(), 200);
+}
+
 #[test] // What is changed aside dies with its key, though the key dies while it is changed.
 fn a_key_that_dies_meanwhile_stays_dead() {
     let few = ids(1..101);
