@@ -49,6 +49,17 @@ impl Bulk {
         Self::of_common(len, 1)
     }
 
+    /// The same, of members that should come once each.
+    pub(super) fn of_different(len: usize) -> Option<Self> {
+        let bulk = || Self { builder: sorted::Builder::of_different(len), longest: 0 };
+        (len >= BULK_MIN).then(bulk)
+    }
+
+    /// True when it shows already that some came twice.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.builder.is_overfull()
+    }
+
     /// The same, of members that are added so often.
     fn of_common(len: usize, times: usize) -> Option<Self> {
         let bulk = || Self { builder: sorted::Builder::of_common(len, times), longest: 0 };

@@ -181,7 +181,7 @@ impl Value for ZSet {
     }
 
     fn builder(&self, items: u64) -> Option<Box<dyn Build>> {
-        Some(Box::new(Loading(Bulk::new(usize::try_from(items).ok()?)?)))
+        Some(Box::new(Loading(Bulk::of_different(usize::try_from(items).ok()?)?)))
     }
 
     fn is_empty(&self) -> bool {
@@ -256,7 +256,8 @@ struct Loading(Bulk);
 
 impl Build for Loading {
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
-        scored(item).map(|(score, member)| self.0.push(member, score)).is_some()
+        let is_scored = scored(item).map(|(score, member)| self.0.push(member, score)).is_some();
+        is_scored && !self.0.is_overfull()
     }
 
     fn step(&mut self) -> Result<bool, Twice> {

@@ -42,6 +42,9 @@ const TEXTS: usize = 64 * 1024;
 const STEP: usize = 256;
 /// The most entries of a bucket that are sorted in one step, and as many are parted in one: some 30 us.
 const SORTED_MAX: usize = 1_024;
+/// A bucket of different members has at most so many times as many as all have on average: the chance
+/// that their hashes let one have more is below 2^-1000.
+const OVERFULL: usize = 8;
 /// Parts of a bucket that is too large, at most.
 const PARTS_MAX: usize = 64;
 /// Bytes of members that are sorted, compared or written in one step.
@@ -276,6 +279,9 @@ pub struct Builder {
     shift: u32,
     /// How often a member must have been added to be in the set.
     times: usize,
+    /// The most entries of a bucket, where a member must not come twice.
+    bucket_max: Option<usize>,
+    is_overfull: bool,
     len: u64,
     /// Buckets that were opened.
     indexed: usize,
@@ -293,6 +299,15 @@ impl Builder {
         Self::of_common(len, 1)
     }
 
+    /// The same, of members that should come once each, but may not: see [`Builder::is_overfull`]. Of one
+    /// that came twice, two scores are merged, and what is built is of no use.
+    #[must_use]
+    pub fn of_different(len: usize) -> Self {
+        let mut builder = Self::new(len);
+        builder.bucket_max = Some(OVERFULL * BUCKET.max(len / builder.stuff.buckets.len()));
+        builder
+    }
+
     /// The same, of members that are added so often: for an intersection of so many sets.
     #[must_use]
     pub fn of_common(len: usize, times: usize) -> Self {
@@ -302,20 +317,42 @@ impl Builder {
         let (index, entries) = (Appender::default(), Appender::default());
         let shift = u64::BITS - buckets.trailing_zeros();
         let (len, indexed, sorted, sorted_of_next) = (0, 0, 0, 0);
-        Self { stuff, shift, times, len, indexed, sorted, sorted_of_next, index, entries }
+        Self {
+            stuff,
+            shift,
+            times,
+            bucket_max: None,
+            is_overfull: false,
+            len,
+            indexed,
+            sorted,
+            sorted_of_next,
+            index,
+            entries,
+        }
+    }
+
+    /// True when some members came twice, which shows already: then nothing more is added.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        self.is_overfull
     }
 
     /// Adds an entry, whose score is a number. Cost: some 50 ns; a long member is copied, unless it is
     /// in a block of its own already.
     pub fn push(&mut self, hash: u64, member: &[u8], score: f64) {
         assert!(!score.is_nan(), "a score is a number");
+        let bucket = (hash >> self.shift) as usize;
+        if self.bucket_max.is_some_and(|max| self.stuff.buckets[bucket].len() >= max) {
+            self.is_overfull = true;
+            return;
+        }
         let text = self.stuff.texts.push(hash, member);
         let gathered = &mut self.stuff.gathered;
         if gathered.last().is_none_or(|block| block.len() == BLOCK) {
             gathered.push(Vec::with_capacity(BLOCK));
         }
         gathered.last_mut().expect("just made").push(Gathered { score, text });
-        let bucket = (hash >> self.shift) as usize;
         self.stuff.buckets[bucket].push(Hashed { hash, score, number: self.len });
         self.len += 1;
     }
@@ -422,6 +459,11 @@ impl Builder {
                 times += 1;
                 other.score = f64::NAN;
                 self.gathered(other.number).score = f64::NAN;
+                if self.bucket_max.is_some() {
+                    // That is all there is to know: the step is over.
+                    compared += STEP_BYTES;
+                    break;
+                }
             }
         }
         assert!(!score.is_nan(), "a score is a number");

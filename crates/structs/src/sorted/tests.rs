@@ -524,6 +524,29 @@ fn steps_of_a_builder_are_bounded() {
     while lazyfree::run(&Never) {}
 }
 
+#[test] // One member again and again is found out before a step has to sort or to merge all of it.
+fn members_that_should_differ_are_told_by_two() {
+    let build = |times: usize| {
+        let mut builder = Builder::of_different(100_000);
+        let long = vec![b'x'; 200];
+        (0..times).for_each(|_| builder.push(hash::of(&long), &long, 1.0));
+        builder
+    };
+    let all = build(100_000);
+    assert!(all.is_overfull() && all.memory_bytes() < 4 << 20, "{}", all.memory_bytes());
+    for times in [2, 1_000, 4_000] {
+        let (mut builder, merged) = (build(times), std::cell::Cell::new(0));
+        let merge = |one, _| {
+            merged.set(merged.get() + 1);
+            one
+        };
+        while merged.get() == 0 && builder.step(&merge) {}
+        assert!(!builder.is_overfull());
+        assert_eq!(merged.get(), 1, "of {times}");
+    }
+    while lazyfree::run(&Never) {}
+}
+
 #[test] // In a file a sorted set descends: its runs come one before the other.
 fn order_needs_no_merging() {
     let steps = [false, true].map(|descends| {
