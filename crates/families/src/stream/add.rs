@@ -45,14 +45,11 @@ pub(super) fn xadd(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let mut adding = Adding::parse(&mut args)?;
     let digesting = adding.begin_digest(args.all());
     if is_long(args, 2 * ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
-        let bytes = (args.position()..args.all().len()).map(|at| args.all().arg(at).len());
-        if bytes.sum::<usize>() > ENTRY_BYTES_MAX {
-            return Err(id::too_large());
-        }
         cx.db.read_value::<Stream>(&key)?;
         let (request, next) = (args.all().to_request(), args.position());
-        let fields = List::new();
-        return Ok(Flow::Job(Box::new(Gathering { request, next, adding, fields, digesting })));
+        let (fields, bytes) = (List::new(), 0);
+        let gathering = Gathering { request, next, adding, fields, bytes, digesting };
+        return Ok(Flow::Job(Box::new(gathering)));
     }
     if let Some(mut digesting) = digesting {
         let mut fields = List::new();
@@ -219,6 +216,8 @@ struct Gathering {
     next: usize,
     adding: Adding,
     fields: List,
+    /// Of the fields so far.
+    bytes: usize,
     /// What the fields say of the message, once all are gathered.
     digesting: Option<idempotent::Fields>,
 }
@@ -229,6 +228,10 @@ impl Job for Gathering {
         let mut args = Args::new(all, self.next);
         for gathered in 1..=PORTION_FIELDS {
             let Ok(field) = args.value() else { break };
+            self.bytes += field.len();
+            if self.bytes > ENTRY_BYTES_MAX {
+                return Err(id::too_large());
+            }
             self.fields.push(End::Back, new(field));
             if gathered % FIELDS == 0 && cx.preempt.must_yield() {
                 break;
