@@ -146,7 +146,7 @@ impl Adding {
             }
             let id = self.wanted.behind(edit.stream().state().last, now)?;
             append(edit, id);
-            self.message.iter().for_each(|message| edit.remember(*message, id));
+            self.message.iter().for_each(|message| edit.remember(*message, id, now));
             if let Some(trim) = self.trim {
                 let count = trim.count(edit.stream().entries());
                 edit.trim_beside(count);
@@ -180,13 +180,13 @@ struct AddAndTrim {
 }
 
 impl Work for AddAndTrim {
-    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, _: u64) -> bool {
+    fn step(&mut self, edit: &mut StreamEdit<'_>, all: resp::Args<'_>, now: u64) -> bool {
         match std::mem::replace(&mut self.new, New::Nothing) {
             New::Arguments(first) => edit.append(self.id, Fields(Args::new(all, first))),
             New::List(fields) => edit.append_list(self.id, fields),
             New::Nothing => return self.trimming.step(edit),
         }
-        self.message.iter().for_each(|message| edit.remember(*message, self.id));
+        self.message.iter().for_each(|message| edit.remember(*message, self.id, now));
         true
     }
 

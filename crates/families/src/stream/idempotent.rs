@@ -79,9 +79,9 @@ impl Memory {
     }
 
     /// Notes what the message has become.
-    pub(super) fn add(&mut self, of: Message, id: StreamId) {
-        let (max, since_ms) = (self.limits.messages as usize, self.since_ms(id.ms));
-        self.producers.add(of.producer, of.message, id, (max, since_ms));
+    pub(super) fn add(&mut self, of: Message, id: StreamId, now: u64) {
+        let (max, since_ms) = (self.limits.messages as usize, self.since_ms(now));
+        self.producers.add((of.producer, of.message), (id, now), (max, since_ms));
         // One is added, so two are looked at: those that send no more are forgotten in the end.
         (0..2).for_each(|_| self.producers.tend(since_ms));
     }

@@ -299,8 +299,8 @@ pub enum StreamChange {
     TrimOne { id: StreamId },
     /// The state is this now.
     State { state: State },
-    /// The entry is what a producer's message has become.
-    Remember { message: Message, id: StreamId },
+    /// The entry is what a producer's message has become, at this time.
+    Remember { message: Message, id: StreamId, now: u64 },
     /// What producers have sent is forgotten, and remembered like this from now on.
     Configure { limits: Limits },
     /// A consumer group was changed.
@@ -392,10 +392,10 @@ impl StreamEdit<'_> {
     }
 
     /// Remembers the entry that a producer's message has become.
-    pub(super) fn remember(&mut self, message: Message, id: StreamId) {
+    pub(super) fn remember(&mut self, message: Message, id: StreamId, now: u64) {
         let memory = &mut self.stream.memory;
-        memory.get_or_insert_with(|| Memory::new(Limits::default()).into()).add(message, id);
-        self.recorder.record_death(&[], || StreamChange::Remember { message, id });
+        memory.get_or_insert_with(|| Memory::new(Limits::default()).into()).add(message, id, now);
+        self.recorder.record_death(&[], || StreamChange::Remember { message, id, now });
     }
 
     /// Forgets what producers have sent, and sets how that is remembered.
@@ -429,7 +429,7 @@ impl StreamEdit<'_> {
             StreamChange::Trim { count } => self.trim(*count),
             StreamChange::TrimOne { id } => self.trim_one(*id),
             StreamChange::State { state } => self.set(*state),
-            StreamChange::Remember { message, id } => self.remember(*message, *id),
+            StreamChange::Remember { message, id, now } => self.remember(*message, *id, *now),
             StreamChange::Configure { limits } => self.configure(*limits),
             StreamChange::Group { group, change } => self.apply_to_group(group, change),
         }

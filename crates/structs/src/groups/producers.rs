@@ -4,8 +4,9 @@
 //! Producers -> by digest of the name -> Producer --+-- tree of | digest of a message, entry's ID | ...
 //!                                                  +-- tree of | entry's ID, digest | ...   the oldest first
 //! ```
-//! Items are those of pending entries (`item`): four numbers in as few bytes as they need. A digest is
-//! written as an ID, whose order means nothing.
+//! Items are those of pending entries (`item`): four numbers in as few bytes as they need, and the time at
+//! which the message came, if the entry's ID is of another. A digest is written as an ID, whose order means
+//! nothing.
 //!
 //! Invariants (`check` asserts them):
 //! - P1: producers are in the order of their digests, which differ; each has messages.
@@ -59,21 +60,28 @@ fn key(digest: u128) -> StreamId {
     StreamId { ms: (digest >> 64) as u64, seq: digest as u64 }
 }
 
-/// An ID with another one.
-fn pair(id: StreamId, with: StreamId) -> Pending {
-    Pending { id, delivered_ms: with.ms, times: with.seq, consumer: None }
+/// A digest with an entry's ID, or the other way round, and when the entry was added.
+fn pair(id: StreamId, with: StreamId, came_ms: Option<u64>) -> Pending {
+    Pending { id, delivered_ms: with.ms, times: with.seq, consumer: came_ms }
 }
 
-/// The other one.
+/// What is with an ID.
 fn with(bytes: &[u8]) -> StreamId {
     let Pending { delivered_ms, times, .. } = item::pending(bytes);
     StreamId { ms: delivered_ms, seq: times }
 }
 
+/// When an entry was added: at the time of its ID, unless that is said.
+fn came_ms(bytes: &[u8], id: StreamId) -> u64 {
+    item::pending(bytes).consumer.unwrap_or(id.ms)
+}
+
 impl Producer {
-    /// The oldest entry.
-    fn oldest(&self) -> Option<StreamId> {
-        self.by_id.range(0..1).next().map(item::id)
+    /// The oldest entry, and when it was added.
+    fn oldest(&self) -> Option<(StreamId, u64)> {
+        let oldest = self.by_id.range(0..1).next()?;
+        let id = item::id(oldest);
+        Some((id, came_ms(oldest, id)))
     }
 
     /// Forgets the message of an entry.
@@ -88,23 +96,24 @@ impl Producer {
     /// Forgets some of those before a time.
     fn forget_before(&mut self, since_ms: u64) {
         for _ in 0..FORGOTTEN_AT_ONCE {
-            match self.oldest().filter(|id| id.ms < since_ms) {
-                Some(id) => self.forget(id),
+            match self.oldest().filter(|(_, came_ms)| *came_ms < since_ms) {
+                Some((id, _)) => self.forget(id),
                 None => break,
             }
         }
     }
 
-    fn add(&mut self, message: StreamId, id: StreamId, max: usize) {
+    fn add(&mut self, message: StreamId, (id, now): (StreamId, u64), max: usize) {
         let before = self.by_message.get(message).map(with);
         before.into_iter().for_each(|id| self.forget(id));
         while self.by_id.len() >= max.max(1)
-            && let Some(oldest) = self.oldest()
+            && let Some((oldest, _)) = self.oldest()
         {
             self.forget(oldest);
         }
-        self.by_message.put(message, &Code::of(&pair(message, id)));
-        self.by_id.put(id, &Code::of(&pair(id, message)));
+        let came_ms = (now != id.ms).then_some(now);
+        self.by_message.put(message, &Code::of(&pair(message, id, came_ms)));
+        self.by_id.put(id, &Code::of(&pair(id, message, came_ms)));
         assert_eq!(self.by_message.len(), self.by_id.len(), "P2");
     }
 }
@@ -128,21 +137,21 @@ impl Producers {
         self.all.memory_bytes()
     }
 
-    /// The entry that a producer's message became, if that is not before a time. Cost: O(log n).
+    /// The entry that a producer's message became, if that was not before a time. Cost: O(log n).
     #[must_use]
     pub fn find(&self, producer: u128, message: u128, since_ms: u64) -> Option<StreamId> {
         let index = self.all.find(|other| other.digest.cmp(&producer)).ok()?;
-        let id = self.all.get(index).by_message.get(key(message)).map(with)?;
-        (id.ms >= since_ms).then_some(id)
+        let found = self.all.get(index).by_message.get(key(message))?;
+        let id = with(found);
+        (came_ms(found, id) >= since_ms).then_some(id)
     }
 
-    /// Notes what a producer's message has become; some of what is before a time, and what is beyond
-    /// `max` of that producer is forgotten. Cost: O(log n).
+    /// Notes what a producer's message has become, and when; some of what is before a time, and what is
+    /// beyond `max` of that producer is forgotten. Cost: O(log n).
     pub fn add(
         &mut self,
-        producer: u128,
-        message: u128,
-        id: StreamId,
+        (producer, message): (u128, u128),
+        entry: (StreamId, u64),
         (max, since_ms): (usize, u64),
     ) {
         let found = self.all.find(|other| other.digest.cmp(&producer));
@@ -153,7 +162,7 @@ impl Producers {
         });
         self.all.edit(index, |producer| {
             producer.forget_before(since_ms);
-            producer.add(key(message), id, max);
+            producer.add(key(message), entry, max);
         });
     }
 
@@ -163,7 +172,7 @@ impl Producers {
             return;
         }
         let index = self.next % self.len();
-        let is_old = self.all.get(index).oldest().is_none_or(|id| id.ms < since_ms);
+        let is_old = self.all.get(index).oldest().is_none_or(|(_, came_ms)| came_ms < since_ms);
         let left = match is_old {
             true => self.all.edit(index, |producer| {
                 producer.forget_before(since_ms);
@@ -208,23 +217,24 @@ mod tests {
         let (mut now, max, lasts_ms) = (1_000_u64, 7, 50);
         for step in 0..20_000 {
             now += prng.below(3);
-            let id = StreamId::new(now, step);
+            // In the end, the stream's IDs are ahead of the clock.
+            let id = StreamId::new(if step < 10_000 { now } else { now.max(1 << 40) }, step);
             let (producer, message) = (prng.below(40), prng.below(12));
             let (one, other) = (u128::from(producer) << 90, u128::from(message) << 63);
             let since = now - lasts_ms;
             let known: Option<StreamId> = model
                 .get(&producer)
-                .and_then(|all: &Vec<(u64, StreamId)>| all.iter().find(|one| one.0 == message))
-                .map(|one| one.1)
-                .filter(|id| id.ms >= since);
+                .and_then(|all: &Vec<(u64, StreamId, u64)>| all.iter().find(|one| one.0 == message))
+                .filter(|(_, _, came_ms)| *came_ms >= since)
+                .map(|one| one.1);
             assert_eq!(producers.find(one, other, since), known, "{step}");
             if known.is_none() {
                 let cut = producers.clone();
-                producers.add(one, other, id, (max, since));
+                producers.add((one, other), (id, now), (max, since));
                 assert_eq!(cut.find(one, other, since), None);
                 let all = model.entry(producer).or_insert_with(Vec::new);
                 all.retain(|one| one.0 != message);
-                all.push((message, id));
+                all.push((message, id, now));
                 let len = all.len();
                 all.drain(..len.saturating_sub(max));
             }
