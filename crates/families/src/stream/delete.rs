@@ -1,5 +1,6 @@
 //! XDELEX, XACKDEL: deleting entries, and what is pending of them.
 
+use super::id;
 use super::refs::{Found, Refs, look};
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
@@ -43,7 +44,7 @@ pub(super) fn xdelex(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// Refusals and cost: XDELEX's. Source: <https://redis.io/commands/xackdel> (8.2.0).
 pub(super) fn xackdel(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
-    let (key, group) = (args.key()?, args.bytes()?);
+    let (key, group) = (args.key()?, id::name(&mut args)?);
     let (refs, ids) = options(args)?;
     let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
     let stream = stream.filter(|stream| stream.groups().get(group).is_some());

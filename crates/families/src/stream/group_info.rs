@@ -74,7 +74,7 @@ impl Portions for ShowingGroups {
 /// Reply: array of maps. Refusals: `NoSuchKey`, `WrongType`, a missing group. Cost: O(consumers), in
 /// slices. Source: <https://redis.io/commands/xinfo-consumers> (5.0.0).
 pub(super) fn consumers(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, name) = (args.key()?, args.bytes()?);
+    let (key, name) = (args.key()?, id::name(&mut args)?);
     let stream = find_value::<Stream>(cx.db, cx.stats, &key)?.ok_or(Refusal::NoSuchKey)?;
     let Some(group) = stream.groups().get(name).cloned() else { return Err(no_group(name, &key)) };
     cx.reply.array(group.consumers_len());

@@ -2,8 +2,10 @@
 //!
 //! Redis 7.0 expects a consumer for each pending entry. Those that have none are written as those of a
 //! consumer without a name, which XPENDING shows for them; when they are read, they have none again: they
-//! were delivered at time 0.
+//! were delivered at time 0. What a consumer that has this name got at time 0 is written as of time 1, and
+//! so is that it was seen.
 
+use super::id::NAME_BYTES_MAX;
 use darter_base::StreamId;
 use darter_rdb::{Item, Piece, Source};
 use darter_structs::groups::{Consumer, Group, Groups, Pending};
@@ -59,6 +61,15 @@ impl GroupItems {
         self.pending.next()
     }
 
+    /// When a pending entry was delivered: never at time 0, if a consumer has it that has no name.
+    fn delivered_ms(&self, pending: &Pending) -> u64 {
+        let owner = pending.consumer.filter(|_| pending.delivered_ms == 0);
+        let is_of_nobody = owner.zip(self.group.as_ref()).is_some_and(|(number, group)| {
+            group.numbered(number).is_some_and(|consumer| consumer.name() == NOBODY)
+        });
+        pending.delivered_ms.max(u64::from(is_of_nobody))
+    }
+
     /// The next ID of the consumer.
     fn owned(&mut self, consumer: usize, rank: usize) -> Option<StreamId> {
         if self.owned.len() == 0 {
@@ -87,7 +98,7 @@ impl GroupItems {
         let real = group.consumer(NOBODY).cloned();
         let owned = real.as_ref().map_or(0, |real| real.pending_len() as u64);
         let (seen_ms, active_ms) =
-            real.as_ref().map_or((0, None), |real| (real.seen_ms(), real.active_ms()));
+            real.as_ref().map_or((0, None), |real| (seen_ms(real), real.active_ms()));
         // It is the first in the order of names.
         self.next = if real.is_some() { Next::Owned(0, 0) } else { Next::Unowned(0, 0) };
         self.consumer = real;
@@ -128,11 +139,16 @@ fn of_group(group: &Group) -> Piece<'_> {
     }
 }
 
+/// When a consumer was seen: never at time 0, if it has no name.
+fn seen_ms(consumer: &Consumer) -> u64 {
+    consumer.seen_ms().max(u64::from(consumer.name() == NOBODY))
+}
+
 /// A consumer, as its item.
 fn of_consumer(consumer: &Consumer) -> Piece<'_> {
     Piece::Consumer {
         name: consumer.name(),
-        seen_ms: consumer.seen_ms(),
+        seen_ms: seen_ms(consumer),
         active_ms: consumer.active_ms(),
         pending: consumer.pending_len() as u64,
     }
@@ -157,7 +173,8 @@ impl Source for GroupItems {
                     return self.group.as_ref().map(|group| Item::Piece(of_group(group)));
                 }
                 Next::Pending(rank) => match self.pending(rank) {
-                    Some(Pending { id, delivered_ms, times, .. }) => {
+                    Some(pending @ Pending { id, times, .. }) => {
+                        let delivered_ms = self.delivered_ms(&pending);
                         return Some(Item::Piece(Piece::Pending { id, delivered_ms, times }));
                     }
                     None => self.next = Next::Nobody,
@@ -200,6 +217,9 @@ impl Source for GroupItems {
 /// it is there already, or contradicts what is.
 pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
     match piece {
+        Piece::Group { name, .. } | Piece::Consumer { name, .. } if name.len() > NAME_BYTES_MAX => {
+            false
+        }
         // Behind the others, so that what follows belongs to the last one.
         Piece::Group { name, last, read, .. } => {
             let is_last = groups.at(groups.len().wrapping_sub(1)).is_none_or(|at| at.name() < name);
@@ -233,5 +253,56 @@ pub(super) fn take_in(groups: &mut Groups, piece: Piece<'_>) -> bool {
             matches!(owned, Some(Some(_)))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::Stream;
+    use super::*;
+    use darter_keyspace::{Draft, Fresh, NewItem, Value};
+
+    /// The stream that the items of another make.
+    fn copy_of(stream: &Stream) -> Stream {
+        let (mut items, mut copy) = (stream.items(0), Stream::new());
+        while let Some(item) = items.next() {
+            assert!(copy.take_in(NewItem::of(item).expect("nothing is long")), "{item:?}");
+        }
+        copy.check_invariants();
+        copy
+    }
+
+    #[test] // A consumer without a name keeps what it has, whenever it got that; others have nothing.
+    fn nobody_and_a_consumer_without_a_name_differ() {
+        for (seen_ms, delivered_ms) in [(0, 0), (0, 5), (7, 0), (7, 5)] {
+            let mut draft = Draft::<Stream>::default();
+            let mut edit = draft.edit(1);
+            edit.create_group(b"g", StreamId::MIN, None);
+            let number = edit.create_consumer(b"g", NOBODY, seen_ms);
+            for (ms, consumer) in [(1, number), (2, None), (3, number)] {
+                let id = StreamId::new(ms, 0);
+                edit.append(id, [Fresh::Bytes(b"f"); 2].into_iter());
+                let delivered_ms = if consumer.is_some() { delivered_ms } else { 0 };
+                edit.deliver(b"g", &Pending { id, delivered_ms, times: 1, consumer });
+            }
+            let copy = copy_of(draft.value());
+            let group = copy.groups().get(b"g").expect("it was copied");
+            let owned = group.consumer(NOBODY).map(Consumer::pending_len);
+            assert_eq!((owned, group.unowned()), (Some(2), 1), "{seen_ms} {delivered_ms}");
+        }
+    }
+
+    #[test] // Names that no command takes are no names in a payload.
+    fn names_are_bounded() {
+        let long = vec![b'n'; NAME_BYTES_MAX + 1];
+        for (len, is_taken) in [(NAME_BYTES_MAX, true), (NAME_BYTES_MAX + 1, false)] {
+            let (mut groups, name) = (Groups::default(), &long[..len]);
+            let (last, read, pending, consumers) = (StreamId::MIN, None, 0, 0);
+            let group = |name| Piece::Group { name, last, read, pending, consumers };
+            assert_eq!(take_in(&mut groups, group(name)), is_taken);
+            take_in(&mut groups, group(b"zzz"));
+            let consumer = Piece::Consumer { name, seen_ms: 1, active_ms: None, pending };
+            assert_eq!(take_in(&mut groups, consumer), is_taken);
+        }
     }
 }

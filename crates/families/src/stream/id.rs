@@ -1,9 +1,12 @@
-//! IDs as arguments, and in replies.
+//! IDs as arguments, and in replies; names of groups and of consumers as arguments.
 
 use darter_command::{Args, Refusal, until_nul};
 use darter_resp::Reply;
 use darter_structs::stream::StreamId;
 
+/// Longest name of a group or of a consumer: it is compared at once for each entry, and copied for its
+/// effects.
+pub(super) const NAME_BYTES_MAX: usize = 16 * 1024;
 /// Longest text that Redis looks at.
 const TEXT_MAX: usize = 127;
 
@@ -16,6 +19,14 @@ fn invalid() -> Refusal {
 pub(super) fn parse(text: &[u8], seq: u64) -> Result<StreamId, Refusal> {
     let id = (text.len() <= TEXT_MAX).then(|| StreamId::parse(until_nul(text), seq)).flatten();
     id.ok_or_else(invalid)
+}
+
+/// Takes the name of a group or of a consumer.
+pub(super) fn name<'a>(args: &mut Args<'a>) -> Result<&'a [u8], Refusal> {
+    if args.left() > 0 && args.all().arg(args.position()).len() > NAME_BYTES_MAX {
+        return Err(Refusal::line("ERR Names of groups and consumers have at most 16384 bytes"));
+    }
+    args.bytes()
 }
 
 /// The ID that a new entry is to get.

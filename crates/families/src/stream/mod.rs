@@ -4,7 +4,7 @@
 //! |---------|-------------------------------------------------------------------|
 //! | `value` | the type: its row, its values, how they are changed               |
 //! | `items` | its entries as items; `group_items`: its consumer groups          |
-//! | `id`    | IDs as arguments and in replies                                   |
+//! | `id`    | IDs as arguments and in replies, names of groups as arguments      |
 //! | `add`   | XADD; `trim`: XTRIM; `edit`: XDEL, XSETID                         |
 //! | `idempotent` | IDMP and IDMPAUTO of XADD; XCFGSET                           |
 //! | `read`  | XLEN, XRANGE, XREVRANGE; `xread`: XREAD                           |

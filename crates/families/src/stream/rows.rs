@@ -2,6 +2,7 @@
 
 use super::id;
 use super::reply::{Part, Showing};
+use crate::chunks::Chunks;
 use darter_command::Stream;
 use darter_resp::Reply;
 use darter_structs::stream::{End, Entries, StreamId};
@@ -10,6 +11,8 @@ use std::ops::Range;
 
 /// Rows that are begun in one portion.
 const ROWS_AT_ONCE: usize = 64;
+/// Rows in a chunk: some 20 KiB.
+const CHUNK_ROWS: usize = 1_024;
 
 /// Entries to be shown.
 #[derive(Clone, Debug)]
@@ -21,10 +24,25 @@ enum Row {
 }
 
 /// Entries by their IDs, in the order in which they were added to it.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(super) struct Rows {
-    rows: VecDeque<Row>,
+    rows: Chunks<Row, CHUNK_ROWS>,
     len: usize,
+}
+
+/// IDs, in the order in which they were added to it.
+#[derive(Default)]
+pub(super) struct IdRows {
+    ids: Chunks<StreamId, CHUNK_ROWS>,
+    len: usize,
+}
+
+impl IdRows {
+    /// Adds an ID.
+    pub(super) fn add(&mut self, id: StreamId) {
+        self.ids.tail(1).push(id);
+        self.len += 1;
+    }
 }
 
 impl Rows {
@@ -36,16 +54,17 @@ impl Rows {
     /// Adds the entries with these ranks.
     pub(super) fn add(&mut self, ranks: Range<usize>) {
         self.len += ranks.len();
-        match self.rows.back_mut() {
+        let rows = self.rows.tail(1);
+        match rows.last_mut() {
             Some(Row::Run(last)) if last.end == ranks.start => last.end = ranks.end,
-            _ => self.rows.push_back(Row::Run(ranks)),
+            _ => rows.push(Row::Run(ranks)),
         }
     }
 
     /// Adds an entry that is gone.
     pub(super) fn add_gone(&mut self, id: StreamId) {
         self.len += 1;
-        self.rows.push_back(Row::Gone(id));
+        self.rows.tail(1).push(Row::Gone(id));
     }
 }
 
@@ -56,16 +75,41 @@ pub(super) enum Shown {
     /// An array of entries.
     Rows(Rows, Entries),
     /// An array of IDs.
-    Ids(Vec<StreamId>),
+    Ids(IdRows),
+}
+
+/// What is taken out of chunks, one by one.
+struct Taken<T: 'static> {
+    chunk: std::vec::IntoIter<T>,
+    rest: Chunks<T, CHUNK_ROWS>,
+}
+
+impl<T> Default for Taken<T> {
+    fn default() -> Self {
+        Self::new(Chunks::default())
+    }
+}
+
+impl<T> Taken<T> {
+    fn new(rest: Chunks<T, CHUNK_ROWS>) -> Self {
+        Self { chunk: Vec::new().into_iter(), rest }
+    }
+
+    fn next(&mut self) -> Option<T> {
+        if self.chunk.len() == 0 {
+            self.chunk = self.rest.pop_front()?.into_iter();
+        }
+        self.chunk.next()
+    }
 }
 
 /// Parts of a reply, being shown. The header of the whole is written.
 #[derive(Default)]
 pub(super) struct ShowingRows {
     parts: VecDeque<Shown>,
-    rows: VecDeque<Row>,
+    rows: Taken<Row>,
     entries: Option<Entries>,
-    ids: std::vec::IntoIter<StreamId>,
+    ids: Taken<StreamId>,
     showing: Option<Showing>,
 }
 
@@ -88,8 +132,8 @@ impl ShowingRows {
             }
             Some(Shown::Rows(rows, entries)) => self.begin_rows(reply, rows, entries),
             Some(Shown::Ids(ids)) => {
-                reply.array(ids.len());
-                self.ids = ids.into_iter();
+                reply.array(ids.len);
+                self.ids = Taken::new(ids.ids);
             }
         }
         true
@@ -97,7 +141,7 @@ impl ShowingRows {
 
     fn begin_rows(&mut self, reply: &mut Reply<'_>, rows: Rows, entries: Entries) {
         reply.array(rows.len());
-        (self.rows, self.entries) = (rows.rows, Some(entries));
+        (self.rows, self.entries) = (Taken::new(rows.rows), Some(entries));
     }
 
     /// The next row or ID. False if there is none.
@@ -106,7 +150,7 @@ impl ShowingRows {
             id::encode(reply, id);
             return true;
         }
-        match (self.rows.pop_front(), &self.entries) {
+        match (self.rows.next(), &self.entries) {
             (Some(Row::Gone(id)), _) => {
                 reply.array(2);
                 id::encode(reply, id);

@@ -1,5 +1,6 @@
 //! XACK, XNACK: entries that a consumer is done with, or gives back.
 
+use super::id;
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
@@ -18,7 +19,7 @@ const ACKNOWLEDGED_AT_ONCE: usize = 8;
 /// changes. Cost: O(log n) for each, aside if there are many.
 /// Source: <https://redis.io/commands/xack> (5.0.0).
 pub(super) fn xack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, group) = (args.key()?, args.bytes()?);
+    let (key, group) = (args.key()?, id::name(&mut args)?);
     let at = args.position() - 2;
     let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
     if stream.is_none_or(|stream| stream.groups().get(group).is_none()) {
@@ -81,7 +82,7 @@ enum Mode {
 /// Source: <https://redis.io/commands/xnack> (8.8.0).
 pub(super) fn xnack(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
     let at = args.position();
-    let (key, group) = (args.key()?, args.bytes()?);
+    let (key, group) = (args.key()?, id::name(&mut args)?);
     let work = Releasing::parse(args, group)?;
     let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
     if stream.is_none_or(|stream| stream.groups().get(group).is_none()) {

@@ -1,7 +1,7 @@
 //! XCLAIM, XAUTOCLAIM: pending entries change hands.
 
 use super::id;
-use super::rows::{Rows, ShowingRows, Shown};
+use super::rows::{IdRows, Rows, ShowingRows, Shown};
 use super::value::{Stream, StreamEdit};
 use super::work::{self, CHANGED_AT_ONCE, Ids, Work};
 use super::xpending::no_group;
@@ -25,7 +25,6 @@ const LOOKED_AT_ONCE: usize = 32;
 const LOOKS_EACH: usize = 10;
 
 /// Who claims, and how.
-#[derive(Clone, Debug)]
 struct Claim {
     group: Vec<u8>,
     consumer: Vec<u8>,
@@ -38,13 +37,13 @@ struct Claim {
     times: Option<u64>,
     /// Only IDs are shown, and no delivery is counted.
     only_ids: bool,
-    ids: Vec<StreamId>,
+    ids: IdRows,
     rows: Rows,
 }
 
 impl Claim {
     fn new(args: &mut Args<'_>, command: &str) -> Result<(Self, Option<Refusal>), Refusal> {
-        let (group, consumer) = (args.bytes()?.to_vec(), args.bytes()?.to_vec());
+        let (group, consumer) = (id::name(args)?.to_vec(), id::name(args)?.to_vec());
         let idle = number::parse_i64(args.word()?);
         let refusal = idle
             .is_none()
@@ -57,7 +56,7 @@ impl Claim {
             delivered_ms: None,
             times: None,
             only_ids: false,
-            ids: Vec::new(),
+            ids: IdRows::default(),
             rows: Rows::default(),
         };
         Ok((claim, refusal))
@@ -88,7 +87,7 @@ impl Claim {
         };
         edit.deliver(&self.group, &new);
         if self.only_ids {
-            self.ids.push(old.id);
+            self.ids.add(old.id);
         } else {
             let rank = edit.stream().entries().rank_of(old.id);
             self.rows.add(rank..rank + 1);
@@ -248,7 +247,7 @@ struct AutoClaiming {
     looks: usize,
     /// The first that was not looked at; 0-0 if there is none.
     cursor: StreamId,
-    gone: Vec<StreamId>,
+    gone: IdRows,
 }
 
 impl Work for AutoClaiming {
@@ -271,7 +270,7 @@ impl Work for AutoClaiming {
             self.looks -= 1;
             if !edit.stream().entries().contains(old.id) {
                 edit.acknowledge(&name, old.id);
-                self.gone.push(old.id);
+                self.gone.add(old.id);
                 self.count -= 1;
                 claimed += 1;
             } else if !self.claim.is_fresh(old, now) {
@@ -328,7 +327,7 @@ pub(super) fn xautoclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Re
     let pending = look(cx, &key, &claim.group)?;
     let looks = count.saturating_mul(LOOKS_EACH);
     let is_long = count.min(pending) > CHANGED_AT_ONCE || looks.min(pending) > LOOKED_AT_ONCE;
-    let (cursor, gone) = (StreamId::MIN, Vec::new());
+    let (cursor, gone) = (StreamId::MIN, IdRows::default());
     let work = AutoClaiming { claim, next, count, looks, cursor, gone };
     work::run(cx, args, at, is_long, work)
 }

@@ -78,7 +78,7 @@ impl Options {
 /// Reply: OK. Refusals: options, `WrongType`, a missing key without MKSTREAM, an ID that is none, a
 /// group that exists. Cost: O(log groups). Source: <https://redis.io/commands/xgroup-create> (5.0.0).
 pub(super) fn create(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, group, wanted) = (args.key()?, args.bytes()?, args.word()?);
+    let (key, group, wanted) = (args.key()?, id::name(&mut args)?, args.word()?);
     let options = Options::parse(args, true)?;
     let state = cx.db.read_value::<Stream>(&key)?.map(|stream| stream.state());
     if state.is_none() && !options.makes_stream {
@@ -109,7 +109,7 @@ fn look(cx: &mut Cx<'_>, key: &Key<'_>, group: &[u8]) -> Result<StreamId, Refusa
 /// Reply: OK. Refusals: options, `WrongType`, a missing key or group, an ID that is none.
 /// Cost: O(log groups). Source: <https://redis.io/commands/xgroup-setid> (5.0.0).
 pub(super) fn set_id(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, group, wanted) = (args.key()?, args.bytes()?, args.word()?);
+    let (key, group, wanted) = (args.key()?, id::name(&mut args)?, args.word()?);
     let options = Options::parse(args, false)?;
     let last = look(cx, &key, group)?;
     let last = match wanted {
@@ -128,7 +128,7 @@ pub(super) fn set_id(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
 /// Reply: 1, or 0 if there is none. Refusals: `WrongType`, a missing key. Cost: O(log groups); memory
 /// is freed in slices. Source: <https://redis.io/commands/xgroup-destroy> (5.0.0).
 pub(super) fn destroy(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, group) = (args.key()?, args.bytes()?);
+    let (key, group) = (args.key()?, id::name(&mut args)?);
     cx.db.read_value::<Stream>(&key)?.ok_or_else(no_key)?;
     let was_there = cx.db.edit::<Stream, _>(&key, false, |edit| edit.destroy_group(group))?;
     cx.reply.int(i64::from(was_there == Some(true)));
@@ -140,7 +140,7 @@ pub(super) fn destroy(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refus
 /// Reply: 1, or 0 if there is one of this name. Refusals: `WrongType`, a missing key or group.
 /// Cost: O(log consumers). Source: <https://redis.io/commands/xgroup-createconsumer> (6.2.0).
 pub(super) fn create_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, group, name) = (args.key()?, args.bytes()?, args.bytes()?);
+    let (key, group, name) = (args.key()?, id::name(&mut args)?, id::name(&mut args)?);
     look(cx, &key, group)?;
     let now = cx.now;
     let create = |edit: &mut StreamEdit<'_>| edit.create_consumer(group, name, now).is_some();
@@ -155,7 +155,7 @@ pub(super) fn create_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flo
 /// of them, aside if there are many.
 /// Source: <https://redis.io/commands/xgroup-delconsumer> (5.0.0).
 pub(super) fn delete_consumer(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, group, name) = (args.key()?, args.bytes()?, args.bytes()?);
+    let (key, group, name) = (args.key()?, id::name(&mut args)?, id::name(&mut args)?);
     look(cx, &key, group)?;
     let stream = cx.db.read_value::<Stream>(&key)?;
     let found = stream.as_ref().and_then(|stream| stream.groups().get(group)?.consumer(name));

@@ -48,7 +48,7 @@ impl<'a> Asked<'a> {
         args.seek(args.position() + 2);
         let count = usize::try_from(args.int()?).unwrap_or(0);
         let (first, last) = (id::first(&mut ends)?, id::last(&mut ends)?);
-        let consumer = if args.left() > 0 { Some(args.bytes()?) } else { None };
+        let consumer = if args.left() > 0 { Some(id::name(&mut args)?) } else { None };
         Ok(Self { idle_ms, first, last, count, consumer })
     }
 }
@@ -62,7 +62,7 @@ impl<'a> Asked<'a> {
 /// O(log n + pending from start to end), in slices.
 /// Source: <https://redis.io/commands/xpending> (5.0.0; IDLE 6.2.0).
 pub(super) fn xpending(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal> {
-    let (key, name) = (args.key()?, args.bytes()?);
+    let (key, name) = (args.key()?, id::name(&mut args)?);
     let asked = if args.left() > 0 { Some(Asked::parse(args)?) } else { None };
     let stream = find_value::<Stream>(cx.db, cx.stats, &key)?;
     let group = stream.as_ref().and_then(|stream| stream.groups().get(name));

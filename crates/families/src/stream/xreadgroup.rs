@@ -50,7 +50,7 @@ impl Asked {
             } else if args.left() > 1 && args.option("BLOCK") {
                 return Err(Refusal::line("ERR XREADGROUP BLOCK is not supported yet"));
             } else if args.left() > 2 && args.option("GROUP") {
-                names = Some((args.bytes()?.to_vec(), args.bytes()?.to_vec()));
+                names = Some((id::name(&mut args)?.to_vec(), id::name(&mut args)?.to_vec()));
             } else if args.option("NOACK") {
                 no_ack = true;
             } else {

@@ -63,6 +63,38 @@ fn thousands_are_pending() {
     engine.db.check_invariants();
 }
 
+#[test] // Claimed IDs, entries at random places, and those that are gone, all in their order.
+fn thousands_are_claimed_in_order() {
+    let mut engine = filled();
+    engine.line("XREADGROUP GROUP g a STREAMS x >");
+    let numbers: Vec<_> = (0..ENTRIES).map(|at| at * 7 % ENTRIES + 1).collect();
+    let ids: String = numbers.iter().map(|number| format!(" {number}")).collect();
+    let listed: String = numbers.iter().map(|number| bulk(&format!("{number}-0"))).collect();
+    let whole = engine.line(&format!("XCLAIM x g b 0{ids}"));
+    assert_eq!(whole, format!("*{ENTRIES}\r\n{}", entries(&numbers)));
+    let only_ids = engine.line(&format!("XCLAIM x g c 0{ids} JUSTID"));
+    assert_eq!(only_ids, format!("*{ENTRIES}\r\n{listed}"));
+    engine.line(&format!("XDEL x{}", self::ids(1..ENTRIES / 2 + 1)));
+    let (gone, left): (Vec<_>, Vec<_>) = (1..=ENTRIES).partition(|number| *number <= ENTRIES / 2);
+    let reply = engine.line(&format!("XAUTOCLAIM x g d 0 0 COUNT {ENTRIES}"));
+    let listed: String = gone.iter().map(|number| bulk(&format!("{number}-0"))).collect();
+    let claimed = format!("*{}\r\n{}", left.len(), entries(&left));
+    assert_eq!(reply, format!("*3\r\n{}{claimed}*{}\r\n{listed}", bulk("0-0"), gone.len()));
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// The entries with these numbers, as they are shown.
+fn entries(numbers: &[usize]) -> String {
+    let one = |number| {
+        let id = bulk(&format!("{number}-0"));
+        format!("*2\r\n{id}*2\r\n{}{}", bulk("f"), bulk("v"))
+    };
+    numbers.iter().map(one).collect()
+}
+
 #[test] // A stream that is named twice is read once, however much of it.
 fn a_stream_is_named_twice() {
     let mut engine = filled();

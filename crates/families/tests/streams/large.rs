@@ -179,6 +179,57 @@ fn messages_are_added_once() {
     assert!(bytes(&engine) < 40 * 1_024, "{}", bytes(&engine));
 }
 
+#[test] // Messages age though a stream's IDs are ahead of the clock.
+fn messages_are_forgotten_by_time_though_ids_are_ahead() {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.line("XADD x 99999999999 f v");
+    let mut before = String::new();
+    for _ in 0..3 {
+        let first = engine.line("XADD x IDMP p name * f v");
+        assert_ne!(first, before);
+        engine.tick(99_999);
+        assert_eq!(engine.line("XADD x IDMP p name * f v"), first);
+        engine.tick(2);
+        before = first;
+    }
+    for producer in 0..1_000 {
+        engine.line(&format!("XADD x IDMP {producer} m * f v"));
+        engine.tick(100_001);
+    }
+    let stream = engine.db.value::<Stream>(&Key::new(b"x")).unwrap().unwrap();
+    let bytes = darter_keyspace::Value::content_bytes(&*stream) - stream.entries().memory_bytes();
+    assert!(bytes < 8 * 1_024, "{bytes}");
+}
+
+#[test] // Names of groups and of consumers are bounded, by the same refusal everywhere.
+fn long_names_are_refused() {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.line("XADD x 1 f v");
+    engine.line("XGROUP CREATE x g 0");
+    let (long, most) = ("n".repeat(16_385), "n".repeat(16_384));
+    for line in [
+        "XGROUP CREATE x LONG 0",
+        "XGROUP SETID x LONG 0",
+        "XGROUP DESTROY x LONG",
+        "XGROUP CREATECONSUMER x g LONG",
+        "XGROUP DELCONSUMER x g LONG",
+        "XREADGROUP GROUP LONG c STREAMS x >",
+        "XREADGROUP GROUP g LONG STREAMS x >",
+        "XCLAIM x g LONG 0 1-0",
+        "XAUTOCLAIM x LONG c 0 0",
+        "XACK x LONG 1-0",
+        "XACKDEL x LONG IDS 1 1-0",
+        "XNACK x LONG FAIL IDS 1 1-0",
+        "XPENDING x LONG",
+        "XPENDING x g - + 5 LONG",
+        "XINFO CONSUMERS x LONG",
+    ] {
+        let refusal = "-ERR Names of groups and consumers have at most 16384 bytes\r\n";
+        assert_eq!(engine.line(&line.replace("LONG", &long)), refusal, "{line}");
+        assert_ne!(engine.line(&line.replace("LONG", &most)), refusal, "{line}");
+    }
+}
+
 #[test] // The same options again and again are refused: a million would take a slice, each.
 fn very_many_options_are_refused() {
     let mut engine = Engine::new(1_000_000, 3);
