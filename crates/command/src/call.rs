@@ -1,9 +1,9 @@
 //! What a command over several keys, or over all of them, has at hand.
 
 use crate::{Args, Refusal, Stream};
-use darter_keyspace::Key;
+use darter_keyspace::{Db, Key};
 use darter_resp::{self as resp, Output, Reply};
-use darter_tx::{Access, Claim, CoreId, Locked, Tx, lock_key};
+use darter_tx::{Access, Claim, CoreId, Home, Locked, Tx, lock_key};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ pub type MultiFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 /// One request for a command over several keys.
 ///
 /// Its future coordinates: it takes locks with [`Call::lock_keys`], runs closures on the shards
-/// that own the keys, and returns an [`Answer`]. Between awaits it must stay within a portion of
+/// that own the keys with [`Call::on_key`], and returns an [`Answer`]. Inside a transaction the
+/// locks are held already, and taking them does nothing. Between awaits it must stay within a portion of
 /// about 20 us: loops over arguments call `call.tx.pause().await` now and then.
 pub struct Call {
     /// The handle to shards, locks and slices.
@@ -97,6 +98,21 @@ impl Call {
             }
         }
         self.tx.lock(claims).await
+    }
+
+    /// Runs `act` on the core that owns the key at `index` of the whole request: on this call's
+    /// database there, with the key.
+    pub async fn on_key<R: Send + 'static>(
+        &self,
+        index: usize,
+        act: impl FnOnce(&mut Db, &Key<'_>) -> R + Send + 'static,
+    ) -> R {
+        let (request, db, no_touch) = (Arc::clone(&self.request), self.db, self.no_touch);
+        let act = move |home: &mut Home| {
+            let key = Key::new(resp::Args::owned(&request).get(index));
+            act(home.shard.db_for(db, no_touch), &key)
+        };
+        self.tx.on(self.tx.core_of(self.arg(index)), act).await
     }
 
     /// Locks all keys on all cores.

@@ -4,6 +4,7 @@
 //!   a hop to a shard, a lock, or its next slice; it never holds data across an await.
 //! - [`Tx`] is a task's handle: `on` runs a closure on the shard of another core; `lock` takes
 //!   intent locks; `pause` ends the slice when it is over.
+//! - A [`Transaction`] has the locks of several commands: with its `Tx` they take none.
 //! - [`LockTable`] is one shard's locks. An uncontended point command pays one branch.
 //!
 //! Order: locks are taken on all cores at once if they are all free; otherwise core by core, in
@@ -21,12 +22,14 @@ mod keylist;
 mod keyset;
 mod link;
 mod locks;
+mod transaction;
 
 pub use executor::TaskId;
 pub use keylist::KeyList;
 pub use keyset::KeySet;
 pub use link::{Change, Home, Locked, Message, Tx};
 pub use locks::{Access, Claim, LockTable, TxId, lock_key};
+pub use transaction::Transaction;
 
 /// A core, `0..cores`.
 pub type CoreId = usize;

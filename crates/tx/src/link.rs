@@ -3,6 +3,7 @@
 use crate::CoreId;
 use crate::executor::{self, TaskId, Tasks};
 use crate::locks::{self, Access, Claim, LockTable, TxId};
+use crate::transaction::Scope;
 use darter_base::{Preempt, hash::IdentityMap, spare};
 use darter_keyspace::{Part, Shard};
 use std::any::Any;
@@ -141,16 +142,17 @@ struct Link {
     outbox: RefCell<Vec<(CoreId, Message)>>,
 }
 
-/// One core's end of the fabric. Cheap to clone; stays on its core.
+/// One core's end of the fabric. Cheap to clone; stays on its core. It knows whether its holder
+/// takes its own locks: see `transaction`.
 #[derive(Clone)]
-pub struct Tx(Rc<Link>);
+pub struct Tx(Rc<Link>, Scope);
 
 impl Tx {
     /// The end of core `core` of `cores`, which owns `shard`.
     #[must_use]
     pub fn new(core: CoreId, cores: usize, shard: Shard, preempt: Rc<dyn Preempt>) -> Self {
         assert!(core < cores, "core={core} cores={cores}");
-        Self(Rc::new(Link {
+        let link = Link {
             core,
             cores,
             home: RefCell::new(Home { shard, locks: LockTable::default() }),
@@ -162,7 +164,13 @@ impl Tx {
             next_ticket: Cell::new(0),
             next_tx: Cell::new(0),
             outbox: RefCell::default(),
-        }))
+        };
+        Self(Rc::new(link), Scope::default())
+    }
+
+    /// The same end, for whoever works under the locks of a transaction.
+    pub(crate) fn within(&self, scope: Scope) -> Self {
+        Self(Rc::clone(&self.0), scope)
     }
 
     /// This core.
@@ -277,11 +285,27 @@ impl Tx {
         results
     }
 
-    /// Takes the locks in `claims`, at most one claim a core, and waits for them.
-    pub async fn lock(&self, mut claims: Vec<(CoreId, Claim)>) -> Locked {
+    /// Takes the locks in `claims`, at most one claim a core, and waits for them; inside a
+    /// transaction they are held, and nothing is to be done.
+    pub async fn lock(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
+        if self.1.holds(&claims) {
+            return Locked::of_transaction(self);
+        }
+        let writers = locks::writers(&claims);
+        self.lock_for(claims, writers).await
+    }
+
+    /// Takes locks; all changes under them are recorded as one transaction.
+    pub(crate) async fn lock_framed(&self, claims: Vec<(CoreId, Claim)>) -> Locked {
+        let writes = claims.iter().filter(|(_, claim)| claim.is_write());
+        let writers = writes.map(|(core, _)| *core).collect();
+        self.lock_for(claims, writers).await
+    }
+
+    async fn lock_for(&self, mut claims: Vec<(CoreId, Claim)>, writers: Vec<CoreId>) -> Locked {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
-        let mut locked = Locked::new(self, &claims);
+        let mut locked = Locked::new(self, writers);
         if claims.len() > 1 && self.try_all(&mut locked, &claims).await {
             locked.begin();
             return locked;
@@ -296,8 +320,11 @@ impl Tx {
 
     /// [`Tx::lock`], unless that conflicts: then `None`, without waiting.
     pub async fn try_lock(&self, claims: Vec<(CoreId, Claim)>) -> Option<Locked> {
+        if self.1.holds(&claims) {
+            return Some(Locked::of_transaction(self));
+        }
         assert_one_a_core(&claims);
-        let mut locked = Locked::new(self, &claims);
+        let mut locked = Locked::new(self, locks::writers(&claims));
         let granted = self.try_all(&mut locked, &claims).await;
         granted.then(|| {
             locked.begin();
@@ -309,7 +336,7 @@ impl Tx {
     #[must_use]
     pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
         let claims = [(self.0.core, Claim::Keys(vec![(key, access)]))];
-        let mut locked = Locked::new(self, &claims);
+        let mut locked = Locked::new(self, locks::writers(&claims));
         let granted = self.0.home.borrow_mut().locks.try_acquire(locked.id, &claims[0].1);
         granted.then(|| {
             locked.cores.push(self.0.core);
@@ -333,10 +360,13 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         assert!(claims.iter().all(|(_, claim)| claim.is_exclusive()), "readers pass what is held");
+        let cores: Vec<CoreId> = claims.iter().map(|(core, _)| *core).collect();
+        if self.1.holds(&claims) {
+            return self.on_each(cores, make).await;
+        }
         if let Some(results) = self.try_change(&claims, &mut make).await {
             return results;
         }
-        let cores: Vec<CoreId> = claims.iter().map(|(core, _)| *core).collect();
         let locked = self.lock(claims).await;
         let results = self.on_each(cores, make).await;
         drop(locked);
@@ -357,7 +387,7 @@ impl Tx {
         let mut others = claims.iter().filter(|(core, _)| *core != self.0.core);
         let (Some((other, claim)), None) = (others.next(), others.next()) else { return None };
         let here = claims.iter().find(|(core, _)| *core == self.0.core);
-        let mut locked = Locked::new(self, claims);
+        let mut locked = Locked::new(self, locks::writers(claims));
         if let Some((core, claim)) = here {
             if !self.0.home.borrow_mut().locks.try_acquire(locked.id, claim) {
                 return None;
@@ -718,12 +748,21 @@ pub struct Locked {
     /// The cores with a part in the transaction, if it is recorded as one.
     writers: Vec<CoreId>,
     has_begun: bool,
+    /// The locks are a transaction's, which gives them back.
+    is_of_transaction: bool,
 }
 
 impl Locked {
-    fn new(tx: &Tx, claims: &[(CoreId, Claim)]) -> Self {
-        let (id, task, writers) = (tx.next_tx(), tx.0.running.get(), locks::writers(claims));
-        Self { tx: tx.clone(), id, task, cores: Vec::new(), writers, has_begun: false }
+    fn new(tx: &Tx, writers: Vec<CoreId>) -> Self {
+        let (id, task, cores) = (tx.next_tx(), tx.0.running.get(), Vec::new());
+        let (has_begun, is_of_transaction) = (false, false);
+        Self { tx: tx.clone(), id, task, cores, writers, has_begun, is_of_transaction }
+    }
+
+    fn of_transaction(tx: &Tx) -> Self {
+        let mut locked = Self::new(tx, Vec::new());
+        locked.is_of_transaction = true;
+        locked
     }
 
     /// All locks are granted: from now on the task's changes belong to the transaction.
@@ -751,8 +790,11 @@ impl Locked {
         self.part().filter(|_| self.writers.contains(&core))
     }
 
-    /// Releases all but `key` of `core`, which must be among what is held.
+    /// Releases all but `key` of `core`, which must be among what is held. A transaction keeps all.
     pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
+        if self.is_of_transaction {
+            return;
+        }
         assert!(self.cores.contains(&core), "core={core} is not locked");
         for other in std::mem::replace(&mut self.cores, vec![core]) {
             match (other == core, other == self.tx.core()) {

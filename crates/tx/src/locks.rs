@@ -62,7 +62,7 @@ pub enum Claim {
 
 impl Claim {
     /// True when it covers `key` with `access` or a stronger one.
-    fn covers(&self, key: u64, access: Access) -> bool {
+    pub(crate) fn covers(&self, key: u64, access: Access) -> bool {
         match self {
             Self::Keys(keys) => keys.iter().any(|(one, held)| *one == key && *held >= access),
             Self::List(list, held) => *held >= access && list.contains(key),

@@ -500,3 +500,74 @@ fn a_change_of_a_key_without_a_claim_is_noticed() {
 fn a_change_at_home_without_a_claim_is_noticed() {
     set_outside(b"k", 0, b"other");
 }
+
+/// Locks of two keys on each of two cores, to change them.
+fn claims_of_two() -> Vec<(CoreId, Claim)> {
+    let claim =
+        |core: u64| keys(&[(core * 10, Access::Exclusive), (core * 10 + 1, Access::Update)]);
+    vec![(0, claim(0)), (1, claim(1))]
+}
+
+#[test] // Its commands take no locks, wait for nobody, and release nothing before it ends.
+fn commands_of_a_transaction_take_no_locks() {
+    let all = cores(2);
+    let held = Rc::new(RefCell::new(Vec::new()));
+    let (into, watched) = (Rc::clone(&held), all.clone());
+    let run = async move |tx: Tx| {
+        let transaction = tx.begin(claims_of_two()).await;
+        let tx = transaction.tx();
+        let mut locked = tx.lock(vec![(1, keys(&[(11, Access::Shared)]))]).await;
+        locked.keep_only(1, 11, Access::Shared);
+        into.borrow_mut().push(counts(&watched));
+        drop(locked);
+        let own = || vec![(0, keys(&[(0, Access::Exclusive)]))];
+        assert!(tx.try_lock(own()).await.is_some());
+        let changed = tx.change(own(), |core| move |_: &mut Home| core).await;
+        into.borrow_mut().push(counts(&watched));
+        changed
+    };
+    let (changed, messages) = finish(&all, 0, run);
+    assert_eq!((changed, messages), (vec![0], 3), "one lock there and back, and its release");
+    assert_eq!(*held.borrow(), vec![vec![(1, 0), (1, 0)]; 2]);
+    assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+}
+
+#[test]
+#[should_panic(expected = "which is not held")]
+fn a_transaction_holds_what_its_commands_want() {
+    let all = cores(2);
+    let run = async |tx: Tx| {
+        let transaction = tx.begin(claims_of_two()).await;
+        drop(transaction.tx().lock(vec![(1, keys(&[(11, Access::Exclusive)]))]).await);
+    };
+    finish(&all, 0, run);
+}
+
+#[test] // A command alone that changes one key is no transaction; one of several commands is.
+fn a_transaction_on_one_core_is_recorded_as_one() {
+    let all = cores(1);
+    all[0].home().shard.listen(true);
+    let set = |name: &'static [u8]| {
+        move |home: &mut Home| {
+            home.shard.db_mut(0).set_text(&Key::new(name), Fresh::Bytes(b"v"), Deadline::Clear);
+        }
+    };
+    let claim = || keys(&[(lock_key(0, Key::new(b"k").hash), Access::Exclusive)]);
+    let alone = async move |tx: Tx| {
+        let locked = tx.lock(vec![(0, claim())]).await;
+        tx.on(0, set(b"k")).await;
+        drop(locked);
+    };
+    finish(&all, 0, alone);
+    let both = async move |tx: Tx| {
+        let transaction = tx.begin(vec![(0, claim())]).await;
+        transaction.tx().on(0, set(b"k")).await;
+        transaction.tx().yield_now().await;
+        transaction.tx().on(0, set(b"k")).await;
+    };
+    finish(&all, 0, both);
+    let records = all[0].home().shard.take_records();
+    let parts: Vec<_> = records.iter().map(|record| record.part.map(|part| part.parts)).collect();
+    assert_eq!(parts, [None, Some(1), Some(1), Some(1)]);
+    assert!(matches!(records[3].act, Act::EndOfPart));
+}
