@@ -4,10 +4,9 @@
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::event::NEW;
-use darter_keyspace::{Event, Key, Tells};
-use darter_resp::{self as resp, Reply};
-use darter_tx::{Access, CoreId, Home};
-use std::sync::Arc;
+use darter_keyspace::{Event, Tells};
+use darter_resp::Reply;
+use darter_tx::Access;
 
 const RENAME_FROM: &Event = &Event::new("rename_from", b'g');
 /// It is new whatever was there, which is deleted first.
@@ -77,38 +76,20 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
     let locked = call.lock_keys(keys).await;
-    let (source, target) = (call.tx.core_of(call.arg(from)), call.tx.core_of(call.arg(to)));
-    if !exists(&call, source, from).await {
+    if !exists(&call, from).await {
         return Err(Refusal::NoSuchKey);
     }
-    if same(call.arg(from), call.arg(to))
-        || form == Form::IfAbsent && exists(&call, target, to).await
-    {
+    if same(call.arg(from), call.arg(to)) || form == Form::IfAbsent && exists(&call, to).await {
         return Ok(call.answer(|reply| form.reply(reply, false)));
     }
-    let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
-    let take = move |home: &mut Home| {
-        let key = Key::new(resp::Args::owned(&request).get(from));
-        home.shard.db_for(db, no_touch).take(&key, &[RENAME_FROM])
-    };
-    // It may have died meanwhile.
-    let held = call.tx.on(source, take).await.ok_or(Refusal::NoSuchKey)?;
-    let request = Arc::clone(&call.request);
-    let put = move |home: &mut Home| {
-        let key = Key::new(resp::Args::owned(&request).get(to));
-        home.shard.db_mut(db).put(&key, held, RENAMED);
-    };
-    call.tx.on(target, put).await;
+    let held = call.on_key(from, |db, key| db.take(key, &[RENAME_FROM])).await;
+    let held = held.ok_or(Refusal::NoSuchKey)?; // It may have died meanwhile.
+    call.on_key(to, move |db, key| db.put(key, held, RENAMED)).await;
     drop(locked);
     Ok(call.answer(|reply| form.reply(reply, true)))
 }
 
 /// True when the argument at `at` is a key that is there.
-async fn exists(call: &Call, core: CoreId, at: usize) -> bool {
-    let (db, no_touch, request) = (call.db, call.no_touch, Arc::clone(&call.request));
-    let look = move |home: &mut Home| {
-        let key = Key::new(resp::Args::owned(&request).get(at));
-        home.shard.db_for(db, no_touch).read(&key).is_some()
-    };
-    call.tx.on(core, look).await
+async fn exists(call: &Call, at: usize) -> bool {
+    call.on_key(at, |db, key| db.read(key).is_some()).await
 }

@@ -5,17 +5,16 @@
 //! locked.
 
 use super::read::Ranging;
-use super::transfer::{Ends, key};
+use super::transfer::Ends;
 use super::value::List;
 use crate::unsent::flow;
 use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Flow, Refusal};
-use darter_keyspace::WrongType;
+use darter_keyspace::{Db, Key, WrongType};
 use darter_resp::{Output, Reply};
 use darter_structs::list::{self, End, New, Reader};
-use darter_tx::{Access, CoreId, Home};
+use darter_tx::Access;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Elements put together between two pauses: at most 20 us.
 const REVERSED_AT_ONCE: usize = 32;
@@ -123,39 +122,24 @@ impl Move<'_> {
         create: bool,
         act: impl FnOnce(&mut super::ListEdit<'_>) -> R + Send + 'static,
     ) -> Option<R> {
-        let (request, db) = (Arc::clone(&self.call.request), self.call.db);
-        let no_touch = self.call.no_touch;
-        let change = move |home: &mut Home| {
-            home.shard.db_for(db, no_touch).edit::<List, _>(&key(&request, at), create, act)
-        };
-        let changed = self.call.tx.on(self.core_of(at), change).await;
+        let change = move |db: &mut Db, key: &Key<'_>| db.edit::<List, _>(key, create, act);
+        let changed = self.call.on_key(at, change).await;
         changed.expect("its type has been checked, and it is locked")
-    }
-
-    fn core_of(&self, at: usize) -> CoreId {
-        self.call.tx.core_of(self.call.arg(at))
     }
 
     /// A cut of what is to be moved.
     async fn find(&self) -> Result<Option<Reader>, WrongType> {
-        let (request, db, from) = (Arc::clone(&self.call.request), self.call.db, self.from);
-        let (no_touch, asked) = (self.call.no_touch, self.asked);
-        let look = move |home: &mut Home| {
-            let found = home.shard.db_for(db, no_touch).read_value::<List>(&key(&request, from))?;
+        let asked = self.asked;
+        let look = move |db: &mut Db, key: &Key<'_>| {
+            let found = db.read_value::<List>(key)?;
             let found = found.filter(|list| asked.count_of(list.elements().len()) > 0);
             Ok(found.map(|list| list.reader(asked.indexes(list.elements().len()))))
         };
-        self.call.tx.on(self.core_of(from), look).await
+        self.call.on_key(self.from, look).await
     }
 
     async fn check_target(&self) -> Result<(), WrongType> {
-        let (request, db, to) = (Arc::clone(&self.call.request), self.call.db, self.to);
-        let no_touch = self.call.no_touch;
-        let look = move |home: &mut Home| {
-            let db = home.shard.db_for(db, no_touch);
-            db.read_value::<List>(&key(&request, to)).map(|_| ())
-        };
-        self.call.tx.on(self.core_of(to), look).await
+        self.call.on_key(self.to, |db, key| db.read_value::<List>(key).map(|_| ())).await
     }
 
     /// The elements in reverse.

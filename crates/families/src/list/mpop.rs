@@ -8,11 +8,10 @@ use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Key, WrongType};
-use darter_resp::{self as resp, Output, Reply};
+use darter_resp::{Output, Reply};
 use darter_structs::list::{self, End};
-use darter_tx::{Access, Home};
+use darter_tx::Access;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Keys asked between two pauses.
 const KEYS_AT_ONCE: usize = 32;
@@ -94,17 +93,12 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     } else {
         call.lock_keys(keys.clone().map(|at| (call.arg(at), Access::Exclusive))).await
     };
-    let (db, no_touch) = (call.db, call.no_touch);
     for at in keys {
         if at % KEYS_AT_ONCE == 0 {
             call.tx.pause().await;
         }
-        let request = Arc::clone(&call.request);
-        let pop_it = move |home: &mut Home| {
-            let key = Key::new(resp::Args::owned(&request).get(at));
-            pop(home.shard.db_for(db, no_touch), &key, end, count)
-        };
-        let Some(popped) = call.tx.on(call.tx.core_of(call.arg(at)), pop_it).await? else {
+        let pop_it = move |db: &mut Db, key: &Key<'_>| pop(db, key, end, count);
+        let Some(popped) = call.on_key(at, pop_it).await? else {
             continue;
         };
         let mut out = Output::default();

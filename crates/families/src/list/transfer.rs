@@ -6,10 +6,9 @@
 use super::value::{List, sent};
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, reply_str};
 use darter_keyspace::{Db, Key, Str, StrPieces, WrongType};
-use darter_resp::{self as resp, Output, Reply};
+use darter_resp::{Output, Reply};
 use darter_structs::list::End;
-use darter_tx::{Access, Home};
-use std::sync::Arc;
+use darter_tx::Access;
 
 /// From which end, and to which.
 #[derive(Clone, Copy)]
@@ -118,35 +117,17 @@ pub(super) async fn rpoplpush(call: Call) -> Result<Answer, Refusal> {
 async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
-    let (db, no_touch) = (call.db, call.no_touch);
-    let [at_source, at_target] = [from, to].map(|at| call.tx.core_of(call.arg(at)));
-
-    let request = Arc::clone(&call.request);
-    let look = move |home: &mut Home| {
-        peek(home.shard.db_for(db, no_touch), &key(&request, from), ends.from)
-    };
-    let Some(element) = call.tx.on(at_source, look).await? else {
+    let look = move |db: &mut Db, key: &Key<'_>| peek(db, key, ends.from);
+    let Some(element) = call.on_key(from, look).await? else {
         return Ok(call.answer(|reply| reply.null()));
     };
-    let (request, moved) = (Arc::clone(&call.request), element.clone());
-    let add_it = move |home: &mut Home| {
-        add(home.shard.db_for(db, no_touch), &key(&request, to), ends.to, &moved)
-    };
-    call.tx.on(at_target, add_it).await?;
-    let request = Arc::clone(&call.request);
-    let remove_it = move |home: &mut Home| {
-        remove(home.shard.db_for(db, no_touch), &key(&request, from), ends.from);
-    };
-    call.tx.on(at_source, remove_it).await;
+    let moved = element.clone();
+    call.on_key(to, move |db, key| add(db, key, ends.to, &moved)).await?;
+    call.on_key(from, move |db, key| remove(db, key, ends.from)).await;
 
     let mut out = Output::default();
     match reply(&mut Reply::new(&mut out, call.resp3), &element) {
         Flow::Stream(rest) => Ok(Answer::Stream(out, rest)),
         _ => Ok(Answer::Done(out)),
     }
-}
-
-/// The argument at `index` as a key.
-pub(super) fn key(request: &Arc<resp::Request>, index: usize) -> Key<'_> {
-    Key::new(resp::Args::owned(request).get(index))
 }

@@ -5,7 +5,7 @@ use darter_base::long::same;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal};
 use darter_keyspace::{Db, Deadline, Key, WrongType};
 use darter_resp as resp;
-use darter_tx::{Access, Home};
+use darter_tx::Access;
 use std::sync::Arc;
 
 /// `SMOVE source destination member`: moves the member, with its deadline. A destination that has
@@ -71,55 +71,29 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let keys = [from, to].map(|at| (call.arg(at), Access::Exclusive));
     let _locked = call.lock_keys(keys).await;
-    let (db, no_touch) = (call.db, call.no_touch);
-    let at_source = call.tx.core_of(call.arg(from));
-    let at_target = call.tx.core_of(call.arg(to));
-
-    let args = Arguments::of(&call);
-    let source = call
-        .tx
-        .on(at_source, move |home| {
-            source_of(home.shard.db_for(db, no_touch), &args.key(0), args.member())
-        })
-        .await?;
-    let Source::There { member } = source else { return Ok(call.answer(|reply| reply.int(0))) };
-    let moves = member.is_some() && !same(call.arg(from), call.arg(to));
-    let args = Arguments::of(&call);
-    let add_it = move |home: &mut Home| {
-        let db = home.shard.db_for(db, no_touch);
-        check(db, &args.key(1))?;
-        if let Some(deadline) = member.filter(|_| moves) {
-            add(db, &args.key(1), args.member(), deadline);
+    let request = Arc::clone(&call.request);
+    let look = move |db: &mut Db, key: &Key<'_>| source_of(db, key, member(&request, from));
+    let Source::There { member: found } = call.on_key(from, look).await? else {
+        return Ok(call.answer(|reply| reply.int(0)));
+    };
+    let moves = found.is_some() && !same(call.arg(from), call.arg(to));
+    let request = Arc::clone(&call.request);
+    let add_it = move |db: &mut Db, key: &Key<'_>| {
+        check(db, key)?;
+        if let Some(deadline) = found.filter(|_| moves) {
+            add(db, key, member(&request, from), deadline);
         }
         Ok::<(), WrongType>(())
     };
-    call.tx.on(at_target, add_it).await?;
+    call.on_key(to, add_it).await?;
     if moves {
-        let args = Arguments::of(&call);
-        let remove_it = move |home: &mut Home| {
-            remove(home.shard.db_for(db, no_touch), &args.key(0), args.member())
-        };
-        call.tx.on(at_source, remove_it).await;
+        let request = Arc::clone(&call.request);
+        call.on_key(from, move |db, key| remove(db, key, member(&request, from))).await;
     }
-    Ok(call.answer(|reply| reply.int(i64::from(member.is_some()))))
+    Ok(call.answer(|reply| reply.int(i64::from(found.is_some()))))
 }
 
-/// The arguments, for sending to another core.
-struct Arguments {
-    request: Arc<resp::Request>,
-    first: usize,
-}
-
-impl Arguments {
-    fn of(call: &Call) -> Self {
-        Self { request: Arc::clone(&call.request), first: call.first }
-    }
-
-    fn key(&self, index: usize) -> Key<'_> {
-        Key::new(resp::Args::owned(&self.request).get(self.first + index))
-    }
-
-    fn member(&self) -> &[u8] {
-        resp::Args::owned(&self.request).get(self.first + 2)
-    }
+/// The member, behind the two keys.
+fn member(request: &Arc<resp::Request>, from: usize) -> &[u8] {
+    resp::Args::owned(request).get(from + 2)
 }
