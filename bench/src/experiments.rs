@@ -295,6 +295,7 @@ impl Actor {
             }],
             requests_max: u64::MAX,
             supply: Supply::Pool,
+            seed: 1,
             wait: Wait::Sleep,
             served: None,
         };

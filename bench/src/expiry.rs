@@ -88,6 +88,7 @@ fn one(options: &Options, subject: &Subject, span: Span) -> Outcome<Expired> {
         turns: &[Turn { lines: 1, request: &request }],
         requests_max: u64::MAX,
         supply: Supply::Fresh,
+        seed: 1,
         wait: Wait::Poll,
         served: None,
     };

@@ -97,6 +97,7 @@ fn one(options: &Options, server: &Server) -> Outcome<Run> {
         turns: &[Turn { lines: 1, request: &set }, Turn { lines: 2, request: &get }],
         requests_max: u64::MAX,
         supply: Supply::Pool,
+        seed: 1,
         wait: Wait::Sleep,
         served: Some(&served),
     };

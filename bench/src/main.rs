@@ -27,6 +27,7 @@ mod rdb;
 mod report;
 mod saturate;
 mod save;
+mod scaling;
 mod small;
 mod stream;
 mod summary;
@@ -60,5 +61,6 @@ fn run() -> Outcome<()> {
         Benchmark::Save => save::run(&options),
         Benchmark::Load => load::run(&options),
         Benchmark::GaussDb => gaussdb::run(&options),
+        Benchmark::Scaling => scaling::run(&options),
     }
 }

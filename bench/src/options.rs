@@ -28,6 +28,8 @@ pub(crate) enum Benchmark {
     Save,
     /// A mixed load beside big keys.
     GaussDb,
+    /// Throughput by the number of cores.
+    Scaling,
 }
 
 /// What the user asked for.
@@ -98,6 +100,7 @@ impl Options {
                 "load" => Benchmark::Load,
                 "save" => Benchmark::Save,
                 "gaussdb" => Benchmark::GaussDb,
+                "scaling" => Benchmark::Scaling,
                 _ => Benchmark::Small,
             },
             processors: Processors::allowed()?,
@@ -207,6 +210,7 @@ fn command() -> Command {
         .subcommand(benchmark("save", "BGSAVE, alone and under overwrites: time, memory, others"))
         .subcommand(benchmark("load", "RDB files of each type: time and memory"))
         .subcommand(benchmark("gaussdb", "A mixed load over time, beside big keys"))
+        .subcommand(benchmark("scaling", "Throughput by the number of cores"))
 }
 
 #[cfg(test)]

@@ -100,6 +100,23 @@ impl Processors {
         pin(&self.0[self.0.len() - 1..])
     }
 
+    /// The processors of clients that load a server with this many cores: those that it leaves, or
+    /// half of all.
+    pub(crate) fn clients(&self, cores: usize) -> &[usize] {
+        &self.0[cores.min(self.0.len() / 2)..]
+    }
+
+    /// Whether such clients have processors to themselves.
+    pub(crate) fn has_clients_apart(&self, cores: usize) -> bool {
+        cores <= self.0.len() / 2
+    }
+
+    /// Processors 0 and up, whether they are there or not.
+    #[cfg(test)]
+    pub(crate) fn of(count: usize) -> Processors {
+        Processors((0..count).collect())
+    }
+
     /// The processors of a server with this many cores.
     pub(crate) fn server(&self, cores: usize) -> &[usize] {
         &self.0[..cores.clamp(1, self.0.len())]
@@ -328,6 +345,10 @@ fn command_line(subject: &Subject, port: u16, folder: &Path) -> Command {
             command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
             command.args(["--appendonly", "no", "--enable-debug-command", "yes"]);
             command.args(["--loglevel", "warning"]).args(files);
+            if subject.cores > 1 {
+                command.args(["--io-threads", &subject.cores.to_string()]);
+                command.args(["--io-threads-do-reads", "yes"]);
+            }
         }
         Program::Darter { io, .. } => {
             command.args(["--port", &port, "--cores", &subject.cores.to_string()]).args(files);

@@ -44,6 +44,8 @@ pub(crate) struct Load<'a> {
     pub(crate) requests_max: u64,
     /// Whether requests repeat.
     pub(crate) supply: Supply,
+    /// What the requests are drawn from: clients side by side take different ones.
+    pub(crate) seed: u64,
     /// What the client does until there are replies.
     pub(crate) wait: Wait,
     /// Counts the replies while they come.
@@ -220,7 +222,7 @@ struct Source<'a> {
 
 impl<'a> Source<'a> {
     fn new(load: &'a Load<'a>) -> Source<'a> {
-        let (prng, fresh) = (Prng::from_seed(1), Vec::new());
+        let (prng, fresh) = (Prng::from_seed(load.seed), Vec::new());
         let mut source = Source { load, prng, pools: Vec::new(), next: 0, fresh };
         if load.supply == Supply::Pool {
             let batches = (POOL_REQUESTS / load.pipeline).max(16);

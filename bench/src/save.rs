@@ -147,6 +147,7 @@ fn load(
         turns: &[Turn { lines: 1, request: &request }],
         requests_max: u64::MAX,
         supply: Supply::Fresh,
+        seed: 1,
         wait: Wait::Poll,
         served: Some(served),
     };

@@ -437,6 +437,7 @@ fn push(
         turns: &[Turn { lines, request: &request }],
         requests_max: u64::MAX,
         supply: Supply::Pool,
+        seed: 1,
         wait: Wait::Poll,
         served: None,
     };

@@ -82,8 +82,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
     let mut rows = Vec::new();
     for sender in [Sender::Saturating, Sender::RedisBenchmark] {
         for workload in TABLE {
-            let absent = sender == Sender::Saturating && workload.request.is_none();
-            if absent || !options.wants(workload.name) {
+            if !options.wants(workload.name) {
                 continue;
             }
             let floor = Server::start(
@@ -148,21 +147,22 @@ fn once(
     check(&mut connection, workload)?;
     let before_ns = server.cpu_ns();
     let started = std::time::Instant::now();
-    let (operations, per_s) = match (sender, workload.request) {
-        (Sender::Saturating, Some(request)) => {
+    let (operations, per_s) = match sender {
+        Sender::Saturating => {
             let load = Load {
                 clients: CLIENTS,
                 pipeline,
-                turns: &[Turn { lines: workload.answer.lines(), request: &request }],
+                turns: &[Turn { lines: workload.answer.lines(), request: &workload.request }],
                 requests_max: workload.before.requests_max(),
                 supply: Supply::Pool,
+                seed: 1,
                 wait: Wait::Poll,
                 served: None,
             };
             let pushed = saturate::push(server.port, &load, options.push)?;
             (pushed.replies, pushed.replies as f64 / pushed.elapsed.as_secs_f64())
         }
-        _ => redis_benchmark(options, server.port, workload, pipeline)?,
+        Sender::RedisBenchmark => redis_benchmark(options, server.port, workload, pipeline)?,
     };
     let cpu_ns = server.cpu_ns().saturating_sub(before_ns) as f64;
     let busy = cpu_ns / started.elapsed().as_nanos() as f64;
@@ -340,7 +340,7 @@ mod tests {
         let words = ["throughput", "--cores", "1", "--darter", "/nonexistent"];
         let options = Options::miniature(&words, folder.path());
         let server = prepared(&options, &options.subjects()[0]).unwrap();
-        for workload in TABLE.iter().filter(|workload| workload.request.is_some()) {
+        for workload in TABLE {
             for pipeline in [1, 16] {
                 let rate = once(&options, &server, Sender::Saturating, workload, pipeline).unwrap();
                 assert!(rate.per_s > 0.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
@@ -361,10 +361,8 @@ mod tests {
                 workload.before.prepare(&mut connection).unwrap();
                 check(&mut connection, workload).unwrap();
             }
-            if workload.request.is_some() {
-                let rate = once(&options, &server, Sender::Saturating, workload, 16).unwrap();
-                assert!(rate.per_s > 0.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
-            }
+            let rate = once(&options, &server, Sender::Saturating, workload, 16).unwrap();
+            assert!(rate.per_s > 0.0 && rate.cpu_us > 0.0, "{}: {rate:?}", workload.name);
         }
     }
 

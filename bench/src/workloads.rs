@@ -19,6 +19,8 @@ const QUEUED_AT_ONCE: u64 = 1_000;
 const RANGE: u64 = 100;
 /// Members that a search by place is asked for, of some forty within its radius.
 const NEAREST: u64 = 10;
+/// Keys of one request that names several.
+const TOGETHER: usize = 10;
 
 /// One kind of request.
 pub(crate) struct Workload {
@@ -29,7 +31,7 @@ pub(crate) struct Workload {
     /// What must be so before each measurement, besides [`fill`].
     pub(crate) before: Before,
     /// Appends one request of the saturating client.
-    pub(crate) request: Option<fn(&mut Prng, &mut Vec<u8>)>,
+    pub(crate) request: fn(&mut Prng, &mut Vec<u8>),
     /// The words for redis-benchmark.
     pub(crate) words: &'static [&'static str],
 }
@@ -135,26 +137,28 @@ use Before::{Filled, Queue, Without};
 /// The workloads. redis-benchmark's random numbers have twelve digits; so have the keys here.
 #[rustfmt::skip] // A table: one row a workload, columns aligned.
 pub(crate) const TABLE: &[Workload] = &[
-    row("GET",        BULK,  Filled,  Some(get),  &["GET", KEY]),
-    row("SET",        OK,    Filled,  Some(set),  &["SET", KEY, "xxx"]),
-    row("HGET",       BULK,  Filled,  Some(hget), &["HGET", "hash", FIELD]),
-    row("HSET",       ZERO,  Filled,  Some(hset), &["HSET", "hash", FIELD, "xxx"]),
-    row("SADD",       ZERO,  Filled,  Some(sadd), &["SADD", "set", MEMBER]),
-    row("LPUSH",      COUNT, Without("pushed"), Some(lpush), &["LPUSH", "pushed", "xxx"]),
-    row("LPOP",       BULK,  Queue,   Some(lpop), &["LPOP", "queue"]),
-    row("LRANGE_100", Answer::Array(RANGE, "$3\r\nxxx\r\n"), Filled, Some(lrange), &["LRANGE", "list", "0", "99"]),
-    row("ZADD",       ZERO,  Filled, Some(zadd), &["ZADD", "zset", "__rand_int__", MEMBER]),
-    row("ZINCRBY",    SCORE, Filled, Some(zincrby), &["ZINCRBY", "zset", "1", MEMBER]),
-    row("ZRANK",      COUNT, Filled, Some(zrank), &["ZRANK", "zset", MEMBER]),
-    row("ZRANGE_100", Answer::Array(RANGE, "$19\r\nmember:000000012345\r\n"), Filled, Some(zrange), &["ZRANGE", "zset", "500", "599"]),
-    row("GEOSEARCH_10", Answer::Array(NEAREST, "$19\r\nmember:000000012345\r\n"), Filled, Some(geosearch),
+    row("GET",        BULK,  Filled,  get,  &["GET", KEY]),
+    row("SET",        OK,    Filled,  set,  &["SET", KEY, "xxx"]),
+    row("HGET",       BULK,  Filled,  hget, &["HGET", "hash", FIELD]),
+    row("HSET",       ZERO,  Filled,  hset, &["HSET", "hash", FIELD, "xxx"]),
+    row("SADD",       ZERO,  Filled,  sadd, &["SADD", "set", MEMBER]),
+    row("LPUSH",      COUNT, Without("pushed"), lpush, &["LPUSH", "pushed", "xxx"]),
+    row("LPOP",       BULK,  Queue,   lpop, &["LPOP", "queue"]),
+    row("LRANGE_100", Answer::Array(RANGE, "$3\r\nxxx\r\n"), Filled, lrange, &["LRANGE", "list", "0", "99"]),
+    row("ZADD",       ZERO,  Filled, zadd, &["ZADD", "zset", "__rand_int__", MEMBER]),
+    row("ZINCRBY",    SCORE, Filled, zincrby, &["ZINCRBY", "zset", "1", MEMBER]),
+    row("ZRANK",      COUNT, Filled, zrank, &["ZRANK", "zset", MEMBER]),
+    row("ZRANGE_100", Answer::Array(RANGE, "$19\r\nmember:000000012345\r\n"), Filled, zrange, &["ZRANGE", "zset", "500", "599"]),
+    row("GEOSEARCH_10", Answer::Array(NEAREST, "$19\r\nmember:000000012345\r\n"), Filled, geosearch,
         &["GEOSEARCH", "geo", "FROMLONLAT", "5.1", "45.2", "BYRADIUS", "10", "km", "ASC", "COUNT", "10"]),
-    row("INCR",       Answer::Of(":100\r\n"), Filled,  Some(incr), &["INCR", "counter:__rand_int__"]),
-    row("GETBIT",     ZERO,  Filled,  Some(getbit), &["GETBIT", KEY, "7"]),
-    row("SETBIT",     ZERO,  Filled,  Some(setbit), &["SETBIT", "bits:__rand_int__", "7", "1"]),
-    row("BITCOUNT",   Answer::Of(":12\r\n"), Filled,  Some(bitcount), &["BITCOUNT", KEY]),
-    row("PFADD",      ZERO,  Filled,  Some(pfadd), &["PFADD", "hll", FIELD]),
-    row("MSET",       OK,    Filled,  None,
+    row("INCR",       Answer::Of(":100\r\n"), Filled,  incr, &["INCR", "counter:__rand_int__"]),
+    row("GETBIT",     ZERO,  Filled,  getbit, &["GETBIT", KEY, "7"]),
+    row("SETBIT",     ZERO,  Filled,  setbit, &["SETBIT", "bits:__rand_int__", "7", "1"]),
+    row("BITCOUNT",   Answer::Of(":12\r\n"), Filled,  bitcount, &["BITCOUNT", KEY]),
+    row("PFADD",      ZERO,  Filled,  pfadd, &["PFADD", "hll", FIELD]),
+    row("MGET_10",    Answer::Array(TOGETHER as u64, "$3\r\nxxx\r\n"), Filled, mget,
+        &["MGET", KEY, KEY, KEY, KEY, KEY, KEY, KEY, KEY, KEY, KEY]),
+    row("MSET",       OK,    Filled,  mset,
         &["MSET", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx",
                   KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx", KEY, "xxx"]),
 ];
@@ -163,7 +167,7 @@ const fn row(
     name: &'static str,
     answer: Answer,
     before: Before,
-    request: Option<fn(&mut Prng, &mut Vec<u8>)>,
+    request: fn(&mut Prng, &mut Vec<u8>),
     words: &'static [&'static str],
 ) -> Workload {
     Workload { name, answer, before, request, words }
@@ -212,6 +216,19 @@ fn get(prng: &mut Prng, request: &mut Vec<u8>) {
 
 fn set(prng: &mut Prng, request: &mut Vec<u8>) {
     client::command(request, &["SET", &key(prng), "xxx"]);
+}
+
+fn mget(prng: &mut Prng, request: &mut Vec<u8>) {
+    let keys: [String; TOGETHER] = std::array::from_fn(|_| key(prng));
+    let words: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    client::command(request, &words);
+}
+
+fn mset(prng: &mut Prng, request: &mut Vec<u8>) {
+    let keys: [String; TOGETHER] = std::array::from_fn(|_| key(prng));
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "xxx"]);
+    let words: Vec<&str> = ["MSET"].into_iter().chain(pairs).collect();
+    client::command(request, &words);
 }
 
 fn hget(prng: &mut Prng, request: &mut Vec<u8>) {
