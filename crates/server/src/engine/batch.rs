@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// Accepts the replies of a batch that another core has run.
-    pub(super) fn batch_done(&self, from: CoreId, batch: Batch) {
+    pub(super) fn batch_done(&self, from: CoreId, mut batch: Box<Batch>) {
         let Some(token) = self.clients.token_of(batch.client) else {
             if batch.rests {
                 self.wake_batch(from, batch.client); // Its commands have run.
@@ -152,7 +152,8 @@ impl Core {
             lane.away_bytes -= batch.request_bytes;
             lane.learn_owed(batch.ends.len(), batch.held_bytes);
             let (mut start, mut slot) = (0, 0);
-            for replied in batch.ends {
+            let replies = &batch.replies;
+            for replied in batch.ends.drain(..) {
                 while !lane.owes_from(slot, from) {
                     assert!(slot < lane.owed.len(), "a reply is owed for every command of a batch");
                     slot += 1;
@@ -162,25 +163,27 @@ impl Core {
                 match replied {
                     silenced if silent => {
                         start = if let Replied::Flat(end) = silenced { end } else { start };
-                        lane.ready_at(slot, Output::default(), None);
+                        lane.flat_at(slot, &[]);
                     }
                     Replied::Flat(end) if in_turn => {
-                        lane.out.tail().extend_from_slice(&batch.replies[start..end]);
+                        lane.out.tail().extend_from_slice(&replies[start..end]);
                         lane.owed.pop_front();
                         start = end;
                         lane.settle();
                     }
                     Replied::Flat(end) => {
-                        let mut out = Output::default();
-                        out.tail().extend_from_slice(&batch.replies[start..end]);
-                        lane.ready_at(slot, out, None);
+                        lane.flat_at(slot, &replies[start..end]);
                         start = end;
                     }
-                    Replied::Parts(out, stream) => lane.ready_at(slot, out, stream),
+                    Replied::Parts(parts) => {
+                        let (out, stream) = *parts;
+                        lane.ready_at(slot, out, stream);
+                    }
                 }
             }
             self.after_settling(lane);
         });
+        self.batches.borrow_mut().keep(batch);
     }
 
     /// Lets another core continue what rests there, once the next reply owed is its own and those

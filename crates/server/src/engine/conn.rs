@@ -267,7 +267,7 @@ impl Conn {
         let pinned = lane.pinned_bytes();
         let output = lane.buffered_bytes() + pinned - reply_bytes;
         let held = lane.held().map_or(0, |request| request.bytes());
-        let owed = lane.owed.capacity() * size_of::<Owed>();
+        let owed = lane.owed.capacity() * size_of::<Owed>() + lane.waiting.spare_bytes();
         Sizes {
             query: parser.query_bytes(),
             query_free: parser.free_bytes(),
@@ -394,6 +394,20 @@ impl Lane {
         }
     }
 
+    /// [`Lane::owe`] of an encoded reply.
+    pub(super) fn owe_flat(&mut self, reply: &[u8]) {
+        if self.owed.is_empty() && self.stream.is_none() {
+            self.out.tail().extend_from_slice(reply);
+        } else {
+            self.owed.push_back(self.waiting.take_in_flat(reply));
+        }
+    }
+
+    /// The encoded reply owed at `slot` has come, before its turn.
+    pub(super) fn flat_at(&mut self, slot: usize, reply: &[u8]) {
+        self.owed[slot] = self.waiting.take_in_flat(reply);
+    }
+
     /// The reply owed at `slot` has come, before its turn.
     pub(super) fn ready_at(&mut self, slot: usize, out: Output, stream: Option<Box<dyn Stream>>) {
         self.owed[slot] = self.waiting.take_in(out, stream);
@@ -401,13 +415,16 @@ impl Lane {
 
     /// Moves replies whose turn has come into the output, up to one that continues as a stream.
     pub(super) fn settle(&mut self) {
-        while self.stream.is_none()
-            && let Some(Owed::Ready(..)) = self.owed.front()
-        {
-            if let Some(Owed::Ready(ready)) = self.owed.pop_front() {
-                self.waiting.let_out(&ready);
-                self.out.append(ready.out);
-                self.stream = ready.stream;
+        let is_here = |owed: &Owed| matches!(owed, Owed::Early(_) | Owed::Ready(_));
+        while self.stream.is_none() && self.owed.front().is_some_and(is_here) {
+            match self.owed.pop_front() {
+                Some(Owed::Early(place)) => self.waiting.let_out_early(place, &mut self.out),
+                Some(Owed::Ready(ready)) => {
+                    self.waiting.let_out(&ready);
+                    self.out.append(ready.out);
+                    self.stream = ready.stream;
+                }
+                _ => {}
             }
         }
     }

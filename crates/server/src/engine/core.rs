@@ -257,7 +257,7 @@ impl Core {
         match mail {
             Mail::Tx(message) => self.tx.deliver(message),
             Mail::Batch(batch) => self.begin_batch(batch),
-            Mail::BatchDone(batch) => self.batch_done(from, *batch),
+            Mail::BatchDone(batch) => self.batch_done(from, batch),
             Mail::Ask(run) => run(self),
         }
     }

@@ -6,16 +6,25 @@
 //! time: a look asks some, the next look continues from there, and what was found is kept until it
 //! leaves. The sum lags by the looks that it takes and is never too large: a stream that waits
 //! releases nothing.
+//!
+//! Short replies, which is nearly all of them, wait in one buffer of the connection: a queue of
+//! places in it takes less memory to walk than one of outputs, and no allocation for each.
 
 use darter_command::Stream;
 use darter_resp::Output;
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Replies that wait are together in one buffer up to these bytes. It stays with the connection.
+const EARLY_MAX: usize = 8 * 1024;
 
 /// A reply that is owed, in the order of the requests.
 pub(super) enum Owed {
-    /// Encoded, and waiting for those before it.
-    Ready(Ready),
+    /// Encoded, and waiting for those before it: this part of the early replies.
+    Early(Range<u32>),
+    /// The same, longer or in parts, and perhaps continued by a stream.
+    Ready(Box<Ready>),
     /// The next reply in a batch from this core.
     Remote(usize),
     /// The same, and the client has its replies off.
@@ -51,6 +60,10 @@ const PASSED_AT_ONCE: usize = 256;
 pub(super) struct Waiting {
     /// Bytes of those that are ready, and of what their streams hold.
     pub(super) bytes: usize,
+    /// Short replies, in the order in which they came.
+    early: Vec<u8>,
+    /// Bytes of those of them that are still owed.
+    early_owed: usize,
     /// How many of them are streams.
     streams: usize,
     /// The sum of what these were found to pin.
@@ -65,7 +78,39 @@ impl Waiting {
         let ready = Ready { out, stream, pinned: Cell::new(0) };
         self.bytes += ready.bytes();
         self.streams += usize::from(ready.stream.is_some());
-        Owed::Ready(ready)
+        Owed::Ready(Box::new(ready))
+    }
+
+    /// An encoded reply has come, and will wait.
+    pub(super) fn take_in_flat(&mut self, reply: &[u8]) -> Owed {
+        let start = self.early.len();
+        let end = start + reply.len();
+        if end > EARLY_MAX {
+            let mut out = Output::default();
+            out.copy(reply);
+            return self.take_in(out, None);
+        }
+        self.early.extend_from_slice(reply);
+        self.early_owed += reply.len();
+        self.bytes += reply.len();
+        Owed::Early(start as u32..end as u32)
+    }
+
+    /// The first in the queue leaves it: its bytes.
+    pub(super) fn let_out_early(&mut self, place: Range<u32>, out: &mut Output) {
+        let reply = &self.early[place.start as usize..place.end as usize];
+        out.tail().extend_from_slice(reply);
+        self.early_owed -= reply.len();
+        self.bytes -= reply.len();
+        self.next.set(self.next.get().saturating_sub(1));
+        if self.early_owed == 0 {
+            self.early.clear();
+        }
+    }
+
+    /// Memory of the short replies beside their bytes.
+    pub(super) fn spare_bytes(&self) -> usize {
+        self.early.capacity() - self.early_owed
     }
 
     /// The first in the queue leaves it.
@@ -85,7 +130,9 @@ impl Waiting {
             }
             let at = self.next.get() % owed.len();
             self.next.set(at + 1);
-            if let Owed::Ready(Ready { stream: Some(stream), pinned, .. }) = &owed[at] {
+            if let Owed::Ready(ready) = &owed[at]
+                && let Ready { stream: Some(stream), pinned, .. } = &**ready
+            {
                 let before = pinned.replace(stream.pinned_bytes());
                 self.pinned.set(self.pinned.get() - before + pinned.get());
                 left -= 1;

@@ -10,7 +10,6 @@ use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
 use super::slices::{Cause, named};
-use super::state::batches::Batch;
 use super::state::outgoing::Action;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
@@ -358,11 +357,20 @@ impl Core {
     /// [`Core::run_in_turn`] after replies that are owed, or for a client that wants none.
     #[inline(never)]
     fn run_out_of_turn(self: &Rc<Self>, lane: &mut Lane, entry: &Entry, args: resp::Args<'_>) {
-        let mut out = Output::default();
+        let mut out = Output::with_buffer(self.admin.take_buffer());
         let view = lane.session.view();
         let mut reply = Reply::new(&mut out, lane.session.resp3);
         match self.call_unless_locked(entry, args, view, &mut reply, Caller::Served(&lane.session))
         {
+            Ran::Done(None) if lane.session.reply_mode == ReplyMode::On => {
+                match out.take_flat(Vec::new()) {
+                    Some(flat) => {
+                        lane.owe_flat(&flat);
+                        self.admin.keep_buffer(flat);
+                    }
+                    None => lane.owe(out, None),
+                }
+            }
             Ran::Done(stream) => self.owe(lane, out, stream),
             Ran::Waits(work) => self.await_work(lane, entry, args, work),
         }
@@ -724,7 +732,8 @@ impl Core {
         if let Some(old) = slot.take_if(|batch| batch.is_resp3() != resp3) {
             self.post(core, super::core::Mail::Batch(old)); // HELLO or RESET came in between.
         }
-        let batch = slot.get_or_insert_with(|| Box::new(Batch::new(from, client, resp3)));
+        let fresh = || self.batches.borrow_mut().fresh(from, client, resp3);
+        let batch = slot.get_or_insert_with(fresh);
         let bytes = batch.push(entry.index, lane.session.view(), args);
         lane.away_bytes += bytes;
         lane.away_now += bytes;

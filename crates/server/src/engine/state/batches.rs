@@ -42,8 +42,8 @@ enum ItemArgs {
 pub(crate) enum Replied {
     /// Ends at this byte of `replies`.
     Flat(usize),
-    /// Has parts, or continues as a stream.
-    Parts(Output, Option<Box<dyn Stream>>),
+    /// Has parts, or continues as a stream: rare, so it is apart.
+    Parts(Box<(Output, Option<Box<dyn Stream>>)>),
 }
 
 impl Batch {
@@ -105,6 +105,27 @@ impl Batch {
         items.filter(move |item| item.view.db == db).map(|item| self.args(item))
     }
 
+    /// Bytes of memory that it holds, empty as it may be.
+    fn capacity_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.bytes.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.items.capacity() * size_of::<Item>()
+            + self.replies.capacity()
+            + self.ends.capacity() * size_of::<Replied>()
+    }
+
+    /// Becomes a new one, with the memory of this one.
+    fn renew(&mut self, from: CoreId, client: u64, resp3: bool) {
+        (self.from, self.client, self.resp3) = (from, client, resp3);
+        (self.request_bytes, self.next, self.held_bytes, self.rests) = (0, 0, 0, false);
+        self.bytes.clear();
+        self.spans.clear();
+        self.replies.clear();
+        self.items.clear();
+        self.ends.clear();
+    }
+
     /// The replies so far, as a batch that says whether the others wait to be requested.
     pub(crate) fn split_replies(&mut self, rests: bool) -> Box<Self> {
         let mut done = Self::new(self.from, self.client, self.resp3);
@@ -116,7 +137,7 @@ impl Batch {
 
     pub(crate) fn replied(&mut self, out: Output, stream: Option<Box<dyn Stream>>) {
         self.held_bytes += out.len();
-        self.ends.push(Replied::Parts(out, stream));
+        self.ends.push(Replied::Parts(Box::new((out, stream))));
         self.next += 1;
     }
 }
@@ -132,7 +153,15 @@ pub(crate) struct Batches {
     /// its replies to be wanted) and is not done: the later ones. A batch that rests is the first
     /// of them.
     behind: IdentityMap<VecDeque<Box<Batch>>>,
+    /// Those that have come home, for their memory.
+    #[expect(clippy::vec_box, reason = "they travel in their boxes, which are kept too")]
+    spare: Vec<Box<Batch>>,
+    /// The sum of that.
+    spare_bytes: usize,
 }
+
+/// Memory of batches that a core keeps for the next ones: some dozen of fifty requests.
+const SPARE_BATCHES_BYTES: usize = 256 * 1024;
 
 impl Batches {
     /// True when one can be resumed.
@@ -153,6 +182,25 @@ impl Batches {
     /// True when every batch begun is done.
     pub(crate) fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.queue.is_empty()
+    }
+
+    /// A batch without requests.
+    pub(crate) fn fresh(&mut self, from: CoreId, client: u64, resp3: bool) -> Box<Batch> {
+        let Some(mut batch) = self.spare.pop() else {
+            return Box::new(Batch::new(from, client, resp3));
+        };
+        self.spare_bytes -= batch.capacity_bytes();
+        batch.renew(from, client, resp3);
+        batch
+    }
+
+    /// A batch has come home, and its replies were taken.
+    pub(crate) fn keep(&mut self, batch: Box<Batch>) {
+        let bytes = batch.capacity_bytes();
+        if self.spare_bytes + bytes <= SPARE_BATCHES_BYTES {
+            self.spare_bytes += bytes;
+            self.spare.push(batch);
+        }
     }
 
     /// The turn of a batch from another core has come. Returns it, unless it has to wait for
@@ -213,5 +261,39 @@ impl Batches {
                 None => drop(behind.remove()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Batches come back empty, and those of a burst are not kept.
+    fn memory_of_batches_is_kept_within_bounds() {
+        let mut batches = Batches::default();
+        let value = vec![b'v'; 3_000];
+        let words = Request::from_args([&b"SET"[..], b"key", &value]);
+        let words = Arc::new(words);
+        let full = |batches: &mut Batches| {
+            let mut batch = batches.fresh(1, 2, true);
+            let view = View { db: 0, no_touch: false };
+            assert!(batch.push(7, view, Args::owned(&words)) >= 3_006);
+            batch.replies.extend_from_slice(b"+OK\r\n");
+            batch.ends.push(Replied::Flat(5));
+            batch
+        };
+        let burst: Vec<_> = (0..1_000).map(|_| full(&mut batches)).collect();
+        burst.into_iter().for_each(|batch| batches.keep(batch));
+        let kept = batches.spare.len();
+        assert!((10..200).contains(&kept), "{kept}");
+        let sum: usize = batches.spare.iter().map(|batch| batch.capacity_bytes()).sum();
+        assert_eq!(batches.spare_bytes, sum);
+        assert!(sum <= SPARE_BATCHES_BYTES);
+
+        let batch = batches.fresh(3, 4, false);
+        assert_eq!((batch.from, batch.client, batch.is_resp3()), (3, 4, false));
+        assert_eq!((batch.items.len(), batch.ends.len(), batch.request_bytes), (0, 0, 0));
+        assert!(batch.bytes.capacity() >= 3_006 && batch.replies.is_empty());
+        assert_eq!(batches.spare.len(), kept - 1);
     }
 }

@@ -181,6 +181,39 @@ fn replies_wait_for_those_before_them() {
     assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (45, 0, true));
 }
 
+#[test] // Short replies wait in one buffer, long ones and what does not fit apart: in one order.
+fn short_replies_wait_together() {
+    let mut lane = conn().lane;
+    lane.owed.push_back(Owed::Remote(1));
+    let lens = [3, 0, 7_000, 2_000, 5, 100_000, 1_192, 1];
+    for (number, len) in (0u8..).zip(lens) {
+        lane.owed.push_back(Owed::Remote(2));
+        // The other core's replies come one by one, behind one that has not.
+        lane.flat_at(usize::from(number) + 1, &vec![number; len]);
+    }
+    let is_early = |owed: &Owed| matches!(owed, Owed::Early(_));
+    let early: Vec<bool> = lane.owed.iter().map(is_early).collect();
+    assert_eq!(early, [false, true, true, true, false, true, false, false, true]);
+    let all: usize = lens.iter().sum();
+    assert_eq!((lane.output_bytes(), lane.waiting.bytes), (0, all));
+    assert!(lane.waiting.spare_bytes() < 16 * 1_024);
+
+    lane.flat_at(0, b"first");
+    lane.settle();
+    assert_eq!((lane.output_bytes(), lane.waiting.bytes, lane.is_settled()), (all + 5, 0, true));
+    let expected = (0u8..).zip(lens).flat_map(|(number, len)| vec![number; len]);
+    assert!(
+        std::mem::take(&mut lane.out)
+            .flatten()
+            .into_iter()
+            .eq(b"first".iter().copied().chain(expected))
+    );
+    // The buffer is empty again: what did not fit behind the others does now.
+    lane.owed.push_back(Owed::Remote(1));
+    lane.owe_flat(&[9; 8_000]);
+    assert!(is_early(&lane.owed[1]));
+}
+
 #[test] // However many streams wait, and wherever: after some looks all that they pin is known.
 fn streams_that_wait_are_told() {
     const BYTES: usize = 1_000;
