@@ -244,6 +244,24 @@ impl Spread {
         results
     }
 
+    /// Reads the keys of each owner as of one instant, where there are at most [`PORTION_KEYS`] of
+    /// each; otherwise `None`.
+    pub(crate) async fn read<R, F>(&self, call: &Call, step: F) -> Option<Vec<R>>
+    where
+        R: Send + 'static,
+        F: Fn(&mut Home, &Portion) -> R + Clone + Send + 'static,
+    {
+        if self.rounds() > 1 {
+            return None;
+        }
+        let claims = self.claims(call, Access::Shared).await;
+        let at_once = |core| {
+            let (keys, step) = (self.all(call, core), step.clone());
+            move |home: &mut Home| step(home, &keys)
+        };
+        Some(call.tx.read(claims, at_once).await)
+    }
+
     /// True when no core has more than one portion.
     fn is_small(&self, call: &Call, most: fn(&Portion) -> usize) -> bool {
         let is_small = |keys: Portion| most(&keys) >= keys.len();

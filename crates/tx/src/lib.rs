@@ -27,7 +27,7 @@ mod transaction;
 pub use executor::TaskId;
 pub use keylist::KeyList;
 pub use keyset::KeySet;
-pub use link::{Change, Home, Locked, Message, Tx};
+pub use link::{Home, Locked, Locking, Message, Tx};
 pub use locks::{Access, Claim, LockTable, TxId, lock_key};
 pub use transaction::Transaction;
 

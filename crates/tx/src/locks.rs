@@ -187,6 +187,25 @@ impl LockTable {
         free
     }
 
+    /// Grants `claim`, which is to read, unless it conflicts or a value of it is being rebuilt: what
+    /// is read then stays as it is for as long as the claim is held.
+    pub fn try_acquire_still(&mut self, tx: TxId, claim: &Claim) -> bool {
+        !self.is_being_rebuilt(claim) && self.try_acquire(tx, claim)
+    }
+
+    /// True when a value of `claim` may be replaced by one that is being built.
+    fn is_being_rebuilt(&self, claim: &Claim) -> bool {
+        let is_rebuilt = |key: &u64| self.keys.get(key).is_some_and(|held| held.update > 0);
+        let singly = match claim {
+            Claim::Keys(keys) => keys.iter().any(|(key, _)| is_rebuilt(key)),
+            Claim::List(..) | Claim::All(_) => self.keys.values().any(|held| held.update > 0),
+        };
+        let rebuilds = |(_, held): &(TxId, Claim)| {
+            held.is_write() && meet(held, claim, |held, _| held == Access::Update)
+        };
+        singly || self.wide.iter().any(rebuilds)
+    }
+
     /// Queues `claim`; [`LockTable::release`] returns `notify` when it is granted. Returns true
     /// when it was granted at once.
     pub fn acquire(&mut self, tx: TxId, claim: Claim, notify: (usize, u64)) -> bool {

@@ -232,6 +232,64 @@ fn a_change_is_exclusive() {
     finish(&cores(2), 0, change);
 }
 
+/// Reads how many claims each core holds, under shared locks of key 7.
+async fn read_on_each(tx: Tx, cores: Vec<CoreId>) -> Vec<(CoreId, usize)> {
+    let claims = cores.into_iter().map(|core| (core, keys(&[(7, Access::Shared)])));
+    tx.read(claims.collect(), |core| move |home: &mut Home| (core, home.locks.counts().0)).await
+}
+
+#[test] // The locks come with the values; nobody waits for their release.
+fn a_read_costs_few_messages() {
+    let cases: [(&[CoreId], usize); 5] =
+        [(&[1], 0), (&[0], 3), (&[2, 1], 3), (&[1, 0], 3), (&[2, 0, 1], 6)];
+    for (asked, messages) in cases {
+        let all = cores(3);
+        let mut wanted: Vec<_> = asked.iter().map(|core| (*core, 1)).collect();
+        wanted.sort_unstable();
+        let read = finish(&all, 1, |tx| read_on_each(tx, asked.to_vec()));
+        assert_eq!(read, (wanted, messages), "{asked:?}");
+        assert_eq!(counts(&all), [(0, 0); 3]);
+    }
+}
+
+#[test] // A value that is being rebuilt, here or there, could change between two of the locks: then
+// all of them are taken first. Other readers do not matter.
+fn a_read_does_not_pass_a_rebuild_at_once() {
+    for held_on in 0..2 {
+        for (access, messages) in [(Access::Shared, 3), (Access::Update, 7)] {
+            let all = cores(2);
+            let held = all[held_on].try_lock_here(7, access).expect("nobody holds it");
+            let (read, carried) = finish(&all, 0, |tx| read_on_each(tx, vec![0, 1]));
+            let claims = |core| 1 + usize::from(core == held_on);
+            assert_eq!(read, [(0, claims(0)), (1, claims(1))], "{held_on}: {access:?}");
+            let at_home = if held_on == 0 && access == Access::Update { 2 } else { 0 };
+            assert_eq!(carried, messages - at_home, "{held_on}: {access:?}");
+            drop(held);
+            assert_eq!(counts(&all), [(0, 0); 2]);
+        }
+    }
+}
+
+#[test] // A change that waits for one of the keys does not come between the reads.
+fn what_was_read_stays_until_all_is_read() {
+    let all = cores(3);
+    all[0].spawn({
+        let tx = all[0].clone();
+        async move { drop(read_on_each(tx, vec![1, 2]).await) }
+    });
+    assert!(all[0].run_one());
+    let mut mail = Vec::new();
+    all[0].drain_outbox(&mut mail);
+    let (to, message) = mail.remove(0);
+    all[to].deliver(message);
+    let blocks = |core: CoreId, write| all[core].home().locks.blocks_point(7, write);
+    assert_eq!((blocks(to, true), blocks(to, false)), (true, false), "it was read there");
+    assert!(all[to].try_lock_here(7, Access::Update).is_none());
+    mail.into_iter().for_each(|(core, message)| all[core].deliver(message));
+    settle(&all);
+    assert_eq!(counts(&all), [(0, 0); 3]);
+}
+
 #[test] // The cores are asked in parallel, without waiting for answers; a single core may wait.
 fn several_cores_are_asked_at_once() {
     let all = cores(3);
