@@ -26,6 +26,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("a long reply leaves no buffer behind",                Asks::AsRedis, reply_buffers),
     ("a long reply counts as what it takes",                Asks::More,    long_replies),
     ("copies are counted once",                             Asks::More,    copies),
+    ("the paths of JSON.MSET are parsed one at a time",     Asks::More,    paths),
     ("maxmemory counts what arrives and what is pinned",    Asks::More,    maxmemory),
     ("client-query-buffer-limit closes",                    Asks::AsRedis, query_limit),
     ("client-output-buffer-limit closes who pins too much", Asks::More,    output_limits),
@@ -407,6 +408,19 @@ fn copies(stage: &Stage) -> Result<(), String> {
     watched.must_report(25 * MIB, "a hash and its copies")?;
     let (used, _) = watched.growth()?;
     ensure(used < 60 * MIB, || format!("{used} reported of a hash and its copies"))
+}
+
+/// A path of 16 KB may become half a megabyte.
+fn paths(stage: &Stage) -> Result<(), String> {
+    let mut watched = Watched::start(stage)?;
+    let path = format!("$[{}0]", "9,".repeat(8_000));
+    let mut words = vec!["JSON.MSET"];
+    (0..400).for_each(|_| words.extend(["k", &path, "1"]));
+    must_say(&mut watched.client, "JSON.SET k $ [0]", "OK")?;
+    let reply = watched.client.command(&words).map_err(text)?;
+    ensure(reply.text() == Some(b"OK"), || format!("{reply:?}"))?;
+    let peak = watched.server.process().peak_bytes().saturating_sub(watched.resident);
+    ensure(peak < 64 * MIB, || format!("{peak} bytes for paths of 6 MB"))
 }
 
 /// Memory besides the keys' counts too, until it is released.

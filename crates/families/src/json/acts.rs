@@ -3,10 +3,10 @@
 use super::found;
 use super::test::double;
 use super::value::JsonEdit;
+use super::waiting::Waiting;
 use darter_keyspace::Event;
 use darter_resp::{Output, Reply};
 use darter_structs::json::{self, Text, Value, View};
-use std::collections::VecDeque;
 
 const SET: &Event = &Event::new("json.set", b'd');
 const MERGE: &Event = &Event::new("json.merge", b'd');
@@ -103,7 +103,7 @@ pub(super) struct Outcomes {
     /// The last that was not null.
     pub(super) last: Option<Vec<u8>>,
     /// Elements that were removed.
-    pub(super) popped: VecDeque<Option<Value>>,
+    pub(super) popped: Waiting,
     /// Bytes of `answers`.
     pub(super) bytes: usize,
     /// Values that were added to the array at the present place, or bytes to the string, while more
@@ -225,7 +225,9 @@ impl Act {
             return None;
         };
         let Some(view) = root.at(path) else {
-            out.popped.extend(matches!(self, Self::ArrPop { .. }).then_some(None));
+            if let Self::ArrPop { .. } = self {
+                out.popped.push_own(None);
+            }
             return None;
         };
         match (self, view) {
@@ -274,7 +276,7 @@ impl Act {
                 count(len)
             }
             (Self::ArrPop { .. }, _) => {
-                out.popped.push_back(None);
+                out.popped.push_own(None);
                 None
             }
             _ => None,
@@ -329,7 +331,7 @@ impl Act {
                     edit.remove_range(ARRPOP, path, place..place + 1);
                     out.changed += 1;
                 }
-                out.popped.push_back(popped);
+                out.popped.push_own(popped);
                 None
             }
             Self::ArrTrim { start, stop } => {
@@ -450,8 +452,10 @@ fn joined(text: Text<'_>, more: &Value, out: &mut Outcomes) -> (Value, usize) {
     (joined, text.len() + part.len())
 }
 
-/// Members of a patch that are merged in one step: some 20 us.
+/// Members of a patch that are merged in one step: some 20 us. A name of so many bytes, which may be
+/// compared with 64, counts as one more.
 const MERGED_AT_ONCE: usize = 16;
+const NAME_BYTES: usize = 1024;
 /// An object of a patch with more bytes is merged member by member, as the patch itself.
 const MERGED_BYTES_MAX: usize = 512;
 
@@ -481,11 +485,13 @@ fn merge_some(edit: &mut JsonEdit<'_>, path: &[usize], patch: &Value, out: &mut 
         }
         Merging(vec![Level { patch: Vec::new(), next: 0, target: path.to_vec() }])
     });
-    for _ in 0..MERGED_AT_ONCE {
-        if !merging.step(edit, patch) {
+    let mut left = MERGED_AT_ONCE;
+    while left > 0 {
+        let Some(name_bytes) = merging.step(edit, patch) else {
             out.changed += 1;
             return;
-        }
+        };
+        left = left.saturating_sub(1 + name_bytes / NAME_BYTES);
     }
     out.merging = Some(merging);
 }
@@ -496,13 +502,13 @@ fn is_object_at(edit: &JsonEdit<'_>, path: &[usize]) -> bool {
 }
 
 impl Merging {
-    /// Merges the next member. False after the last.
-    fn step(&mut self, edit: &mut JsonEdit<'_>, patch: &Value) -> bool {
-        let Some(level) = self.0.last_mut() else { return false };
-        let Some(View::Node(node)) = patch.at(&level.patch) else { return false };
+    /// Merges the next member. Returns the bytes of its name; `None` after the last.
+    fn step(&mut self, edit: &mut JsonEdit<'_>, patch: &Value) -> Option<usize> {
+        let level = self.0.last_mut()?;
+        let View::Node(node) = patch.at(&level.patch)? else { return None };
         let Some(child) = node.get(level.next) else {
             self.0.pop();
-            return !self.0.is_empty();
+            return (!self.0.is_empty()).then_some(0);
         };
         let place = [&level.patch[..], &[level.next]].concat();
         level.next += 1;
@@ -514,7 +520,7 @@ impl Merging {
         } else if let Some(value) = patch.copy_at(&place) {
             merge_member(edit, &level.target, child, &value);
         }
-        true
+        Some(child.name.map_or(0, Text::len))
     }
 }
 

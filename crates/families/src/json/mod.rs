@@ -13,6 +13,7 @@
 //! | `write`    | how they do: parse, seek, change each place, reply                |
 //! | `acts`     | what becomes of one place                                         |
 //! | `mset`     | JSON.MSET                                                         |
+//! | `waiting`  | values whose texts are still to be sent                           |
 
 mod acts;
 mod commands;
@@ -25,6 +26,7 @@ mod probe;
 mod select;
 mod test;
 mod value;
+mod waiting;
 mod write;
 
 use crate::rows::{GROW, READ, range};

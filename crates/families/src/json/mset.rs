@@ -7,22 +7,25 @@ use super::acts::{Act, Form};
 use super::found;
 use super::path::Path;
 use super::value::Json;
-use super::write::{Change, Only, Order, PLACES, Parsing, Targets};
-use darter_base::limits::ENTRIES_AT_ONCE;
+use super::write::{Change, Only, Order, Parsing, Targets};
+use crate::chunks::Chunks;
+use crate::spread::{Layout, Spread};
 use darter_command::{Answer, Call, Refusal};
-use darter_keyspace::{Db, Draft, Key};
+use darter_keyspace::{Draft, Key};
 use darter_resp::{self as resp, Request};
 use darter_tx::{Access, CoreId, Tx};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 const ORDER: Order = Order::Assign(Only::Always);
 
-/// A document, or a part of one.
+/// Triples, or documents, of a chunk.
+const CHUNK: usize = 64;
+
+/// A document, or a part of one. Its path stays in the request: parsed, it may take a hundred times as
+/// much.
 struct Triple {
     /// The position of the key among the arguments.
     at: usize,
-    path: Path,
     act: Act,
 }
 
@@ -34,7 +37,7 @@ struct Changed {
 }
 
 /// Which core, and what belongs to it.
-type OfCore<T> = (CoreId, Vec<T>);
+type OfCore<T> = (CoreId, Chunks<T, CHUNK>);
 
 /// `JSON.MSET key path value [key path value ...]`: JSON.SET of several keys, all at one instant.
 ///
@@ -45,23 +48,19 @@ pub(super) async fn mset(call: Call) -> Result<Answer, Refusal> {
         return Err(Refusal::Arity("json.mset".into()));
     }
     let triples = parsed(&call).await?;
-    let locked = if triples.len() > ENTRIES_AT_ONCE {
-        call.lock_all(Access::Exclusive).await
-    } else {
-        let keys = triples.iter().map(|triple| (call.arg(triple.at), Access::Exclusive));
-        call.lock_keys(keys).await
-    };
+    let layout = Layout { first: call.first, step: 3, count: call.args().left() / 3 };
+    let locked = Spread::of(&call, layout).await.lock(&call, Access::Exclusive).await;
     let changed = aside(&call, triples).await?;
     install(&call, changed).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))
 }
 
-/// Parses the paths and the values.
-async fn parsed(call: &Call) -> Result<Vec<Triple>, Refusal> {
-    let mut triples = Vec::with_capacity(call.args().left() / 3);
+/// Parses the values, and the paths to see whether they are some. The triples of each core.
+async fn parsed(call: &Call) -> Result<Vec<OfCore<Triple>>, Refusal> {
+    let mut cores: Vec<_> = (0..call.tx.cores()).map(|core| (core, Chunks::default())).collect();
     for at in (call.first..call.len()).step_by(3) {
-        let path = Path::at(call.args().all(), at + 1)?;
+        Path::at(call.args().all(), at + 1)?;
         let mut parsing = Parsing::new(at + 2..at + 3, ORDER);
         let act = loop {
             call.tx.pause().await;
@@ -69,37 +68,30 @@ async fn parsed(call: &Call) -> Result<Vec<Triple>, Refusal> {
                 break act;
             }
         };
-        triples.push(Triple { at, path, act });
+        cores[call.tx.core_of(call.arg(at))].1.tail(1).push(Triple { at, act });
     }
-    Ok(triples)
-}
-
-/// Items by the core that owns their key.
-fn by_core<T>(call: &Call, items: Vec<T>, at: fn(&T) -> usize) -> Vec<OfCore<T>> {
-    let mut cores: Vec<_> = (0..call.tx.cores()).map(|core| (core, Vec::new())).collect();
-    for item in items {
-        cores[call.tx.core_of(call.arg(at(&item)))].1.push(item);
-    }
-    cores.retain(|(_, items)| !items.is_empty());
-    cores
+    cores.retain(|(_, triples)| triples.end().1 > 0);
+    Ok(cores)
 }
 
 /// Changes all documents aside; the refusal of the first that cannot be.
-async fn aside(call: &Call, triples: Vec<Triple>) -> Result<Vec<Changed>, Refusal> {
-    let mut parts = by_core(call, triples, |triple| triple.at);
-    let cores: Vec<_> = parts.iter().map(|(core, _)| *core).collect();
+async fn aside(
+    call: &Call,
+    mut triples: Vec<OfCore<Triple>>,
+) -> Result<Vec<OfCore<Changed>>, Refusal> {
+    let cores: Vec<_> = triples.iter().map(|(core, _)| *core).collect();
     let place = (call.db, call.no_touch);
     let run = |core: CoreId| {
-        let part = parts.iter_mut().find(|(of, _)| *of == core);
-        let triples = part.map(|(_, triples)| std::mem::take(triples)).unwrap_or_default();
+        let own = triples.iter_mut().find(|(of, _)| *of == core);
+        let triples = own.map(|(_, triples)| std::mem::take(triples)).unwrap_or_default();
         let request = Arc::clone(&call.request);
         move |tx: Tx| change(tx, request, place, triples)
     };
-    let mut changed = Vec::new();
-    let mut refused: Option<(usize, Refusal)> = None;
-    for part in call.tx.drive_each(cores, run).await {
-        match part {
-            Ok(some) => changed.extend(some),
+    let results = call.tx.drive_each(cores.iter().copied(), run).await;
+    let (mut changed, mut refused) = (Vec::with_capacity(cores.len()), None);
+    for (core, result) in cores.into_iter().zip(results) {
+        match result {
+            Ok(some) => changed.push((core, some)),
             Err((at, refusal)) if refused.as_ref().is_none_or(|(first, _)| at < *first) => {
                 refused = Some((at, refusal));
             }
@@ -114,33 +106,75 @@ async fn change(
     tx: Tx,
     request: Arc<Request>,
     (db, no_touch): (usize, bool),
-    triples: Vec<Triple>,
-) -> Result<Vec<Changed>, (usize, Refusal)> {
-    let (mut changed, mut places) = (Vec::new(), HashMap::new());
-    for Triple { at, path, act } in triples {
-        let refuse = |refusal| (at, refusal);
-        let name = resp::Args::owned(&request).get(at);
-        let place = *places.entry(name.to_vec()).or_insert(changed.len());
-        {
-            let mut home = tx.home();
-            let (db, ..) = home.shard.parts_for(db, no_touch);
-            let draft = begin(db, &Key::new(name), &path).map_err(refuse)?;
-            if place == changed.len() {
-                changed.push(Changed { at, draft, is_changed: false });
+    mut triples: Chunks<Triple, CHUNK>,
+) -> Result<Chunks<Changed, CHUNK>, (usize, Refusal)> {
+    let mut drafts = Drafts::for_triples(triples.chunks().len() * CHUNK);
+    while let Some(chunk) = triples.pop_front() {
+        for Triple { at, act } in chunk {
+            let refuse = |refusal| (at, refusal);
+            let args = resp::Args::owned(&request);
+            let (key, path) = (Key::new(args.get(at)), Path::at(args, at + 1).map_err(refuse)?);
+            let place = match drafts.find(&key, args) {
+                Some(place) => place,
+                None => {
+                    let draft = {
+                        let mut home = tx.home();
+                        let (db, ..) = home.shard.parts_for(db, no_touch);
+                        db.draft(&key).map_err(|_| refuse(found::wrong_type()))?
+                    };
+                    drafts.add(&key, Changed { at, draft, is_changed: false })
+                }
+            };
+            let changed = drafts.changed.at(place);
+            if changed.draft.is_new() && !path.is_root() {
+                let line = "ERR new objects must be created at the root";
+                return Err(refuse(Refusal::line(line)));
             }
+            change_one(&tx, changed, path, &act).await.map_err(refuse)?;
         }
-        change_one(&tx, &mut changed[place], path, &act).await.map_err(refuse)?;
     }
-    Ok(changed)
+    Ok(drafts.changed)
 }
 
-/// The document at a key; refuses what cannot be set there.
-fn begin(db: &mut Db, key: &Key<'_>, path: &Path) -> Result<Draft<Json>, Refusal> {
-    let draft = db.draft::<Json>(key).map_err(|_| found::wrong_type())?;
-    if draft.is_new() && !path.is_root() {
-        return Err(Refusal::line("ERR new objects must be created at the root"));
+/// The documents of a core, each once, however often the request names its key. A map of all would
+/// move as it grows.
+struct Drafts {
+    changed: Chunks<Changed, CHUNK>,
+    /// By the hash of the key: that, and where the document is.
+    buckets: Vec<Vec<(u64, (usize, usize))>>,
+}
+
+impl Drafts {
+    /// For at most so many keys.
+    fn for_triples(most: usize) -> Self {
+        /// Documents of a bucket, and most buckets: those of four million are of 256.
+        const BUCKET: usize = 16;
+        const BUCKETS_MAX: usize = 16 * 1024;
+        let count = (most / BUCKET).clamp(1, BUCKETS_MAX);
+        Self { changed: Chunks::default(), buckets: vec![Vec::new(); count] }
     }
-    Ok(draft)
+
+    /// Where the document of a key is.
+    fn find(&mut self, key: &Key<'_>, args: resp::Args<'_>) -> Option<(usize, usize)> {
+        let Self { changed, buckets } = self;
+        let bucket = &buckets[bucket_of(key.hash, buckets.len())];
+        let mut same = bucket.iter().filter(|(hash, _)| *hash == key.hash);
+        same.find(|(_, place)| args.get(changed.at(*place).at) == key.bytes).map(|(_, at)| *at)
+    }
+
+    /// Adds the document of a key that has none here.
+    fn add(&mut self, key: &Key<'_>, document: Changed) -> (usize, usize) {
+        self.changed.tail(1).push(document);
+        let (chunk, len) = self.changed.end();
+        let bucket = bucket_of(key.hash, self.buckets.len());
+        self.buckets[bucket].push((key.hash, (chunk, len - 1)));
+        (chunk, len - 1)
+    }
+}
+
+/// The bucket of a hash whose other bits choose the core.
+fn bucket_of(hash: u64, buckets: usize) -> usize {
+    (hash >> 32) as usize % buckets
 }
 
 /// Sets what a path leads to.
@@ -152,7 +186,7 @@ async fn change_one(tx: &Tx, changed: &mut Changed, path: Path, act: &Act) -> Re
     let mut more = true;
     while more {
         let mut edit = changed.draft.edit(now);
-        for _ in 0..PLACES {
+        for _ in 0..change.targets.places_at_once() {
             more = change.step(act, &mut edit, Form::Resp { resp3: false });
             if !more || change.outcomes.is_amid() {
                 break;
@@ -165,19 +199,20 @@ async fn change_one(tx: &Tx, changed: &mut Changed, path: Path, act: &Act) -> Re
 }
 
 /// Puts all documents in their places.
-async fn install(call: &Call, changed: Vec<Changed>) {
-    let mut parts = by_core(call, changed, |changed| changed.at);
-    let cores: Vec<_> = parts.iter().map(|(core, _)| *core).collect();
+async fn install(call: &Call, mut changed: Vec<OfCore<Changed>>) {
+    let cores: Vec<_> = changed.iter().map(|(core, _)| *core).collect();
     let (db, no_touch) = (call.db, call.no_touch);
     let run = |core: CoreId| {
-        let part = parts.iter_mut().find(|(of, _)| *of == core);
-        let changed = part.map(|(_, changed)| std::mem::take(changed)).unwrap_or_default();
+        let own = changed.iter_mut().find(|(of, _)| *of == core);
+        let mut changed = own.map(|(_, changed)| std::mem::take(changed)).unwrap_or_default();
         let request = Arc::clone(&call.request);
         async move |tx: Tx| {
-            for Changed { at, draft, .. } in changed.into_iter().filter(|it| it.is_changed) {
-                let key = Key::new(resp::Args::owned(&request).get(at));
-                tx.home().shard.parts_for(db, no_touch).0.install_draft(&key, draft);
-                tx.pause().await;
+            while let Some(chunk) = changed.pop_front() {
+                for Changed { at, draft, .. } in chunk.into_iter().filter(|it| it.is_changed) {
+                    let key = Key::new(resp::Args::owned(&request).get(at));
+                    tx.home().shard.parts_for(db, no_touch).0.install_draft(&key, draft);
+                    tx.pause().await;
+                }
             }
         }
     };

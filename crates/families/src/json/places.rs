@@ -119,25 +119,27 @@ impl Places {
 pub(super) struct Sorting {
     fresh: Places,
     runs: VecDeque<Places>,
+    /// Bytes of the runs.
+    runs_bytes: usize,
     /// Two runs, and what becomes of them.
     merge: Option<[Places; 3]>,
 }
 
 impl Sorting {
     pub(super) fn new(fresh: Places) -> Self {
-        Self { fresh, runs: VecDeque::new(), merge: None }
+        Self { fresh, runs: VecDeque::new(), runs_bytes: 0, merge: None }
     }
 
     /// Sorts on. The places, once they are in order.
     pub(super) fn step(&mut self) -> Option<Places> {
         if self.fresh.len() > 0 {
             let run = self.sorted();
-            self.runs.push_back(run);
+            self.keep(run);
             return None;
         }
         let Some([one, two, into]) = &mut self.merge else {
-            let one = self.runs.pop_front().unwrap_or_default();
-            let Some(two) = self.runs.pop_front() else { return Some(one) };
+            let one = self.take().unwrap_or_default();
+            let Some(two) = self.take() else { return Some(one) };
             self.merge = Some([one, two, Places::default()]);
             return None;
         };
@@ -147,8 +149,9 @@ impl Sorting {
                 (Some(_), _) => &mut *one,
                 (None, Some(_)) => &mut *two,
                 (None, None) => {
-                    self.runs.push_back(std::mem::take(into));
+                    let merged = std::mem::take(into);
                     self.merge = None;
+                    self.keep(merged);
                     return None;
                 }
             };
@@ -156,6 +159,17 @@ impl Sorting {
             from.skip();
         }
         None
+    }
+
+    fn keep(&mut self, run: Places) {
+        self.runs_bytes += run.memory_bytes();
+        self.runs.push_back(run);
+    }
+
+    fn take(&mut self) -> Option<Places> {
+        let run = self.runs.pop_front()?;
+        self.runs_bytes -= run.memory_bytes();
+        Some(run)
     }
 
     /// The next few, in order.
@@ -175,7 +189,7 @@ impl Sorting {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let merged = self.merge.iter().flatten().map(Places::memory_bytes);
-        self.fresh.memory_bytes() + merged.sum::<usize>()
+        self.fresh.memory_bytes() + self.runs_bytes + merged.sum::<usize>()
     }
 }
 
@@ -215,5 +229,26 @@ mod tests {
             }
             assert!(expected.is_empty());
         }
+    }
+
+    #[test] // Whatever waits to be merged is counted.
+    fn what_is_being_sorted_is_counted() {
+        let mut places = Places::default();
+        (0..20_000).rev().for_each(|at| places.push(&[at, 1]));
+        let mut sorting = Sorting::new(places);
+        let sorted = loop {
+            let bytes = 20_000 * 4 * size_of::<usize>();
+            // A part of a run, or of a chunk, may be read already.
+            let slack = 4 * CHUNK * size_of::<usize>();
+            assert!(
+                sorting.memory_bytes() + slack >= bytes,
+                "{} of {bytes}",
+                sorting.memory_bytes()
+            );
+            if let Some(sorted) = sorting.step() {
+                break sorted;
+            }
+        };
+        assert_eq!((sorted.len(), sorting.memory_bytes()), (20_000, 0));
     }
 }

@@ -185,6 +185,7 @@ fn pick<'a>(
         Pick::All | Pick::Test(_) => (frame.next < len).then_some(frame.next),
         Pick::Name(_) | Pick::Index(_) => {
             frame.pick += 1;
+            *budget = budget.saturating_sub(pick.cost(node));
             let child = pick.place(node).and_then(|place| Some((place, node.get(place)?)));
             return child
                 .map_or(Next::None, |(place, child)| Next::Child(place, child.value, true));
@@ -220,7 +221,18 @@ fn pick<'a>(
     Next::Child(place, view, true)
 }
 
+/// Bytes of names that are compared for a value of a budget.
+const NAME_BYTES: usize = 2 * 1024;
+/// Members of an object without an index: all their names are compared.
+const UNINDEXED_MAX: usize = 64;
+
 impl Pick {
+    /// What finding its place costs of a budget of values, beside one.
+    pub(super) fn cost(&self, node: Node<'_>) -> usize {
+        let Self::Name(name) = self else { return 0 };
+        name.len() * node.len().min(UNINDEXED_MAX) / NAME_BYTES
+    }
+
     /// The place that a name or an index means, if it is one; an index may be beyond the end.
     pub(super) fn place(&self, node: Node<'_>) -> Option<usize> {
         match self {

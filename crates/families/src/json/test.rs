@@ -7,7 +7,7 @@
 //! a && (b || !c)      Compare a   Skip false -> end   Compare b   Skip true -> end   Compare c   Not   end
 //! ```
 
-use super::path::{Pick, Step};
+use super::path::Step;
 use super::select::{First, Select};
 use darter_structs::json::{Text, Value, View};
 use std::cmp::Ordering;
@@ -80,7 +80,8 @@ impl Route {
         for step in &*self.steps {
             *budget = budget.saturating_sub(1);
             let (View::Node(node), Some(pick)) = (view, step.only()) else { return None };
-            view = node.get(Pick::place(pick, node)?)?.value;
+            *budget = budget.saturating_sub(pick.cost(node));
+            view = node.get(pick.place(node)?)?.value;
         }
         Some(view)
     }

@@ -28,7 +28,9 @@ const PLACES_AT_ONCE: usize = 16;
 /// Values that are added or merged at once, at all places together: some 50 us.
 const WORK_AT_ONCE: usize = 32;
 /// Places changed between two looks.
-pub(super) const PLACES: usize = 4;
+const PLACES: usize = 4;
+/// Levels above the places that are changed at once, and between two looks: 50 us.
+const LEVELS_AT_ONCE: usize = 256;
 
 /// Which command it is, and what else it was told.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -127,6 +129,11 @@ impl Targets {
         Self { order, path, found, is_adding: false }
     }
 
+    /// Places that are changed between two looks: fewer where each is below many levels.
+    pub(super) fn places_at_once(&self) -> usize {
+        (LEVELS_AT_ONCE / self.found.levels.max(1)).clamp(1, PLACES)
+    }
+
     /// Seeks on in the document, if there is one. True while there may be more.
     pub(super) fn seek(&mut self, root: Option<&Value>) -> Result<bool, Refusal> {
         let Some(root) = root else {
@@ -187,6 +194,8 @@ pub(super) fn change(
     if let Some(act) = &act
         && seek_at_once(cx, &key, &mut targets)?
         && act.values(WORK_AT_ONCE) * targets.found.places.len() <= WORK_AT_ONCE
+        && targets.found.levels * targets.found.places.len()
+            <= LEVELS_AT_ONCE.max(targets.found.levels)
     {
         return at_once(cx, &key, act, targets);
     }
@@ -378,10 +387,10 @@ impl Changing {
         let Self { change, draft, .. } = self;
         let form = change.targets.order.form(cx.reply.is_resp3());
         let mut edit = draft.edit(cx.now);
-        let mut steps = 1..;
+        let (mut steps, places) = (1.., change.targets.places_at_once());
         while change.step(&act, &mut edit, form) {
             let is_due =
-                change.outcomes.is_amid() || steps.next().is_some_and(|at| at % PLACES == 0);
+                change.outcomes.is_amid() || steps.next().is_some_and(|at| at % places == 0);
             if is_due && cx.preempt.must_yield() {
                 self.stage = Stage::Applying(act);
                 return Ok(Step::More);
@@ -454,12 +463,10 @@ fn popped(
     mut outcomes: Outcomes,
 ) -> Result<Flow, Refusal> {
     if path.is_legacy {
-        if outcomes.popped.is_empty() {
+        if outcomes.popped.len() == 0 {
             return Err(acts::refusal(act, path));
         }
-        let last = outcomes.popped.iter().rposition(Option::is_some);
-        let last = last.and_then(|at| outcomes.popped.swap_remove_back(at));
-        outcomes.popped = [last.flatten()].into();
+        outcomes.popped = outcomes.popped.into_last();
     } else {
         reply.array(outcomes.popped.len());
     }

@@ -4,9 +4,12 @@ use super::{NOW, run, text};
 use crate::common::value::Value;
 use crate::common::world::World;
 use crate::common::{encode, row};
-use darter_base::Preempt;
+use darter_base::preempt::Never;
+use darter_base::{Preempt, lazyfree};
 use darter_command::{Args, Cx, Flow, Run, Step};
+use darter_keyspace::Key;
 use darter_resp::{self as resp, Output, Parser, Reply, Request};
+use darter_tx::lock_key;
 
 /// Ends a slice whenever it is asked.
 struct Always;
@@ -238,4 +241,100 @@ fn short_answers_count() {
     let object = format!("{{{}}}", object.join(","));
     let mut all = world(&format!("[{}]", vec![&object[..]; 256].join(",")));
     assert!(portions(&mut all, &[b"JSON.OBJKEYS", b"k", b"$[*]"]) >= 256 * 64 / 512);
+}
+
+#[test] // Elements that are popped are kept in chunks, and what nobody reads is freed in portions.
+fn popped_elements_are_freed_in_portions() {
+    let document = format!("[{}]", vec!["[1,2]"; 3_000].join(","));
+    let mut all = world(&document);
+    while lazyfree::run(&Never) {}
+    assert!(portions(&mut all, &[b"JSON.ARRPOP", b"k", b"[*]"]) >= 3_000 / 4);
+    assert!(!lazyfree::is_empty());
+    assert!(portions(&mut all, &[b"JSON.ARRPOP", b"k", b"$[*]"]) >= 3_000 / 4 + 3_000 / 64);
+    assert_eq!(text(&mut all, b"."), document.replace("1,2", ""));
+    while lazyfree::run(&Never) {}
+}
+
+#[test] // Of texts of some kilobytes a few are sent in one portion.
+fn many_texts_are_sent_in_portions() {
+    let text = format!("[{}]", vec!["1"; 200].join(","));
+    let document = format!("[{}]", vec![format!("[{text}]"); 128].join(","));
+    let mut all = world(&document);
+    let Value::Array(popped) = run(&mut all, &[b"JSON.ARRPOP", b"k", b"$[*]"]) else { panic!() };
+    assert_eq!(popped, vec![Value::Bulk(text.clone().into_bytes()); 128]);
+    let mut all = world(&document);
+    let changes = 1 + 128 / 4;
+    let sent = text.len() * 128 / (2 * 1024 + 512);
+    assert!(portions(&mut all, &[b"JSON.ARRPOP", b"k", b"$[*]"]) >= changes + sent);
+}
+
+#[test] // However many keys there are, others are not locked.
+fn other_keys_are_free_meanwhile() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW, 3);
+        let keys: Vec<_> = (0..300).map(|at| format!("k{at}")).collect();
+        let triples = keys.iter().flat_map(|key| [key.as_bytes(), b"$", b"{}"]);
+        let words: Vec<_> = [&b"JSON.MSET"[..]].into_iter().chain(triples).collect();
+        let slot = world.start(0, &words);
+        let blocks = |world: &World, key: &[u8]| {
+            let tx = &world.cores[world.cores[0].core_of(key)];
+            tx.home().locks.blocks_point(lock_key(0, Key::new(key).hash), true)
+        };
+        let mut was_locked = false;
+        while world.step() {
+            was_locked |= blocks(&world, b"k7");
+            assert!(!blocks(&world, b"other"), "it is not named");
+        }
+        assert!(was_locked);
+        assert_eq!(Value::read(&world.reply(&slot)), Value::Simple("OK".to_owned()));
+        world.check();
+    }
+}
+
+#[test] // Many keys, each several times; the order of their triples is kept.
+fn many_documents_are_set_at_once() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, NOW, 3);
+        let keys: Vec<_> = (0..3_000).map(|at| format!("k{}", at % 1_000)).collect();
+        let values: Vec<_> = (0..3_000).map(|at| format!("[{at}]")).collect();
+        let triples = keys
+            .iter()
+            .zip(&values)
+            .flat_map(|(key, value)| [key.as_bytes(), b"$", value.as_bytes()]);
+        let words: Vec<_> = [&b"JSON.MSET"[..]].into_iter().chain(triples).collect();
+        assert_eq!(run(&mut world, &words), Value::Simple("OK".to_owned()));
+        for at in 0..1_000 {
+            let key = format!("k{at}");
+            let text = run(&mut world, &[b"JSON.GET", key.as_bytes(), b"."]);
+            assert_eq!(text, Value::Bulk(format!("[{}]", at + 2_000).into_bytes()));
+        }
+        let refused = [&words[..], &[b"k5", b"$[", b"1"]].concat();
+        assert!(matches!(run(&mut world, &refused), Value::Error(_)));
+        world.check();
+    }
+}
+
+#[test] // Names of kilobytes count by their bytes: all of an object's are compared.
+fn long_names_are_sought_in_portions() {
+    let name = |at: usize| format!("{}{at:02}", "n".repeat(1_000));
+    let members: Vec<_> = (0..64).map(|at| format!(r#""{}":{at}"#, name(at))).collect();
+    let object = format!("{{{}}}", members.join(","));
+    let mut all = world(&format!("[{}]", vec![&object[..]; 200].join(",")));
+    let sought = 200 * 64 * 1_000 / 2_048 / 256;
+    let here = format!("$[*].{}", name(63));
+    assert!(portions(&mut all, &[b"JSON.TYPE", b"k", here.as_bytes()]) >= sought);
+    let test = format!("$[?(@.{} == 7)]", name(63));
+    assert!(portions(&mut all, &[b"JSON.TYPE", b"k", test.as_bytes()]) >= sought);
+    let patch: Vec<_> = (0..32).map(|at| format!(r#""{}":1"#, name(at).repeat(8))).collect();
+    let patch = format!("{{{}}}", patch.join(","));
+    let parsed = patch.len() / 2_048;
+    assert!(portions(&mut all, &[b"JSON.MERGE", b"k", b"$[0]", patch.as_bytes()]) >= parsed + 14);
+}
+
+#[test] // The way to a place counts: a few below many levels are not changed at once.
+fn deep_places_are_changed_in_portions() {
+    let document = ["[".repeat(120), vec![r#"{"x":1}"#; 16].join(","), "]".repeat(120)].concat();
+    let mut deep = world(&document);
+    assert!(portions(&mut deep, &[b"JSON.NUMINCRBY", b"k", b"$..x", b"1"]) >= 8);
+    assert_eq!(text(&mut deep, b"."), document.replace('1', "2"));
 }

@@ -1,0 +1,70 @@
+//! Values whose texts are still to be sent: elements that were popped, documents of JSON.MGET.
+
+use crate::chunks::Chunks;
+use darter_structs::json::Value;
+use std::vec::IntoIter;
+
+/// Values of a chunk.
+const CHUNK: usize = 256;
+
+/// Values in order; `None` for what has no text.
+#[derive(Default)]
+pub(super) struct Waiting {
+    chunks: Chunks<Option<Value>, CHUNK>,
+    /// The chunk at the front, once it is begun.
+    front: IntoIter<Option<Value>>,
+    len: usize,
+    /// Where the last one is that is a value.
+    last: Option<(usize, usize)>,
+    /// Bytes that the values in chunks hold, as [`Waiting::push`] was told.
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Adds a value that nothing else accounts for.
+    pub(super) fn push_own(&mut self, value: Option<Value>) {
+        self.bytes += value.as_ref().map_or(0, Value::memory_bytes);
+        self.push(value);
+    }
+
+    /// Adds a value that belongs to the keyspace.
+    pub(super) fn push(&mut self, value: Option<Value>) {
+        let is_value = value.is_some();
+        self.chunks.tail(1).push(value);
+        self.len += 1;
+        if is_value {
+            let (chunk, len) = self.chunks.end();
+            self.last = Some((chunk, len - 1));
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes the first one.
+    pub(super) fn pop_front(&mut self) -> Option<Option<Value>> {
+        if self.front.len() == 0 {
+            self.front = self.chunks.pop_front()?.into_iter();
+            let len = self.len.max(1);
+            // In proportion: the sum of a chunk would be a look at each of its values.
+            self.bytes -= self.bytes / len * self.front.len().min(len);
+        }
+        self.len -= 1;
+        self.front.next()
+    }
+
+    /// The last one that is a value, alone. None of them may have been taken.
+    pub(super) fn into_last(self) -> Self {
+        let mut last = Self::default();
+        let value = self.last.and_then(|(chunk, at)| self.chunks.chunks()[chunk][at].clone());
+        last.push_own(value);
+        last
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.chunks.memory_bytes() + self.front.len() * size_of::<Option<Value>>() + self.bytes
+    }
+}
