@@ -9,7 +9,7 @@ use darter_command::{BlobStream, Flow, Stream, reply_str};
 use darter_keyspace::Str;
 use darter_resp::Reply;
 use darter_structs::blob::Blob;
-use darter_structs::table::{Scratch, Text};
+use darter_structs::table::{HeldKey, Scratch, Text};
 use std::collections::VecDeque;
 
 /// Bytes that one portion of a reply aims at: at most about 20 us.
@@ -27,6 +27,8 @@ enum Piece {
     Bytes(Vec<u8>),
     /// A long value, its header sent.
     Blob(BlobStream),
+    /// A long name, its header sent, and so many of its bytes.
+    Name(HeldKey, usize),
 }
 
 impl Unsent {
@@ -81,6 +83,21 @@ impl Unsent {
         PORTION_BYTES
     }
 
+    /// Appends a name, in portions if it is long.
+    pub(crate) fn name(&mut self, reply: &mut Reply<'_>, name: &HeldKey) {
+        let bytes = name.bytes();
+        if bytes.len() <= PORTION_BYTES {
+            self.text(reply, &Text::raw(bytes));
+            return;
+        }
+        if self.waiting.is_empty() {
+            reply.bulk_header(bytes.len());
+        } else {
+            header(self.tail(), b'$', bytes.len());
+        }
+        self.waiting.push_back(Piece::Name(name.clone(), 0));
+    }
+
     /// Appends null.
     pub(crate) fn null(&mut self, reply: &mut Reply<'_>) {
         if self.waiting.is_empty() {
@@ -128,6 +145,17 @@ impl Stream for Unsent {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let is_sent = match self.waiting.front_mut() {
             Some(Piece::Blob(stream)) => !stream.pump(reply),
+            Some(Piece::Name(name, sent)) => {
+                let part = &name.bytes()[*sent..];
+                let part = &part[..part.len().min(PORTION_BYTES)];
+                reply.out.tail().extend_from_slice(part);
+                *sent += part.len();
+                let is_sent = *sent == name.bytes().len();
+                if is_sent {
+                    reply.crlf();
+                }
+                is_sent
+            }
             Some(Piece::Bytes(bytes)) => {
                 reply.out.tail().extend_from_slice(bytes);
                 true
@@ -145,6 +173,7 @@ impl Stream for Unsent {
         let bytes = self.waiting.iter().map(|piece| match piece {
             Piece::Bytes(bytes) => bytes.capacity(),
             Piece::Blob(stream) => stream.pinned_bytes(),
+            Piece::Name(..) => 0,
         });
         bytes.sum()
     }

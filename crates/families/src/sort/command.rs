@@ -8,7 +8,6 @@ use super::source::Source;
 use crate::cut::Cuts;
 use crate::inputs::{self, Hold, Input};
 use crate::lookup::find;
-use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::slot::owner_of;
 use darter_command::{Answer, Call, Refusal, Stream};
 use darter_keyspace::{Deadline, Event, Key, Object, ShardStats};
@@ -144,20 +143,7 @@ async fn count(call: &Call, lookup: &mut Option<Lookup>) {
         let stats = &mut call.tx.home().shard.stats;
         (stats.hits, stats.misses) = (stats.hits + hits, stats.misses + misses);
     }
-    let Some(missed) = lookup.missed.as_mut().map(std::mem::take) else { return };
-    let (db, cores) = (call.db, call.tx.cores());
-    for portion in missed.chunks(ENTRIES_AT_ONCE) {
-        let missed = Arc::new(portion.to_vec());
-        let tell = |core: CoreId| {
-            let missed = Arc::clone(&missed);
-            move |home: &mut Home| {
-                let all = missed.iter().map(Vec::as_slice);
-                let own = all.filter(|key| owner_of(key, cores) == core);
-                home.shard.db_mut(db).tell_missed(own);
-            }
-        };
-        call.tx.on_each(0..cores, tell).await;
-    }
+    lookup.tell_missed(call, 1).await;
 }
 
 /// The reply: its first portions, and the rest as a stream.
@@ -173,6 +159,8 @@ async fn answer(call: &Call, mut show: Show) -> Answer {
         call.tx.pause().await;
     }
     count(call, &mut show.lookup).await;
+    // Nobody tells of what the rest misses.
+    show.lookup.iter_mut().for_each(|lookup| lookup.missed = None);
     if more { Answer::Stream(out, Box::new(show)) } else { Answer::Done(out) }
 }
 

@@ -2,14 +2,16 @@
 
 use super::options::Options;
 use super::order::{By, Item, Order};
-use super::pattern::{Lookup, Pattern, together};
+use super::pattern::{Lookup, MISSED_AT_ONCE, Pattern, together};
 use super::sorter::{Run, Sorter};
 use super::source::{Reader, Source};
-use super::texts::{TextId, Texts};
+use super::texts::{Shown, TextId, Texts};
 use darter_command::{Call, Refusal};
 
 /// Elements read at once: as many keys are looked up together.
 const BATCH: usize = 32;
+/// Bytes of elements that are read as numbers in one portion, unless one alone has more.
+const RANKED_BYTES: usize = 16 * 1024;
 
 /// What a request wants, in order.
 pub(super) struct Sorted {
@@ -52,7 +54,10 @@ pub(super) async fn sorted(
     let mut run = sorter.into_run();
     if !is_in_order {
         let wanted = options.range(count);
-        run.drop_front(wanted.start);
+        let mut left = wanted.start;
+        while run.drop_front(&mut left) {
+            call.tx.pause().await;
+        }
         run.truncate(wanted.len());
     }
     Ok(Sorted { run, is_backwards: is_in_order && options.is_descending, texts })
@@ -88,7 +93,11 @@ impl Gather {
             while !self.batch.is_empty() {
                 is_valid &= match &mut by {
                     None => self.take(),
-                    Some((pattern, lookup)) => self.take_by(pattern, lookup),
+                    Some((pattern, lookup)) => {
+                        let is_valid = self.take_by(pattern, lookup);
+                        lookup.tell_missed(call, MISSED_AT_ONCE).await;
+                        is_valid
+                    }
                 };
                 while self.sorter.step(&self.texts) {
                     call.tx.pause().await;
@@ -116,13 +125,20 @@ impl Gather {
         more
     }
 
-    /// Passes the elements at hand to the sorter. Returns false if some should be numbers, and are
-    /// none.
+    /// Passes some of the elements at hand to the sorter. Returns false if one should be a number, and
+    /// is none.
     fn take(&mut self) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
-        let mut is_valid = true;
-        for element in batch.drain(..) {
-            match fresh.with(element, |text| order.rank(text)) {
+        let (mut is_valid, mut taken, mut bytes) = (true, 0, 0);
+        for element in batch.iter().copied() {
+            let rank = match element.as_int() {
+                Some(number) if order.by == By::Numbers => Some(order.rank_of_int(number)),
+                _ => {
+                    bytes += fresh.len(element);
+                    fresh.with(element, |text| order.rank(text))
+                }
+            };
+            match rank {
                 Some(rank) if sorter.may_want(rank) => {
                     let text = texts.push_from(fresh, element);
                     sorter.push(Item { rank, text }, texts);
@@ -130,7 +146,12 @@ impl Gather {
                 Some(_) => {}
                 None => is_valid = false,
             }
+            taken += 1;
+            if order.by == By::Numbers && bytes >= RANKED_BYTES {
+                break;
+            }
         }
+        batch.drain(..taken);
         is_valid
     }
 
@@ -138,15 +159,19 @@ impl Gather {
     fn take_by(&mut self, pattern: &[Pattern], lookup: &mut Lookup) -> bool {
         let Self { order, sorter, texts, batch, fresh, .. } = self;
         let now = &batch[..together(pattern, (batch, fresh))];
-        let (mut is_valid, mut elements, count) = (true, now.iter(), now.len());
+        let (mut is_valid, mut elements, mut taken, mut bytes) = (true, now.iter(), 0, 0);
         lookup.each(pattern, (now, fresh), |weight| {
+            let weight = if let Shown::Text(weight) = weight { Some(weight) } else { None };
+            taken += 1;
+            bytes += weight.map_or(0, |weight| weight.len());
+            let goes_on = order.by != By::Numbers || bytes < RANKED_BYTES;
             let rank = weight.map_or(Some(order.rank_of_none()), |weight| order.rank(weight));
             let (Some(element), Some(rank)) = (elements.next(), rank) else {
                 is_valid = false;
-                return;
+                return goes_on;
             };
             if !sorter.may_want(rank) {
-                return;
+                return goes_on;
             }
             let mut text = texts.push_from(fresh, *element);
             if matches!(order.by, By::Weights(_)) {
@@ -154,8 +179,9 @@ impl Gather {
                 text = texts.push_pair(text, weight);
             }
             sorter.push(Item { rank, text }, texts);
+            goes_on
         });
-        batch.drain(..count);
+        batch.drain(..taken);
         is_valid
     }
 }

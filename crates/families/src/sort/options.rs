@@ -2,7 +2,7 @@
 
 use super::order::{By, End, Order};
 use super::pattern::Pattern;
-use darter_command::{Args, Refusal, until_nul};
+use darter_command::{Args, Refusal};
 use std::ops::Range;
 
 /// Which of the two commands.
@@ -62,11 +62,11 @@ impl Options {
             self.store = Some(args.position());
             args.bytes()?;
         } else if follow >= 1 && args.option("BY") {
-            let pattern = args.bytes()?;
-            self.is_unsorted |= !until_nul(pattern).contains(&b'*');
-            self.by = Some(Pattern::parse(pattern));
+            let pattern = Pattern::take(args)?;
+            self.is_unsorted |= !pattern.names_keys();
+            self.by = Some(pattern);
         } else if follow >= 1 && args.option("GET") {
-            self.get.push(Pattern::parse(args.bytes()?));
+            self.get.push(Pattern::take(args)?);
         } else {
             return Err(Refusal::Syntax);
         }

@@ -10,8 +10,11 @@ use darter_command::until_nul;
 use darter_keyspace::Str;
 use std::cmp::Ordering;
 
-/// Bytes of long texts compared at once.
-const COMPARED: usize = 16 * 1024;
+/// Bytes of texts compared at once, and what a comparison costs beside them, in bytes.
+const COMPARED: usize = 4 * 1024;
+pub(super) const LOOK: usize = 48;
+/// Integers up to this have different scores.
+const EXACT_MAX: u64 = 1 << f64::MANTISSA_DIGITS;
 /// The longest text that may be a number.
 const NUMBER_MAX: usize = 64 * 1024;
 
@@ -85,35 +88,55 @@ impl Order {
         Some(if self.is_descending { !rank } else { rank })
     }
 
+    /// [`Order::rank`] of an integer that is compared as a number.
+    pub(super) fn rank_of_int(self, number: i64) -> u64 {
+        let rank = bits(number as f64);
+        if self.is_descending { !rank } else { rank }
+    }
+
+    /// What comparing this item with one of the same rank may cost, in bytes.
+    pub(super) fn cost(self, item: &Item, texts: &Texts) -> usize {
+        match (self.by, item.text.as_int()) {
+            (By::Nothing, _) => 0,
+            (By::Numbers, Some(number)) if number.unsigned_abs() <= EXACT_MAX => 0,
+            (By::Weights(_), _) => LOOK + texts.len(texts.weight(item.text)),
+            _ => LOOK + texts.len(texts.element(item.text)),
+        }
+    }
+
     /// The rank of an element whose weight is missing: that of 0, and before all texts.
     pub(super) fn rank_of_none(self) -> u64 {
         let rank = if self.by == By::Numbers { bits(0.0) } else { 0 };
         if self.is_descending { !rank } else { rank }
     }
 
-    /// True when `one` comes before `other`.
-    #[inline]
-    pub(super) fn is_before(self, one: &Item, other: &Item, texts: &Texts) -> bool {
-        one.rank < other.rank
-            || one.rank == other.rank && self.compare_equal(one, other, texts) == Ordering::Less
-    }
-
-    /// The order of two items.
-    pub(super) fn compare(self, one: &Item, other: &Item, texts: &Texts) -> Ordering {
-        one.rank.cmp(&other.rank).then_with(|| self.compare_equal(one, other, texts))
-    }
-
-    /// The order of two items of the same rank.
-    fn compare_equal(self, one: &Item, other: &Item, texts: &Texts) -> Ordering {
+    /// The order of two items of the same rank, whose texts are the same in their first `at` bytes.
+    /// `None` when `budget` is used up before it is known: then `at` has moved.
+    pub(super) fn compare(
+        self,
+        (one, other): (&Item, &Item),
+        texts: &Texts,
+        at: &mut usize,
+        budget: &mut usize,
+    ) -> Option<Ordering> {
+        debug_assert_eq!(one.rank, other.rank, "the ranks decide");
+        *budget = budget.saturating_sub(LOOK);
         let order = match self.by {
             By::Nothing => Ordering::Equal,
-            By::Numbers => compare(texts, one.text, other.text, End::Whole),
-            By::Texts(end) => compare(texts, one.text, other.text, end),
+            By::Numbers => compare(texts, (one.text, other.text), End::Whole, at, budget)?,
+            By::Texts(end) => compare(texts, (one.text, other.text), end, at, budget)?,
             By::Weights(end) => {
-                compare(texts, texts.weight(one.text), texts.weight(other.text), end)
+                let weights = (texts.weight(one.text), texts.weight(other.text));
+                compare(texts, weights, end, at, budget)?
             }
         };
-        if self.is_descending { order.reverse() } else { order }
+        Some(if self.is_descending { order.reverse() } else { order })
+    }
+
+    /// [`Order::compare`] to the end: for short texts.
+    pub(super) fn compare_all(self, one: &Item, other: &Item, texts: &Texts) -> Ordering {
+        let (mut at, mut budget) = (0, usize::MAX);
+        self.compare((one, other), texts, &mut at, &mut budget).unwrap_or(Ordering::Equal)
     }
 }
 
@@ -144,40 +167,56 @@ fn prefix(text: &Str<'_>, end: End) -> u64 {
     u64::from_be_bytes(word)
 }
 
-/// The order of two texts; none comes first.
-fn compare(texts: &Texts, one: TextId, other: TextId, end: End) -> Ordering {
+/// The order of two texts; none comes first. See [`Order::compare`].
+fn compare(
+    texts: &Texts,
+    (one, other): (TextId, TextId),
+    end: End,
+    at: &mut usize,
+    budget: &mut usize,
+) -> Option<Ordering> {
     if one == other {
-        return Ordering::Equal;
+        return Some(Ordering::Equal);
     }
     if one == TextId::NONE || other == TextId::NONE {
-        return (other == TextId::NONE).cmp(&(one == TextId::NONE));
+        return Some((other == TextId::NONE).cmp(&(one == TextId::NONE)));
     }
-    texts.with(one, |one| texts.with(other, |other| compare_texts(one, other, end)))
+    texts.with(one, |one| texts.with(other, |other| compare_texts((one, other), end, at, budget)))
 }
 
-fn compare_texts(one: &Str<'_>, other: &Str<'_>, end: End) -> Ordering {
-    if let (Some(one), Some(other)) = (in_one_piece(one), in_one_piece(other)) {
-        return end.cut(one).cmp(end.cut(other));
-    }
+fn compare_texts(
+    (one, other): (&Str<'_>, &Str<'_>),
+    end: End,
+    at: &mut usize,
+    budget: &mut usize,
+) -> Option<Ordering> {
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    let len = one.len().max(other.len());
-    for from in (0..len).step_by(COMPARED) {
-        for (text, part) in [(one, &mut first), (other, &mut second)] {
-            part.clear();
-            text.write_range(from.min(text.len())..text.len().min(from + COMPARED), part);
+    loop {
+        let first = end.cut(part(one, *at, &mut first));
+        let second = end.cut(part(other, *at, &mut second));
+        let (order, len) = (first.cmp(second), first.len());
+        *budget = budget.saturating_sub(len.min(second.len()));
+        if order != Ordering::Equal || len < COMPARED {
+            return Some(order);
         }
-        let (first, second) = (end.cut(&first), end.cut(&second));
-        let order = first.cmp(second);
-        if order != Ordering::Equal || first.len() < COMPARED {
-            return order;
+        *at += COMPARED;
+        if *budget == 0 {
+            return None;
         }
     }
-    Ordering::Equal
 }
 
-fn in_one_piece<'a>(text: &Str<'a>) -> Option<&'a [u8]> {
-    match text {
+/// The next bytes of a text, in one piece.
+fn part<'a>(text: &Str<'a>, at: usize, copy: &'a mut Vec<u8>) -> &'a [u8] {
+    let range = at.min(text.len())..text.len().min(at + COMPARED);
+    let whole = match text {
         Str::Inline(text) => text.as_raw(),
         Str::Blob(blob) => blob.as_slice(),
+    };
+    if let Some(whole) = whole {
+        return &whole[range];
     }
+    copy.clear();
+    text.write_range(range, copy);
+    copy
 }

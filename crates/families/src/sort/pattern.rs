@@ -4,15 +4,24 @@
 //! of all cores, taken at the same instant as the cut of the elements, some keys at a time, so that
 //! their cache misses overlap. docs/design/0021-sort.md says why.
 
-use super::texts::{TextId, Texts};
+use super::texts::{Shown, TextId, Texts};
 use crate::cut::{Cut, Cuts};
 use crate::hash::{self, value_of};
+use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_base::slot::owner_of;
-use darter_command::until_nul;
+use darter_command::{Args, Call, Refusal, until_nul};
 use darter_keyspace::{Found, Key, ShardStats, Str};
+use darter_tx::{CoreId, Home};
+use std::sync::Arc;
 
-/// Bytes of names that are made together: some 10 us, unless one alone has more.
+/// Bytes of names that are made, and of elements that are shown, together: some 10 us, unless one alone
+/// has more.
 const NAME_BYTES: usize = 64 * 1024;
+/// The longest pattern: the names that it makes are built and hashed in one go.
+const PATTERN_BYTES_MAX: usize = 64 * 1024;
+/// Names of missed keys that are told together, and their bytes.
+pub(super) const MISSED_AT_ONCE: usize = ENTRIES_AT_ONCE;
+const MISSED_BYTES: usize = 64 * 1024;
 
 /// A pattern of BY or GET.
 #[derive(Debug)]
@@ -33,6 +42,14 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
+    /// The next argument, which is a pattern. One that is too long is not brought into one piece.
+    pub(super) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        if args.all().arg(args.position()).len() > PATTERN_BYTES_MAX {
+            return Err(Refusal::line("ERR BY or GET pattern is too long"));
+        }
+        args.bytes().map(Self::parse)
+    }
+
     /// Parses a pattern. As in Redis the star and the arrow are looked for before the first NUL.
     pub(super) fn parse(pattern: &[u8]) -> Self {
         let text = until_nul(pattern);
@@ -55,6 +72,17 @@ impl Pattern {
         matches!(self, Self::Key { .. })
     }
 
+    /// How often it copies the element, and how many bytes beside it.
+    fn around(&self) -> (usize, usize) {
+        match self {
+            Self::Element => (1, 0),
+            Self::Nothing => (0, 0),
+            Self::Key { prefix, suffix, field } => {
+                (1, prefix.len() + suffix.len() + field.as_ref().map_or(0, Vec::len))
+            }
+        }
+    }
+
     /// What it stands for at a key that was found: nothing where there is another type, or no such
     /// field.
     fn value<'a>(&self, found: Found<'a>, now: u64) -> Option<Str<'a>> {
@@ -68,17 +96,16 @@ impl Pattern {
     }
 }
 
-/// How many of the first `elements` are looked up together: those whose names are of few bytes, and
-/// one in any case.
+/// How many of the first `elements` are looked up, or shown, together: those whose names are of few
+/// bytes, and one in any case.
 pub(super) fn together(patterns: &[Pattern], (elements, texts): (&[TextId], &Texts)) -> usize {
-    let (mut keys, mut around, mut bytes) = (0, 0, 0_usize);
+    let (mut names, mut around, mut bytes) = (0, 0, 0_usize);
     for pattern in patterns {
-        if let Pattern::Key { prefix, suffix, .. } = pattern {
-            (keys, around) = (keys + 1, around + prefix.len() + suffix.len());
-        }
+        let (count, len) = pattern.around();
+        (names, around) = (names + count, around + len);
     }
     let fits = |element: &&TextId| {
-        bytes += around + keys * texts.with(**element, |text| text.len());
+        bytes += around + names * texts.len(**element);
         bytes <= NAME_BYTES
     };
     elements.iter().take_while(fits).count().max(1).min(elements.len())
@@ -90,12 +117,11 @@ pub(super) fn few<'a>(
     patterns: &'a [Pattern],
     (elements, texts): (&[TextId], &Texts),
 ) -> &'a [Pattern] {
-    let len = elements.first().map_or(0, |first| texts.with(*first, |text| text.len()));
+    let len = elements.first().map_or(0, |first| texts.len(*first));
     let mut bytes = 0_usize;
     let fits = |pattern: &&Pattern| {
-        if let Pattern::Key { prefix, suffix, .. } = pattern {
-            bytes += prefix.len() + len + suffix.len();
-        }
+        let (count, around) = pattern.around();
+        bytes += around + count * len;
         bytes <= NAME_BYTES
     };
     &patterns[..patterns.iter().take_while(fits).count().max(1).min(patterns.len())]
@@ -111,42 +137,68 @@ pub(super) struct Lookup {
     pub(super) stats: ShardStats,
     /// The names of what was not, if a subscriber wants them.
     pub(super) missed: Option<Vec<Vec<u8>>>,
+    missed_bytes: usize,
 }
 
 impl Lookup {
     /// Looks in `cuts`, those of all cores.
     pub(super) fn new(cuts: Cuts, notes_missed: bool) -> Self {
         let (names, ends, stats) = (Vec::new(), Vec::new(), ShardStats::default());
-        Self { cuts, names, ends, stats, missed: notes_missed.then(Vec::new) }
+        let missed = notes_missed.then(Vec::new);
+        Self { cuts, names, ends, stats, missed, missed_bytes: 0 }
     }
 
     /// Calls `f`, in their order, with what each of the patterns stands for for each of `elements`:
-    /// all of the first element, then all of the second. These are looked up together: a few.
+    /// all of the first element, then all of the second. These are looked up together: a few. Ends
+    /// when `f` is false: no more is counted.
     pub(super) fn each(
         &mut self,
         patterns: &[Pattern],
         (elements, texts): (&[TextId], &Texts),
-        mut f: impl FnMut(Option<&Str<'_>>),
+        mut f: impl FnMut(Shown<'_>) -> bool,
     ) {
         self.name(patterns, (elements, texts));
         let (mut found, mut stats) = (find(&self.cuts, &self.names, &self.ends), self.stats);
         let mut found = found.drain(..);
         for (element, pattern) in pairs(elements, patterns) {
-            match pattern {
-                Pattern::Element => texts.with(element, |text| f(Some(text))),
-                Pattern::Nothing => f(None),
+            let goes_on = match pattern {
+                Pattern::Element => texts.show(element, &mut f),
+                Pattern::Nothing => f(Shown::Nothing),
                 Pattern::Key { .. } => {
                     let (cut, name, found) = found.next().expect("one for each that names a key");
                     stats.count(found.is_some());
                     if let (None, Some(missed)) = (&found, &mut self.missed) {
                         missed.push(name.to_vec());
+                        self.missed_bytes += name.len();
                     }
-                    f(found.and_then(|found| pattern.value(found, cut.now)).as_ref());
+                    let value = found.and_then(|found| pattern.value(found, cut.now));
+                    f(value.as_ref().map_or(Shown::Nothing, Shown::Text))
                 }
+            };
+            if !goes_on {
+                break;
             }
         }
         drop(found);
         self.stats = stats;
+    }
+
+    /// Tells subscribers which keys were missed, if these are at least so many, or of many bytes.
+    pub(super) async fn tell_missed(&mut self, call: &Call, least: usize) {
+        let is_due =
+            |missed: &&mut Vec<_>| missed.len() >= least || self.missed_bytes >= MISSED_BYTES;
+        let Some(missed) = self.missed.as_mut().filter(is_due).map(std::mem::take) else { return };
+        self.missed_bytes = 0;
+        let (db, cores, missed) = (call.db, call.tx.cores(), Arc::new(missed));
+        let tell = |core: CoreId| {
+            let missed = Arc::clone(&missed);
+            move |home: &mut Home| {
+                let all = missed.iter().map(Vec::as_slice);
+                let own = all.filter(|key| owner_of(key, cores) == core);
+                home.shard.db_mut(db).tell_missed(own);
+            }
+        };
+        call.tx.on_each(0..cores, tell).await;
     }
 
     /// Bytes that only the cuts hold.

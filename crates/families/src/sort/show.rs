@@ -1,18 +1,21 @@
 //! The result: as a reply, or as a list to be stored.
 
 use super::gather::Sorted;
-use super::pattern::{Lookup, Pattern, few, together};
-use super::texts::TextId;
+use super::pattern::{Lookup, MISSED_AT_ONCE, Pattern, few, together};
+use super::texts::{Shown, TextId};
 use crate::list::List;
 use crate::unsent::Unsent;
 use darter_command::{Call, Stream};
 use darter_keyspace::{Collection, Fresh, Str};
 use darter_resp::Reply;
+use darter_structs::blob::Blob;
 use darter_structs::list::End;
-use darter_structs::table::Scratch;
+use darter_structs::table::{HeldKey, Scratch};
 
 /// Values of one portion: as many keys are looked up together. At most about 30 us.
 const VALUES: usize = 64;
+/// Longer names are copied in portions, of so many bytes: some 10 us.
+const NAME_BYTES: usize = 32 * 1024;
 
 /// What is shown of the elements, portion by portion.
 pub(super) struct Show {
@@ -45,21 +48,35 @@ impl Show {
     pub(super) async fn build(&mut self, call: &Call) -> List {
         let mut list = List::new();
         while self.has_more() {
-            let mut edit = list.edit_aside(0);
-            self.portion(|value| match value {
-                None => edit.push(End::Back, Fresh::Bytes(b"")),
-                Some(Str::Inline(text)) => {
-                    edit.push(End::Back, Fresh::Bytes(text.bytes(&mut Scratch::new())));
-                }
-                Some(Str::Blob(blob)) => edit.push(End::Back, Fresh::Blob(blob)),
-            });
+            let mut name = None;
+            {
+                let mut edit = list.edit_aside(0);
+                self.portion(|value| match value {
+                    Shown::Nothing => edit.push(End::Back, Fresh::Bytes(b"")),
+                    Shown::Text(Str::Inline(text)) => {
+                        edit.push(End::Back, Fresh::Bytes(text.bytes(&mut Scratch::new())));
+                    }
+                    Shown::Text(Str::Blob(blob)) => edit.push(End::Back, Fresh::Blob(blob)),
+                    Shown::Name(long) if long.bytes().len() > NAME_BYTES => {
+                        name = Some(long.clone());
+                    }
+                    Shown::Name(short) => edit.push(End::Back, Fresh::Bytes(short.bytes())),
+                });
+            }
             call.tx.pause().await;
+            if let Some(name) = name {
+                let blob = copied(&name, call).await;
+                list.edit_aside(0).push(End::Back, Fresh::Blob(&blob));
+            }
+            if let Some(lookup) = &mut self.lookup {
+                lookup.tell_missed(call, MISSED_AT_ONCE).await;
+            }
         }
         list
     }
 
     /// Calls `f` with the next values.
-    fn portion(&mut self, mut f: impl FnMut(Option<&Str<'_>>)) {
+    fn portion(&mut self, mut f: impl FnMut(Shown<'_>)) {
         let Self { sorted, get, lookup, elements, shown, .. } = self;
         if elements.is_empty() {
             *elements = sorted.next((VALUES / get.len()).max(1));
@@ -72,13 +89,16 @@ impl Show {
         };
         let now = &elements[..count];
         match lookup {
-            Some(lookup) => lookup.each(patterns, (now, texts), f),
+            Some(lookup) => lookup.each(patterns, (now, texts), |value| {
+                f(value);
+                true
+            }),
             None => {
                 for element in now {
                     for pattern in patterns {
                         match pattern {
-                            Pattern::Element => texts.with(*element, |text| f(Some(text))),
-                            Pattern::Nothing | Pattern::Key { .. } => f(None),
+                            Pattern::Element => texts.show(*element, &mut f),
+                            Pattern::Nothing | Pattern::Key { .. } => f(Shown::Nothing),
                         }
                     }
                 }
@@ -104,8 +124,9 @@ impl Stream for Show {
             unsent.pump(reply);
         } else {
             self.portion(|value| match value {
-                Some(value) => _ = unsent.value(reply, value),
-                None => unsent.null(reply),
+                Shown::Text(value) => _ = unsent.value(reply, value),
+                Shown::Name(name) => unsent.name(reply, name),
+                Shown::Nothing => unsent.null(reply),
             });
         }
         self.unsent = unsent;
@@ -116,6 +137,16 @@ impl Stream for Show {
         let cuts = self.lookup.as_ref().map_or(0, Lookup::pinned_bytes);
         cuts + self.sorted.memory_bytes() + self.unsent.pinned_bytes()
     }
+}
+
+/// A copy of a long name, made in portions.
+async fn copied(name: &HeldKey, call: &Call) -> Blob {
+    let mut blob = Blob::from(&b""[..]);
+    for part in name.bytes().chunks(NAME_BYTES) {
+        blob.append(part);
+        call.tx.pause().await;
+    }
+    blob
 }
 
 impl Sorted {

@@ -1,4 +1,6 @@
-//! Sorting in portions: runs of a few hundred are sorted at once as they fill, and merged in pairs.
+//! Sorting in portions: runs of up to a thousand are sorted at once as they fill, and merged in
+//! pairs. Where texts decide, their bytes count: long ones are in runs of few, down to one, and a
+//! merge may pause within a comparison of two of them.
 //!
 //! A merge reads its runs chunk by chunk, and releases what it has read; so items are in memory
 //! once, but for some chunks. Runs are merged as soon as two have gone through equally many merges:
@@ -8,16 +10,22 @@
 //! Where only the first few are wanted (LIMIT), no run is longer than that. Once a run is, nothing
 //! that comes after its last item can be among them, and most items are refused as they come.
 
-use super::order::{By, Item, Order};
+use super::order::{By, Item, LOOK, Order};
 use super::texts::Texts;
 use crate::chunks::Chunks;
+use std::cmp::Ordering;
 
-/// Items sorted at once: 20 us, and twice that if their ranks are all the same.
-const SORTED: usize = 256;
-/// Items of a chunk.
+/// Items of a chunk; as many are sorted at once, by their ranks: some 20 us.
 const CHUNK: usize = 1_024;
-/// Items merged in one portion: 2 us, and 30 where the texts of each are cache misses.
-const MERGED: usize = 256;
+/// What comparing their texts costs at most, in bytes: each is compared some eight times.
+const SORTED_BYTES: usize = 256 * LOOK;
+/// Items merged in one portion, 3 us, and bytes of their texts: 30 us where each is a cache miss.
+const MERGED: usize = 1_024;
+const MERGED_BYTES: usize = 256 * LOOK;
+/// Bytes that are compared to know whether an item may be wanted.
+const BOUND_BYTES: usize = 4 * 1024;
+/// Chunks released in one portion.
+const CHUNKS_AT_ONCE: usize = 16;
 
 /// Items in order.
 #[derive(Default)]
@@ -84,14 +92,14 @@ impl Run {
         self.len = self.len.min(len);
     }
 
-    /// Removes the first items, at most `most`. Cost: O(chunks).
-    pub(super) fn drop_front(&mut self, most: usize) {
-        let mut left = most.min(self.len);
-        while left > 0 {
-            let count = left.min(self.front().len());
+    /// Removes some of the first `left` items, which are counted down. True while there are more.
+    pub(super) fn drop_front(&mut self, left: &mut usize) -> bool {
+        for _ in 0..CHUNKS_AT_ONCE {
+            let count = (*left).min(self.front().len());
             self.skip(count);
-            left -= count;
+            *left -= count;
         }
+        *left > 0 && self.len > 0
     }
 
     fn last(&self) -> Option<Item> {
@@ -104,45 +112,54 @@ struct Merge {
     left: Run,
     right: Run,
     into: Run,
+    /// Bytes in which the texts of the first two are known to be the same.
+    compared: usize,
 }
 
 impl Merge {
     fn new(left: Run, right: Run) -> Self {
         let level = left.level.max(right.level) + 1;
-        Self { left, right, into: Run { level, ..Run::default() } }
+        Self { left, right, into: Run { level, ..Run::default() }, compared: 0 }
     }
 
     /// Merges the next items. Returns true while more are wanted.
     fn step(&mut self, order: Order, texts: &Texts, keep: usize) -> bool {
         let wanted = keep.saturating_sub(self.into.len).min(self.left.len + self.right.len);
-        let mut left = MERGED.min(wanted);
-        while left > 0 {
-            left -= self.copy(left, order, texts);
+        let (mut left, mut budget) = (MERGED.min(wanted), MERGED_BYTES);
+        while left > 0 && budget > 0 {
+            left -= self.copy(left, order, texts, &mut budget);
         }
         self.into.len < keep && self.left.len + self.right.len > 0
     }
 
     /// Moves some items, as far as all they are in is one piece each. Returns how many.
-    fn copy(&mut self, most: usize, order: Order, texts: &Texts) -> usize {
-        let (one, other) = (self.left.front(), self.right.front());
+    fn copy(&mut self, most: usize, order: Order, texts: &Texts, budget: &mut usize) -> usize {
+        let Self { left: one, right: other, into, compared } = self;
+        let (one, other) = (one.front(), other.front());
         let (mut first, mut second) = (0, 0);
-        let into = self.into.chunks.tail(1);
-        let most = most.min(CHUNK - into.len());
+        let to = into.chunks.tail(1);
+        let most = most.min(CHUNK - to.len());
         if one.is_empty() || other.is_empty() {
             let rest = if one.is_empty() { other } else { one };
             let count = most.min(rest.len());
-            into.extend_from_slice(&rest[..count]);
+            to.extend_from_slice(&rest[..count]);
             (first, second) = if one.is_empty() { (0, count) } else { (count, 0) };
         } else {
             while first + second < most && first < one.len() && second < other.len() {
                 let (left, right) = (one[first], other[second]);
                 let is_second = if left.rank == right.rank {
+                    if *budget == 0 {
+                        break;
+                    }
+                    let order = order.compare((&right, &left), texts, compared, budget);
+                    let Some(order) = order else { break };
+                    *compared = 0;
                     // The left one is the earlier: it stays first where they are equal.
-                    order.is_before(&right, &left, texts)
+                    order == Ordering::Less
                 } else {
                     right.rank < left.rank
                 };
-                into.push(left.or(right, is_second));
+                to.push(left.or(right, is_second));
                 second += usize::from(is_second);
                 first += usize::from(!is_second);
             }
@@ -159,8 +176,9 @@ pub(super) struct Sorter {
     order: Order,
     /// How many of the first items are wanted.
     keep: usize,
-    /// Items that are not sorted yet.
+    /// Items that are not sorted yet, and what it costs to compare their texts.
     fresh: Vec<Item>,
+    fresh_bytes: usize,
     /// Sorted runs, the longest first.
     runs: Vec<Run>,
     merge: Option<Merge>,
@@ -174,7 +192,16 @@ impl Sorter {
     /// Sorts what comes by `order`, and keeps the first `keep` of it.
     pub(super) fn new(order: Order, keep: usize) -> Self {
         let (fresh, runs) = (Vec::new(), Vec::new());
-        Self { order, keep, fresh, runs, merge: None, bound: None, is_closed: false }
+        Self {
+            order,
+            keep,
+            fresh,
+            fresh_bytes: 0,
+            runs,
+            merge: None,
+            bound: None,
+            is_closed: false,
+        }
     }
 
     /// False for an item of this rank that is certainly not wanted.
@@ -191,13 +218,24 @@ impl Sorter {
             self.runs[0].push(item);
             return;
         }
-        if self.bound.is_some_and(|bound| !self.order.is_before(&item, &bound, texts)) {
+        if self.bound.is_some_and(|bound| self.is_before(&item, &bound, texts) == Some(false)) {
             return;
         }
         self.fresh.push(item);
-        if self.fresh.len() == SORTED {
+        self.fresh_bytes += self.order.cost(&item, texts);
+        if self.fresh.len() == CHUNK || self.fresh_bytes >= SORTED_BYTES {
             self.sort_fresh(texts);
         }
+    }
+
+    /// Whether `one` comes before `other`, if that is soon known.
+    fn is_before(&self, one: &Item, other: &Item, texts: &Texts) -> Option<bool> {
+        if one.rank != other.rank {
+            return Some(one.rank < other.rank);
+        }
+        let (mut at, mut budget) = (0, BOUND_BYTES);
+        let order = self.order.compare((one, other), texts, &mut at, &mut budget)?;
+        Some(order == Ordering::Less)
     }
 
     /// Nothing more will come.
@@ -227,7 +265,14 @@ impl Sorter {
         if self.fresh.is_empty() {
             return;
         }
-        self.fresh.sort_by(|one, other| self.order.compare(one, other, texts));
+        // By the ranks alone: without a look at texts there is no branch in it.
+        self.fresh.sort_by_key(|item| item.rank);
+        for same in self.fresh.chunk_by_mut(|one, other| one.rank == other.rank) {
+            if same.len() > 1 {
+                same.sort_by(|one, other| self.order.compare_all(one, other, texts));
+            }
+        }
+        self.fresh_bytes = 0;
         self.fresh.truncate(self.keep);
         let mut run = Run::default();
         run.chunks.tail(self.fresh.len()).extend_from_slice(&self.fresh);
@@ -238,7 +283,7 @@ impl Sorter {
 
     fn keep_run(&mut self, run: Run, texts: &Texts) {
         if let Some(last) = run.last().filter(|_| run.len == self.keep)
-            && self.bound.is_none_or(|bound| self.order.is_before(&last, &bound, texts))
+            && self.bound.is_none_or(|bound| self.is_before(&last, &bound, texts) == Some(true))
         {
             self.bound = Some(last);
         }
@@ -261,6 +306,7 @@ impl Sorter {
 #[cfg(test)]
 mod tests {
     use super::super::order::End;
+    use super::super::texts::TextId;
     use super::*;
     use darter_base::Prng;
     use darter_base::lazyfree;
@@ -318,11 +364,27 @@ mod tests {
                 }
                 expected.truncate(keep);
                 assert!(sorted == expected, "round {round}, {by:?}");
-                let runs = 2 + (count.max(1) as usize / SORTED).max(1).ilog2() as usize;
-                assert!(most <= SORTED + runs * keep.min(words.len()), "{most} of {count}, {keep}");
+                let runs = 2 + (count.max(1) as usize / 256).max(1).ilog2() as usize;
+                assert!(most <= CHUNK + runs * keep.min(words.len()), "{most} of {count}, {keep}");
             }
         }
         while lazyfree::run(&Never) {}
+    }
+
+    #[test] // What LIMIT leaves out is released in portions.
+    fn the_front_is_dropped_in_portions() {
+        let mut run = Run::default();
+        let item = |at: u64| Item { rank: at, text: TextId::NONE };
+        (0..100 * CHUNK as u64).for_each(|at| run.push(item(at)));
+        let (mut left, mut portions) = (90 * CHUNK + 7, 1);
+        while run.drop_front(&mut left) {
+            portions += 1;
+        }
+        assert_eq!(portions, 91_usize.div_ceil(CHUNKS_AT_ONCE));
+        assert_eq!(run.pop_front().map(|item| item.rank), Some(90 * CHUNK as u64 + 7));
+        left = usize::MAX;
+        while run.drop_front(&mut left) {}
+        assert_eq!(run.len(), 0);
     }
 
     #[test] // What compares as equal stays as it came.

@@ -63,6 +63,15 @@ impl TextId {
     }
 }
 
+/// What is shown for an element.
+pub(super) enum Shown<'a> {
+    /// Nothing is there.
+    Nothing,
+    Text(&'a Str<'a>),
+    /// A long name, which is in one piece.
+    Name(&'a HeldKey),
+}
+
 /// A long text.
 enum Long {
     Blob(Blob),
@@ -146,6 +155,29 @@ impl Texts {
         f(&Str::Inline(Text::raw(bytes)))
     }
 
+    /// Bytes of a text, about; 0 of [`TextId::NONE`].
+    pub(super) fn len(&self, id: TextId) -> usize {
+        match id.tag() {
+            INT => I64_TEXT_MAX,
+            SHORT => self.short_len(id),
+            LONG => match self.long(id) {
+                Long::Blob(blob) => blob.len(),
+                Long::Name(name) => name.bytes().len(),
+            },
+            _ => 0,
+        }
+    }
+
+    /// Calls `f` with a text as it is shown.
+    pub(super) fn show<R>(&self, id: TextId, f: impl FnOnce(Shown<'_>) -> R) -> R {
+        if id.tag() == LONG
+            && let Long::Name(name) = self.long(id)
+        {
+            return f(Shown::Name(name));
+        }
+        self.with(id, |text| f(Shown::Text(text)))
+    }
+
     /// Forgets everything; for a few texts.
     pub(super) fn clear(&mut self) {
         self.short.clear();
@@ -185,10 +217,12 @@ impl Texts {
     }
 
     fn short_bytes(&self, id: TextId) -> &[u8] {
-        let place = id.value();
-        let len = self.bytes(place, 2);
-        let len = usize::from(len[0]) | usize::from(len[1]) << 8;
-        self.bytes(place + 2, len)
+        self.bytes(id.value() + 2, self.short_len(id))
+    }
+
+    fn short_len(&self, id: TextId) -> usize {
+        let len = self.bytes(id.value(), 2);
+        usize::from(len[0]) | usize::from(len[1]) << 8
     }
 
     fn bytes(&self, place: usize, len: usize) -> &[u8] {

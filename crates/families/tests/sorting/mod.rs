@@ -186,7 +186,7 @@ fn long_names_are_made_in_portions() {
     for at in 0..64 {
         run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
     }
-    let long = [&b"w".repeat(100_000)[..], b"_*"].concat();
+    let long = [&b"w".repeat(60_000)[..], b"_*"].concat();
     let before = world.questions.get();
     let Value::Array(values) = run(&mut world, &[b"SORT", b"l", b"BY", &long, b"GET", b"#"]) else {
         panic!("an array")
@@ -210,4 +210,123 @@ fn long_patterns_are_shown_in_portions() {
     let before = world.questions.get();
     assert_eq!(run(&mut world, &words), Value::Int(80));
     assert!(world.questions.get() - before >= 80);
+}
+
+/// How often a command has asked whether its slice is over.
+fn questions(world: &mut World, line: &str) -> usize {
+    let before = world.questions.get();
+    world.run(&words(line));
+    world.questions.get() - before
+}
+
+#[test] // Texts that begin alike are compared in portions: by their bytes, not by their number.
+fn long_texts_are_compared_in_portions() {
+    for (count, bytes) in [(2_000, 1_000), (200, 20_000), (24, 300_000)] {
+        let mut world = World::new(1, 1_000, 3);
+        let mut expected: Vec<Bytes> = Vec::new();
+        for at in 0..count {
+            let text =
+                [&b"x".repeat(bytes)[..], format!("{:05}", at * 7 % count).as_bytes()].concat();
+            run(&mut world, &[b"RPUSH", b"l", &text]);
+            expected.push(text);
+        }
+        expected.sort();
+        assert!(run(&mut world, &words("SORT l ALPHA")).bulks() == expected);
+        let nul = run(&mut world, &words("SORT l ALPHA DESC LIMIT 1 2")).bulks();
+        assert!(nul[..] == [expected[count - 2].clone(), expected[count - 3].clone()]);
+        // Each merge of two runs of `n` compares `n` pairs at least.
+        let compared = count * (count.ilog2() as usize - 4) / 2 * bytes;
+        let asked = questions(&mut world, "SORT l ALPHA STORE to");
+        assert!(asked >= compared / (16 * 1024), "{count} of {bytes}: {asked} times");
+        world.check();
+    }
+}
+
+#[test] // Numbers of many digits are parsed a few at a time.
+fn long_numbers_are_read_in_portions() {
+    let mut world = World::new(1, 1_000, 3);
+    let digits = |at: usize| [b"1.", &b"0".repeat(60_000)[..], at.to_string().as_bytes()].concat();
+    for at in 0..32 {
+        run(&mut world, &[b"RPUSH", b"l", &digits(at)]);
+    }
+    assert!(questions(&mut world, "SORT l") >= 2 * 32);
+}
+
+#[test] // Members of megabytes are sent, and stored, in portions.
+fn long_names_are_shown_in_portions() {
+    let mut world = World::new(1, 1_000, 3);
+    let long = b"m".repeat(3 << 20);
+    run(&mut world, &[b"SADD", b"s", &long, b"short"]);
+    run(&mut world, &[b"SET", b"w_short", b"9"]);
+    let expected = vec![long.clone(), b"short".to_vec()];
+    assert!(run(&mut world, &words("SORT s ALPHA")).bulks() == expected);
+    let twice = run(&mut world, &words("SORT s ALPHA GET # GET w_* GET #"));
+    let one = |text: &[u8]| Value::Bulk(text.to_vec());
+    let expected = [&long[..], b"", &long, b"short", b"9", b"short"].map(one);
+    let Value::Array(values) = twice else { panic!("an array") };
+    assert!(values.iter().zip(&expected).enumerate().all(|(at, (value, wanted))| match at {
+        1 => *value == Value::Null,
+        _ => value == wanted,
+    }));
+    // Sixteen portions of the reply are a part of the command.
+    assert!(questions(&mut world, "SORT s ALPHA") >= 16);
+    assert!(questions(&mut world, "SORT s ALPHA STORE to") >= (3 << 20) / (32 * 1024));
+    assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks()[0] == long);
+}
+
+#[test] // What no step could do is refused.
+fn patterns_have_a_bound() {
+    let mut world = World::new(2, 1_000, 3);
+    run(&mut world, &[b"RPUSH", b"l", b"1", b"2"]);
+    let long = [&b"w".repeat(64 * 1024)[..], b"_*"].concat();
+    for option in [&b"BY"[..], b"GET"] {
+        let Value::Error(error) = run(&mut world, &[b"SORT", b"l", option, &long]) else {
+            panic!("it is too long")
+        };
+        assert_eq!(error, "ERR BY or GET pattern is too long");
+    }
+}
+
+#[test] // Keys that are missed are told while it works: their names are not kept until the end.
+fn misses_are_told_meanwhile() {
+    for cores in [1, 3] {
+        let mut world = World::new(cores, 1_000, 3);
+        (0..3_000)
+            .for_each(|at| drop(run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()])));
+        world.cores.iter().for_each(|tx| {
+            tx.home().shard.listen(true);
+            tx.home().shard.hear_misses(true);
+            drop(tx.home().shard.take_records());
+        });
+        let told = |world: &World| -> usize {
+            world.cores.iter().map(|tx| tx.home().shard.take_records().len()).sum()
+        };
+        let slot = world.start(0, &words("SORT l BY w_* LIMIT 0 5"));
+        let (mut steps, mut first, mut all) = (0, None, 0);
+        while world.step() {
+            steps += 1;
+            let now = told(&world);
+            all += now;
+            first = first.or((now > 0).then_some(steps));
+            assert!(now <= 512, "{now} in one step");
+        }
+        assert!(slot.borrow().is_some());
+        assert_eq!(all, 3_000);
+        assert!(first.is_some_and(|first| first < steps / 3), "{first:?} of {steps}");
+    }
+}
+
+#[test] // So are weights; what is read again is not counted again.
+fn long_weights_are_read_in_portions() {
+    let mut world = World::new(1, 1_000, 3);
+    for at in 0..32 {
+        run(&mut world, &[b"RPUSH", b"l", at.to_string().as_bytes()]);
+        let digits =
+            [b"1.", &b"0".repeat(60_000)[..], (9 - at % 9).to_string().as_bytes()].concat();
+        run(&mut world, &[b"SET", format!("w_{at}").as_bytes(), &digits]);
+    }
+    let hits = |world: &World| world.cores[0].home().shard.stats.hits;
+    let before = hits(&world);
+    assert!(questions(&mut world, "SORT l BY w_*") >= 32);
+    assert_eq!(hits(&world) - before, 1 + 32);
 }
