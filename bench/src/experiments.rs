@@ -117,9 +117,12 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("EXPIRE list 1 s",     Numbers,   LIST, Left,  |a| a.expire("LLEN")),
     row("RENAME list",         Numbers,   LIST, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
     row("COPY list",           Numbers,   LIST, Left,  |a| a.run(&["COPY", BIG, "copy"])),
+    row("SORT",                Numbers,   LIST, Left,  |a| a.run(&["SORT", BIG])),
+    row("SORT STORE",          Numbers,   LIST, Left,  |a| a.run(&["SORT", BIG, "DESC", "STORE", "dest"])),
     row("LREM frequent",       Repeats,   LIST, Left,  |a| a.run(&["LREM", BIG, "0", FREQUENT])),
     row("LRANGE all UUIDs",    Ids,       LIST, Left,  |a| a.run(&["LRANGE", BIG, "0", "-1"])),
     row("LREM absent UUID",    Ids,       LIST, Left,  |a| a.run(&["LREM", BIG, "0", ABSENT])),
+    row("SORT ALPHA of UUIDs", Ids,       LIST, Left,  |a| a.run(&["SORT", BIG, "ALPHA"])),
     row("DEL list of UUIDs",   Ids,       LIST, Left,  |a| a.run(&["DEL", BIG])),
     row("ZRANGE all",          Scores,    ZSET, Drawn, |a| a.run(&["ZRANGE", BIG, "0", "-1", "WITHSCORES"])),
     row("ZRANGE a tenth",      Scores,    ZSET, Left,  |a| a.run_on_ranks("ZRANGE", 10)),
@@ -129,6 +132,8 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("EXPIRE zset 1 s",     Scores,    ZSET, Left,  |a| a.expire("ZCARD")),
     row("RENAME zset",         Scores,    ZSET, Left,  |a| a.run(&["RENAME", BIG, "renamed"])),
     row("COPY zset",           Scores,    ZSET, Left,  |a| a.run(&["COPY", BIG, "copy"])),
+    // As geohashes, scores below 1 are all in one corner of the world.
+    row("GEOSEARCH all",       Scores,    ZSET, Left,  |a| a.run(&["GEOSEARCH", BIG, "FROMLONLAT", "-180", "-85.05", "BYRADIUS", "9", "km"])),
     row("ZUNIONSTORE",         TwoScores, ZSET, Drawn, |a| a.run(&["ZUNIONSTORE", "dest", "2", BIG, OTHER])),
     row("ZINTERSTORE",         TwoScores, ZSET, Left,  |a| a.run(&["ZINTERSTORE", "dest", "2", BIG, OTHER])),
     row("XRANGE all",          Entries,   STREAM, Left, |a| a.run(&["XRANGE", BIG, "-", "+"])),
@@ -136,6 +141,8 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("DEL stream",          Entries,   STREAM, Left, |a| a.run(&["DEL", BIG])),
     row("EXPIRE stream 1 s",   Entries,   STREAM, Left, |a| a.expire("XLEN")),
     row("COPY stream",         Entries,   STREAM, Left, |a| a.run(&["COPY", BIG, "copy"])),
+    row("JSON of all numbers", Small,     None, Left,  Actor::document),
+    row("filters and sketches", Small,    None, Left,  Actor::sketch),
     row("KEYS *",              Keys,      None, Drawn, |a| a.run(&["KEYS", "*"])),
     row("SCAN COUNT 1e9",      Keys,      None, Left,  |a| a.run(&["SCAN", "0", "COUNT", "1000000000"])),
     row("MGET all keys",       Keys,      None, Left,  |a| a.run_on_keys("MGET")),
@@ -274,6 +281,55 @@ impl Actor {
             }
         }
         Ok(streamed)
+    }
+
+    /// A document: an array of all numbers, which is written, read, counted in, and deleted.
+    fn document(&mut self) -> Outcome<Streamed> {
+        let numbers: Vec<String> =
+            (0..self.scale.elements).map(|number| number.to_string()).collect();
+        let text = format!("[{}]", numbers.join(","));
+        self.run_all(&[
+            &["JSON.SET", BIG, "$", &text],
+            &["JSON.GET", BIG, "$"],
+            &["JSON.ARRINDEX", BIG, "$", "-1"],
+            &["JSON.ARRINSERT", BIG, "$", "0", "7"],
+            &["JSON.DEL", BIG, "$"],
+        ])
+    }
+
+    /// A tenth as many items as a big value has, into each filter and sketch, by one command each.
+    fn sketch(&mut self) -> Outcome<Streamed> {
+        let items: Vec<String> =
+            (0..self.scale.elements / 10).map(|number| number.to_string()).collect();
+        let counted = items.iter().flat_map(|item| [item.as_str(), "1"]);
+        let items = || items.iter().map(String::as_str);
+        let head = |words: &[&'static str]| words.to_vec();
+        let adds = [
+            head(&["BF.INSERT", "bloom", "ITEMS"]).into_iter().chain(items()).collect(),
+            head(&["CF.INSERT", "cuckoo", "ITEMS"]).into_iter().chain(items()).collect(),
+            head(&["CMS.INITBYDIM", "counts", "100000", "10"]),
+            head(&["CMS.INCRBY", "counts"]).into_iter().chain(counted).collect(),
+            head(&["TOPK.RESERVE", "top", "100"]),
+            head(&["TOPK.ADD", "top"]).into_iter().chain(items()).collect(),
+            head(&["TDIGEST.CREATE", "digest"]),
+            head(&["TDIGEST.ADD", "digest"]).into_iter().chain(items()).collect::<Vec<&str>>(),
+        ];
+        self.run_all(&adds.each_ref().map(Vec::as_slice))
+    }
+
+    /// Commands one after the other: `first_byte` is that of the first, `bytes` the sum.
+    fn run_all(&mut self, commands: &[&[&str]]) -> Outcome<Streamed> {
+        let started = Instant::now();
+        let mut all = Streamed::default();
+        for words in commands {
+            let one = self.run(words)?;
+            if all.first_byte.is_zero() {
+                all.first_byte = one.first_byte;
+            }
+            all.bytes += one.bytes;
+            all.whole = started.elapsed();
+        }
+        Ok(all)
     }
 
     /// Fifty clients with MSETs of ten keys each, for two seconds at full scale: with several cores
