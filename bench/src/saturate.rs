@@ -92,6 +92,8 @@ struct Client {
     stream: TcpStream,
     /// Line ends that the batch in flight still owes.
     owed: u64,
+    /// What was read last ended with a line.
+    is_between: bool,
     /// The kind of its next batch.
     turn: usize,
 }
@@ -107,7 +109,7 @@ pub(crate) fn push(port: u16, load: &Load<'_>, duration: Duration) -> Outcome<Pu
         let data = epoll::EventData::new_u64(number as u64);
         epoll::add(&poll, &stream, data, epoll::EventFlags::IN).map_err(std::io::Error::from)?;
         // Neighbours begin with different kinds, so that all kinds are sent at any time.
-        clients.push(Client { stream, owed: 0, turn: number });
+        clients.push(Client { stream, owed: 0, is_between: true, turn: number });
     }
     let mut source = Source::new(load);
     let started = Instant::now();
@@ -181,11 +183,12 @@ fn receive(client: &mut Client, buffer: &mut [u8]) -> Outcome<bool> {
         Ok(0) => Err(Fault::Gone),
         Ok(read) => {
             let lines = buffer[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
-            if buffer[0] == b'-' || lines > client.owed {
+            if (client.is_between && buffer[0] == b'-') || lines > client.owed {
                 let text = String::from_utf8_lossy(&buffer[..read.min(80)]).into_owned();
                 return Err(Fault::Refused(text.lines().next().unwrap_or_default().to_owned()));
             }
             client.owed -= lines;
+            client.is_between = buffer[read - 1] == b'\n';
             Ok(client.owed == 0)
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),

@@ -151,6 +151,7 @@ pub(crate) const TABLE: &[Workload] = &[
     row("ZRANGE_100", Answer::Array(RANGE, "$19\r\nmember:000000012345\r\n"), Filled, zrange, &["ZRANGE", "zset", "500", "599"]),
     row("GEOSEARCH_10", Answer::Array(NEAREST, "$19\r\nmember:000000012345\r\n"), Filled, geosearch,
         &["GEOSEARCH", "geo", "FROMLONLAT", "5.1", "45.2", "BYRADIUS", "10", "km", "ASC", "COUNT", "10"]),
+    row("XADD",       Answer::Of("$15\r\n1795410110123-0\r\n"), Without("stream"), xadd, &["XADD", "stream", "*", "field", "xxx"]),
     row("INCR",       Answer::Of(":100\r\n"), Filled,  incr, &["INCR", "counter:__rand_int__"]),
     row("GETBIT",     ZERO,  Filled,  getbit, &["GETBIT", KEY, "7"]),
     row("SETBIT",     ZERO,  Filled,  setbit, &["SETBIT", "bits:__rand_int__", "7", "1"]),
@@ -291,6 +292,10 @@ fn place(prng: &mut Prng, below: u64) -> [String; 2] {
         format!("{:.4}", tenths_of_thousandths as f64 / 1e4)
     };
     [degrees(0), degrees(40)]
+}
+
+fn xadd(_: &mut Prng, request: &mut Vec<u8>) {
+    client::command(request, &["XADD", "stream", "*", "field", "xxx"]);
 }
 
 fn incr(prng: &mut Prng, request: &mut Vec<u8>) {
