@@ -14,7 +14,7 @@ const CRATE: &str = "crates/server/src";
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
     (0, &["absent", "saving", "settings", "spent", "spin"]),
-    (1, &["doors", "load", "log", "shared", "supervisor", "engine::point"]),
+    (1, &["doors", "load", "log", "shared", "supervisor", "engine::point", "engine::presence"]),
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
@@ -28,7 +28,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (8, &["engine::core"]),
     // What a core does.
     (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch"]),
-    (10, &["engine::account", "engine::census", "engine::saving"]),
+    (10, &["engine::account", "engine::census", "engine::saving", "engine::wanted"]),
     (11, &["engine::batch", "engine::upkeep"]),
     (12, &["engine::serve"]),
     (13, &["engine::turn"]),

@@ -12,6 +12,12 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
+use tickets::{Asked, Pending, Ticket};
+
+mod locked;
+mod tickets;
+
+pub use locked::Locked;
 
 /// What one core owns and tasks of any core can reach by a hop.
 pub struct Home {
@@ -75,6 +81,8 @@ pub enum Message {
         ticket: u64,
         /// The result.
         value: Value,
+        /// Data has changed on the way to it.
+        changed: bool,
     },
     /// Take these locks; with `wait`, answer when they are granted, otherwise at once.
     Lock {
@@ -95,6 +103,11 @@ pub enum Message {
         tx: TxId,
         /// Its part, whose records end here.
         part: Option<Part>,
+    },
+    /// Release what this transaction holds, or no longer wait for it: its client is gone.
+    Withdraw {
+        /// The transaction.
+        tx: TxId,
     },
     /// Release what this transaction holds, except one key.
     Narrow {
@@ -130,11 +143,6 @@ enum Then {
 /// Some of the locks were not free.
 struct Refused;
 
-enum Ticket {
-    Waiting(TaskId),
-    Done(Value),
-}
-
 struct Link {
     core: CoreId,
     cores: usize,
@@ -144,6 +152,8 @@ struct Link {
     running: Cell<TaskId>,
     /// The transactions of tasks: what a task changes is recorded as part of its transaction.
     parts: RefCell<IdentityMap<Part>>,
+    /// Tasks that have changed data, here or elsewhere.
+    changed: RefCell<IdentityMap<()>>,
     tickets: RefCell<IdentityMap<Ticket>>,
     next_ticket: Cell<u64>,
     next_tx: Cell<u64>,
@@ -168,12 +178,18 @@ impl Tx {
             tasks: RefCell::default(),
             running: Cell::new(0),
             parts: RefCell::default(),
+            changed: RefCell::default(),
             tickets: RefCell::default(),
             next_ticket: Cell::new(0),
             next_tx: Cell::new(0),
             outbox: RefCell::default(),
         };
         Self(Rc::new(link), Scope::default())
+    }
+
+    /// True outside of a transaction.
+    pub(crate) fn takes_locks(&self) -> bool {
+        self.1.is_own()
     }
 
     /// The same end, for whoever works under the locks of a transaction.
@@ -218,8 +234,7 @@ impl Tx {
         if core == self.0.core {
             return run(&mut self.0.home.borrow_mut());
         }
-        let ticket = self.call(core, run);
-        downcast(self.completed(ticket).await)
+        downcast(self.call(core, run).await)
     }
 
     /// Runs a closure on each of `cores` in parallel; returns the results in that order.
@@ -245,9 +260,9 @@ impl Tx {
         }
         let mut local = local.map(|(at, run)| (at, run(&mut self.0.home.borrow_mut())));
         let mut results = Vec::with_capacity(pending.len());
-        for ticket in pending {
-            match ticket {
-                Some(ticket) => results.push(downcast(self.completed(ticket).await)),
+        for result in pending {
+            match result {
+                Some(result) => results.push(downcast(result.await)),
                 None => results.extend(local.take().map(|(_, result)| result)),
             }
         }
@@ -284,9 +299,9 @@ impl Tx {
             None => None,
         };
         let mut results = Vec::with_capacity(pending.len());
-        for ticket in pending {
-            match ticket {
-                Some(ticket) => results.push(downcast(self.completed(ticket).await)),
+        for result in pending {
+            match result {
+                Some(result) => results.push(downcast(result.await)),
                 None => results.extend(local.take()),
             }
         }
@@ -319,8 +334,7 @@ impl Tx {
             return locked;
         }
         for (core, claim) in claims {
-            self.acquire(locked.id, core, claim).await;
-            locked.cores.push(core);
+            self.acquire(&mut locked, core, claim).await;
         }
         locked.begin();
         locked
@@ -403,8 +417,7 @@ impl Tx {
             locked.cores.push(*core);
         }
         let then = Then::Release(locked.whole());
-        let ticket = self.ask_step(&locked, *other, claim.clone(), then, make(*other));
-        let there = self.completed(ticket).await;
+        let there = self.ask_step(&locked, *other, claim.clone(), then, make(*other)).await;
         if there.is::<Refused>() {
             return None;
         }
@@ -468,15 +481,16 @@ impl Tx {
             locked.cores.push(*core);
         }
         let others = claims.iter().filter(|one| !is_here(one));
-        let asked: Vec<(CoreId, u64)> = others
-            .map(|(core, claim)| {
-                let ticket = self.ask_step(&locked, *core, claim.clone(), Then::Keep, make(*core));
-                (*core, ticket)
-            })
-            .collect();
+        let mut asked = Vec::with_capacity(claims.len());
+        for (core, claim) in others {
+            locked.asked.push(*core);
+            let answer = self.ask_step(&locked, *core, claim.clone(), Then::Keep, make(*core));
+            asked.push((*core, answer));
+        }
         let mut answers = Vec::with_capacity(claims.len());
-        for (core, ticket) in asked {
-            let value = self.completed(ticket).await;
+        for (core, answer) in asked {
+            let value = answer.await;
+            locked.asked.retain(|asked| *asked != core);
             if !value.is::<Refused>() {
                 locked.cores.push(core);
                 answers.push(value);
@@ -490,6 +504,7 @@ impl Tx {
         if let Some(at) = here {
             results.insert(at, make(self.0.core)(&mut self.0.home.borrow_mut()));
         }
+        assert_eq!(results.len(), claims.len(), "a result for each core");
         Some(results)
     }
 
@@ -517,16 +532,20 @@ impl Tx {
     /// A new ticket, and a future that waits until [`Tx::complete`] or a `Return` message completes
     /// it: for questions to other cores that do not concern their shard.
     pub fn ticket<R: Send + 'static>(&self) -> (u64, impl Future<Output = R> + use<R>) {
-        let ticket = self.open_ticket();
-        let tx = self.clone();
-        (ticket, async move { downcast(tx.completed(ticket).await) })
+        let pending = self.open_ticket(Asked::Work);
+        (pending.ticket, async move { downcast(pending.await) })
     }
 
     /// Completes a ticket of this core. Once.
     pub fn complete(&self, ticket: u64, value: Value) {
-        let old = self.0.tickets.borrow_mut().insert(ticket, Ticket::Done(value));
-        match old {
-            Some(Ticket::Waiting(task)) => self.0.tasks.borrow_mut().wake(task),
+        let mut tickets = self.0.tickets.borrow_mut();
+        match tickets.insert(ticket, Ticket::Done(value)) {
+            Some(Ticket::Waiting(task, _)) => self.0.tasks.borrow_mut().wake(task),
+            Some(Ticket::Abandoned) => {
+                let unwanted = tickets.remove(&ticket);
+                drop(tickets);
+                drop(unwanted);
+            }
             Some(Ticket::Done(_)) => panic!("ticket {ticket} is completed twice"),
             None => panic!("nobody waits for ticket {ticket}"),
         }
@@ -548,17 +567,41 @@ impl Tx {
         if part.is_some() {
             self.record_for(part);
         }
+        let before = self.changes();
         let done = executor::poll(&mut body);
+        if self.changes() != before {
+            self.0.changed.borrow_mut().insert(id, ());
+        }
         if !self.0.parts.borrow().is_empty() {
             self.record_for(None);
         }
         if done {
             self.0.parts.borrow_mut().remove(&id);
+            self.0.changed.borrow_mut().remove(&id);
             self.0.tasks.borrow_mut().forget(id);
         } else {
             self.0.tasks.borrow_mut().put_back(id, body);
         }
         true
+    }
+
+    fn changes(&self) -> u64 {
+        self.0.home.borrow().shard.changes()
+    }
+
+    /// Runs a task again whatever it waits for, to see whether it stops.
+    pub fn wake(&self, task: TaskId) {
+        self.0.tasks.borrow_mut().wake(task);
+    }
+
+    /// True when the running task has changed nothing and asks nobody to: it can be dropped, with
+    /// its locks, as if it had not begun. Cost: O(open tickets).
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        let task = self.0.running.get();
+        let asks =
+            |ticket: &Ticket| matches!(ticket, Ticket::Waiting(by, Asked::Work) if *by == task);
+        !self.0.changed.borrow().contains_key(&task) && !self.0.tickets.borrow().values().any(asks)
     }
 
     /// True when a task is runnable.
@@ -591,24 +634,35 @@ impl Tx {
         match message {
             Message::Call { from, ticket, part, run } => {
                 self.record_for(part);
+                let before = self.changes();
                 let value = run(&mut self.0.home.borrow_mut());
                 self.record_for(None);
-                self.post(from, Message::Return { ticket, value });
+                let changed = self.changes() != before;
+                self.post(from, Message::Return { ticket, value, changed });
             }
             Message::Task { from, ticket, part, start } => {
                 let tx = self.clone();
                 let task = self.spawn(async move {
+                    let before = tx.changes();
                     let value = start(tx.clone()).await;
-                    tx.post(from, Message::Return { ticket, value });
+                    let changed = tx.has_changed() || tx.changes() != before;
+                    tx.post(from, Message::Return { ticket, value, changed });
                 });
                 self.0.parts.borrow_mut().extend(part.map(|part| (task, part)));
             }
             Message::Step(step) => {
                 let (from, ticket) = (step.from, step.ticket);
+                let before = self.changes();
                 let value = self.step_here(*step);
-                self.post(from, Message::Return { ticket, value });
+                let changed = self.changes() != before;
+                self.post(from, Message::Return { ticket, value, changed });
             }
-            Message::Return { ticket, value } => self.complete(ticket, value),
+            Message::Return { ticket, value, changed } => {
+                if changed {
+                    self.note_change(ticket);
+                }
+                self.complete(ticket, value);
+            }
             Message::Lock { from, ticket, tx, claim, wait } => {
                 let mut home = self.0.home.borrow_mut();
                 let granted = if wait {
@@ -617,10 +671,11 @@ impl Tx {
                     home.locks.try_acquire(tx, &claim)
                 };
                 if granted || !wait {
-                    self.post(from, Message::Return { ticket, value: Box::new(granted) });
+                    self.answer_lock(from, ticket, granted);
                 }
             }
             Message::Unlock { tx, part } => self.release_here(tx, part),
+            Message::Withdraw { tx } => self.withdraw_here(tx),
             Message::Narrow { tx, key, access } => self.narrow_here(tx, key, access),
         }
     }
@@ -630,22 +685,21 @@ impl Tx {
         locked: &mut Locked,
         claims: &[(CoreId, Claim)],
     ) -> impl Future<Output = bool> {
-        let mut asked = Vec::new();
+        let (mut asked, mut all) = (Vec::new(), true);
         for (core, claim) in claims {
-            if *core == self.0.core {
-                let granted = self.0.home.borrow_mut().locks.try_acquire(locked.id, claim);
-                asked.push((*core, Err(granted)));
+            if *core != self.0.core {
+                locked.asked.push(*core);
+                asked.push((*core, self.ask_lock(locked.id, *core, claim.clone(), false)));
+            } else if self.0.home.borrow_mut().locks.try_acquire(locked.id, claim) {
+                locked.cores.push(*core);
             } else {
-                asked.push((*core, Ok(self.ask_lock(locked.id, *core, claim.clone(), false))));
+                all = false;
             }
         }
         async move {
-            let mut all = true;
             for (core, answer) in asked {
-                let granted = match answer {
-                    Ok(ticket) => downcast(self.completed(ticket).await),
-                    Err(granted) => granted,
-                };
+                let granted = downcast(answer.await);
+                locked.asked.retain(|asked| *asked != core);
                 if granted {
                     locked.cores.push(core);
                 }
@@ -658,25 +712,35 @@ impl Tx {
         }
     }
 
-    async fn acquire(&self, tx: TxId, core: CoreId, claim: Claim) {
+    async fn acquire(&self, locked: &mut Locked, core: CoreId, claim: Claim) {
+        assert!(locked.asked.is_empty(), "it waits on one core after another: {core}");
         if core == self.0.core {
-            let ticket = self.open_ticket();
-            let notify = (core, ticket);
-            if self.0.home.borrow_mut().locks.acquire(tx, claim, notify) {
-                self.0.tickets.borrow_mut().remove(&ticket);
+            let granted = self.open_ticket(Asked::Lock);
+            let notify = (core, granted.ticket);
+            if !self.0.home.borrow_mut().locks.acquire(locked.id, claim, notify) {
+                locked.asked.push(core);
+                granted.await;
             } else {
-                self.completed(ticket).await;
+                self.0.tickets.borrow_mut().remove(&granted.ticket);
             }
         } else {
-            let ticket = self.ask_lock(tx, core, claim, true);
-            self.completed(ticket).await;
+            locked.asked.push(core);
+            self.ask_lock(locked.id, core, claim, true).await;
         }
+        locked.asked.clear();
+        locked.cores.push(core);
     }
 
-    fn ask_lock(&self, tx: TxId, core: CoreId, claim: Claim, wait: bool) -> u64 {
-        let ticket = self.open_ticket();
-        self.post(core, Message::Lock { from: self.0.core, ticket, tx, claim, wait });
-        ticket
+    fn ask_lock(&self, tx: TxId, core: CoreId, claim: Claim, wait: bool) -> Pending {
+        let pending = self.open_ticket(Asked::Lock);
+        let (from, ticket) = (self.0.core, pending.ticket);
+        self.post(core, Message::Lock { from, ticket, tx, claim, wait });
+        pending
+    }
+
+    fn answer_lock(&self, to: CoreId, ticket: u64, granted: bool) {
+        let (value, changed) = (Box::new(granted), false);
+        self.post(to, Message::Return { ticket, value, changed });
     }
 
     fn ask_step<R: Send + 'static>(
@@ -686,13 +750,13 @@ impl Tx {
         claim: Claim,
         then: Then,
         run: impl FnOnce(&mut Home) -> R + Send + 'static,
-    ) -> u64 {
-        let ticket = self.open_ticket();
+    ) -> Pending {
+        let pending = self.open_ticket(Asked::Work);
         let run: Run = Box::new(move |home| Box::new(run(home)));
-        let (from, tx) = (self.0.core, locked.id);
+        let (from, ticket, tx) = (self.0.core, pending.ticket, locked.id);
         let step = Locking { from, ticket, tx, claim, then, run };
         self.post(core, Message::Step(Box::new(step)));
-        ticket
+        pending
     }
 
     fn step_here(&self, step: Locking) -> Value {
@@ -721,26 +785,28 @@ impl Tx {
         &self,
         core: CoreId,
         run: impl FnOnce(&mut Home) -> R + Send + 'static,
-    ) -> u64 {
-        let ticket = self.open_ticket();
+    ) -> Pending {
+        let pending = self.open_ticket(Asked::Work);
         let run: Run = Box::new(move |home| Box::new(run(home)));
+        let (from, ticket) = (self.0.core, pending.ticket);
         let part = self.part_of(self.0.running.get());
-        self.post(core, Message::Call { from: self.0.core, ticket, part, run });
-        ticket
+        self.post(core, Message::Call { from, ticket, part, run });
+        pending
     }
 
-    fn start<R, F, T>(&self, core: CoreId, start: F) -> u64
+    fn start<R, F, T>(&self, core: CoreId, start: F) -> Pending
     where
         R: Send + 'static,
         F: FnOnce(Tx) -> T + Send + 'static,
         T: Future<Output = R> + 'static,
     {
-        let ticket = self.open_ticket();
+        let pending = self.open_ticket(Asked::Work);
         let start: Start =
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
+        let (from, ticket) = (self.0.core, pending.ticket);
         let part = self.part_of(self.0.running.get());
-        self.post(core, Message::Task { from: self.0.core, ticket, part, start });
-        ticket
+        self.post(core, Message::Task { from, ticket, part, start });
+        pending
     }
 
     fn post(&self, core: CoreId, message: Message) {
@@ -748,27 +814,25 @@ impl Tx {
         self.0.outbox.borrow_mut().push((core, message));
     }
 
-    fn open_ticket(&self) -> u64 {
+    fn open_ticket(&self, asked: Asked) -> Pending {
         let ticket = self.0.next_ticket.get();
         self.0.next_ticket.set(ticket + 1);
-        let waiting = Ticket::Waiting(self.0.running.get());
+        let waiting = Ticket::Waiting(self.0.running.get(), asked);
         let old = self.0.tickets.borrow_mut().insert(ticket, waiting);
         assert!(old.is_none(), "ticket {ticket} is open");
-        ticket
+        Pending { link: Rc::clone(&self.0), ticket, is_taken: false }
     }
 
-    async fn completed(&self, ticket: u64) -> Value {
-        poll_fn(|_| {
-            let mut tickets = self.0.tickets.borrow_mut();
-            match tickets.remove(&ticket).expect("a ticket is open until it is taken") {
-                Ticket::Done(value) => Poll::Ready(value),
-                Ticket::Waiting(_) => {
-                    tickets.insert(ticket, Ticket::Waiting(self.0.running.get()));
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+    /// What the task of this ticket asked for has changed data.
+    fn note_change(&self, ticket: u64) {
+        if let Some(Ticket::Waiting(task, _)) = self.0.tickets.borrow().get(&ticket) {
+            self.0.changed.borrow_mut().insert(*task, ());
+        }
+    }
+
+    /// True when the running task has changed data in an earlier step.
+    fn has_changed(&self) -> bool {
+        self.0.changed.borrow().contains_key(&self.0.running.get())
     }
 
     fn next_tx(&self) -> TxId {
@@ -795,7 +859,13 @@ impl Tx {
         }
         let granted = home.locks.release(tx);
         drop(home);
-        self.notify_granted(granted);
+        self.notify(granted, true);
+    }
+
+    fn withdraw_here(&self, tx: TxId) {
+        let (waited, granted) = self.0.home.borrow_mut().locks.withdraw(tx);
+        self.notify(waited, false); // Its ticket is closed by the answer.
+        self.notify(granted, true);
     }
 
     fn narrow_here(&self, tx: TxId, key: u64, access: Access) {
@@ -803,15 +873,15 @@ impl Tx {
         home.compare_part();
         let granted = home.locks.narrow(tx, key, access);
         drop(home);
-        self.notify_granted(granted);
+        self.notify(granted, true);
     }
 
-    fn notify_granted(&self, granted: Vec<(CoreId, u64)>) {
-        for (core, ticket) in granted {
+    fn notify(&self, waiters: impl IntoIterator<Item = (CoreId, u64)>, granted: bool) {
+        for (core, ticket) in waiters {
             if core == self.0.core {
-                self.complete(ticket, Box::new(true));
+                self.complete(ticket, Box::new(granted));
             } else {
-                self.post(core, Message::Return { ticket, value: Box::new(true) });
+                self.answer_lock(core, ticket, granted);
             }
         }
     }
@@ -825,102 +895,6 @@ fn assert_one_a_core(claims: &[(CoreId, Claim)]) {
 
 fn downcast<R: 'static>(value: Value) -> R {
     *value.downcast().expect("a ticket is completed by what was asked of it")
-}
-
-/// Locks that are held until this is dropped.
-///
-/// What the task that holds them changes meanwhile, on any core, is recorded as one transaction if
-/// they span several cores, or more keys than change in one turn.
-#[must_use]
-pub struct Locked {
-    tx: Tx,
-    id: TxId,
-    task: TaskId,
-    cores: Vec<CoreId>,
-    /// The cores with a part in the transaction, if it is recorded as one.
-    writers: Vec<CoreId>,
-    has_begun: bool,
-    /// The locks are a transaction's, which gives them back.
-    is_of_transaction: bool,
-}
-
-impl Locked {
-    fn new(tx: &Tx, writers: Vec<CoreId>) -> Self {
-        let (id, task, cores) = (tx.next_tx(), tx.0.running.get(), Vec::new());
-        let (has_begun, is_of_transaction) = (false, false);
-        Self { tx: tx.clone(), id, task, cores, writers, has_begun, is_of_transaction }
-    }
-
-    fn of_transaction(tx: &Tx) -> Self {
-        let mut locked = Self::new(tx, Vec::new());
-        locked.is_of_transaction = true;
-        locked
-    }
-
-    /// All locks are granted: from now on the task's changes belong to the transaction.
-    fn begin(&mut self) {
-        assert!(!self.has_begun, "transaction {} begins twice", self.id);
-        self.has_begun = true;
-        if let Some(part) = self.part() {
-            let other = self.tx.0.parts.borrow_mut().insert(self.task, part);
-            assert_eq!(other, None, "a task has one transaction at a time");
-            self.tx.record_for(Some(part));
-        }
-    }
-
-    /// The transaction that all changes are recorded as, if they are recorded as one.
-    fn whole(&self) -> Option<Part> {
-        let parts = self.writers.len();
-        (parts > 0).then_some(Part { transaction: self.id, parts })
-    }
-
-    fn part(&self) -> Option<Part> {
-        self.whole().filter(|_| self.has_begun)
-    }
-
-    fn part_on(&self, core: CoreId) -> Option<Part> {
-        self.part().filter(|_| self.writers.contains(&core))
-    }
-
-    /// Releases all but `key` of `core`, which must be among what is held. A transaction keeps all.
-    pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
-        if self.is_of_transaction {
-            return;
-        }
-        assert!(self.cores.contains(&core), "core={core} is not locked");
-        for other in std::mem::replace(&mut self.cores, vec![core]) {
-            match (other == core, other == self.tx.core()) {
-                (true, true) => self.tx.narrow_here(self.id, key, access),
-                (true, false) => self.tx.post(core, Message::Narrow { tx: self.id, key, access }),
-                (false, true) => self.tx.release_here(self.id, self.part_on(other)),
-                (false, false) => self.unlock(other),
-            }
-        }
-    }
-
-    fn unlock(&self, core: CoreId) {
-        self.tx.post(core, Message::Unlock { tx: self.id, part: self.part_on(core) });
-    }
-
-    fn release(&mut self) {
-        for core in std::mem::take(&mut self.cores) {
-            if core == self.tx.core() {
-                self.tx.release_here(self.id, self.part_on(core));
-            } else {
-                self.unlock(core);
-            }
-        }
-        if self.part().is_some() {
-            self.tx.0.parts.borrow_mut().remove(&self.task);
-            self.tx.record_for(None);
-        }
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        self.release();
-    }
 }
 
 #[cfg(test)]

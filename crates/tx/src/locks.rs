@@ -144,11 +144,14 @@ fn blocks(held: Access, asked: Access) -> bool {
     held == Access::Exclusive || asked != Access::Shared
 }
 
+/// Whom to tell of a claim that waited: a core, and a ticket there.
+pub(crate) type Notify = (usize, u64);
+
 /// A claim that waits, and the ticket to complete when it is granted.
 struct Waiting {
     tx: TxId,
     claim: Claim,
-    notify: (usize, u64),
+    notify: Notify,
 }
 
 /// The intent locks of one shard, and the claims that wait for them.
@@ -221,6 +224,19 @@ impl LockTable {
     pub fn release(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.give_all(tx);
         self.grant_waiting()
+    }
+
+    /// Releases what `tx` holds or waits for, if it does. Returns whom its own claim was to be
+    /// answered to, if that waited, and the waiters that are granted, as `release` does.
+    pub(crate) fn withdraw(&mut self, tx: TxId) -> (Option<Notify>, Vec<Notify>) {
+        let place = self.waiting.iter().position(|waiting| waiting.tx == tx);
+        let waited = place.and_then(|place| self.waiting.remove(place));
+        let is_held = self.granted.contains_key(&tx);
+        assert!(!is_held || waited.is_none(), "I5: {tx} waits for what it holds");
+        if is_held {
+            self.give_all(tx);
+        }
+        (waited.map(|waiting| waiting.notify), self.grant_waiting())
     }
 
     /// Releases what `tx` holds except `key`, which it keeps for `access`: that of its claim, or a

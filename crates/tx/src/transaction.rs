@@ -16,6 +16,11 @@ use std::rc::Rc;
 pub(crate) struct Scope(Option<Rc<Vec<(CoreId, Claim)>>>);
 
 impl Scope {
+    /// True when whoever works here takes locks.
+    pub(crate) fn is_own(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// True when the locks are a transaction's. Asserts that it holds what is asked for: a change
     /// of another key would be seen before the others.
     pub(crate) fn holds(&self, asked: &[(CoreId, Claim)]) -> bool {
@@ -48,6 +53,7 @@ impl Transaction {
 impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, for several commands.
     pub async fn begin(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
+        assert!(self.takes_locks(), "a transaction within a transaction");
         let held = Rc::new(claims.clone());
         let locked = self.lock_framed(claims).await;
         Transaction { tx: self.within(Scope(Some(held))), _locked: locked }

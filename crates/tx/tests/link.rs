@@ -408,7 +408,7 @@ fn tickets_complete_tasks() {
     all[0].complete(numbers[0], Box::new(30));
     settle(&all);
     assert_eq!((sum.get(), all[0].tasks_len()), (0, 1));
-    all[0].deliver(Message::Return { ticket: numbers[1], value: Box::new(4) });
+    all[0].deliver(Message::Return { ticket: numbers[1], value: Box::new(4), changed: false });
     settle(&all);
     assert_eq!((sum.get(), all[0].tasks_len()), (34, 0));
 }
@@ -628,4 +628,98 @@ fn a_transaction_on_one_core_is_recorded_as_one() {
     let parts: Vec<_> = records.iter().map(|record| record.part.map(|part| part.parts)).collect();
     assert_eq!(parts, [None, Some(1), Some(1), Some(1)]);
     assert!(matches!(records[3].act, Act::EndOfPart));
+}
+
+/// Drops a task's future at its next step once `is_over` says so.
+async fn until<R>(is_over: Rc<Cell<bool>>, task: impl Future<Output = R>) -> Option<R> {
+    let mut task = Box::pin(task);
+    std::future::poll_fn(move |cx| match is_over.get() {
+        true => std::task::Poll::Ready(None),
+        false => task.as_mut().poll(cx).map(Some),
+    })
+    .await
+}
+
+#[test] // Whatever it waits for, what it asked for comes back unwanted, and no lock stays.
+fn a_task_that_stops_leaves_nothing() {
+    let all_of = |core| (core, Claim::All(Access::Exclusive));
+    for core in [0, 1] {
+        let all = cores(2);
+        let holder = Rc::new(RefCell::new(None));
+        let (into, tx) = (Rc::clone(&holder), all[core].clone());
+        all[core].spawn(async move {
+            *into.borrow_mut() = Some(tx.lock(vec![(core, keys(&[(1, Access::Update)]))]).await);
+        });
+        settle(&all);
+        let (stops, tx) = (Rc::new(Cell::new(false)), all[0].clone());
+        let waiting = until(Rc::clone(&stops), async move {
+            let locked = tx.lock(vec![all_of(0), all_of(1)]).await;
+            drop(locked);
+        });
+        let task = all[0].spawn(async move { assert!(waiting.await.is_none()) });
+        settle(&all);
+        assert_eq!(counts(&all)[core], (1, 1), "it waits on core {core}");
+        stops.set(true);
+        all[0].wake(task);
+        settle(&all);
+        assert_eq!(counts(&all)[core], (1, 0), "it waits no more");
+        assert_eq!(all[0].tasks_len(), 0);
+        drop(holder);
+        settle(&all);
+        assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+    }
+    // Amid a hop, and amid the first round of locks, whose answers are under way.
+    let all = cores(3);
+    for (at, hops) in [(0, true), (0, false), (1, false)] {
+        let (stops, tx) = (Rc::new(Cell::new(false)), all[at].clone());
+        let work = until(Rc::clone(&stops), async move {
+            if hops {
+                tx.on_each([1, 2], |core| move |_: &mut Home| core).await;
+            } else {
+                drop(tx.lock(vec![all_of(0), all_of(1), all_of(2)]).await);
+            }
+        });
+        let task = all[at].spawn(async move { assert!(work.await.is_none()) });
+        all[at].run_one();
+        stops.set(true);
+        all[at].wake(task);
+        settle(&all);
+        assert_eq!((counts(&all), all[at].tasks_len()), (vec![(0, 0); 3], 0), "{at} {hops}");
+    }
+}
+
+#[test] // Its own changes count, and those that were made for it elsewhere, or may be being made.
+fn a_task_knows_whether_it_has_changed_anything() {
+    fn set(home: &mut Home) {
+        home.shard.db_mut(0).set_text(&Key::new(b"k"), Fresh::Bytes(b"v"), Deadline::Clear);
+    }
+    let all = cores(2);
+    let reads = async |tx: Tx| {
+        tx.on(1, |home| home.shard.keys()).await;
+        tx.yield_now().await;
+        tx.is_unchanged()
+    };
+    assert!(finish(&all, 0, reads).0);
+    for core in [0, 1] {
+        let writes = async move |tx: Tx| {
+            tx.on(core, set).await;
+            tx.yield_now().await;
+            tx.is_unchanged()
+        };
+        assert!(!finish(&all, 0, writes).0, "on core {core}");
+    }
+    let asks = async |tx: Tx| {
+        let pending = std::pin::pin!(tx.on(1, set));
+        let mut pending = Some(pending);
+        std::future::poll_fn(move |cx| {
+            let _ = pending.take().map(|pending| pending.poll(cx));
+            std::task::Poll::Ready(())
+        })
+        .await;
+        tx.is_unchanged()
+    };
+    let before = finish(&all, 0, asks).0;
+    assert!(!before, "a change is under way");
+    let idle = async |tx: Tx| tx.is_unchanged();
+    assert!(finish(&all, 0, idle).0, "of another task nothing stays");
 }

@@ -26,6 +26,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("resets while a long reply streams leave nothing",    Asks::AsRedis, during_streams),
     ("resets at random bytes leave nothing",               Asks::AsRedis, at_random_bytes),
     ("who ends only its own side gets all replies",        Asks::More,    half_closed),
+    ("work for a client that is gone ends",                Asks::More,    work_ends),
 ];
 
 /// A server, a client that watches it, and its number of open files without other clients.
@@ -299,4 +300,73 @@ fn half_closed(stage: &Stage) -> Result<(), String> {
         place.nothing_stays(io.name())?;
     }
     Ok(())
+}
+
+/// What takes long, by the bytes of its request: a search, one that holds locks, and a change that is
+/// made aside, which a reset ends and an end of the client's own side does not.
+fn work_ends(stage: &Stage) -> Result<(), String> {
+    const KEYS: usize = 300_000;
+    let server = Server::subject(stage.shape).map_err(text)?;
+    let mut watcher = server.client().map_err(text)?;
+    watcher.words(&format!("DEBUG POPULATE {KEYS} key 0")).map_err(text)?;
+    let members: Vec<String> = (0..KEYS).map(|at| at.to_string()).collect();
+    for name in ["one", "other"] {
+        for some in members.chunks(10_000) {
+            let words = ["SADD", name].into_iter().chain(some.iter().map(String::as_str));
+            watcher.command(&words.collect::<Vec<_>>()).map_err(text)?;
+        }
+    }
+    for name in ["text", "like"] {
+        watcher.command(&["SET", name, &name.repeat(2_800)]).map_err(text)?;
+    }
+    for line in
+        ["KEYS *no*such*key*", "SORT one BY key:* LIMIT 0 1", "SUNIONSTORE target one other"]
+    {
+        stops(&server, &mut watcher, line, true)?;
+    }
+    let left = watcher.words("EXISTS target").map_err(text)?;
+    ensure(left.int() == Some(0), || format!("half of a union: {left:?}"))?;
+    stops(&server, &mut watcher, "LCS text like LEN", false)?;
+    leave_after(&server, "SUNIONSTORE target one other", false)?;
+    let start = Instant::now();
+    while watcher.words("SCARD target").map_err(text)?.int() != Some(KEYS as i64) {
+        ensure(start.elapsed() < SOON, || "a change is not made".to_owned())?;
+    }
+    Ok(())
+}
+
+/// A client sends a request and is gone: by a reset, since it has not read a reply, or by a close.
+fn leave_after(server: &Server, line: &str, resets: bool) -> Result<(), String> {
+    let mut client = server.client().map_err(text)?;
+    if resets {
+        client.send(&encode(&["PING"])).map_err(text)?;
+        client.socket().peek(&mut [0; 1]).map_err(text)?;
+    }
+    let words: Vec<&str> = line.split(' ').collect();
+    client.send(&encode(&words)).map_err(text)
+}
+
+/// A client leaves, again and again, until its command was under way by then, and has stopped.
+fn stops(server: &Server, watcher: &mut Client, line: &str, resets: bool) -> Result<(), String> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let (before, start) = (stopped(watcher)?, Instant::now());
+    while start.elapsed() < SOON {
+        watcher.words("DEL target").map_err(text)?;
+        leave_after(server, line, resets)?;
+        let left = Instant::now();
+        while left.elapsed() < PATIENCE {
+            if stopped(watcher)? > before {
+                return Ok(());
+            }
+        }
+    }
+    Err(format!("it goes on: {line}"))
+}
+
+/// How many commands have stopped.
+fn stopped(watcher: &mut Client) -> Result<u64, String> {
+    let info = watcher.words("INFO stats").map_err(text)?;
+    let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+    let line = info.lines().find_map(|line| line.strip_prefix("commands_stopped:"));
+    line.and_then(|count| count.parse().ok()).ok_or_else(|| "no count of them".to_owned())
 }

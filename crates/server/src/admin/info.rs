@@ -368,6 +368,7 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "total_net_input_bytes", report.sum(|facts| facts.stats.bytes_in));
     field(text, "total_net_output_bytes", report.sum(|facts| facts.stats.bytes_out));
     field(text, "rejected_connections", report.sum(|facts| facts.stats.rejected_connections));
+    field(text, "commands_stopped", report.sum(|facts| facts.stats.stopped));
     field(text, "expired_keys", report.sum(|facts| facts.expired));
     field(text, "evicted_keys", 0);
     field(text, "evicted_clients", report.sum(|facts| facts.stats.evicted_clients));

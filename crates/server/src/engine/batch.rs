@@ -19,6 +19,7 @@ use super::conn::Lane;
 use super::core::{Core, Mail};
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
+use super::presence::{Awaited, Gone, Presence};
 use super::state::batches::{Batch, Replied};
 use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
 use darter_tx::CoreId;
@@ -126,14 +127,25 @@ impl Core {
         work: Work,
     ) {
         self.batches.borrow_mut().hold(batch.client);
-        let core = Rc::clone(self);
-        self.tx.spawn(async move {
+        let (core, client) = (Rc::clone(self), batch.client);
+        let presence = Presence::new(Gone::No);
+        let seen = Rc::clone(&presence);
+        let task = self.tx.spawn(async move {
             let (resp3, caller) = (batch.resp3, caller_of(&batch));
-            let answer = core.finish_waiting(index, request, view, resp3, work, caller).await;
-            let (out, stream) = core.encode_answer(answer, resp3);
+            let entry = &core.table.entries()[index];
+            let answer = core.finish_waiting(index, request, view, resp3, work, caller);
+            let answer = core.while_wanted(entry, &seen, answer).await;
+            let (out, stream) = match answer {
+                Some(answer) => core.encode_answer(answer, resp3),
+                None => Default::default(), // Nobody will read it.
+            };
             batch.replied(out, stream);
-            core.batches.borrow_mut().go_on(batch);
+            core.batches.borrow_mut().answered(batch);
         });
+        // A write goes on: what came after it in its pipeline may have been done elsewhere.
+        if !self.table.entries()[index].row.is_write() {
+            self.batches.borrow_mut().note_awaited(client, Awaited { task, presence });
+        }
     }
 
     /// Accepts the replies of a batch that another core has run.

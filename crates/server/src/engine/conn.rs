@@ -2,6 +2,7 @@
 
 use super::owed::{Owed, Waiting, held_by};
 use super::point::View;
+use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
@@ -163,6 +164,8 @@ pub struct Lane {
     pub(super) stream: Option<Box<dyn Stream>>,
     /// What becomes of the next request.
     pub(super) next: Next,
+    /// The task that runs the last request, if one does.
+    pub(super) awaited: Option<Awaited>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
     /// Bytes of requests that other cores have, or are about to be sent: see
@@ -184,6 +187,8 @@ pub struct Lane {
     pub(super) wanting: bool,
     /// The peer sends no more.
     pub(super) eof: bool,
+    /// Since then, how long its stream has searched without anything to send.
+    pub(super) silent_ns: u64,
     /// Receiving is paused.
     pub(super) paused: bool,
     /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
@@ -215,6 +220,7 @@ impl Conn {
             owed_max: OWED_FIRST,
             stream: None,
             next: Next::default(),
+            awaited: None,
             resting: Vec::new(),
             away_bytes: 0,
             away_now: 0,
@@ -225,6 +231,7 @@ impl Conn {
             dirty: false,
             wanting: false,
             eof: false,
+            silent_ns: 0,
             paused: false,
             awaits_pause: false,
             closing: false,
@@ -323,10 +330,16 @@ impl Lane {
         self.next = Next::AwaitsTask;
     }
 
+    /// How far its client has gone.
+    pub(super) fn gone(&self) -> Gone {
+        if self.eof { Gone::Ended } else { Gone::No }
+    }
+
     /// The task is done.
     pub(super) fn task_done(&mut self) {
         debug_assert!(self.awaits_task(), "no task runs for it");
         self.next = Next::Parsed;
+        self.awaited = None;
     }
 
     /// Bytes of replies that wait for the socket.
@@ -438,6 +451,19 @@ impl Lane {
         let used_up = replies * self.batches.len() * 2 >= self.owed_max;
         let grown = if used_up { self.owed_max * 2 } else { self.owed_max };
         self.owed_max = fitting.min(grown).clamp(OWED_MIN, OWED_MAX);
+    }
+
+    /// The cores that owe it replies.
+    pub(super) fn owing(&self) -> Vec<usize> {
+        let mut cores: Vec<usize> = Vec::new();
+        for owed in &self.owed {
+            if let Owed::Remote(core) | Owed::Silent(core) = owed
+                && !cores.contains(core)
+            {
+                cores.push(*core);
+            }
+        }
+        cores
     }
 
     /// True when the reply at `slot` is to come from `core`.

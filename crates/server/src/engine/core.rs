@@ -1,7 +1,8 @@
 //! The core: what it owns, what happens to it, and what it wants done.
 
-use super::conn::{Conn, Peer, Session};
+use super::conn::{Conn, Lane, Peer, Session};
 use super::entry::Table;
+use super::presence::{Awaited, Gone};
 use super::queue::Queue;
 use super::slices::{Cause, Slices};
 use super::state::background::Background;
@@ -209,6 +210,9 @@ impl Core {
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
             conn.lane.eof = true;
+            if let Some(awaited) = &conn.lane.awaited {
+                awaited.presence.set(Gone::Ended);
+            }
             self.mark_ready(&mut conn.lane);
         });
     }
@@ -237,7 +241,29 @@ impl Core {
     pub fn closed(&self, token: Token) {
         if let Some(mut conn) = self.clients.remove(token) {
             self.wake_all(&mut conn.lane);
+            self.stop_work(&conn.lane);
             self.connection_left(&conn.lane.session);
+        }
+    }
+
+    /// The client of this connection wants no more answers: what works for it stops where it may.
+    fn stop_work(&self, lane: &Lane) {
+        self.stats.borrow_mut().stopped += u64::from(lane.stream.is_some());
+        if let Some(Awaited { task, presence }) = &lane.awaited {
+            presence.set(Gone::Closed);
+            self.tx.wake(*task);
+        }
+        let client = lane.session.id;
+        for core in lane.owing() {
+            let stop = move |there: &Rc<Self>| there.stop_batch(client);
+            self.post(core, Mail::Ask(Box::new(stop)));
+        }
+    }
+
+    fn stop_batch(&self, client: u64) {
+        if let Some(Awaited { task, presence }) = self.batches.borrow().awaited(client) {
+            presence.set(Gone::Closed);
+            self.tx.wake(*task);
         }
     }
 
@@ -311,7 +337,7 @@ impl Core {
             core,
             Mail::Ask(Box::new(move |there| {
                 let value = Box::new(run(there));
-                there.post(from, Mail::Tx(Message::Return { ticket, value }));
+                there.post(from, Mail::Tx(Message::Return { ticket, value, changed: false }));
             })),
         );
         answer.await
@@ -395,7 +421,7 @@ impl Core {
         if to == self.id() {
             self.tx.complete(ticket, value);
         } else {
-            self.post(to, Mail::Tx(Message::Return { ticket, value }));
+            self.post(to, Mail::Tx(Message::Return { ticket, value, changed: false }));
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) mod monitor;
 mod owed;
 mod point;
 mod prefetch;
+mod presence;
 mod queue;
 pub(crate) mod saving;
 mod serve;
@@ -31,6 +32,7 @@ mod stats;
 mod tests;
 mod turn;
 mod upkeep;
+mod wanted;
 
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};
 pub use core::{Core, Mail};

@@ -9,6 +9,7 @@ use super::core::Core;
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
+use super::presence::Presence;
 use super::slices::{Cause, named};
 use super::state::outgoing::Action;
 use darter_base::limits::ENTRIES_AT_ONCE;
@@ -389,10 +390,17 @@ impl Core {
         let (core, client, index) = (Rc::clone(self), lane.session.id, entry.index);
         let (view, resp3) = (lane.session.view(), lane.session.resp3);
         let (request, caller) = (args.to_request(), Caller::Client(self.id(), client));
-        self.tx.spawn(async move {
-            let answer = core.finish_waiting(index, request, view, resp3, work, caller).await;
-            core.finish(client, answer);
+        let presence = Presence::new(lane.gone());
+        let seen = Rc::clone(&presence);
+        let task = self.tx.spawn(async move {
+            let entry = &core.table.entries()[index];
+            let answer = core.finish_waiting(index, request, view, resp3, work, caller);
+            match core.while_wanted(entry, &seen, answer).await {
+                Some(answer) => core.finish(client, answer),
+                None => core.stopped(client),
+            }
         });
+        self.await_answer(lane, task, presence);
     }
 
     /// Runs a point command on this core's shard, if its keys are free.
@@ -587,16 +595,22 @@ impl Core {
             }),
             _ => unreachable!("only tasks come here"),
         };
-        self.tx.spawn(async move {
+        let presence = Presence::new(lane.gone());
+        let seen = Rc::clone(&presence);
+        let task = self.tx.spawn(async move {
             let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
-            let answer = blaming(&core, index, future).await;
             let entry = &core.table.entries()[index];
+            let answer = core.while_wanted(entry, &seen, blaming(&core, index, future)).await;
+            let Some(answer) = answer else { return core.stopped(client) };
             if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
                 let caller = Caller::Client(core.id(), client);
                 core.slow_command(ns, entry, resp::Args::owned(&request), caller);
             }
             core.finish(client, answer);
         });
+        if let Runner::Multi(..) = entry.run {
+            self.await_answer(lane, task, presence);
+        }
     }
 
     /// A task has the answer of a connection's command.

@@ -109,6 +109,8 @@ pub struct CoreStats {
     pub connections: u64,
     /// Connections refused: `maxclients`, protected mode.
     pub rejected_connections: u64,
+    /// Commands that ended early, since their client was gone.
+    pub stopped: u64,
     /// Commands run.
     pub commands: u64,
     /// Bytes received.

@@ -5,6 +5,7 @@ use super::queue::Next;
 use super::slices::Cause;
 use super::state::background::{CHORES, Chore};
 use super::state::outgoing::Action;
+use super::wanted::ENDED_WORK_NS;
 use darter_base::limits::SLICE_AIM_NS;
 use darter_resp::Reply;
 use darter_runtime::net::Token;
@@ -263,6 +264,7 @@ impl Core {
             if lane.output_bytes() == 0 {
                 lane.session.active_ms = self.now_ms(); // It has been waiting for us.
             }
+            let begun = if lane.eof { self.clock.monotonic_ns() } else { 0 };
             let mut more = true;
             while more && lane.output_bytes() < STREAM_BUFFER_BYTES {
                 more = stream.pump(&mut Reply::new(&mut lane.out, resp3));
@@ -271,6 +273,14 @@ impl Core {
                 }
             }
             self.mark_dirty(lane);
+            if more && lane.eof && lane.output_bytes() == 0 {
+                lane.silent_ns += self.clock.monotonic_ns().saturating_sub(begun);
+                if lane.silent_ns > ENDED_WORK_NS {
+                    self.stats.borrow_mut().stopped += 1;
+                    self.kill(lane);
+                    return;
+                }
+            }
             if more {
                 lane.stream = Some(stream);
                 if lane.output_bytes() < STREAM_BUFFER_BYTES {

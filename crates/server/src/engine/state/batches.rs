@@ -1,6 +1,7 @@
 //! Batches: what they carry, and those that a core has begun. See `engine::batch` for what runs them.
 
 use super::super::point::View;
+use super::super::presence::Awaited;
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
 use darter_resp::{Args, LOOKAHEAD_MAX, Output, Request, Span};
@@ -158,6 +159,8 @@ pub(crate) struct Batches {
     spare: Vec<Box<Batch>>,
     /// The sum of that.
     spare_bytes: usize,
+    /// By client, the task that one of its batches waits for.
+    awaited: IdentityMap<Awaited>,
 }
 
 /// Memory of batches that a core keeps for the next ones: some dozen of fifty requests.
@@ -226,6 +229,23 @@ impl Batches {
     /// A batch can be resumed: what came later must not overtake it.
     pub(crate) fn go_on(&mut self, batch: Box<Batch>) {
         self.queue.push_front(batch);
+    }
+
+    /// The client's batch waits for a task.
+    pub(crate) fn note_awaited(&mut self, client: u64, awaited: Awaited) {
+        let old = self.awaited.insert(client, awaited);
+        assert!(old.is_none(), "client {client} waits for two tasks");
+    }
+
+    /// The task that a batch of the client waits for.
+    pub(crate) fn awaited(&self, client: u64) -> Option<&Awaited> {
+        self.awaited.get(&client)
+    }
+
+    /// The task that a batch waited for is done.
+    pub(crate) fn answered(&mut self, batch: Box<Batch>) {
+        self.awaited.remove(&batch.client);
+        self.go_on(batch);
     }
 
     /// A batch has to wait, and the later ones of its client wait for it.

@@ -1,0 +1,74 @@
+//! Tasks stop when nobody wants their answer any more.
+//!
+//! - What only reads stops at once: its locks are released, and answers that come are dropped.
+//! - What writes stops if it has changed nothing yet, which is so for all that is built or edited
+//!   aside; amid its changes it goes on to their end. In a batch of another core it goes on in any
+//!   case: what came after it in its pipeline may have been done elsewhere.
+//! - A client that has ended its own side may still read. It may also be gone: TCP does not tell.
+//!   So what reads works a little longer for it, and what writes goes on.
+
+use super::conn::Lane;
+use super::core::Core;
+use super::entry::Entry;
+use super::presence::{Gone, Presence};
+use darter_tx::TaskId;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// What a task that reads may work for a client that has ended its side: KEYS of a million, for a
+/// script that waits for the reply with `nc -N`.
+pub(super) const ENDED_WORK_NS: u64 = 100_000_000;
+
+impl Core {
+    /// Runs the task of a command, until it ends or its client is gone: then `None`.
+    pub(super) async fn while_wanted<R>(
+        &self,
+        entry: &Entry,
+        presence: &Presence,
+        task: impl Future<Output = R>,
+    ) -> Option<R> {
+        let mut task = pin!(task);
+        poll_fn(|cx| {
+            if self.stops(entry, presence) {
+                self.stats.borrow_mut().stopped += 1;
+                return Poll::Ready(None);
+            }
+            if presence.gone() != Gone::Ended {
+                return task.as_mut().poll(cx).map(Some);
+            }
+            let begun = self.clock.monotonic_ns();
+            let polled = task.as_mut().poll(cx).map(Some);
+            presence.work(self.clock.monotonic_ns().saturating_sub(begun));
+            polled
+        })
+        .await
+    }
+
+    /// True when the running task is to stop, and may.
+    fn stops(&self, entry: &Entry, presence: &Presence) -> bool {
+        let is_read = !entry.row.is_write();
+        match presence.gone() {
+            Gone::No => false,
+            Gone::Ended => is_read && presence.work(0) > ENDED_WORK_NS,
+            Gone::Closed => is_read || self.tx.is_unchanged(),
+        }
+    }
+
+    /// The connection awaits this task.
+    pub(super) fn await_answer(&self, lane: &mut Lane, task: TaskId, presence: Rc<Presence>) {
+        lane.awaited = Some(super::presence::Awaited { task, presence });
+    }
+
+    /// A task has stopped, since its client wants no answer: if that has only ended its side, the
+    /// connection is closed.
+    pub(super) fn stopped(&self, client: u64) {
+        let Some(token) = self.clients.token_of(client) else { return };
+        self.with_conn(token, |conn| {
+            conn.lane.task_done();
+            self.kill(&mut conn.lane);
+            self.mark_dirty(&mut conn.lane);
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! The locks that a task holds, or asks for, and the transaction that its changes belong to.
+
+use super::{Message, Tx};
+use crate::CoreId;
+use crate::executor::TaskId;
+use crate::locks::{Access, TxId};
+use darter_keyspace::Part;
+
+/// Locks that are held until this is dropped.
+///
+/// What the task that holds them changes meanwhile, on any core, is recorded as one transaction if
+/// they span several cores, or more keys than change in one turn.
+#[must_use]
+pub struct Locked {
+    tx: Tx,
+    pub(super) id: TxId,
+    task: TaskId,
+    pub(super) cores: Vec<CoreId>,
+    /// Cores that have been asked, and have not answered yet.
+    pub(super) asked: Vec<CoreId>,
+    /// The cores with a part in the transaction, if it is recorded as one.
+    writers: Vec<CoreId>,
+    has_begun: bool,
+    /// The locks are a transaction's, which gives them back.
+    is_of_transaction: bool,
+}
+
+impl Locked {
+    pub(super) fn new(tx: &Tx, writers: Vec<CoreId>) -> Self {
+        Self {
+            tx: tx.clone(),
+            id: tx.next_tx(),
+            task: tx.0.running.get(),
+            cores: Vec::new(),
+            asked: Vec::new(),
+            writers,
+            has_begun: false,
+            is_of_transaction: false,
+        }
+    }
+
+    pub(super) fn of_transaction(tx: &Tx) -> Self {
+        let mut locked = Self::new(tx, Vec::new());
+        locked.is_of_transaction = true;
+        locked
+    }
+
+    /// All locks are granted: from now on the task's changes belong to the transaction.
+    pub(super) fn begin(&mut self) {
+        assert!(self.asked.is_empty(), "not all locks are granted: {:?}", self.asked);
+        assert!(!self.has_begun, "transaction {} begins twice", self.id);
+        self.has_begun = true;
+        if let Some(part) = self.part() {
+            let other = self.tx.0.parts.borrow_mut().insert(self.task, part);
+            assert_eq!(other, None, "a task has one transaction at a time");
+            self.tx.record_for(Some(part));
+        }
+    }
+
+    /// The transaction that all changes are recorded as, if they are recorded as one.
+    pub(super) fn whole(&self) -> Option<Part> {
+        let parts = self.writers.len();
+        (parts > 0).then_some(Part { transaction: self.id, parts })
+    }
+
+    fn part(&self) -> Option<Part> {
+        self.whole().filter(|_| self.has_begun)
+    }
+
+    fn part_on(&self, core: CoreId) -> Option<Part> {
+        self.part().filter(|_| self.writers.contains(&core))
+    }
+
+    /// Releases all but `key` of `core`, which must be among what is held. A transaction keeps all.
+    pub fn keep_only(&mut self, core: CoreId, key: u64, access: Access) {
+        if self.is_of_transaction {
+            return;
+        }
+        assert!(self.cores.contains(&core), "core={core} is not locked");
+        for other in std::mem::replace(&mut self.cores, vec![core]) {
+            match (other == core, other == self.tx.core()) {
+                (true, true) => self.tx.narrow_here(self.id, key, access),
+                (true, false) => self.tx.post(core, Message::Narrow { tx: self.id, key, access }),
+                (false, true) => self.tx.release_here(self.id, self.part_on(other)),
+                (false, false) => self.unlock(other),
+            }
+        }
+    }
+
+    fn unlock(&self, core: CoreId) {
+        self.tx.post(core, Message::Unlock { tx: self.id, part: self.part_on(core) });
+    }
+
+    pub(super) fn release(&mut self) {
+        for core in std::mem::take(&mut self.asked) {
+            if core == self.tx.core() {
+                self.tx.withdraw_here(self.id);
+            } else {
+                self.tx.post(core, Message::Withdraw { tx: self.id });
+            }
+        }
+        for core in std::mem::take(&mut self.cores) {
+            if core == self.tx.core() {
+                self.tx.release_here(self.id, self.part_on(core));
+            } else {
+                self.unlock(core);
+            }
+        }
+        if self.part().is_some() {
+            self.tx.0.parts.borrow_mut().remove(&self.task);
+            self.tx.record_for(None);
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.release();
+    }
+}

@@ -1,0 +1,69 @@
+//! What a task waits for: a ticket, and the future that takes what completes it.
+
+use super::{Link, Value};
+use crate::executor::TaskId;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// What an open ticket waits for, or has.
+pub(super) enum Ticket {
+    Waiting(TaskId, Asked),
+    Done(Value),
+    /// The task that asked has stopped.
+    Abandoned,
+}
+
+/// What a ticket waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Work, which may change data.
+    Work,
+    /// A lock: nothing happens meanwhile.
+    Lock,
+}
+
+/// The other end of a ticket: waits until it is completed. Who drops it before has no use for the
+/// result.
+pub(super) struct Pending {
+    pub(super) link: Rc<Link>,
+    pub(super) ticket: u64,
+    pub(super) is_taken: bool,
+}
+
+impl Future for Pending {
+    type Output = Value;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Value> {
+        let taken = {
+            let mut tickets = self.link.tickets.borrow_mut();
+            match tickets.remove(&self.ticket).expect("a ticket is open until it is taken") {
+                Ticket::Done(value) => value,
+                Ticket::Waiting(_, asked) => {
+                    let waiting = Ticket::Waiting(self.link.running.get(), asked);
+                    tickets.insert(self.ticket, waiting);
+                    return Poll::Pending;
+                }
+                Ticket::Abandoned => unreachable!("its other end is here"),
+            }
+        };
+        self.is_taken = true;
+        Poll::Ready(taken)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.is_taken {
+            return;
+        }
+        let mut tickets = self.link.tickets.borrow_mut();
+        let old = tickets.remove(&self.ticket);
+        if let Some(Ticket::Waiting(..)) = old {
+            tickets.insert(self.ticket, Ticket::Abandoned);
+        }
+        drop(tickets); // What has come may ask for tickets itself as it goes.
+        drop(old);
+    }
+}
