@@ -31,5 +31,5 @@ pub(crate) fn prefetch<N: Ahead + ?Sized>(
         args.seek(args.position() + width - 1);
     }
     hashes.iter().for_each(|hash| ahead.prefetch(*hash));
-    hashes.iter().for_each(|hash| ahead.prefetch_entry(*hash));
+    ahead.prefetch_entries(&hashes);
 }

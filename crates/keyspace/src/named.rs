@@ -14,8 +14,8 @@ impl<X: OutOfLine> Ahead for Table<X> {
         self.prefetch(hash);
     }
 
-    fn prefetch_entry(&self, hash: u64) {
-        self.prefetch_entry(hash);
+    fn prefetch_entries(&self, hashes: &[u64]) {
+        hashes.iter().for_each(|hash| self.prefetch_entry(*hash));
     }
 }
 

@@ -238,8 +238,8 @@ pub trait Ahead {
     /// Prefetches the index line of the entry with this hash.
     fn prefetch(&self, hash: u64);
 
-    /// Prefetches that entry, whose index line was prefetched before.
-    fn prefetch_entry(&self, hash: u64);
+    /// Prefetches the entries with these hashes, whose index lines were prefetched before.
+    fn prefetch_entries(&self, hashes: &[u64]);
 }
 
 /// Entries that are found by the hash of their names, and may have deadlines: fields, members.

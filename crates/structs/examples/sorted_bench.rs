@@ -180,7 +180,7 @@ fn prefetched(set: &mut Sorted, kind: Kind, rounds: u64) {
         let batch: [u64; 16] = std::array::from_fn(|at| random(n * 16 + at as u64));
         let hashes = batch.map(|number| named(number, |hash, _| hash));
         hashes.iter().for_each(|hash| set.prefetch(*hash));
-        hashes.iter().for_each(|hash| set.prefetch_entry(*hash));
+        set.prefetch_entries(&hashes);
         for number in batch {
             sum += named(number, |hash, name| set.rank(hash, name)).map_or(0, |one| one.0);
         }

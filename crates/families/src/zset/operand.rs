@@ -55,15 +55,15 @@ impl Operand {
         }
     }
 
-    /// Prefetches the members with these hashes.
-    pub(super) fn prefetch(&self, hashes: impl Iterator<Item = u64> + Clone) {
+    /// Prefetches the members with these hashes, a batch.
+    pub(super) fn prefetch(&self, hashes: &[u64]) {
         let ahead = match self {
             Self::Scored(set) => set.ahead(),
             Self::Plain(set) => set.ahead(),
         };
         let Some(ahead) = ahead else { return };
-        hashes.clone().for_each(|hash| ahead.prefetch(hash));
-        hashes.for_each(|hash| ahead.prefetch_entry(hash));
+        hashes.iter().for_each(|hash| ahead.prefetch(*hash));
+        ahead.prefetch_entries(hashes);
     }
 
     /// A watch over it: see [`Watch`].

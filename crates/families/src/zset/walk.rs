@@ -7,6 +7,7 @@
 use super::operand::Reader;
 use super::plan::{Act, Aggregate, Weighted};
 use crate::inputs::Queue;
+use arrayvec::ArrayVec;
 use darter_base::hash;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::table::{HeldKey, Scratch};
@@ -126,7 +127,7 @@ impl Walk {
         let Self { asked, batch, act, aggregate, now, next, .. } = self;
         let Weighted { operand, weight } = &asked[*next];
         let hashes = batch.members.iter().filter(|member| member.kept).map(|member| member.hash);
-        operand.prefetch(hashes);
+        operand.prefetch(&hashes.collect::<ArrayVec<_, BATCH>>());
         for index in 0..batch.members.len() {
             let Member { hash, score, kept, .. } = &batch.members[index];
             let (hash, score) = (*hash, *score);

@@ -109,21 +109,33 @@ impl Core {
     }
 }
 
+/// Elements of one value that requests name one after the other.
+struct Run<'a> {
+    at: Wanted<'a>,
+    value: Option<&'a dyn Ahead>,
+    len: usize,
+}
+
 fn prefetch_elements(elements: List<Element<'_>>) {
-    let mut last: Option<(Element<'_>, Option<&dyn Ahead>)> = None;
-    let mut found = List::<(&dyn Ahead, u64)>::new();
-    for element in elements {
-        let ahead = match last {
-            Some((before, ahead)) if before.at.is(&element.at) => ahead,
-            _ => element.at.db.object(&element.at.key).and_then(|object| object.ahead()),
-        };
-        last = Some((element, ahead));
-        if let Some(ahead) = ahead {
-            ahead.prefetch(element.hash);
-            found.push((ahead, element.hash));
+    let (mut runs, mut hashes) = (List::<Run<'_>>::new(), List::<u64>::new());
+    for Element { at, hash } in elements {
+        if runs.last().is_none_or(|run| !run.at.is(&at)) {
+            let value = at.db.object(&at.key).and_then(|object| object.ahead());
+            runs.push(Run { at, value, len: 0 });
+        }
+        let run = runs.last_mut().expect("just made");
+        run.len += 1;
+        hashes.push(hash);
+        if let Some(value) = run.value {
+            value.prefetch(hash);
         }
     }
-    for (ahead, hash) in found {
-        ahead.prefetch_entry(hash);
+    let mut rest = &hashes[..];
+    for run in runs {
+        let (of_run, others) = rest.split_at(run.len);
+        if let Some(value) = run.value {
+            value.prefetch_entries(of_run);
+        }
+        rest = others;
     }
 }

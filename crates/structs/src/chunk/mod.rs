@@ -366,6 +366,25 @@ impl<C: Coding> Chunk<C> {
         lines.for_each(|line| prefetch(self.room.as_ptr().wrapping_add(line * LINE)));
     }
 
+    /// Prefetches what a search reads that begins about `part` of the way through the items, of a chunk
+    /// whose head was prefetched: the group there, and the marked items before and after it.
+    #[inline]
+    pub(crate) fn prefetch_near(&self, part: f64) {
+        const LINE: usize = 64;
+        /// Lines of a group of which each item fills half a line.
+        const LINES_MAX: usize = 9;
+        let group = self.group((part * self.len() as f64) as usize);
+        let line_of = |group: usize| match group {
+            0 => usize::from(self.begin) / LINE,
+            _ if group > self.marks() => usize::from(self.end) / LINE,
+            _ => self.mark(group) / LINE,
+        };
+        let lines = (line_of(group)..=line_of(group + 1)).take(LINES_MAX);
+        let before = line_of(group.saturating_sub(1));
+        let line = |line: usize| self.room.as_ptr().wrapping_add(line * LINE);
+        std::iter::once(before).chain(lines).for_each(|at| prefetch(line(at)));
+    }
+
     /// Panics when an invariant does not hold.
     pub(crate) fn check(&self) {
         let (mut at, mut index, mut longs) = (usize::from(self.begin), 0, 0);

@@ -205,34 +205,19 @@ impl Big {
         self.index.prefetch(Hash::of(hash));
     }
 
-    /// Prefetches the entry of the first item of a hash, which was prefetched before.
-    pub(super) fn prefetch_entry(&self, hash: u64) {
-        if let Ok((_, score)) = self.index.find(Hash::of(hash), Some) {
-            self.prefetch_score(score);
-        }
-    }
-
-    /// Prefetches where entries of this score are.
-    pub(super) fn prefetch_score(&self, score: f64) {
+    /// Prefetches the entries of the first items of these hashes, which were prefetched before.
+    pub(super) fn prefetch_entries(&self, hashes: &[u64]) {
         let Some(tree) = &self.entries else { return };
-        let search = Search {
-            is_less: |first| first < score,
-            is_equal: |_| false,
-            is_before: |_: &_| false,
-        };
-        tree.prefetch(&search, |low, high| (score - low) / (high - low));
+        for hashes in hashes.chunks(PREFETCHED_MAX) {
+            let (scores, len) = self.scores_of(hashes);
+            tree.prefetch_all(&scores[..len], by_score, share, Chunk::prefetch_near);
+        }
     }
 
     /// Prefetches, of so many members at most, their items and entries, and where entries of these scores
     /// will be.
     pub(super) fn prefetch_all(&self, wanted: &[(f64, u64)]) {
         let Some(tree) = &self.entries else { return };
-        let search = |score: f64| Search {
-            is_less: move |first| first < score,
-            is_equal: |_| false,
-            is_before: |_: &_| false,
-        };
-        let part = |score, low, high| part_between(low, Some(high), score).unwrap_or(0.5);
         for wanted in wanted.chunks(PREFETCHED_MAX) {
             let (mut scores, mut hashes) = ([0.0; PREFETCHED_MAX], [0; PREFETCHED_MAX]);
             for (at, (score, hash)) in wanted.iter().enumerate() {
@@ -240,15 +225,22 @@ impl Big {
             }
             let hashes = &hashes[..wanted.len()];
             self.index.prefetch_all(hashes);
-            tree.prefetch_all(&scores[..wanted.len()], search, part);
-            let found = |hash: &u64| Some(self.index.find(Hash::of(*hash), Some).ok()?.1);
-            let mut len = 0;
-            for old in hashes.iter().filter_map(found) {
-                scores[len] = old;
-                len += 1;
-            }
-            tree.prefetch_all(&scores[..len], search, part);
+            let scores = &scores[..wanted.len()];
+            tree.prefetch_all(scores, by_score, share, Chunk::prefetch_items);
+            let (scores, len) = self.scores_of(hashes);
+            tree.prefetch_all(&scores[..len], by_score, share, Chunk::prefetch_items);
         }
+    }
+
+    /// The scores of the first items of some hashes, and how many there are.
+    fn scores_of(&self, hashes: &[u64]) -> ([f64; PREFETCHED_MAX], usize) {
+        let (mut scores, mut len) = ([0.0; PREFETCHED_MAX], 0);
+        let found = |hash: &u64| Some(self.index.find(Hash::of(*hash), Some).ok()?.1);
+        for score in hashes.iter().filter_map(found) {
+            scores[len] = score;
+            len += 1;
+        }
+        (scores, len)
     }
 
     /// See [`super::Sorted::update`].
@@ -427,6 +419,19 @@ fn spot<'a>(tree: &'a Child<Entries>, place: &Place<'_>) -> (Spot, &'a Chunk) {
         }),
     };
     lower_bound(&reached, place)
+}
+
+/// The way to entries of a score, of which a prefetch needs no more than about where they are.
+fn by_score(score: f64) -> Search<impl Fn(f64) -> bool, impl Fn(f64) -> bool, Never> {
+    Search { is_less: move |first| first < score, is_equal: |_| false, is_before: |_| false }
+}
+
+/// A function that is not called.
+type Never = fn(&Child<Entries>) -> bool;
+
+/// [`part_between`] for a prefetch, which may as well be wrong.
+fn share(score: f64, low: f64, high: f64) -> f64 {
+    part_between(low, Some(high), score).unwrap_or(0.5)
 }
 
 /// How far a score lies between the first ones of two chunks; `None` if they do not tell.

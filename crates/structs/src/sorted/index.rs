@@ -219,7 +219,7 @@ impl Index {
             let hash = Hash::of(hash);
             f64::from(hash.0.saturating_sub(low.0)) / f64::from(high.0.saturating_sub(low.0).max(1))
         };
-        tree.prefetch_all(hashes, |hash| search(Hash::of(hash)), part);
+        tree.prefetch_all(hashes, |hash| search(Hash::of(hash)), part, Chunk::prefetch_items);
     }
 
     /// Adds an item at a spot that [`Index::find`] gave for its hash.

@@ -188,8 +188,7 @@ impl Sorted {
     }
 
     /// Prefetches where the index leads from this hash. Sixteen look-ups of large sets, prefetched
-    /// together, wait for memory once: with this for all of them, then [`Sorted::prefetch_entry`] for
-    /// all.
+    /// together, wait for memory once: with this for each of them, then [`Sorted::prefetch_entries`].
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Root::Trees(big) = &self.0 {
@@ -197,11 +196,11 @@ impl Sorted {
         }
     }
 
-    /// Prefetches the entry of a member with this hash, which was prefetched before.
+    /// Prefetches the entries of members with these hashes, which were prefetched before.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64) {
+    pub fn prefetch_entries(&self, hashes: &[u64]) {
         if let Root::Trees(big) = &self.0 {
-            big.prefetch_entry(hash);
+            big.prefetch_entries(hashes);
         }
     }
 

@@ -128,11 +128,23 @@ impl Trial {
         }
     }
 
+    /// Prefetches members that are there or not, more than go together: it stays within the set.
+    fn prefetch(&self, prng: &mut Prng) {
+        let wanted: Vec<(f64, u64)> = (0..prng.below(20))
+            .map(|_| (score(prng), hash::of(&member(prng, self.names, self.longest))))
+            .collect();
+        let hashes: Vec<u64> = wanted.iter().map(|(_, hash)| *hash).collect();
+        hashes.iter().for_each(|hash| self.set.prefetch(*hash));
+        self.set.prefetch_entries(&hashes);
+        self.set.prefetch_all(&wanted);
+    }
+
     /// Looks, ranks and bounds.
     fn check(&self, prng: &mut Prng) {
         let (set, all) = (&self.set, ordered(&self.model));
         assert_eq!(set.len(), all.len());
         let name = member(prng, self.names, self.longest);
+        self.prefetch(prng);
         let found = set.rank(hash::of(&name), &name);
         let wanted = all.iter().position(|(_, other)| *other == name);
         assert_eq!(found, wanted.map(|rank| (rank, all[rank].0)), "{name:?}");

@@ -165,6 +165,7 @@ impl<C: Coding> Child<C> {
         wanted: &[T],
         search: impl Fn(T) -> Search<L, E, B>,
         part: impl Fn(T, C::First, C::First) -> f64,
+        prefetch_items: fn(&Chunk<C>, f64),
     ) where
         L: Fn(C::First) -> bool,
         E: Fn(C::First) -> bool,
@@ -193,7 +194,7 @@ impl<C: Coding> Child<C> {
         }
         for (_, at, share) in &*ways {
             if let Link::Chunk(chunk) = &at.link {
-                chunk.prefetch_items(share.clamp(0.0, 1.0));
+                prefetch_items(chunk, share.clamp(0.0, 1.0));
             }
         }
     }
