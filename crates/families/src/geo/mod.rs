@@ -87,7 +87,7 @@ const O_SEARCH: &str = "O(N+log(M)) where N is the number of elements in the gri
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub(crate) const TABLE: &[Command] = &[
     //    name                     since   args flags       keys                   run
-    row("geoadd",                 "3.2.0", -5, GROW,         specs::ONE_RW_UPDATE, add::geoadd).doc("Add one or more geospatial items in the geospatial index represented using a sorted set", O_ADD).syntax("key [condition: NX | XX]@6.2.0 [CH=change]@6.2.0 (longitude_latitude_member: longitude:double latitude:double member)...").history(&[("6.2.0", "Added the `CH`, `NX` and `XX` options.")]),
+    row("geoadd",                 "3.2.0", -5, GROW,         specs::ONE_RW_UPDATE, add::geoadd).doc("Add one or more geospatial items in the geospatial index represented using a sorted set", O_ADD).elements_from(4).syntax("key [condition: NX | XX]@6.2.0 [CH=change]@6.2.0 (longitude_latitude_member: longitude:double latitude:double member)...").history(&[("6.2.0", "Added the `CH`, `NX` and `XX` options.")]),
     row("geodist",                "3.2.0", -4, READ,         specs::ONE_RO_ACCESS, member::geodist).doc("Returns the distance between two members of a geospatial index", O_LOG).elements().syntax("key member1 member2 [unit: M | KM | FT | MI]"),
     row("geohash",                "3.2.0", -2, READ,         specs::ONE_RO_ACCESS, member::geohash).doc("Returns members of a geospatial index as standard geohash strings", O_HASH).elements().syntax("key member..."),
     row("geopos",                 "3.2.0", -2, READ,         specs::ONE_RO_ACCESS, member::geopos).doc("Returns longitude and latitude of members of a geospatial index", O_POS).elements().syntax("key member..."),

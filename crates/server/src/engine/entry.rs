@@ -284,6 +284,8 @@ mod tests {
             ("SADD s m n",                      &[1, 2, 3]),
             ("SADDEX s 5 m n",                  &[1, 3, 4]),
             ("SMOVE s t m",                     &[1, 2, 3]),
+            ("ZADD z 1 m",                      &[1, 3]),
+            ("GEOADD g 1 2 m",                  &[1, 4]),
             ("SINTERCARD 2 s t LIMIT 5",        &[2, 3]),
             ("RESTORE k 0 v REPLACE",           &[1]),
             ("PING m",                          &[]),
