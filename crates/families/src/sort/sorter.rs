@@ -118,7 +118,7 @@ struct Merge {
 
 impl Merge {
     fn new(left: Run, right: Run) -> Self {
-        let level = left.level.max(right.level) + 1;
+        let level = left.level.max(right.level) + u32::from(left.level == right.level);
         Self { left, right, into: Run { level, ..Run::default() }, compared: 0 }
     }
 
@@ -293,7 +293,8 @@ impl Sorter {
     /// Begins to merge the last two runs, if it is time to.
     fn begin_merge(&mut self) -> bool {
         let [.., one, other] = &self.runs[..] else { return false };
-        if !self.is_closed && one.level != other.level {
+        // Several runs may have come since the last merge: then a later one may be of a higher level.
+        if !self.is_closed && one.level > other.level {
             return false;
         }
         if let (Some(right), Some(left)) = (self.runs.pop(), self.runs.pop()) {

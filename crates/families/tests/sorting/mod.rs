@@ -238,6 +238,9 @@ fn long_texts_are_compared_in_portions() {
         let compared = count * (count.ilog2() as usize - 4) / 2 * bytes;
         let asked = questions(&mut world, "SORT l ALPHA STORE to");
         assert!(asked >= compared / (16 * 1024), "{count} of {bytes}: {asked} times");
+        // And no item goes through more merges than there are doublings.
+        let all = count * (count.ilog2() as usize + 3) * (bytes + 4_096);
+        assert!(asked <= 3 * count + all / (12 * 1024), "{count} of {bytes}: {asked} times");
         world.check();
     }
 }
