@@ -141,7 +141,8 @@ async fn change(
 struct Drafts {
     changed: Chunks<Changed, CHUNK>,
     /// By the hash of the key: that, and where the document is.
-    buckets: Vec<Vec<(u64, (usize, usize))>>,
+    buckets: Chunks<Vec<(u64, (usize, usize))>, CHUNK>,
+    buckets_len: usize,
 }
 
 impl Drafts {
@@ -150,14 +151,17 @@ impl Drafts {
         /// Documents of a bucket, and most buckets: those of four million are of 256.
         const BUCKET: usize = 16;
         const BUCKETS_MAX: usize = 16 * 1024;
-        let count = (most / BUCKET).clamp(1, BUCKETS_MAX);
-        Self { changed: Chunks::default(), buckets: vec![Vec::new(); count] }
+        let buckets_len = (most / BUCKET).clamp(1, BUCKETS_MAX);
+        let mut buckets = Chunks::default();
+        (0..buckets_len).for_each(|_| buckets.tail(1).push(Vec::new()));
+        Self { changed: Chunks::default(), buckets, buckets_len }
     }
 
     /// Where the document of a key is.
     fn find(&mut self, key: &Key<'_>, args: resp::Args<'_>) -> Option<(usize, usize)> {
-        let Self { changed, buckets } = self;
-        let bucket = &buckets[bucket_of(key.hash, buckets.len())];
+        let place = self.bucket_of(key);
+        let Self { changed, buckets, .. } = self;
+        let bucket = buckets.at(place);
         let mut same = bucket.iter().filter(|(hash, _)| *hash == key.hash);
         same.find(|(_, place)| args.get(changed.at(*place).at) == key.bytes).map(|(_, at)| *at)
     }
@@ -166,15 +170,15 @@ impl Drafts {
     fn add(&mut self, key: &Key<'_>, document: Changed) -> (usize, usize) {
         self.changed.tail(1).push(document);
         let (chunk, len) = self.changed.end();
-        let bucket = bucket_of(key.hash, self.buckets.len());
-        self.buckets[bucket].push((key.hash, (chunk, len - 1)));
+        let bucket = self.bucket_of(key);
+        self.buckets.at(bucket).push((key.hash, (chunk, len - 1)));
         (chunk, len - 1)
     }
-}
 
-/// The bucket of a hash whose other bits choose the core.
-fn bucket_of(hash: u64, buckets: usize) -> usize {
-    (hash >> 32) as usize % buckets
+    fn bucket_of(&self, key: &Key<'_>) -> (usize, usize) {
+        let bucket = (key.hash >> 32) as usize % self.buckets_len;
+        (bucket / CHUNK, bucket % CHUNK)
+    }
 }
 
 /// Sets what a path leads to.

@@ -186,9 +186,11 @@ pub(super) fn change(
     if let Some(flow) = missing(cx, &key, &path, order)? {
         return Ok(flow);
     }
-    let bytes: usize = values.clone().map(|at| args.all().arg(at).len()).sum();
+    let bytes = |values: &std::ops::Range<usize>| -> usize {
+        values.clone().map(|at| args.all().arg(at).len()).sum()
+    };
+    let is_short = values.len() <= VALUES_AT_ONCE && bytes(&values) <= BYTES_AT_ONCE;
     let mut parsing = Parsing::new(values, order);
-    let is_short = bytes <= BYTES_AT_ONCE && parsing.positions.len() <= VALUES_AT_ONCE;
     let act = if is_short { Some(parsing.all(args.all())?) } else { None };
     let mut targets = Targets::new(order, path.clone());
     if let Some(act) = &act
