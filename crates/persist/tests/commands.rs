@@ -248,6 +248,47 @@ fn large_sorted_sets_are_put_in_order_in_portions() {
     assert_eq!(len, 20_000);
 }
 
+/// A string of so many bytes, packed: one byte, then copies of it.
+fn packed(copies: usize) -> Bytes {
+    let operations = [&b"\x00v"[..], &b"\xe0\xff\x00".repeat(copies)].concat();
+    let mut packed = vec![0xc3, 0x80];
+    packed.extend_from_slice(&(operations.len() as u32).to_be_bytes());
+    packed.push(0x80);
+    packed.extend_from_slice(&(1 + 264 * copies as u32).to_be_bytes());
+    [packed, operations].concat()
+}
+
+#[test] // Names, values and packed collections that are packed to a ninetieth of their size.
+fn long_packed_texts_are_unpacked_in_portions() {
+    const COPIES: usize = 15_000;
+    let mut engine = Engine::new();
+    let long = vec![b'v'; 1 + 264 * COPIES];
+    let (name, value) = (b"name".to_vec(), (long.clone(), None));
+    for (body, expected) in [
+        (
+            [&b"\x04\x01\x04name"[..], &packed(COPIES)].concat(),
+            Value::Hash([(name.clone(), value)].into()),
+        ),
+        (
+            [&b"\x04\x01"[..], &packed(COPIES), b"\x04name"].concat(),
+            Value::Hash([(long.clone(), (name, None))].into()),
+        ),
+        ([&b"\x02\x01"[..], &packed(COPIES)].concat(), Value::Set([long.clone()].into())),
+        ([&b"\x12\x01\x01"[..], &packed(COPIES)].concat(), Value::List(vec![long.clone()])),
+    ] {
+        let reply = engine.call(&[b"RESTORE", b"x", b"0", &payload(&body, 10), b"REPLACE"]);
+        assert_eq!(reply, b"+OK\r\n", "{:?}", &body[..2]);
+        assert!(engine.portions > long.len() / 65_536, "{:?}: {}", &body[..2], engine.portions);
+        assert!(engine.record(b"x").unwrap().value == expected, "{:?}", &body[..2]);
+        // One byte less is announced.
+        let mut lying = body.clone();
+        let at = lying.windows(4).position(|bytes| bytes == (long.len() as u32).to_be_bytes());
+        lying[at.unwrap() + 3] -= 1;
+        let reply = engine.call(&[b"RESTORE", b"x", b"0", &payload(&lying, 10), b"REPLACE"]);
+        assert_eq!(reply, b"-ERR Bad data format\r\n", "{:?}", &body[..2]);
+    }
+}
+
 #[test] // A field of megabytes, without a deadline and beside one that has one.
 fn a_huge_field_goes_in_portions() {
     let mut engine = Engine::new();

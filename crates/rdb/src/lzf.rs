@@ -94,9 +94,18 @@ pub fn unpack(packed: &[u8], out: &mut Vec<u8>, want: usize) -> Result<usize, (u
 pub fn unpack_all(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), Corrupt> {
     out.clear();
     let used = unpack(packed, out, len).map_err(|(_, fault)| fault)?;
-    match (used == packed.len(), out.len() == len) {
+    check(packed.len() - used, out.len(), len)
+}
+
+/// Checks the end of unpacking: how many packed bytes are left, and how many bytes came out, where `len`
+/// were announced.
+///
+/// # Errors
+/// [`Corrupt::Cut`] and [`Corrupt::Length`].
+pub fn check(left: usize, unpacked: usize, len: usize) -> Result<(), Corrupt> {
+    match (left == 0, unpacked == len) {
         (true, true) => Ok(()),
-        (false, false) if out.len() < len => Err(Corrupt::Cut),
+        (false, false) if unpacked < len => Err(Corrupt::Cut),
         _ => Err(Corrupt::Length),
     }
 }

@@ -13,6 +13,8 @@ use crate::lzf;
 pub(super) enum Stop {
     /// It needs at least this many bytes from the cursor's start.
     Short(usize),
+    /// So many bytes of a long text in it were unpacked, and there are more.
+    Paused(usize),
     /// It is wrong, at this many bytes after the cursor's start.
     Bad(usize, Reason),
 }

@@ -243,7 +243,11 @@ impl Restoring {
                     return self.build();
                 }
                 Some(event) => {
-                    let bytes = if let Event::Item(item) = &event { item.text_bytes() } else { 0 };
+                    let bytes = match &event {
+                        Event::Item(item) => item.text_bytes(),
+                        Event::Unpacked(bytes) => *bytes,
+                        _ => 0,
+                    };
                     *any |= value.take_in(event, *types, now)?;
                     items += 1 + bytes / ITEM_BYTES;
                 }

@@ -147,6 +147,7 @@ impl Collector {
             Event::Item(item) => self.item(item),
             Event::Block(_) => panic!("nobody asked for blocks"),
             Event::Start { .. }
+            | Event::Unpacked(_)
             | Event::ResizeDb { .. }
             | Event::SlotInfo { .. }
             | Event::ModuleSkipped { .. } => {}

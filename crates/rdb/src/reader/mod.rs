@@ -5,10 +5,10 @@
 //! a string); an incomplete element is parsed again from its start once the bytes that it asked for
 //! have arrived, so there is no state in half-read lengths, and the sizes of chunks cannot change
 //! the result. Items are borrowed from the buffer; only packed ones (LZF, integers) are unpacked,
-//! into three vectors that are kept.
+//! into three vectors that are kept: long ones in portions, each of which is an event.
 //!
 //! ```text
-//!           hashed   at                  end
+//!           hashed   at                  end          hashed goes beyond at within a long element
 //! buffer: | ....... | consumed | arrived | room |      base: file offset of buffer[0]
 //! state:  Header -> Top <-> Body(..)  -> Done          payload: Value -> Body -> Trailer -> Done
 //!                   Top <-> Module
@@ -17,12 +17,14 @@
 //! field and value, or one packed collection; its bytes are awaited, never allocated in advance.
 //!
 //! Invariants:
-//! - I1: `hashed <= at <= end <= buffer.len()`.
-//! - I2: every byte enters the checksum once, when it is consumed and before it leaves the buffer.
+//! - I1: `hashed <= end`, `at <= end <= buffer.len()`.
+//! - I2: every byte enters the checksum once, when it is known to belong to an element and before it
+//!   leaves the buffer; none before the stored checksum is reached.
 //! - I3: after an error the same error is returned; after `Done` nothing is.
 
 mod entries;
 mod items;
+mod memory;
 mod top;
 
 use crate::blob::Form;
@@ -40,6 +42,7 @@ use darter_base::number::{I64_TEXT_MAX, i64_text};
 use darter_base::{StreamId, UnixMillis};
 use entries::{Log, Stage};
 use items::block_fault;
+use memory::{UNPACKED_AT_ONCE, Unpacking};
 use std::ops::Range;
 
 /// What a reader accepts.
@@ -85,6 +88,8 @@ pub struct Reader {
     gives_blocks: bool,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
+    /// How far those are unpacked that are long.
+    unpacking: [Unpacking; 3],
 }
 
 #[derive(Clone, Debug)]
@@ -216,9 +221,6 @@ type Attempt = Result<Option<Step>, Stop>;
 /// Version and checksum after a payload's value.
 const PAYLOAD_TRAILER_BYTES: u64 = 10;
 
-/// Memory up to this size is kept for the next large element.
-const KEPT_BYTES: usize = 4 << 20;
-
 const FIRST: usize = 0;
 const SECOND: usize = 1;
 const WHOLE: usize = 2;
@@ -246,14 +248,16 @@ impl Reader {
             log: None,
             gives_blocks: false,
             texts: [Vec::new(), Vec::new(), Vec::new()],
+            unpacking: [Unpacking::default(); 3],
         }
     }
 
     /// The same reader, which reports packed collections as [`Event::Block`]s, unless they are large
     /// or their items have deadlines.
     #[must_use]
-    pub fn with_blocks(self) -> Self {
-        Self { gives_blocks: true, ..self }
+    pub fn with_blocks(mut self) -> Self {
+        self.gives_blocks = true;
+        self
     }
 
     /// A reader of a payload of `DUMP` of `len` bytes, whose trailer says `version`
@@ -268,44 +272,16 @@ impl Reader {
     ) -> Self {
         let product =
             if version >= types::VALKEY_VERSION_MIN { Product::Valkey } else { Product::Redis };
-        let reader = Self::new(kinds, limits);
-        Self { state: State::Value, payload: Some(len), product, version, ..reader }
+        let mut reader = Self::new(kinds, limits);
+        (reader.state, reader.payload) = (State::Value, Some(len));
+        (reader.product, reader.version) = (product, version);
+        reader
     }
 
     /// Copies `bytes`, the next ones of the file, into the buffer.
     pub fn push(&mut self, bytes: &[u8]) {
         self.space(bytes.len())[..bytes.len()].copy_from_slice(bytes);
         self.filled(bytes.len());
-    }
-
-    /// Room for at least `len` more bytes; report with [`filled`](Self::filled) how many arrived.
-    pub fn space(&mut self, len: usize) -> &mut [u8] {
-        self.hash_consumed();
-        let waiting = self.end - self.at;
-        if self.at > 0 && self.at >= waiting {
-            // Moves at most as many bytes as were consumed since: O(1) a byte.
-            self.buffer.copy_within(self.at..self.end, 0);
-            self.base += self.at as u64;
-            (self.hashed, self.at, self.end) = (0, 0, waiting);
-            self.give_back(waiting + len);
-        }
-        if self.buffer.len() - self.end < len {
-            self.buffer.resize(self.end + len, 0);
-        }
-        &mut self.buffer[self.end..]
-    }
-
-    /// Frees the memory of a large element that is past; no event borrows it any more.
-    fn give_back(&mut self, needed: usize) {
-        if self.buffer.len() > KEPT_BYTES && needed < self.buffer.len() / 4 {
-            self.buffer.truncate(needed.max(self.end));
-            self.buffer.shrink_to_fit();
-        }
-        for text in &mut self.texts[..WHOLE] {
-            if text.capacity() > KEPT_BYTES {
-                *text = Vec::new();
-            }
-        }
     }
 
     /// Reports that `len` bytes were written to the [`space`](Self::space).
@@ -347,7 +323,7 @@ impl Reader {
 
     /// The next event; `None` when more bytes are needed or the end was reported.
     ///
-    /// Cost: O(bytes of the event), but a packed collection is unpacked at once.
+    /// Cost: O(bytes of the event).
     ///
     /// # Errors
     /// What is wrong and where; an error is permanent.
@@ -365,6 +341,7 @@ impl Reader {
                 Ok(Some(step)) => return Ok(Some(self.event(step))),
                 Ok(None) => {}
                 Err(Stop::Short(need)) => self.need = need.max(self.end - self.at + 1),
+                Err(Stop::Paused(bytes)) => return Ok(Some(Event::Unpacked(bytes))),
                 Err(Stop::Bad(behind, reason)) => return Err(self.fail(behind, reason)),
             }
         }
@@ -405,11 +382,6 @@ impl Reader {
         error
     }
 
-    fn hash_consumed(&mut self) {
-        self.crc.update(&self.buffer[self.hashed..self.at]);
-        self.hashed = self.at;
-    }
-
     #[inline]
     fn cursor(&self) -> Cursor<'_> {
         Cursor::new(&self.buffer[self.at..self.end], self.limits.string_bytes_max)
@@ -417,7 +389,7 @@ impl Reader {
 
     fn consume(&mut self, len: usize) {
         self.at += len;
-        debug_assert!(self.hashed <= self.at && self.at <= self.end, "I1: at={}", self.at);
+        debug_assert!(self.at <= self.end, "I1: at={}", self.at);
     }
 
     /// Locates the bytes of `text`; unpacks them into `texts[slot]` if they are packed.
@@ -428,6 +400,10 @@ impl Reader {
             Text::Int(value) => {
                 write_int(&mut self.texts[slot], value);
                 Ok(Span::Text(slot, 0..self.texts[slot].len()))
+            }
+            Text::Lzf { start, packed, len } if len > UNPACKED_AT_ONCE => {
+                self.unpack_long((start, packed), len, slot)?;
+                Ok(Span::Text(slot, 0..len))
             }
             Text::Lzf { start, packed, len } => {
                 let bytes = &self.buffer[self.at + start..self.at + start + packed];
