@@ -29,6 +29,8 @@ pub enum NewItem<'a> {
     Pair { name: &'a [u8], value: Fresh<'a>, deadline: Option<u64> },
     /// A name and its score, which is a number.
     Scored { name: &'a [u8], score: f64 },
+    /// An element of a list that is out of line already.
+    Element(&'a Blob),
     /// Of a stream.
     Piece(Piece<'a>),
 }
@@ -72,7 +74,7 @@ impl<'a> NewItem<'a> {
         match self {
             Self::Single { name, .. } | Self::Pair { name, .. } | Self::Scored { name, .. } => name,
             Self::Piece(Piece::Group { name, .. } | Piece::Consumer { name, .. }) => name,
-            Self::Piece(_) => &[],
+            Self::Element(_) | Self::Piece(_) => &[],
         }
     }
 }

@@ -33,6 +33,13 @@ pub fn fuzz_rdb(data: &[u8]) {
             dump::reader(data, TYPES.kinds(), Limits::default()).expect("it was a payload before");
         let pieces = digest(reader, data, step);
         assert_eq!(whole, pieces, "chunks of {step} changed what a payload says");
+        let parts = |step| {
+            let reader = dump::reader(data, TYPES.kinds(), Limits::default());
+            digest(reader.expect("it was a payload before").with_parts(), data, step)
+        };
+        let in_parts = parts(data.len());
+        assert_eq!(in_parts, parts(step), "chunks of {step} changed what a payload says in parts");
+        assert_eq!(in_parts.0.is_ok(), whole.0.is_ok(), "parts changed whether a payload is right");
         if whole.0.is_ok() {
             assert!(dump::verify(data).is_ok(), "the reader took what the verifier refuses");
         }

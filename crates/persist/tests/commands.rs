@@ -289,6 +289,30 @@ fn long_packed_texts_are_unpacked_in_portions() {
     }
 }
 
+#[test] // Values of fields and elements of lists: none is awaited, nor copied, as a whole.
+fn long_values_are_read_in_parts() {
+    let len = 1 + 264 * 15_000_usize;
+    let raw = [&[0x80][..], &(len as u32).to_be_bytes(), &vec![b'v'; len]].concat();
+    for text in [raw, packed(15_000)] {
+        for lead in [&b"\x04\x02\x01a\x011\x04name"[..], b"\x12\x02\x01\x01a\x01"] {
+            let payload = payload(&[lead, &text].concat(), 10);
+            let limits = darter_rdb::Limits::default();
+            let reader = darter_rdb::dump::reader(&payload, darter_families::TYPES.kinds(), limits);
+            let (mut reader, mut read) = (reader.unwrap().with_parts(), 0);
+            for piece in payload.chunks(16_384) {
+                reader.push(piece);
+                while let Some(event) = reader.next().unwrap() {
+                    let darter_rdb::Event::Item(item) = event else { continue };
+                    assert!(item.text_bytes() <= 65_536, "{} bytes", item.text_bytes());
+                    read += item.text_bytes();
+                }
+                assert!(reader.memory_bytes() < 400_000, "{}", reader.memory_bytes());
+            }
+            assert!(reader.is_done() && read > len, "{read} of {len}");
+        }
+    }
+}
+
 #[test] // A field of megabytes, without a deadline and beside one that has one.
 fn a_huge_field_goes_in_portions() {
     let mut engine = Engine::new();

@@ -6,7 +6,7 @@
 use darter_base::{StreamId, UnixMillis};
 
 /// A piece of a value. Readers return the short ones: `Chunk`, `Single`, `Pair`, `Scored`,
-/// `Piece`.
+/// `Piece`; and `LongValued`, `LongSingle` and `Part` if they were asked for parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Item<'a> {
     /// The next bytes of a string, at least one.

@@ -102,7 +102,10 @@ impl Value for List {
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
-        self.0.push(End::Back, item.name());
+        match item {
+            NewItem::Element(blob) => self.0.push(End::Back, New::Shared(blob.clone())),
+            item => self.0.push(End::Back, item.name()),
+        }
         true
     }
 

@@ -174,7 +174,7 @@ impl Value for Stream {
                 self.state = State { last: id, added, ..self.state };
                 true
             }
-            NewItem::Scored { .. } => false,
+            NewItem::Scored { .. } | NewItem::Element(_) => false,
         }
     }
 

@@ -171,6 +171,8 @@ struct Restoring {
     at: usize,
     stage: Stage,
     value: Value,
+    /// An item that comes in parts.
+    long: Option<Long>,
     /// There were items, though they may all have been dead.
     any: bool,
 }
@@ -180,6 +182,45 @@ enum Stage {
     Reading(Box<Reader>),
     /// All items are in; those of a large value are put in order.
     Building,
+}
+
+/// An item whose value, or which itself is long, and comes in parts.
+struct Long {
+    /// None: an element of a list.
+    name: Option<Vec<u8>>,
+    deadline: Option<UnixMillis>,
+    text: Blob,
+    len: u64,
+}
+
+impl Long {
+    /// Begins with an item if it comes in parts.
+    fn of(item: &Item<'_>) -> Option<Self> {
+        let text = Blob::default();
+        match *item {
+            Item::LongValued { name, value_len: len, deadline_ms: deadline } => {
+                Some(Self { name: Some(name.to_vec()), deadline, text, len })
+            }
+            Item::LongSingle { len, deadline_ms: deadline } => {
+                Some(Self { name: None, deadline, text, len })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.text.len() as u64 == self.len
+    }
+
+    fn item(&self) -> NewItem<'_> {
+        match &self.name {
+            None => NewItem::Element(&self.text),
+            Some(name) => {
+                let (value, deadline) = (Fresh::Blob(&self.text), self.deadline);
+                NewItem::Pair { name, value, deadline }
+            }
+        }
+    }
 }
 
 enum Value {
@@ -198,7 +239,8 @@ impl Restoring {
         let trailer = payload.trailer().ok_or_else(wrong_trailer)?;
         dump::version(&trailer).map_err(|_| wrong_trailer())?;
         let stage = Stage::Summing(Crc64::new());
-        Ok(Self { types, deadline, idle, at: 0, stage, value: Value::None, any: false })
+        let (value, long) = (Value::None, None);
+        Ok(Self { types, deadline, idle, at: 0, stage, value, long, any: false })
     }
 
     /// Does the next portion; true when the value is complete.
@@ -224,7 +266,7 @@ impl Restoring {
     }
 
     fn read(&mut self, payload: Payload<'_>, now: UnixMillis) -> Result<bool, Refusal> {
-        let Self { types, at, stage: Stage::Reading(reader), value, any, .. } = self else {
+        let Self { types, at, stage: Stage::Reading(reader), value, long, any, .. } = self else {
             unreachable!("called while reading");
         };
         let (mut items, mut pushed) = (0, 0);
@@ -248,7 +290,7 @@ impl Restoring {
                         Event::Unpacked(bytes) => *bytes,
                         _ => 0,
                     };
-                    *any |= value.take_in(event, *types, now)?;
+                    *any |= value.take_in(event, long, *types, now)?;
                     items += 1 + bytes / ITEM_BYTES;
                 }
                 None if pushed >= SUMMED_AT_ONCE => return Ok(false),
@@ -296,7 +338,7 @@ fn reader(types: Types, payload: Payload<'_>, computed: u64) -> Result<Reader, R
         return Err(wrong_trailer());
     }
     let len = payload.0.len() as u64;
-    Ok(Reader::of_payload(types.kinds(), len, version, Limits::default()))
+    Ok(Reader::of_payload(types.kinds(), len, version, Limits::default()).with_parts())
 }
 
 /// Pushes the next bytes to the reader; returns how many.
@@ -312,10 +354,11 @@ fn push(reader: &mut Reader, payload: Payload<'_>, at: &mut usize) -> usize {
 }
 
 impl Value {
-    /// Adds a piece. True when it was an item of a collection.
+    /// Adds a piece, or to `long`, which is one of several. True when it was an item of a collection.
     fn take_in(
         &mut self,
         event: Event<'_>,
+        long: &mut Option<Long>,
         types: Types,
         now: UnixMillis,
     ) -> Result<bool, Refusal> {
@@ -334,6 +377,19 @@ impl Value {
         let fresh = match (self, item) {
             (Self::Text(blob), Item::Chunk(bytes)) => {
                 blob.append(bytes);
+                return Ok(false);
+            }
+            (Self::Object(object), Item::Part(bytes)) => {
+                let Some(open) = long else { return Err(bad_format()) };
+                open.text.append(bytes);
+                if !open.is_whole() {
+                    return Ok(false);
+                }
+                let whole = long.take().expect("it is open");
+                whole.deadline.is_some_and(|at| at <= now) || object.take_in(whole.item())
+            }
+            (Self::Object(_), Item::LongValued { .. } | Item::LongSingle { .. }) => {
+                *long = Long::of(&item);
                 return Ok(false);
             }
             (Self::Object(object), item) => {

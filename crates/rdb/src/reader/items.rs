@@ -22,6 +22,14 @@ impl Reader {
         if !matches!(shape, Shape::Singles) {
             first = Some(cursor.text()?);
         }
+        if let Some(name) = first
+            && !matches!(shape, Shape::DeadlineLast)
+            && let Some((len, body)) = self.long_text(&mut cursor)?
+        {
+            let (used, name) = (cursor.at, self.place(name, FIRST)?);
+            self.begin_long(used, body, Body::Items { shape, left: left - 1 });
+            return Ok(Some(Step::LongValued(name, len, deadline_ms)));
+        }
         let last = cursor.text()?;
         if matches!(shape, Shape::DeadlineLast) {
             deadline_ms = deadline_of(cursor.i64_le()?);
@@ -37,6 +45,49 @@ impl Reader {
         self.consume(used);
         self.state = State::Body(Body::Items { shape, left: left - 1 });
         Ok(Some(step))
+    }
+
+    /// The length of a text that is to be reported in parts, and what they are. Otherwise nothing is read.
+    fn long_text(&self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Body)>, Stop> {
+        let mut ahead = *cursor;
+        if !self.gives_parts {
+            return Ok(None);
+        }
+        let (len, body) = match ahead.head()? {
+            Head::Raw(left) => (left, Body::Raw { left }),
+            Head::Lzf { packed, len } => (len, Body::Packed { packed, left: len, sent: 0 }),
+            Head::Int(_) => return Ok(None),
+        };
+        if len <= CHUNK_BYTES as u64 {
+            return Ok(None);
+        }
+        *cursor = ahead;
+        Ok(Some((len, body)))
+    }
+
+    /// Reads a long text next, then goes on with `rest`.
+    fn begin_long(&mut self, used: usize, body: Body, rest: Body) {
+        if let Body::Packed { .. } = body {
+            self.texts[WHOLE].clear();
+        }
+        self.consume(used);
+        (self.state, self.rest) = (State::Body(body), Some(rest));
+    }
+
+    /// What follows a string.
+    fn end_of_text(&mut self) -> Attempt {
+        match self.rest.take() {
+            None => self.end_of_key(),
+            Some(rest) => {
+                self.state = State::Body(rest);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A chunk of a string, or a part of a long value.
+    fn chunk(&self, span: Span) -> Attempt {
+        Ok(Some(if self.rest.is_some() { Step::ValuePart(span) } else { Step::Chunk(span) }))
     }
 
     /// A name and its score.
@@ -59,14 +110,15 @@ impl Reader {
 
     pub(super) fn body(&mut self, body: Body) -> Attempt {
         match body {
-            Body::Raw { left: 0 } | Body::End => self.end_of_key(),
+            Body::Raw { left: 0 } => self.end_of_text(),
+            Body::End => self.end_of_key(),
             Body::Raw { left } => {
                 let len = size(left).min(CHUNK_BYTES);
                 self.cursor().take(len)?;
                 let span = Span::Buffer(self.at..self.at + len);
                 self.consume(len);
                 self.state = State::Body(Body::Raw { left: left - len as u64 });
-                Ok(Some(Step::Chunk(span)))
+                self.chunk(span)
             }
             Body::Int => {
                 self.state = State::Body(Body::End);
@@ -92,7 +144,7 @@ impl Reader {
     fn unpack(&mut self, packed: u64, left: u64, mut sent: usize) -> Attempt {
         let bad = |corrupt| Stop::Bad(0, Reason::Lzf(corrupt));
         if left == 0 {
-            return if packed == 0 { self.end_of_key() } else { Err(bad(lzf::Corrupt::Length)) };
+            return if packed == 0 { self.end_of_text() } else { Err(bad(lzf::Corrupt::Length)) };
         }
         let text = &mut self.texts[WHOLE];
         if sent > lzf::WINDOW_BYTES {
@@ -122,7 +174,7 @@ impl Reader {
         let span = Span::Text(WHOLE, sent..sent + chunk);
         let (left, sent) = (left - chunk as u64, sent + chunk);
         self.state = State::Body(Body::Packed { packed, left, sent });
-        Ok(Some(Step::Chunk(span)))
+        self.chunk(span)
     }
 
     /// The head of a block that is reported as a whole.
@@ -242,6 +294,10 @@ impl Reader {
                 Ok(None)
             }
             types::NODE_PLAIN => {
+                if let Some((len, body)) = self.long_text(&mut cursor)? {
+                    self.begin_long(cursor.at, body, Body::Nodes(rest));
+                    return Ok(Some(Step::LongSingle(len)));
+                }
                 let (text, used) = (cursor.text()?, cursor.at);
                 if matches!(text, Text::Raw { len: 0, .. }) {
                     return Err(node_fault("an element without bytes in a node of its own"));

@@ -86,6 +86,10 @@ pub struct Reader {
     log: Option<Box<Log>>,
     /// Packed collections are reported as a whole.
     gives_blocks: bool,
+    /// Long values and elements are reported in parts.
+    gives_parts: bool,
+    /// What follows the long value that is being read.
+    rest: Option<Body>,
     /// Unpacked texts: of a field (or key), of a value, of a whole collection (or string).
     texts: [Vec<u8>; 3],
     /// How far those are unpacked that are long.
@@ -111,7 +115,7 @@ enum State {
 /// What is left of a value.
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// Bytes of a string, as they are.
+    /// Bytes of a string, or of a long value, as they are.
     Raw { left: u64 },
     /// An integer as a string; already written out.
     Int,
@@ -208,6 +212,9 @@ enum Step {
     Single(Span),
     Piece(Piece<'static>),
     Part(Span),
+    LongValued(Span, u64, Option<UnixMillis>),
+    LongSingle(u64),
+    ValuePart(Span),
     Group { name: Span, last: StreamId, read: Option<u64>, pending: u64 },
     Consumer { name: Span, seen_ms: u64, active_ms: Option<u64>, pending: u64 },
     Block(BlockHead, Span),
@@ -247,6 +254,8 @@ impl Reader {
             payload: None,
             log: None,
             gives_blocks: false,
+            gives_parts: false,
+            rest: None,
             texts: [Vec::new(), Vec::new(), Vec::new()],
             unpacking: [Unpacking::default(); 3],
         }
@@ -257,6 +266,14 @@ impl Reader {
     #[must_use]
     pub fn with_blocks(mut self) -> Self {
         self.gives_blocks = true;
+        self
+    }
+
+    /// The same reader, which reports long values of pairs, and elements that have a place of their own,
+    /// in [`Item::Part`]s, as they come; but for those whose deadlines follow them.
+    #[must_use]
+    pub fn with_parts(mut self) -> Self {
+        self.gives_parts = true;
         self
     }
 
@@ -438,6 +455,12 @@ impl Reader {
             }
             Step::Piece(piece) => Event::Item(Item::Piece(piece)),
             Step::Part(part) => Event::Item(Item::Piece(Piece::Part(self.bytes(part)))),
+            Step::LongValued(name, value_len, deadline_ms) => {
+                let name = self.bytes(name);
+                Event::Item(Item::LongValued { name, value_len, deadline_ms })
+            }
+            Step::LongSingle(len) => Event::Item(Item::LongSingle { len, deadline_ms: None }),
+            Step::ValuePart(part) => Event::Item(Item::Part(self.bytes(part))),
             Step::Group { name, last, read, pending } => {
                 let (name, consumers) = (self.bytes(name), 0);
                 Event::Item(Item::Piece(Piece::Group { name, last, read, pending, consumers }))

@@ -149,6 +149,7 @@ impl Portion {
                 self.pieces(name, &[]);
             }
             NewItem::Piece(piece) => self.piece(piece),
+            NewItem::Element(_) => unreachable!("parts are not asked for"),
         }
     }
 
