@@ -415,7 +415,8 @@ pub struct Command {
     pub categories: &'static [&'static str],
     /// Flags of COMMAND DOCS.
     pub doc_flags: &'static [&'static str],
-    /// Index, name at 0, of the first field or member that it names: prefetched ahead of its turn.
+    /// Index, name at 0, of the first field or member that it names: prefetched ahead of its turn; or of a
+    /// pattern, which is gathered as long names are.
     pub element: Option<usize>,
     /// Arguments that MONITOR and SLOWLOG hide.
     pub secret: Option<Secret>,

@@ -114,7 +114,7 @@ impl Asked {
         }
         let mut named = |what| {
             let at = args.position();
-            args.next();
+            args.seek(at + 1); // Not read: a huge one is not gathered.
             match args.all().arg(at).len() {
                 0 => Err(Refusal::line(format!("ERR {name} requires a non-empty {what} ID"))),
                 1..=NAME_BYTES_MAX => Ok(at),

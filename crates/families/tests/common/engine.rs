@@ -20,6 +20,8 @@ pub(crate) struct Engine {
     pub(crate) portion_ms: u64,
     /// Portions that streams and jobs took, for all commands so far.
     pub(crate) portions: usize,
+    /// Big arguments that the last command has not read as a whole.
+    pub(crate) unread: usize,
     /// Bytes of the largest portion of a stream.
     pub(crate) portion_bytes: usize,
     stats: ShardStats,
@@ -35,6 +37,7 @@ impl Engine {
             preempt: Box::new(Never),
             portion_ms: 0,
             portions: 0,
+            unread: 0,
             portion_bytes: 0,
             stats: ShardStats::default(),
             prng: Prng::from_seed(seed),
@@ -63,6 +66,7 @@ impl Engine {
             assert!(out.is_empty(), "a refusal behind a reply");
             Reply::new(&mut out, self.resp3).error(&refusal.text());
         }
+        self.unread = args.ungathered().count();
         out.flatten()
     }
 

@@ -230,6 +230,27 @@ fn long_names_are_refused() {
     }
 }
 
+#[test] // Names that are refused for their length are not copied first.
+fn huge_names_are_not_read() {
+    let mut engine = Engine::new(1_000_000, 3);
+    engine.line("XADD x 1 f v");
+    engine.line("XGROUP CREATE x g 0");
+    let huge = "n".repeat(4 << 20);
+    for (line, count) in [
+        ("XADD x IDMP HUGE m * f v", 1),
+        ("XADD x IDMP p HUGE * f v", 1),
+        ("XADD x IDMPAUTO HUGE * f v", 1),
+        ("XADD x HUGE f v", 1),
+        ("XGROUP CREATE x HUGE 0", 1),
+        ("XREADGROUP GROUP HUGE HUGE STREAMS x >", 2),
+        ("XCLAIM x g HUGE HUGE HUGE", 3),
+        ("XRANGE x HUGE HUGE COUNT HUGE", 3),
+    ] {
+        let reply = engine.line(&line.replace("HUGE", &huge));
+        assert!(reply.starts_with("-ERR ") && engine.unread == count, "{line}: {}", engine.unread);
+    }
+}
+
 #[test] // The same options again and again are refused: a million would take a slice, each.
 fn very_many_options_are_refused() {
     let mut engine = Engine::new(1_000_000, 3);
