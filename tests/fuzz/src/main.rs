@@ -15,6 +15,7 @@ mod documents;
 mod mutate;
 mod packs;
 mod requests;
+mod streams;
 
 use darter_base::Prng;
 use darter_testkit::Tally;
@@ -34,6 +35,7 @@ const TARGETS: &[Target] = &[
     Target { name: "rdb", corpus: corpus::files, run: darter_persist::fuzz::fuzz_rdb },
     Target { name: "packs", corpus: corpus::changes, run: packs::fuzz_packs },
     Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
+    Target { name: "streams", corpus: streams::corpus, run: streams::fuzz_streams },
     Target { name: "tokens", corpus: documents::tokens, run: documents::fuzz_tokens },
 ];
 
