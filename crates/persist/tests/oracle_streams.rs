@@ -493,32 +493,6 @@ fn names_are_not_copied_for_each_entry() {
     }
 }
 
-#[test] // Many names that are not long are kept once, too, where they are too long together for a shape.
-fn short_names_are_shared_if_there_are_many() {
-    let mut stream = Stream::new();
-    assert!(stream.take_in(NewItem::Piece(Piece::Names { names: 16 })));
-    for at in 0..16 {
-        let name = [b'a' + at; 63];
-        assert!(stream.take_in(NewItem::Single { name: &name, deadline: None }));
-    }
-    for seq in 1..=100 {
-        let id = StreamId::new(1, seq);
-        assert!(stream.take_in(NewItem::Piece(Piece::Same { id })));
-        for _ in 0..16 {
-            assert!(stream.take_in(NewItem::Single { name: b"1", deadline: None }));
-        }
-    }
-    let entries = stream.entries();
-    let names = entries.range(0..entries.len()).flat_map(|entry| {
-        let names: Vec<_> = entry.fields().step_by(2).collect();
-        names.into_iter().map(|name| match name {
-            Element::Blob(name) => name.piece(0).0.as_ptr(),
-            name => panic!("{name:?}"),
-        })
-    });
-    assert_eq!(names.collect::<BTreeSet<_>>().len(), 16);
-}
-
 #[test] // When a stream has all the shapes that it may have, further ones do not multiply names.
 fn names_are_shared_without_a_shape() {
     let mut oracle = Oracle::start(&["--rdbcompression", "no"]);

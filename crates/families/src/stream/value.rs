@@ -93,7 +93,7 @@ struct OpenEntry {
 
 /// Names that several entries have are shared by them from this length on, unless they are kept as a
 /// shape.
-const SHARED_BYTES: usize = 16;
+const SHARED_BYTES: usize = 64;
 
 /// A name or a value as the string that is sent.
 pub(super) fn sent<'a>(element: &Element<'a>) -> Str<'a> {
