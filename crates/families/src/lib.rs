@@ -46,6 +46,7 @@ pub mod keys;
 pub mod list;
 mod living;
 mod lookup;
+mod pieces;
 mod prefetch;
 mod probes;
 mod random;

@@ -1,11 +1,12 @@
-//! Bytes of a fixed number that begin as zeros, changed in places all over: the bits of filters.
+//! Bytes of a fixed number that begin as zeros, changed in places all over: the bits of filters, the
+//! counters of sketches.
 //!
 //! A blob is for what is written in order: its chunks are of 64 KiB, and a change at random would copy
 //! one for each bit. Here a page is of 4 KiB, and one of zeros takes no memory: so an array of gigabytes
 //! begins as nothing, and is as large as what was written to it.
 //!
 //! ```text
-//! Short:  |exact bytes|                               up to a page
+//! Short:  |exact bytes|, or nothing: zeros            up to a page
 //! Tree:   roots: * . *       up to 32 branches a root, 32 leaves a branch... of 32 pages each
 //!                | | +-> |leaf|....|leaf| -> |page|....|page|
 //!                | +---> nothing: zeros
@@ -26,8 +27,8 @@ use std::sync::Arc;
 pub const PAGE_BYTES: usize = 4096 - 2 * size_of::<usize>();
 /// Pages of a leaf, leaves of a branch.
 const FAN: usize = 32;
-/// Pages of a branch.
-const BRANCH_PAGES: usize = FAN * FAN;
+/// Pages of a branch: a run that [`Pages::join`] takes as one.
+pub const ROOT_PAGES: usize = FAN * FAN;
 const PAGE_MEMORY: usize = PAGE_BYTES + COUNTS;
 const NODE_MEMORY: usize = FAN * size_of::<usize>() + COUNTS;
 const COUNTS: usize = 2 * size_of::<usize>();
@@ -42,8 +43,14 @@ pub struct Pages(Repr);
 
 #[derive(Clone, Debug)]
 enum Repr {
-    Short(Arc<[u8]>),
+    Short(Short),
     Tree(Box<Tree>),
+}
+
+#[derive(Clone, Debug)]
+struct Short {
+    bytes: Option<Arc<[u8]>>,
+    len: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -55,14 +62,20 @@ struct Tree {
     owner: Owner,
 }
 
+impl Default for Pages {
+    fn default() -> Self {
+        Self::zeros(0)
+    }
+}
+
 impl Pages {
     /// So many zeros. Cost: O(len / 4 MB), a pointer each.
     #[must_use]
     pub fn zeros(len: usize) -> Self {
         if len <= PAGE_BYTES {
-            return Self(Repr::Short(Arc::from(vec![0; len])));
+            return Self(Repr::Short(Short { bytes: None, len }));
         }
-        let roots = vec![None; len.div_ceil(PAGE_BYTES).div_ceil(BRANCH_PAGES)];
+        let roots = vec![None; len.div_ceil(PAGE_BYTES).div_ceil(ROOT_PAGES)];
         Self(Repr::Tree(Box::new(Tree { roots, len, held: 0, owner: Owner::new() })))
     }
 
@@ -70,7 +83,7 @@ impl Pages {
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
-            Repr::Short(bytes) => bytes.len(),
+            Repr::Short(short) => short.len,
             Repr::Tree(tree) => tree.len,
         }
     }
@@ -97,7 +110,7 @@ impl Pages {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match &self.0 {
-            Repr::Short(bytes) => bytes.len() + COUNTS,
+            Repr::Short(Short { bytes, len }) => bytes.as_ref().map_or(0, |_| len + COUNTS),
             Repr::Tree(tree) => {
                 tree.held + tree.roots.len() * size_of::<usize>() + size_of::<Tree>()
             }
@@ -111,12 +124,12 @@ impl Pages {
     #[must_use]
     pub fn page(&self, page: usize) -> Option<&[u8]> {
         match &self.0 {
-            Repr::Short(bytes) => {
+            Repr::Short(short) => {
                 assert_eq!(page, 0, "there is one page");
-                Some(bytes)
+                short.bytes.as_deref()
             }
             Repr::Tree(tree) => {
-                let branch = tree.roots[page / BRANCH_PAGES].as_ref()?;
+                let branch = tree.roots[page / ROOT_PAGES].as_ref()?;
                 let leaf = branch[page / FAN % FAN].as_ref()?;
                 let bytes = leaf[page % FAN].as_ref()?;
                 Some(&bytes[..self.bounds(page).len()])
@@ -128,17 +141,77 @@ impl Pages {
     pub fn page_mut(&mut self, page: usize) -> &mut [u8] {
         let len = self.bounds(page).len();
         match &mut self.0 {
-            Repr::Short(bytes) => {
+            Repr::Short(short) => {
                 assert_eq!(page, 0, "there is one page");
-                Arc::make_mut(bytes)
+                Arc::make_mut(short.bytes.get_or_insert_with(|| Arc::from(vec![0; len])))
             }
             Repr::Tree(tree) => {
                 let Tree { roots, held, .. } = &mut **tree;
-                let branch = own(&mut roots[page / BRANCH_PAGES], held, NODE_MEMORY, new_branch);
+                let branch = own(&mut roots[page / ROOT_PAGES], held, NODE_MEMORY, new_branch);
                 let leaf = own(&mut branch[page / FAN % FAN], held, NODE_MEMORY, new_leaf);
                 let bytes = own(&mut leaf[page % FAN], held, PAGE_MEMORY, || [0; PAGE_BYTES]);
                 &mut bytes[..len]
             }
+        }
+    }
+
+    /// True when others hold the page, too: changing it copies it. Panics as [`Pages::page`].
+    #[must_use]
+    pub fn is_shared(&self, page: usize) -> bool {
+        match &self.0 {
+            Repr::Short(short) => short.bytes.as_ref().is_some_and(is_held_twice),
+            Repr::Tree(tree) => {
+                let branch = tree.roots[page / ROOT_PAGES].as_ref();
+                let leaf = branch.and_then(|branch| branch[page / FAN % FAN].as_ref());
+                let bytes = leaf.and_then(|leaf| leaf[page % FAN].as_ref());
+                branch.is_some_and(is_held_twice)
+                    || leaf.is_some_and(is_held_twice)
+                    || bytes.is_some_and(is_held_twice)
+            }
+        }
+    }
+
+    /// A cut for a long-lived reader, which does not count as an owner of the value.
+    #[must_use]
+    pub fn reader(&self) -> Self {
+        let mut cut = self.clone();
+        if let Repr::Tree(tree) = &mut cut.0 {
+            tree.owner = tree.owner.reader();
+        }
+        cut
+    }
+
+    /// Bytes that a [`Pages::reader`] keeps alive of a value that only readers still hold; 0 while
+    /// the value exists. Of a single page only the last reader holds anything.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> usize {
+        let is_gone = match &self.0 {
+            Repr::Short(short) => !short.bytes.as_ref().is_some_and(is_held_twice),
+            Repr::Tree(tree) => tree.owner.is_gone(),
+        };
+        if is_gone { self.memory_bytes() } else { 0 }
+    }
+
+    /// Takes the runs of [`ROOT_PAGES`] that another of the same length has: so parts that were made
+    /// apart become one. Cost: O(len / 4 MB), no page is touched.
+    ///
+    /// # Panics
+    /// When both have pages of one run, or their lengths differ.
+    pub fn join(&mut self, mut other: Self) {
+        assert_eq!(self.len(), other.len(), "parts of one array");
+        match (&mut self.0, &mut other.0) {
+            (Repr::Tree(tree), Repr::Tree(other)) => {
+                tree.held += std::mem::take(&mut other.held);
+                for (root, other) in tree.roots.iter_mut().zip(&mut other.roots) {
+                    assert!(root.is_none() || other.is_none(), "a run of both");
+                    *root = root.take().or_else(|| other.take());
+                }
+            }
+            (Repr::Short(short), Repr::Short(other)) => {
+                assert!(short.bytes.is_none() || other.bytes.is_none(), "a run of both");
+                short.bytes = short.bytes.take().or_else(|| other.bytes.take());
+            }
+            _ => unreachable!("equal lengths have one shape"),
         }
     }
 
@@ -157,11 +230,14 @@ impl Pages {
     /// each 4 MB that have none.
     #[must_use]
     pub fn next_held(&self, from: usize) -> Option<usize> {
-        let Repr::Tree(tree) = &self.0 else { return (from < self.pages()).then_some(from) };
+        let tree = match &self.0 {
+            Repr::Tree(tree) => tree,
+            Repr::Short(short) => return short.bytes.as_ref().filter(|_| from == 0).map(|_| 0),
+        };
         let mut page = from;
         while page < self.pages() {
-            let Some(branch) = &tree.roots[page / BRANCH_PAGES] else {
-                page = (page / BRANCH_PAGES + 1) * BRANCH_PAGES;
+            let Some(branch) = &tree.roots[page / ROOT_PAGES] else {
+                page = (page / ROOT_PAGES + 1) * ROOT_PAGES;
                 continue;
             };
             let Some(leaf) = &branch[page / FAN % FAN] else {
@@ -183,7 +259,7 @@ impl Pages {
             return;
         };
         assert!(tree.len > PAGE_BYTES, "I1: a tree of {} bytes", tree.len);
-        assert_eq!(tree.roots.len(), self.pages().div_ceil(BRANCH_PAGES), "I1: roots");
+        assert_eq!(tree.roots.len(), self.pages().div_ceil(ROOT_PAGES), "I1: roots");
         let mut held = 0;
         for branch in tree.roots.iter().flatten() {
             held += NODE_MEMORY;
@@ -217,6 +293,10 @@ fn own<'a, T: Clone>(
         *held += memory;
         Arc::new(new())
     }))
+}
+
+fn is_held_twice<T: ?Sized>(place: &Arc<T>) -> bool {
+    Arc::strong_count(place) > 1
 }
 
 impl Drop for Pages {
@@ -304,8 +384,37 @@ mod tests {
         while lazyfree::run(&Never) {}
     }
 
+    #[test] // Readers, joined parts and the question of who holds a page.
+    fn parts_become_one() {
+        for len in [3_000, 9_000_000] {
+            let (mut whole, mut model) = (Pages::zeros(len), vec![0; len]);
+            for run in 0..len.div_ceil(ROOT_PAGES * PAGE_BYTES) {
+                let mut part = Pages::zeros(len);
+                for page in [0, 7, 40].map(|page| run * ROOT_PAGES + page) {
+                    if page < part.pages() {
+                        part.page_mut(page)[5] = 1;
+                        model[page * PAGE_BYTES + 5] = 1;
+                    }
+                }
+                whole.join(part);
+                whole.check_invariants();
+            }
+            assert!(bytes_of(&whole) == model);
+            assert!(!whole.is_shared(0));
+            let reader = whole.reader();
+            assert!(whole.is_shared(0) && reader.pinned_bytes() == 0);
+            whole.page_mut(0)[6] = 2;
+            assert!(!whole.is_shared(0), "a copy");
+            drop(whole);
+            assert_eq!(reader.pinned_bytes(), reader.memory_bytes());
+            assert!(bytes_of(&reader) == model);
+        }
+        while lazyfree::run(&Never) {}
+    }
+
     #[test] // An array of gigabytes is nothing until it is written to, and is freed whole.
     fn zeros_take_no_memory() {
+        assert_eq!(Pages::zeros(PAGE_BYTES).memory_bytes(), 0);
         let mut pages = Pages::zeros(64 << 30);
         assert!(pages.memory_bytes() < 200_000, "{}", pages.memory_bytes());
         let before = pages.memory_bytes();

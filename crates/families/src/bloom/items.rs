@@ -6,6 +6,7 @@
 //! p | page: 8 | its bytes                                         of the layer before it; others are zeros
 //! ```
 
+use crate::pieces::Pieces;
 use darter_rdb::{Item, Source};
 use darter_structs::filter::{Bloom, LAYERS_MAX, Layer, Shape};
 
@@ -58,8 +59,8 @@ impl Fields<'_> {
 pub(super) struct Building {
     /// Layers that are still to come.
     missing: u32,
-    /// The page of the last layer from which on more may come.
-    page: usize,
+    /// Which pages of the last layer may come.
+    taken: Pieces,
 }
 
 impl Building {
@@ -74,7 +75,7 @@ impl Building {
         let taken = match tag {
             b'h' if part.len() == HEAD_BYTES => self.take_head(chain, &mut fields),
             b'l' if part.len() == LAYER_BYTES => self.take_layer(chain, &mut fields),
-            b'p' => self.take_page(chain, &mut fields),
+            b'p' => self.take_page(chain, fields.0),
             _ => None,
         };
         taken.is_some()
@@ -98,15 +99,14 @@ impl Building {
         // Only the last layer of a chain has room.
         let is_in_order = self.missing == 0 || len == capacity;
         let layer = Layer::new(shape, (capacity, len), error).filter(|_| is_in_order)?;
-        self.page = 0;
+        self.taken = Pieces::default();
         chain.push(layer).then_some(())
     }
 
-    fn take_page(&mut self, chain: &mut Bloom, fields: &mut Fields<'_>) -> Option<()> {
-        let page = usize::try_from(fields.u64()?).ok().filter(|page| *page >= self.page)?;
+    fn take_page(&mut self, chain: &mut Bloom, piece: &[u8]) -> Option<()> {
+        let (page, bytes) = self.taken.take(piece)?;
         let last = chain.layers().len().checked_sub(1)?;
-        self.page = page.checked_add(1)?;
-        chain.load_page(last, page, fields.0).then_some(())
+        chain.load_page(last, page, bytes).then_some(())
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Parts {
 enum Next {
     Head,
     Layer(usize),
-    Page(usize, usize),
+    Pages(usize, Pieces),
 }
 
 impl Parts {
@@ -131,25 +131,24 @@ impl Parts {
 }
 
 impl Source for Parts {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        let Next::Pages(at, pieces) = &mut self.next else { return true };
+        pieces.find(self.chain.layers()[*at].bits(), looks)
+    }
+
     fn next(&mut self) -> Option<Item<'_>> {
-        if let Next::Page(at, page) = self.next {
-            let bits = self.chain.layers()[at].bits();
-            match bits.next_held(page).and_then(|page| Some((page, bits.page(page)?))) {
-                Some((page, bytes)) => {
-                    self.part.clear();
-                    self.part.push(b'p');
-                    self.part.extend_from_slice(&(page as u64).to_le_bytes());
-                    self.part.extend_from_slice(bytes);
-                    self.next = Next::Page(at, page + 1);
-                    return Some(Item::Single { name: &self.part, deadline_ms: None });
-                }
-                None => self.next = Next::Layer(at + 1),
+        if let Next::Pages(at, pieces) = &mut self.next {
+            self.part.clear();
+            self.part.push(b'p');
+            if pieces.next(self.chain.layers()[*at].bits(), &mut self.part) {
+                return Some(Item::Single { name: &self.part, deadline_ms: None });
             }
+            self.next = Next::Layer(*at + 1);
         }
         match self.next {
             Next::Layer(at) => {
                 self.part = of_layer(self.chain.layers().get(at)?);
-                self.next = Next::Page(at, 0);
+                self.next = Next::Pages(at, Pieces::default());
             }
             _ if self.chain.is_empty() => return None,
             _ => {

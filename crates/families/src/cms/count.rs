@@ -1,7 +1,7 @@
 //! CMS.INCRBY, CMS.QUERY.
 //!
 //! A few items are counted at once; many, or deep sketches, row by row in portions. Each row of an
-//! item is a cache miss, and a chunk that a cut holds as well must be copied.
+//! item is a cache miss, and a page that a cut holds as well must be copied.
 
 use super::value::Cms;
 use super::{MISSING, refuse};
@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 /// Rows that are counted at once, of all items together: 50 us.
 const ROWS_AT_ONCE: u64 = 1_024;
-/// Chunks that are copied at once: 100 us.
+/// Pages that are copied at once: 100 us.
 const COPIES_AT_ONCE: usize = 16;
-/// Rows between two looks at whether the slice is over: as many copied chunks are 25 us.
+/// Rows between two looks at whether the slice is over: as many copied pages are 25 us.
 const ROWS: u64 = 4;
 /// Rows read in a portion of a reply: 10 us.
 const ROWS_READ: u64 = 128;
@@ -71,7 +71,7 @@ pub(super) fn incrby(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     Ok(Flow::Done)
 }
 
-/// How many chunks are copied when all items are counted.
+/// How many pages are copied when all items are counted.
 fn copies(sketch: &Cms, args: Args<'_>) -> usize {
     let items = (args.position()..args.all().len()).step_by(2);
     items.map(|at| sketch.copies(darter_base::hash::digest(args.all().get(at)))).sum()
@@ -174,7 +174,9 @@ impl Stream for Sending {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let end = (self.counts.len() / 4).min(self.next + COUNTS);
         for at in self.next..end {
-            show(reply, u32::from_le_bytes(crate::sketches::cells::get(&self.counts, at as u64)));
+            let bytes = self.counts.slices(4 * at..4 * at + 4).next();
+            let count = bytes.and_then(<[u8]>::first_chunk).expect("a count lies within a chunk");
+            show(reply, u32::from_le_bytes(*count));
         }
         self.next = end;
         end < self.counts.len() / 4

@@ -1,29 +1,24 @@
-//! CMS.MERGE: the weighted sum of sketches, built aside in chunks by all cores.
+//! CMS.MERGE: the weighted sum of sketches, built aside in pages by all cores.
 //!
 //! The shape *Build*, as of BITOP: the destination is locked, cuts of the sources are taken at one
-//! instant and their locks released; chunks do not depend on each other, so each core builds a run of
+//! instant and their locks released; pages do not depend on each other, so each core builds runs of
 //! them, in slices; the result is installed in one step.
 
 use super::value::{Cms, Shape};
 use super::{MISSING, refuse};
 use crate::inputs::{Cuts, Hold, Input, Queue, for_target, pause_now_and_then};
-use darter_base::limits::CHUNK_BYTES;
 use darter_base::number;
 use darter_command::{Answer, Args, Call, Refusal};
 use darter_keyspace::{Deadline, Event, Found, Key, Object, WrongType};
-use darter_structs::blob::Blob;
+use darter_structs::pages::{PAGE_BYTES, Pages, ROOT_PAGES};
 use darter_tx::{Home, Tx};
 use std::ops::Range;
 use std::sync::Arc;
 
 const MERGE: &Event = &Event::new("cms.merge", b'd');
 
-/// Chunks for which it is worth asking another core.
-const CHUNKS_EACH_MIN: usize = 8;
-/// Chunks that are joined with the result at once: about 15 us.
-const JOINED_AT_ONCE: usize = 256;
-/// Counters that are added up between two reads of the clock: 10 us.
-const CELLS: usize = 4_096;
+/// Counters of a page, which are added up in 3 us.
+const CELLS: usize = PAGE_BYTES / 4;
 
 impl Input for Cms {
     fn cut(found: &Found<'_>, hold: Hold) -> Result<Self, WrongType> {
@@ -123,7 +118,7 @@ async fn shape_of(call: &Call, at: usize) -> Result<(Shape, Option<u64>), Refusa
 
 /// What is added up.
 struct Plan {
-    sources: Queue<(Blob, i64)>,
+    sources: Queue<(Pages, i64)>,
     bytes: usize,
 }
 
@@ -154,66 +149,43 @@ fn overflow() -> Refusal {
 }
 
 /// Adds up all counters.
-async fn build(call: &Call, plan: Arc<Plan>) -> Result<Blob, Refusal> {
-    let chunks = plan.bytes.div_ceil(CHUNK_BYTES);
+async fn build(call: &Call, plan: Arc<Plan>) -> Result<Pages, Refusal> {
+    let runs = plan.bytes.div_ceil(PAGE_BYTES).div_ceil(ROOT_PAGES);
     let all = call.tx.cores();
-    let parts = chunks.div_ceil(CHUNKS_EACH_MIN).clamp(1, all);
+    let parts = runs.clamp(1, all);
     // This core has the first part, its neighbours have the others.
     let owners = (0..parts).map(|part| (call.tx.core() + part) % all);
     let work = |core: usize| {
         let part = (core + all - call.tx.core()) % all;
-        let (plan, run) = (Arc::clone(&plan), part * chunks / parts..(part + 1) * chunks / parts);
-        async move |tx: Tx| plan.run(&tx, run).await
+        let (plan, runs) = (Arc::clone(&plan), part * runs / parts..(part + 1) * runs / parts);
+        async move |tx: Tx| plan.add_up(&tx, runs).await
     };
-    // All parts, whatever becomes of one: what a blob holds is freed in portions.
-    let runs = call.tx.drive_each(owners, work).await;
-    let mut result = Blob::default();
-    for run in &runs {
-        let run = run.as_ref().ok_or_else(overflow)?;
-        let (mut full, mut last) = (Vec::with_capacity(JOINED_AT_ONCE), &[][..]);
-        for index in 0..run.pieces() {
-            let (chunk, within) = run.piece(index);
-            match within.len() {
-                CHUNK_BYTES => full.push(Arc::clone(chunk)),
-                _ => last = &chunk[within],
-            }
-            if full.len() == JOINED_AT_ONCE {
-                result.push_chunks(&std::mem::take(&mut full));
-                call.tx.pause().await;
-            }
-        }
-        result.push_chunks(&full);
-        result.append(last);
-        call.tx.pause().await;
+    let mut result = Pages::zeros(plan.bytes);
+    // All parts, whatever becomes of one: what they hold is freed in portions.
+    for part in call.tx.drive_each(owners, work).await {
+        result.join(part.ok_or_else(overflow)?);
     }
-    // A short one is as long as it is.
-    Ok(if chunks == 1 { Blob::from(&result.to_vec()[..]) } else { result })
+    Ok(result)
 }
 
 impl Plan {
-    /// Adds up a run of chunks. `None` if a sum does not fit.
-    async fn run(&self, tx: &Tx, chunks: Range<usize>) -> Option<Blob> {
-        let mut built = Blob::default();
+    /// Adds up some runs of pages. `None` if a sum does not fit.
+    async fn add_up(&self, tx: &Tx, runs: Range<usize>) -> Option<Pages> {
+        let mut built = Pages::zeros(self.bytes);
         let mut sums = vec![0_i64; CELLS];
-        let zeros: Arc<[u8]> = Arc::from(vec![0; CHUNK_BYTES]);
-        for index in chunks {
-            let len = CHUNK_BYTES.min(self.bytes - index * CHUNK_BYTES);
-            let mut chunk = vec![0; len];
+        for page in runs.start * ROOT_PAGES..built.pages().min(runs.end * ROOT_PAGES) {
+            sums.fill(0);
             let mut has_counts = false;
-            for (at, cells) in chunk.chunks_mut(CELLS * 4).enumerate() {
-                let sums = &mut sums[..cells.len() / 4];
-                sums.fill(0);
-                for (source, weight) in self.sources.iter() {
-                    let (piece, _) = source.piece(index);
-                    let from = at * CELLS * 4;
-                    add(sums, &piece[from..from + cells.len()], *weight)?;
-                    tx.pause().await;
+            for (source, weight) in self.sources.iter() {
+                if let Some(cells) = source.page(page) {
+                    add(&mut sums, cells, *weight)?;
+                    has_counts = true;
                 }
-                has_counts |= write(sums, cells)?;
+                tx.pause().await;
             }
-            let is_zeros = !has_counts && len == CHUNK_BYTES;
-            let chunk = if is_zeros { Arc::clone(&zeros) } else { Arc::from(chunk) };
-            built.push_chunks(&[chunk]);
+            if has_counts && fit(&sums)? {
+                write(&sums, built.page_mut(page));
+            }
         }
         Some(built)
     }
@@ -237,14 +209,16 @@ fn add(sums: &mut [i64], cells: &[u8], weight: i64) -> Option<()> {
     Some(())
 }
 
-/// Writes sums as counters. `None` if one is none; otherwise whether some are not 0.
-fn write(sums: &[i64], cells: &mut [u8]) -> Option<bool> {
-    let mut all = 0;
+/// Whether some sums are not 0. `None` if one is no counter.
+fn fit(sums: &[i64]) -> Option<bool> {
+    let all = sums.iter().fold(0, |all, sum| all | sum);
+    (all >> 32 == 0).then_some(all != 0)
+}
+
+fn write(sums: &[i64], cells: &mut [u8]) {
     for (sum, cell) in sums.iter().zip(cells.as_chunks_mut().0) {
-        all |= *sum;
         *cell = (*sum as u32).to_le_bytes();
     }
-    (all >> 32 == 0).then_some(all != 0)
 }
 
 #[cfg(test)]
@@ -259,7 +233,8 @@ mod tests {
             for (cell, weight) in sources {
                 add(&mut sums, &cell.to_le_bytes(), *weight)?;
             }
-            write(&sums, &mut cell).map(|_| u32::from_le_bytes(cell))
+            fit(&sums).map(|_| write(&sums, &mut cell))?;
+            Some(u32::from_le_bytes(cell))
         };
         for (sources, sum) in [
             (&[(5, 1), (7, 1)][..], Some(12)),

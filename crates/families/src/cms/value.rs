@@ -1,12 +1,13 @@
 //! The type: its row, its values, how they are changed.
 
-use crate::sketches::cells::{self, Pieces};
+use crate::pieces::Pieces;
+use crate::sketches::cells;
 use darter_keyspace::{
     Change, Collection, Db, Event, Key, NewItem, Object, Recorder, Type, Typed, Value, WrongType,
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Item, Items, Kind, Layout, Origin, Plan, Source, Survey};
-use darter_structs::blob::Blob;
+use darter_structs::pages::Pages;
 use std::ops::Range;
 
 static TYPE: &Type = &Type {
@@ -55,9 +56,9 @@ pub struct Cms {
     /// The sum of all increments; it wraps.
     count: i64,
     /// Row by row.
-    cells: Blob,
-    /// Of a value that is built aside: the first piece that may come.
-    next: usize,
+    cells: Pages,
+    /// Of a value that is built aside: which pieces may come.
+    taken: Pieces,
 }
 
 impl Cms {
@@ -68,9 +69,14 @@ impl Cms {
     }
 
     /// One with these counters; `None` if they are too many or too few.
-    pub(super) fn of(shape: Shape, count: i64, cells: Blob) -> Option<Self> {
+    pub(super) fn of(shape: Shape, count: i64, cells: Pages) -> Option<Self> {
         let bytes = shape.width.checked_mul(shape.depth)?.checked_mul(CELL_BYTES)?;
-        (cells.len() as u64 == bytes).then_some(Self { shape, count, cells, next: 0 })
+        (cells.len() as u64 == bytes).then_some(Self {
+            shape,
+            count,
+            cells,
+            taken: Pieces::default(),
+        })
     }
 
     /// Its dimensions.
@@ -86,7 +92,7 @@ impl Cms {
     }
 
     /// Its counters, of four bytes each, the low one first.
-    pub(super) fn cells(&self) -> &Blob {
+    pub(super) fn cells(&self) -> &Pages {
         &self.cells
     }
 
@@ -102,7 +108,7 @@ impl Cms {
         rows.map(|row| u32::from_le_bytes(cell(row))).min().unwrap_or(COUNT_MAX)
     }
 
-    /// How many chunks are copied when the item with this hash is counted.
+    /// How many pages are copied when the item with this hash is counted.
     pub(super) fn copies(&self, hash: u64) -> usize {
         let cell = |row: &u64| cells::place(hash, *row, self.shape.width);
         (0..self.shape.depth).filter(|row| cells::is_shared::<4>(&self.cells, cell(row))).count()
@@ -154,7 +160,8 @@ impl Value for Cms {
         if self.is_empty() {
             return self.take_head(item.name());
         }
-        cells::take_piece(&mut self.cells, &mut self.next, item.name())
+        let piece = self.taken.take(item.name());
+        piece.is_some_and(|(at, bytes)| self.cells.load(at, bytes))
     }
 
     fn is_empty(&self) -> bool {
@@ -258,8 +265,11 @@ impl CmsEdit<'_> {
         let mut least = COUNT_MAX;
         for row in rows {
             let at = cells::place(hash, row, shape.width);
-            let count = u32::from_le_bytes(cells::get(cells, at)).saturating_add(by);
-            cells::set(cells, at, count.to_le_bytes());
+            let before = u32::from_le_bytes(cells::get(cells, at));
+            let count = before.saturating_add(by);
+            if count != before {
+                cells::set(cells, at, count.to_le_bytes());
+            }
             least = least.min(count);
         }
         least

@@ -5,6 +5,7 @@
 //! p | layer: 4 | page: 8 | its bytes             in order; others are zeros
 //! ```
 
+use crate::pieces::Pieces;
 use darter_rdb::{Item, Source};
 use darter_structs::filter::{CUCKOO_LAYERS_MAX, Cuckoo, CuckooPlan};
 
@@ -51,9 +52,9 @@ fn of_head(mut part: &[u8]) -> Option<Cuckoo> {
     may.then(|| Cuckoo::bare(plan, layers, (len, deleted))).flatten()
 }
 
-/// A filter that is being read: the layer and the page that may come next.
+/// A filter that is being read: the layer, and which of its pages may come.
 #[derive(Clone, Default)]
-pub(super) struct Building(usize, usize);
+pub(super) struct Building(usize, Pieces);
 
 impl Building {
     /// Adds a part. False if it cannot be the next.
@@ -67,18 +68,19 @@ impl Building {
     fn take_page(&mut self, cuckoo: &mut Cuckoo, mut part: &[u8]) -> Option<()> {
         let [b'p'] = take(&mut part)? else { return None };
         let layer = u32::from_le_bytes(take(&mut part)?) as usize;
-        let page = usize::try_from(u64::from_le_bytes(take(&mut part)?)).ok()?;
-        let is_in_order = (layer, page) >= (self.0, self.1);
-        *self = is_in_order.then_some(Self(layer, page.checked_add(1)?))?;
-        cuckoo.load_page(layer, page, part).then_some(())
+        if layer > self.0 {
+            *self = Self(layer, Pieces::default());
+        }
+        let (page, bytes) = self.1.take(part).filter(|_| layer == self.0)?;
+        cuckoo.load_page(layer, page, bytes).then_some(())
     }
 }
 
 /// The parts of a cut.
 pub(super) struct Parts {
     cuckoo: Cuckoo,
-    /// The layer and the page that come next; none before the head.
-    next: Option<(usize, usize)>,
+    /// The layer and the pages that come next; none before the head.
+    next: Option<(usize, Pieces)>,
     part: Vec<u8>,
 }
 
@@ -89,24 +91,26 @@ impl Parts {
 }
 
 impl Source for Parts {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        let Some((layer, pieces)) = &mut self.next else { return true };
+        self.cuckoo.layers().get(*layer).is_none_or(|bits| pieces.find(bits, looks))
+    }
+
     fn next(&mut self) -> Option<Item<'_>> {
-        let Some((mut layer, mut from)) = self.next else {
+        let Some((layer, pieces)) = &mut self.next else {
             self.part = (!self.cuckoo.is_empty()).then(|| head(&self.cuckoo))?;
-            self.next = Some((0, 0));
+            self.next = Some(Default::default());
             return Some(Item::Single { name: &self.part, deadline_ms: None });
         };
         loop {
-            let bits = self.cuckoo.layers().get(layer)?;
-            if let Some(page) = bits.next_held(from) {
-                self.part.clear();
-                self.part.push(b'p');
-                self.part.extend_from_slice(&(layer as u32).to_le_bytes());
-                self.part.extend_from_slice(&(page as u64).to_le_bytes());
-                self.part.extend_from_slice(bits.page(page)?);
-                self.next = Some((layer, page + 1));
+            let bits = self.cuckoo.layers().get(*layer)?;
+            self.part.clear();
+            self.part.push(b'p');
+            self.part.extend_from_slice(&(*layer as u32).to_le_bytes());
+            if pieces.next(bits, &mut self.part) {
                 return Some(Item::Single { name: &self.part, deadline_ms: None });
             }
-            (layer, from) = (layer + 1, 0);
+            (*layer, *pieces) = (*layer + 1, Pieces::default());
         }
     }
 

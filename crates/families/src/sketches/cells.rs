@@ -1,46 +1,35 @@
-//! Arrays of cells of a fixed size, in rows: the counters of sketches.
-//!
-//! They are a blob: cut in a few microseconds, freed in portions, and where nothing was written yet
-//! all chunks are one chunk of zeros. In a file they are pieces with their places; those of zeros
-//! are left out.
+//! Arrays of cells of a fixed size, in rows: the counters of sketches, in pages.
 
-use darter_base::limits::CHUNK_BYTES;
-use darter_structs::blob::Blob;
+use darter_structs::pages::{PAGE_BYTES, Pages};
 
-/// The most bytes of an array: laying them out, and counting the holders of a cut, takes 20 us.
+/// The most bytes of an array: laying out its roots takes a microsecond.
 pub(crate) const BYTES_MAX: u64 = 4 << 30;
-/// Bytes of a piece in a file: a divisor of a chunk, and with its place no long item.
-const PIECE_BYTES: usize = CHUNK_BYTES / 20;
 
-const _: () = assert!(PIECE_BYTES * 20 == CHUNK_BYTES && CHUNK_BYTES.is_multiple_of(8));
+const _: () = assert!(PAGE_BYTES.is_multiple_of(8), "a cell lies within a page");
 
 /// As many cells of `cell_bytes`, all zeros; `None` if they would be none, or too many.
-pub(crate) fn zeros(width: u64, depth: u64, cell_bytes: u64) -> Option<Blob> {
+pub(crate) fn zeros(width: u64, depth: u64, cell_bytes: u64) -> Option<Pages> {
     let bytes = width.checked_mul(depth)?.checked_mul(cell_bytes)?;
-    let last = usize::try_from(bytes.checked_sub(1)?).ok()?;
-    (bytes <= BYTES_MAX).then(|| {
-        let mut blob = Blob::default();
-        blob.write_at(last, &[0]);
-        blob
-    })
+    (1..=BYTES_MAX).contains(&bytes).then(|| Pages::zeros(bytes as usize))
 }
 
 /// The cell at `index`, of N bytes.
-pub(crate) fn get<const N: usize>(cells: &Blob, index: u64) -> [u8; N] {
+pub(crate) fn get<const N: usize>(cells: &Pages, index: u64) -> [u8; N] {
     let offset = index as usize * N;
-    let (chunk, _) = cells.piece(offset / CHUNK_BYTES);
-    let cell = chunk[offset % CHUNK_BYTES..].first_chunk();
-    *cell.expect("a cell lies within a chunk")
+    let Some(page) = cells.page(offset / PAGE_BYTES) else { return [0; N] };
+    *page[offset % PAGE_BYTES..].first_chunk().expect("a cell lies within a page")
 }
 
-/// Writes the cell at `index`, of N bytes. A chunk that others hold as well is copied: 6 us.
-pub(crate) fn set<const N: usize>(cells: &mut Blob, index: u64, cell: [u8; N]) {
-    cells.write_at(index as usize * N, &cell);
+/// Writes the cell at `index`, of N bytes. A page that others hold as well is copied: 6 us.
+pub(crate) fn set<const N: usize>(cells: &mut Pages, index: u64, cell: [u8; N]) {
+    let offset = index as usize * N;
+    let page = &mut cells.page_mut(offset / PAGE_BYTES)[offset % PAGE_BYTES..];
+    page[..N].copy_from_slice(&cell);
 }
 
-/// True when writing to the cell at `index`, of N bytes, copies a chunk.
-pub(crate) fn is_shared<const N: usize>(cells: &Blob, index: u64) -> bool {
-    cells.is_shared(index as usize * N / CHUNK_BYTES)
+/// True when writing to the cell at `index`, of N bytes, copies a page.
+pub(crate) fn is_shared<const N: usize>(cells: &Pages, index: u64) -> bool {
+    cells.is_shared(index as usize * N / PAGE_BYTES)
 }
 
 /// The cell of an item in a row: a hash of its own for each row.
@@ -55,69 +44,14 @@ pub(crate) fn place(hash: u64, row: u64, width: u64) -> u64 {
     row * width + column as u64
 }
 
-/// The pieces of an array that are not all zeros, for a file.
-#[derive(Default)]
-pub(crate) struct Pieces {
-    next: usize,
-}
-
-impl Pieces {
-    /// Looks for the next piece; subtracts those of zeros from `looks`. False when these are used up
-    /// before it was found, or the end.
-    pub(crate) fn find(&mut self, cells: &Blob, looks: &mut usize) -> bool {
-        while *looks > 0 {
-            match bytes_of(cells, self.next) {
-                Some(bytes) if is_zeros(bytes) => (self.next, *looks) = (self.next + 1, *looks - 1),
-                _ => return true,
-            }
-        }
-        false
-    }
-
-    /// Puts the next piece behind its place into `item`. False when there is none.
-    pub(crate) fn next(&mut self, cells: &Blob, item: &mut Vec<u8>) -> bool {
-        self.find(cells, &mut { usize::MAX });
-        let Some(bytes) = bytes_of(cells, self.next) else { return false };
-        item.extend_from_slice(&(self.next as u64).to_le_bytes());
-        item.extend_from_slice(bytes);
-        self.next += 1;
-        true
-    }
-}
-
-/// Writes a piece of a file. False if it is none of this array's, not behind those before, or all zeros:
-/// these are left out, and would take a chunk of memory.
-pub(crate) fn take_piece(cells: &mut Blob, next: &mut usize, item: &[u8]) -> bool {
-    let Some((place, bytes)) = item.split_first_chunk() else { return false };
-    let Ok(at) = usize::try_from(u64::from_le_bytes(*place)) else { return false };
-    let len = bytes_of(cells, at).map(<[u8]>::len);
-    if at < *next || len != Some(bytes.len()) || is_zeros(bytes) {
-        return false;
-    }
-    cells.write_at(at * PIECE_BYTES, bytes);
-    *next = at + 1;
-    true
-}
-
-/// The bytes of a piece, if there is one.
-fn bytes_of(cells: &Blob, at: usize) -> Option<&[u8]> {
-    let from = at.checked_mul(PIECE_BYTES).filter(|from| *from < cells.len())?;
-    cells.slices(from..from + PIECE_BYTES).next()
-}
-
-fn is_zeros(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<16>();
-    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test] // What is written can be read; pieces of zeros are left out, and all others come back.
+    #[test]
     fn cells_are_as_they_were_written() {
         let mut cells = zeros(50_000, 2, 4).unwrap();
-        let written = [0, 1, 16_379, 16_380, 16_381, 99_999];
+        let written = [0, 1, 1_019, 1_020, 1_021, 99_999];
         for index in written {
             set(&mut cells, index, (index as u32 + 7).to_le_bytes());
         }
@@ -125,17 +59,6 @@ mod tests {
             let cell = u32::from_le_bytes(get(&cells, index));
             assert_eq!(cell, if written.contains(&index) { index as u32 + 7 } else { 0 });
         }
-        let (mut pieces, mut item, mut count) = (Pieces::default(), Vec::new(), 0);
-        let (mut copy, mut next) = (zeros(50_000, 2, 4).unwrap(), 0);
-        while pieces.next(&cells, &mut item) {
-            assert!(take_piece(&mut copy, &mut next, &item), "{count}");
-            assert!(!take_piece(&mut copy, &mut next, &item), "it came before");
-            item.clear();
-            count += 1;
-        }
-        assert_eq!((count, copy.to_vec()), (4, cells.to_vec()));
-        let mut looks = 10;
-        assert!(!Pieces { next: 1 }.find(&zeros(50_000, 2, 4).unwrap(), &mut looks) && looks == 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Rows that are counted at once, of all items together, and what they are counted up: 50 us.
 const ROWS_AT_ONCE: u64 = 512;
 const TIMES_AT_ONCE: u64 = 2_048;
-/// Chunks that are copied at once: 100 us.
+/// Pages that are copied at once: 100 us.
 const COPIES_AT_ONCE: usize = 16;
 /// What a bucket is counted up between two looks at whether the slice is over: it may decay as often,
 /// in 30 ns each.

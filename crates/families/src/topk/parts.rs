@@ -5,7 +5,7 @@
 //! ```
 
 use super::value::TopK;
-use crate::sketches::cells::Pieces;
+use crate::pieces::Pieces;
 use darter_base::limits::CHUNK_BYTES;
 use darter_keyspace::is_long;
 use darter_rdb::{Item, Source};

@@ -1,6 +1,7 @@
 //! The type: its row, its values, how they are changed.
 
 use super::parts::Parts;
+use crate::pieces::Pieces;
 use crate::sketches::cells;
 use darter_base::{Prng, hash};
 use darter_keyspace::{
@@ -9,7 +10,7 @@ use darter_keyspace::{
 };
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout, Origin, Plan, Survey};
-use darter_structs::blob::Blob;
+use darter_structs::pages::Pages;
 use darter_structs::sorted::{End, Sorted};
 use darter_structs::table::Scratch;
 
@@ -76,11 +77,11 @@ impl Shape {
 pub struct TopK {
     shape: Shape,
     /// Row by row: fingerprint, count.
-    buckets: Blob,
+    buckets: Pages,
     /// At most `k` items, with their counts.
     list: Sorted,
-    /// Of a value that is built aside: the first piece of the buckets that may come.
-    next: usize,
+    /// Of a value that is built aside: which pieces of the buckets may come.
+    taken: Pieces,
 }
 
 /// A bucket.
@@ -142,7 +143,7 @@ impl TopK {
     #[must_use]
     pub fn new(shape: Shape) -> Option<Self> {
         let buckets = cells::zeros(shape.width.into(), shape.depth.into(), BUCKET_BYTES)?;
-        shape.is_one().then(|| Self { shape, buckets, list: Sorted::new(), next: 0 })
+        shape.is_one().then(|| Self { shape, buckets, ..Self::default() })
     }
 
     /// What it was made with.
@@ -157,7 +158,7 @@ impl TopK {
         &self.list
     }
 
-    pub(super) fn buckets(&self) -> &Blob {
+    pub(super) fn buckets(&self) -> &Pages {
         &self.buckets
     }
 
@@ -189,7 +190,7 @@ impl TopK {
         cells::place(hash, row.into(), self.shape.width.into())
     }
 
-    /// How many chunks are copied when the item with this hash is counted.
+    /// How many pages are copied when the item with this hash is counted.
     pub(super) fn copies(&self, hash: u64) -> usize {
         let is_shared = |row: &u32| cells::is_shared::<8>(&self.buckets, self.place(hash, *row));
         (0..self.shape.depth).filter(is_shared).count()
@@ -250,7 +251,8 @@ impl Value for TopK {
         match item.name().split_first() {
             Some((b'h', head)) if self.is_empty() => self.take_head(head),
             Some((b'b', piece)) if !self.is_empty() => {
-                cells::take_piece(&mut self.buckets, &mut self.next, piece)
+                let piece = self.taken.take(piece);
+                piece.is_some_and(|(at, bytes)| self.buckets.load(at, bytes))
             }
             Some((b'i', listed)) => self.take_listed(listed),
             _ => false,
