@@ -19,8 +19,9 @@ const ADD: &Event = &Event::new("cf.add", b'd');
 
 /// Items that are added in one go.
 const ITEMS_AT_ONCE: usize = 32;
-/// Moves in one go: each copies a page and what leads to it, if a cut shares them (6 us).
-const MOVES_AT_ONCE: usize = 64;
+/// Moves in one go, of all items together: each copies a page and what leads to it, if a cut shares
+/// them (6 us).
+const MOVES_AT_ONCE: usize = 32;
 /// Bytes of buckets that are looked at in one go.
 pub(super) const LOOKS_AT_ONCE: usize = 8 * 1024;
 
@@ -114,12 +115,7 @@ fn is_quick(cuckoo: &Cuckoo, mut args: Args<'_>) -> bool {
     if kicks * items <= MOVES_AT_ONCE {
         return true;
     }
-    // Of several, one may take the place of another: only of half of a filter that is seldom. How many
-    // items there are is what a file says, and their places what is so.
-    let is_roomy = kicks <= MOVES_AT_ONCE && cuckoo.len() < cuckoo.bytes() / 2;
-    let mut have_room =
-        std::iter::from_fn(|| args.next()).map(|item| cuckoo.has_room(Probe::of(item)));
-    (is_roomy || items == 1) && have_room.all(|has_room| has_room)
+    cuckoo.have_room(std::iter::from_fn(|| args.next()).map(Probe::of))
 }
 
 /// Bytes of buckets that one item is looked for in.
@@ -268,6 +264,21 @@ mod tests {
     use darter_resp::Request;
     use darter_structs::pages::PAGE_BYTES;
     use std::sync::Arc;
+
+    #[test] // A place is for one item: the second one of the same buckets may have to move others.
+    fn items_that_would_move_others_are_no_quick_ones() {
+        let mut cuckoo = Cuckoo::new(CuckooPlan { buckets: 1 << 16, ..DEFAULT }).unwrap();
+        let request = Arc::new(Request::from_args([&b"x"[..]; 8]));
+        let quick = |cuckoo: &Cuckoo, items: usize| {
+            is_quick(cuckoo, Args::new(darter_resp::Args::owned(&request), 8 - items))
+        };
+        assert!(quick(&cuckoo, 4) && !quick(&cuckoo, 5), "two buckets of two");
+        for left in (0..4).rev() {
+            assert!(matches!(cuckoo.add(Probe::of(b"x")), Put::Done));
+            assert!(left == 0 || quick(&cuckoo, left), "{left}");
+            assert!(!quick(&cuckoo, left + 2), "{left}");
+        }
+    }
 
     #[test] // A full filter is one, however many items its file says that it has.
     fn many_items_find_a_place_at_once_where_there_is_room() {

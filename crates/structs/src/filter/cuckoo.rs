@@ -207,13 +207,17 @@ impl Cuckoo {
         start..start + width
     }
 
-    /// Where one of the item's buckets has this byte: the newest layer first.
-    fn find_anywhere(&self, probe: Probe, byte: u8) -> Option<(usize, usize)> {
-        self.layers.iter().enumerate().rev().find_map(|(at, layer)| {
-            let buckets = self.buckets_of(layer, probe);
-            let place = buckets.iter().find_map(|bucket| self.find(layer, *bucket, byte));
-            place.map(|place| (at, place))
+    /// All places of the item's buckets: the newest layer first.
+    fn all_places(&self, probe: Probe) -> impl Iterator<Item = (usize, usize)> {
+        self.layers.iter().enumerate().rev().flat_map(move |(at, layer)| {
+            let buckets = self.buckets_of(layer, probe).into_iter();
+            buckets.flat_map(|bucket| self.places(bucket)).map(move |place| (at, place))
         })
+    }
+
+    /// Where one of the item's buckets has this byte.
+    fn find_anywhere(&self, probe: Probe, wanted: u8) -> Option<(usize, usize)> {
+        self.all_places(probe).find(|(layer, at)| byte(&self.layers[*layer], *at) == wanted)
     }
 
     /// True when the item is there, or seems to be. Cost: O(layers * bytes of a bucket).
@@ -222,10 +226,21 @@ impl Cuckoo {
         self.find_anywhere(probe, finger(probe)).is_some()
     }
 
-    /// True when the item can be added without moving others.
+    /// True when the items, or some of them, can be added one after the other without moving others.
+    /// Cost: O(items * (layers * bytes of a bucket + items)).
     #[must_use]
-    pub fn has_room(&self, probe: Probe) -> bool {
-        self.find_anywhere(probe, 0).is_some()
+    pub fn have_room(&self, mut probes: impl Iterator<Item = Probe>) -> bool {
+        // Where each would go: some of them, in the same order, take no place that is not among these.
+        let mut taken = Vec::new();
+        probes.all(|probe| {
+            let mut free = self.all_places(probe).filter(|(layer, at)| {
+                byte(&self.layers[*layer], *at) == 0 && !taken.contains(&(*layer, *at))
+            });
+            let place = free.next();
+            drop(free);
+            taken.extend(place);
+            place.is_some()
+        })
     }
 
     /// How often the item is there, or seems to be. Cost: as [`Cuckoo::contains`].
