@@ -2,7 +2,8 @@
 //!
 //! A few items are counted at once; many, deep sketches and large increments in portions, row by row.
 
-use super::value::{INCRBY, TopK, TopKEdit};
+use super::long::LongItem;
+use super::value::{Expelled, INCRBY, TopK, TopKEdit};
 use super::{MISSING, refuse};
 use crate::aside::is_long;
 use crate::sketches::hashed::Hashing;
@@ -59,16 +60,15 @@ fn count(cx: &mut Cx<'_>, mut args: Args<'_>, step: usize) -> Result<Flow, Refus
     let found = cx.db.read_value::<TopK>(&key)?.ok_or_else(|| refuse(MISSING))?;
     if is_much(&found, args, step) {
         let (request, next) = (args.all().to_request(), args.position());
-        let state = (Hashing::default(), None, None, Blob::default());
-        let (hashing, begun, draft, replies) = state;
         return Ok(Flow::Job(Box::new(Adding {
             request,
             next,
             step,
-            hashing,
-            begun,
-            draft,
-            replies,
+            hashing: Hashing::default(),
+            begun: None,
+            expelled: None,
+            draft: None,
+            replies: Blob::default(),
         })));
     }
     let Cx { db, reply, prng, .. } = cx;
@@ -78,7 +78,7 @@ fn count(cx: &mut Cx<'_>, mut args: Args<'_>, step: usize) -> Result<Flow, Refus
         while let Some(item) = args.next() {
             match times(args.all(), args.position() - 1, step) {
                 Some(times) => match edit.add(item, times, prng) {
-                    Some(expelled) => reply.bulk(&expelled),
+                    Some(expelled) => reply.bulk(expelled.bytes()),
                     None => reply.null(),
                 },
                 None => reply.error(NO_TIMES.as_bytes()),
@@ -111,6 +111,9 @@ fn is_much(sketch: &TopK, args: Args<'_>, step: usize) -> bool {
     if rows > ROWS_AT_ONCE || is_long(args, 2 * ENTRIES_AT_ONCE, BYTES_AT_ONCE) {
         return true;
     }
+    if sketch.may_expel(args.left() / step, BYTES_AT_ONCE) {
+        return true;
+    }
     let (mut all, mut copies) = (0, 0);
     for at in (args.position()..args.all().len()).step_by(step) {
         all += depth * u64::from(times(args.all(), at, step).unwrap_or(0));
@@ -140,6 +143,8 @@ struct Adding {
     step: usize,
     hashing: Hashing,
     begun: Option<Begun>,
+    /// A long item that has left the list, on its way into the reply.
+    expelled: Option<LongItem>,
     draft: Option<Draft<TopK>>,
     /// The replies, encoded.
     replies: Blob,
@@ -151,7 +156,24 @@ impl Adding {
         let mut out = resp::Output::default();
         write(&mut Reply::new(&mut out, resp3));
         self.replies.append(&out.flatten());
+        self.go_on();
+    }
+
+    /// The item is done.
+    fn go_on(&mut self) {
         (self.begun, self.next) = (None, self.next + self.step);
+    }
+
+    /// Copies a piece of what has left the list into the reply. False when nothing has.
+    fn copy(&mut self) -> bool {
+        let Some(item) = &mut self.expelled else { return false };
+        self.replies.append(item.piece());
+        if item.is_done() {
+            self.replies.append(b"\r\n");
+            self.expelled = None;
+            self.go_on();
+        }
+        true
     }
 
     /// Hashes a piece of the next item.
@@ -167,6 +189,9 @@ impl Adding {
 
     /// Counts some of the item in its row.
     fn count(&mut self, edit: &mut TopKEdit<'_>, prng: &mut Prng, resp3: bool) {
+        if self.copy() {
+            return;
+        }
         let Some(begun) = &mut self.begun else { return self.hash(resp3) };
         let now = begun.left.min(TIMES);
         let count = edit.count(begun.hash, begun.row, now, prng);
@@ -182,10 +207,14 @@ impl Adding {
         let most = begun.most;
         let request = Arc::clone(&self.request);
         let expelled = edit.list(resp::Args::owned(&request).get(self.next), most);
-        self.reply(resp3, |reply| match &expelled {
-            Some(expelled) => reply.bulk(expelled),
-            None => reply.null(),
-        });
+        match expelled {
+            Some(Expelled::Long(item)) => {
+                self.replies.append(format!("${}\r\n", item.bytes().len()).as_bytes());
+                self.expelled = Some(item);
+            }
+            Some(Expelled::Short(item)) => self.reply(resp3, |reply| reply.bulk(&item)),
+            None => self.reply(resp3, |reply| reply.null()),
+        }
     }
 }
 

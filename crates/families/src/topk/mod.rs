@@ -5,11 +5,13 @@
 //! | `value`  | the type: its row, its values, how they are changed |
 //! | `parts`  | a sketch as items, for files                        |
 //! | `create` | TOPK.RESERVE, TOPK.INFO                             |
+//! | `long`   | items of megabytes, piece by piece                  |
 //! | `add`    | TOPK.ADD, TOPK.INCRBY                               |
 //! | `query`  | TOPK.QUERY, TOPK.COUNT, TOPK.LIST                   |
 
 mod add;
 mod create;
+mod long;
 mod parts;
 mod query;
 mod value;
@@ -17,7 +19,8 @@ mod value;
 use crate::rows::{GROW, O1, READ, READ_FAST};
 use darter_command::{Command, Flags, Group, Keys, PointFn, Refusal, Run, specs};
 
-pub use value::{Shape, TopK, TopKChange, TopKEdit};
+pub use long::LongItem;
+pub use value::{Expelled, Shape, TopK, TopKChange, TopKEdit};
 
 const GROUP: Group = Group::Type { name: "topk", category: "@topk" };
 

@@ -2,18 +2,15 @@
 //!
 //! ```text
 //! h + k, width, depth: 4 each, decay: 8   b + place: 8, bytes   i + count: 4, item
+//!                                                               l + count: 4; then a long item, alone
 //! ```
 
+use super::long::LongItem;
 use super::value::TopK;
 use crate::pieces::Pieces;
-use darter_base::limits::CHUNK_BYTES;
-use darter_keyspace::is_long;
 use darter_rdb::{Item, Source};
 use darter_structs::sorted::{End, Reader};
-use darter_structs::table::{HeldKey, Scratch};
-
-/// Bytes of a part of a long item: hashing one takes some 20 us.
-const PART_BYTES: usize = CHUNK_BYTES / 4;
+use darter_structs::table::Scratch;
 
 /// See the module.
 pub(super) struct Parts {
@@ -22,8 +19,8 @@ pub(super) struct Parts {
     pieces: Pieces,
     list: Reader,
     item: Vec<u8>,
-    /// A long item of the list, and how much of it was returned, after what precedes it.
-    long: Option<(HeldKey, Option<usize>)>,
+    /// A long item of the list whose count was told, and whether its length was.
+    long: Option<(LongItem, bool)>,
 }
 
 impl Parts {
@@ -40,10 +37,9 @@ impl Parts {
             return false;
         }
         list.next_slice(1, &mut |entry| {
-            item.push(b'i');
+            *long = LongItem::of(&entry).map(|long| (long, false));
+            item.push(if long.is_some() { b'l' } else { b'i' });
             item.extend_from_slice(&(entry.score() as u32).to_le_bytes());
-            let is_long = is_long(entry.member().len());
-            *long = is_long.then(|| entry.hold_member()).flatten().map(|held| (held, None));
             if long.is_none() {
                 item.extend_from_slice(entry.member().bytes(&mut Scratch::new()));
             }
@@ -65,13 +61,14 @@ impl Source for Parts {
     }
 
     fn next(&mut self) -> Option<Item<'_>> {
-        if let Some((held, given)) = &mut self.long {
-            let Some(from) = given.replace(0) else { return Some(Item::Part(&self.item)) };
-            let to = held.bytes().len().min(from + PART_BYTES);
-            *given = Some(to);
-            if from < to {
-                let (held, _) = self.long.as_ref()?;
-                return Some(Item::Part(&held.bytes()[from..to]));
+        if let Some((long, is_told)) = &mut self.long {
+            if !std::mem::replace(is_told, true) {
+                let len = long.bytes().len() as u64;
+                return Some(Item::LongSingle { len, deadline_ms: None });
+            }
+            if !long.is_done() {
+                let (long, _) = self.long.as_mut()?;
+                return Some(Item::Part(long.piece()));
             }
             self.long = None;
         }
@@ -88,13 +85,7 @@ impl Source for Parts {
                 }
             }
         }
-        match &self.long {
-            Some((held, _)) => {
-                let len = (self.item.len() + held.bytes().len()) as u64;
-                Some(Item::LongSingle { len, deadline_ms: None })
-            }
-            None => Some(Item::Single { name: &self.item, deadline_ms: None }),
-        }
+        Some(Item::Single { name: &self.item, deadline_ms: None })
     }
 
     fn rewind(&mut self) {

@@ -1,5 +1,6 @@
 //! TOPK.QUERY, TOPK.COUNT, TOPK.LIST.
 
+use super::long::LongItem;
 use super::value::TopK;
 use super::{MISSING, refuse};
 use crate::lookup::find_value;
@@ -14,8 +15,7 @@ use darter_structs::table::Scratch;
 const ROWS_READ: u64 = 128;
 /// What looking an item up in the list costs, in rows.
 const LISTED: u64 = 4;
-/// Items of the list read at once, and in a portion of a reply, and about how many bytes.
-const ENTRIES: usize = 16;
+/// Items of the list in a portion of a reply, and about how many bytes.
 const PORTION_ENTRIES: usize = 256;
 const PORTION_BYTES: usize = 32 * 1024;
 
@@ -119,29 +119,62 @@ pub(super) fn list(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusal>
     let len = cut.len();
     cx.reply.array(if with_counts { 2 * len } else { len });
     let reader = Reader::new(cut, 0..len, End::Back);
-    Ok(flow(&mut cx.reply, Listing { reader, with_counts }))
+    Ok(flow(&mut cx.reply, Listing { reader, with_counts, long: None }))
 }
 
 /// The list being sent. The header is already written.
 struct Listing {
     reader: Reader,
     with_counts: bool,
+    /// A long item whose length was written, and its count.
+    long: Option<(LongItem, i64)>,
+}
+
+impl Listing {
+    /// Writes the next item, or a piece of a long one. Returns its bytes.
+    fn write(&mut self, reply: &mut Reply<'_>) -> usize {
+        let Self { reader, with_counts, long, .. } = self;
+        let count = |reply: &mut Reply<'_>, count| {
+            if *with_counts {
+                reply.int(count);
+            }
+        };
+        if let Some((item, times)) = long {
+            let piece = item.piece();
+            reply.out.tail().extend_from_slice(piece);
+            let bytes = piece.len();
+            if item.is_done() {
+                reply.crlf();
+                count(reply, *times);
+                *long = None;
+            }
+            return bytes;
+        }
+        let mut bytes = 0;
+        reader.next_slice(1, &mut |entry| {
+            *long = LongItem::of(&entry).map(|item| (item, entry.score() as i64));
+            if long.is_some() {
+                return reply.bulk_header(entry.member().len());
+            }
+            reply.bulk(entry.member().bytes(&mut Scratch::new()));
+            count(reply, entry.score() as i64);
+            bytes = entry.member().len();
+        });
+        bytes
+    }
+
+    fn is_done(&self) -> bool {
+        self.long.is_none() && self.reader.left() == 0
+    }
 }
 
 impl Stream for Listing {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
         let (mut entries, mut bytes) = (0, 0);
-        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && self.reader.left() > 0 {
-            self.reader.next_slice(ENTRIES, &mut |entry| {
-                let (item, mut scratch) = (entry.member(), Scratch::new());
-                reply.bulk(item.bytes(&mut scratch));
-                if self.with_counts {
-                    reply.int(entry.score() as i64);
-                }
-                (entries, bytes) = (entries + 1, bytes + item.len());
-            });
+        while entries < PORTION_ENTRIES && bytes < PORTION_BYTES && !self.is_done() {
+            (entries, bytes) = (entries + 1, bytes + self.write(reply));
         }
-        self.reader.left() > 0
+        !self.is_done()
     }
 
     fn pinned_bytes(&self) -> usize {

@@ -1,5 +1,6 @@
 //! The type: its row, its values, how they are changed.
 
+use super::long::LongItem;
 use super::parts::Parts;
 use crate::pieces::Pieces;
 use crate::sketches::cells;
@@ -11,7 +12,7 @@ use darter_keyspace::{
 use darter_rdb::types::PRIVATE;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout, Origin, Plan, Survey};
 use darter_structs::pages::Pages;
-use darter_structs::sorted::{End, Sorted};
+use darter_structs::sorted::{End, Entry, Sorted};
 use darter_structs::table::Scratch;
 
 static TYPE: &Type = &Type {
@@ -82,6 +83,32 @@ pub struct TopK {
     list: Sorted,
     /// Of a value that is built aside: which pieces of the buckets may come.
     taken: Pieces,
+    /// Likewise: how often the item came that is the next of the list, alone as it is long.
+    told: Option<u32>,
+}
+
+/// An item that has left the list.
+pub enum Expelled {
+    /// A copy.
+    Short(Vec<u8>),
+    /// A long one.
+    Long(LongItem),
+}
+
+impl Expelled {
+    fn of(entry: &Entry<'_>) -> Self {
+        let copy = || entry.member().bytes(&mut Scratch::new()).to_vec();
+        LongItem::of(entry).map_or_else(|| Self::Short(copy()), Self::Long)
+    }
+
+    /// The item.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes) => bytes,
+            Self::Long(long) => long.bytes(),
+        }
+    }
 }
 
 /// A bucket.
@@ -158,6 +185,15 @@ impl TopK {
         &self.list
     }
 
+    /// True when a few more items may displace so many bytes of the list.
+    pub(super) fn may_expel(&self, items: usize, bytes: usize) -> bool {
+        if self.list.len() + items <= self.shape.k as usize {
+            return false;
+        }
+        let lens = (0..items).map_while(|rank| self.list.get(rank)).map(|one| one.member().len());
+        lens.sum::<usize>() > bytes
+    }
+
     pub(super) fn buckets(&self) -> &Pages {
         &self.buckets
     }
@@ -219,9 +255,7 @@ impl TopK {
     }
 
     /// Puts an item of a file into the list. False if there is no place for it.
-    fn take_listed(&mut self, listed: &[u8]) -> bool {
-        let Some((count, item)) = listed.split_first_chunk() else { return false };
-        let count = u32::from_le_bytes(*count);
+    fn take_listed(&mut self, count: u32, item: &[u8]) -> bool {
         let has_place = self.list.len() < self.shape.k as usize && count > 0;
         has_place && self.list.insert(hash::of(item), item, count.into()).is_none()
     }
@@ -248,15 +282,30 @@ impl Value for TopK {
             self.edit(0, Recorder::none()).add(name, 1, &mut Prng::from_seed(hash::digest(name)));
             return true;
         }
+        if let Some(count) = self.told.take() {
+            return self.take_listed(count, item.name());
+        }
         match item.name().split_first() {
             Some((b'h', head)) if self.is_empty() => self.take_head(head),
             Some((b'b', piece)) if !self.is_empty() => {
                 let piece = self.taken.take(piece);
                 piece.is_some_and(|(at, bytes)| self.buckets.load(at, bytes))
             }
-            Some((b'i', listed)) => self.take_listed(listed),
+            Some((b'i' | b'l', listed)) => {
+                let Some((count, name)) = listed.split_first_chunk() else { return false };
+                let count = u32::from_le_bytes(*count);
+                if item.name()[0] == b'i' {
+                    return self.take_listed(count, name);
+                }
+                self.told = Some(count);
+                name.is_empty()
+            }
             _ => false,
         }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.told.is_none()
     }
 
     fn is_empty(&self) -> bool {
@@ -339,7 +388,7 @@ impl TopKEdit<'_> {
     }
 
     /// The item came `times` more. Returns the one that has left the list for it.
-    pub fn add(&mut self, item: &[u8], times: u32, prng: &mut Prng) -> Option<Vec<u8>> {
+    pub fn add(&mut self, item: &[u8], times: u32, prng: &mut Prng) -> Option<Expelled> {
         let (hash, rows) = (hash::digest(item), 0..self.sketch.shape.depth);
         let count = rows.map(|row| self.count(hash, row, times, prng)).max();
         self.list(item, count.unwrap_or(0))
@@ -363,7 +412,7 @@ impl TopKEdit<'_> {
 
     /// All rows of the item are done, and this is the highest of its counts: it joins the list if it
     /// has a place there, or came as often as the last item. Returns that one, if it had to leave.
-    pub fn list(&mut self, item: &[u8], count: u32) -> Option<Vec<u8>> {
+    pub fn list(&mut self, item: &[u8], count: u32) -> Option<Expelled> {
         let Self { sketch, recorder } = self;
         let (hash, is_full) = (hash::of(item), sketch.list.len() >= sketch.shape.k as usize);
         let old = sketch.list.score(hash, item);
@@ -377,10 +426,7 @@ impl TopKEdit<'_> {
         let expelled = (is_full && old.is_none())
             .then(|| {
                 recorder.record_death(&[ADD], || TopKChange::Expel);
-                let copy = |last: darter_structs::sorted::Entry<'_>| {
-                    last.member().bytes(&mut Scratch::new()).to_vec()
-                };
-                sketch.list.pop(End::Front, copy)
+                sketch.list.pop(End::Front, |last| Expelled::of(&last))
             })
             .flatten();
         sketch.list.insert(hash, item, count);

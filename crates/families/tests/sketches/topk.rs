@@ -1,10 +1,13 @@
 //! Top-K: what comes most often is in the list, and hardly any count is too high.
 
-use super::survives_damage;
+use super::{of_parts, survives_damage};
+use crate::common::value::Value as Answer;
+use crate::common::world::World;
 use darter_base::Prng;
 use darter_base::hash::digest;
 use darter_families::topk::{Shape, TopK};
-use darter_keyspace::{Collection, Value};
+use darter_keyspace::{Collection, Key, Value};
+use darter_rdb::Item;
 use std::collections::HashMap;
 
 fn name(item: u64) -> Vec<u8> {
@@ -20,7 +23,7 @@ fn counted(seed: u64, shape: Shape, times: usize) -> (TopK, HashMap<u64, u32>) {
         let (item, by) = (prng.below(kinds), prng.below(3) as u32);
         *exact.entry(item).or_insert(0) += by;
         let expelled = sketch.edit_aside(0).add(&name(item), by, &mut prng);
-        assert!(expelled.is_none_or(|expelled| sketch.listed(&expelled).is_none()), "{step}");
+        assert!(expelled.is_none_or(|one| sketch.listed(one.bytes()).is_none()), "{step}");
         if step % 1_000 == 0 {
             sketch.check_invariants();
         }
@@ -75,6 +78,49 @@ fn chances_add_up() {
     let (together, singly) = (decayed(8, 1), decayed(1, 8));
     assert!((together - singly).abs() < 0.2, "{together} {singly}");
     assert!((5.5..7.5).contains(&together), "{together}: eight chances of a third and more");
+}
+
+/// The items of a value; those that are long come in parts.
+fn in_parts(value: &dyn Value) -> Vec<Vec<u8>> {
+    let (mut items, mut parts) = (value.items(0), Vec::new());
+    while let Some(item) = items.next() {
+        match item {
+            Item::Single { name, .. } => {
+                assert!(name.len() < 8_192, "{} bytes at once", name.len());
+                parts.push(name.to_vec());
+            }
+            Item::LongSingle { len, .. } => parts.push(Vec::with_capacity(len as usize)),
+            Item::Part(part) => {
+                assert!(part.len() < 65_536, "{} bytes at once", part.len());
+                parts.last_mut().unwrap().extend_from_slice(part);
+            }
+            other => panic!("{other:?} of a sketch"),
+        }
+    }
+    parts
+}
+
+#[test] // Of a list of megabytes no step copies an item as a whole, and all of them come back.
+fn long_items_go_in_pieces() {
+    let long = |byte| vec![byte; 4 << 20];
+    let mut world = World::new(1, 1_000_000, 3);
+    world.run(&[b"TOPK.RESERVE", b"k", b"2", b"50", b"4", b"0.9"]);
+    for item in [long(b'a'), long(b'b')] {
+        world.run(&[b"TOPK.ADD", b"k", &item]);
+    }
+    let listed = Answer::read(&world.run(&[b"TOPK.LIST", b"k", b"WITHCOUNT"])).list();
+    let items: Vec<_> = listed.iter().step_by(2).cloned().map(Answer::bulk).collect();
+    assert!(items.contains(&long(b'a')) && items.contains(&long(b'b')));
+    assert_eq!((listed.len(), &listed[1]), (4, &Answer::Int(1)));
+    let copy = world.edit(b"k", |db| {
+        let sketch = db.value::<TopK>(&Key::new(b"k")).unwrap().unwrap();
+        let parts = in_parts(&*sketch);
+        assert!(parts.contains(&long(b'a')), "alone, so that its hash is known before it is whole");
+        of_parts::<TopK>(&parts).unwrap()
+    });
+    assert!(copy.listed(&long(b'a')) == Some(1) && copy.listed(&long(b'b')) == Some(1));
+    let expelled = Answer::read(&world.run(&[b"TOPK.INCRBY", b"k", b"short", b"9"])).bulks();
+    assert!(expelled == [long(b'a')] || expelled == [long(b'b')]);
 }
 
 #[test]

@@ -1,0 +1,40 @@
+//! Items of megabytes: held beyond their entry, and written piece by piece.
+
+use darter_base::limits::CHUNK_BYTES;
+use darter_keyspace::is_long;
+use darter_structs::sorted::Entry;
+use darter_structs::table::HeldKey;
+
+/// Bytes of a piece: hashing one takes some 20 us.
+const PIECE_BYTES: usize = CHUNK_BYTES / 4;
+
+/// A long item, and how much of it was written.
+pub struct LongItem {
+    held: HeldKey,
+    next: usize,
+}
+
+impl LongItem {
+    /// That of an entry, unless it is short enough to be copied at once.
+    pub(super) fn of(entry: &Entry<'_>) -> Option<Self> {
+        let held = is_long(entry.member().len()).then(|| entry.hold_member()).flatten()?;
+        Some(Self { held, next: 0 })
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.held.bytes()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.next == self.bytes().len()
+    }
+
+    /// The next piece; nothing after the last.
+    pub(super) fn piece(&mut self) -> &[u8] {
+        let from = self.next;
+        self.next = self.bytes().len().min(from + PIECE_BYTES);
+        &self.held.bytes()[from..self.next]
+    }
+}
