@@ -68,6 +68,8 @@ mod unshare;
 mod word;
 pub mod zset;
 
+pub use hyperloglog::fuzz_hyperloglog;
+
 use darter_base::UnixMillis;
 use darter_command::{Args, Command, Cx, Flow, Refusal};
 use darter_keyspace::{Key, Type, Typed, Types, types};

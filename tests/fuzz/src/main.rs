@@ -1,5 +1,6 @@
-//! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP)
-//! of JSON, and of small collections, which are packed into bytes here. Seeded mutations of real input, for a
+//! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP),
+//! of JSON, filters, sketches and HyperLogLogs, and of small collections, which are packed into bytes
+//! here. Seeded mutations of real input, for a
 //! given number of seconds a target.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
@@ -15,6 +16,7 @@ mod documents;
 mod mutate;
 mod packs;
 mod requests;
+mod sketches;
 mod streams;
 
 use darter_base::Prng;
@@ -37,6 +39,12 @@ const TARGETS: &[Target] = &[
     Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
     Target { name: "streams", corpus: streams::corpus, run: streams::fuzz_streams },
     Target { name: "tokens", corpus: documents::tokens, run: documents::fuzz_tokens },
+    Target { name: "sketches", corpus: sketches::corpus, run: sketches::fuzz_sketches },
+    Target {
+        name: "hyperloglogs",
+        corpus: sketches::strings,
+        run: darter_families::fuzz_hyperloglog,
+    },
 ];
 
 /// What the command line asked for.

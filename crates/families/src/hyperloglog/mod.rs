@@ -8,6 +8,7 @@
 //! | `add`      | PFADD; `count`: PFCOUNT; `merge`: PFMERGE; `debug`: PFDEBUG, PFSELFTEST   |
 //! | `format`   | the bytes, and their header; `dense`, `sparse`: the registers             |
 //! | `sketch`   | one in memory of its own                                                  |
+//! | `fuzz`     | the fuzz target of strings from outside                                   |
 //! | `hash`     | which register an element raises; `estimate`: what registers say          |
 
 mod add;
@@ -16,10 +17,13 @@ mod debug;
 mod dense;
 mod estimate;
 mod format;
+mod fuzz;
 mod hash;
 mod merge;
 mod sketch;
 mod sparse;
+
+pub use fuzz::fuzz_hyperloglog;
 
 use crate::rows::{GROW, GROW_FAST, READ, range};
 use darter_command::{Command, Flags, Group, KeyFlags, Keys, Run, specs};
