@@ -106,6 +106,14 @@ impl<'a> TextEdit<'a> {
         self.is_written
     }
 
+    /// [`TextEdit::write`] of what belongs to a change that was counted.
+    pub fn write_along(&mut self, offset: usize, bytes: Fresh<'_>, tells: Tells<'_>) {
+        bytes.write_to(self.blob, offset);
+        self.is_written = true;
+        self.recorder
+            .record_death(tells, || TextChange::Write { offset, bytes: bytes.to_pieces() });
+    }
+
     /// Overwrites it from `offset` on; a gap before that is filled with zeros. Cost: O(bytes).
     pub fn write(&mut self, offset: usize, bytes: Fresh<'_>, tells: Tells<'_>) {
         bytes.write_to(self.blob, offset);

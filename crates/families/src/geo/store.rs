@@ -90,7 +90,7 @@ async fn store(
         }
     }
     let event = if dialect == SEARCH { GEOSEARCHSTORE } else { GEORADIUSSTORE };
-    install(call, target, result, event).await;
+    install(call, target, result, (event, count)).await; // Redis counts the hits.
     drop(locked);
     Ok(call.answer(|reply| reply.count(count)))
 }

@@ -66,7 +66,7 @@ fn add_in_place(text: &mut TextEdit<'_>, mut args: Args<'_>) -> Option<bool> {
     }
     let header = text.text().byte(STALE_BYTE)?;
     if added && header & STALE == 0 {
-        text.write(STALE_BYTE, Fresh::Bytes(&[header | STALE]), &[PFADD]);
+        text.write_along(STALE_BYTE, Fresh::Bytes(&[header | STALE]), &[PFADD]);
     }
     Some(added)
 }
@@ -87,18 +87,20 @@ pub(super) fn put_back(db: &mut Db, key: &Key<'_>, sketch: &Sketch, tells: &[&'s
 
 fn add_aside(db: &mut Db, key: &Key<'_>, mut args: Args<'_>) -> Result<bool, Refusal> {
     let found = copy_of(db, key)?;
-    let mut added = found.is_none();
+    // Redis counts a new key, and each element that raises a register.
+    let mut changes = usize::from(found.is_none());
     let (mut sketch, is_raw) = found.unwrap_or_default();
     while let Some(element) = args.next() {
-        added |= sketch.add(Place::of(element))?;
+        changes += usize::from(sketch.add(Place::of(element))?);
     }
-    if added {
+    if changes > 0 {
         sketch.invalidate();
         put_back(db, key, &sketch, &[PFADD]);
+        db.count_more(changes - 1);
     } else if !is_raw {
         put_back(db, key, &sketch, &[]); // As in Redis, its encoding is `raw` from now on.
     }
-    Ok(added)
+    Ok(changes > 0)
 }
 
 /// Very many elements, or very long ones.
@@ -110,20 +112,20 @@ struct Long {
     next: usize,
     hash: Option<Portions>,
     piece: usize,
-    added: bool,
+    changes: usize,
     work: Option<(Draft<Blob>, Sketch)>,
 }
 
 impl Long {
     fn new(args: Args<'_>, key: usize) -> Self {
         let (request, next) = (args.all().to_request(), args.position());
-        Self { request, key, next, hash: None, piece: 0, added: false, work: None }
+        Self { request, key, next, hash: None, piece: 0, changes: 0, work: None }
     }
 
     fn begin(&mut self, cx: &mut Cx<'_>) -> Result<(Draft<Blob>, Sketch), Refusal> {
         let key = Key::new(resp::Args::owned(&self.request).get(self.key));
         let found = copy_of(cx.db, &key)?;
-        self.added = found.is_none();
+        self.changes = usize::from(found.is_none());
         Ok((cx.db.draft_text(&key)?, found.unwrap_or_default().0))
     }
 
@@ -156,7 +158,7 @@ impl Job for Long {
                 break;
             }
             match self.hash_piece() {
-                Some(place) => self.added |= sketch.add(place)?,
+                Some(place) => self.changes += usize::from(sketch.add(place)?),
                 None => break, // A whole piece: enough for a portion.
             }
         }
@@ -164,13 +166,14 @@ impl Job for Long {
             self.work = Some((draft, sketch));
             return Ok(Step::More);
         }
-        if self.added {
+        if self.changes > 0 {
             let key = Key::new(resp::Args::owned(&self.request).get(self.key));
             sketch.invalidate();
             draft.replace(Blob::from(sketch.bytes()), PFADD);
+            draft.count_as(self.changes);
             cx.db.install_draft(&key, draft);
         }
-        cx.reply.int(i64::from(self.added));
+        cx.reply.int(i64::from(self.changes > 0));
         Ok(Step::Done(Flow::Done))
     }
 }

@@ -130,6 +130,7 @@ fn take_all(cx: &mut Cx<'_>, key: &Key<'_>) -> Flow {
     let cut = cx.db.take(key, &[SPOP, DEL]);
     let cut = cut.as_ref().and_then(|held| held.get::<Set>()).map(|set| set.members().clone());
     let cut = cut.unwrap_or_default();
+    cx.db.count_more(cut.len().saturating_sub(1)); // Redis counts the members.
     let small = is_small(cut.len());
     flow(&mut cx.reply, small, Members::new(cut, Form::Set, cx.now))
 }

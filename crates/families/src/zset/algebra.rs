@@ -161,18 +161,26 @@ pub(super) async fn store(call: Call, dialect: Dialect) -> Result<Answer, Refusa
     while build.step() {
         call.tx.pause().await;
     }
-    let count = install(&call, target, build.take_set(), event(dialect.act)).await;
+    let count = install(&call, target, build.take_set(), (event(dialect.act), 1)).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(count)))
 }
 
-/// Puts `set` at the key at `target`, which is locked. Returns how many members it has.
-pub(crate) async fn install(call: &Call, target: usize, set: ZSet, event: &'static Event) -> usize {
+/// Puts `set` at the key at `target`, which is locked; that counts as so many changes. Returns how many
+/// members it has.
+pub(crate) async fn install(
+    call: &Call,
+    target: usize,
+    set: ZSet,
+    (event, changes): (&'static Event, usize),
+) -> usize {
     let count = set.len();
     let (request, db) = (Arc::clone(&call.request), call.db);
     let install = move |home: &mut Home| {
         let key = Key::new(darter_resp::Args::owned(&request).get(target));
-        home.shard.db_mut(db).install(&key, Object::new(set), Deadline::Clear, &[event]);
+        let db = home.shard.db_mut(db);
+        db.install(&key, Object::new(set), Deadline::Clear, &[event]);
+        db.count_more(changes.saturating_sub(1));
     };
     call.tx.on(call.tx.core_of(call.arg(target)), install).await;
     count

@@ -48,7 +48,7 @@ pub(super) async fn zrangestore(call: Call) -> Result<Answer, Refusal> {
         drop(set);
         copy(&call, reader).await
     };
-    let count = install(&call, target, result, ZRANGESTORE).await;
+    let count = install(&call, target, result, (ZRANGESTORE, 1)).await;
     drop(locked);
     Ok(call.answer(|reply| reply.count(count)))
 }

@@ -206,6 +206,11 @@ fn changes_are_counted_as_in_redis() {
         ("XTRIM x MAXLEN 0", 2),
         ("XTRIM x MAXLEN 0", 0),
         ("XSETID x 9", 1),
+        ("SADD s a b c d", 4),
+        ("SPOP s 10", 4),
+        ("PFADD p a b c d e f g", 8),
+        ("PFADD p a b", 0),
+        ("PFADD q", 1),
     ] {
         let before = engine.db.changes();
         engine.line(line);
