@@ -30,11 +30,19 @@ pub fn default_cores() -> usize {
 ///
 /// Errors: it does not exist, or we may not use it.
 pub fn pin_thread(processor: usize) -> io::Result<()> {
-    if processor >= CpuSet::MAX_CPU {
+    spread_thread(&[processor])
+}
+
+/// Lets the calling thread run on all of `processors`: a thread begins where the one that starts it
+/// may run.
+///
+/// Errors: one does not exist, or we may use none of them.
+pub fn spread_thread(processors: &[usize]) -> io::Result<()> {
+    if processors.iter().any(|processor| *processor >= CpuSet::MAX_CPU) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut set = CpuSet::new();
-    set.set(processor);
+    processors.iter().for_each(|processor| set.set(*processor));
     Ok(sched_setaffinity(None, &set)?)
 }
 
@@ -87,16 +95,18 @@ fn quota_of(folder: &Path) -> Option<f64> {
 mod tests {
     use super::*;
 
-    #[test] // A pinned thread runs there, and only there.
+    #[test] // A pinned thread runs there, and only there, until it is told otherwise.
     fn pinning() {
         let allowed = processors();
         assert!((1..=allowed.len()).contains(&default_cores()));
         let last = *allowed.last().unwrap();
         let pinned = std::thread::spawn(move || {
             pin_thread(last).unwrap();
-            processors()
+            let pinned = processors();
+            spread_thread(&allowed).unwrap();
+            (pinned, processors() == allowed)
         });
-        assert_eq!(pinned.join().unwrap(), [last]);
+        assert_eq!(pinned.join().unwrap(), (vec![last], true));
         assert!(pin_thread(CpuSet::MAX_CPU).is_err());
     }
 

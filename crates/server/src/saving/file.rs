@@ -10,6 +10,7 @@ use darter_persist::snapshot::Chunk;
 use darter_rdb::Writer;
 use darter_rdb::types::VERSION_WRITTEN;
 use darter_runtime::net::Waker;
+use darter_runtime::topology;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,14 +29,16 @@ const REDIS_VERSION: &[u8] = b"7.0.15";
 /// Snapshots as files.
 pub(crate) struct Files {
     wakers: Vec<Waker>,
+    /// Where the thread may run: core 0 starts it, and is pinned.
+    processors: Vec<usize>,
     /// The thread that writes one, or has written the last; and how it learns that no more comes.
     thread: Mutex<Option<(JoinHandle<()>, Sender<Parcel>)>>,
 }
 
 impl Files {
-    /// For the cores that these wake.
+    /// For the cores that these wake. The files are written where the calling thread may run.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
-        Self { wakers, thread: Mutex::default() }
+        Self { wakers, processors: topology::processors(), thread: Mutex::default() }
     }
 }
 
@@ -66,7 +69,15 @@ impl Store for Files {
             order,
         };
         let builder = std::thread::Builder::new().name("saver".into());
-        let spawned = builder.spawn(move || saver.run(&is_gone));
+        let processors = self.processors.clone();
+        let spawned = builder.spawn(move || {
+            if let Err(error) = topology::spread_thread(&processors) {
+                tracing::warn!(
+                    "the thread that writes snapshots shares core 0's processor: {error}"
+                );
+            }
+            saver.run(&is_gone);
+        });
         let thread = spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
         *self.thread.lock().expect("no holder panics") = Some((thread, sender));
         Ok(outlets)
@@ -351,8 +362,54 @@ pub(crate) fn folder() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::sync_folder;
-    use std::path::Path;
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Where the threads that write snapshots may run, by their own account.
+    fn processors_of_savers() -> Vec<String> {
+        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let read = |task: &fs::DirEntry, file: &str| {
+            fs::read_to_string(task.path().join(file)).unwrap_or_default()
+        };
+        let savers = tasks.filter(|task| read(task, "comm").trim() == "saver");
+        let allowed = savers.filter_map(|task| {
+            let status = read(&task, "status");
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            line.map(|list| list.trim().to_owned())
+        });
+        allowed.collect()
+    }
+
+    #[test] // It is started by a thread that is pinned.
+    fn files_are_written_wherever_the_process_may_run() {
+        let everywhere = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let files = Files::new(vec![Waker::new().unwrap()]);
+        let saves = Arc::new(Saves::new(Box::new(super::super::NoFiles), 0));
+        let folder = std::env::temp_dir().join(format!("darter-saver-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let order = Order {
+            folder: folder.clone(),
+            name: "dump.rdb".to_owned(),
+            version: 10,
+            sizes: BTreeMap::new(),
+            cut_ms: 0,
+            used_bytes: 0,
+            sums: false,
+            sync_bytes: None,
+        };
+        topology::pin_thread(files.processors[0]).unwrap();
+        let outlets = files.begin(order, &saves).unwrap();
+        let is_everywhere =
+            |list: &String| everywhere.contains(&format!("Cpus_allowed_list:\t{list}\n"));
+        let begun = std::time::Instant::now();
+        while !processors_of_savers().iter().any(is_everywhere) {
+            assert!(begun.elapsed().as_secs() < 10, "{:?}", processors_of_savers());
+            std::thread::yield_now();
+        }
+        drop(outlets);
+        files.finish();
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn a_folder_that_cannot_be_synced_is_no_failure() {
