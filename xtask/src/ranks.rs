@@ -20,7 +20,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
           "engine::state::outgoing", "engine::state::watchers"]),
     (3, &["engine::conn", "engine::state::meter"]),
-    (4, &["engine::state::clients", "engine::state::slowlog"]),
+    (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
     (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),
     (6, &["engine::state"]),
     // The core.
@@ -29,7 +29,7 @@ const RANKS: &[(u8, &[&str])] = &[
     // What a core does.
     (9, &["engine::client_line", "engine::measure", "engine::monitor", "engine::prefetch"]),
     (10, &["engine::account", "engine::census", "engine::saving", "engine::wanted"]),
-    (11, &["engine::batch", "engine::upkeep"]),
+    (11, &["engine::batch", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),
     (13, &["engine::turn"]),
     (14, &["engine::sleep"]),

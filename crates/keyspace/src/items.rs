@@ -274,11 +274,15 @@ impl<X: OutOfLine> Source for Entries<X> {
 
     fn read_once(&mut self) {
         let cut = self.cut.take().expect("it is the only pass");
-        self.reader = Some(Reader::new(cut).copied_first());
+        self.reader = Some(Reader::new(cut).copied_first().since_before());
     }
 
     fn is_behind(&self) -> bool {
         self.reader.as_ref().is_some_and(Reader::is_behind)
+    }
+
+    fn copied_kib(&self) -> u32 {
+        self.reader.as_ref().map_or(0, Reader::copied_kib)
     }
 
     fn find(&mut self, looks: &mut usize) -> bool {

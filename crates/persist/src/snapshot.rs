@@ -31,6 +31,8 @@ const ENTRIES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 12 * 1024;
 /// Bytes of an item that count as another entry.
 const BYTES_A_LOOK: usize = BYTES_AT_ONCE / ENTRIES_AT_ONCE;
+/// Items of a value of which much may be copied while a segment is read: some megabytes.
+const HUGE: u64 = 1 << 16;
 /// Bytes of a long key in one step.
 const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
 
@@ -101,6 +103,8 @@ struct Value {
     key: Name,
     items: Items,
     stage: Stage,
+    /// It has at least [`HUGE`] items.
+    is_huge: bool,
 }
 
 enum Stage {
@@ -163,11 +167,20 @@ impl Snapshot {
         if is_full { Step::Chunk(self.take_chunk()) } else { Step::More }
     }
 
-    /// True when writers copy more of the cut than is read: see [`Reader::is_behind`].
+    /// True when writers copy more of the cut than is read: see [`Reader::is_behind`]. Also while a
+    /// huge value waits for its turn, which is soon, as nobody counts what is copied of that.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.reader.as_ref().is_some_and(Reader::is_behind)
             || self.value.as_ref().is_some_and(|value| value.items.is_behind())
+            || self.large.front().is_some_and(|(_, value)| value.is_huge)
+    }
+
+    /// What writers have copied of what is being read, in KiB, since its reading began.
+    #[must_use]
+    pub fn copied_kib(&self) -> u32 {
+        let keys = self.reader.as_ref().map_or(0, Reader::copied_kib);
+        self.value.as_ref().map_or(keys, |value| keys + value.items.copied_kib())
     }
 
     /// True when only what waits to be written holds the first of the large values.
@@ -252,10 +265,12 @@ impl Snapshot {
 
 impl Value {
     fn new(facts: Facts, key: Name, items: Items, kind: &'static Kind) -> Self {
-        let plan = items.plain_count().and_then(|count| Survey::plan_of_many(kind, count));
+        let count = items.plain_count();
+        let plan = count.and_then(|count| Survey::plan_of_many(kind, count));
+        let is_huge = count.is_some_and(|count| count >= HUGE);
         let survey = || Stage::Survey(Survey::new(kind));
         let stage = plan.map_or_else(survey, |plan| Stage::Key(plan, 0));
-        Self { facts, key, items, stage }
+        Self { facts, key, items, stage, is_huge }
     }
 
     /// True when it needs no survey.

@@ -14,6 +14,8 @@ use darter_runtime::heap::{self, Counting};
 static HEAP: Counting = Counting;
 
 const ITEMS: u64 = 100_000;
+/// Keys beside it: its own comes somewhere among them.
+const OTHERS: u64 = 30_000;
 
 fn held() -> usize {
     heap::report();
@@ -38,6 +40,10 @@ fn large_values_are_released_as_they_are_read() {
     let mut shard = Shard::new(16, 1);
     for number in 0..ITEMS {
         write(&mut shard, number, b"a value");
+    }
+    for number in 0..OTHERS {
+        let (key, text) = (name(number), Fresh::Bytes(b"a value"));
+        shard.db_mut(0).set_text(&Key::new(&key), text, Deadline::Clear);
     }
     lazyfree::run(&Never);
     let before = held();

@@ -163,6 +163,11 @@ pub trait Source {
         false
     }
 
+    /// What writers have copied of what is read since that began, in KiB.
+    fn copied_kib(&self) -> u32 {
+        0
+    }
+
     /// Looks for the next item; subtracts what it skips from `looks`. False when those are used up
     /// before an item, or the end, was found: [`next`](Self::next) would then search further at
     /// once.
@@ -192,6 +197,10 @@ impl Source for Items {
 
     fn is_behind(&self) -> bool {
         (**self).is_behind()
+    }
+
+    fn copied_kib(&self) -> u32 {
+        (**self).copied_kib()
     }
 
     fn find(&mut self, looks: &mut usize) -> bool {

@@ -118,10 +118,6 @@ impl<C: Clock> SliceClock for SliceTimer<C> {
         self.end_ns.set(self.end_ns.get().max(until_ns));
     }
 
-    fn shorten(&self, until_ns: u64) {
-        self.end_ns.set(self.end_ns.get().min(until_ns));
-    }
-
     fn begin_background(&self, now_ns: u64, least_ns: u64) {
         let until_ns = now_ns + least_ns;
         self.extend(until_ns);

@@ -77,6 +77,10 @@ pub struct Told {
     unsaved: AtomicU64,
     /// Keys that are in the snapshot under way, or were in the last one.
     saved: AtomicU64,
+    /// Its part of the snapshot under way is behind those who write.
+    is_behind: AtomicBool,
+    /// Connections of it wait for other cores' parts.
+    has_waiting: AtomicBool,
 }
 
 impl Told {
@@ -93,6 +97,29 @@ impl Told {
     /// A snapshot begins.
     pub(crate) fn restart_saving(&self) {
         self.saved.store(0, Ordering::Relaxed);
+    }
+
+    /// Its part of the snapshot under way is behind those who write, or not: true if that is new.
+    pub(crate) fn tell_behind(&self, is_behind: bool) -> bool {
+        // With `expect_news`: either the waiting core sees this, or this one sees it wait.
+        self.is_behind.swap(is_behind, Ordering::SeqCst) != is_behind
+    }
+
+    /// What it told last.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::SeqCst)
+    }
+
+    /// Connections of it wait for other cores' parts, or none does any more.
+    pub(crate) fn expect_news(&self, has_waiting: bool) {
+        if self.has_waiting.load(Ordering::Relaxed) != has_waiting {
+            self.has_waiting.store(has_waiting, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether it is to be woken when another core's part has caught up.
+    pub(crate) fn expects_news(&self) -> bool {
+        self.has_waiting.load(Ordering::SeqCst)
     }
 
     /// There are no clients, or their sizes are no longer needed.

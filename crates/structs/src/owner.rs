@@ -76,6 +76,17 @@ impl Owner {
         Self { block: self.block.clone(), is_version: false, copied_before_kib }
     }
 
+    /// The share of a reader that takes over from this cut: what was copied since the cut counts.
+    pub(crate) fn cut_reader(&self) -> Self {
+        let copied_before_kib = self.copied_before_kib;
+        Self { block: self.block.clone(), is_version: false, copied_before_kib }
+    }
+
+    /// Counts what was copied before, too.
+    pub(crate) fn count_all(&mut self) {
+        self.copied_before_kib = 0;
+    }
+
     /// Takes this share, for the rest of a version that is being freed.
     pub(crate) fn retire(&mut self) -> Self {
         self.leave();

@@ -127,8 +127,10 @@ fn stop(core: &Rc<Core>) {
 
 /// `SHUTDOWN ABORT`: stops a shutdown that is making its snapshot.
 fn abort(call: &ServerCall) -> Result<Answer, Refusal> {
-    if !call.core.admin.shared.saves.is_last() || !cancel(&call.core) {
+    let saves = &call.core.admin.shared.saves;
+    if !saves.is_last() || !cancel(&call.core) {
         return Err(Refusal::line("ERR No shutdown in progress."));
     }
+    saves.abort_last(); // What was cancelled may be a snapshot that it waits for.
     Ok(call.answer(|reply| reply.ok()))
 }

@@ -137,8 +137,8 @@ pub(super) enum Next {
     /// It is parsed, and runs.
     #[default]
     Parsed,
-    /// This one, which must wait: until nothing is owed before it, until its names are gathered, or
-    /// until a pause ends.
+    /// This one, which must wait: until nothing is owed before it, until its names are gathered,
+    /// until a pause ends, or until a snapshot has caught up with those who write.
     Held(Arc<Request>),
     /// A task runs the last one.
     AwaitsTask,
@@ -194,6 +194,8 @@ pub struct Lane {
     /// In the list of those that wait for the end of CLIENT PAUSE. Its request may have run before
     /// that is noticed, so this is no kind of `next`.
     pub(super) awaits_pause: bool,
+    /// In the list of those that wait until a snapshot has caught up: see `writers`. As above.
+    pub(super) awaits_snapshot: bool,
     /// The runtime was asked to close it. A send may still be in flight: one that is killed does not
     /// wait for it.
     pub(super) closing: bool,
@@ -234,6 +236,7 @@ impl Conn {
             silent_ns: 0,
             paused: false,
             awaits_pause: false,
+            awaits_snapshot: false,
             closing: false,
             reply_peak: (0, 0),
             soft_since_ms: None,
@@ -388,7 +391,7 @@ impl Lane {
             _ => false,
         };
         let searches = self.stream.is_some() && self.output_bytes() == 0;
-        self.awaits_task() || self.awaits_pause || waits || searches
+        self.awaits_task() || self.awaits_pause || self.awaits_snapshot || waits || searches
     }
 
     /// True when nothing is owed and nothing runs.

@@ -18,6 +18,7 @@ use super::state::outgoing::{Action, Outgoing};
 use super::state::release::Release;
 use super::state::saving::Saving;
 use super::state::watchers::Watchers;
+use super::state::writers::Writers;
 use super::stats::{CommandStats, CoreStats};
 use crate::settings::Settings;
 use darter_base::Preempt;
@@ -91,6 +92,8 @@ pub struct Core {
     pub(super) watchers: RefCell<Watchers>,
     /// What it wants done when the turn ends.
     pub(super) outgoing: Outgoing<Mail>,
+    /// Connections that wait to write until a snapshot has caught up.
+    pub(super) writers: Writers,
 }
 
 impl Core {
@@ -133,6 +136,7 @@ impl Core {
             batches: RefCell::default(),
             watchers: RefCell::default(),
             outgoing: Outgoing::default(),
+            writers: Writers::default(),
         })
     }
 

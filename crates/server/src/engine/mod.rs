@@ -33,6 +33,7 @@ mod tests;
 mod turn;
 mod upkeep;
 mod wanted;
+mod writers;
 
 pub use conn::{Conn, Lane, Peer, ReplyMode, Session, Sizes};
 pub use core::{Core, Mail};

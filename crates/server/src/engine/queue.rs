@@ -101,6 +101,11 @@ impl<M> Queue<M> {
         self.ready.iter().map(|(_, token)| token)
     }
 
+    /// Whether a connection that came with an earlier look may run at once.
+    pub(super) fn may_run_ready(&self) -> bool {
+        !self.holds && self.mail.is_empty()
+    }
+
     pub(super) fn has_mail(&self) -> bool {
         !self.mail.is_empty()
     }

@@ -79,30 +79,38 @@ pub(crate) async fn make_last(core: Rc<Core>) -> bool {
         return is_saved.await;
     }
     saves.set_last(true);
-    let running = loop {
-        // Exclusive: it waits for jobs, whose changes would be acknowledged after the cut.
-        match begin(&core, Access::Exclusive).await {
-            Ok(running) => break running,
-            Err(Busy) => {
-                let (ticket, ended) = core.tx.ticket::<()>();
-                core.saving.await_end(ticket);
-                cancel(&core);
-                ended.await;
-            }
-        }
-    };
-    let outcome = running.outcome.await;
-    finish(&core, &outcome, &running.changes, false);
-    let is_saved = matches!(outcome, Outcome::Saved { .. });
-    if is_saved {
-        core.saving.freeze(Some(running.locked));
-    } else {
+    let is_saved = freeze(&core).await;
+    if !is_saved {
         saves.set_last(false);
     }
     for ticket in core.saving.take_waiting_for_last() {
         core.tx.complete(ticket, Box::new(is_saved));
     }
     is_saved
+}
+
+/// Makes a snapshot after which nothing changes, once the one under way has been given up. False if
+/// it fails, or is called off.
+async fn freeze(core: &Rc<Core>) -> bool {
+    let saves = Arc::clone(&core.admin.shared.saves);
+    while !saves.is_aborted() {
+        // Exclusive: it waits for jobs, whose changes would be acknowledged after the cut.
+        let Ok(running) = begin(core, Access::Exclusive).await else {
+            let (ticket, ended) = core.tx.ticket::<()>();
+            core.saving.await_end(ticket);
+            cancel(core);
+            ended.await;
+            continue;
+        };
+        let outcome = running.outcome.await;
+        finish(core, &outcome, &running.changes, false);
+        let is_saved = matches!(outcome, Outcome::Saved { .. });
+        if is_saved {
+            core.saving.freeze(Some(running.locked));
+        }
+        return is_saved;
+    }
+    false
 }
 
 /// Asks the snapshot under way to stop, and wakes the cores that wait for room to send their parts.
@@ -223,7 +231,7 @@ impl Core {
         self.saving.can_go_on(&self.admin.shared.saves)
     }
 
-    /// Whether writers are ahead of the snapshot: see `catch_up` in `turn`.
+    /// Whether its part of the snapshot is behind those who write: see `writers`.
     pub(super) fn is_behind_writers(&self) -> bool {
         self.saving.is_here() && self.saving.is_behind(&self.admin.shared.saves)
     }

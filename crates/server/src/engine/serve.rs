@@ -39,7 +39,7 @@ struct Begun {
 }
 
 /// Where the keys of a request live.
-enum Owner {
+pub(super) enum Owner {
     None,
     One(CoreId),
     Many,
@@ -142,6 +142,9 @@ impl Core {
         if self.is_paused(entry) {
             lane.hold(args.to_request());
             self.clients.pause(lane);
+            return;
+        }
+        if entry.row.is_write() && self.holds_writer(lane, entry, args) {
             return;
         }
         lane.session.active_ms = self.now_ms();
@@ -260,7 +263,7 @@ impl Core {
         }
     }
 
-    fn owner_of(&self, entry: &Entry, args: resp::Args<'_>) -> Owner {
+    pub(super) fn owner_of(&self, entry: &Entry, args: resp::Args<'_>) -> Owner {
         let mut home = Owner::None;
         let mut count = 0;
         for at in entry.row.keys.positions(args) {

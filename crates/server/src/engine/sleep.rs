@@ -50,7 +50,7 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 13] = [
+        let queues: [(&str, &dyn Fn() -> bool); 14] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -64,6 +64,7 @@ impl Core {
             ("a snapshot",         &|| self.can_save()),
             ("news of a snapshot", &|| self.has_save_news()),
             ("the end of a pause", &|| self.is_due(self.pause_ends())),
+            ("a held writer",      &|| self.may_release_writers()),
         ];
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
     }
@@ -107,7 +108,10 @@ fn lost(conn: &Conn) -> Option<&'static str> {
     let states = [
         (lane.session.killed, "one that was killed"),
         (lane.may_parse() && conn.parser.pending_bytes() > 0 && !lane.wanting, "a request"),
-        (lane.held().is_some() && is_next && !lane.awaits_pause, "a held request"),
+        (
+            lane.held().is_some() && is_next && !lane.awaits_pause && !lane.awaits_snapshot,
+            "a held request",
+        ),
         (lane.stream.is_some() && lane.output_bytes() < STREAM_BUFFER_BYTES, "a stream"),
         (!lane.out.is_empty() && lane.in_flight == 0, "output"),
         (lane.eof && lane.is_settled() && lane.may_parse(), "its end"),

@@ -8,8 +8,10 @@ mod order;
 mod portions;
 mod requests;
 mod slices;
+mod writers;
 
 use super::{Action, Clock, Core, Local, Mail, Peer, SliceClock, Token, Wait, World};
+use crate::saving::Store;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use darter_base::Preempt;
@@ -100,14 +102,29 @@ struct Bench {
 impl Bench {
     /// This many cores, and as many clients, one on each.
     fn new(cores: usize) -> Self {
+        Self::on(Shared::nowhere(cores, EPOCH_MS))
+    }
+
+    /// The same, with snapshots that go to `store`.
+    fn with_store(cores: usize, store: Box<dyn Store>) -> Self {
+        Self::on(Shared::with_store(cores, EPOCH_MS, store))
+    }
+
+    fn on(shared: Arc<Shared>) -> Self {
         let short = Rc::new(Cell::new(false));
         let tiny = Rc::new(Cell::new(false));
         let slice = TestSlice { short: Rc::clone(&short), tiny: Rc::clone(&tiny) };
-        Self { short, tiny, ..Self::with_slices(cores, |_| Rc::new(slice.clone())) }
+        Self { short, tiny, ..Self::of(shared, |_| Rc::new(slice.clone())) }
     }
 
-    /// The same, with slices of one's own.
+    /// As [`Bench::new`], with slices of one's own.
     fn with_slices(cores: usize, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
+        Self::of(Shared::nowhere(cores, EPOCH_MS), slice)
+    }
+
+    /// A core for each that reports to `shared`.
+    fn of(shared: Arc<Shared>, slice: impl Fn(&Rc<TestClock>) -> Rc<dyn SliceClock>) -> Self {
+        let cores = shared.told.len();
         let clock = Rc::new(TestClock {
             passed_ms: Cell::new(1),
             set_back_ms: Cell::new(0),
@@ -115,7 +132,6 @@ impl Bench {
             read_ns: Cell::new(0),
             stolen_ns: Cell::new(0),
         });
-        let shared = Shared::nowhere(cores, EPOCH_MS);
         let (table, settings) = (Arc::new(crate::boot::table()), Arc::new(Settings::default()));
         let core = |id| {
             let slice = slice(&clock);

@@ -13,12 +13,10 @@ use std::rc::Rc;
 
 /// Background work's share of a slice even when arrived work has used it up, and whatever knocks.
 const BACKGROUND_NS: u64 = SLICE_AIM_NS / 4;
+/// The same while writers wait for the snapshot.
+const BEHIND_NS: u64 = SLICE_AIM_NS / 2;
 /// Freeing's share of a slice, in each round: half, so that it keeps up with what is released.
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
-/// Clients' share of a slice while writers are ahead of the snapshot: some commands.
-const BEHIND_NS: u64 = SLICE_AIM_NS / 4;
-/// The most that the snapshot then takes of it: some segments.
-const CATCH_UP_NS: u64 = SLICE_AIM_NS * 5 / 2;
 /// Bytes of a streamed reply that are encoded before its socket drains.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
 /// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
@@ -55,11 +53,11 @@ impl Core {
         if self.queue.borrow().has_mail() {
             self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
         }
-        if self.is_behind_writers() {
-            self.slice.shorten(self.clock.monotonic_ns() + BEHIND_NS);
-        }
+        self.saving.begin_turn();
+        self.release_writer();
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
+        self.serve_writers();
         let sends = self.background.used_up() && self.clients.are_dirty();
         if sends {
             self.send_dirty();
@@ -69,8 +67,8 @@ impl Core {
 
     /// The second half: what takes longer.
     pub fn work_on(self: &Rc<Self>) {
-        self.catch_up();
-        self.slice.begin_background(self.clock.monotonic_ns(), BACKGROUND_NS);
+        let share_ns = if self.writers.are_held() { BEHIND_NS } else { BACKGROUND_NS };
+        self.slice.begin_background(self.clock.monotonic_ns(), share_ns);
         let used_up = self.run_background();
         self.background.note_used_up(used_up);
         if !self.slice.must_yield() {
@@ -79,6 +77,7 @@ impl Core {
         }
         self.tick();
         self.release.look(&self.clients, self.now_ms());
+        self.tell_writers();
         self.send_dirty();
         self.end_slice();
     }
@@ -103,6 +102,15 @@ impl Core {
             if is_over {
                 return;
             }
+        }
+    }
+
+    /// Serves connections that have waited for a snapshot, in what is left of the slice, if all that
+    /// came before their requests has run.
+    fn serve_writers(self: &Rc<Self>) {
+        while self.queue.borrow().may_run_ready() && !self.slice.is_over(self.meter.now_ns()) {
+            let Some(token) = self.next_writer() else { return };
+            self.serve(token);
         }
     }
 
@@ -162,22 +170,6 @@ impl Core {
             }
         }
         false
-    }
-
-    /// Reads what writers have copied of the snapshot's cut, while that is much: a segment takes ten
-    /// times as long to encode as to copy, so within their usual share writers would copy everything.
-    /// What is released meanwhile is freed as fast.
-    fn catch_up(&self) {
-        if !self.is_behind_writers() {
-            return;
-        }
-        let end_ns = self.clock.monotonic_ns() + CATCH_UP_NS;
-        while self.is_behind_writers() && self.meter.now_ns() < end_ns {
-            self.timed(Cause::Save, || self.save_some());
-            if !darter_keyspace::lazyfree::is_empty() {
-                self.timed(Cause::Free, || self.free_deferred());
-            }
-        }
     }
 
     /// A portion of a chore. False when there is nothing to do.

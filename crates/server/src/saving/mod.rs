@@ -162,6 +162,8 @@ pub struct Saves {
     asked: AtomicU8,
     /// The last snapshot of all is under way, or has been made.
     is_last: AtomicBool,
+    /// It has been called off, perhaps before it could begin.
+    is_aborted: AtomicBool,
     /// How the last snapshot of all ended: 1 saved, 2 not.
     last_of_all: AtomicU8,
     // ---- history ----
@@ -197,6 +199,7 @@ impl Saves {
             has_outcome: AtomicBool::new(false),
             asked: AtomicU8::new(Asked::Nothing as u8),
             is_last: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
             last_of_all: AtomicU8::new(0),
             saved_s: AtomicU64::new(started_ms / 1_000),
             cancelled_s: AtomicU64::new(0),
@@ -322,7 +325,18 @@ impl Saves {
 
     /// Whether the last snapshot of all is under way, or has been made.
     pub(crate) fn set_last(&self, is_last: bool) {
+        self.is_aborted.store(false, Ordering::Relaxed);
         self.is_last.store(is_last, Ordering::Relaxed);
+    }
+
+    /// Calls off the last snapshot of all, which may still wait for another one to end.
+    pub(crate) fn abort_last(&self) {
+        self.is_aborted.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Saves::abort_last`].
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.is_aborted.load(Ordering::Relaxed)
     }
 
     /// See [`Saves::set_last`].

@@ -103,7 +103,7 @@ impl<X: OutOfLine> Stream<X> {
         let top = &big.directory.top;
         let mut leaves: Vec<_> = top.firsts().map(|at| Arc::clone(top.get(at))).collect();
         leaves.reverse();
-        Self(Rest { leaves, ..Rest::new(big.entry_bytes(), big.directory.owner.reader()) })
+        Self(Rest { leaves, ..Rest::new(big.entry_bytes(), big.directory.owner.cut_reader()) })
     }
 
     /// Takes the leaves out of a table that is consumed.
@@ -242,11 +242,25 @@ impl<X: OutOfLine> Reader<X> {
         Self { copied: Some(Copied::default()), ..self }
     }
 
+    /// The cut is part of an older one, since when writers may have copied of it: until all of it has
+    /// been looked at once, whatever was ever copied counts as held.
+    #[must_use]
+    pub fn since_before(mut self) -> Self {
+        self.stream.0.owner.count_all();
+        self
+    }
+
     /// True when writers copy faster than this reads what they have copied: it alone holds more than a
     /// thirty-second of the cut. For one that reads this [first](Reader::copied_first).
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.held_kib() > self.held_max_kib()
+    }
+
+    /// KiB of its segments that writers have copied since the cut.
+    #[must_use]
+    pub fn copied_kib(&self) -> u32 {
+        self.stream.0.owner.copied_kib()
     }
 
     /// KiB of segments that this alone holds, at most: other cuts may hold some of them, too.
@@ -269,7 +283,7 @@ impl<X: OutOfLine> Reader<X> {
     fn next_segment(&mut self) -> Option<(Seg<X>, PagePos)> {
         self.segments += 1;
         let mut next = None;
-        if self.held_kib() > self.held_max_kib() / 2
+        if self.held_kib() > 0
             && let Some(copied) = &mut self.copied
         {
             let rest = &mut self.stream.0;

@@ -24,8 +24,6 @@ pub trait SliceClock: Preempt {
     fn begin(&self, now_ns: u64);
     /// The slice may run until `until_ns` at least, whatever knocks.
     fn extend(&self, until_ns: u64);
-    /// The slice ends at `until_ns`, if not before.
-    fn shorten(&self, _until_ns: u64) {}
     /// Background work has the rest of the slice, from `now_ns` on: `least_ns` at least. After that
     /// a
     /// knock may end it.

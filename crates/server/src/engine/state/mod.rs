@@ -16,3 +16,4 @@ pub(super) mod release;
 pub(super) mod saving;
 pub(crate) mod slowlog;
 pub(super) mod watchers;
+pub(super) mod writers;

@@ -11,6 +11,8 @@ pub(crate) struct Saving {
     work: RefCell<Option<Work>>,
     /// There is some.
     is_here: Cell<bool>,
+    /// What writers had copied of the cut when the turn began, in KiB.
+    copied_before_kib: Cell<u32>,
     /// Changes of this core, since its start, that the last snapshot has.
     saved_changes: Cell<u64>,
     /// Core 0: the ticket of whoever waits for the outcome.
@@ -62,6 +64,23 @@ impl Saving {
         self.is_here()
             && self.work.borrow().as_ref().is_some_and(is_behind)
             && self.can_go_on(saves)
+    }
+
+    /// A turn begins.
+    pub(crate) fn begin_turn(&self) {
+        if self.is_here() {
+            self.copied_before_kib.set(self.copied_kib());
+        }
+    }
+
+    /// What writers have copied in this turn, in KiB. A reader that takes over from another one
+    /// counts anew.
+    pub(crate) fn copied_in_turn_kib(&self) -> u32 {
+        self.copied_kib().saturating_sub(self.copied_before_kib.get())
+    }
+
+    fn copied_kib(&self) -> u32 {
+        self.work.borrow().as_ref().map_or(0, |work| work.snapshot.copied_kib())
     }
 
     /// Encodes a portion, or sends what there was no room for. Returns the keys that were sent.

@@ -120,3 +120,45 @@ fn what_writers_copy_is_read_first() {
     table.check_invariants();
     free_all();
 }
+
+#[test] // Little was copied: what a writer has touched comes next all the same, as it may be large.
+fn what_was_copied_comes_next() {
+    let mut table = set_of(MANY);
+    let mut reader = Reader::new(table.reader()).copied_first();
+    let mut read = std::collections::HashSet::new();
+    for number in 0..8 {
+        let name = number.to_string().into_bytes();
+        if read.contains(&name) {
+            continue;
+        }
+        overwrite(&mut table, number..number + 1);
+        let before = reader.segments();
+        while !read.contains(&name) {
+            reader.next_slice(1, &mut |entry| assert!(read.insert(entry.key().to_vec())));
+        }
+        assert!(reader.segments() <= before + 2, "{} segments", reader.segments() - before);
+    }
+    drop(reader);
+    free_all();
+}
+
+#[test] // Of a value within a cut: what was copied before its reader began is read first, and counts.
+fn what_was_copied_before_counts_too() {
+    let mut table = set_of(MANY);
+    let before = table.reader();
+    overwrite(&mut table, 0..MANY / 2);
+    let cut = before.reader();
+    drop(before);
+    let mut reader = Reader::new(cut).copied_first().since_before();
+    assert!(cfg!(miri) || reader.is_behind());
+    while reader.is_behind() {
+        reader.next_slice(64, &mut |_| ());
+    }
+    let mut left = 0;
+    while reader.next_slice(64, &mut |_| ()) {
+        left += 1;
+    }
+    assert!(left < MANY / 64, "it was not read");
+    table.check_invariants();
+    free_all();
+}

@@ -1,0 +1,161 @@
+//! Who waits while a snapshot is made, and how it ends: with a file in memory.
+
+use super::*;
+use crate::saving::{Order, Outcome, Outlet, Room, Saves, Store};
+use darter_keyspace::{Deadline, Fresh, Key};
+use darter_persist::snapshot::Chunk;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Keys of core 0: some 35 segments of 50 KiB.
+const KEYS: usize = 40_000;
+/// Requests of the client that writes.
+const WRITES: usize = 100;
+
+/// Files that take whatever comes.
+#[derive(Clone, Default)]
+struct Disk {
+    begun: Arc<AtomicUsize>,
+    /// Cores whose part has not ended.
+    left: Arc<AtomicUsize>,
+    saves: Arc<Mutex<Option<Arc<Saves>>>>,
+}
+
+/// What one core saves to.
+struct Lane(Disk);
+
+impl Disk {
+    fn end(&self, outcome: Outcome) {
+        let saves = self.saves.lock().unwrap().take();
+        saves.unwrap().end(outcome);
+    }
+}
+
+impl Store for Disk {
+    fn begin(&self, order: Order, saves: &Arc<Saves>) -> Result<Vec<Box<dyn Outlet>>, String> {
+        assert!(!order.name.is_empty());
+        let cores = self.left.load(Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        *self.saves.lock().unwrap() = Some(Arc::clone(saves));
+        Ok((0..cores).map(|_| Box::new(Lane(self.clone())) as Box<dyn Outlet>).collect())
+    }
+}
+
+impl Outlet for Lane {
+    fn room(&self) -> Room {
+        Room::Some
+    }
+
+    fn send(&mut self, _: Chunk) {}
+
+    fn end(self: Box<Self>) {
+        if self.0.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.end(Outcome::Saved { bytes: 1 });
+        }
+    }
+}
+
+/// Cores whose background work does one portion a turn, with a value of its own for each of the
+/// keys of core 0 that are returned.
+fn filled(cores: usize) -> (Bench, Disk, Vec<String>) {
+    let disk = Disk::default();
+    disk.left.store(cores, Ordering::Relaxed);
+    let bench = Bench::with_store(cores, Box::new(disk.clone()));
+    bench.short.set(true);
+    let core = &bench.cores[0];
+    let names = (0..).map(|at| format!("key:{at}"));
+    let names: Vec<_> =
+        names.filter(|name| core.tx.core_of(name.as_bytes()) == 0).take(KEYS).collect();
+    for name in &names {
+        let mut home = core.tx.home();
+        let text = Fresh::Bytes(b"a value of some length");
+        home.shard.db_mut(0).set_text(&Key::new(name.as_bytes()), text, Deadline::Clear);
+    }
+    (bench, disk, names)
+}
+
+impl Bench {
+    /// A snapshot begins, of which some keys are soon written.
+    fn begin_to_save(&self, disk: &Disk, client: usize) {
+        self.send(client, "BGSAVE");
+        while disk.begun.load(Ordering::Relaxed) == 0 {
+            self.round();
+        }
+        self.settle();
+    }
+
+    /// Turns of the cores that have a reason for one. False if none has.
+    fn round_of_the_awake(&self) -> bool {
+        let is_awake = |at: usize| {
+            let has_mail = !self.mail.borrow()[at].is_empty();
+            let hears = |client: &Client| client.core == at && client.unread.get();
+            has_mail || self.cores[at].at_hand().is_some() || self.clients.iter().any(hears)
+        };
+        let awake: Vec<_> = (0..self.cores.len()).filter(|at| is_awake(*at)).collect();
+        for at in &awake {
+            let _ = self.turn(*at);
+        }
+        !awake.is_empty()
+    }
+}
+
+#[test] // A client writes as fast as it can, on the core of the keys or on another one.
+fn who_reads_does_not_wait_for_the_snapshot() {
+    for cores in [1, 2] {
+        let (mut bench, disk, names) = filled(cores);
+        let (writer, reader) = (cores - 1, bench.connect(0));
+        bench.begin_to_save(&disk, reader);
+        bench.got(reader);
+        let mut written = 0;
+        let lines: Vec<_> = names[..WRITES].iter().map(|name| format!("SET {name} w")).collect();
+        for part in lines.chunks(20) {
+            bench.send(writer, &part.join("\r\n"));
+            bench.round();
+            bench.round();
+            written += bench.got(writer).matches("+OK").count();
+        }
+        assert!(written < WRITES * 2 / 3, "{cores} cores: {written} are not held");
+        bench.send(reader, &format!("GET {}", names[WRITES]));
+        bench.turn(0);
+        assert!(bench.got(reader).ends_with("a value of some length\r\n"), "{cores} cores");
+        while bench.round_of_the_awake() {
+            written += bench.got(writer).matches("+OK").count();
+        }
+        assert_eq!(written, WRITES, "{cores} cores");
+        assert_eq!(disk.left.load(Ordering::Relaxed), 0, "{cores} cores: it has been saved");
+    }
+}
+
+#[test] // Who is held and goes away harms nobody.
+fn a_writer_may_leave_while_it_waits() {
+    let (mut bench, disk, names) = filled(1);
+    let [reader, writer, gone] = [(); 3].map(|()| bench.connect(0));
+    bench.begin_to_save(&disk, reader);
+    for client in [gone, writer] {
+        let part = &names[client * 30..][..30];
+        let lines: Vec<_> = part.iter().map(|name| format!("SET {name} w")).collect();
+        bench.send(client, &lines.join("\r\n"));
+    }
+    bench.round();
+    assert!(bench.cores[0].writers.are_held());
+    bench.cores[0].closed(bench.clients[gone].token);
+    while bench.round_of_the_awake() {}
+    assert_eq!(bench.got(writer).matches("+OK").count(), 30);
+    assert!(!bench.cores[0].writers.are_held());
+}
+
+#[test] // The end is called off while it waits for another snapshot to be given up.
+fn an_end_that_waits_for_a_snapshot_is_aborted() {
+    let (mut bench, disk, _) = filled(1);
+    let [saver, ender, aborter] = [(); 3].map(|()| bench.connect(0));
+    bench.begin_to_save(&disk, saver);
+    bench.send(ender, "SHUTDOWN SAVE");
+    bench.round();
+    assert_eq!(bench.ask(aborter, "SHUTDOWN ABORT"), "+OK\r\n");
+    disk.end(Outcome::Cancelled);
+    bench.settle();
+    assert_eq!(bench.got(ender), "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+    assert_eq!(disk.begun.load(Ordering::Relaxed), 1, "there is no other snapshot");
+    assert_eq!(bench.ask(saver, "SET k v").matches("+OK").count(), 1);
+    assert!(bench.ask(aborter, "SHUTDOWN ABORT").starts_with("-ERR No shutdown in progress."));
+}

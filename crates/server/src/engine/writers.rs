@@ -1,0 +1,105 @@
+//! Those who write wait while a snapshot is behind them, and nobody else does.
+//!
+//! A write into a segment of the cut that has not been read copies it, and encoding a segment takes
+//! ten times as long as copying it. So at full speed writers would copy everything. Once a core's
+//! part holds more than its bound by itself (`Snapshot::is_behind`), requests that write there wait
+//! in their connections, before anything of them is visible: nothing overtakes them that a client
+//! could tell. All other requests run as they come. What writers copy in one turn is bounded, too:
+//! a reader may wait for the turn.
+//!
+//! ```text
+//! turn:  one writer of those that wait | what has come | more writers | the snapshot, and the rest
+//!        until COPIED_IN_TURN_KIB are copied, or the bound is reached
+//! ```
+//! Each core tells the others whether its part is behind ([`Core::tell_writers`]), and wakes those
+//! whose connections wait for it. Requests that are on their way to it meanwhile run when they come.
+//!
+//! Not here: how much is held, and in which order the cut is read. See `snapshot` in persist.
+
+use super::conn::Lane;
+use super::core::Core;
+use super::entry::Entry;
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_resp::Args;
+use darter_runtime::net::Token;
+use darter_tx::CoreId;
+use std::rc::Rc;
+
+/// What writers may copy in a turn, in KiB: some five segments, 50 us.
+const COPIED_IN_TURN_KIB: u32 = 256;
+
+impl Core {
+    /// True when this request, which writes, must wait: it is held then.
+    #[inline]
+    pub(super) fn holds_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
+        self.admin.shared.saves.is_under_way() && self.hold_writer(lane, entry, args)
+    }
+
+    fn hold_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
+        let Some(core) = self.awaited_by(entry, args) else { return false };
+        lane.hold(args.to_request());
+        self.writers.hold(core, lane);
+        self.admin.shared.told[self.id()].expect_news(self.writers.wait_elsewhere(self.id()));
+        true
+    }
+
+    /// A core that is behind and has a key of this request. What has no keys frees rather than copies.
+    fn awaited_by(&self, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
+        if self.tx.cores() == 1 {
+            let waits = !entry.row.keys.0.is_empty() && !self.takes_writers(self.id());
+            return waits.then_some(self.id());
+        }
+        let places = entry.row.keys.positions(args).take(ENTRIES_AT_ONCE);
+        places.map(|at| self.tx.core_of(args.get(at))).find(|core| !self.takes_writers(*core))
+    }
+
+    /// Whether what writes to keys of that core may run now.
+    fn takes_writers(&self, core: CoreId) -> bool {
+        self.has_caught_up(core)
+            && (core != self.id() || self.saving.copied_in_turn_kib() < COPIED_IN_TURN_KIB)
+    }
+
+    fn has_caught_up(&self, core: CoreId) -> bool {
+        if core == self.id() {
+            return !self.is_behind_writers();
+        }
+        !self.admin.shared.told[core].is_behind()
+    }
+
+    /// The next connection that has waited long enough.
+    pub(super) fn next_writer(&self) -> Option<Token> {
+        if !self.writers.are_held() {
+            return None;
+        }
+        let next = self.writers.next(|core| self.takes_writers(core))?;
+        self.with_conn(next, |conn| conn.lane.awaits_snapshot = false);
+        Some(next)
+    }
+
+    /// Queues one that has waited long enough, so that they go on however much arrives.
+    pub(super) fn release_writer(&self) {
+        if let Some(token) = self.next_writer() {
+            self.with_conn(token, |conn| self.mark_ready(&mut conn.lane));
+        }
+    }
+
+    /// Whether a turn would release one.
+    pub(super) fn may_release_writers(&self) -> bool {
+        self.writers.are_held() && self.writers.has_next(|core| self.has_caught_up(core))
+    }
+
+    /// The turn ends: tells the other cores whether this one's part is behind.
+    pub(super) fn tell_writers(self: &Rc<Self>) {
+        let (cores, shared) = (self.tx.cores(), &self.admin.shared);
+        if cores == 1 {
+            return;
+        }
+        shared.told[self.id()].expect_news(self.writers.wait_elsewhere(self.id()));
+        let is_behind = self.is_behind_writers();
+        if shared.told[self.id()].tell_behind(is_behind) && !is_behind {
+            let waiting =
+                (0..cores).filter(|id| *id != self.id() && shared.told[*id].expects_news());
+            waiting.for_each(|id| self.tell(id, |_| {}));
+        }
+    }
+}
