@@ -22,6 +22,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("BGSAVE CANCEL leaves the old file",                         Asks::More,    cancel),
     ("who asks for the end twice gets one snapshot",              Asks::More,    ends_at_once),
     ("an end without saving leaves no half of a file",            Asks::AsRedis, end_while_saving),
+    ("a failed snapshot tells why",                               Asks::More,    reasons),
+    ("snapshots do not overlap",                                  Asks::More,    overlaps),
+    ("who reads does not wait for a snapshot amid writers",       Asks::More,    amid_writers),
 ];
 
 const SOON: Duration = Duration::from_secs(30);
@@ -360,4 +363,110 @@ fn end_once_while_saving(stage: &Stage) -> Result<(), String> {
     server.signal(Signal::TERM).map_err(text)?;
     server.wait_for_exit(SOON).map_err(text)?.ok_or("it runs on")?;
     ensure(!has_half_a_file(&server)?, || "the temporary file is left behind".into())
+}
+
+/// What goes wrong, and what the log says of it: a file that cannot be begun, one that cannot be put
+/// in its place, a full disk.
+fn reasons(stage: &Stage) -> Result<(), String> {
+    type Harm = fn(&Server) -> Result<(), String>;
+    let harms: [(&str, Harm); 3] = [
+        ("Is a directory", |server| fs::create_dir(server.folder().join("dump.rdb")).map_err(text)),
+        ("Is a directory", |server| {
+            let name = format!("temp-{}.rdb", server.process().0);
+            fs::create_dir(server.folder().join(name)).map_err(text)
+        }),
+        ("File too large", |server| limit_files(server, "10000:10000")),
+    ];
+    for (why, harm) in harms {
+        let server = stage.server_with(&["--save", "3600 1"])?;
+        let mut client = server.client().map_err(text)?;
+        expect(&mut client, "DEBUG POPULATE 10000", "OK")?;
+        harm(&server)?;
+        expect(&mut client, "BGSAVE", "Background saving started")?;
+        wait_for(&mut client, "rdb_last_bgsave_status:err")?;
+        expect(&mut client, "SET k v", "MISCONF")?;
+        expect(&mut client, "SAVE", "ERR")?;
+        let log = server.log();
+        let told = log.lines().filter(|line| line.contains("not saved") && line.contains(why));
+        ensure(told.count() == 2, || format!("{why}:\n{log}"))?;
+        expect(&mut client, "GET key:9999", "value:9999")?;
+    }
+    Ok(())
+}
+
+/// One asks while another one's is under way.
+fn overlaps(stage: &Stage) -> Result<(), String> {
+    const BUSY: &str = "ERR Background save already in progress";
+    for second in
+        ["SAVE", "BGSAVE", "BGSAVE SCHEDULE", "BGSAVE CANCEL", "SHUTDOWN", "SHUTDOWN NOSAVE"]
+    {
+        let mut server = stage.server_with(&["--save", "3600 1"])?;
+        let mut client = server.client().map_err(text)?;
+        expect(&mut client, "SET k v", "OK")?;
+        expect(&mut client, "SAVE", "OK")?;
+        expect(&mut client, "DEBUG POPULATE 300000", "OK")?;
+        expect(&mut client, "BGSAVE SCHEDULE", "Background saving started")?;
+        let is_whole = match second {
+            "BGSAVE CANCEL" => {
+                expect(&mut client, second, "Background saving cancelled")?;
+                false
+            }
+            "SHUTDOWN" | "SHUTDOWN NOSAVE" => {
+                let words: Vec<_> = second.split(' ').collect();
+                client.send(&darter_testkit::client::encode(&words)).map_err(text)?;
+                server.wait_for_exit(SOON).map_err(text)?.ok_or("it runs on")?;
+                second == "SHUTDOWN"
+            }
+            _ => {
+                expect(&mut client, second, BUSY)?;
+                true
+            }
+        };
+        if !second.starts_with("SHUTDOWN") {
+            wait_for(&mut client, "rdb_bgsave_in_progress:0")?;
+            wait_for(&mut client, "rdb_last_bgsave_status:ok")?;
+        }
+        ensure(!has_half_a_file(&server)?, || format!("{second}: half a file is left"))?;
+        let again = start_on(stage, &server.folder().join("dump.rdb"), &[])?;
+        let mut client = again.client().map_err(text)?;
+        expect(&mut client, "GET k", "v")?;
+        let wanted = if is_whole { "300001" } else { "1" };
+        let keys = say(&mut client, "DBSIZE")?;
+        ensure(keys.contains(wanted), || format!("{second}: {keys} keys, not {wanted}"))?;
+    }
+    Ok(())
+}
+
+/// Clients overwrite everything: all of them are answered, and so is who reads meanwhile.
+fn amid_writers(stage: &Stage) -> Result<(), String> {
+    const KEYS: u64 = 200_000;
+    let server = stage.server()?;
+    let mut client = server.client().map_err(text)?;
+    expect(&mut client, &format!("DEBUG POPULATE {KEYS}"), "OK")?;
+    let mut writers = Vec::new();
+    for seed in 0..4 {
+        let mut writer = server.client().map_err(text)?;
+        writers.push(std::thread::spawn(move || {
+            let mut prng = Prng::from_seed(seed);
+            for _ in 0..300 {
+                let lines = (0..16).map(|_| format!("key:{}", prng.below(KEYS)));
+                let lines = lines.map(|key| darter_testkit::client::encode(&["SET", &key, "w"]));
+                writer.send(&lines.collect::<Vec<_>>().concat()).map_err(text)?;
+                for _ in 0..16 {
+                    writer.receive().map_err(text)?;
+                }
+            }
+            Ok::<_, String>(())
+        }));
+    }
+    for _ in 0..3 {
+        expect(&mut client, "BGSAVE", "Background saving started")?;
+        expect(&mut client, "SET other 1", "OK")?;
+        expect(&mut client, "GET other", "1")?;
+        wait_for(&mut client, "rdb_bgsave_in_progress:0")?;
+    }
+    for writer in writers {
+        writer.join().map_err(|_| "a writer panicked")??;
+    }
+    Ok(())
 }
