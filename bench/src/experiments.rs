@@ -162,6 +162,10 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
 ];
 
+/// Experiments with commands that redis-server 7.0 does not have.
+#[cfg(test)]
+pub(crate) const OWN: [&str; 2] = ["JSON of all numbers", "filters and sketches"];
+
 const fn row(
     name: &'static str,
     data: Data,
