@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Bytes of names that are made, and of elements that are shown, together: some 10 us, unless one alone
 /// has more.
-const NAME_BYTES: usize = 64 * 1024;
+pub(super) const NAME_BYTES: usize = 64 * 1024;
 /// The longest pattern: the names that it makes are built and hashed in one go.
 const PATTERN_BYTES_MAX: usize = 64 * 1024;
 /// Names of missed keys that are told together, and their bytes.

@@ -1,7 +1,7 @@
 //! The result: as a reply, or as a list to be stored.
 
 use super::gather::Sorted;
-use super::pattern::{Lookup, MISSED_AT_ONCE, Pattern, few, together};
+use super::pattern::{Lookup, MISSED_AT_ONCE, NAME_BYTES, Pattern, few, together};
 use super::texts::{Shown, TextId};
 use crate::list::List;
 use crate::unsent::Unsent;
@@ -14,8 +14,8 @@ use darter_structs::table::{HeldKey, Scratch};
 
 /// Values of one portion: as many keys are looked up together. At most about 30 us.
 const VALUES: usize = 64;
-/// Longer names are copied in portions, of so many bytes: some 10 us.
-const NAME_BYTES: usize = 32 * 1024;
+/// Bytes of a long name that are copied at once: some 10 us.
+const COPIED_AT_ONCE: usize = 32 * 1024;
 
 /// What is shown of the elements, portion by portion.
 pub(super) struct Show {
@@ -57,7 +57,9 @@ impl Show {
                         edit.push(End::Back, Fresh::Bytes(text.bytes(&mut Scratch::new())));
                     }
                     Shown::Text(Str::Blob(blob)) => edit.push(End::Back, Fresh::Blob(blob)),
+                    // Of what is as long, a portion is one value: it is the last as well.
                     Shown::Name(long) if long.bytes().len() > NAME_BYTES => {
+                        assert!(name.is_none(), "two long names in a portion");
                         name = Some(long.clone());
                     }
                     Shown::Name(short) => edit.push(End::Back, Fresh::Bytes(short.bytes())),
@@ -142,7 +144,7 @@ impl Stream for Show {
 /// A copy of a long name, made in portions.
 async fn copied(name: &HeldKey, call: &Call) -> Blob {
     let mut blob = Blob::from(&b""[..]);
-    for part in name.bytes().chunks(NAME_BYTES) {
+    for part in name.bytes().chunks(COPIED_AT_ONCE) {
         blob.append(part);
         call.tx.pause().await;
     }

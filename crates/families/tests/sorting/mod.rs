@@ -277,6 +277,22 @@ fn long_names_are_shown_in_portions() {
     assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks()[0] == long);
 }
 
+#[test] // Around the bound above which a name is stored in portions, the order stays.
+fn long_names_are_stored_in_their_order() {
+    for len in [30_000, 33_000, 40_000, 65_535, 65_536, 65_537, 100_000] {
+        let mut world = World::new(1, 1_000, 3);
+        let [first, third] = [b"a", b"c"].map(|letter| letter.repeat(len));
+        run(&mut world, &[b"SADD", b"s", &first, b"b", &third, b"d"]);
+        run(&mut world, &words("SORT s ALPHA STORE to"));
+        let wanted = vec![first.clone(), b"b".to_vec(), third.clone(), b"d".to_vec()];
+        assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks() == wanted, "{len}");
+        run(&mut world, &words("SORT s ALPHA GET absent GET # GET absent GET # STORE to"));
+        let each = |name: &Vec<u8>| [Vec::new(), name.clone(), Vec::new(), name.clone()];
+        let wanted: Vec<_> = wanted.iter().flat_map(each).collect();
+        assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks() == wanted, "{len}");
+    }
+}
+
 #[test] // What no step could do is refused.
 fn patterns_have_a_bound() {
     let mut world = World::new(2, 1_000, 3);
