@@ -83,6 +83,9 @@ impl Waiting {
 
     /// An encoded reply has come, and will wait.
     pub(super) fn take_in_flat(&mut self, reply: &[u8]) -> Owed {
+        if reply.is_empty() {
+            return Owed::Early(0..0); // Its place would not outlast those of the others.
+        }
         let start = self.early.len();
         let end = start + reply.len();
         if end > EARLY_MAX {

@@ -603,7 +603,11 @@ impl Core {
         let task = self.tx.spawn(async move {
             let begun = Begun { ns: core.clock.monotonic_ns(), small: false };
             let entry = &core.table.entries()[index];
-            let answer = core.while_wanted(entry, &seen, blaming(&core, index, future)).await;
+            let work = blaming(&core, index, future);
+            let answer = match entry.run {
+                Runner::Multi(..) => core.while_wanted(entry, &seen, work).await,
+                _ => Some(work.await), // Administration: SAVE goes on, for whom ever it may be.
+            };
             let Some(answer) = answer else { return core.stopped(client) };
             if let Some(ns) = core.account(entry, begun, answer.as_ref().err()) {
                 let caller = Caller::Client(core.id(), client);

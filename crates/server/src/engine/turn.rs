@@ -265,7 +265,9 @@ impl Core {
                 }
             }
             self.mark_dirty(lane);
-            if more && lane.eof && lane.output_bytes() == 0 {
+            if lane.output_bytes() > 0 || !more {
+                lane.silent_ns = 0;
+            } else if lane.eof {
                 lane.silent_ns += self.clock.monotonic_ns().saturating_sub(begun);
                 if lane.silent_ns > ENDED_WORK_NS {
                     self.stats.borrow_mut().stopped += 1;

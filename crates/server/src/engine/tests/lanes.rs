@@ -208,6 +208,16 @@ fn short_replies_wait_together() {
             .into_iter()
             .eq(b"first".iter().copied().chain(expected))
     );
+    // What a client with its replies off gets is behind all that is left of the others.
+    lane.owed.push_back(Owed::Remote(1));
+    lane.owed.push_back(Owed::Remote(2));
+    lane.owe_flat(b"v");
+    lane.flat_at(1, b"");
+    lane.owe_flat(b"");
+    lane.flat_at(0, b"u");
+    lane.settle();
+    assert!(lane.is_settled());
+    assert_eq!(std::mem::take(&mut lane.out).flatten(), b"uv");
     // The buffer is empty again: what did not fit behind the others does now.
     lane.owed.push_back(Owed::Remote(1));
     lane.owe_flat(&[9; 8_000]);
