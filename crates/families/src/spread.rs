@@ -101,6 +101,13 @@ pub(crate) struct Spread {
     cores: Vec<Arc<Positions>>,
 }
 
+/// What a core has read, when, and when the first of it dies, by its clock.
+struct Timed<R> {
+    result: R,
+    dies: Option<u64>,
+    now: u64,
+}
+
 /// Some keys of one core; cheap to send there.
 pub(crate) struct Portion {
     request: Arc<Request>,
@@ -246,10 +253,11 @@ impl Spread {
 
     /// Reads the keys of each owner as of one instant, where there are at most [`PORTION_KEYS`] of
     /// each; otherwise `None`.
+    /// `step` also says when the first of what it read dies.
     pub(crate) async fn read<R, F>(&self, call: &Call, step: F) -> Option<Vec<R>>
     where
         R: Send + 'static,
-        F: Fn(&mut Home, &Portion) -> R + Clone + Send + 'static,
+        F: Fn(&mut Home, &Portion) -> (R, Option<u64>) + Clone + Send + 'static,
     {
         if self.rounds() > 1 {
             return None;
@@ -257,9 +265,19 @@ impl Spread {
         let claims = self.claims(call, Access::Shared).await;
         let at_once = |core| {
             let (keys, step) = (self.all(call, core), step.clone());
-            move |home: &mut Home| step(home, &keys)
+            let db = call.db;
+            move |home: &mut Home| {
+                let (result, dies) = step(home, &keys);
+                Timed { result, dies, now: home.shard.db_mut(db).now() }
+            }
         };
-        Some(call.tx.read(claims, at_once).await)
+        // A core whose clock has passed the deadline may have told somebody that it is gone.
+        let agrees = |reads: &[Timed<R>]| {
+            let last = reads.iter().map(|read| read.now).max();
+            reads.iter().all(|read| read.dies.is_none_or(|dies| Some(dies) > last))
+        };
+        let reads = call.tx.read(claims, at_once, agrees).await;
+        Some(reads.into_iter().map(|read| read.result).collect())
     }
 
     /// True when no core has more than one portion.

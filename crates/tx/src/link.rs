@@ -435,12 +435,16 @@ impl Tx {
     /// each of their cores, all as of one instant; and releases them. Returns the results in
     /// ascending order of cores.
     ///
+    /// Locks do not hold up time: `agrees` says whether all that was read still lived at the last of
+    /// the reads. If not, it is read again once all locks are held.
+    ///
     /// For reads that take one step on each core. Cost, if nothing conflicts: three messages for
     /// each other core, one of which nobody waits for; otherwise seven.
     pub async fn read<R: Send + 'static, F>(
         &self,
         mut claims: Vec<(CoreId, Claim)>,
         mut make: impl FnMut(CoreId) -> F,
+        agrees: impl FnOnce(&[R]) -> bool,
     ) -> Vec<R>
     where
         F: FnOnce(&mut Home) -> R + Send + 'static,
@@ -452,7 +456,9 @@ impl Tx {
         if self.1.holds(&claims) {
             return self.on_each(cores, make).await;
         }
-        if let Some(results) = self.try_read(&claims, &mut make).await {
+        if let Some(results) = self.try_read(&claims, &mut make).await
+            && agrees(&results)
+        {
             return results;
         }
         let locked = self.lock(claims).await;

@@ -203,8 +203,9 @@ impl LockTable {
             Claim::Keys(keys) => keys.iter().any(|(key, _)| is_rebuilt(key)),
             Claim::List(..) | Claim::All(_) => self.keys.values().any(|held| held.update > 0),
         };
-        let rebuilds = |(_, held): &(TxId, Claim)| {
-            held.is_write() && meet(held, claim, |held, _| held == Access::Update)
+        let rebuilds = |(_, held): &(TxId, Claim)| match held {
+            Claim::Keys(_) => false,
+            Claim::List(_, access) | Claim::All(access) => *access == Access::Update,
         };
         singly || self.wide.iter().any(rebuilds)
     }

@@ -235,7 +235,8 @@ fn a_change_is_exclusive() {
 /// Reads how many claims each core holds, under shared locks of key 7.
 async fn read_on_each(tx: Tx, cores: Vec<CoreId>) -> Vec<(CoreId, usize)> {
     let claims = cores.into_iter().map(|core| (core, keys(&[(7, Access::Shared)])));
-    tx.read(claims.collect(), |core| move |home: &mut Home| (core, home.locks.counts().0)).await
+    let count = |core| move |home: &mut Home| (core, home.locks.counts().0);
+    tx.read(claims.collect(), count, |_| true).await
 }
 
 #[test] // The locks come with the values; nobody waits for their release.
@@ -252,20 +253,36 @@ fn a_read_costs_few_messages() {
     }
 }
 
+#[test] // What does not agree is read again, with all locks held before.
+fn a_read_that_does_not_agree_is_done_again() {
+    let all = cores(2);
+    let read = async |tx: Tx| {
+        let claims = [0, 1].map(|core| (core, keys(&[(7, Access::Shared)])));
+        let home = |_| |home: &mut Home| home.locks.counts().0;
+        tx.read(claims.into(), home, |read| *read != [1, 1]).await
+    };
+    assert_eq!(finish(&all, 0, read), (vec![1, 1], 3 + 5));
+    assert_eq!(counts(&all), [(0, 0); 2]);
+}
+
 #[test] // A value that is being rebuilt, here or there, could change between two of the locks: then
 // all of them are taken first. Other readers do not matter.
 fn a_read_does_not_pass_a_rebuild_at_once() {
     for held_on in 0..2 {
         for (access, messages) in [(Access::Shared, 3), (Access::Update, 7)] {
-            let all = cores(2);
-            let held = all[held_on].try_lock_here(7, access).expect("nobody holds it");
-            let (read, carried) = finish(&all, 0, |tx| read_on_each(tx, vec![0, 1]));
-            let claims = |core| 1 + usize::from(core == held_on);
-            assert_eq!(read, [(0, claims(0)), (1, claims(1))], "{held_on}: {access:?}");
-            let at_home = if held_on == 0 && access == Access::Update { 2 } else { 0 };
-            assert_eq!(carried, messages - at_home, "{held_on}: {access:?}");
-            drop(held);
-            assert_eq!(counts(&all), [(0, 0); 2]);
+            for claim in [keys(&[(7, access)]), Claim::All(access)] {
+                let all = cores(2);
+                let claims = vec![(held_on, claim.clone())];
+                let hold = async move |tx: Tx| tx.try_lock(claims).await;
+                let held = finish(&all, held_on, hold).0.expect("nobody holds it");
+                let (read, carried) = finish(&all, 0, |tx| read_on_each(tx, vec![0, 1]));
+                let claims = |core| 1 + usize::from(core == held_on);
+                assert_eq!(read, [(0, claims(0)), (1, claims(1))], "{held_on}: {access:?}");
+                let at_home = if held_on == 0 && access == Access::Update { 2 } else { 0 };
+                assert_eq!(carried, messages - at_home, "{held_on}: {access:?}");
+                drop(held);
+                assert_eq!(counts(&all), [(0, 0); 2]);
+            }
         }
     }
 }

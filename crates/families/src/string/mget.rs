@@ -6,7 +6,7 @@ use crate::lookup::find;
 use crate::spread::{Layout, Portion, Spread};
 use crate::text::BYTES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, Stream, reply_str};
-use darter_keyspace::{Db, Key, ShardStats, Str, StrPieces};
+use darter_keyspace::{Db, Found, Key, ShardStats, Str, StrPieces};
 use darter_resp::{self as resp, Output, Reply, Request};
 use darter_tx::{Access, Home};
 use std::sync::Arc;
@@ -61,10 +61,14 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     let spread = Spread::of(&call, Layout::all(&call)).await;
     let mut values: Vec<Option<StrPieces>> = vec![None; keys];
     let db = (call.db, call.no_touch);
-    let read = move |home: &mut Home, keys: &Portion| read_portion(home, db, keys);
+    let read = move |home: &mut Home, keys: &Portion| {
+        let values = read_portion(home, db, keys);
+        let dies = values.iter().filter_map(|one| one.dies).min();
+        (values, dies)
+    };
     if let Some(portions) = spread.read(&call, read).await {
-        for (position, value) in portions.into_iter().flatten() {
-            values[position - call.first] = value;
+        for read in portions.into_iter().flatten() {
+            values[read.position - call.first] = read.value;
         }
         return Ok(answer(&call, values));
     }
@@ -75,8 +79,8 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
             move |home: &mut Home| read_portion(home, db, &portion)
         };
         for portion in call.tx.on_each(spread.busy(round), read).await {
-            for (position, value) in portion {
-                values[position - call.first] = value;
+            for read in portion {
+                values[read.position - call.first] = read.value;
             }
         }
         call.tx.pause().await;
@@ -85,17 +89,24 @@ pub(super) async fn anywhere(call: Call) -> Result<Answer, Refusal> {
     Ok(answer(&call, values))
 }
 
-/// Reads some keys; returns each string with its position in the request.
-fn read_portion(
-    home: &mut Home,
-    (db, no_touch): (usize, bool),
-    portion: &Portion,
-) -> Vec<(usize, Option<StrPieces>)> {
+/// What was read at a key.
+struct Read {
+    /// The key's position in the request.
+    position: usize,
+    value: Option<StrPieces>,
+    /// Its deadline.
+    dies: Option<u64>,
+}
+
+/// Reads some keys.
+fn read_portion(home: &mut Home, (db, no_touch): (usize, bool), portion: &Portion) -> Vec<Read> {
     let (db, _, stats) = home.shard.parts_for(db, no_touch);
     let keys = portion.keys(db);
     let read = |(position, key): (usize, &Key<'_>)| {
-        let text = find(db, stats, key).and_then(|found| found.text().ok());
-        (position, text.map(|text| text.reader()))
+        let found = find(db, stats, key);
+        let dies = found.as_ref().and_then(Found::deadline);
+        let text = found.and_then(|found| found.text().ok());
+        Read { position, value: text.map(|text| text.reader()), dies }
     };
     portion.positions().zip(&keys).map(read).collect()
 }
