@@ -217,7 +217,8 @@ impl Texts {
     }
 
     fn short_bytes(&self, id: TextId) -> &[u8] {
-        self.bytes(id.value() + 2, self.short_len(id))
+        // An empty one may end its chunk, behind which there is no place.
+        &self.bytes(id.value(), 2 + self.short_len(id))[2..]
     }
 
     fn short_len(&self, id: TextId) -> usize {

@@ -4,6 +4,7 @@ use super::id;
 use super::value::Stream;
 use super::xgroup::quoting_two;
 use crate::lookup::find_value;
+use crate::text::BYTES_AT_ONCE;
 use crate::unsent::flow;
 use darter_command::{Args, Cx, Flow, Job, Refusal, Step, Stream as Portions};
 use darter_keyspace::Key;
@@ -178,8 +179,12 @@ impl Listing {
 
 impl Portions for Listing {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        for pending in self.take(SHOWN_AT_ONCE) {
-            self.show(reply, &pending);
+        /// Entries between two looks at how long the names were.
+        const FEW: usize = 4;
+        let (mut shown, before) = (0, reply.out.len());
+        while shown < SHOWN_AT_ONCE && reply.out.len() - before < BYTES_AT_ONCE {
+            self.take(FEW).iter().for_each(|pending| self.show(reply, pending));
+            shown += FEW;
         }
         !self.ranks.is_empty()
     }

@@ -277,6 +277,17 @@ fn long_names_are_shown_in_portions() {
     assert!(run(&mut world, &words("LRANGE to 0 -1")).bulks()[0] == long);
 }
 
+#[test] // Empty texts end their chunks, too.
+fn empty_elements_are_sorted() {
+    let mut world = World::new(1, 1_000, 3);
+    let words_of = |count: usize| [&b"RPUSH"[..], b"l"].into_iter().chain(vec![&b""[..]; count]);
+    run(&mut world, &words_of(16_384).collect::<Vec<_>>());
+    for line in ["SORT l ALPHA", "SORT l BY nosort GET #", "SORT l ALPHA DESC LIMIT 9 20000"] {
+        let reply = run(&mut world, &words(line)).bulks();
+        assert!(reply.len() >= 16_375 && reply.iter().all(Vec::is_empty), "{line}");
+    }
+}
+
 #[test] // Around the bound above which a name is stored in portions, the order stays.
 fn long_names_are_stored_in_their_order() {
     for len in [30_000, 33_000, 40_000, 65_535, 65_536, 65_537, 100_000] {

@@ -115,6 +115,18 @@ fn long_entries_are_sliced() {
     engine.db.check_invariants();
 }
 
+#[test] // Names of consumers count by their bytes: each pending entry tells its own.
+fn pending_entries_of_long_names_are_told_in_portions() {
+    let mut engine = filled();
+    engine.line("XGROUP CREATE x g 0");
+    let name = vec![b'c'; 16_000];
+    engine.run(&[b"XREADGROUP", b"GROUP", b"g", &name, b"COUNT", b"500", b"STREAMS", b"x", b">"]);
+    engine.portion_bytes = 0;
+    let reply = engine.run(&[b"XPENDING", b"x", b"g", b"-", b"+", b"500"]);
+    assert!(reply.len() > 500 * name.len());
+    assert!(engine.portion_bytes <= 256 * 1024, "{}", engine.portion_bytes);
+}
+
 #[test] // A refusal makes no stream, and changes none.
 fn refusals_change_nothing() {
     let mut engine = Engine::new(1_000_000, 3);
