@@ -200,7 +200,7 @@ fn at(prng: &mut Prng, count: usize) -> usize {
 
 /// Names of the bugs that no seed has exposed.
 pub(crate) fn missed() -> impl Iterator<Item = &'static str> {
-    const SEEDS: u64 = 200;
+    const SEEDS: u64 = 1_000;
     let missed = |(_, flaw, cores): &&(&str, Flaw, usize)| {
         !(0..SEEDS).any(|seed| watch(seed, *cores, *flaw).is_err())
     };
