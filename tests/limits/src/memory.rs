@@ -23,6 +23,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("what is pinned is reported by itself",                Asks::More,    pinned_by_itself),
     ("requests that are arriving count",                    Asks::More,    arriving),
     ("an idle writer keeps nothing of its argument",        Asks::AsRedis, idle_writers),
+    ("a long request leaves nothing behind",                Asks::AsRedis, long_requests),
     ("a long reply leaves no buffer behind",                Asks::AsRedis, reply_buffers),
     ("a long reply counts as what it takes",                Asks::More,    long_replies),
     ("copies are counted once",                             Asks::More,    copies),
@@ -357,6 +358,22 @@ fn idle_writers(stage: &Stage) -> Result<(), String> {
         Ok(last.0 < 16 * MIB && last.1 < 32 * MIB)
     })?;
     ensure(holds, || format!("{} reported, {} resident of idle writers", last.0, last.1))
+}
+
+/// Requests of many short arguments, for hashes of both cores.
+fn long_requests(stage: &Stage) -> Result<(), String> {
+    const FIELDS: i64 = 300_000;
+    let mut watched = Watched::start(stage)?;
+    let mut writer = watched.server.client().map_err(text)?;
+    let names: Vec<String> = (0..FIELDS).map(|at| format!("field:{at}")).collect();
+    let pairs: Vec<&str> = names.iter().flat_map(|name| [name.as_str(), "v"]).collect();
+    for key in ["a", "b", "c", "d"] {
+        let added = writer.command(&[&["HSET", key], &pairs[..]].concat()).map_err(text)?;
+        ensure(added.int() == Some(FIELDS), || format!("HSET {key}: {added:?}"))?;
+    }
+    drop(writer);
+    watched.client.words("FLUSHALL").map_err(text)?;
+    watched.must_fall("requests that were answered")
 }
 
 /// Members of 8 MiB, in sets of both cores.
