@@ -382,17 +382,12 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         assert!(claims.iter().all(|(_, claim)| claim.is_exclusive()), "readers pass what is held");
-        let cores: Vec<CoreId> = claims.iter().map(|(core, _)| *core).collect();
-        if self.1.holds(&claims) {
-            return self.on_each(cores, make).await;
-        }
-        if let Some(results) = self.try_change(&claims, &mut make).await {
+        if !self.1.holds(&claims)
+            && let Some(results) = self.try_change(&claims, &mut make).await
+        {
             return results;
         }
-        let locked = self.lock(claims).await;
-        let results = self.on_each(cores, make).await;
-        drop(locked);
-        results
+        self.run_locked(claims, make).await
     }
 
     /// [`Tx::change`] with one message: while this core's locks are held, a single other core needs
@@ -452,15 +447,25 @@ impl Tx {
         claims.sort_by_key(|(core, _)| *core);
         assert_one_a_core(&claims);
         assert!(claims.iter().all(|(_, claim)| !claim.is_write()), "it changes nothing");
-        let cores: Vec<CoreId> = claims.iter().map(|(core, _)| *core).collect();
-        if self.1.holds(&claims) {
-            return self.on_each(cores, make).await;
-        }
-        if let Some(results) = self.try_read(&claims, &mut make).await
+        if !self.1.holds(&claims)
+            && let Some(results) = self.try_read(&claims, &mut make).await
             && agrees(&results)
         {
             return results;
         }
+        self.run_locked(claims, make).await
+    }
+
+    /// Runs a closure on each core of `claims`, in their order, once all of them are held.
+    async fn run_locked<R: Send + 'static, F>(
+        &self,
+        claims: Vec<(CoreId, Claim)>,
+        make: impl FnMut(CoreId) -> F,
+    ) -> Vec<R>
+    where
+        F: FnOnce(&mut Home) -> R + Send + 'static,
+    {
+        let cores: Vec<CoreId> = claims.iter().map(|(core, _)| *core).collect();
         let locked = self.lock(claims).await;
         let results = self.on_each(cores, make).await;
         drop(locked);
