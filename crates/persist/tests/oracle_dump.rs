@@ -6,8 +6,11 @@ mod common;
 use common::{Bytes, Fields, INTEGERS, Oracle, Reply, Value, feed, kind, read};
 use darter_base::Prng;
 use darter_families::TYPES;
+use darter_families::json::Json;
+use darter_keyspace::{Typed, Value as _};
 use darter_rdb::dump::{self, Dumper};
 use darter_rdb::{Item, Kind, Limits, Source, Survey, Writer};
+use darter_structs::json::Builder;
 
 /// A value's items in a given order; a string in chunks of 1000 bytes.
 #[derive(Clone)]
@@ -208,6 +211,23 @@ fn slices_of_any_size_make_the_same_payload() {
             assert!(payload == whole, "slices of {slice}");
         }
     }
+}
+
+#[test] // Items of a byte count as well: bytes alone would be very many of them.
+fn short_items_are_few_at_a_time() {
+    let mut builder = Builder::default();
+    builder.open(false);
+    (0..20_000).for_each(|_| assert!(builder.open(false) && builder.close()));
+    builder.close();
+    let document = Json::of(builder.finish().unwrap());
+    let mut dumper = Dumper::new(document.items(0), Json::TYPE.rdb);
+    while dumper.survey(256).is_none() {}
+    let (mut piece, mut written) = (Bytes::new(), 0);
+    while !dumper.fill(&mut piece, 32 * 1024) {
+        assert!(piece.len() <= 2 * 512 + 16, "{}", piece.len());
+        written += std::mem::take(&mut piece).len();
+    }
+    assert!(written > 75_000, "{written}");
 }
 
 #[test] // Redis 7.0 has no field deadlines: what is written for 7.4 is read back here.

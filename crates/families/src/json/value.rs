@@ -188,23 +188,31 @@ fn scalar(tag: u8, rest: &[u8]) -> Option<View<'_>> {
 /// s + text a string   k + text a name   [ { array, object   c its end
 /// S, K: a long string, a long name: parts follow, p + text, and e
 /// ```
-fn written(token: Token<'_>) -> Vec<u8> {
-    let tagged = |tag: u8, rest: &[u8]| [&[tag], rest].concat();
+fn write(token: Token<'_>, out: &mut Vec<u8>) {
+    let mut tagged = |tag: u8, rest: &[u8]| {
+        out.push(tag);
+        out.extend_from_slice(rest);
+    };
     match token {
-        Token::Name(name) => tagged(b'k', &name.to_vec()),
-        Token::Scalar(View::Null) => vec![b'n'],
-        Token::Scalar(View::Bool(is_true)) => vec![if is_true { b't' } else { b'f' }],
+        Token::Name(name) => write_text(b'k', name, out),
+        Token::Scalar(View::Null) => tagged(b'n', &[]),
+        Token::Scalar(View::Bool(is_true)) => tagged(if is_true { b't' } else { b'f' }, &[]),
         Token::Scalar(View::Int(value)) => tagged(b'i', &value.to_le_bytes()),
         Token::Scalar(View::Uint(value)) => tagged(b'u', &value.to_le_bytes()),
         Token::Scalar(View::Float(value)) => tagged(b'd', &value.to_le_bytes()),
-        Token::Scalar(View::Text(text)) => tagged(b's', &text.to_vec()),
+        Token::Scalar(View::Text(text)) => write_text(b's', text, out),
         Token::Scalar(View::Node(_)) => unreachable!("an array is opened"),
-        Token::Open { is_object, .. } => vec![if is_object { b'{' } else { b'[' }],
-        Token::Close => vec![b'c'],
-        Token::Long { is_name, .. } => vec![if is_name { b'K' } else { b'S' }],
+        Token::Open { is_object, .. } => tagged(if is_object { b'{' } else { b'[' }, &[]),
+        Token::Close => tagged(b'c', &[]),
+        Token::Long { is_name, .. } => tagged(if is_name { b'K' } else { b'S' }, &[]),
         Token::Part(part) => tagged(b'p', part),
-        Token::EndLong => vec![b'e'],
+        Token::EndLong => tagged(b'e', &[]),
     }
+}
+
+fn write_text(tag: u8, text: Text<'_>, out: &mut Vec<u8>) {
+    out.push(tag);
+    text.pieces().for_each(|piece| out.extend_from_slice(piece));
 }
 
 impl Value for Json {
@@ -222,7 +230,7 @@ impl Value for Json {
 
     fn items(&self, _: u64) -> Items {
         let (root, walk) = (self.root().cloned(), Walk::default());
-        Box::new(Tokens { root, walk, ready: VecDeque::new(), token: Vec::new() })
+        Box::new(Tokens { root, walk, bytes: Vec::new(), ends: VecDeque::new(), at: 0 })
     }
 
     fn take_in(&mut self, item: NewItem<'_>) -> bool {
@@ -275,29 +283,55 @@ impl Collection for Json {
 struct Tokens {
     root: Option<json::Value>,
     walk: Walk,
-    ready: VecDeque<Vec<u8>>,
-    token: Vec<u8>,
+    /// Some tokens, one behind the other.
+    bytes: Vec<u8>,
+    /// Where each of those that are still to come ends.
+    ends: VecDeque<usize>,
+    /// Where the next of them begins.
+    at: usize,
+}
+
+impl Tokens {
+    /// Reads some more where none is left. Returns how many tokens' worth of work it was besides.
+    fn read(&mut self) -> usize {
+        /// Read at a time: the way back to where the last ones ended costs as much as some.
+        const BATCH: usize = 64;
+        /// Tokens that cost as much as a level of that way: it is looked up twice, in a tree or in some
+        /// hundred bytes.
+        const LEVEL_LOOKS: usize = 2;
+        let Self { root, walk, bytes, ends, at } = self;
+        let (Some(root), mut levels) = (root.as_ref(), 0) else { return 0 };
+        while ends.is_empty() {
+            (*at, levels) = (0, levels + walk.depth());
+            bytes.clear();
+            let more = walk.run(root, BATCH, &mut |token| {
+                write(token, bytes);
+                ends.push_back(bytes.len());
+            });
+            if !more {
+                break;
+            }
+        }
+        levels * LEVEL_LOOKS
+    }
 }
 
 impl Source for Tokens {
+    fn find(&mut self, looks: &mut usize) -> bool {
+        *looks = looks.saturating_sub(self.read());
+        true
+    }
+
     fn next(&mut self) -> Option<Item<'_>> {
-        /// Read at a time: the way back to where the last ones ended costs as much as some.
-        const BATCH: usize = 64;
-        let Self { root, walk, ready, token } = self;
-        while ready.is_empty() {
-            let root = root.as_ref()?;
-            let more = walk.run(root, BATCH, &mut |token| ready.push_back(written(token)));
-            if !more && ready.is_empty() {
-                return None;
-            }
-        }
-        *token = ready.pop_front()?;
-        Some(Item::Single { name: token, deadline_ms: None })
+        self.read();
+        let (begin, end) = (self.at, self.ends.pop_front()?);
+        self.at = end;
+        Some(Item::Single { name: &self.bytes[begin..end], deadline_ms: None })
     }
 
     fn rewind(&mut self) {
         self.walk = Walk::default();
-        self.ready.clear();
+        self.ends.clear();
     }
 }
 

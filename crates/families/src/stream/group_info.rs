@@ -6,13 +6,15 @@ use super::reply::{Part, Showing};
 use super::value::Stream;
 use super::xgroup::no_group;
 use crate::lookup::find_value;
+use crate::text::BYTES_AT_ONCE;
 use crate::unsent::flow;
 use darter_command::{Args, Cx, Flow, Refusal, Stream as Portions};
 use darter_resp::Reply;
 use darter_structs::groups::{Consumer, Group, Groups};
 use darter_structs::stream::End;
+use std::ops::Range;
 
-/// Groups or consumers in one portion.
+/// Groups or consumers in one portion, fewer where their names are long.
 const SHOWN_AT_ONCE: usize = 64;
 
 fn number(reply: &mut Reply<'_>, name: &str, value: usize) {
@@ -52,9 +54,10 @@ struct ShowingGroups {
 
 impl Portions for ShowingGroups {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let (from, stream) = (self.next, &self.stream);
-        self.next = stream.groups().len().min(from + SHOWN_AT_ONCE);
-        for group in (from..self.next).filter_map(|index| stream.groups().at(index)) {
+        let (from, stream, before) = (self.next, &self.stream, reply.out.len());
+        for index in from..from + SHOWN_AT_ONCE {
+            let Some(group) = stream.groups().at(index) else { break };
+            self.next += 1;
             reply.map(6);
             reply.bulk(b"name");
             reply.bulk(group.name());
@@ -64,6 +67,9 @@ impl Portions for ShowingGroups {
             id::encode(reply, group.last());
             maybe(reply, "entries-read", group.read().map(u64::cast_signed));
             maybe(reply, "lag", lag(stream, group));
+            if reply.out.len() - before >= BYTES_AT_ONCE {
+                break;
+            }
         }
         self.next < stream.groups().len()
     }
@@ -89,14 +95,17 @@ struct ShowingConsumers {
 
 impl Portions for ShowingConsumers {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let from = self.next;
-        self.next = self.group.consumers_len().min(from + SHOWN_AT_ONCE);
-        for consumer in self.group.consumers(from..self.next) {
+        let (from, before) = (self.next, reply.out.len());
+        for consumer in self.group.consumers(from..from + SHOWN_AT_ONCE) {
+            self.next += 1;
             reply.map(3);
             reply.bulk(b"name");
             reply.bulk(consumer.name());
             number(reply, "pending", consumer.pending_len());
             time(reply, "idle", self.now.saturating_sub(consumer.seen_ms()));
+            if reply.out.len() - before >= BYTES_AT_ONCE {
+                break;
+            }
         }
         self.next < self.group.consumers_len()
     }
@@ -153,8 +162,7 @@ impl Full {
             Next::Pending(index, rank) => {
                 let Some(group) = self.groups.at(index) else { return false };
                 let len = group.pending_len().min(self.count);
-                let end = len.min(rank + SHOWN_AT_ONCE);
-                self.pending(reply, group, rank..end);
+                let end = self.pending(reply, group, rank..len);
                 if end < len {
                     Next::Pending(index, end)
                 } else {
@@ -203,15 +211,22 @@ impl Full {
         reply.array(group.pending_len().min(self.count));
     }
 
-    fn pending(&self, reply: &mut Reply<'_>, group: &Group, ranks: std::ops::Range<usize>) {
-        for pending in group.pending(ranks) {
+    /// Shows the first of these pending entries. Returns the rank of the next one.
+    fn pending(&self, reply: &mut Reply<'_>, group: &Group, ranks: Range<usize>) -> usize {
+        let (mut next, before) = (ranks.start, reply.out.len());
+        for pending in group.pending(ranks).take(SHOWN_AT_ONCE) {
+            next += 1;
             let owner = pending.consumer.and_then(|number| group.numbered(number));
             reply.array(4);
             id::encode(reply, pending.id);
             reply.bulk(owner.map_or(&b""[..], Consumer::name));
             reply.int(pending.delivered_ms.cast_signed());
             reply.int(pending.times.cast_signed());
+            if reply.out.len() - before >= BYTES_AT_ONCE {
+                break;
+            }
         }
+        next
     }
 
     fn consumer(&self, reply: &mut Reply<'_>, consumer: &Consumer) {
@@ -231,7 +246,8 @@ impl Portions for Full {
             self.entries.pump(reply);
             return true;
         }
-        (0..8).all(|_| self.step(reply))
+        let before = reply.out.len();
+        (0..8).all(|_| reply.out.len() - before >= BYTES_AT_ONCE || self.step(reply))
     }
 
     fn pinned_bytes(&self) -> usize {

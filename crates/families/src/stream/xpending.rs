@@ -120,16 +120,19 @@ struct Busy {
 
 impl Portions for Busy {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
-        let end = self.next + SHOWN_AT_ONCE;
-        for consumer in self.group.consumers(self.next..end) {
+        let (from, before) = (self.next, reply.out.len());
+        for consumer in self.group.consumers(from..from + SHOWN_AT_ONCE) {
+            self.next += 1;
             if consumer.pending_len() > 0 {
                 reply.array(2);
                 reply.bulk(consumer.name());
                 reply.bulk_int(consumer.pending_len().cast_signed() as i64);
             }
+            if reply.out.len() - before >= BYTES_AT_ONCE {
+                break;
+            }
         }
-        self.next = end;
-        end < self.group.consumers_len()
+        self.next < self.group.consumers_len()
     }
 }
 
@@ -240,8 +243,12 @@ struct Found {
 
 impl Portions for Found {
     fn pump(&mut self, reply: &mut Reply<'_>) -> bool {
+        let before = reply.out.len();
         for pending in self.found.by_ref().take(SHOWN_AT_ONCE) {
             self.listing.show(reply, &pending);
+            if reply.out.len() - before >= BYTES_AT_ONCE {
+                break;
+            }
         }
         self.found.len() > 0
     }

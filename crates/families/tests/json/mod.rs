@@ -44,6 +44,30 @@ fn the_deepest_document_is_read_back() {
     assert!(matches!(run(&mut world, &words), Value::Error(_)));
 }
 
+#[test] // After some tokens all levels are looked up again: that counts as tokens do.
+fn levels_count_when_a_document_is_written() {
+    let mut world = World::new(1, NOW, 3);
+    let numbers = vec!["0"; 10_000].join(",");
+    let document = ["[".repeat(127), numbers, "]".repeat(127)].concat();
+    run(&mut world, &[b"JSON.SET", b"k", b"$", document.as_bytes()]);
+    let (mut portions, mut tokens) = (0, 0);
+    world.edit(b"k", |db| {
+        let mut items = db.value::<Json>(&Key::new(b"k")).unwrap().unwrap().items(NOW);
+        let mut is_over = false;
+        while !is_over {
+            let mut looks = 256;
+            while looks > 0 && !is_over && items.find(&mut looks) {
+                looks = looks.saturating_sub(1);
+                is_over = items.next().is_none();
+                tokens += usize::from(!is_over);
+            }
+            portions += 1;
+        }
+    });
+    assert_eq!(tokens, 10_000 + 2 * 127);
+    assert!(portions > 150, "{portions}");
+}
+
 /// A new document, and whether it has taken all of these tokens.
 fn taken(tokens: &[&[u8]]) -> (Json, bool) {
     let mut json = Json::default();

@@ -127,6 +127,35 @@ fn pending_entries_of_long_names_are_told_in_portions() {
     assert!(engine.portion_bytes <= 256 * 1024, "{}", engine.portion_bytes);
 }
 
+#[test] // Groups and consumers are told with their names, which count by their bytes as well.
+fn long_names_are_told_in_portions() {
+    let mut engine = filled();
+    let name = |at: usize| format!("{at:0>16000}").into_bytes();
+    for at in 0..100 {
+        engine.run(&[b"XGROUP", b"CREATE", b"x", &name(at), b"0"]);
+        let consumer = name(at);
+        let words = [&b"XREADGROUP"[..], b"GROUP", &name(0), &consumer, b"COUNT", b"1"];
+        engine.run(&[&words[..], &[b"STREAMS", b"x", b">"]].concat());
+    }
+    engine.tick(1);
+    let first = name(0);
+    for words in [
+        &[&b"XINFO"[..], b"GROUPS", b"x"][..],
+        &[b"XINFO", b"CONSUMERS", b"x", &first],
+        &[b"XINFO", b"STREAM", b"x", b"FULL", b"COUNT", b"0"],
+        &[b"XPENDING", b"x", &first],
+        &[b"XPENDING", b"x", &first, b"IDLE", b"1", b"-", b"+", b"100"],
+    ] {
+        engine.portion_bytes = 0;
+        let reply = engine.run(words);
+        let is_name = |part: &&[u8]| part.starts_with(b"$16000\r\n");
+        let names = reply.windows(8).filter(is_name).count();
+        let command = String::from_utf8_lossy(words[1]);
+        assert!(names >= 100, "{command}: {names}");
+        assert!(engine.portion_bytes <= 300 * 1024, "{command}: {}", engine.portion_bytes);
+    }
+}
+
 #[test] // A refusal makes no stream, and changes none.
 fn refusals_change_nothing() {
     let mut engine = Engine::new(1_000_000, 3);

@@ -43,6 +43,12 @@ impl Walk {
         Self { root: path.to_vec(), ..Self::default() }
     }
 
+    /// Arrays and objects that are open: each is looked up again by the next [`run`](Self::run).
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.places.len()
+    }
+
     /// Passes on about as many tokens, or bytes of long texts by the hundred. True while there are
     /// more.
     pub fn run(&mut self, value: &Value, budget: usize, f: &mut dyn FnMut(Token<'_>)) -> bool {
