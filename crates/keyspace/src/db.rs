@@ -27,7 +27,7 @@ use crate::object::{Collection, Object, Type, Typed, Value, is_hollow};
 use crate::packed::{self, Lent};
 use crate::text::{Fresh, Str, StrPieces, TextEdit};
 use crate::usage::exchange;
-use crate::{Event, Key, Usage};
+use crate::{Key, Usage};
 use darter_base::Preempt;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::blob::Blob;
@@ -166,6 +166,16 @@ impl Db {
     /// Counts `more` changes: of elements that were installed as one value.
     pub fn count_more(&mut self, more: usize) {
         self.changes += more as u64;
+    }
+
+    /// Counts what `act` does as so many changes as it returns, however many are recorded. None for what
+    /// has no effect, or is part of a change that was counted before: a task that has changed nothing
+    /// may be dropped.
+    pub fn counted_as<R>(&mut self, act: impl FnOnce(&mut Self) -> (R, usize)) -> R {
+        let before = self.changes;
+        let (result, changes) = act(self);
+        self.changes = before + changes as u64;
+        result
     }
 
     /// The account of the values.
@@ -420,21 +430,6 @@ impl Db {
         Ok(Some(value))
     }
 
-    /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with
-    /// zeros. Returns its length; `None` when there is no long string at the key. Cost: O(bytes).
-    pub fn write_text(
-        &mut self,
-        key: &Key<'_>,
-        offset: usize,
-        bytes: Fresh<'_>,
-        event: &'static Event,
-    ) -> Option<usize> {
-        self.edit_text(key, |edit| {
-            edit.write(offset, bytes, &[event]);
-            edit.text().len()
-        })
-    }
-
     /// Changes the long string at `key` in place. `None` when there is no long string at the key.
     #[inline]
     pub fn edit_text<R>(
@@ -620,6 +615,11 @@ impl Db {
         if stamp != self.stamp.get() {
             self.restamp(key, stamp);
         }
+    }
+
+    /// [`Db::put`] of what was taken from another place: one change, which was counted there.
+    pub fn put_taken(&mut self, key: &Key<'_>, held: Held, tells: Tells<'_>) {
+        self.counted_as(|db| (db.put(key, held, tells), 0));
     }
 
     /// Sets the idle time of `key`.

@@ -4,7 +4,7 @@ use crate::effect::Change;
 use crate::items;
 use crate::log::Recorder;
 use crate::object::{Object, Type, Typed, Value};
-use crate::{Bound, Db, Key, Tells, WrongType, event};
+use crate::{Bound, Db, Event, Key, Tells, WrongType, event};
 use darter_base::limits::CHUNK_BYTES;
 use darter_rdb::{Bounds, Encoding, Items, Kind, Layout};
 use darter_structs::blob::Blob;
@@ -73,6 +73,23 @@ impl Change for TextChange {
         changes.iter().try_for_each(|Self::Write { offset, bytes }| {
             let written = db.write_text(key, *offset, bytes.fresh(), event::SETRANGE);
             written.map(|_| ()).ok_or(WrongType)
+        })
+    }
+}
+
+impl Db {
+    /// Overwrites the long string at `key` from `offset` on; a gap before that is filled with
+    /// zeros. Returns its length; `None` when there is no long string at the key. Cost: O(bytes).
+    pub fn write_text(
+        &mut self,
+        key: &Key<'_>,
+        offset: usize,
+        bytes: Fresh<'_>,
+        event: &'static Event,
+    ) -> Option<usize> {
+        self.edit_text(key, |edit| {
+            edit.write(offset, bytes, &[event]);
+            edit.text().len()
         })
     }
 }

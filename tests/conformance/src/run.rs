@@ -17,19 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Commands whose changes Darter counts otherwise, where redis-server and it disagree on how many there
 /// are (docs/compat.md).
-const COUNTED_OTHERWISE: &[&str] = &[
-    "BITFIELD",
-    "DEBUG",
-    "LMOVE",
-    "MOVE",
-    "RENAME",
-    "RENAMENX",
-    "RPOPLPUSH",
-    "SETBIT",
-    "SWAPDB",
-    "XCLAIM",
-    "XREADGROUP",
-];
+const COUNTED_OTHERWISE: &[&str] = &["DEBUG"];
 
 /// How long `@until` repeats.
 const UNTIL_MAX: Duration = Duration::from_secs(10);

@@ -68,9 +68,9 @@ impl Bit {
         0x80 >> self.within
     }
 
-    /// Sets or clears it. Returns what it was, and whether that is a change: of the bit, or of the
-    /// string's length.
-    fn set(self, text: &mut TextEdit<'_>, on: bool) -> (bool, bool) {
+    /// Sets or clears it. Returns what it was, and how many changes that is: one, of the bit or of the
+    /// string's length, or none.
+    fn set(self, text: &mut TextEdit<'_>, on: bool) -> (bool, usize) {
         let old = text.text().byte(self.byte);
         let byte = old.unwrap_or(0);
         let new = if on { byte | self.mask() } else { byte & !self.mask() };
@@ -78,6 +78,6 @@ impl Bit {
         if has_changed {
             text.write(self.byte, Fresh::Bytes(slice::from_ref(&new)), &[SETBIT]);
         }
-        (byte & self.mask() != 0, has_changed)
+        (byte & self.mask() != 0, usize::from(has_changed))
     }
 }

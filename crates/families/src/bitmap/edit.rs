@@ -8,28 +8,39 @@ use darter_structs::blob::Blob;
 /// What all changes of bits are called.
 pub(super) const SETBIT: &Event = &Event::new("setbit", b'$');
 
-/// Changes the string at `key` by `edit`, which also returns whether bits have changed: that is an
-/// event, and growing alone is none. A long string is changed in place, a short one in a copy; an
+/// Changes the string at `key` by `edit`, which also returns how many changes of bits are counted: they are
+/// an event, and growing alone is none. A long string is changed in place, a short one in a copy; an
 /// absent one begins empty. The deadline stays.
 ///
 /// As in Redis the encoding is `raw` from now on, even if nothing has changed.
 pub(super) fn edit<R>(
     db: &mut Db,
     key: &Key<'_>,
-    mut edit: impl FnMut(&mut TextEdit<'_>) -> (R, bool),
+    edit: impl FnMut(&mut TextEdit<'_>) -> (R, usize),
 ) -> Result<R, WrongType> {
-    if let Some((result, _)) = db.edit_text(key, &mut edit) {
-        return Ok(result);
+    db.counted_as(|db| match edit_counting(db, key, edit) {
+        Ok((result, changes)) => (Ok(result), changes),
+        Err(wrong) => (Err(wrong), 0),
+    })
+}
+
+fn edit_counting<R>(
+    db: &mut Db,
+    key: &Key<'_>,
+    mut edit: impl FnMut(&mut TextEdit<'_>) -> (R, usize),
+) -> Result<(R, usize), WrongType> {
+    if let Some(done) = db.edit_text(key, &mut edit) {
+        return Ok(done);
     }
     let (mut blob, was_raw) = match db.read(key) {
         Some(found) => (to_blob(&found.text()?), found.is_raw()),
         None => (Blob::default(), false),
     };
     let mut text = TextEdit::aside(&mut blob);
-    let (result, has_changed) = edit(&mut text);
+    let (result, changes) = edit(&mut text);
     if text.is_written() || !was_raw {
-        let tells: &[&Event] = if has_changed { &[SETBIT] } else { &[] };
+        let tells: &[&Event] = if changes > 0 { &[SETBIT] } else { &[] };
         db.set_text_raw(key, Fresh::Blob(&blob), Deadline::Keep, tells);
     }
-    Ok(result)
+    Ok((result, changes))
 }

@@ -175,20 +175,20 @@ fn run(cx: &mut Cx<'_>, mut args: Args<'_>, mode: Mode) -> Result<Flow, Refusal>
     Ok(Flow::Done)
 }
 
-/// Runs all operations. Returns their results, and whether bits have changed.
+/// Runs all operations. Returns their results, and how many of them have changed bits.
 fn write(
     text: &mut TextEdit<'_>,
     last_byte: usize,
     args: Args<'_>,
-) -> (Result<Vec<Option<i64>>, Refusal>, bool) {
+) -> (Result<Vec<Option<i64>>, Refusal>, usize) {
     let mut changer = Changer::new(text.text(), last_byte);
     changer.grow(text);
     let (mut operations, mut results) = (Operations::new(args), Vec::new());
     loop {
         match operations.next() {
             Ok(Some(operation)) => results.push(changer.run(text, operation)),
-            Ok(None) => return (Ok(results), changer.has_changed),
-            Err(refusal) => return (Err(refusal), changer.has_changed),
+            Ok(None) => return (Ok(results), changer.changes),
+            Err(refusal) => return (Err(refusal), changer.changes),
         }
     }
 }
@@ -219,12 +219,13 @@ struct Changer {
     last_byte: usize,
     /// The string grows: whatever is written is a change.
     grows: bool,
-    has_changed: bool,
+    /// Operations that have changed something.
+    changes: usize,
 }
 
 impl Changer {
     fn new(text: &Blob, last_byte: usize) -> Self {
-        Self { last_byte, grows: last_byte >= text.len(), has_changed: false }
+        Self { last_byte, grows: last_byte >= text.len(), changes: 0 }
     }
 
     fn grow(&self, text: &mut TextEdit<'_>) {
@@ -251,7 +252,7 @@ impl Changer {
         };
         if self.grows || new != old {
             text.write(from, Fresh::Bytes(integer.write(&mut window, new)), &[SETBIT]);
-            self.has_changed = true;
+            self.changes += 1;
         }
         Some(result)
     }
@@ -314,7 +315,7 @@ impl Long {
         let mut draft = cx.db.draft_text(&key)?;
         let changer = match self.survey.last_byte {
             Some(last_byte) => Changer::new(draft.value(), last_byte),
-            None => Changer { last_byte: 0, grows: false, has_changed: false },
+            None => Changer { last_byte: 0, grows: false, changes: 0 },
         };
         changer.grow(&mut draft.edit_text());
         self.work = Some(Work { draft, changer, results: Gathered::default() });
@@ -323,9 +324,10 @@ impl Long {
     }
 
     /// Ends the second pass.
-    fn end(&mut self, cx: &mut Cx<'_>, work: Work) -> Flow {
+    fn end(&mut self, cx: &mut Cx<'_>, mut work: Work) -> Flow {
         let key = Key::new(resp::Args::owned(&self.request).get(self.key));
         if self.survey.last_byte.is_some() {
+            work.draft.count_as(work.changer.changes);
             cx.db.install_draft(&key, work.draft);
         }
         cx.reply.array(self.survey.operations);

@@ -111,7 +111,7 @@ pub(super) async fn relocate(call: Call) -> Result<Answer, Refusal> {
             return false;
         }
         let held = home.shard.db_for(from_db, no_touch).take(&key, &[MOVE_FROM]);
-        held.map(|held| home.shard.db_mut(to_db).put(&key, held, &[MOVE_TO])).is_some()
+        held.map(|held| home.shard.db_mut(to_db).put_taken(&key, held, &[MOVE_TO])).is_some()
     };
     let done = call.tx.on(call.tx.core_of(key), relocate).await;
     drop(locked);

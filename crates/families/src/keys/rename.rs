@@ -66,7 +66,7 @@ fn here(cx: &mut Cx<'_>, mut args: Args<'_>, form: Form) -> Result<Flow, Refusal
     let done = !same(from.bytes, to.bytes) && (form == Form::Over || cx.db.read(&to).is_none());
     if done {
         let held = cx.db.take(&from, &[RENAME_FROM]).expect("it is there: see above");
-        cx.db.put(&to, held, RENAMED);
+        cx.db.put_taken(&to, held, RENAMED);
     }
     form.reply(&mut cx.reply, done);
     Ok(Flow::Done)
@@ -84,7 +84,7 @@ async fn anywhere(call: Call, form: Form) -> Result<Answer, Refusal> {
     }
     let held = call.on_key(from, |db, key| db.take(key, &[RENAME_FROM])).await;
     let held = held.ok_or(Refusal::NoSuchKey)?; // It may have died meanwhile.
-    call.on_key(to, move |db, key| db.put(key, held, RENAMED)).await;
+    call.on_key(to, move |db, key| db.put_taken(key, held, RENAMED)).await;
     drop(locked);
     Ok(call.answer(|reply| form.reply(reply, true)))
 }

@@ -98,7 +98,12 @@ pub(super) async fn swapdb(call: Call) -> Result<Answer, Refusal> {
     let other = within(other).ok_or_else(out_of_range)?;
 
     let locked = call.lock_all(Access::Exclusive).await;
-    let swap = |_| move |home: &mut Home| home.shard.swap(one, other);
+    let swap = |core| {
+        move |home: &mut Home| {
+            home.shard.swap(one, other);
+            home.shard.db_mut(0).count_more(usize::from(core == 0)); // One change in all.
+        }
+    };
     call.tx.on_each(0..call.tx.cores(), swap).await;
     drop(locked);
     Ok(call.answer(|reply| reply.ok()))

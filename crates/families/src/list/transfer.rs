@@ -87,8 +87,10 @@ fn add(db: &mut Db, key: &Key<'_>, end: End, element: &StrPieces) -> Result<(), 
     Ok(())
 }
 
+/// Counts nothing: it was counted where the element was added.
 fn remove(db: &mut Db, key: &Key<'_>, end: End) {
-    let removed = db.edit::<List, _>(key, false, |edit| edit.pop(end, |_| {}));
+    let removed =
+        db.counted_as(|db| (db.edit::<List, _>(key, false, |edit| edit.pop(end, |_| {})), 0));
     debug_assert!(removed.is_ok(), "its type was just checked"); // It may have died meanwhile.
 }
 

@@ -67,19 +67,31 @@ impl StreamEdit<'_> {
         was_there
     }
 
+    /// [`StreamEdit::record_group`] of what its command counts: a read as one, whatever it delivers.
+    fn record_uncounted(
+        &mut self,
+        group: &[u8],
+        tells: Tells<'_>,
+        change: impl FnOnce() -> GroupChange,
+    ) {
+        let change = || StreamChange::Group { group: Name::from(group), change: change() };
+        self.recorder.record_death(tells, change);
+    }
+
     /// Sets a group's position by command.
     pub(super) fn set_position(&mut self, group: &[u8], last: StreamId, read: Option<u64>) {
         self.position(group, last, read, &[XGROUP_SETID]);
+        self.count(1);
     }
 
-    /// Sets a group's position, as entries were read.
+    /// Sets a group's position, as entries were read. Its command counts that.
     pub(super) fn advance_group(&mut self, group: &[u8], last: StreamId, read: Option<u64>) {
         self.position(group, last, read, &[]);
     }
 
     fn position(&mut self, group: &[u8], last: StreamId, read: Option<u64>, tells: Tells<'_>) {
         self.stream.groups.edit(group, |group| group.set_position(last, read));
-        self.record_group(group, tells, || GroupChange::Position { last, read });
+        self.record_uncounted(group, tells, || GroupChange::Position { last, read });
     }
 
     /// Creates a consumer. Returns its number, or `None` if there is one of this name.
@@ -129,12 +141,10 @@ impl StreamEdit<'_> {
         let active_ms = if got { Some(now) } else { consumer.active_ms() };
         let name = Name::from(consumer.name());
         self.stream.groups.edit(group, |group| group.set_times(number, now, active_ms));
-        let change = || GroupChange::See { name, seen_ms: now, active_ms };
-        let change = || StreamChange::Group { group: Name::from(group), change: change() };
-        self.recorder.record_death(&[], change);
+        self.record_uncounted(group, &[], || GroupChange::See { name, seen_ms: now, active_ms });
     }
 
-    /// Makes an entry pending, or changes how it is.
+    /// Makes an entry pending, or changes how it is. Its command counts that.
     pub(super) fn deliver(&mut self, group: &[u8], pending: &Pending) {
         let consumer = self.stream.groups.edit(group, |group| {
             group.put(pending);
@@ -144,7 +154,7 @@ impl StreamEdit<'_> {
         let Pending { id, delivered_ms, times, .. } = *pending;
         let change =
             || GroupChange::Deliver { id, delivered_ms, times, consumer: consumer.flatten() };
-        self.record_group(group, &[], change);
+        self.record_uncounted(group, &[], change);
     }
 
     /// Removes a pending entry. False if it is not pending.

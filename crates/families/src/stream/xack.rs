@@ -162,6 +162,7 @@ impl Work for Releasing {
             };
             let times = self.times(before);
             edit.deliver(&self.group, &Pending { id, delivered_ms: 0, times, consumer: None });
+            edit.count(1);
             self.done += 1;
         }
         true

@@ -86,6 +86,7 @@ impl Claim {
             consumer: Some(number),
         };
         edit.deliver(&self.group, &new);
+        edit.count(1);
         if self.only_ids {
             self.ids.add(old.id);
         } else {
@@ -115,6 +116,8 @@ struct Claiming {
     is_forced: bool,
     /// The group has got the entries up to there.
     last: Option<StreamId>,
+    /// It had not, and no entry has been counted yet.
+    has_advanced: bool,
 }
 
 impl Work for Claiming {
@@ -144,24 +147,29 @@ impl Work for Claiming {
         {
             let read = found.read();
             edit.advance_group(&group, last, read);
+            self.has_advanced = true;
         }
-        let Self { claim, wanted, is_forced, .. } = self;
+        let Self { claim, wanted, is_forced, has_advanced, .. } = self;
         for _ in 0..CLAIMED_AT_ONCE {
             let Some(id) = wanted.take(all) else { break };
             if !edit.stream().entries().contains(id) {
-                edit.acknowledge(&group, id);
+                *has_advanced &= !edit.acknowledge(&group, id);
                 continue;
             }
             let pending = edit.group(&group).and_then(|group| group.get(id));
             let new = Pending { id, delivered_ms: now, times: 1, consumer: None };
             match pending {
-                Some(old) if old.consumer.is_some() && claim.is_fresh(&old, now) => {}
+                Some(old) if old.consumer.is_some() && claim.is_fresh(&old, now) => continue,
                 Some(old) => claim.take(edit, &old, now),
                 None if *is_forced => claim.take(edit, &new, now),
-                None => {}
+                None => continue,
             }
+            *has_advanced = false;
         }
-        wanted.len() > 0
+        let more = wanted.len() > 0;
+        // As in Redis: beside entries it is not counted.
+        edit.count(usize::from(!more && self.has_advanced));
+        more
     }
 
     fn reply(&mut self, reply: &mut Reply<'_>, stream: &Stream) -> Flow {
@@ -188,7 +196,8 @@ pub(super) fn xclaim(cx: &mut Cx<'_>, mut args: Args<'_>) -> Result<Flow, Refusa
     }
     let wanted = Ids::new(args.position(), args.all().len());
     let (now, options, last) = (cx.now, None, None);
-    let claiming = Claiming { claim, wanted, options, now, is_forced: false, last };
+    let claiming =
+        Claiming { claim, wanted, options, now, is_forced: false, last, has_advanced: false };
     work::run(cx, args, at, wanted.len() > CHANGED_AT_ONCE, claiming)
 }
 

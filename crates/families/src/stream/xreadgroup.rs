@@ -180,6 +180,7 @@ impl Delivery {
             None => {
                 let number = edit.consumer(group, name, now);
                 edit.see(group, number, now, self.reading.len() > 0);
+                edit.count(1); // As Redis does for each stream.
                 *self.consumer.insert(number)
             }
         };

@@ -223,7 +223,7 @@ fn changes_made_aside_are_counted_as_in_redis() {
     let scored = |from: usize| (from..from + 1_000).map(|at| format!(" {at} m{at}"));
     let named = |from: usize, count: usize| (from..from + count).map(|at| format!(" n{at}"));
     let long = "x".repeat(300_000);
-    let lines: [(String, u64); 15] = [
+    let lines: [(String, u64); 17] = [
         ("RPUSH l".to_owned() + &named(0, 1_000).collect::<String>(), 1_000),
         ("LPUSH l".to_owned() + &named(0, 1_000).collect::<String>(), 1_000),
         ("SADD s".to_owned() + &named(0, 1_000).collect::<String>(), 1_000),
@@ -239,6 +239,8 @@ fn changes_made_aside_are_counted_as_in_redis() {
         ("ZADD z".to_owned() + &scored(500).collect::<String>(), 500),
         (format!("SETRANGE t 5 {long}"), 1),
         (format!("APPEND t {long}"), 1),
+        ("BITFIELD b".to_owned() + &" SET u8 0 1 SET u8 8 2 GET u8 0".repeat(400), 800),
+        ("BITFIELD b".to_owned() + &" SET u8 0 3 SET u8 8 2 GET u8 0".repeat(400), 1),
     ];
     for listens in [false, true] {
         let mut engine = Engine::new(unix_millis(), 3);
