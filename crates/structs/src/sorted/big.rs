@@ -2,7 +2,7 @@
 //!
 //! Removing half of ten million entries from their tree is two splits and a join; from the index, five
 //! million removals. So the index is brought up to date later: what has been removed stands in `stale`
-//! until then ([`Big::settle`]), and an item of the index without an entry is not found.
+//! until then ([`Stale::settle`]), and an item of the index without an entry is not found.
 //!
 //! Invariants:
 //! - B1: the items of the index are those of all entries, and of the stale ones.
@@ -11,13 +11,11 @@
 use super::index::{Hash, Index, Items};
 use super::item::{self, Entries, New};
 use super::place::{Entry, Place, order};
+use super::stale::{Stale, each};
 use crate::chunk::{Coding, End, own};
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
-use crate::tree::{
-    self, Child, PREFETCHED_MAX, Part, Reached, Rest, Search, Spot, is_worth_deferring, join_some,
-    split,
-};
+use crate::tree::{self, Child, PREFETCHED_MAX, Reached, Rest, Search, Spot, is_worth_deferring};
 use darter_base::hash;
 use std::ops::Range;
 
@@ -34,7 +32,7 @@ const SETTLED_AT_ONCE: usize = 64;
 pub(super) struct Big {
     entries: Option<Child<Entries>>,
     index: Index,
-    stale: Option<Child<Entries>>,
+    stale: Stale,
     /// The set's.
     owner: Owner,
 }
@@ -83,7 +81,8 @@ impl Big {
     /// The entries with these items, in order.
     pub(super) fn of_items<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Self {
         let owner = Owner::new();
-        let mut big = Self { entries: None, index: Index::default(), stale: None, owner };
+        let mut big =
+            Self { entries: None, index: Index::default(), stale: Stale::default(), owner };
         for entry in entries {
             let mut scratch = crate::table::Scratch::new();
             let member = entry.member.bytes(&mut scratch);
@@ -97,7 +96,8 @@ impl Big {
 
     /// These entries, and the items of them.
     pub(super) fn of_trees(entries: Option<Child<Entries>>, index: Option<Child<Items>>) -> Self {
-        let big = Self { entries, index: Index(index), stale: None, owner: Owner::new() };
+        let big =
+            Self { entries, index: Index(index), stale: Stale::default(), owner: Owner::new() };
         big.assert_counts();
         big
     }
@@ -131,19 +131,15 @@ impl Big {
     /// As many items as entries: what a change that has forgotten one of the trees would break.
     #[inline]
     fn assert_counts(&self) {
-        assert_eq!(self.index.len(), self.len() + self.stale_len(), "B1");
-    }
-
-    fn stale_len(&self) -> usize {
-        self.stale.as_ref().map_or(0, |stale| stale.len)
+        assert_eq!(self.index.len(), self.len() + self.stale.len(), "B1");
     }
 
     /// Bytes of memory, shared or not. Cost: O(1).
     pub(super) fn memory_bytes(&self) -> usize {
         /// The owner's block: three counts.
         const OWNER_BYTES: usize = 3 * size_of::<usize>();
-        let bytes = |tree: &Option<Child<Entries>>| tree.as_ref().map_or(0, |tree| tree.bytes);
-        let trees = bytes(&self.entries) + bytes(&self.stale) + self.index.memory_bytes();
+        let entries = self.entries.as_ref().map_or(0, |tree| tree.bytes);
+        let trees = entries + self.stale.memory_bytes() + self.index.memory_bytes();
         size_of::<Self>() + OWNER_BYTES + trees
     }
 
@@ -286,48 +282,19 @@ impl Big {
         let gone = tree::remove_range(&mut self.entries, ranks);
         let count = gone.as_ref().map_or(0, |gone| gone.len);
         assert_eq!(count, wanted, "all of them are gone");
-        self.stale = join_some(self.stale.take(), gone);
+        self.stale.add(gone);
         self.settle(if count <= SETTLED_AT_ONCE { count.max(SETTLED_BESIDE) } else { 0 });
     }
 
-    /// Removes the items of stale entries from the index, of at most `most`. True while some are left.
+    /// See [`Stale::settle`].
     pub(super) fn settle(&mut self, most: usize) -> bool {
-        let Some(stale) = self.stale.take() else { return false };
-        if most == 0 {
-            self.stale = Some(stale);
-            return true;
-        }
-        let (now, later) = split(stale, most);
-        self.stale = later;
-        let mut trees: Vec<_> = now.into_iter().collect();
-        while let Some(tree) = trees.pop() {
-            match tree.open() {
-                Part::Node(children) => trees.extend(children),
-                Part::Chunk(chunk) => self.forget(&chunk),
-            }
-        }
-        self.stale.is_some()
+        self.stale.settle(&mut self.index, most)
     }
 
     /// True while entries are stale.
     #[inline]
     pub(super) fn is_unsettled(&self) -> bool {
-        self.stale.is_some()
-    }
-
-    /// Removes the items of these entries, which are gone.
-    fn forget(&mut self, chunk: &Chunk) {
-        let mut offset = 0;
-        while offset < chunk.items().len() {
-            let items = &chunk.items()[offset..];
-            let entry = item::entry(items, Some(chunk));
-            let hash = Hash::of(hash_of(&entry));
-            let found = self.index.find(hash, |score| (score == entry.score).then_some(()));
-            let (item, ()) = found.expect("B1: an item for each stale entry");
-            self.index.remove(&item);
-            offset += Entries::len(items);
-        }
-        debug_assert_eq!(offset, chunk.items().len(), "C1");
+        !self.stale.is_empty()
     }
 
     /// See [`super::Sorted::unshare`].
@@ -370,19 +337,11 @@ impl Big {
         self.index.check();
         let key = |hash: Hash, score: f64| (hash, (score + 0.0).to_bits());
         let mut wanted = Vec::new();
-        for tree in [&self.entries, &self.stale].into_iter().flatten() {
-            let mut rank = 0;
-            while rank < tree.len {
-                let (chunk, mut offset) = (tree.find(rank).0, 0);
-                while offset < chunk.items().len() {
-                    let entry = item::entry(&chunk.items()[offset..], Some(chunk));
-                    let hash = Hash::of(hash::of(&entry.member.to_vec()));
-                    wanted.push(key(hash, entry.score));
-                    offset += Entries::len(&chunk.items()[offset..]);
-                }
-                rank += chunk.len();
-            }
-        }
+        let mut want = |entry: Entry<'_>| {
+            wanted.push(key(Hash::of(hash::of(&entry.member.to_vec())), entry.score));
+        };
+        each(self.tree(), 0, &mut want);
+        self.stale.each(&mut want);
         let mut items: Vec<_> = self.index.iter(0).map(|(hash, score)| key(hash, score)).collect();
         wanted.sort_unstable();
         items.sort_unstable();

@@ -246,10 +246,15 @@ impl Index {
         });
     }
 
-    /// Removes the item at a spot.
+    /// True when a change at a spot would copy what a cut holds.
+    pub(super) fn is_shared(&self, spot: &Spot) -> bool {
+        self.0.as_ref().is_some_and(|tree| tree.is_shared_at(&spot.way))
+    }
+
+    /// Removes the item at a spot. True when chunks were merged for it.
     #[inline]
-    pub(crate) fn remove(&mut self, spot: &Spot) {
-        tree::remove_at(&mut self.0, spot);
+    pub(crate) fn remove(&mut self, spot: &Spot) -> bool {
+        tree::remove_at(&mut self.0, spot)
     }
 
     /// Panics when an invariant does not hold.

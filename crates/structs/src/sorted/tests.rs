@@ -353,6 +353,32 @@ fn a_removed_range_is_settled_later() {
     assert!(set.memory_bytes() < before * 6 / 10, "{} of {before}", set.memory_bytes());
 }
 
+#[test] // A portion that copies chunks for a cut, or merges them, is for fewer entries.
+fn what_settling_copies_counts() {
+    let portions = |set: &mut Sorted| {
+        let mut portions = 1;
+        while set.settle(64) {
+            portions += 1;
+        }
+        portions
+    };
+    let mut set = numbers(100_000);
+    set.remove_range(1_000..1_640);
+    assert_eq!(portions(&mut set), 10, "nothing is copied");
+    let cut = set.clone();
+    set.remove_range(1_000..1_640);
+    let copying = portions(&mut set);
+    assert!(copying > 60, "{copying} portions, where nearly each entry makes it copy a chunk");
+    set.remove_range(1_000..1_064); // As few are settled at once, but for the copying.
+    assert!(set.is_unsettled());
+    drop(cut);
+    set.remove_range(100..set.len() - 100);
+    let merging = portions(&mut set);
+    assert!(merging > 1_580, "{merging} portions, in which all chunks are merged");
+    set.check_invariants();
+    while lazyfree::run(&Never) {}
+}
+
 #[test] // A pack has the bytes of a chunk; it becomes trees and is one again.
 fn small_sets_are_packs() {
     let mut set = numbers(60);

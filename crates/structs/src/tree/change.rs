@@ -97,9 +97,10 @@ pub(crate) fn remove_range<C: Coding>(
 }
 
 /// Merges the chunk that holds this index, or the last chunk, with a neighbour, if both fit in one.
+/// True when they do.
 #[cold]
-pub(super) fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
-    let Some(old) = tree else { return };
+pub(super) fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) -> bool {
+    let Some(old) = tree else { return false };
     let (chunk, first) = old.find(index.min(old.len - 1));
     let end = first + chunk.len();
     let worth = |at: usize| can_merge(chunk, old.find(at).0);
@@ -108,10 +109,11 @@ pub(super) fn merge_near<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     } else if first > 0 && worth(first - 1) {
         first
     } else {
-        return;
+        return false;
     };
     let (left, right) = tree.take().map_or((None, None), |tree| split(tree, seam));
     *tree = join_seam(left, right);
+    true
 }
 
 /// Joins two trees; the chunks that meet are merged if they fit in one.

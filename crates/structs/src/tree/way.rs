@@ -7,6 +7,7 @@ use super::{Child, Link, Node, insert, merge_near, own_node, remove_range};
 use crate::chunk::{Chunk, Coding, Encoded, End, Handle, own};
 use crate::table::prefetch;
 use std::ptr;
+use std::sync::Arc;
 
 /// Levels of the highest tree: of eight children to a node, more chunks than there are addresses.
 const LEVELS_MAX: usize = 16;
@@ -229,6 +230,19 @@ impl<C: Coding> Child<C> {
         }
     }
 
+    /// True when a change at the end of a way would copy something.
+    pub(crate) fn is_shared_at(&self, way: &Way) -> bool {
+        let mut at = self;
+        for child in &way.children[..way.len] {
+            let Link::Node(node) = &at.link else { unreachable!("a way leads through nodes") };
+            if Arc::strong_count(node) > 1 {
+                return true;
+            }
+            at = &node.children[usize::from(*child)];
+        }
+        matches!(&at.link, Link::Chunk(chunk) if Arc::strong_count(chunk) > 1)
+    }
+
     /// Calls `f` with the chunk at the end of a way, for changing. Copies the nodes on the way if cuts
     /// share them.
     #[inline]
@@ -286,9 +300,10 @@ pub(crate) fn remove<C: Coding>(tree: &mut Option<Child<C>>, index: usize) {
     remove_at(tree, &spot);
 }
 
-/// Removes the item at a spot. Cost: O(log n).
+/// Removes the item at a spot. True when its chunk went with it, or was merged with a neighbour.
+/// Cost: O(log n).
 #[inline]
-pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot) {
+pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot) -> bool {
     let root = tree.as_mut().expect("the item is there");
     // None if it is the only one of its chunk.
     let is_sparse = root.edit_at(&spot.way, &mut |chunk| {
@@ -299,11 +314,12 @@ pub(crate) fn remove_at<C: Coding>(tree: &mut Option<Child<C>>, spot: &Spot) {
         })
     });
     if is_sparse == Some(false) {
-        return;
+        return false;
     }
     let index = root.index_of(spot);
-    match is_sparse {
-        Some(_) => merge_near(tree, index),
-        None => drop(remove_range(tree, index..index + 1)),
+    if is_sparse.is_some() {
+        return merge_near(tree, index);
     }
+    drop(remove_range(tree, index..index + 1));
+    true
 }
