@@ -19,6 +19,7 @@
 //! parted by more bits of the hashes.
 
 use super::big::Big;
+use super::bucket::{BUCKET, Blocks, Bucket, Hashed, Opened, Parting};
 use super::index::{self, Hash, Items};
 use super::item::{Entries, INLINE_MAX, New};
 use super::scan::ordered;
@@ -30,8 +31,6 @@ use darter_base::long::{self, Long};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// Entries that a bucket has, about.
-const BUCKET: usize = 512;
 /// The most buckets: more streams at once are no gain.
 const BUCKETS_MAX: usize = 1 << 14;
 /// Entries of a block, and of a run at first: sorting one takes some 30 us.
@@ -40,13 +39,9 @@ const BLOCK: usize = 1_024;
 const TEXTS: usize = 64 * 1024;
 /// Entries merged or written in one step: at most about 30 us.
 const STEP: usize = 256;
-/// The most entries of a bucket that are sorted in one step, and as many are parted in one: some 30 us.
-const SORTED_MAX: usize = 1_024;
 /// A bucket of different members has at most so many times as many as all have on average: the chance
 /// that their hashes let one have more is below 2^-1000.
 const OVERFULL: usize = 8;
-/// Parts of a bucket that is too large, at most.
-const PARTS_MAX: usize = 64;
 /// Bytes of members that are sorted, compared or written in one step.
 const STEP_BYTES: usize = 64 * 1024;
 /// The length of a text that stands for the number of a long member.
@@ -62,15 +57,6 @@ struct Gathered {
     /// NaN: it was merged into another.
     score: f64,
     text: u64,
-}
-
-/// An entry in its bucket.
-#[derive(Clone, Copy)]
-struct Hashed {
-    hash: u64,
-    score: f64,
-    /// Which it was.
-    number: u64,
 }
 
 /// An entry that is sorted by score.
@@ -189,50 +175,12 @@ impl Run {
     }
 }
 
-/// A bucket, and the bits of the hashes that tell its entries apart.
-#[derive(Default)]
-struct Bucket {
-    entries: Vec<Hashed>,
-    bits: u32,
-}
-
-/// A bucket that is being parted, and its parts.
-struct Parting {
-    bucket: Bucket,
-    parts: Vec<Vec<Hashed>>,
-}
-
-impl Parting {
-    fn of(bucket: Bucket) -> Self {
-        assert!((1..64).contains(&bucket.bits), "{} bits tell its entries apart", bucket.bits);
-        let wanted = (bucket.entries.len() / BUCKET).next_power_of_two().clamp(2, PARTS_MAX);
-        let parts = wanted.min(1 << bucket.bits.min(PARTS_MAX.ilog2()));
-        Self { bucket, parts: (0..parts).map(|_| Vec::new()).collect() }
-    }
-
-    /// Bits of the hashes that tell the entries of a part apart.
-    fn bits(&self) -> u32 {
-        self.bucket.bits - self.parts.len().ilog2()
-    }
-
-    /// Moves some entries to their parts. True while some are left.
-    fn step(&mut self) -> bool {
-        let bits = self.bits();
-        for _ in 0..SORTED_MAX {
-            let Some(one) = self.bucket.entries.pop() else { return false };
-            let part = one.hash.checked_shr(bits).unwrap_or(0) as usize % self.parts.len();
-            self.parts[part].push(one);
-        }
-        true
-    }
-}
-
 /// All that is held until the set is built.
 #[derive(Default)]
 struct Stuff {
     texts: Texts,
     gathered: Vec<Vec<Gathered>>,
-    buckets: Vec<Vec<Hashed>>,
+    buckets: Vec<Blocks>,
     /// Parts of a bucket that was too large, the last first, and one that is being parted.
     parts: Vec<Bucket>,
     parting: Option<Parting>,
@@ -255,9 +203,15 @@ impl Dismantle for Stuff {
                 }
                 continue;
             }
-            let is_done = self.buckets.pop().is_none()
-                && self.parts.pop().is_none()
-                && self.gathered.pop().is_none()
+            let bucket = self.parts.pop().map(Bucket::into_blocks);
+            self.buckets.extend(bucket);
+            if let Some(last) = self.buckets.last_mut() {
+                if !last.free_one() {
+                    self.buckets.pop();
+                }
+                continue;
+            }
+            let is_done = self.gathered.pop().is_none()
                 && self.texts.blocks.pop().is_none()
                 && self.texts.longs.pop().is_none();
             if is_done {
@@ -313,7 +267,7 @@ impl Builder {
     pub fn of_common(len: usize, times: usize) -> Self {
         let buckets = (len / BUCKET).clamp(2, BUCKETS_MAX).next_power_of_two();
         let mut stuff = Stuff::default();
-        stuff.buckets.resize_with(buckets, Vec::new);
+        stuff.buckets.resize_with(buckets, Blocks::default);
         let (index, entries) = (Appender::default(), Appender::default());
         let shift = u64::BITS - buckets.trailing_zeros();
         let (len, indexed, sorted, sorted_of_next) = (0, 0, 0, 0);
@@ -405,24 +359,20 @@ impl Builder {
             if parting.step() {
                 stuff.parting = Some(parting);
             } else {
-                let bits = parting.bits();
-                let parts = parting.parts.into_iter().map(|entries| Bucket { entries, bits });
-                stuff.parts.extend(parts.rev());
+                stuff.parts.extend(parting.finish());
             }
             return true;
         }
         let next = stuff.parts.pop().or_else(|| {
             let entries = std::mem::take(stuff.buckets.get_mut(self.indexed)?);
             self.indexed += 1;
-            Some(Bucket { entries, bits: self.shift })
+            Some(Bucket::new(entries, self.shift))
         });
-        let Some(mut bucket) = next else { return false };
+        let Some(bucket) = next else { return false };
         assert!(stuff.open.1 == stuff.open.0.len(), "the bucket before is through");
-        if bucket.entries.len() > SORTED_MAX && bucket.bits > 0 {
-            stuff.parting = Some(Parting::of(bucket));
-        } else {
-            bucket.entries.sort_unstable_by_key(|one| (one.hash, one.number));
-            stuff.open = (bucket.entries, 0);
+        match bucket.open() {
+            Opened::Sorted(entries) => stuff.open = (entries, 0),
+            Opened::Parting(parting) => stuff.parting = Some(parting),
         }
         true
     }
@@ -600,10 +550,8 @@ impl Drop for Builder {
         if let Some([left, right, both]) = self.stuff.merging.take() {
             self.stuff.runs.extend([left, right, both]);
         }
-        if let Some(Parting { bucket, parts }) = self.stuff.parting.take() {
-            self.stuff.buckets.extend(parts);
-            self.stuff.buckets.push(bucket.entries);
-        }
+        let parting = self.stuff.parting.take();
+        self.stuff.buckets.extend(parting.into_iter().flat_map(Parting::into_blocks));
         if is_worth_deferring(self.memory_bytes()) {
             lazyfree::defer(Box::new(std::mem::take(&mut self.stuff)));
         }

@@ -20,6 +20,7 @@
 //! | `big`    | both trees                                                           |
 //! | `stale`  | what a range left in the index as it was removed                     |
 //! | `bulk`   | building very many entries at once                                   |
+//! | `bucket` | what that gathers by hash                                            |
 //! | `run`    | reading in place, both ways                                          |
 //! | `reader` | reading a cut in slices, both ways                                   |
 //! | `scan`   | cursors                                                              |
@@ -37,6 +38,7 @@
 //! Not here: how scores are read and printed, and who may write. See `families`.
 
 mod big;
+mod bucket;
 mod bulk;
 pub(crate) mod index;
 mod item;
