@@ -18,7 +18,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
-          "engine::state::outgoing", "engine::state::watchers"]),
+          "engine::state::outgoing", "engine::state::patience", "engine::state::watchers"]),
     (3, &["engine::conn", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
     (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),

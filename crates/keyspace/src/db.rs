@@ -11,6 +11,8 @@
 //! - I3: `clocks` has every value with deadlines on fields or members, under the moment that it
 //!   says itself (its mark), at most its earliest deadline; and nothing else.
 
+mod cuts;
+
 use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
@@ -22,13 +24,11 @@ use crate::event::{
 use crate::found::Found;
 use crate::held::{Held, HeldValue};
 use crate::log::{Lists, Log, Recorder};
-use crate::named::Touch;
-use crate::object::{Collection, Object, Type, Typed, Value, is_hollow};
+use crate::object::{Collection, Object, Typed, Value, is_hollow, memory_bytes};
 use crate::packed::{self, Lent};
 use crate::text::{Fresh, Str, StrPieces, TextEdit};
 use crate::usage::exchange;
 use crate::{Key, Usage};
-use darter_base::Preempt;
 use darter_base::long::KNOWN_MIN;
 use darter_structs::blob::Blob;
 use darter_structs::table::{
@@ -525,28 +525,6 @@ impl Db {
         Ok(Some(result))
     }
 
-    /// Makes the places of the fields or members that a change will touch the value's own, until
-    /// the slice is over: then the change copies nothing, whatever cuts are being read. It has no
-    /// visible effect. `None`: all of them are; otherwise how many names were processed.
-    pub fn unshare(
-        &mut self,
-        key: &Key<'_>,
-        (kind, touch): (&'static Type, Touch),
-        names: &[&[u8]],
-        preempt: &dyn Preempt,
-    ) -> Option<usize> {
-        let mut entry = living(&mut self.keys, key, self.now.get())?;
-        let object = entry.out_mut().filter(|object| object.row() == kind)?;
-        object.named()?; // Nothing is copied for other values.
-
-        let before = object.content_bytes();
-        let value = object.face_mut();
-        let last = value.named_mut()?.unshare(names, touch, preempt);
-        debug_assert!(last.is_none_or(|last| last < names.len()), "{last:?} of {}", names.len());
-        self.usage.resize(kind, before, value.content_bytes());
-        last.map(|last| last + 1)
-    }
-
     /// Puts a value that was built aside, or came from elsewhere, at `key`, over any previous one.
     /// An empty one removes the key. Cost: O(1).
     pub fn install(&mut self, key: &Key<'_>, object: Object, deadline: Deadline, tells: Tells<'_>) {
@@ -855,9 +833,10 @@ impl Db {
         deadline: Option<u64>,
         bits: u8,
     ) -> Replaced {
-        let mut clock = Clock::default();
+        let (mut clock, mut out_bytes) = (Clock::default(), 0);
         match &mut value {
             New::Out(object) => {
+                out_bytes = memory_bytes(object);
                 clock = object.mark().settled(object.earliest_deadline());
                 if object.mark() != clock {
                     object.set_mark(clock);
@@ -875,6 +854,7 @@ impl Db {
         let replaced = match old {
             None => Replaced::Nothing,
             Some(old) => {
+                cuts::note_replaced(old.out.as_ref(), out_bytes);
                 self.forget(key, &old);
                 let is_dead = is_dead(old.deadline, self.now.get());
                 if is_dead { Replaced::Dead } else { Replaced::Living }

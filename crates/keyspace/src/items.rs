@@ -277,8 +277,12 @@ impl<X: OutOfLine> Source for Entries<X> {
         self.reader = Some(Reader::new(cut).copied_first().since_before());
     }
 
-    fn is_behind(&self) -> bool {
-        self.reader.as_ref().is_some_and(Reader::is_behind)
+    fn held_kib(&self) -> u32 {
+        match (&self.reader, &self.cut) {
+            (Some(reader), _) => reader.held_kib(),
+            (None, Some(cut)) => cut.copied_kib(),
+            (None, None) => 0,
+        }
     }
 
     fn copied_kib(&self) -> u32 {

@@ -13,13 +13,18 @@
 //! written, because its encoding precedes it; both from one cut. One with so many items that their
 //! number decides is read once, and after its key's segment has been released, which holds it, too.
 //!
+//! - `held`: what writers have left to it.
+//!
 //! Not here: what precedes and follows the keys, files, and when to save. See `server`.
+
+mod held;
 
 use darter_base::UnixMillis;
 use darter_keyspace::{Found, Object, Str};
 use darter_rdb::lzf::Packer;
-use darter_rdb::{Encoder, Item, Items, Kind, Plan, Source, Survey, write_key, write_text};
+use darter_rdb::{Encoder, Items, Kind, Plan, Source, Survey, write_key, write_text};
 use darter_structs::table::{HeldKey, Reader, Scratch, Table};
+use held::Kept;
 use std::collections::VecDeque;
 
 /// Bytes of a chunk: long enough for the disk, short enough to be one of several in memory.
@@ -44,6 +49,8 @@ pub struct Part {
     pub keys: Table<Object>,
     /// When it was taken: what was dead then is left out.
     pub now: UnixMillis,
+    /// Memory of the database.
+    pub bytes: usize,
 }
 
 /// How values are written.
@@ -53,6 +60,23 @@ pub struct Style {
     pub packs: bool,
     /// Idle times are written, as Redis does with a policy of LRU.
     pub tells_idle: bool,
+}
+
+/// How much comes at a time. Smaller ones show in little data what happens in much.
+#[derive(Clone, Copy, Debug)]
+pub struct Portions {
+    /// Bytes of a chunk.
+    pub chunk_bytes: usize,
+    /// Bytes read or written in one step, but for the last item.
+    pub step_bytes: usize,
+    /// What writers may always have left to the snapshot, in KiB.
+    pub held_min_kib: u64,
+}
+
+impl Default for Portions {
+    fn default() -> Self {
+        Self { chunk_bytes: CHUNK_BYTES, step_bytes: BYTES_AT_ONCE, held_min_kib: 128 }
+    }
 }
 
 /// Bytes for the file.
@@ -87,11 +111,18 @@ pub struct Snapshot {
     reader: Option<Reader<Object>>,
     now: UnixMillis,
     style: Style,
+    portions: Portions,
     packer: Option<Packer>,
     value: Option<Value>,
     /// Values that are written once the segments of their keys have been read, and which those are.
     large: VecDeque<(usize, Value)>,
     chunk: Chunk,
+    /// What writers have copied of values, and what they have put in the place of others.
+    parts_kept: Kept,
+    wholes_kept: Kept,
+    /// Memory of all parts.
+    whole_bytes: usize,
+    has_begun: bool,
 }
 
 /// A key's deadline, and for how many seconds it has been idle.
@@ -133,25 +164,36 @@ impl Snapshot {
     /// A snapshot of these cuts.
     #[must_use]
     pub fn new(parts: Vec<Part>, style: Style) -> Self {
+        Self::in_portions(parts, style, Portions::default())
+    }
+
+    /// The same, in other portions.
+    #[must_use]
+    pub fn in_portions(parts: Vec<Part>, style: Style, portions: Portions) -> Self {
         Self {
+            whole_bytes: parts.iter().map(|part| part.bytes).sum(),
             parts: parts.into(),
             reader: None,
             now: 0,
             style,
+            portions,
             packer: style.packs.then(Packer::default),
             value: None,
             large: VecDeque::new(),
             chunk: Chunk::default(),
+            parts_kept: Kept::of_parts(),
+            wholes_kept: Kept::of_wholes(),
+            has_begun: false,
         }
     }
 
     /// Writes some more: about 20 us.
     pub fn step(&mut self) -> Step {
-        let start = self.chunk.bytes.len();
+        let end = self.chunk.bytes.len() + self.portions.step_bytes;
         let mut looks = ENTRIES_AT_ONCE;
-        while looks > 0 && self.chunk.bytes.len() < start + BYTES_AT_ONCE {
+        while looks > 0 && self.chunk.bytes.len() < end {
             if self.value.is_some() {
-                self.go_on(&mut looks, start + BYTES_AT_ONCE);
+                self.go_on(&mut looks, end);
             } else if self.has_released_large() {
                 self.begin_large();
             } else if self.reader.as_ref().is_some_and(|reader| reader.left() > 0) {
@@ -163,24 +205,47 @@ impl Snapshot {
                 return Step::Done;
             }
         }
-        let is_full = self.chunk.bytes.len() >= CHUNK_BYTES;
+        let is_full = self.chunk.bytes.len() >= self.portions.chunk_bytes;
         if is_full { Step::Chunk(self.take_chunk()) } else { Step::More }
     }
 
-    /// True when writers copy more of the cut than is read: see [`Reader::is_behind`]. Also while a
-    /// huge value waits for its turn, which is soon, as nobody counts what is copied of that.
+    /// True when it keeps more than so many thousandths of the cut from being freed, which writers have
+    /// copied or replaced.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.reader.as_ref().is_some_and(Reader::is_behind)
-            || self.value.as_ref().is_some_and(|value| value.items.is_behind())
-            || self.large.front().is_some_and(|(_, value)| value.is_huge)
+    pub fn holds_more_than(&self, per_mille: u64) -> bool {
+        let most = self.whole_bytes as u64 / 1_024 * per_mille / 1_000;
+        self.held_kib() > most.max(self.portions.held_min_kib)
     }
 
-    /// What writers have copied of what is being read, in KiB, since its reading began.
+    /// What it keeps from being freed, in KiB, though no version of the data has it any more.
+    #[must_use]
+    pub fn held_kib(&self) -> u64 {
+        let Some(reader) = &self.reader else { return 0 };
+        let is_waiting = |(_, value): &&(usize, Value)| value.is_huge;
+        let values =
+            self.value.iter().chain(self.large.front().filter(is_waiting).map(|(_, value)| value));
+        let in_values: u32 = values.map(|value| value.items.held_kib()).sum();
+        let written = self.value.as_ref().map_or(0, Value::written_per_mille);
+        let kept = self.parts_kept.bytes(written) + self.wholes_kept.bytes(0);
+        u64::from(reader.held_kib()) + u64::from(in_values) + kept / 1_024
+    }
+
+    /// True while a huge value waits for its turn, which is soon: what is copied of it until then is held
+    /// until it has been read.
+    #[must_use]
+    pub fn awaits_huge(&self) -> bool {
+        self.large.front().is_some_and(|(_, value)| value.is_huge)
+    }
+
+    /// What writers have copied of what is being read, in KiB, since its reading began, and of what they
+    /// have copied or replaced otherwise.
     #[must_use]
     pub fn copied_kib(&self) -> u32 {
         let keys = self.reader.as_ref().map_or(0, Reader::copied_kib);
-        self.value.as_ref().map_or(keys, |value| keys + value.items.copied_kib())
+        let value = self.value.as_ref().map_or(0, |value| value.items.copied_kib());
+        let kept = self.parts_kept.all_bytes() + self.wholes_kept.all_bytes();
+        let kept = u32::try_from(kept / 1_024).unwrap_or(u32::MAX);
+        keys.saturating_add(value).saturating_add(kept)
     }
 
     /// True when only what waits to be written holds the first of the large values.
@@ -193,7 +258,10 @@ impl Snapshot {
 
     fn next_part(&mut self) -> bool {
         self.reader = None;
-        let Some(Part { database, keys, now }) = self.parts.pop_front() else { return false };
+        let Some(Part { database, keys, now, .. }) = self.parts.pop_front() else { return false };
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        self.parts_kept.begin_part(is_first);
+        self.wholes_kept.begin_part(is_first);
         self.reader = Some(Reader::new(keys).copied_first());
         self.now = now;
         self.chunk.database = database;
@@ -209,15 +277,20 @@ impl Snapshot {
     }
 
     fn begin_large(&mut self) {
-        self.value = self.large.pop_front().map(|(_, mut value)| {
+        if let Some((_, mut value)) = self.large.pop_front() {
             value.items.read_once();
-            value
-        });
+            self.begin(value);
+        }
+    }
+
+    fn begin(&mut self, value: Value) {
+        self.parts_kept.begin_value();
+        self.value = Some(value);
     }
 
     /// Writes the next key if it has a short string; any other value is begun.
     fn next_key(&mut self) {
-        let Self { reader, now, style, packer, value, large, chunk, .. } = self;
+        let Self { reader, now, style, packer, large, chunk, parts_kept, wholes_kept, .. } = self;
         let Some(reader) = reader else { return };
         let mut begun = None;
         reader.next_slice(1, &mut |entry| {
@@ -236,9 +309,11 @@ impl Snapshot {
             let name = long_key.map_or_else(|| Name::Short(key.to_vec()), Name::Long);
             begun = Some(Value::new(facts, name, found.items(*now), found.kind().rdb));
         });
+        parts_kept.note_rounds(reader.rounds());
+        wholes_kept.note_rounds(reader.rounds());
         match begun {
             Some(begun) if begun.is_large() => large.push_back((reader.segments(), begun)),
-            Some(begun) => *value = Some(begun),
+            Some(begun) => self.begin(begun),
             None => {}
         }
     }
@@ -256,7 +331,10 @@ impl Snapshot {
         };
         if more {
             self.value = Some(value);
-        } else if let Stage::Items(encoder) = value.stage {
+            return;
+        }
+        self.parts_kept.end_value();
+        if let Stage::Items(encoder) = value.stage {
             self.packer = encoder.into_packer();
             self.chunk.keys += 1;
         }
@@ -291,13 +369,21 @@ impl Value {
                 self.stage = Stage::Key(plan, 0);
                 return !is_hollow;
             };
-            bytes += size(&item);
+            bytes += item.text_bytes();
             survey.item(item);
         }
         if bytes >= BYTES_AT_ONCE {
             *looks = 0;
         }
         true
+    }
+
+    /// How much of it has been written, and given back.
+    fn written_per_mille(&self) -> u64 {
+        match &self.stage {
+            Stage::Items(encoder) => encoder.written_per_mille(),
+            Stage::Survey(_) | Stage::Key(..) => 0,
+        }
     }
 
     fn is_private(&self) -> bool {
@@ -333,18 +419,9 @@ impl Value {
                 return false;
             };
             // What is packed well is much to read for little that is written.
-            *looks = looks.saturating_sub(size(&item) / BYTES_A_LOOK);
+            *looks = looks.saturating_sub(item.text_bytes() / BYTES_A_LOOK);
             encoder.item(item, out);
         }
         true
-    }
-}
-
-/// Bytes of an item that a survey looks at.
-fn size(item: &Item<'_>) -> usize {
-    match item {
-        Item::Single { name, .. } | Item::Scored { name, .. } => name.len(),
-        Item::Pair { name, value, .. } => name.len() + value.len(),
-        _ => 0,
     }
 }

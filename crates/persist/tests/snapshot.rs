@@ -66,6 +66,7 @@ fn parts(shard: &Shard) -> Vec<Part> {
         database: at as u32,
         keys: db.keys().reader(),
         now: db.now(),
+        bytes: db.memory_bytes(),
     };
     shard.iter().filter(|(_, db)| !db.is_empty()).map(part).collect()
 }

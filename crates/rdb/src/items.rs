@@ -158,9 +158,9 @@ pub trait Source {
         self.rewind();
     }
 
-    /// True when writers copy more of what is read than that pass releases.
-    fn is_behind(&self) -> bool {
-        false
+    /// What writers have copied of it, and it alone holds, in KiB; 0 where that is not known.
+    fn held_kib(&self) -> u32 {
+        0
     }
 
     /// What writers have copied of what is read since that began, in KiB.
@@ -195,8 +195,8 @@ impl Source for Items {
         (**self).read_once();
     }
 
-    fn is_behind(&self) -> bool {
-        (**self).is_behind()
+    fn held_kib(&self) -> u32 {
+        (**self).held_kib()
     }
 
     fn copied_kib(&self) -> u32 {

@@ -413,6 +413,16 @@ impl Encoder {
         &self.plan
     }
 
+    /// How much of it has been appended, in thousandths: for a source that gives back what it has
+    /// returned. 0 where that is not known, and for strings, which are given back at once.
+    #[must_use]
+    pub fn written_per_mille(&self) -> u64 {
+        match (self.plan.body_bytes, &self.plan.form) {
+            (_, Form::Raw(_)) | (None | Some(0), _) => 0,
+            (Some(all), _) => (self.written.saturating_mul(1_000) / all).min(1_000),
+        }
+    }
+
     /// Appends what precedes the items.
     pub fn head(&mut self, out: &mut Vec<u8>) {
         let start = out.len();

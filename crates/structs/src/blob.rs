@@ -21,6 +21,7 @@
 //! Cloning is a cut: O(groups), a few microseconds for 512 MiB. Dropping one above
 //! [`DEFERRED_BYTES_MIN`] defers it.
 
+use crate::kept;
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 use crate::table::Target;
@@ -319,7 +320,11 @@ impl Blob {
             let (index, from) = (at / CHUNK_BYTES, at % CHUNK_BYTES);
             let (now, later) = rest.split_at(rest.len().min(CHUNK_BYTES - from));
             let group = Arc::make_mut(&mut groups[index / GROUP_CHUNKS]);
-            let chunk = Arc::make_mut(&mut group[index % GROUP_CHUNKS]);
+            let chunk = &mut group[index % GROUP_CHUNKS];
+            if Arc::strong_count(chunk) > 1 {
+                kept::note_part(CHUNK_BYTES);
+            }
+            let chunk = Arc::make_mut(chunk);
             chunk[from..from + now.len()].copy_from_slice(now);
             at += now.len();
             rest = later;

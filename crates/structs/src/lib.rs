@@ -12,6 +12,7 @@ pub use darter_base::lazyfree;
 pub mod filter;
 pub mod groups;
 pub mod json;
+pub mod kept;
 pub mod list;
 mod owner;
 pub use owner::Watch;

@@ -18,6 +18,7 @@
 //! Cloning is a cut: O(roots), of which each has 4 MB. A write after it copies a page and the 32
 //! pointers of two levels, some microseconds. Dropping a tree defers it.
 
+use crate::kept;
 use crate::lazyfree::{self, Dismantle};
 use crate::owner::Owner;
 use std::ops::Range;
@@ -289,6 +290,9 @@ fn own<'a, T: Clone>(
     memory: usize,
     new: fn() -> T,
 ) -> &'a mut T {
+    if place.as_ref().is_some_and(is_held_twice) {
+        kept::note_part(memory);
+    }
     Arc::make_mut(place.get_or_insert_with(|| {
         *held += memory;
         Arc::new(new())

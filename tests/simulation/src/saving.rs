@@ -4,14 +4,15 @@
 //! MSET, and others write increasing numbers to one key after another, and wait for each reply. A
 //! file must hold one number for each group; and if it holds a number of the second kind, then for
 //! every other key of that client the last number written there before it, or a later one. The file
-//! has little room for chunks, so parts of the cut are read long after it was taken.
+//! has little room for chunks, so parts of the cut are read long after it was taken; and its portions
+//! are small, so that writers wait for the snapshot, or for room in the file.
 
 use crate::value::{self, Value};
 use crate::world::Sim;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Command, Flags, Group, Refusal, Run as Shape, specs};
 use darter_families::TYPES;
-use darter_persist::snapshot::{Chunk, Part, Snapshot, Step, Style};
+use darter_persist::snapshot::{Chunk, Part, Portions, Snapshot, Step, Style};
 use darter_rdb::{Event, Item, Limits, Reader, Writer};
 use darter_server::engine::Table;
 use darter_server::saving::{Order, Outcome, Outlet, Room, Saves, Store};
@@ -24,6 +25,8 @@ const SNAPSHOTS: usize = 5;
 const WRITERS: usize = 3;
 /// Chunks of a core for which there is room.
 const ROOM: usize = 2;
+/// Few keys are much.
+const PORTIONS: Portions = Portions { chunk_bytes: 4 << 10, step_bytes: 1 << 10, held_min_kib: 0 };
 
 /// The file under way.
 #[derive(Default)]
@@ -53,6 +56,10 @@ impl Store for Memory {
         file.senders = cores;
         let outlet = |core| Box::new(Lane(self.clone(), core)) as Box<dyn Outlet>;
         Ok((0..cores).map(outlet).collect())
+    }
+
+    fn portions(&self) -> Portions {
+        PORTIONS
     }
 }
 
@@ -94,8 +101,9 @@ async fn save_unlocked(call: Call) -> Result<Answer, Refusal> {
     let mut chunks = Vec::new();
     for core in 0..call.tx.cores() {
         let parts = call.tx.on(core, |home| {
-            let keys = home.shard.db(0).keys().reader();
-            vec![Part { database: 0, keys, now: home.shard.now() }]
+            let db = home.shard.db(0);
+            let (keys, bytes) = (db.keys().reader(), db.memory_bytes());
+            vec![Part { database: 0, keys, now: home.shard.now(), bytes }]
         });
         let mut snapshot = Snapshot::new(parts.await, Style::default());
         loop {
@@ -331,6 +339,25 @@ mod tests {
             for seed in 0..5 {
                 assert_eq!(save(seed, cores, false), Ok(()), "seed {seed}, {cores} cores");
             }
+        }
+    }
+
+    #[test]
+    fn writers_are_held() {
+        for cores in [1, 3] {
+            let mut run = Run::new(2, cores, false);
+            while run.made < SNAPSHOTS {
+                assert_eq!(run.step(), Ok(()));
+            }
+            run.sim.send(2 * WRITERS, b"INFO persistence\r\n");
+            let info = (0..100_000).find_map(|_| {
+                run.sim.step();
+                value::take(run.sim.inbox(2 * WRITERS))
+            });
+            let Some(Value::Bulk(info)) = info else { panic!("{info:?}") };
+            let held = info.lines().find_map(|line| line.strip_prefix("rdb_writes_held:"));
+            let held: u64 = held.unwrap().trim().parse().unwrap();
+            assert!(held > 3, "{cores} cores: {held}");
         }
     }
 

@@ -351,6 +351,7 @@ fn persistence(report: &Report<'_>, text: &mut String) {
     let shown_s = current_s.map_or(-1, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
     field(text, "rdb_current_bgsave_time_sec", shown_s);
     field(text, "rdb_saves", saves.count());
+    field(text, "rdb_writes_held", report.sum(|facts| facts.stats.writes_held));
     field(text, "rdb_last_load_keys_expired", expired.load(Ordering::Relaxed));
     field(text, "rdb_last_load_keys_loaded", keys.load(Ordering::Relaxed));
     field(text, "aof_enabled", 0);

@@ -160,8 +160,9 @@ fn write(core: &Rc<Core>, cuts: Vec<Cut>, cut_ms: u64) {
     let packs = settings.flag("rdbcompression");
     let tells_idle = settings.text("maxmemory-policy").ends_with("-lru");
     for (id, (cut, outlet)) in cuts.into_iter().zip(outlets).enumerate() {
+        let (style, portions) = (Style { packs, tells_idle }, saves.portions());
         core.tell(id, move |there| {
-            let snapshot = Snapshot::new(cut.parts, Style { packs, tells_idle });
+            let snapshot = Snapshot::in_portions(cut.parts, style, portions);
             there.saving.start(snapshot, outlet);
         });
     }
@@ -203,7 +204,8 @@ impl Cut {
         let mut rest = shard.iter_from(first);
         for (at, db) in rest.by_ref().take(DATABASES_AT_ONCE).filter(|(_, db)| !db.is_empty()) {
             let database = u32::try_from(at).expect("databases are counted by C's int");
-            self.parts.push(Part { database, keys: db.keys().reader(), now });
+            let (keys, bytes) = (db.keys().reader(), db.memory_bytes());
+            self.parts.push(Part { database, keys, now, bytes });
             self.sizes.push((database, db.len() as u64, db.expires_len() as u64));
             self.has_deadlines |= db.has_field_deadlines();
         }

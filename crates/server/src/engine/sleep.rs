@@ -83,6 +83,7 @@ impl Core {
             self.release.next_ms(),
             self.next_idle_check(),
             self.next_census(),
+            self.saving.next_look(self.now_ms(), &self.admin.shared.saves),
         ];
         timers.into_iter().flatten().min()
     }

@@ -111,6 +111,8 @@ pub struct CoreStats {
     pub rejected_connections: u64,
     /// Commands that ended early, since their client was gone.
     pub stopped: u64,
+    /// Writes that have waited for a snapshot.
+    pub writes_held: u64,
     /// Commands run.
     pub commands: u64,
     /// Bytes received.

@@ -53,7 +53,7 @@ impl Core {
         if self.queue.borrow().has_mail() {
             self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
         }
-        self.saving.begin_turn();
+        self.saving.begin_turn(self.now_ms(), &self.admin.shared.saves);
         self.release_writer();
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);

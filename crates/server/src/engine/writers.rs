@@ -4,7 +4,8 @@
 //! ten times as long as copying it. So at full speed writers would copy everything. Once a core's
 //! part holds more than its bound by itself (`Snapshot::is_behind`), requests that write there wait
 //! in their connections, before anything of them is visible: nothing overtakes them that a client
-//! could tell. All other requests run as they come. What writers copy in one turn is bounded, too:
+//! could tell. All other requests run as they come: also those that write to short values of this core
+//! which the snapshot has taken already. (What another core would copy is not known here.) What writers copy in one turn is bounded, too:
 //! a reader may wait for the turn.
 //!
 //! ```text
@@ -20,6 +21,7 @@ use super::conn::Lane;
 use super::core::Core;
 use super::entry::Entry;
 use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_keyspace::Key;
 use darter_resp::Args;
 use darter_runtime::net::Token;
 use darter_tx::CoreId;
@@ -36,7 +38,8 @@ impl Core {
     }
 
     fn hold_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
-        let Some(core) = self.awaited_by(entry, args) else { return false };
+        let Some(core) = self.awaited_by(lane.session.db, entry, args) else { return false };
+        self.stats.borrow_mut().writes_held += u64::from(!lane.awaits_snapshot);
         lane.hold(args.to_request());
         self.writers.hold(core, lane);
         self.admin.shared.told[self.id()].expect_news(self.writers.wait_elsewhere(self.id()));
@@ -44,13 +47,20 @@ impl Core {
     }
 
     /// A core that is behind and has a key of this request. What has no keys frees rather than copies.
-    fn awaited_by(&self, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
-        if self.tx.cores() == 1 {
-            let waits = !entry.row.keys.0.is_empty() && !self.takes_writers(self.id());
-            return waits.then_some(self.id());
-        }
+    fn awaited_by(&self, db: usize, entry: &Entry, args: Args<'_>) -> Option<CoreId> {
+        let is_local = |key: &[u8]| self.tx.cores() == 1 || self.tx.core_of(key) == self.id();
+        let awaited = |key: &[u8]| {
+            let core = if is_local(key) { self.id() } else { self.tx.core_of(key) };
+            let waits = !self.takes_writers(core) && (core != self.id() || self.is_cut(db, key));
+            waits.then_some(core)
+        };
         let places = entry.row.keys.positions(args).take(ENTRIES_AT_ONCE);
-        places.map(|at| self.tx.core_of(args.get(at))).find(|core| !self.takes_writers(*core))
+        places.map(|at| args.get(at)).find_map(awaited)
+    }
+
+    /// Whether a change of a key of this core may leave something to the snapshot.
+    fn is_cut(&self, db: usize, key: &[u8]) -> bool {
+        self.tx.home().shard.db_mut(db).is_cut(&Key::new(key))
     }
 
     /// Whether what writes to keys of that core may run now.

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Chunks of one core that wait to be written.
 const CHUNKS_MAX: usize = 4;
@@ -66,6 +67,7 @@ impl Store for Files {
             head: Vec::new(),
             facts: Facts::default(),
             unsynced: 0,
+            sync_bytes: order.sync_bytes.unwrap_or(u64::MAX),
             order,
         };
         let builder = std::thread::Builder::new().name("saver".into());
@@ -182,8 +184,9 @@ struct Saver {
     /// Opcodes, before they are written.
     head: Vec<u8>,
     facts: Facts,
-    /// Bytes since the last sync.
+    /// Bytes since the last sync, and after how many the next one comes.
     unsynced: u64,
+    sync_bytes: u64,
 }
 
 impl Saver {
@@ -331,11 +334,30 @@ impl Saver {
     fn note_written(&mut self, bytes: u64, file: &File) -> io::Result<()> {
         self.facts.bytes += bytes;
         self.unsynced += bytes;
-        if self.order.sync_bytes.is_some_and(|most| self.unsynced >= most) {
+        if self.unsynced >= self.sync_bytes {
             self.unsynced = 0;
+            let begun = std::time::Instant::now();
             file.sync_data()?;
+            let most = self.order.sync_bytes.unwrap_or(u64::MAX);
+            self.sync_bytes = sync_bytes(self.sync_bytes, most, begun.elapsed());
         }
         Ok(())
+    }
+}
+
+/// After how many bytes to sync next, where the last sync, after `bytes`, took so long. Cores wait for
+/// room meanwhile, and who writes may wait for them: the slower a disk is, the less at once.
+fn sync_bytes(bytes: u64, most: u64, took: Duration) -> u64 {
+    /// The least.
+    const LEAST: u64 = 256 << 10;
+    /// A sync that takes longer was too large; one that takes a quarter of this, too small.
+    const LONG: Duration = Duration::from_millis(100);
+    if took > LONG {
+        (bytes / 2).max(LEAST).min(most)
+    } else if took < LONG / 4 {
+        bytes.saturating_mul(2).min(most)
+    } else {
+        bytes
     }
 }
 
@@ -409,6 +431,18 @@ mod tests {
         drop(outlets);
         files.finish();
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test] // At twelve megabytes a second, and then at a thousand.
+    fn a_slow_disk_is_synced_more_often() {
+        const MOST: u64 = 8 << 20;
+        let after = |bytes, rate: u64, syncs: u32| {
+            let took = |bytes: u64| Duration::from_micros(bytes * 1_000_000 / rate);
+            (0..syncs).fold(bytes, |bytes, _| sync_bytes(bytes, MOST, took(bytes)))
+        };
+        assert_eq!(after(MOST, 12_000_000, 10), 1 << 20);
+        assert_eq!(after(1 << 20, 1_000_000_000, 10), MOST);
+        assert_eq!(after(MOST, 1_000, 10), 256 << 10);
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod points;
 pub(crate) use file::{Files, folder};
 pub(crate) use points::Point;
 
-use darter_persist::snapshot::Chunk;
+use darter_persist::snapshot::{Chunk, Portions};
 use darter_runtime::signal::Signal;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,6 +43,11 @@ pub trait Store: Send + Sync {
     /// The server ends, and no core sends any more: waits until what is under way has been written
     /// or removed.
     fn finish(&self) {}
+
+    /// How much it takes at a time.
+    fn portions(&self) -> Portions {
+        Portions::default()
+    }
 }
 
 /// Where the chunks of one core go. Dropping it before the end gives the snapshot up.
@@ -216,6 +221,11 @@ impl Saves {
         order: Order,
     ) -> Result<Vec<Box<dyn Outlet>>, String> {
         self.store.begin(order, self)
+    }
+
+    /// See [`Store::portions`].
+    pub(crate) fn portions(&self) -> Portions {
+        self.store.portions()
     }
 
     /// The server ends, and no core sends any more. See [`Store::finish`].

@@ -37,6 +37,7 @@ mod tests;
 pub(crate) use outside::OUTSIDE_MAX;
 pub(crate) use remake::{can_merge, compact, remove_all, trim};
 
+use crate::kept;
 use crate::table::{get_mut, prefetch};
 use outside::Outside;
 use std::fmt;
@@ -154,6 +155,7 @@ fn blank<C: Coding>(room: usize) -> Handle<C> {
 #[inline]
 pub(crate) fn own<C: Coding>(handle: &mut Handle<C>) -> &mut Chunk<C> {
     if Arc::strong_count(handle) != 1 {
+        kept::note_part(size_of_val(&**handle));
         *handle = handle.copy();
     }
     get_mut(handle).expect("ours alone")

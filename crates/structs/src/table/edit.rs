@@ -176,8 +176,8 @@ impl<X: OutOfLine> Table<X> {
         Some(unsafe { Entry::new(raw) })
     }
 
-    /// True when no cut holds the place of a key.
-    fn is_own(&mut self, hash: u64) -> bool {
+    /// True when no cut holds the place of a key: a change there copies nothing.
+    pub fn is_own(&mut self, hash: u64) -> bool {
         match &mut self.0 {
             Root::Empty | Root::Pack(_) | Root::Ruin(_) => false,
             Root::Small(small) => small.is_unique(),

@@ -184,6 +184,15 @@ impl<X: OutOfLine> Table<X> {
         }
     }
 
+    /// KiB that versions have copied since this cut was taken, as others held it.
+    #[must_use]
+    pub fn copied_kib(&self) -> u32 {
+        match &self.0 {
+            Root::Big(big) => big.directory.owner.copied_kib(),
+            Root::Empty | Root::Pack(_) | Root::Small(_) | Root::Ruin(_) => 0,
+        }
+    }
+
     /// True when a [`Table::reader`] holds what only readers still hold; never while the table
     /// exists, whatever has become of it since. Of a small one only the last reader holds anything;
     /// of a pack each has a copy, too small to be counted.

@@ -44,10 +44,6 @@ struct Stream<X: OutOfLine>(Rest<X>);
 
 /// Segments and leaves looked at in a search for one that was copied: about 10 us.
 const LOOKS: usize = 128;
-/// A reader is behind when it holds more than this part of the cut, by itself.
-const HELD_PART: usize = 32;
-/// It is not below this many KiB.
-const HELD_MIN_KIB: u32 = 128;
 
 /// Leaves with fewer slots are freed where they are dropped: about 10 us.
 const DEFERRED_SLOTS_MIN: usize = 8;
@@ -250,28 +246,25 @@ impl<X: OutOfLine> Reader<X> {
         self
     }
 
-    /// True when writers copy faster than this reads what they have copied: it alone holds more than a
-    /// thirty-second of the cut. For one that reads this [first](Reader::copied_first).
-    #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.held_kib() > self.held_max_kib()
-    }
-
     /// KiB of its segments that writers have copied since the cut.
     #[must_use]
     pub fn copied_kib(&self) -> u32 {
         self.stream.0.owner.copied_kib()
     }
 
-    /// KiB of segments that this alone holds, at most: other cuts may hold some of them, too.
-    fn held_kib(&self) -> u32 {
+    /// KiB of segments that this alone holds, as writers have copied them: at most, as other cuts may
+    /// hold some of them, too. For one that reads those [first](Reader::copied_first).
+    #[must_use]
+    pub fn held_kib(&self) -> u32 {
         let Some(copied) = &self.copied else { return 0 };
         self.stream.0.owner.copied_kib().saturating_sub(copied.released_kib)
     }
 
-    fn held_max_kib(&self) -> u32 {
-        let part = self.bytes / HELD_PART / 1024;
-        u32::try_from(part).unwrap_or(u32::MAX).max(HELD_MIN_KIB)
+    /// Searches for what writers have copied that have ended: what had been copied when such a round
+    /// began has been read.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.stream.0.rounds
     }
 
     /// Segments that were begun: all but the last have been released.

@@ -29,6 +29,7 @@ pub(crate) use rest::{Rest, Unread, defer, is_worth_deferring};
 pub(crate) use way::{PREFETCHED_MAX, Reached, Search, Spot, insert_at, remove, remove_at};
 
 use crate::chunk::{Chunk, Coding, End, Handle};
+use crate::kept;
 use crate::table::get_mut;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -117,6 +118,7 @@ impl<C: Coding> Node<C> {
 #[inline]
 fn own_node<C: Coding>(node: &mut Arc<Node<C>>) -> &mut Node<C> {
     if Arc::strong_count(node) != 1 {
+        kept::note_part(size_of::<Node<C>>() + CHILDREN_MAX * size_of::<Child<C>>());
         *node = Arc::new((**node).clone());
     }
     get_mut(node).expect("ours alone")

@@ -12,6 +12,7 @@ pub(crate) mod latency;
 pub(super) mod local;
 pub(super) mod meter;
 pub(super) mod outgoing;
+pub(super) mod patience;
 pub(super) mod release;
 pub(super) mod saving;
 pub(crate) mod slowlog;

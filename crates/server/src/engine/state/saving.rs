@@ -1,6 +1,8 @@
 //! What a core has to do with snapshots: its part of the one under way, and what the last one has.
 
+use super::patience::{LOOK_MS, Patience};
 use crate::saving::{Outlet, Room, Saves};
+use darter_base::UnixMillis;
 use darter_persist::snapshot::{Chunk, Snapshot, Step};
 use darter_tx::Locked;
 use std::cell::{Cell, RefCell};
@@ -13,6 +15,8 @@ pub(crate) struct Saving {
     is_here: Cell<bool>,
     /// What writers had copied of the cut when the turn began, in KiB.
     copied_before_kib: Cell<u32>,
+    /// How much writers may leave to the snapshot.
+    patience: Patience,
     /// Changes of this core, since its start, that the last snapshot has.
     saved_changes: Cell<u64>,
     /// Core 0: the ticket of whoever waits for the outcome.
@@ -39,6 +43,7 @@ impl Saving {
     pub(crate) fn start(&self, snapshot: Snapshot, outlet: Box<dyn Outlet>) {
         let before = self.work.replace(Some(Work { snapshot, outlet, held: None }));
         self.is_here.set(true);
+        self.patience.restart();
         let is_over = |work: &Work| work.outlet.room() == Room::Gone;
         debug_assert!(before.as_ref().is_none_or(is_over), "one snapshot at a time");
     }
@@ -57,20 +62,34 @@ impl Saving {
         self.is_here.get()
     }
 
-    /// Whether writers copy faster than their copies are read, and there is room for more of those in
-    /// the file. Nobody waits for the disk: without room the copies grow.
+    /// Whether writers copy faster than their copies are read: see `patience`.
     pub(crate) fn is_behind(&self, saves: &Saves) -> bool {
-        let is_behind = |work: &Work| work.snapshot.is_behind();
-        self.is_here()
-            && self.work.borrow().as_ref().is_some_and(is_behind)
-            && self.can_go_on(saves)
+        if !self.is_here() || saves.is_cancelled() {
+            return false;
+        }
+        let has_room = self.can_go_on(saves);
+        let most = self.patience.held_per_mille(has_room);
+        let is_behind = |Work { snapshot, .. }: &Work| {
+            has_room && snapshot.awaits_huge() || snapshot.holds_more_than(most)
+        };
+        self.work.borrow().as_ref().is_some_and(is_behind)
     }
 
-    /// A turn begins.
-    pub(crate) fn begin_turn(&self) {
+    /// A turn begins at `now`.
+    pub(crate) fn begin_turn(&self, now: UnixMillis, saves: &Saves) {
         if self.is_here() {
             self.copied_before_kib.set(self.copied_kib());
+            let is_behind = self.is_behind(saves);
+            let held = self.work.borrow().as_ref().map_or(0, |work| work.snapshot.held_kib());
+            self.patience.look(now, held, is_behind);
         }
+    }
+
+    /// When a core that has nothing else to do looks again whether writers may go on, though nobody
+    /// wakes it: while there is no room.
+    pub(crate) fn next_look(&self, now: UnixMillis, saves: &Saves) -> Option<UnixMillis> {
+        let waits = self.is_here() && !self.can_go_on(saves) && self.is_behind(saves);
+        waits.then_some(now + LOOK_MS)
     }
 
     /// What writers have copied in this turn, in KiB. A reader that takes over from another one

@@ -1,20 +1,22 @@
 //! Who waits while a snapshot is made, and how it ends: with a file in memory.
 
+use super::super::state::patience::LOOK_MS;
 use super::*;
 use crate::saving::{Order, Outcome, Outlet, Room, Saves, Store};
 use darter_keyspace::{Deadline, Fresh, Key};
 use darter_persist::snapshot::Chunk;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Keys of core 0: some 35 segments of 50 KiB.
 const KEYS: usize = 40_000;
 /// Requests of the client that writes.
 const WRITES: usize = 100;
 
-/// Files that take whatever comes.
+/// Files that take whatever comes, unless they hang.
 #[derive(Clone, Default)]
 struct Disk {
+    hangs: Arc<AtomicBool>,
     begun: Arc<AtomicUsize>,
     /// Cores whose part has not ended.
     left: Arc<AtomicUsize>,
@@ -43,7 +45,7 @@ impl Store for Disk {
 
 impl Outlet for Lane {
     fn room(&self) -> Room {
-        Room::Some
+        if self.0.hangs.load(Ordering::Relaxed) { Room::Later } else { Room::Some }
     }
 
     fn send(&mut self, _: Chunk) {}
@@ -124,6 +126,35 @@ fn who_reads_does_not_wait_for_the_snapshot() {
         assert_eq!(written, WRITES, "{cores} cores");
         assert_eq!(disk.left.load(Ordering::Relaxed), 0, "{cores} cores: it has been saved");
     }
+}
+
+#[test] // Whoever would copy what the snapshot has yet to take waits for it, and in the end not even that.
+fn a_disk_that_hangs_holds_some_writers_and_not_for_ever() {
+    const MINUTE: usize = 6_000; // Of hundredths of a second.
+    let (mut bench, disk, names) = filled(1);
+    let [saver, writer, other] = [(); 3].map(|()| bench.connect(0));
+    bench.begin_to_save(&disk, saver);
+    disk.hangs.store(true, Ordering::Relaxed);
+    bench.settle();
+    let lines: Vec<_> = names[..WRITES].iter().map(|name| format!("SET {name} w")).collect();
+    bench.send(writer, &lines.join("\r\n"));
+    bench.settle();
+    let mut written = bench.got(writer).matches("+OK").count();
+    assert!((1..WRITES / 2).contains(&written), "{written} are not held");
+    let again = format!("SET {} other", names[0]);
+    assert_eq!(bench.ask(other, &again), "+OK\r\n", "it copies nothing");
+    assert_eq!(bench.got(writer), "", "no time has passed");
+    let passed = (0..MINUTE).take_while(|_| {
+        assert_eq!(bench.turn(0), Wait::Millis(LOOK_MS));
+        bench.pass_ms(LOOK_MS);
+        written += bench.got(writer).matches("+OK").count();
+        written < WRITES
+    });
+    let hundredths = passed.count();
+    assert!((100..2_000).contains(&hundredths), "{hundredths} and {written}");
+    disk.hangs.store(false, Ordering::Relaxed);
+    while bench.round_of_the_awake() {}
+    assert_eq!(disk.left.load(Ordering::Relaxed), 0, "it has been saved");
 }
 
 #[test] // Who is held and goes away harms nobody.

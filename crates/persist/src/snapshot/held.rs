@@ -1,0 +1,83 @@
+//! How much writers have left to a snapshot: what it alone keeps from being freed.
+//!
+//! Of segments the readers of their tables know it. Parts of values (nodes and chunks of trees, pieces
+//! of strings) and values that were replaced are two sums of the thread's (`darter_structs::kept`),
+//! which say not of which value: here is how much of each has been given back since.
+//!
+//! ```text
+//! a sum:     ....|released .......|the round began ....|the value began ..........|now
+//!                 given back when  which the round ends  as far as it is written
+//! ```
+//! It is an estimate, and errs towards more: other cuts may hold what was left, too.
+
+use darter_structs::kept;
+
+/// A sum at moments of a snapshot, in bytes.
+pub(super) struct Kept {
+    sum: fn() -> u64,
+    begun: u64,
+    /// What was left until then has been given back.
+    released: u64,
+    /// The current round of the reader of the keys, which reads first what writers have copied.
+    round: u64,
+    rounds: u32,
+    /// The value that is being written, if the sum is one of parts.
+    value: Option<u64>,
+}
+
+impl Kept {
+    /// Of parts of values.
+    pub(super) fn of_parts() -> Self {
+        Self::of(kept::parts)
+    }
+
+    /// Of values that were replaced.
+    pub(super) fn of_wholes() -> Self {
+        Self::of(kept::wholes)
+    }
+
+    fn of(sum: fn() -> u64) -> Self {
+        Self { sum, begun: 0, released: 0, round: 0, rounds: 0, value: None }
+    }
+
+    /// A database is begun: of those before, nothing is held.
+    pub(super) fn begin_part(&mut self, is_first: bool) {
+        let now = (self.sum)();
+        if is_first {
+            self.begun = now;
+        }
+        (self.released, self.round, self.rounds) = (now, now, 0);
+    }
+
+    /// The reader of the keys is in this round.
+    pub(super) fn note_rounds(&mut self, rounds: u32) {
+        if self.rounds != rounds {
+            self.released = self.released.max(self.round);
+            (self.round, self.rounds) = ((self.sum)(), rounds);
+        }
+    }
+
+    pub(super) fn begin_value(&mut self) {
+        self.value = Some((self.sum)());
+    }
+
+    /// All of it is given back, and with it what writers left of it since it began.
+    pub(super) fn end_value(&mut self) {
+        if let Some(value) = self.value.take() {
+            let now = (self.sum)();
+            self.released = now.min(self.released + (now - value));
+        }
+    }
+
+    /// What is held, if so much of the value has been written and given back, in thousandths.
+    pub(super) fn bytes(&self, per_mille: u64) -> u64 {
+        let now = (self.sum)();
+        let of_value = self.value.map_or(0, |value| (now - value) * per_mille / 1_000);
+        (now - self.released).saturating_sub(of_value)
+    }
+
+    /// What was left since the snapshot began.
+    pub(super) fn all_bytes(&self) -> u64 {
+        (self.sum)().saturating_sub(self.begun)
+    }
+}

@@ -1,0 +1,38 @@
+//! What writers have left to cuts: bytes that a thread has copied, or replaced, because others held
+//! them, too.
+//!
+//! Tables count what is copied of them for themselves (`owner`), as their readers read that first.
+//! Chunks and nodes of trees, pieces of strings and values that were replaced are counted here, by
+//! thread: a tree does not know whose it is where it copies a node, and what one core writes, the
+//! snapshot on that core holds. docs/design/0017-saving.md.
+
+use std::cell::Cell;
+
+thread_local! {
+    static PARTS: Cell<u64> = const { Cell::new(0) };
+    static WHOLES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// This thread has copied so many bytes of a value because others hold them, too.
+#[inline]
+pub(crate) fn note_part(bytes: usize) {
+    PARTS.with(|sum| sum.set(sum.get() + bytes as u64));
+}
+
+/// This thread has put so many bytes in the place of a value that others hold, too.
+#[inline]
+pub fn note_whole(bytes: usize) {
+    WHOLES.with(|sum| sum.set(sum.get() + bytes as u64));
+}
+
+/// Bytes of parts of values that this thread has copied since it began.
+#[must_use]
+pub fn parts() -> u64 {
+    PARTS.with(Cell::get)
+}
+
+/// Bytes that this thread has put in the place of others since it began.
+#[must_use]
+pub fn wholes() -> u64 {
+    WHOLES.with(Cell::get)
+}
