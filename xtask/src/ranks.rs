@@ -13,12 +13,13 @@ const CRATE: &str = "crates/server/src";
 #[rustfmt::skip] // A table.
 const RANKS: &[(u8, &[&str])] = &[
     // State, and whatever else needs no core.
-    (0, &["absent", "saving", "settings", "spent", "spin"]),
+    (0, &["absent", "saving", "settings", "spent", "spin", "engine::state::requests"]),
     (1, &["doors", "load", "log", "shared", "supervisor", "engine::point", "engine::presence"]),
     (2, &["files", "machine", "engine::owed", "engine::queue", "engine::slices", "engine::stats",
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
-          "engine::state::outgoing", "engine::state::patience", "engine::state::watchers"]),
+          "engine::state::outgoing", "engine::state::patience", "engine::state::watchers",
+          "engine::transaction::queued"]),
     (3, &["engine::conn", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
     (5, &["engine::state::idle", "engine::state::local", "engine::state::release", "engine::state::saving"]),
@@ -31,7 +32,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (10, &["engine::account", "engine::census", "engine::saving", "engine::wanted"]),
     (11, &["engine::batch", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),
-    (13, &["engine::turn"]),
+    (13, &["engine::transaction", "engine::turn"]),
     (14, &["engine::sleep"]),
     (15, &["engine"]),
     // The commands of connections and of the server.

@@ -46,7 +46,7 @@ impl Group {
 }
 
 /// Properties of a command, as COMMAND INFO names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u32);
 
 #[rustfmt::skip] // A table.
@@ -73,6 +73,10 @@ impl Flags {
     pub const NO_ASYNC_LOADING: Self  = Self(1 << 17);
     /// Refused while snapshots fail, as what writes is. It has no name for clients.
     pub const TELLS_OF_DISK: Self     = Self(1 << 18);
+    /// Runs at once after MULTI, instead of being queued. It has no name for clients, either.
+    pub const AT_ONCE: Self           = Self(1 << 19);
+    /// Its argument is the database of what follows. The same.
+    pub const SELECTS: Self           = Self(1 << 20);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),
@@ -90,6 +94,18 @@ impl Flags {
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Those that are in `other`, too.
+    #[must_use]
+    pub const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Those that are not in `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// True when all of `other` are set.
@@ -422,6 +438,8 @@ pub struct Command {
     pub secret: Option<Secret>,
     /// The version that deprecated it, and what to use instead.
     pub deprecated: Option<(&'static str, &'static str)>,
+    /// It may change keys of another database than the selected one.
+    pub leaves_database: bool,
     /// The function.
     pub run: Run,
 }
@@ -457,6 +475,7 @@ impl Command {
             element: None,
             secret: None,
             deprecated: None,
+            leaves_database: false,
             run,
         }
     }
@@ -503,6 +522,21 @@ impl Command {
         self.doc_flags = &["deprecated"];
         self.deprecated = Some((since, instead));
         self
+    }
+
+    /// Marks it as one that may change keys of another database than the selected one.
+    #[must_use]
+    pub const fn leaves_database(mut self) -> Self {
+        self.leaves_database = true;
+        self
+    }
+
+    /// True when a request does not name all keys that it may touch.
+    #[must_use]
+    pub fn locks_all(&self) -> bool {
+        let is_unnamed = |spec: &KeySpec| spec.place == Place::Unnamed;
+        let is_over_all = self.keys.0.is_empty() || self.keys.0.iter().any(is_unnamed);
+        self.leaves_database || matches!(self.run, Run::Multi { .. }) && is_over_all
     }
 
     /// Marks it as internal.

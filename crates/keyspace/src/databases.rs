@@ -357,7 +357,7 @@ impl Databases {
                 assert_eq!(slot.sums, Sums::of(db), "D1 of database {at}");
                 assert_eq!(slot.next, Next::of(db), "D1 of database {at}");
                 assert!(at < self.near.len() || !db.is_blank(), "D2: database {at}");
-                assert!(!db.is_listening(), "D4: database {at}");
+                assert!(!db.has_log(), "D4: database {at}");
             }
             sums.replace(&Sums::default(), &slot.sums);
             agenda.replace(at, Next::default(), slot.next);

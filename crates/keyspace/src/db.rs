@@ -17,7 +17,7 @@ use crate::access;
 use crate::check::{self, Checker};
 use crate::clocks::{Clock, Clocks, Pair};
 use crate::compaction::Compaction;
-use crate::effect::{Act, Effect, Record};
+use crate::effect::{Act, Effect};
 use crate::event::{
     DEL, EXPIRE, EXPIRED, Events, INCRBY, INCRBYFLOAT, PERSIST, Replaced, SET, Tells,
 };
@@ -87,7 +87,7 @@ pub struct Db {
     expires: usize,
     /// Where changes are recorded while there is a subscriber and this is the shard's current
     /// database.
-    log: Option<Box<Log>>,
+    pub(crate) log: Option<Box<Log>>,
     /// Changes since the database began, recorded or not: what a snapshot lacks.
     changes: u64,
     /// Values with deadlines on fields or members.
@@ -188,29 +188,6 @@ impl Db {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes() + self.usage.total_bytes() + self.clocks.memory_bytes()
-    }
-
-    /// Starts or stops recording changes, for a database outside a shard. (For others:
-    /// [`Shard::listen`](crate::Shard::listen).)
-    pub fn listen(&mut self, listening: bool) {
-        self.log = listening.then(Box::default);
-    }
-
-    /// True when changes are recorded.
-    #[must_use]
-    pub fn is_listening(&self) -> bool {
-        self.log.is_some()
-    }
-
-    /// Takes what was recorded.
-    #[must_use]
-    pub fn take_records(&mut self) -> Vec<Record> {
-        self.log.as_mut().map_or_else(Vec::new, |log| log.take())
-    }
-
-    /// The log, to be moved or inspected.
-    pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
-        &mut self.log
     }
 
     /// The table of keys: for cuts (clone it), scans and samples. The dead may still be in it.
@@ -381,17 +358,18 @@ impl Db {
         let (told, replaced);
         if let Some(bytes) = value.inline() {
             replaced = self.insert(key, New::Bytes(bytes), deadline, bits);
-            told = self.log.is_some().then(|| StrPieces::Bytes(bytes.to_vec()));
+            told = self.is_listening().then(|| StrPieces::Bytes(bytes.to_vec()));
         } else {
             let blob = value.to_blob();
-            told = self.log.is_some().then(|| StrPieces::Blob(blob.clone()));
+            told = self.is_listening().then(|| StrPieces::Blob(blob.clone()));
             replaced = self.insert(key, New::Out(Object::new(blob)), deadline, bits);
         }
         self.changes += 1;
-        if let Some(value) = told {
-            let effect = Effect::Text { value, deadline, bits };
-            self.tell(key.bytes, || (Events::from(tells).of_put(replaced), effect));
-        }
+        let events = || Events::from(tells).of_put(replaced);
+        self.tell(key.bytes, events, || {
+            let value = told.expect("it is kept for whoever takes the records");
+            Effect::Text { value, deadline, bits }
+        });
     }
 
     /// Replaces the string at `key` by an integer that `update` computes from it, and keeps its
@@ -423,9 +401,10 @@ impl Db {
             entry.set_bits(0);
         }
         self.changes += 1;
-        self.tell(key.bytes, || {
+        let events = || Events::from(&[INCRBY][..]);
+        self.tell(key.bytes, events, || {
             let value = StrPieces::Bytes(value.to_string().into_bytes());
-            (Events::from(&[INCRBY][..]), Effect::Text { value, deadline, bits: 0 })
+            Effect::Text { value, deadline, bits: 0 }
         });
         Ok(Some(value))
     }
@@ -510,7 +489,7 @@ impl Db {
         if !create {
             return Ok(None);
         }
-        if self.log.is_some() {
+        if self.is_listening() {
             self.remove_hollow(key); // A dead one would live on where the effects are applied.
         }
         let mut value = V::default();
@@ -546,7 +525,8 @@ impl Db {
             self.remove_emptied(key, count, told);
             return;
         }
-        let effect = self.log.is_some().then(|| match changes {
+        let is_told = count > 0 || told.iter().next().is_some();
+        let effect = self.is_listening().then(|| match changes {
             None => Some(Effect::Install { object: object.clone(), deadline, bits }),
             Some(changes) if changes.count() == 0 => None,
             Some(changes) => Some(Effect::Changes(Box::new(changes))),
@@ -556,8 +536,10 @@ impl Db {
             None => self.insert(key, New::Out(object), deadline, bits),
         };
         self.changes += count;
-        if let Some(effect) = effect.flatten() {
-            self.tell(key.bytes, || (told.of_put(replaced), effect));
+        match effect {
+            Some(Some(effect)) => self.tell(key.bytes, || told.of_put(replaced), || effect),
+            None if is_told => self.hear(key.bytes, || told.of_put(replaced)),
+            Some(None) | None => {}
         }
     }
 
@@ -657,7 +639,7 @@ impl Db {
         self.changes += count * u64::from(was_alive(&old, self.now.get()));
         self.forget(key, &old);
         told.add(DEL);
-        self.tell(key.bytes, || (told, Effect::Delete));
+        self.tell(key.bytes, || told, || Effect::Delete);
     }
 
     fn note_removed(&mut self, key: &Key<'_>, old: Option<Old<Object>>, tells: Tells<'_>) -> bool {
@@ -667,9 +649,8 @@ impl Db {
         self.forget(key, &old);
         self.expired += u64::from(!was_alive);
         self.changes += u64::from(was_alive);
-        self.tell(key.bytes, || {
-            (Events::from(if has_expired { &[EXPIRED] } else { tells }), Effect::Delete)
-        });
+        let events = || Events::from(if has_expired { &[EXPIRED] } else { tells });
+        self.tell(key.bytes, events, || Effect::Delete);
         was_alive
     }
 
@@ -693,7 +674,7 @@ impl Db {
             None if old.is_some() => &[PERSIST],
             None => &[],
         };
-        self.tell(key.bytes, || (Events::from(tells), Effect::Deadline(deadline)));
+        self.tell(key.bytes, || Events::from(tells), || Effect::Deadline(deadline));
         true
     }
 
@@ -701,6 +682,7 @@ impl Db {
     pub fn flush(&mut self) {
         self.clear();
         if let Some(log) = &mut self.log {
+            log.hear_flush();
             log.push(Act::Flush, Events::default());
         }
     }
@@ -798,15 +780,6 @@ impl Db {
 
     // ---- helpers ----
 
-    /// Records what happened to a key and what became of it, if there is a listener.
-    #[inline]
-    fn tell(&mut self, key: &[u8], what: impl FnOnce() -> (Events, Effect)) {
-        if let Some(log) = &mut self.log {
-            let (told, effect) = what();
-            log.push_key(key, effect, told);
-        }
-    }
-
     /// The stamp that an access leaves, if it leaves one.
     fn access(&self) -> Option<u32> {
         (!self.no_touch).then_some(self.stamp.get())
@@ -891,10 +864,8 @@ impl Db {
             self.forget(key, &old);
             // What emptied it was counted, or time did it.
             let has_expired = is_dead(old.deadline, self.now.get());
-            self.tell(key.bytes, || {
-                let event = if has_expired { EXPIRED } else { DEL };
-                (Events::from(&[event][..]), Effect::Delete)
-            });
+            let event = if has_expired { EXPIRED } else { DEL };
+            self.tell(key.bytes, || Events::from(&[event][..]), || Effect::Delete);
         }
     }
 

@@ -173,7 +173,7 @@ impl Db {
     }
 
     fn begin_done(&self) -> Option<Done> {
-        let done = || Done { changes: Some(Lists::default()), told: Events::default() };
-        self.is_listening().then(done)
+        let changes = || self.is_listening().then(Lists::default);
+        self.has_log().then(|| Done { changes: changes(), told: Events::default() })
     }
 }

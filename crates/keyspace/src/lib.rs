@@ -35,8 +35,10 @@ mod named;
 mod object;
 mod packed;
 mod shard;
+mod telling;
 mod text;
 mod usage;
+mod watch;
 
 pub use build::{Build, Building, Twice};
 pub use check::Checker;
@@ -58,6 +60,7 @@ pub use packed::Lent;
 pub use shard::{Shard, ShardStats};
 pub use text::{Fresh, HLL_SPARSE_MAX_BYTES, Str, StrPieces, TextChange, TextEdit};
 pub use usage::Usage;
+pub use watch::Seen;
 
 /// How values are laid out in files: a part of a type's row.
 pub use darter_rdb::Kind;

@@ -1,7 +1,8 @@
 //! The log of a shard: what was changed, in one order over all its databases, numbered.
 //!
 //! Recording is below the commands, in the methods that change data, so no command can forget it.
-//! There is a log only while there is a subscriber; without one, a change costs a branch.
+//! There is a log only while there is a subscriber, or a key is watched (`watch`), which needs no
+//! records; otherwise a change costs a branch.
 //!
 //! A shard has one log, and its databases are handed out for changes one at a time. So the log goes
 //! with the current one (`databases`), and needs neither a lock nor a merge.
@@ -16,6 +17,7 @@
 use crate::effect::{Act, Change, Changes, Effect, Part, Record};
 use crate::event::{Events, KEYMISS, NEW, Tells};
 use crate::lazyfree::{self, Dismantle};
+use crate::watch::Watches;
 use crate::{Db, Event, Key, Name, Type, WrongType};
 use std::any::Any;
 
@@ -25,6 +27,10 @@ const CHANGES_MAX: usize = 256;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
+    /// Those who hear of events only.
+    pub(crate) watches: Watches,
+    /// There is a subscriber, who takes the records. Otherwise there are none.
+    pub(crate) is_taken: bool,
     records: Vec<Record>,
     /// Records so far, including those that were taken.
     count: u64,
@@ -50,6 +56,26 @@ impl Log {
         self.database = database;
     }
 
+    /// All keys of the database go.
+    pub(crate) fn hear_flush(&mut self) {
+        self.watches.hear_flush(Some(self.database));
+    }
+
+    /// Something happened to a key.
+    #[inline]
+    pub(crate) fn hear(&mut self, key: &[u8], events: impl IntoIterator<Item = &'static Event>) {
+        events.into_iter().for_each(|event| self.watches.hear(self.database, key, event));
+    }
+
+    /// [`Log::push_change`] where nobody takes the records.
+    fn hear_change(&mut self, key: &[u8], tells: &[&'static Event]) {
+        debug_assert!(!self.is_taken, "it is to be recorded");
+        if std::mem::take(&mut self.is_new) {
+            self.hear(key, [NEW]);
+        }
+        self.hear(key, tells.iter().copied());
+    }
+
     /// What follows belongs to this transaction, or to none.
     pub(crate) fn set_part(&mut self, part: Option<Part>) {
         assert!(part.is_none_or(|part| part.parts > 0), "{part:?} would never be whole");
@@ -73,6 +99,12 @@ impl Log {
 
     /// Records what was done, and what happened.
     pub(crate) fn push(&mut self, act: Act, events: Events) {
+        if let Act::Key(key, _) = &act {
+            self.hear(key, events.iter());
+        }
+        if !self.is_taken {
+            return;
+        }
         self.count += 1;
         let (number, database, part) = (self.count, self.database, self.part);
         self.records.push(Record { number, database, part, act, events });
@@ -132,6 +164,7 @@ impl Log {
                 && let Some(last) = self.records.last_mut()
             {
                 last.events.add(event);
+                self.watches.hear(self.database, key, event);
             }
         }
     }
@@ -139,6 +172,7 @@ impl Log {
     /// Takes what was recorded.
     pub(crate) fn take(&mut self) -> Vec<Record> {
         self.compared = 0;
+        assert!(self.is_taken || self.records.is_empty(), "records that nobody takes");
         let last = self.records.last().map_or(self.count, |record| record.number);
         assert_eq!(last, self.count, "I1: the last record has the highest number");
         let first = self.records.first().map_or(0, |record| self.count - record.number + 1);
@@ -316,9 +350,10 @@ impl<'a> Recorder<'a> {
     pub fn record_death<C: Change>(&mut self, tells: Tells<'_>, change: impl FnOnce() -> C) {
         let tells = self.told_as.as_ref().map_or(tells, std::slice::from_ref);
         match &mut self.target {
-            Target::Key { log: Some(log), key, .. } => {
+            Target::Key { log: Some(log), key, .. } if log.is_taken => {
                 log.push_change(key.bytes, tells, change());
             }
+            Target::Key { log: Some(log), key, .. } => log.hear_change(key.bytes, tells),
             Target::Aside { done: Some(done), .. } => {
                 if let Some(changes) = &mut done.changes {
                     changes.push(change());

@@ -2,7 +2,9 @@
 
 use crate::databases::Databases;
 use crate::event::Events;
-use crate::{Act, Db, Part, Record, Usage};
+use crate::log::Log;
+use crate::watch::{Seen, Watches};
+use crate::{Act, Db, Key, Part, Record, Usage};
 use darter_base::Prng;
 
 /// Counters of one shard.
@@ -129,6 +131,7 @@ impl Shard {
         self.databases.clear();
         debug_assert_eq!(self.keys(), 0, "keys are left");
         if let Some(log) = self.databases.log() {
+            log.watches.hear_flush(None);
             log.push(Act::FlushAll, Events::default());
         }
     }
@@ -140,7 +143,11 @@ impl Shard {
             return;
         }
         let keys = self.keys();
-        let log = self.databases.take_log(); // It is the shard's, and stays with it.
+        let mut log = self.databases.take_log(); // It is the shard's, and stays with it.
+        if let Some(log) = &mut log {
+            let is_there = |db, key: &[u8]| self.db(db).exists(&Key::new(key));
+            log.watches.hear_swap([one, other], is_there);
+        }
         let first = std::mem::take(self.db_mut(one));
         let second = std::mem::replace(self.db_mut(other), first);
         *self.db_mut(one) = second;
@@ -153,7 +160,76 @@ impl Shard {
 
     /// Starts recording changes, with a new log; or stops.
     pub fn listen(&mut self, listening: bool) {
-        self.databases.give_log(listening.then(Box::default));
+        let before = self.databases.take_log();
+        let mut log = Box::<Log>::default();
+        log.is_taken = listening;
+        log.watches = before.map(|before| before.watches).unwrap_or_default();
+        self.databases.give_log((listening || !log.watches.is_empty()).then_some(log));
+    }
+
+    /// A client watches a key from now on: see `watch`.
+    pub fn watch(&mut self, client: u64, db: usize, key: &Key<'_>) {
+        let there = self.db(db).get(key).map(|found| found.deadline());
+        if self.databases.log().is_none() {
+            self.databases.give_log(Some(Box::default()));
+        }
+        let log = self.databases.log().as_mut().expect("it was just given");
+        log.watches.add(client, (db, key), there);
+    }
+
+    /// A client watches nothing any more. True while [`Shard::settle_watches`] has something to do.
+    pub fn unwatch(&mut self, client: u64) -> bool {
+        self.with_watches(|watches| watches.remove(client)).unwrap_or(false)
+    }
+
+    /// A portion of what touches and clients that watch no more leave behind. True while there is
+    /// more.
+    pub fn settle_watches(&mut self) -> bool {
+        self.with_watches(Watches::settle).unwrap_or(false)
+    }
+
+    /// Whether a key that the client watches was touched, or has died. Cost: a portion.
+    pub fn ask_watches(&mut self, client: u64) -> Seen {
+        let now = self.now();
+        self.with_watches(|watches| watches.ask(client, now)).unwrap_or(Seen::Clean)
+    }
+
+    /// Takes the clients of which a key was touched since it was last asked. Cost: a branch, if
+    /// nothing is watched.
+    pub fn take_watch_news(&mut self) -> Vec<u64> {
+        match self.databases.log() {
+            Some(log) => log.watches.take_news(),
+            None => Vec::new(),
+        }
+    }
+
+    /// True when [`Shard::settle_watches`] or [`Shard::take_watch_news`] has something to do.
+    #[must_use]
+    pub fn has_watch_work(&mut self) -> bool {
+        self.databases.log().as_ref().is_some_and(|log| log.watches.has_work())
+    }
+
+    /// True when a key is watched.
+    #[must_use]
+    pub fn is_watched(&mut self) -> bool {
+        self.databases.log().as_ref().is_some_and(|log| !log.watches.is_empty())
+    }
+
+    /// Asserts the invariants of watches. Cost: O(watches): for tests.
+    pub fn check_watches(&mut self) {
+        if let Some(log) = self.databases.log() {
+            log.watches.check_invariants();
+        }
+    }
+
+    /// Calls `act` with the watches, if there are any. A log that only they need goes with them.
+    fn with_watches<R>(&mut self, act: impl FnOnce(&mut Watches) -> R) -> Option<R> {
+        let log = self.databases.log().as_mut()?;
+        let result = act(&mut log.watches);
+        if !log.is_taken && log.watches.is_empty() {
+            *self.databases.log() = None;
+        }
+        Some(result)
     }
 
     /// Whether misses of commands are recorded, too, while there is a subscriber.

@@ -70,6 +70,8 @@ pub enum Message {
         ticket: u64,
         /// The transaction on whose behalf it records, if it does.
         part: Option<Part>,
+        /// Whose locks it works under.
+        scope: Scope,
         /// What to start.
         start: Start,
     },
@@ -358,6 +360,9 @@ impl Tx {
     #[must_use]
     pub fn try_lock_here(&self, key: u64, access: Access) -> Option<Locked> {
         let claims = [(self.0.core, Claim::Keys(vec![(key, access)]))];
+        if self.1.holds(&claims) {
+            return Some(Locked::of_transaction(self));
+        }
         let mut locked = Locked::new(self, locks::writers(&claims));
         let granted = self.0.home.borrow_mut().locks.try_acquire(locked.id, &claims[0].1);
         granted.then(|| {
@@ -519,6 +524,12 @@ impl Tx {
         Some(results)
     }
 
+    /// Says whether the slice is over.
+    #[must_use]
+    pub fn preempt(&self) -> &dyn Preempt {
+        &*self.0.preempt
+    }
+
     /// Ends the slice when it is over; continues at once when it is not. For loops of tasks.
     pub async fn pause(&self) {
         if self.0.preempt.must_yield() {
@@ -615,6 +626,11 @@ impl Tx {
         !self.0.changed.borrow().contains_key(&task) && !self.0.tickets.borrow().values().any(asks)
     }
 
+    /// The running task has done something that is no change of data, and yet done.
+    pub fn note_effect(&self) {
+        self.0.changed.borrow_mut().insert(self.0.running.get(), ());
+    }
+
     /// True when a task is runnable.
     #[must_use]
     pub fn has_ready(&self) -> bool {
@@ -651,8 +667,8 @@ impl Tx {
                 let changed = self.changes() != before;
                 self.post(from, Message::Return { ticket, value, changed });
             }
-            Message::Task { from, ticket, part, start } => {
-                let tx = self.clone();
+            Message::Task { from, ticket, part, scope, start } => {
+                let tx = self.within(scope);
                 let task = self.spawn(async move {
                     let before = tx.changes();
                     let value = start(tx.clone()).await;
@@ -815,8 +831,8 @@ impl Tx {
         let start: Start =
             Box::new(move |tx| Box::pin(async move { Box::new(start(tx).await) as Value }));
         let (from, ticket) = (self.0.core, pending.ticket);
-        let part = self.part_of(self.0.running.get());
-        self.post(core, Message::Task { from, ticket, part, start });
+        let (part, scope) = (self.part_of(self.0.running.get()), self.1.clone());
+        self.post(core, Message::Task { from, ticket, part, scope, start });
         pending
     }
 

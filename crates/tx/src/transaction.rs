@@ -9,11 +9,11 @@
 use crate::CoreId;
 use crate::link::{Locked, Tx};
 use crate::locks::{Access, Claim};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The claims that are held for whoever works with this handle; `None`: it takes its own.
 #[derive(Clone, Default)]
-pub(crate) struct Scope(Option<Rc<Vec<(CoreId, Claim)>>>);
+pub struct Scope(Option<Arc<Vec<(CoreId, Claim)>>>);
 
 impl Scope {
     /// True when whoever works here takes locks.
@@ -54,7 +54,7 @@ impl Tx {
     /// Takes the locks in `claims`, at most one claim a core, for several commands.
     pub async fn begin(&self, claims: Vec<(CoreId, Claim)>) -> Transaction {
         assert!(self.takes_locks(), "a transaction within a transaction");
-        let held = Rc::new(claims.clone());
+        let held = Arc::new(claims.clone());
         let locked = self.lock_framed(claims).await;
         Transaction { tx: self.within(Scope(Some(held))), _locked: locked }
     }

@@ -607,6 +607,26 @@ fn commands_of_a_transaction_take_no_locks() {
     assert_eq!(counts(&all), [(0, 0), (0, 0)]);
 }
 
+#[test] // A task that it starts elsewhere works under its locks, too, and so does a lock here.
+fn tasks_of_a_transaction_take_no_locks() {
+    let all = cores(2);
+    let run = async |tx: Tx| {
+        let transaction = tx.begin(claims_of_two()).await;
+        let work = |core: CoreId| {
+            async move |tx: Tx| {
+                let key = core as u64 * 10;
+                let claims = vec![(core, keys(&[(key, Access::Exclusive)]))];
+                drop(tx.lock(claims).await);
+                tx.try_lock_here(key, Access::Update).is_some()
+            }
+        };
+        transaction.tx().drive_each([1, 0], work).await
+    };
+    let (granted, messages) = finish(&all, 0, run);
+    assert_eq!((granted, messages), (vec![true, true], 5), "locks, the task, and the release");
+    assert_eq!(counts(&all), [(0, 0), (0, 0)]);
+}
+
 #[test]
 #[should_panic(expected = "which is not held")]
 fn a_transaction_holds_what_its_commands_want() {

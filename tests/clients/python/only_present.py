@@ -42,6 +42,7 @@ PRESENT = set(
     pexpire expireat pexpireat ttl pttl expiretime pexpiretime persist dump restore
     ping echo hello auth select quit reset client command info dbsize flushdb flushall swapdb
     time config save bgsave lastsave memory slowlog latency monitor shutdown lolwut debug
+    multi exec discard watch unwatch
     """.split()
 )
 

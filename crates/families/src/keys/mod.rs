@@ -116,14 +116,14 @@ const O_USAGE: &str = "O(N) where N is the number of samples.";
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub const TABLE: &[Command] = &[
     //  name               since   args flags       keys                  run
-    row("copy",            "6.2.0", -3, WRITE.and(Flags::DENYOOM), COPY_KEYS, COPY).doc("Copy a key", O_COPY).syntax("source:key destination:key [DB destination-db:integer] [REPLACE]"),
+    row("copy",            "6.2.0", -3, WRITE.and(Flags::DENYOOM), COPY_KEYS, COPY).doc("Copy a key", O_COPY).leaves_database().syntax("source:key destination:key [DB destination-db:integer] [REPLACE]"),
     row("del",             "1.0.0", -2, WRITE,      specs::ALL_RM_DELETE, DEL).doc("Delete a key", O_DEL).tips(SUM).syntax("key..."),
     row("exists",          "1.0.0", -2, READ_FAST,  specs::ALL_RO,        EXISTS).doc("Determine if a key exists", O_EXISTS).tips(SUM).syntax("key...").history(&[("3.0.3", "Accepts multiple `key` arguments.")]),
     row("expire",          "1.0.0", -3, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(expire::expire)).doc("Set a key's time to live in seconds", O1).syntax("key seconds:integer [condition: NX | XX | GT | LT]@7.0.0").history(&[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
     row("expireat",        "1.2.0", -3, WRITE_FAST, specs::ONE_RW_UPDATE, Run::Point(expire::expireat)).doc("Set the expiration for a key as a UNIX timestamp", O1).syntax("key unix-time-seconds:unix-time [condition: NX | XX | GT | LT]@7.0.0").history(&[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
     row("expiretime",      "7.0.0",  2, READ_FAST,  specs::ONE_RO_ACCESS, Run::Point(ttl::expiretime)).doc("Get the expiration Unix timestamp for a key", O1).syntax("key"),
     row("keys",            "1.0.0",  2, READ,       Keys::NONE,           KEYS).doc("Find all keys matching the given pattern", O_KEYS).tips(&["request_policy:all_shards", "nondeterministic_output_order"]).categories(DANGEROUS).syntax("pattern:pattern").elements_from(1),
-    row("move",            "1.0.0",  3, WRITE_FAST, specs::ONE_RW_ACCESS_UPDATE, MOVE).doc("Move a key to another database", O1).syntax("key db:integer"),
+    row("move",            "1.0.0",  3, WRITE_FAST, specs::ONE_RW_ACCESS_UPDATE, MOVE).doc("Move a key to another database", O1).leaves_database().syntax("key db:integer"),
     row("object",          "2.2.3", -2, Flags::NONE, Keys::NONE,          Run::Server).doc("A container for object introspection commands", "Depends on subcommand."),
     row("object|encoding", "2.2.3",  3, READ,       SUB_RO,               Run::Point(object::encoding)).doc("Inspect the internal encoding of a Redis object", O1).tips(RANDOM).syntax("key"),
     row("object|freq",     "4.0.0",  3, READ,       SUB_RO,               Run::Point(object::freq)).doc("Get the logarithmic access frequency counter of a Redis object", O1).tips(RANDOM).syntax("key"),

@@ -21,9 +21,9 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     syntax(now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")), "message"),
     history(syntax(secret(now("hello", "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")), Secret::After { word: "AUTH", count: 2 }), "[arguments: protover:integer [AUTH(username_password: username password)] [SETNAME clientname]]"), &[("6.2.0", "`protover` made optional; when called without arguments the command reports the current connection's context.")]),
     history(syntax(secret(now("auth", "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")), Secret::All), "[username]@6.0.0 password"), &[("6.0.0", "Added ACL style (username and password).")]),
-    syntax(now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")), "index:integer"),
-    now("quit",   "1.0.0", -1, OPEN, Group::Connection, quit, ("Close the connection", "O(1)")),
-    now("reset",  "6.2.0", 1, OPEN, Group::Connection, reset, ("Reset the connection", "O(1)")),
+    syntax(now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE).and(Flags::SELECTS), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")), "index:integer"),
+    now("quit",   "1.0.0", -1, OPEN.and(Flags::AT_ONCE), Group::Connection, quit, ("Close the connection", "O(1)")),
+    now("reset",  "6.2.0", 1, OPEN.and(Flags::AT_ONCE), Group::Connection, reset, ("Reset the connection", "O(1)")),
 ];
 
 /// `PING [message]`.

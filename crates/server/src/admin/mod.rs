@@ -19,6 +19,7 @@ mod memory;
 mod persistence;
 mod server;
 mod slowlog;
+mod transactions;
 
 pub use crate::engine::Local;
 pub use config::apply as apply_settings;
@@ -136,6 +137,7 @@ pub const TABLES: &[&[(Command, Runner)]] = &[
     latency::TABLE,
     memory::TABLE,
     debug::TABLE,
+    transactions::TABLE,
 ];
 
 /// The lines of a HELP subcommand.

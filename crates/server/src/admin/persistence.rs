@@ -56,10 +56,28 @@ async fn bgsave(call: ServerCall) -> Result<Answer, Refusal> {
     if !args.option("SCHEDULE") && args.left() > 0 {
         return Err(Refusal::Syntax);
     }
+    if call.is_inside {
+        return schedule(&call);
+    }
     match call.core.run_on(0, begin_in_background).await {
         Ok(()) => Ok(call.answer(|reply| reply.simple("Background saving started"))),
         Err(Busy) => Err(Refusal::line(BUSY)),
     }
+}
+
+/// A snapshot of all keys would wait for the locks of the transaction that asks for it: it is made
+/// afterwards, as in Redis.
+fn schedule(call: &ServerCall) -> Result<Answer, Refusal> {
+    if call.core.admin.shared.saves.is_under_way() {
+        return Err(Refusal::line(BUSY));
+    }
+    call.core.tell(0, |core| {
+        core.spawn_on_self(|core| async move {
+            // If one has begun meanwhile, that is it.
+            let _ = begin_in_background(core).await;
+        });
+    });
+    Ok(call.answer(|reply| reply.simple("Background saving scheduled")))
 }
 
 /// `LASTSAVE`: when the last snapshot succeeded; the start counts as one, as in Redis.

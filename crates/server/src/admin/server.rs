@@ -46,6 +46,9 @@ fn lolwut(cx: &mut SessionCx<'_>, mut args: Args<'_>) -> Result<(), Refusal> {
 
 /// `MONITOR`.
 async fn monitor(call: ServerCall) -> Result<Answer, Refusal> {
+    if call.is_inside {
+        return Err(Refusal::line("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
     let id = call.session.id;
     let begun =
         call.core.with_client(id, |conn| !std::mem::replace(&mut conn.lane.session.monitor, true));

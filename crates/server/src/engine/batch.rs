@@ -19,7 +19,7 @@ use super::conn::Lane;
 use super::core::{Core, Mail};
 use super::owed::Owed;
 use super::point::{Ran, View, Work};
-use super::presence::{Awaited, Gone, Presence};
+use super::presence::{Awaited, Presence};
 use super::state::batches::{Batch, Replied};
 use darter_resp::{LOOKAHEAD_MAX, Output, Reply, Request};
 use darter_tx::CoreId;
@@ -55,7 +55,7 @@ impl Core {
             }
             let item = &batch.items[batch.next];
             let entry = &self.table.entries()[item.entry];
-            if self.is_paused(entry) {
+            if self.is_paused(entry.row.flags) {
                 self.pause_batch(batch);
                 return;
             }
@@ -128,13 +128,13 @@ impl Core {
     ) {
         self.batches.borrow_mut().hold(batch.client);
         let (core, client) = (Rc::clone(self), batch.client);
-        let presence = Presence::new(Gone::No);
+        let presence = Presence::new(self.batches.borrow().gone(client));
         let seen = Rc::clone(&presence);
         let task = self.tx.spawn(async move {
             let (resp3, caller) = (batch.resp3, caller_of(&batch));
             let entry = &core.table.entries()[index];
             let answer = core.finish_waiting(index, request, view, resp3, work, caller);
-            let answer = core.while_wanted(entry, &seen, answer).await;
+            let answer = core.while_wanted(!entry.row.is_write(), &seen, answer).await;
             let (out, stream) = match answer {
                 Some(answer) => core.encode_answer(answer, resp3),
                 None => Default::default(), // Nobody will read it.

@@ -15,7 +15,7 @@ impl Core {
         let peak = conn.map_or(0, |conn| conn.lane.reply_peak());
         let text = format!(
             "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
-             multi=-1 qbuf={} qbuf-free={} argv-mem={} multi-mem=0 rbs={} rbp={peak} obl={} oll={} \
+             multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={peak} obl={} oll={} \
              omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={}\n",
             session.id,
             session.peer.remote,
@@ -26,9 +26,11 @@ impl Core {
             seconds(session.active_ms),
             flags(session),
             session.db,
+            session.queued.map_or(-1, |sizes| i64::try_from(sizes.count).unwrap_or(i64::MAX)),
             sizes.query,
             sizes.query_free,
             sizes.arguments,
+            session.queued.map_or(0, |sizes| sizes.argument_bytes),
             sizes.reply_buffer,
             sizes.reply_bytes,
             sizes.output_parts,
@@ -54,6 +56,8 @@ fn flags(session: &Session) -> String {
     let mut flags = String::new();
     let marks = [
         (session.monitor, 'O'),
+        (session.queued.is_some(), 'x'),
+        (session.is_touched, 'd'),
         (session.close_after_reply, 'c'),
         (session.killed, 'A'),
         (session.peer.local.ends_with(":0"), 'U'),

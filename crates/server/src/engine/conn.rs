@@ -4,10 +4,12 @@ use super::owed::{Owed, Waiting, held_by};
 use super::point::View;
 use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
+use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
 use darter_runtime::net::Token;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Where a connection comes from.
@@ -60,6 +62,12 @@ pub struct Session {
     pub no_touch: bool,
     /// It wants to see every command.
     pub monitor: bool,
+    /// Commands queued since MULTI, until EXEC has ended.
+    pub queued: Option<QueuedSizes>,
+    /// Keys that it watches.
+    pub watched: usize,
+    /// One of them was touched, as far as is known here: EXEC asks those who know.
+    pub is_touched: bool,
     /// CLIENT REPLY.
     pub reply_mode: ReplyMode,
     /// When it was accepted, in Unix milliseconds.
@@ -166,6 +174,10 @@ pub struct Lane {
     pub(super) next: Next,
     /// The task that runs the last request, if one does.
     pub(super) awaited: Option<Awaited>,
+    /// The commands since MULTI.
+    pub(super) queued_commands: Option<Box<Queued>>,
+    /// What it watches; shared with an EXEC that runs.
+    pub(super) watched: Option<Rc<Watched>>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
     /// Bytes of requests that other cores have, or are about to be sent: see
@@ -223,6 +235,8 @@ impl Conn {
             stream: None,
             next: Next::default(),
             awaited: None,
+            queued_commands: None,
+            watched: None,
             resting: Vec::new(),
             away_bytes: 0,
             away_now: 0,
@@ -289,7 +303,7 @@ impl Conn {
             pinned,
             total: size_of::<Self>()
                 + parser.memory_bytes()
-                + (lane.away_bytes + held + owed)
+                + (lane.away_bytes + held + owed + lane.transaction_bytes())
                 + reply_buffer.max(reply_bytes)
                 + (output - (encoded - reply_bytes)),
         }
@@ -331,6 +345,12 @@ impl Lane {
     pub(super) fn await_task(&mut self) {
         debug_assert!(matches!(self.next, Next::Parsed), "another one waits");
         self.next = Next::AwaitsTask;
+    }
+
+    /// What it holds of a transaction: what is queued, and what is watched.
+    pub(super) fn transaction_bytes(&self) -> usize {
+        let queued = self.session.queued.map_or(0, |sizes| sizes.held_bytes);
+        queued + self.watched.as_ref().map_or(0, |watched| watched.held_bytes())
     }
 
     /// How far its client has gone.

@@ -194,7 +194,9 @@ impl Core {
             conn.lane.wanting = false;
             conn.lane.look = self.look.get();
             self.release.will_release(self.now_ms());
-            let query = conn.query_bytes();
+            // What is queued has not run yet, and is counted with what has not, as in Redis 7.2.
+            let query =
+                conn.query_bytes() + conn.lane.session.queued.map_or(0, |sizes| sizes.held_bytes);
             self.stats.borrow_mut().input_recent.note(query, self.now_ms());
             if query > self.hot.borrow().client_limits.query && !conn.lane.session.killed {
                 self.over_query_limit(conn);
@@ -246,6 +248,7 @@ impl Core {
         if let Some(mut conn) = self.clients.remove(token) {
             self.wake_all(&mut conn.lane);
             self.stop_work(&conn.lane);
+            self.unwatch_all(&mut conn.lane);
             self.connection_left(&conn.lane.session);
         }
     }
@@ -265,7 +268,7 @@ impl Core {
     }
 
     fn stop_batch(&self, client: u64) {
-        if let Some(Awaited { task, presence }) = self.batches.borrow().awaited(client) {
+        if let Some(Awaited { task, presence }) = self.batches.borrow_mut().give_up(client) {
             presence.set(Gone::Closed);
             self.tx.wake(*task);
         }
@@ -541,6 +544,11 @@ impl Core {
     /// A number of this core's own, made unique across cores.
     pub(super) fn unique(&self, number: u64) -> u64 {
         number * self.tx.cores() as u64 + self.id() as u64
+    }
+
+    /// The core of the client with this id.
+    pub(super) fn core_of_client(&self, id: u64) -> CoreId {
+        ((id - 1) % self.tx.cores() as u64) as CoreId
     }
 }
 

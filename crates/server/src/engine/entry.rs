@@ -2,6 +2,7 @@
 
 use super::conn::Session;
 use super::core::Core;
+use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
 use darter_command::syntax::{self, Argument};
 use darter_command::{
@@ -16,7 +17,10 @@ use std::sync::Arc;
 /// A server command while it runs as a task.
 pub type ServerFuture = Pin<Box<dyn Future<Output = Result<Answer, Refusal>>>>;
 
-/// What a command that runs at once, on the connection's core, sees.
+/// A command that runs at once, on the connection's core.
+pub(super) type SessionFn = fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>;
+
+/// What such a command sees.
 pub struct SessionCx<'a> {
     /// The core.
     pub core: &'a Rc<Core>,
@@ -36,6 +40,8 @@ pub struct ServerCall {
     pub request: Arc<Request>,
     /// Index of the first argument after the name, or after the subcommand's name.
     pub first: usize,
+    /// It is one of a transaction's commands: all locks are held, so nothing may wait for one.
+    pub is_inside: bool,
 }
 
 impl ServerCall {
@@ -65,9 +71,11 @@ pub enum Runner {
     /// Coordinated.
     Multi(Option<PointFn>, MultiFn),
     /// At once, on the connection's core.
-    Session(fn(&mut SessionCx<'_>, Args<'_>) -> Result<(), Refusal>),
+    Session(SessionFn),
     /// As a task on the connection's core.
     Task(fn(ServerCall) -> ServerFuture),
+    /// MULTI and its kin.
+    Transaction(Verb),
     /// Has subcommands only.
     Container,
 }

@@ -30,6 +30,7 @@ pub(crate) mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod turn;
 mod upkeep;
 mod wanted;
@@ -48,3 +49,4 @@ pub use state::hot::{ClientLimits, Hot};
 pub use state::local::Local;
 pub use state::outgoing::Action;
 pub use stats::{CommandStats, CoreStats, Recent};
+pub use transaction::queued::{Sizes as QueuedSizes, Verb};

@@ -1,7 +1,7 @@
 //! The call of a point command: what it sees of its session, and what it comes to.
 
 use darter_command::{Job, Stream};
-use darter_tx::Locked;
+use darter_tx::{CoreId, Locked};
 
 /// The part of a session that data commands see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,4 +26,11 @@ pub(super) enum Work {
     Blocked,
     /// Drive its job; its key is held.
     Job(Box<dyn Job>, Locked),
+}
+
+/// Where the keys of a request live.
+pub(super) enum Owner {
+    None,
+    One(CoreId),
+    Many,
 }

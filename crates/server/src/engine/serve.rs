@@ -8,10 +8,11 @@ use super::conn::{AWAY_AT_ONCE, Conn, Lane, ReplyMode};
 use super::core::Core;
 use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
-use super::point::{Ran, View, Work};
+use super::point::{Owner, Ran, View, Work};
 use super::presence::Presence;
 use super::slices::{Cause, named};
 use super::state::outgoing::Action;
+use super::transaction::queued::Verb;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
 use darter_resp::{self as resp, Output, Parsed, Reply, Request, Sought};
@@ -36,13 +37,6 @@ struct Begun {
     ns: u64,
     /// It has few arguments, and none is long.
     small: bool,
-}
-
-/// Where the keys of a request live.
-pub(super) enum Owner {
-    None,
-    One(CoreId),
-    Many,
 }
 
 impl Core {
@@ -127,30 +121,39 @@ impl Core {
             lane.session.reply_mode = ReplyMode::Skip;
         }
         let found = self.table.resolve_likely(args, self.last_entry.get());
-        let entry = match found.and_then(|entry| self.admit(lane, entry, args)) {
-            Ok(entry) => entry,
+        let (entry, flags) = match found.and_then(|entry| self.admit(lane, entry, args)) {
+            Ok(admitted) => admitted,
             Err(_) if is_http(args) => {
                 tracing::warn!(peer = lane.session.peer.remote, "HTTP on the port; closed");
                 self.kill(lane); // Nor is what came before it answered.
                 return;
             }
             Err(refusal) => {
+                let refusal = self.abort(lane, args, refusal);
                 self.refuse(lane, args, &refusal);
                 return;
             }
         };
-        if self.is_paused(entry) {
+        if self.is_paused(flags) {
             lane.hold(args.to_request());
             self.clients.pause(lane);
             return;
         }
-        if entry.row.is_write() && self.holds_writer(lane, entry, args) {
+        if flags.has(Flags::WRITE) && self.holds_writer(lane, entry, args) {
             return;
         }
         lane.session.active_ms = self.now_ms();
         if args.is_owned() && self.gather_names(entry, args) {
             lane.hold(args.to_request()); // Retried, some portions further on.
             self.mark_ready(lane);
+            return;
+        }
+        if lane.is_queueing(entry) {
+            lane.session.last_command = Some(entry.index);
+            match self.enqueue(lane, entry, args) {
+                Ok(()) => self.reply_in_turn(lane, |reply| reply.simple("QUEUED")),
+                Err(refusal) => self.refuse(lane, args, &refusal),
+            }
             return;
         }
         lane.session.last_command = Some(entry.index);
@@ -193,25 +196,39 @@ impl Core {
         let is_task = match entry.run {
             Runner::Multi(here, _) => here.is_none() || !matches!(owner, Owner::One(_)),
             Runner::Task(_) => true,
+            Runner::Transaction(verb) => lane.is_task(verb, args),
             _ => false,
         };
-        if is_task && !lane.is_settled() {
+        let comes_after_all = is_task || matches!(entry.run, Runner::Transaction(Verb::Watch));
+        if comes_after_all && !lane.is_settled() {
             lane.hold(args.to_request()); // Retried, once nothing is owed before it.
             return;
         }
         // A session command is shown with the session as it left it, as in Redis: SELECT in its new
-        // database.
+        // database; and EXEC after its commands.
         let is_session = matches!(entry.run, Runner::Session(_));
-        if watched && !is_session {
+        let is_exec = matches!(entry.run, Runner::Transaction(Verb::Exec));
+        if watched && !is_session && !(is_task && is_exec) {
             super::monitor::feed(self, &lane.session, entry, args);
         }
         match (entry.run, owner) {
+            _ if is_task && is_exec => self.start_exec(lane, entry, args),
             _ if is_task => self.start_task(lane, entry, args),
             (Runner::Session(run), _) => {
                 self.run_session(lane, entry, run, args);
                 if watched {
                     super::monitor::feed(self, &lane.session, entry, args);
                 }
+            }
+            (Runner::Transaction(verb), _) => {
+                let begun = self.begun(args);
+                let result = self.run_verb(lane, verb, args);
+                let caller = Caller::Served(&lane.session);
+                self.account_call(entry, begun, result.as_ref().err(), args, caller);
+                self.reply_in_turn(lane, |reply| match result {
+                    Ok(()) => reply.ok(),
+                    Err(refusal) => reply.error(&refusal.text()),
+                });
             }
             (Runner::Container, _) => {
                 self.refuse(lane, args, &Refusal::Arity(entry.row.name.into()));
@@ -221,43 +238,43 @@ impl Core {
         }
     }
 
-    /// The gates that every request passes, in Redis's order.
+    /// The gates that every request passes, in Redis's order. Returns its flags, too.
     fn admit<'e>(
         &self,
         lane: &Lane,
         entry: &'e Entry,
         args: resp::Args<'_>,
-    ) -> Result<&'e Entry, Refusal> {
-        let row = &entry.row;
+    ) -> Result<(&'e Entry, Flags), Refusal> {
+        let (row, flags) = (&entry.row, lane.flags_of(entry));
         if !row.accepts(args.len()) {
             return Err(Refusal::Arity(row.name.into()));
         }
-        if !lane.session.authenticated && !row.flags.has(Flags::NO_AUTH) {
+        if !lane.session.authenticated && !flags.has(Flags::NO_AUTH) {
             return Err(Refusal::line("NOAUTH Authentication required."));
         }
         let hot = self.hot.borrow();
-        if hot.maxmemory > 0 && row.flags.has(Flags::DENYOOM) && self.is_over(hot.maxmemory) {
+        if hot.maxmemory > 0 && flags.has(Flags::DENYOOM) && self.is_over(hot.maxmemory) {
             let text = "OOM command not allowed when used memory > 'maxmemory'.";
             return Err(Refusal::line(text));
         }
-        let depends_on_disk = row.is_write() || row.flags.has(Flags::TELLS_OF_DISK);
+        let depends_on_disk = flags.has(Flags::WRITE) || flags.has(Flags::TELLS_OF_DISK);
         if depends_on_disk && self.admin.shared.saves.refuses_writes() {
             return Err(Refusal::line(MISCONF));
         }
-        if hot.loading && !row.flags.has(Flags::LOADING) {
+        if hot.loading && !flags.has(Flags::LOADING) {
             return Err(Refusal::line("LOADING Redis is loading the dataset in memory"));
         }
-        Ok(entry)
+        Ok((entry, flags))
     }
 
     fn is_over(&self, maxmemory: usize) -> bool {
         self.admin.shared.lasting_memory() > maxmemory
     }
 
-    pub(super) fn is_paused(&self, entry: &Entry) -> bool {
+    pub(super) fn is_paused(&self, flags: Flags) -> bool {
         match self.hot.borrow().pause {
             Some((until, reads)) if until > self.now_ms() => {
-                reads || entry.row.is_write() || entry.row.flags.has(Flags::MAY_REPLICATE)
+                reads || flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE)
             }
             _ => false,
         }
@@ -281,6 +298,17 @@ impl Core {
         match home {
             Owner::None if !entry.row.keys.0.is_empty() => Owner::One(self.id()),
             home => home,
+        }
+    }
+
+    /// Counts a command that runs within another.
+    pub(super) fn count_inner(&self, entry: &Entry, ns: u64, refusal: Option<&Refusal>) {
+        let mut stats = self.stats.borrow_mut();
+        stats.commands += 1;
+        stats.by_command[entry.index].count(refusal.is_some());
+        stats.by_command[entry.index].time(ns, 1);
+        if let Some(refusal) = refusal {
+            stats.count_error(&refusal.text());
         }
     }
 
@@ -334,6 +362,9 @@ impl Core {
         if let Err(refusal) = result {
             out = Output::default();
             Reply::new(&mut out, resp3).error(&refusal.text());
+        }
+        if entry.row.flags.has(Flags::AT_ONCE) {
+            self.discard(lane); // QUIT, RESET.
         }
         // What a session command says may depend on what it changed: HELLO, CLIENT REPLY.
         self.owe(lane, out, None);
@@ -398,7 +429,7 @@ impl Core {
         let task = self.tx.spawn(async move {
             let entry = &core.table.entries()[index];
             let answer = core.finish_waiting(index, request, view, resp3, work, caller);
-            match core.while_wanted(entry, &seen, answer).await {
+            match core.while_wanted(!entry.row.is_write(), &seen, answer).await {
                 Some(answer) => core.finish(client, answer),
                 None => core.stopped(client),
             }
@@ -463,7 +494,7 @@ impl Core {
 
     /// Calls `act` with what a point command sees.
     #[inline(always)]
-    fn with_cx<R>(
+    pub(super) fn with_cx<R>(
         &self,
         home: &mut Home,
         view: View,
@@ -552,7 +583,7 @@ impl Core {
         answer
     }
 
-    async fn drive_job(
+    pub(super) async fn drive_job(
         self: &Rc<Self>,
         index: usize,
         mut job: Box<dyn Job>,
@@ -595,7 +626,12 @@ impl Core {
                 session: lane.session.clone(),
                 request: Arc::clone(&request),
                 first,
+                is_inside: false,
             }),
+            Runner::Transaction(_) => {
+                let of = (lane.session.db, lane.session.resp3);
+                self.watch_many(client, of, Arc::clone(&request))
+            }
             _ => unreachable!("only tasks come here"),
         };
         let presence = Presence::new(lane.gone());
@@ -605,7 +641,7 @@ impl Core {
             let entry = &core.table.entries()[index];
             let work = blaming(&core, index, future);
             let answer = match entry.run {
-                Runner::Multi(..) => core.while_wanted(entry, &seen, work).await,
+                Runner::Multi(..) => core.while_wanted(!entry.row.is_write(), &seen, work).await,
                 _ => Some(work.await), // Administration: SAVE goes on, for whom ever it may be.
             };
             let Some(answer) = answer else { return core.stopped(client) };
@@ -742,7 +778,7 @@ impl Core {
         stats.count_error(&refusal.text());
     }
 
-    fn is_slow(&self, entry: &Entry, ns: u64) -> bool {
+    pub(super) fn is_slow(&self, entry: &Entry, ns: u64) -> bool {
         self.hot.borrow().slow_ns.is_some_and(|limit| ns >= limit)
             && !entry.row.flags.has(Flags::SKIP_SLOWLOG)
     }

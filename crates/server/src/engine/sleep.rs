@@ -50,7 +50,7 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 14] = [
+        let queues: [(&str, &dyn Fn() -> bool); 15] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -65,6 +65,7 @@ impl Core {
             ("news of a snapshot", &|| self.has_save_news()),
             ("the end of a pause", &|| self.is_due(self.pause_ends())),
             ("a held writer",      &|| self.may_release_writers()),
+            ("a watched key",      &|| self.has_watch_work()),
         ];
         queues.into_iter().find_map(|(name, holds)| holds().then_some(name))
     }

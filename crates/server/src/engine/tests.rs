@@ -8,6 +8,7 @@ mod order;
 mod portions;
 mod requests;
 mod slices;
+mod transactions;
 mod writers;
 
 use super::{Action, Clock, Core, Local, Mail, Peer, SliceClock, Token, Wait, World};

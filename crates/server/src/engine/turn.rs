@@ -197,9 +197,10 @@ impl Core {
                 self.timed(Cause::Compaction, || self.tx.home().shard.compact());
             }
             Chore::Save if self.can_save() => self.timed(Cause::Save, || self.save_some()),
-            Chore::Tasks | Chore::Dead | Chore::Frees | Chore::Compaction | Chore::Save => {
-                return false;
+            Chore::Watches if self.has_watch_work() => {
+                self.timed(Cause::Task, || self.settle_watches());
             }
+            _ => return false,
         }
         true
     }

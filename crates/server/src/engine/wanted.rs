@@ -9,7 +9,6 @@
 
 use super::conn::Lane;
 use super::core::Core;
-use super::entry::Entry;
 use super::presence::{Gone, Presence};
 use darter_tx::TaskId;
 use std::future::poll_fn;
@@ -22,16 +21,17 @@ use std::task::Poll;
 pub(super) const ENDED_WORK_NS: u64 = 100_000_000;
 
 impl Core {
-    /// Runs the task of a command, until it ends or its client is gone: then `None`.
+    /// Runs the task of a command, until it ends or its client is gone: then `None`. One that only
+    /// reads ends in more cases.
     pub(super) async fn while_wanted<R>(
         &self,
-        entry: &Entry,
+        is_read: bool,
         presence: &Presence,
         task: impl Future<Output = R>,
     ) -> Option<R> {
         let mut task = pin!(task);
         poll_fn(|cx| {
-            if self.stops(entry, presence) {
+            if self.stops(is_read, presence) {
                 self.stats.borrow_mut().stopped += 1;
                 return Poll::Ready(None);
             }
@@ -47,8 +47,7 @@ impl Core {
     }
 
     /// True when the running task is to stop, and may.
-    fn stops(&self, entry: &Entry, presence: &Presence) -> bool {
-        let is_read = !entry.row.is_write();
+    fn stops(&self, is_read: bool, presence: &Presence) -> bool {
         match presence.gone() {
             Gone::No => false,
             Gone::Ended => is_read && presence.work(0) > ENDED_WORK_NS,

@@ -38,7 +38,16 @@ impl Core {
     }
 
     fn hold_writer(&self, lane: &mut Lane, entry: &Entry, args: Args<'_>) -> bool {
-        let Some(core) = self.awaited_by(lane.session.db, entry, args) else { return false };
+        let db = lane.session.db;
+        let awaited = match &lane.queued_commands {
+            None => self.awaited_by(db, entry, args),
+            Some(_) if lane.is_queueing(entry) => None, // EXEC may have to wait.
+            Some(queued) => queued.first_some(|row, args| {
+                let entry = &self.table.entries()[row];
+                if entry.row.is_write() { self.awaited_by(db, entry, args) } else { None }
+            }),
+        };
+        let Some(core) = awaited else { return false };
         self.stats.borrow_mut().writes_held += u64::from(!lane.awaits_snapshot);
         lane.hold(args.to_request());
         self.writers.hold(core, lane);

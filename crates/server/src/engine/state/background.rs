@@ -21,11 +21,20 @@ pub(crate) enum Chore {
     Compaction,
     /// Saving.
     Save,
+    /// Telling who watches a key that it was touched.
+    Watches,
 }
 
 /// A round.
-pub(crate) const CHORES: [Chore; 6] =
-    [Chore::Tasks, Chore::Streams, Chore::Dead, Chore::Frees, Chore::Compaction, Chore::Save];
+pub(crate) const CHORES: [Chore; 7] = [
+    Chore::Tasks,
+    Chore::Streams,
+    Chore::Dead,
+    Chore::Frees,
+    Chore::Compaction,
+    Chore::Save,
+    Chore::Watches,
+];
 
 /// See the module.
 #[derive(Default)]

@@ -1,24 +1,23 @@
 //! Batches: what they carry, and those that a core has begun. See `engine::batch` for what runs them.
 
 use super::super::point::View;
-use super::super::presence::Awaited;
+use super::super::presence::{Awaited, Gone};
+use super::requests::{Kept, Requests};
 use darter_base::hash::IdentityMap;
 use darter_command::Stream;
-use darter_resp::{Args, LOOKAHEAD_MAX, Output, Request, Span};
+use darter_resp::{Args, LOOKAHEAD_MAX, Output};
 use darter_tx::CoreId;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 /// Requests of one connection on their way to another core, then their replies on their way back.
 pub struct Batch {
     pub(crate) from: CoreId,
     pub(crate) client: u64,
     pub(crate) resp3: bool,
-    bytes: Vec<u8>,
+    requests: Requests,
     /// Bytes of all its requests: held until the last of them is done.
     pub(crate) request_bytes: usize,
-    spans: Vec<Span>,
     pub(crate) items: Vec<Item>,
     pub(crate) next: usize,
     pub(crate) replies: Vec<u8>,
@@ -32,12 +31,7 @@ pub struct Batch {
 pub(crate) struct Item {
     pub(crate) entry: usize,
     pub(crate) view: View,
-    args: ItemArgs,
-}
-
-enum ItemArgs {
-    Spans(usize, usize),
-    Owned(Arc<Request>),
+    args: Kept,
 }
 
 pub(crate) enum Replied {
@@ -53,9 +47,8 @@ impl Batch {
             from,
             client,
             resp3,
-            bytes: Vec::new(),
+            requests: Requests::default(),
             request_bytes: 0,
-            spans: Vec::new(),
             items: Vec::new(),
             next: 0,
             replies: Vec::new(),
@@ -69,34 +62,17 @@ impl Batch {
         self.resp3
     }
 
-    /// Longer arguments are shared instead of copied.
-    const COPY_MAX: usize = 4 * 1024;
-
     /// Adds a request. Returns its bytes.
     pub(crate) fn push(&mut self, entry: usize, view: View, args: Args<'_>) -> usize {
         let bytes = args.held_bytes();
-        let args = if args.len() > 64 || args.total_bytes() > Self::COPY_MAX {
-            ItemArgs::Owned(args.to_request())
-        } else {
-            let first = self.spans.len();
-            for arg in args.iter() {
-                let start = u32::try_from(self.bytes.len()).expect("a batch stays small");
-                self.bytes.extend_from_slice(arg);
-                let end = u32::try_from(self.bytes.len()).expect("a batch stays small");
-                self.spans.push(Span { start, end });
-            }
-            ItemArgs::Spans(first, self.spans.len())
-        };
+        let args = self.requests.keep(args);
         self.items.push(Item { entry, view, args });
         self.request_bytes += bytes;
         bytes
     }
 
     pub(crate) fn args<'a>(&'a self, item: &'a Item) -> Args<'a> {
-        match &item.args {
-            ItemArgs::Spans(first, end) => Args::flat(&self.bytes, &self.spans[*first..*end]),
-            ItemArgs::Owned(request) => Args::owned(request),
-        }
+        self.requests.args(&item.args)
     }
 
     /// The next commands, all of one database.
@@ -109,8 +85,7 @@ impl Batch {
     /// Bytes of memory that it holds, empty as it may be.
     fn capacity_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.bytes.capacity()
-            + self.spans.capacity() * size_of::<Span>()
+            + self.requests.capacity_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.replies.capacity()
             + self.ends.capacity() * size_of::<Replied>()
@@ -119,8 +94,7 @@ impl Batch {
     /// Lets go of its requests, which may be long, and of their replies.
     fn clear(&mut self) {
         (self.request_bytes, self.next, self.held_bytes, self.rests) = (0, 0, 0, false);
-        self.bytes.clear();
-        self.spans.clear();
+        self.requests.clear();
         self.replies.clear();
         self.items.clear();
         self.ends.clear();
@@ -160,6 +134,8 @@ pub(crate) struct Batches {
     spare_bytes: usize,
     /// By client, the task that one of its batches waits for.
     awaited: IdentityMap<Awaited>,
+    /// Clients that are gone, until their batches are done.
+    gone: IdentityMap<()>,
 }
 
 /// Memory of batches that a core keeps for the next ones: some dozen of fifty requests.
@@ -237,9 +213,19 @@ impl Batches {
         assert!(old.is_none(), "client {client} waits for two tasks");
     }
 
-    /// The task that a batch of the client waits for.
-    pub(crate) fn awaited(&self, client: u64) -> Option<&Awaited> {
+    /// The client is gone: what its batches read from now on, nobody wants. All that it sent has
+    /// come. Returns the task that one of them waits for.
+    pub(crate) fn give_up(&mut self, client: u64) -> Option<&Awaited> {
+        let has = |queue: &VecDeque<Box<Batch>>| queue.iter().any(|batch| batch.client == client);
+        if self.behind.contains_key(&client) || has(&self.queue) || has(&self.paused) {
+            self.gone.insert(client, ());
+        }
         self.awaited.get(&client)
+    }
+
+    /// How far a client has gone whose batch is run.
+    pub(crate) fn gone(&self, client: u64) -> Gone {
+        if self.gone.contains_key(&client) { Gone::Closed } else { Gone::No }
     }
 
     /// The task that a batch waited for is done.
@@ -272,21 +258,24 @@ impl Batches {
 
     /// The client's batch is done: its next one, if any, is resumed.
     pub(crate) fn done(&mut self, client: u64) {
-        if self.behind.is_empty() {
+        if self.behind.is_empty() && self.gone.is_empty() {
             return;
         }
         if let Entry::Occupied(mut behind) = self.behind.entry(client) {
             match behind.get_mut().pop_front() {
-                Some(next) => self.queue.push_front(next),
+                Some(next) => return self.queue.push_front(next),
                 None => drop(behind.remove()),
             }
         }
+        self.gone.remove(&client);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use darter_resp::Request;
+    use std::sync::Arc;
 
     #[test] // Batches come back empty, and those of a burst are not kept.
     fn memory_of_batches_is_kept_within_bounds() {

@@ -14,6 +14,7 @@ pub(super) mod meter;
 pub(super) mod outgoing;
 pub(super) mod patience;
 pub(super) mod release;
+pub(crate) mod requests;
 pub(super) mod saving;
 pub(crate) mod slowlog;
 pub(super) mod watchers;

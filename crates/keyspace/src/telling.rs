@@ -1,0 +1,59 @@
+//! What a database tells of its changes: to a subscriber, who takes records, and to those who watch
+//! keys, who hear of events only.
+
+use crate::log::Log;
+use crate::{Db, Effect, Events, Record};
+
+impl Db {
+    /// Starts or stops recording changes, for a database outside a shard. (For others:
+    /// [`Shard::listen`](crate::Shard::listen).)
+    pub fn listen(&mut self, listening: bool) {
+        self.log = listening.then(Box::default);
+        self.log.iter_mut().for_each(|log| log.is_taken = true);
+    }
+
+    /// True when changes are recorded.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_taken)
+    }
+
+    /// True when somebody hears of changes, whether they are recorded or not.
+    pub(crate) fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Takes what was recorded.
+    #[must_use]
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.log.as_mut().map_or_else(Vec::new, |log| log.take())
+    }
+
+    /// The log, to be moved or inspected.
+    pub(crate) fn log(&mut self) -> &mut Option<Box<Log>> {
+        &mut self.log
+    }
+
+    /// Records what happened to a key and what became of it, if there is a listener.
+    #[inline]
+    pub(crate) fn tell(
+        &mut self,
+        key: &[u8],
+        told: impl FnOnce() -> Events,
+        effect: impl FnOnce() -> Effect,
+    ) {
+        if let Some(log) = &mut self.log {
+            match log.is_taken {
+                true => log.push_key(key, effect(), told()),
+                false => log.hear(key, told().iter()),
+            }
+        }
+    }
+
+    /// [`Db::tell`] where nobody takes the records.
+    pub(crate) fn hear(&mut self, key: &[u8], told: impl FnOnce() -> Events) {
+        if let Some(log) = &mut self.log {
+            log.hear(key, told().iter());
+        }
+    }
+}

@@ -1,0 +1,529 @@
+//! WATCH: who wants to know whether a key is touched.
+//!
+//! A *touch* is what fires an event on a key, with few exceptions; whether the value is another one
+//! does not matter. So watches hear of the events where the log hears of them, and a log that only
+//! they need keeps nothing. Redis's rules for keys that are not there, and for deadlines, hold:
+//!
+//! - A key that was absent, or past its deadline, when it was watched stays clean while it is
+//!   removed, flushed or swapped for another that is not there.
+//! - A key that was there is dirty once it is not, whether anybody noticed its deadline or not. It
+//!   cannot get another one without a touch, so the earliest of a client's keys is enough to know.
+//!
+//! Nothing takes longer the more keys a client watches, or the more clients a key: a touched key
+//! leaves the table with all its watches, and their clients are marked in portions; so are the keys
+//! of a client that watches no more removed. Only SWAPDB visits all watched keys.
+//!
+//! Keys are found by their hashes alone: of two that share one, both are touched. A transaction that
+//! runs again is all that comes of it.
+//!
+//! Invariants (`check_invariants`):
+//! - W1: every key in the table has a watch, of a client that watches now or is being forgotten.
+//! - W2: what a clean client watches is in the table, once for each of its keys.
+
+use crate::event::{EXPIRED, NEW};
+use crate::{Event, Key, Name, is_dead};
+use darter_base::hash::{self, IdentityMap};
+use std::collections::hash_map::{Entry, IntoIter};
+
+/// The table is in parts, so that growing moves few of the keys at a time.
+const PARTS: usize = 64;
+/// Watches that are marked or removed at once: about 10 us.
+const AT_ONCE: usize = 64;
+/// Keys in one run of those of a client.
+const RUN: usize = 1_024;
+
+/// One watch of one key.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    client: u64,
+    /// Which of the client's times: it may have stopped watching, and begun anew.
+    time: u64,
+    /// The key was there when the watch began.
+    was_there: bool,
+}
+
+/// The watches of a key, by their times.
+#[derive(Debug)]
+enum Watching {
+    One(Watch),
+    Many(IdentityMap<Watch>),
+}
+
+impl Watching {
+    /// Adds a watch, unless the client has one. True if it is new.
+    fn add(&mut self, watch: Watch) -> bool {
+        match self {
+            Self::One(other) if other.time == watch.time => false,
+            Self::One(other) => {
+                let both = [*other, watch].map(|watch| (watch.time, watch));
+                *self = Self::Many(both.into_iter().collect());
+                true
+            }
+            Self::Many(all) => match all.entry(watch.time) {
+                Entry::Occupied(_) => false,
+                Entry::Vacant(place) => {
+                    place.insert(watch);
+                    true
+                }
+            },
+        }
+    }
+
+    /// Removes a watch. True if none is left.
+    fn remove(&mut self, time: u64) -> bool {
+        match self {
+            Self::One(watch) => watch.time == time,
+            Self::Many(all) => {
+                all.remove(&time);
+                all.is_empty()
+            }
+        }
+    }
+
+    fn has(&self, time: u64) -> bool {
+        match self {
+            Self::One(watch) => watch.time == time,
+            Self::Many(all) => all.contains_key(&time),
+        }
+    }
+
+    fn is_of_there(&self) -> bool {
+        match self {
+            Self::One(watch) => watch.was_there,
+            Self::Many(all) => all.values().all(|watch| watch.was_there),
+        }
+    }
+
+    /// Takes out the watches of those who saw the key there. Cost: O(watches).
+    fn split_there(&mut self) -> IdentityMap<Watch> {
+        match self {
+            Self::One(_) => IdentityMap::default(),
+            Self::Many(all) => all.extract_if(|_, watch| watch.was_there).collect(),
+        }
+    }
+}
+
+/// A key that is watched.
+#[derive(Debug)]
+struct Watched {
+    db: usize,
+    name: Name,
+    watching: Watching,
+}
+
+/// What a client watches.
+#[derive(Debug)]
+struct Watcher {
+    time: u64,
+    /// The names of its keys in the table, in runs: none is moved.
+    keys: Vec<Vec<u64>>,
+    /// The databases of the keys that were there.
+    databases: Vec<usize>,
+    /// When the first of those dies.
+    dies_at: Option<u64>,
+    is_dirty: bool,
+}
+
+/// What is known of a client's watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// No key was touched, and none has died.
+    Clean,
+    /// One was, or has.
+    Touched,
+    /// Touches have yet to be told to those who watch: ask again.
+    Unknown,
+}
+
+/// The watches of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    /// By [`place`].
+    parts: Vec<IdentityMap<Watched>>,
+    /// By client.
+    watchers: IdentityMap<Watcher>,
+    /// The times so far.
+    times: u64,
+    /// Watches of touched keys, whose clients are to be marked.
+    touched: Vec<IntoIter<u64, Watch>>,
+    /// Times that are over, with keys that are to be removed.
+    over: Vec<(u64, Vec<Vec<u64>>)>,
+    /// Clients that are dirty since it was last asked.
+    news: Vec<u64>,
+}
+
+/// The name of a key in the table.
+fn place(db: usize, hash: u64) -> u64 {
+    hash ^ (db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Watches {
+    /// True when nothing is watched, and nothing is left to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watchers.is_empty() && self.touched.is_empty() && self.over.is_empty()
+    }
+
+    /// True when [`Watches::settle`] or [`Watches::take_news`] has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.touched.is_empty() && self.over.is_empty() && self.news.is_empty())
+    }
+
+    /// A client watches a key, which has this deadline if it is there. Once more is nothing new; and
+    /// a client that is dirty need not watch any more.
+    pub(crate) fn add(
+        &mut self,
+        client: u64,
+        (db, key): (usize, &Key<'_>),
+        there: Option<Option<u64>>,
+    ) {
+        let times = &mut self.times;
+        let watcher = self.watchers.entry(client).or_insert_with(|| {
+            *times += 1;
+            Watcher {
+                time: *times,
+                keys: Vec::new(),
+                databases: Vec::new(),
+                dies_at: None,
+                is_dirty: false,
+            }
+        });
+        if watcher.is_dirty {
+            return;
+        }
+        self.parts.resize_with(PARTS, IdentityMap::default);
+        let place = place(db, key.hash);
+        let watch = Watch { client, time: watcher.time, was_there: there.is_some() };
+        let is_new = match part(&mut self.parts, place).entry(place) {
+            Entry::Occupied(mut watched) => watched.get_mut().watching.add(watch),
+            Entry::Vacant(free) => {
+                let (name, watching) = (Name::from(key.bytes), Watching::One(watch));
+                free.insert(Watched { db, name, watching });
+                true
+            }
+        };
+        if is_new {
+            watcher.keep(place, db, there);
+        }
+        assert!(watcher.time <= *times, "a time to come");
+    }
+
+    /// A client watches no more. True while some of its keys are left to be removed.
+    pub(crate) fn remove(&mut self, client: u64) -> bool {
+        if let Some(watcher) = self.watchers.remove(&client) {
+            self.over.push((watcher.time, watcher.keys));
+        }
+        self.settle()
+    }
+
+    /// Marks clients whose keys were touched, and removes keys of those that watch no more: a
+    /// portion. True while there is more.
+    pub(crate) fn settle(&mut self) -> bool {
+        let mut left = AT_ONCE;
+        while let Some(mut watches) = self.touched.pop() {
+            for (time, watch) in watches.by_ref().take(left) {
+                assert_eq!(time, watch.time, "W1: a watch of another time");
+                self.mark(watch);
+                left -= 1;
+            }
+            if watches.len() > 0 {
+                self.touched.push(watches);
+                return true;
+            }
+        }
+        while left > 0
+            && let Some((time, keys)) = self.over.last_mut()
+        {
+            let (time, next) = (*time, keys.last_mut().and_then(Vec::pop));
+            match next {
+                Some(place) => self.forget(time, place),
+                None if keys.len() > 1 => drop(keys.pop()),
+                None => drop(self.over.pop()),
+            }
+            left -= 1;
+        }
+        !self.over.is_empty()
+    }
+
+    fn forget(&mut self, time: u64, place: u64) {
+        assert!(time <= self.times, "a time to come");
+        if let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place)
+            && watched.get_mut().watching.remove(time)
+        {
+            watched.remove();
+        }
+    }
+
+    /// The client of a watch is dirty, if it is still that watch's time.
+    fn mark(&mut self, watch: Watch) {
+        let watcher = self.watchers.get_mut(&watch.client);
+        if let Some(watcher) = watcher.filter(|watcher| watcher.time == watch.time)
+            && !std::mem::replace(&mut watcher.is_dirty, true)
+        {
+            self.news.push(watch.client);
+        }
+    }
+
+    /// Something happened to a key.
+    #[inline]
+    pub(crate) fn hear(&mut self, db: usize, key: &[u8], event: &'static Event) {
+        if !self.watchers.is_empty() && is_touch(event) {
+            self.hear_touch(place(db, hash::of(key)), event);
+        }
+    }
+
+    fn hear_touch(&mut self, place: u64, event: &'static Event) {
+        debug_assert!(is_touch(event), "{event:?}");
+        let Entry::Occupied(mut watched) = part(&mut self.parts, place).entry(place) else {
+            return;
+        };
+        if event == EXPIRED && !watched.get().watching.is_of_there() {
+            let there = watched.get_mut().watching.split_there();
+            if !there.is_empty() {
+                self.touched.push(there.into_iter());
+            }
+        } else {
+            match watched.remove().watching {
+                Watching::One(watch) => self.mark(watch),
+                Watching::Many(all) => self.touched.push(all.into_iter()),
+            }
+        }
+    }
+
+    /// All keys of a database are gone, or of all: those that were there are touched. Cost:
+    /// O(clients that watch).
+    pub(crate) fn hear_flush(&mut self, db: Option<usize>) {
+        for (client, watcher) in &mut self.watchers {
+            let had = watcher.databases.iter().any(|of| db.is_none_or(|db| db == *of));
+            if had && !std::mem::replace(&mut watcher.is_dirty, true) {
+                self.news.push(*client);
+            }
+        }
+    }
+
+    /// Two databases are about to be swapped: keys that are in either are touched. Cost: O(watched
+    /// keys).
+    pub(crate) fn hear_swap(&mut self, both: [usize; 2], is_there: impl Fn(usize, &[u8]) -> bool) {
+        let is_touched = |watched: &Watched| {
+            both.contains(&watched.db) && both.iter().any(|db| is_there(*db, &watched.name))
+        };
+        debug_assert_ne!(both[0], both[1], "a database is swapped for itself");
+        let mut touched = Vec::new();
+        for part in &mut self.parts {
+            touched.extend(part.extract_if(|_, watched| is_touched(watched)));
+        }
+        for (_, watched) in touched {
+            match watched.watching {
+                Watching::One(watch) => self.mark(watch),
+                Watching::Many(all) => self.touched.push(all.into_iter()),
+            }
+        }
+    }
+
+    /// What is known of the client's watches at `now`. Cost: a portion.
+    pub(crate) fn ask(&mut self, client: u64, now: u64) -> Seen {
+        if !self.touched.is_empty() {
+            self.settle();
+        }
+        match self.watchers.get(&client) {
+            Some(watcher) if watcher.is_dirty || is_dead(watcher.dies_at, now) => Seen::Touched,
+            _ if !self.touched.is_empty() => Seen::Unknown,
+            _ => Seen::Clean,
+        }
+    }
+
+    /// Takes the clients that have become dirty.
+    pub(crate) fn take_news(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Asserts the invariants. Cost: O(watches): for tests.
+    pub(crate) fn check_invariants(&self) {
+        let is_over = |time| self.over.iter().any(|(over, _)| *over == time);
+        for watched in self.parts.iter().flatten().map(|(_, watched)| watched) {
+            let all = match &watched.watching {
+                Watching::One(watch) => vec![*watch],
+                Watching::Many(all) => all.values().copied().collect(),
+            };
+            assert!(!all.is_empty(), "W1: {:?} is watched by nobody", watched.name);
+            for Watch { client, time, .. } in all {
+                let watcher = self.watchers.get(&client).filter(|watcher| watcher.time == time);
+                assert!(watcher.is_some() || is_over(time), "W1: {client} is unknown");
+            }
+        }
+        if !self.touched.is_empty() {
+            return; // Their clients are not known to be dirty yet.
+        }
+        for (client, watcher) in self.watchers.iter().filter(|(_, watcher)| !watcher.is_dirty) {
+            for key in watcher.keys.iter().flatten() {
+                let watched = self.parts[at(*key)].get(key);
+                assert!(
+                    watched.is_some_and(|watched| watched.watching.has(watcher.time)),
+                    "W2: {client} misses touches"
+                );
+            }
+        }
+    }
+}
+
+impl Watcher {
+    /// It watches one more key.
+    fn keep(&mut self, place: u64, db: usize, there: Option<Option<u64>>) {
+        match self.keys.last_mut() {
+            Some(run) if run.len() < RUN => run.push(place),
+            _ => self.keys.push(vec![place]),
+        }
+        debug_assert!(self.keys.iter().rev().skip(1).all(|run| run.len() == RUN), "runs are full");
+        debug_assert!(!self.is_dirty, "a dirty client watches nothing more");
+        let Some(deadline) = there else { return };
+        if !self.databases.contains(&db) {
+            self.databases.push(db);
+        }
+        self.dies_at = self.dies_at.into_iter().chain(deadline).min();
+    }
+}
+
+const _: () = assert!(PARTS.is_power_of_two() && AT_ONCE <= RUN);
+
+fn at(place: u64) -> usize {
+    (place >> 32) as usize % PARTS
+}
+
+/// The part of the table that has a key.
+fn part(parts: &mut [IdentityMap<Watched>], place: u64) -> &mut IdentityMap<Watched> {
+    &mut parts[at(place)]
+}
+
+/// Groups and the last ID of a stream change without a touch, unless the stream is new.
+fn is_touch(event: &'static Event) -> bool {
+    event == NEW || !(event.name.starts_with("xgroup-") || event.name == "xsetid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seen;
+    use crate::{Deadline, Fresh, Key, Shard};
+    use darter_base::Prng;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    const CLIENT: u64 = 7;
+
+    fn set(shard: &mut Shard, db: usize, key: &[u8], deadline: Deadline) {
+        shard.db_mut(db).set_text(&Key::new(key), Fresh::Bytes(b"v"), deadline);
+    }
+
+    #[test] // Redis's rules for keys that are there, that are not, and that have died.
+    fn what_touches_a_key() {
+        type Act = fn(&mut Shard);
+        #[rustfmt::skip] // A table.
+        let cases: &[(&str, &[u8], Act, bool)] = &[
+            ("nothing",                 b"there", |_| {}, false),
+            ("the same value",          b"there", |it| set(it, 0, b"there", Deadline::Clear), true),
+            ("another key",             b"there", |it| set(it, 0, b"other", Deadline::Clear), false),
+            ("another database",        b"there", |it| set(it, 1, b"there", Deadline::Clear), false),
+            ("a new key",               b"none",  |it| set(it, 0, b"none", Deadline::Clear), true),
+            ("made and removed",        b"none",  |it| {
+                set(it, 0, b"none", Deadline::Clear);
+                it.db_mut(0).remove(&Key::new(b"none"));
+            }, true),
+            ("removed",                 b"there", |it| { it.db_mut(0).remove(&Key::new(b"there")); }, true),
+            ("it dies unnoticed",       b"mortal", |it| it.set_now(200), true),
+            ("it is reaped",            b"mortal", |it| { it.set_now(200); it.reap(9); }, true),
+            ("it was dead, and reaped", b"dead",  |it| { it.reap(9); }, false),
+            ("it was dead, and made",   b"dead",  |it| set(it, 0, b"dead", Deadline::Clear), true),
+            ("flush",                   b"there", |it| it.db_mut(0).flush(), true),
+            ("flush of nothing",        b"none",  |it| it.db_mut(0).flush(), false),
+            ("flush of another",        b"there", |it| it.db_mut(1).flush(), false),
+            ("flush of all",            b"there", Shard::flush, true),
+            ("flush of all of nothing", b"none",  Shard::flush, false),
+            ("flush of what was dead",  b"dead",  Shard::flush, false),
+            ("swap",                    b"there", |it| it.swap(0, 1), true),
+            ("swap, it is in neither",  b"none",  |it| it.swap(0, 1), false),
+            ("swap brings it",          b"away",  |it| it.swap(1, 0), true),
+            ("swap of others",          b"there", |it| it.swap(1, 2), false),
+        ];
+        for (name, key, act, expected) in cases {
+            let mut shard = Shard::new(3, 1);
+            shard.set_now(100);
+            set(&mut shard, 0, b"there", Deadline::Clear);
+            set(&mut shard, 0, b"mortal", Deadline::At(150));
+            set(&mut shard, 0, b"dead", Deadline::At(50));
+            set(&mut shard, 1, b"away", Deadline::Clear);
+            shard.watch(CLIENT, 0, &Key::new(key));
+            act(&mut shard);
+            shard.check_watches();
+            let expected = if *expected { Seen::Touched } else { Seen::Clean };
+            assert_eq!(shard.ask_watches(CLIENT), expected, "{name}");
+            assert_eq!(shard.ask_watches(CLIENT + 1), Seen::Clean, "{name}: another client's");
+            assert!(!shard.unwatch(CLIENT), "{name}");
+            assert_eq!(shard.ask_watches(CLIENT), Seen::Clean, "{name}");
+            assert!(!shard.is_watched() && shard.take_records().is_empty(), "{name}");
+        }
+    }
+
+    #[test] // Many clients and many keys, in portions: as a model that marks at once.
+    fn watches_agree_with_a_model() {
+        for seed in 0..40 {
+            let mut prng = Prng::from_seed(seed);
+            let mut shard = Shard::new(2, 1);
+            let mut watched: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+            let mut dirty = BTreeSet::new();
+            let crowd = 1 + prng.below(300);
+            for step in 0..2_000 {
+                let (client, key) = (prng.below(crowd), prng.below(30));
+                let name = key.to_string();
+                match prng.below(20) {
+                    0..14 => {
+                        shard.watch(client, 0, &Key::new(name.as_bytes()));
+                        if !dirty.contains(&client) {
+                            watched.entry(client).or_default().insert(key);
+                        }
+                    }
+                    14 => {
+                        set(&mut shard, 0, name.as_bytes(), Deadline::Clear);
+                        let told = watched.iter().filter(|(_, keys)| keys.contains(&key));
+                        dirty.extend(told.map(|(client, _)| *client));
+                    }
+                    15..19 => {
+                        watched.remove(&client);
+                        dirty.remove(&client);
+                        shard.unwatch(client);
+                    }
+                    _ => {
+                        let mut seen = shard.ask_watches(client);
+                        while seen == Seen::Unknown {
+                            seen = shard.ask_watches(client);
+                        }
+                        let expected = dirty.contains(&client);
+                        assert_eq!(seen == Seen::Touched, expected, "seed {seed} step {step}");
+                    }
+                }
+                shard.check_watches();
+            }
+            (0..crowd).for_each(|client| _ = shard.unwatch(client));
+            while shard.settle_watches() {}
+            assert!(!shard.is_watched(), "seed {seed}");
+        }
+    }
+
+    #[test] // A hundred thousand watches of one key, and a hundred thousand keys of one client.
+    fn nothing_is_done_at_once() {
+        const MANY: u64 = 100_000;
+        let mut shard = Shard::new(1, 1);
+        (0..MANY).for_each(|client| shard.watch(client, 0, &Key::new(b"k")));
+        set(&mut shard, 0, b"k", Deadline::Clear);
+        assert_eq!(shard.take_watch_news(), [], "it is told in portions");
+        assert_eq!(shard.ask_watches(MANY - 1), Seen::Unknown);
+        let mut portions = 0;
+        while shard.settle_watches() {
+            portions += 1;
+        }
+        assert!(portions > 1_000, "{portions}");
+        assert_eq!(shard.take_watch_news().len() as u64, MANY);
+        assert_eq!(shard.ask_watches(MANY - 1), Seen::Touched);
+        (0..MANY).for_each(|client| _ = shard.unwatch(client));
+        (0..MANY).for_each(|key| shard.watch(7, 0, &Key::new(&key.to_le_bytes())));
+        assert!(shard.unwatch(7), "some are left");
+        while shard.settle_watches() {}
+        assert!(!shard.is_watched());
+    }
+}

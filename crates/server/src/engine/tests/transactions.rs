@@ -1,0 +1,205 @@
+//! MULTI and WATCH: what depends on other connections, on time, on cores, or on bytes that are no
+//! whole reply.
+
+use super::*;
+
+impl Bench {
+    /// Sends some lines together. Returns what comes.
+    fn all(&self, client: usize, lines: &[&str]) -> String {
+        self.ask(client, &lines.join("\r\n"))
+    }
+
+    /// [`Bench::all`] in a transaction: the reply of EXEC.
+    fn exec(&self, client: usize, lines: &[&str]) -> String {
+        let got = self.all(client, &[&["MULTI"], lines, &["EXEC"]].concat());
+        let queued = format!("+OK\r\n{}", "+QUEUED\r\n".repeat(lines.len()));
+        got.strip_prefix(&queued).unwrap_or_else(|| panic!("{got:?}")).to_owned()
+    }
+
+    fn is_clean(&self) -> bool {
+        let is_free = |core: &Rc<Core>| {
+            let mut home = core.tx.home();
+            home.locks.is_free() && !home.shard.is_watched() && core.tx.tasks_len() == 0
+        };
+        self.cores.iter().all(is_free)
+    }
+}
+
+#[test] // Whatever asks for all keys, or for silence, inside EXEC: it comes to its end, as in Redis.
+fn nothing_inside_waits_for_the_transaction() {
+    for cores in [1, 2, 3] {
+        let bench = Bench::new(cores);
+        let (one, other) = (bench.key(0), bench.key(cores - 1));
+        let (set, get) = (format!("SET {one} 1"), format!("GET {other}"));
+        let got = bench.exec(0, &[&set, "BGSAVE", &get, "MONITOR", "DBSIZE", "FLUSHALL"]);
+        let monitor = "-ERR MONITOR isn't allowed for DENY BLOCKING client\r\n";
+        let value = if cores == 1 { "$1\r\n1\r\n" } else { "$-1\r\n" };
+        let expected =
+            format!("*6\r\n+OK\r\n+Background saving scheduled\r\n{value}{monitor}:1\r\n+OK\r\n");
+        assert_eq!(got, expected, "{cores} cores");
+        assert!(bench.is_clean());
+    }
+}
+
+#[test] // CLIENT REPLY inside EXEC drops replies, not the array's count, as in Redis.
+fn replies_are_dropped_from_within() {
+    #[rustfmt::skip] // A table.
+    let cases: &[(&[&str], &str, &str)] = &[
+        (&["PING a", "CLIENT REPLY SKIP", "PING b"], "*3\r\n$1\r\na\r\n$1\r\nb\r\n", ""),
+        (&["PING a", "CLIENT REPLY OFF", "PING b"], "*3\r\n$1\r\na\r\n", ""),
+        (&["CLIENT REPLY OFF", "PING b", "CLIENT REPLY ON", "PING c"], "*4\r\n+OK\r\n$1\r\nc\r\n", "+PONG\r\n"),
+    ];
+    for (lines, expected, after) in cases {
+        let bench = Bench::new(2);
+        assert_eq!(bench.exec(0, lines), *expected, "{lines:?}");
+        assert_eq!(bench.ask(0, "PING"), *after, "{lines:?}");
+        bench.ask(0, "CLIENT REPLY ON");
+        assert_eq!(bench.exec(0, &["PING"]), "*1\r\n+PONG\r\n");
+    }
+    let bench = Bench::new(1);
+    bench.all(0, &["MULTI", "PING"]);
+    assert_eq!(
+        bench.all(0, &["RESET", "CLIENT REPLY SKIP", "EXEC", "PING"]),
+        "+RESET\r\n+PONG\r\n"
+    );
+}
+
+#[test] // MONITOR shows what EXEC runs as it runs, in its databases, and EXEC after it.
+fn monitors_see_what_runs() {
+    for cores in [1, 2] {
+        let mut bench = Bench::new(cores);
+        let watcher = bench.connect(0);
+        bench.ask(watcher, "MONITOR");
+        bench.ask(0, "MULTI");
+        bench.all(0, &["SET k v", "SELECT 3", "GET k", "CONFIG SET maxmemory 0"]);
+        let shown = |text: String| -> Vec<String> {
+            let lines = text.lines().map(|line| line.split_once(" [").unwrap().1.to_owned());
+            lines.map(|line| line.replace(" ]", "]")).collect()
+        };
+        assert_eq!(shown(bench.got(watcher)), ["0] \"MULTI\""]);
+        bench.ask(0, "EXEC");
+        let expected =
+            ["0] \"SET\" \"k\" \"v\"", "3] \"SELECT\" \"3\"", "3] \"GET\" \"k\"", "3] \"EXEC\""];
+        assert_eq!(shown(bench.got(watcher)), expected, "{cores} cores");
+    }
+}
+
+#[test] // On any core, by anybody, by time; and RESET, UNWATCH, DISCARD and EXEC end it.
+fn watches_are_heard_on_all_cores() {
+    for cores in [1, 2] {
+        let mut bench = Bench::new(cores);
+        let (key, other) = (bench.key(cores - 1), bench.connect(cores - 1));
+        let (watch, get) = (format!("WATCH {key}"), format!("GET {key}"));
+        let touch = format!("SET {key} v PX 1000");
+        bench.ask(other, &touch);
+        for (number, ends) in ["UNWATCH", "RESET", "MULTI\r\nDISCARD", "EXEC x"].iter().enumerate()
+        {
+            assert_eq!(bench.ask(0, &watch), "+OK\r\n");
+            bench.ask(other, &touch);
+            bench.ask(0, ends);
+            assert!(bench.is_clean(), "{cores} cores: {ends}");
+            assert_eq!(bench.exec(0, &[&get]), "*1\r\n$1\r\nv\r\n", "{number}");
+        }
+        bench.ask(0, &watch);
+        assert!(bench.ask(0, "CLIENT INFO").contains("flags=N "));
+        bench.ask(other, &touch);
+        assert!(bench.ask(0, "CLIENT INFO").contains("flags=d "));
+        assert_eq!(bench.exec(0, &[&get]), "*-1\r\n", "{cores} cores: touched");
+        assert!(bench.ask(0, "CLIENT INFO").contains("flags=N "));
+        bench.ask(0, &watch);
+        bench.pass_ms(1_001);
+        assert_eq!(bench.exec(0, &[&get]), "*-1\r\n", "{cores} cores: its time has passed");
+        bench.ask(0, &watch);
+        bench.cores[0].closed(bench.clients[0].token);
+        bench.settle();
+        assert!(bench.is_clean(), "{cores} cores: the client is gone");
+    }
+}
+
+#[test] // A pipeline's writes before WATCH are not what it watches for, those after it are.
+fn a_pipeline_watches_in_its_order() {
+    let bench = Bench::new(2);
+    let key = bench.key(1);
+    let (set, watch) = (format!("SET {key} 1"), format!("WATCH {key}"));
+    let lines = [&*set, &watch, "MULTI", &set, "EXEC", &watch, &set, "MULTI", "EXEC"];
+    let expected = "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n*-1\r\n";
+    assert_eq!(bench.all(0, &lines), expected);
+}
+
+#[test] // Very many keys, in one WATCH and in one EXEC, in slices of one portion.
+fn very_many_keys() {
+    for cores in [1, 2] {
+        let mut bench = Bench::new(cores);
+        let other = bench.connect(cores - 1);
+        let names: Vec<String> = (0..2_000).map(|at| format!("k{at}")).collect();
+        bench.short.set(true);
+        let patient = |client: usize, line: &str| {
+            bench.send(client, line);
+            (0..20_000).for_each(|_| bench.round());
+            bench.got(client)
+        };
+        assert_eq!(patient(0, &format!("WATCH {}", names.join(" "))), "+OK\r\n");
+        let sets: String = names.iter().map(|name| format!("SET {name} v\r\n")).collect();
+        let got = patient(0, &format!("MULTI\r\n{sets}EXEC"));
+        assert!(got.ends_with(&format!("*2000\r\n{}", "+OK\r\n".repeat(2_000))), "{cores}: {got}");
+        patient(0, &format!("WATCH {}", names.join(" ")));
+        patient(other, "SET k1999 w");
+        assert!(patient(0, "MULTI\r\nEXEC").ends_with("*-1\r\n"), "{cores} cores");
+        assert!(bench.is_clean());
+    }
+}
+
+#[test] // An EXEC that waits for locks ends with its client; one that has begun runs to its end.
+fn a_client_goes_amid_its_exec() {
+    for has_begun in [false, true] {
+        let mut bench = Bench::new(2);
+        let (key, other) = (bench.key(1), bench.connect(1));
+        let held = darter_tx::lock_key(0, darter_keyspace::Key::new(key.as_bytes()).hash);
+        let lock = || bench.cores[1].tx.try_lock_here(held, darter_tx::Access::Exclusive);
+        let locked = (!has_begun).then(lock);
+        bench.short.set(true);
+        bench.send(0, &format!("MULTI\r\n{}EXEC", format!("INCR {key}\r\n").repeat(50)));
+        (0..120).for_each(|_| bench.round());
+        bench.cores[0].closed(bench.clients[0].token);
+        bench.settle();
+        drop(locked);
+        bench.short.set(false);
+        bench.settle();
+        let expected = if has_begun { "$2\r\n50\r\n" } else { "$-1\r\n" };
+        assert_eq!(bench.ask(other, &format!("GET {key}")), expected);
+        assert!(bench.is_clean());
+    }
+}
+
+#[test] // What a client that is gone has asked of another core, that does not: not even later.
+fn later_jobs_of_a_gone_client_end() {
+    let bench = Bench::new(2);
+    let key = bench.key(1);
+    let held = darter_tx::lock_key(0, darter_keyspace::Key::new(key.as_bytes()).hash);
+    let locked = bench.cores[1].tx.try_lock_here(held, darter_tx::Access::Exclusive);
+    bench.send(0, &format!("GET {key}\r\n").repeat(3));
+    (0..4).for_each(|_| bench.round());
+    assert!(bench.cores[1].tx.tasks_len() == 1, "the first one waits");
+    bench.cores[0].closed(bench.clients[0].token);
+    bench.settle();
+    assert_eq!(bench.cores[1].stats.borrow().stopped, 3);
+    assert!(bench.cores[1].batches.borrow().is_empty(), "they do not wait any more");
+    drop(locked);
+    bench.settle();
+    assert!(bench.is_clean());
+}
+
+#[test] // What is queued counts as what has been received, and the client is closed for too much.
+fn what_is_queued_is_bounded() {
+    let bench = Bench::new(1);
+    bench.cores[0].hot.borrow_mut().client_limits.query = 100_000;
+    bench.ask(0, "MULTI");
+    let set = format!("SET k {}\r\n", "v".repeat(1_000));
+    let mut sent = 0;
+    while !bench.is_closed(0) && sent < 1_000 {
+        bench.ask(0, set.trim_end());
+        sent += 1;
+    }
+    assert!((80..100).contains(&sent), "{sent}");
+    assert_eq!(bench.len(), 0);
+}

@@ -1,0 +1,20 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! Between MULTI and EXEC requests pass the gates and are queued (`queued`). EXEC is a task (`exec`):
+//! it locks all keys that the queued commands name, and those that are watched, on all cores
+//! (`claims`); asks whether a watched one was touched (`watching`); and runs the commands one after
+//! another under these locks. A command that does not name all of its keys makes it lock all keys.
+//! docs/design/0024-transaction-context.md.
+//!
+//! ```text
+//! MULTI   SET a 1   GET b   EXEC
+//!   +OK   +QUEUED   +QUEUED   locks of a and b | clean? | SET | GET | replies, in one array
+//! ```
+//! Not here: how a shard knows what was touched. See `keyspace::watch`.
+
+mod claims;
+mod exec;
+pub(super) mod queued;
+mod replies;
+mod verbs;
+mod watching;

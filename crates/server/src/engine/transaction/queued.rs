@@ -1,0 +1,291 @@
+//! What a connection has queued since MULTI, and what it watches.
+
+use super::super::state::requests::{Kept, Requests};
+use darter_base::lazyfree::{self, Dismantle};
+use darter_command::Flags;
+use darter_resp::Args;
+use darter_tx::{CoreId, KeySet};
+
+/// One of the commands of transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// MULTI.
+    Multi,
+    /// EXEC.
+    Exec,
+    /// DISCARD.
+    Discard,
+    /// WATCH.
+    Watch,
+    /// UNWATCH.
+    Unwatch,
+}
+
+/// Commands that are kept, and freed, together: about 10 us.
+const PORTION: usize = 128;
+/// Bytes of them, roughly.
+const PORTION_BYTES: usize = 16 * 1024;
+
+/// Some of the commands.
+#[derive(Debug, Default)]
+pub(crate) struct Portion {
+    requests: Requests,
+    /// Each by its row.
+    commands: Vec<(usize, Kept)>,
+    bytes: usize,
+}
+
+impl Portion {
+    /// Its commands: the row of each, and its arguments.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Args<'_>)> {
+        self.commands.iter().map(|(row, kept)| (*row, self.requests.args(kept)))
+    }
+
+    fn is_full(&self) -> bool {
+        self.commands.len() >= PORTION || self.bytes >= PORTION_BYTES
+    }
+}
+
+/// What CLIENT LIST shows of the commands since MULTI, and the limits count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// `multi`: how many.
+    pub count: usize,
+    /// `multi-mem`: bytes of their arguments, and a word for each, as Redis counts them.
+    pub argument_bytes: usize,
+    /// What they take.
+    pub held_bytes: usize,
+}
+
+/// The commands since MULTI.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    portions: Vec<Portion>,
+    pub(crate) sizes: Sizes,
+    /// Their arguments: no fewer than their keys.
+    pub(crate) args: usize,
+    /// One was refused: EXEC will be, too.
+    pub(crate) is_aborted: bool,
+    /// They only read data.
+    pub(crate) is_read: bool,
+    /// What any of them is flagged with,
+    any: Flags,
+    /// and all of them are.
+    all: Flags,
+}
+
+impl Default for Queued {
+    fn default() -> Self {
+        let (any, all) = (Flags::NONE, Flags::LOADING);
+        let (portions, sizes) = (Vec::new(), Sizes::default());
+        Self { portions, sizes, args: 0, is_aborted: false, is_read: true, any, all }
+    }
+}
+
+impl Queued {
+    /// Queues a command, unless EXEC will be refused anyway.
+    pub(crate) fn push(&mut self, row: usize, flags: Flags, args: Args<'_>) {
+        if self.is_aborted {
+            return;
+        }
+        if self.portions.last().is_none_or(Portion::is_full) {
+            self.portions.push(Portion::default());
+        }
+        let portion = self.portions.last_mut().expect("there is one");
+        let kept = portion.requests.keep(args);
+        let word_bytes = args.len() * size_of::<usize>();
+        let argument_bytes =
+            if let Kept::Owned(_) = kept { args.held_bytes() } else { args.total_bytes() };
+        let held_bytes = argument_bytes + word_bytes + size_of::<(usize, Kept)>();
+        portion.commands.push((row, kept));
+        portion.bytes += held_bytes;
+        self.sizes.count += 1;
+        self.sizes.argument_bytes += argument_bytes + word_bytes;
+        self.sizes.held_bytes += held_bytes;
+        self.args += args.len();
+        (self.any, self.all) = (self.any | flags, self.all.both(flags));
+        self.is_read &= !flags.has(Flags::WRITE);
+    }
+
+    /// A command was refused.
+    pub(crate) fn abort(&mut self) {
+        *self = Self::default();
+        self.is_aborted = true;
+    }
+
+    /// The commands, in portions.
+    pub(crate) fn portions(&self) -> impl Iterator<Item = &Portion> {
+        self.portions.iter()
+    }
+
+    /// What `find` finds first among some of the first commands.
+    pub(crate) fn first_some<R>(&self, find: impl Fn(usize, Args<'_>) -> Option<R>) -> Option<R> {
+        let some = self.portions().flat_map(Portion::iter).take(PORTION);
+        some.into_iter().find_map(|(row, args)| find(row, args))
+    }
+
+    /// What the gates ask of an EXEC of these.
+    pub(crate) fn flags_of_exec(&self, own: Flags) -> Flags {
+        let own = if self.all.has(Flags::LOADING) { own } else { own.without(Flags::LOADING) };
+        own | self.any.both(Flags::WRITE | Flags::DENYOOM | Flags::MAY_REPLICATE)
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if self.portions.len() > 1 {
+            lazyfree::defer(Box::new(Remains(std::mem::take(&mut self.portions))));
+        }
+    }
+}
+
+/// Commands that nobody runs any more.
+struct Remains(Vec<Portion>);
+
+impl Dismantle for Remains {
+    fn dismantle(&mut self) -> bool {
+        self.0.pop();
+        !self.0.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() * PORTION_BYTES
+    }
+}
+
+/// The keys that a connection watches, by their locks.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    few: Vec<(CoreId, u64)>,
+    /// Those beyond that.
+    many: Vec<(CoreId, KeySet)>,
+    len: usize,
+}
+
+impl Watched {
+    /// So many are in a list: nearly all that are ever watched at once.
+    const FEW: usize = 32;
+    /// Beyond that a set begins with room for so many: it grows part by part.
+    const MANY: usize = 16 * 1024;
+
+    /// Adds a key, once.
+    pub(crate) fn add(&mut self, core: CoreId, key: u64) {
+        if self.few.contains(&(core, key)) {
+            return;
+        }
+        if self.few.len() < Self::FEW {
+            self.few.push((core, key));
+            self.len += 1;
+            return;
+        }
+        let at = self.many.iter().position(|(of, _)| *of == core).unwrap_or_else(|| {
+            self.many.push((core, KeySet::with_capacity(Self::MANY)));
+            self.many.len() - 1
+        });
+        self.len += usize::from(self.many[at].1.insert(key));
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (CoreId, u64)> {
+        let many = self.many.iter().flat_map(|(core, keys)| keys.iter().map(|key| (*core, key)));
+        self.few.iter().copied().chain(many)
+    }
+
+    /// The cores that own them.
+    pub(crate) fn cores(&self) -> Vec<CoreId> {
+        let few = self.few.iter().map(|(core, _)| *core);
+        let mut cores: Vec<CoreId> = few.chain(self.many.iter().map(|(core, _)| *core)).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        /// As Redis counts them.
+        const KEY_BYTES: usize = 56;
+        self.len * KEY_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::preempt::Never;
+    use darter_resp::Request;
+    use std::sync::Arc;
+
+    fn queue(count: usize, words: &[&[u8]]) -> Queued {
+        let request = Arc::new(Request::from_args(words.iter().copied()));
+        let mut queued = Queued::default();
+        (0..count).for_each(|row| queued.push(row, Flags::WRITE, Args::owned(&request)));
+        queued
+    }
+
+    #[test] // They come out as they went in, and are counted as Redis counts them.
+    fn commands_are_kept_in_order() {
+        for (count, value) in [(3, 1), (1_000, 10), (50, 4_000), (3, 100_000)] {
+            let value = vec![b'v'; value];
+            let queued = queue(count, &[b"SET", b"key", &value]);
+            let all: Vec<_> = queued.portions().flat_map(Portion::iter).collect();
+            assert_eq!(all.len(), count);
+            for (at, (row, args)) in all.into_iter().enumerate() {
+                assert_eq!((row, args.get(1), args.get(2)), (at, &b"key"[..], &value[..]));
+            }
+            let bytes = queued.sizes.argument_bytes;
+            let least = count * (6 + value.len() + 3 * 8);
+            assert!((least..least + count * 100).contains(&bytes), "{bytes}, not {least}");
+            assert!(queued.sizes.held_bytes >= bytes);
+        }
+        assert_eq!(queue(1, &[b"CLIENT", b"LIST"]).sizes.argument_bytes, 26, "Redis says so");
+    }
+
+    #[test] // A million commands are not freed at once.
+    fn many_are_freed_in_portions() {
+        drop(queue(10_000, &[b"SET", b"key", b"value"]));
+        let mut portions = 0;
+        while lazyfree::run(&darter_base::preempt::Countdown::new(0)) {
+            portions += 1;
+        }
+        assert!(portions > 50, "{portions}");
+        drop(queue(10, &[b"SET", b"key", b"value"]));
+        assert!(!lazyfree::run(&Never) && lazyfree::is_empty());
+    }
+
+    #[test] // After a refusal nothing is kept, whatever follows.
+    fn what_follows_a_refusal_is_not_kept() {
+        let mut queued = queue(3, &[b"PING"]);
+        queued.abort();
+        let request = Arc::new(Request::from_args([&b"PING"[..]]));
+        queued.push(1, Flags::NONE, Args::owned(&request));
+        assert_eq!((queued.sizes, queued.is_aborted), (Sizes::default(), true));
+    }
+
+    #[test] // EXEC is refused where one of its commands would be.
+    fn exec_has_the_flags_of_its_commands() {
+        let own = Flags::LOADING | Flags::STALE;
+        let mut queued = Queued::default();
+        assert_eq!(queued.flags_of_exec(own), own);
+        let request = Arc::new(Request::from_args([&b"SET"[..]]));
+        queued.push(0, Flags::WRITE | Flags::DENYOOM | Flags::FAST, Args::owned(&request));
+        assert_eq!(queued.flags_of_exec(own), Flags::WRITE | Flags::DENYOOM | Flags::STALE);
+    }
+
+    #[test] // Each key once, however many, and all of them are there.
+    fn keys_are_watched_once() {
+        let mut watched = Watched::default();
+        for key in (0..1_000).chain(0..1_000) {
+            watched.add(key as usize % 3, darter_base::hash::of(&u64::to_le_bytes(key)));
+        }
+        assert_eq!((watched.len(), watched.cores()), (1_000, vec![0, 1, 2]));
+        let mut all: Vec<_> = watched.iter().collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 1_000);
+    }
+}

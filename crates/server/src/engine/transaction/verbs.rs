@@ -1,0 +1,122 @@
+//! What becomes of a request after MULTI, and of the commands of transactions themselves.
+
+use super::super::conn::Lane;
+use super::super::core::Core;
+use super::super::entry::{Entry, Runner};
+use super::queued::{Queued, Verb};
+use super::watching;
+use darter_command::{Flags, Refusal};
+use darter_resp::Args;
+
+const NESTED: &str = "ERR MULTI calls can not be nested";
+const WATCH_INSIDE: &str = "ERR WATCH inside MULTI is not allowed";
+const NO_EXEC: &str = "ERR EXEC without MULTI";
+const NO_DISCARD: &str = "ERR DISCARD without MULTI";
+const NOT_INSIDE: &str = "ERR Command not allowed inside a transaction";
+const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+
+impl Lane {
+    /// What the gates ask of a request: after MULTI, EXEC is refused as its commands would be, and
+    /// whatever is queued takes memory.
+    pub(crate) fn flags_of(&self, entry: &Entry) -> Flags {
+        let Some(queued) = &self.queued_commands else { return entry.row.flags };
+        match entry.run {
+            Runner::Transaction(Verb::Exec) => queued.flags_of_exec(entry.row.flags),
+            Runner::Transaction(Verb::Multi | Verb::Watch) => entry.row.flags | Flags::DENYOOM,
+            _ if entry.row.flags.has(Flags::AT_ONCE) => entry.row.flags,
+            _ => entry.row.flags | Flags::DENYOOM,
+        }
+    }
+
+    /// True when a request is queued rather than run.
+    pub(crate) fn is_queueing(&self, entry: &Entry) -> bool {
+        self.queued_commands.is_some() && !entry.row.flags.has(Flags::AT_ONCE)
+    }
+
+    /// True when a command of transactions is a task now: not where it is refused.
+    pub(crate) fn is_task(&self, verb: Verb, args: Args<'_>) -> bool {
+        match verb {
+            Verb::Watch => self.queued_commands.is_none() && args.len() > watching::FEW,
+            Verb::Exec => self.queued_commands.as_ref().is_some_and(|queued| !queued.is_aborted),
+            Verb::Multi | Verb::Discard | Verb::Unwatch => false,
+        }
+    }
+
+    fn set_queued(&mut self, queued: Option<Box<Queued>>) {
+        self.session.queued = queued.as_ref().map(|queued| queued.sizes);
+        self.queued_commands = queued;
+    }
+}
+
+impl Core {
+    /// Queues a request after MULTI, or says why not.
+    pub(crate) fn enqueue(
+        &self,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: Args<'_>,
+    ) -> Result<(), Refusal> {
+        let Some(queued) = &mut lane.queued_commands else { unreachable!("after MULTI") };
+        let refusal = match entry.run {
+            Runner::Container => Some(Refusal::Arity(entry.row.name.into())),
+            _ if entry.row.flags.has(Flags::NO_MULTI) => Some(Refusal::line(NOT_INSIDE)),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            queued.abort();
+            return Err(refusal);
+        }
+        queued.push(entry.index, entry.row.flags, args);
+        queued.is_read &= matches!(entry.run, Runner::Point(_) | Runner::Multi(..));
+        lane.session.queued = Some(queued.sizes);
+        Ok(())
+    }
+
+    /// A request was refused: so EXEC will be, or it is EXEC itself.
+    pub(crate) fn abort(&self, lane: &mut Lane, args: Args<'_>, refusal: Refusal) -> Refusal {
+        let entry = self.table.resolve(args);
+        if let Ok(Runner::Transaction(Verb::Exec)) = entry.map(|entry| entry.run) {
+            self.discard(lane);
+            let text = refusal.text();
+            let why = text.strip_prefix(b"ERR ").unwrap_or(&text); // Redis says other codes.
+            let line = [b"EXECABORT Transaction discarded because of: ", why].concat();
+            return Refusal::Line(line.into());
+        }
+        if let Some(queued) = &mut lane.queued_commands {
+            queued.abort();
+            lane.session.queued = Some(queued.sizes);
+        }
+        refusal
+    }
+
+    /// A command of transactions that needs no task.
+    pub(crate) fn run_verb(
+        &self,
+        lane: &mut Lane,
+        verb: Verb,
+        args: Args<'_>,
+    ) -> Result<(), Refusal> {
+        let is_queueing = lane.queued_commands.is_some();
+        match verb {
+            Verb::Multi if is_queueing => return Err(Refusal::line(NESTED)),
+            Verb::Multi => lane.set_queued(Some(Box::default())),
+            Verb::Watch if is_queueing => return Err(Refusal::line(WATCH_INSIDE)),
+            Verb::Watch => self.watch_few(lane, args),
+            Verb::Unwatch => self.unwatch_all(lane),
+            Verb::Discard if !is_queueing => return Err(Refusal::line(NO_DISCARD)),
+            Verb::Exec if !is_queueing => return Err(Refusal::line(NO_EXEC)),
+            Verb::Exec => {
+                self.discard(lane);
+                return Err(Refusal::line(ABORTED));
+            }
+            Verb::Discard => self.discard(lane),
+        }
+        Ok(())
+    }
+
+    /// The transaction ends, and nothing is watched any more.
+    pub(crate) fn discard(&self, lane: &mut Lane) {
+        lane.set_queued(None);
+        self.unwatch_all(lane);
+    }
+}
