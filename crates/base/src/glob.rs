@@ -22,44 +22,80 @@ pub enum Case {
 /// [`matches()`], with a choice of case.
 #[must_use]
 pub fn matches_case(pattern: &[u8], text: &[u8], case: Case) -> bool {
-    let (mut at, mut read) = (0, 0);
-    let mut star: Option<(usize, usize)> = None; // Where to continue after a mismatch.
-    loop {
-        if at < pattern.len() && pattern[at] == b'*' {
-            at += 1;
-            star = Some((at, read));
-            continue;
-        }
-        if read == text.len() {
-            return pattern[at..].iter().all(|&byte| byte == b'*');
-        }
-        match step(&pattern[at..], text[read], case) {
-            Some(used) => {
-                at += used;
-                read += 1;
+    let mut budget = usize::MAX;
+    Walk::default().go_on(pattern, text, case, &mut budget).expect("the budget has no end")
+}
+
+/// A match in portions: for patterns and texts of any length.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Walk {
+    /// Bytes of the pattern and of the text that match.
+    at: usize,
+    read: usize,
+    /// Where to continue after a mismatch.
+    star: Option<(usize, usize)>,
+}
+
+impl Walk {
+    /// Matches on, always with the same pattern and text: whether they match, or none yet when the
+    /// budget is used up. A step costs 1, or the bytes of its class, and takes a nanosecond or two.
+    pub fn go_on(
+        &mut self,
+        pattern: &[u8],
+        text: &[u8],
+        case: Case,
+        budget: &mut usize,
+    ) -> Option<bool> {
+        let Self { at, read, star } = self;
+        loop {
+            if *at < pattern.len() && pattern[*at] == b'*' {
+                *at += 1;
+                *star = Some((*at, *read));
+                *budget = budget.saturating_sub(1);
+                if *budget == 0 {
+                    return None;
+                }
+                continue;
             }
-            None => {
-                let Some((after, from)) = star else { return false };
-                star = Some((after, from + 1));
-                (at, read) = (after, from + 1);
+            if *read == text.len() {
+                return Some(pattern[*at..].iter().all(|&byte| byte == b'*'));
+            }
+            match step(&pattern[*at..], text[*read], case) {
+                Ok(used) => {
+                    *budget = budget.saturating_sub(used);
+                    *at += used;
+                    *read += 1;
+                }
+                Err(looked_at) => {
+                    *budget = budget.saturating_sub(looked_at);
+                    let Some((after, from)) = *star else { return Some(false) };
+                    *star = Some((after, from + 1));
+                    (*at, *read) = (after, from + 1);
+                }
+            }
+            if *budget == 0 {
+                return None;
             }
         }
     }
 }
 
-/// Matches one byte against the head of `pattern`; returns how many pattern bytes that took.
-fn step(pattern: &[u8], byte: u8, case: Case) -> Option<usize> {
-    match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
+/// Matches one byte against the head of `pattern`; returns how many pattern bytes that took, or how
+/// many were looked at in vain.
+fn step(pattern: &[u8], byte: u8, case: Case) -> Result<usize, usize> {
+    let (matches, used) = match pattern {
+        [] => (false, 1),
+        [b'?', ..] => (true, 1),
         [b'[', ..] => class(pattern, byte, case),
-        [b'\\', escaped, ..] => equal(*escaped, byte, case).then_some(2),
-        [plain, ..] => equal(*plain, byte, case).then_some(1),
-    }
+        [b'\\', escaped, ..] => (equal(*escaped, byte, case), 2),
+        [plain, ..] => (equal(*plain, byte, case), 1),
+    };
+    if matches { Ok(used) } else { Err(used) }
 }
 
-/// Matches a `[...]` class. An unclosed class ends with the pattern, as in Redis.
-fn class(pattern: &[u8], byte: u8, case: Case) -> Option<usize> {
+/// Matches a `[...]` class: whether it does, and how long it is. An unclosed class ends with the
+/// pattern, as in Redis.
+fn class(pattern: &[u8], byte: u8, case: Case) -> (bool, usize) {
     let mut at = 1;
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -85,7 +121,7 @@ fn class(pattern: &[u8], byte: u8, case: Case) -> Option<usize> {
             }
         }
     }
-    (found != negated).then_some(at)
+    (found != negated, at)
 }
 
 fn equal(left: u8, right: u8, case: Case) -> bool {
@@ -120,6 +156,24 @@ mod tests {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), *expected, "{pattern} {text}");
         }
         assert!(matches_case(b"MAX*", b"maxclients", Case::Insensitive));
+    }
+
+    #[test] // However small the portions.
+    fn portions_agree_with_the_whole() {
+        for (pattern, text) in
+            [("a*b[xy]*z", "aXXbyWWz"), ("*a*a*b", "aaaaaaa"), ("*", ""), ("x", "y")]
+        {
+            let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+            let (mut walk, mut portions) = (Walk::default(), 0);
+            let matched = loop {
+                portions += 1;
+                if let Some(matched) = walk.go_on(pattern, text, Case::Sensitive, &mut 2) {
+                    break matched;
+                }
+            };
+            assert_eq!(matched, matches(pattern, text));
+            assert!(portions >= text.len() / 2, "{portions}");
+        }
     }
 
     #[test] // Exponential in a naive matcher.
