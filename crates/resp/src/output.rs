@@ -75,6 +75,22 @@ impl Output {
         }
     }
 
+    /// Appends a copy of `bytes`, one of many that may wait: a tail that has grown long becomes a
+    /// part, so that it is never copied as a whole.
+    #[inline]
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.part_tail();
+        self.copy(bytes);
+    }
+
+    /// Makes a tail that has grown long a part.
+    #[inline]
+    pub fn part_tail(&mut self) {
+        if self.tail.len() >= ALONE_MIN_BYTES {
+            self.close_tail();
+        }
+    }
+
     /// Appends a copy of `bytes` as a part of its own.
     #[cold]
     fn copy_alone(&mut self, bytes: &[u8]) {
@@ -247,6 +263,18 @@ mod tests {
             let wanted = [b"$9\r\n", &*bytes, b"\r\n"].concat().repeat(3);
             assert!(joined(parts) == wanted, "{len}");
         }
+    }
+
+    #[test] // What is added in small pieces is in parts of their limit, not in one that doubles.
+    fn small_pieces_make_parts() {
+        let (mut out, mut model) = (Output::default(), Vec::new());
+        for number in 0..5_000_u32 {
+            let piece = number.to_le_bytes().repeat(10);
+            out.add(&piece);
+            model.extend_from_slice(&piece);
+        }
+        assert_eq!((out.len(), out.parts().0), (200_000, 3));
+        assert_eq!(out.flatten(), model);
     }
 
     #[test] // What was closed into a part is not undone; the rest of it is.
