@@ -17,6 +17,7 @@ pub enum Group {
     Connection,
     Server,
     Transactions,
+    PubSub,
 }
 
 impl Group {
@@ -29,6 +30,7 @@ impl Group {
             Self::Connection => "connection",
             Self::Server => "server",
             Self::Transactions => "transactions",
+            Self::PubSub => "pubsub",
         }
     }
 
@@ -39,7 +41,7 @@ impl Group {
             Self::Type { category, .. } => category,
             Self::Generic => "@keyspace",
             Self::Connection => "@connection",
-            Self::Server => "",
+            Self::Server | Self::PubSub => "",
             Self::Transactions => "@transaction",
         }
     }
@@ -66,6 +68,7 @@ impl Flags {
     pub const SKIP_SLOWLOG: Self      = Self(1 << 10);
     pub const FAST: Self              = Self(1 << 11);
     pub const NO_AUTH: Self           = Self(1 << 12);
+    /// Held by CLIENT PAUSE WRITE, as what writes is. Redis does not name it to clients either.
     pub const MAY_REPLICATE: Self     = Self(1 << 13);
     pub const NO_MULTI: Self          = Self(1 << 14);
     pub const MOVABLEKEYS: Self       = Self(1 << 15);
@@ -77,14 +80,15 @@ impl Flags {
     pub const AT_ONCE: Self           = Self(1 << 19);
     /// Its argument is the database of what follows. The same.
     pub const SELECTS: Self           = Self(1 << 20);
+    /// Allowed to subscribed clients in RESP2. It has no name for clients.
+    pub const WHILE_SUBSCRIBED: Self  = Self(1 << 21);
     /// The name as COMMAND INFO prints it, in the order in which Redis prints them.
     pub const NAMES: &'static [(Self, &'static str)] = &[
         (Self::WRITE, "write"), (Self::READONLY, "readonly"), (Self::DENYOOM, "denyoom"),
         (Self::ADMIN, "admin"), (Self::PUBSUB, "pubsub"), (Self::NOSCRIPT, "noscript"),
         (Self::BLOCKING, "blocking"), (Self::LOADING, "loading"), (Self::STALE, "stale"),
         (Self::SKIP_MONITOR, "skip_monitor"), (Self::SKIP_SLOWLOG, "skip_slowlog"),
-        (Self::FAST, "fast"), (Self::NO_AUTH, "no_auth"), (Self::MAY_REPLICATE, "may_replicate"),
-        (Self::NO_MULTI, "no_multi"), (Self::MOVABLEKEYS, "movablekeys"),
+        (Self::FAST, "fast"), (Self::NO_AUTH, "no_auth"), (Self::NO_MULTI, "no_multi"), (Self::MOVABLEKEYS, "movablekeys"),
         (Self::ALLOW_BUSY, "allow_busy"), (Self::NO_ASYNC_LOADING, "no_async_loading"),
     ];
 }
@@ -140,6 +144,8 @@ impl KeyFlags {
     pub const OW_UPDATE: Self = Self(&["OW", "update"]);
     pub const OW_INSERT: Self = Self(&["OW", "insert"]);
     pub const RM_DELETE: Self = Self(&["RM", "delete"]);
+    /// A name with a slot that is no key.
+    pub const NOT_KEY: Self   = Self(&["not_key"]);
 }
 
 /// Where a run of keys is among the arguments.
@@ -568,7 +574,7 @@ impl Command {
 
     /// A test for whether the argument at an index is a name: a key, a field or a member. Fields
     /// begin at the row's element, or, where its syntax has that, after `FIELDS` and their number;
-    /// where it has values, each is followed by one. Whatever follows them counts as names too.
+    /// where it has values, or a message, each is followed by one. Whatever follows them counts as names too.
     pub fn names<'a>(&'a self, args: resp::Args<'a>) -> impl Fn(usize) -> bool + 'a {
         /// No command has more options before its fields.
         const FIELDS_BEFORE: usize = 8;
@@ -576,7 +582,8 @@ impl Command {
         let fields = || (2..args.len().min(FIELDS_BEFORE)).find(is_fields).map(|at| at + 2);
         let has_fields = self.syntax.contains("FIELDS");
         let first = self.element.or_else(|| has_fields.then(fields).flatten());
-        let width = if self.syntax.contains("value") { 2 } else { 1 };
+        let has_values = self.syntax.contains("value") || self.syntax.contains("message");
+        let width = if has_values { 2 } else { 1 };
         move |at| {
             let after = first.and_then(|first| at.checked_sub(first));
             after.is_some_and(|after| after.is_multiple_of(width)) || self.keys.has(args, at)

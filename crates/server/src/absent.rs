@@ -10,10 +10,9 @@ const NAMES: &[&str] = &[
     "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin",
     "cluster", "eval", "eval_ro", "evalsha", "evalsha_ro", "failover", "fcall",
     "fcall_ro", "function", "migrate", "module",
-    "psubscribe", "psync", "publish", "pubsub", "punsubscribe", "readonly", "readwrite", "replconf",
+    "psync", "readonly", "readwrite", "replconf",
     "replicaof", "restore-asking", "role", "script",
-    "slaveof", "spublish", "ssubscribe", "subscribe", "sunsubscribe",
-    "sync", "unsubscribe", "wait",
+    "slaveof", "sync", "wait",
 ];
 
 /// Which of them have been logged, by any core.

@@ -8,6 +8,7 @@ import pytest
 
 PRESENT = set(
     """
+    publish pubsub subscribe unsubscribe psubscribe punsubscribe spublish ssubscribe sunsubscribe
     append decr decrby get getdel getex getrange getset incr incrby incrbyfloat lcs mget mset
     msetnx psetex set setex setnx setrange strlen substr delex digest msetex increx
     bitcount bitfield bitfield_ro bitop bitpos getbit setbit

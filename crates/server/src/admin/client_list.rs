@@ -23,13 +23,17 @@ pub(super) enum ClientKind {
     Normal,
     /// There is none here yet.
     Replica,
-    /// There is none here yet.
+    /// Those with a subscription.
     PubSub,
     /// There is none here yet.
     Master,
 }
 
 impl ClientKind {
+    fn of(session: &Session) -> Self {
+        if session.subscribed.is_any() { Self::PubSub } else { Self::Normal }
+    }
+
     pub(super) fn parse(name: &[u8]) -> Result<Self, Refusal> {
         match name.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Self::Normal),
@@ -73,7 +77,7 @@ impl Wanted {
 
     pub(super) fn fits(&self, session: &Session) -> bool {
         self.ids.as_ref().is_none_or(|ids| ids.contains(session.id))
-            && self.kind.is_none_or(|kind| kind == ClientKind::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientKind::of(session))
     }
 }
 
@@ -138,7 +142,7 @@ impl Filter {
         self.ids.as_ref().is_none_or(|ids| ids.contains(&session.id))
             && self.addr.as_ref().is_none_or(|addr| *addr == session.peer.remote)
             && self.laddr.as_ref().is_none_or(|addr| *addr == session.peer.local)
-            && self.kind.is_none_or(|kind| kind == ClientKind::Normal)
+            && self.kind.is_none_or(|kind| kind == ClientKind::of(session))
             && self.max_age_s.is_none_or(|most| age_s >= most)
     }
 }

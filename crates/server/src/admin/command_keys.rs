@@ -1,7 +1,7 @@
 //! The keys of a request, for COMMAND GETKEYS and GETKEYSANDFLAGS.
 
 use crate::engine::Core;
-use darter_command::{KeyFlags, Refusal};
+use darter_command::{KeyFlags, KeySpec, Refusal};
 use darter_resp::{Args, Request};
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ pub(super) fn of_request(
     let args = Args::owned(&inner);
     let entry =
         core.table.resolve(args).map_err(|_| Refusal::line("ERR Invalid command specified"))?;
-    if entry.row.keys.0.is_empty() {
+    let are_keys = |spec: &KeySpec| spec.flags != KeyFlags::NOT_KEY;
+    if !entry.row.keys.0.iter().any(are_keys) {
         return Err(Refusal::line("ERR The command has no key arguments"));
     }
     if !entry.row.accepts(args.len()) {

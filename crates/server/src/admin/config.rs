@@ -2,7 +2,7 @@
 
 use super::{container, history, now, secret, syntax, task, tips};
 use crate::engine::state::changes::{Change, Pairs};
-use crate::engine::{ClientLimits, Core, Runner, ServerCall, SessionCx};
+use crate::engine::{ClientLimits, Core, OutputLimit, Runner, ServerCall, SessionCx};
 use crate::files;
 use crate::saving::{Point, Rules, Words};
 use crate::settings::{Kind, ROWS, Settings, Wrong, file};
@@ -225,12 +225,14 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
 }
 
 fn client_limits(settings: &Settings) -> ClientLimits {
-    let [output_hard, output_soft, soft_s] = settings.output_limits("normal");
+    let output = |class| {
+        let [hard, soft, soft_s] = settings.output_limits(class);
+        OutputLimit { hard, soft, soft_ms: soft_s as u64 * 1_000 }
+    };
     ClientLimits {
         query: settings.size("client-query-buffer-limit"),
-        output_hard,
-        output_soft,
-        output_soft_ms: soft_s as u64 * 1_000,
+        normal: output("normal"),
+        pubsub: output("pubsub"),
         all: settings.part("maxmemory-clients", settings.size("maxmemory")),
     }
 }

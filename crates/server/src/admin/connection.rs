@@ -17,18 +17,27 @@ const OPEN: Flags = Flags::NOSCRIPT
 
 #[rustfmt::skip] // A table.
 pub(super) const TABLE: &[(Command, Runner)] = &[
-    syntax(tips(now("ping",   "1.0.0", -1, FAST.and(Flags::TELLS_OF_DISK), Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]), "[message]"),
+    syntax(tips(now("ping",   "1.0.0", -1, FAST.and(Flags::TELLS_OF_DISK).and(Flags::WHILE_SUBSCRIBED), Group::Connection, ping, ("Ping the server", "O(1)")), &["request_policy:all_shards", "response_policy:all_succeeded"]), "[message]"),
     syntax(now("echo",   "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE), Group::Connection, echo, ("Echo the given string", "O(1)")), "message"),
     history(syntax(secret(now("hello", "6.0.0", -1, OPEN, Group::Connection, hello, ("Handshake with Redis", "O(1)")), Secret::After { word: "AUTH", count: 2 }), "[arguments: protover:integer [AUTH(username_password: username password)] [SETNAME clientname]]"), &[("6.2.0", "`protover` made optional; when called without arguments the command reports the current connection's context.")]),
     history(syntax(secret(now("auth", "1.0.0", -2, OPEN, Group::Connection, auth, ("Authenticate to the server", "O(N) where N is the number of passwords defined for the user")), Secret::All), "[username]@6.0.0 password"), &[("6.0.0", "Added ACL style (username and password).")]),
     syntax(now("select", "1.0.0", 2, FAST.and(Flags::LOADING).and(Flags::STALE).and(Flags::SELECTS), Group::Connection, select, ("Change the selected database for the current connection", "O(1)")), "index:integer"),
-    now("quit",   "1.0.0", -1, OPEN.and(Flags::AT_ONCE), Group::Connection, quit, ("Close the connection", "O(1)")),
-    now("reset",  "6.2.0", 1, OPEN.and(Flags::AT_ONCE), Group::Connection, reset, ("Reset the connection", "O(1)")),
+    now("quit",   "1.0.0", -1, OPEN.and(Flags::AT_ONCE).and(Flags::WHILE_SUBSCRIBED), Group::Connection, quit, ("Close the connection", "O(1)")),
+    now("reset",  "6.2.0", 1, OPEN.and(Flags::AT_ONCE).and(Flags::WHILE_SUBSCRIBED), Group::Connection, reset, ("Reset the connection", "O(1)")),
 ];
 
-/// `PING [message]`.
+/// `PING [message]`. A subscribed client gets an array in RESP2, as it reads nothing else then.
 fn ping(cx: &mut SessionCx<'_>, args: Args<'_>) -> Result<(), Refusal> {
+    let is_subscribed = cx.session.subscribed.is_any() && !cx.session.resp3;
     match args.left() {
+        0 | 1 if is_subscribed => {
+            cx.reply.array(2);
+            cx.reply.bulk(b"pong");
+            match args.left() {
+                0 => cx.reply.bulk(b""),
+                _ => send_back(&mut cx.reply, args),
+            }
+        }
         0 => cx.reply.simple("PONG"),
         1 => send_back(&mut cx.reply, args),
         _ => return Err(Refusal::Arity("ping".into())),
@@ -81,6 +90,10 @@ fn reset(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
     if session.monitor {
         session.monitor = false;
         cx.core.monitor_left(session.id);
+    }
+    let subscribed = std::mem::take(&mut session.subscribed);
+    if subscribed.id > 0 {
+        cx.core.subscriber_left(subscribed.id);
     }
     session.db = 0;
     session.resp3 = false;

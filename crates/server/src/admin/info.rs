@@ -3,6 +3,7 @@
 use super::databases::{self, Size};
 use super::long_text::LongText;
 use super::{categories, history, syntax, task, tips};
+use crate::engine::state::pubsub::Kind as PubSubKind;
 use crate::engine::{CommandStats, Core, CoreStats, Runner, ServerCall, Slices};
 use crate::shared::Shared;
 use darter_command::{Answer, Command, Flags, Group, Refusal};
@@ -35,6 +36,8 @@ pub(super) struct Facts {
     conns: usize,
     tasks: usize,
     locks: (usize, usize),
+    /// Channels, patterns and shard channels with subscribers that it counts.
+    subscribed: [usize; 3],
     held: Held,
     /// Values that wait to be freed, and an upper bound of their bytes.
     freeing: (usize, usize),
@@ -162,6 +165,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         conns: core.conns_len(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
+        subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
         held,
         freeing: lazyfree::waiting(),
         ops_per_s: core.commands_per_s(),
@@ -375,8 +379,11 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "evicted_clients", report.sum(|facts| facts.stats.evicted_clients));
     field(text, "keyspace_hits", report.sum(|facts| facts.shard.hits));
     field(text, "keyspace_misses", report.sum(|facts| facts.shard.misses));
-    field(text, "pubsub_channels", 0);
-    field(text, "pubsub_patterns", 0);
+    field(text, "pubsub_channels", report.sum(|facts| facts.subscribed[0]));
+    // Every core knows all patterns.
+    let patterns = report.facts.iter().map(|facts| facts.subscribed[1]).max();
+    field(text, "pubsub_patterns", patterns.unwrap_or(0));
+    field(text, "pubsubshard_channels", report.sum(|facts| facts.subscribed[2]));
     field(text, "latest_fork_usec", 0);
     field(text, "total_error_replies", report.sum(|facts| facts.stats.error_replies));
     field(text, "hops", report.sum(|facts| facts.stats.hops));

@@ -17,6 +17,7 @@ mod latency;
 mod long_text;
 mod memory;
 mod persistence;
+mod pubsub;
 mod server;
 mod slowlog;
 mod transactions;
@@ -138,6 +139,7 @@ pub const TABLES: &[&[(Command, Runner)]] = &[
     memory::TABLE,
     debug::TABLE,
     transactions::TABLE,
+    pubsub::TABLE,
 ];
 
 /// The lines of a HELP subcommand.

@@ -38,7 +38,7 @@ pub(super) fn step(core: &Core) {
     let more =
         if census.evicts { census.evict(core, limits.all) } else { census.look(core, &limits) };
     if !more {
-        *census = Census { due_ms: now + EVERY_MS, warned: census.warned, ..Census::default() };
+        *census = census.next(now + EVERY_MS);
     }
 }
 
@@ -69,13 +69,11 @@ impl Census {
         }
         let sizes = conn.sizes();
         if is_over(conn, sizes.output, limits, core.now_ms()) {
-            let line = core.line_of(&conn.lane.session, Some(conn));
-            tracing::warn!(
-                "Client {} closed for overcoming of output buffer limits.",
-                line.trim_end()
-            );
-            core.kill(&mut conn.lane);
+            core.over_output_limit(conn);
             return true;
+        }
+        if conn.lane.soft_since_ms.is_some() {
+            self.note_soft();
         }
         self.bytes += sizes.total;
         if limits.all > 0 && !conn.lane.session.no_evict {
@@ -130,15 +128,17 @@ fn close(core: &Core, id: u64) {
 /// True when a connection's output exceeds the hard limit, or has exceeded the soft one for too
 /// long.
 fn is_over(conn: &mut Conn, output: usize, limits: &ClientLimits, now_ms: u64) -> bool {
-    if limits.output_hard > 0 && output >= limits.output_hard {
+    let is_subscriber = conn.lane.session.subscribed.is_any();
+    let limit = if is_subscriber { limits.pubsub } else { limits.normal };
+    if limit.hard > 0 && output >= limit.hard {
         return true;
     }
-    if limits.output_soft == 0 || output < limits.output_soft {
+    if limit.soft == 0 || output < limit.soft {
         conn.lane.soft_since_ms = None;
         return false;
     }
     let since = *conn.lane.soft_since_ms.get_or_insert(now_ms);
-    now_ms.saturating_sub(since) > limits.output_soft_ms
+    now_ms.saturating_sub(since) > limit.soft_ms
 }
 
 /// Bytes of all clients, as the cores have published them.
@@ -154,6 +154,28 @@ fn largest(shared: &Shared, wanted: impl Fn(usize) -> bool) -> usize {
 }
 
 impl Core {
+    /// A client was sent something that it did not ask for, and `early` bytes of this wait until it
+    /// can be: it is closed if that is too much. Once it is above its soft limit, the clients are
+    /// scanned until none is.
+    pub(super) fn check_output(&self, conn: &mut Conn, early: usize) {
+        let (limits, output) = (self.hot.borrow().client_limits, conn.lane.unread_bytes() + early);
+        if conn.lane.session.killed {
+            return;
+        }
+        if is_over(conn, output, &limits, self.now_ms()) {
+            self.over_output_limit(conn);
+        } else if conn.lane.soft_since_ms.is_some() {
+            self.census.borrow_mut().note_soft();
+        }
+    }
+
+    fn over_output_limit(&self, conn: &mut Conn) {
+        let line = self.line_of(&conn.lane.session, Some(conn));
+        tracing::warn!("Client {} closed for overcoming of output buffer limits.", line.trim_end());
+        self.kill(&mut conn.lane);
+        self.stats.borrow_mut().output_limited += 1;
+    }
+
     /// A client is closed for what it has sent of an incomplete request.
     pub(super) fn over_query_limit(&self, conn: &mut Conn) {
         /// Bytes shown in the log, as in Redis.

@@ -14,7 +14,7 @@ impl Core {
         let sizes = conn.map(Conn::sizes).unwrap_or_default();
         let peak = conn.map_or(0, |conn| conn.lane.reply_peak());
         let text = format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 \
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} \
              multi={} qbuf={} qbuf-free={} argv-mem={} multi-mem={} rbs={} rbp={peak} obl={} oll={} \
              omem={} tot-mem={} events=r cmd={command} user=default redir=-1 resp={}\n",
             session.id,
@@ -26,6 +26,9 @@ impl Core {
             seconds(session.active_ms),
             flags(session),
             session.db,
+            session.subscribed.counts[0],
+            session.subscribed.counts[1],
+            session.subscribed.counts[2],
             session.queued.map_or(-1, |sizes| i64::try_from(sizes.count).unwrap_or(i64::MAX)),
             sizes.query,
             sizes.query_free,
@@ -58,6 +61,7 @@ fn flags(session: &Session) -> String {
         (session.monitor, 'O'),
         (session.queued.is_some(), 'x'),
         (session.is_touched, 'd'),
+        (session.subscribed.is_any(), 'P'),
         (session.close_after_reply, 'c'),
         (session.killed, 'A'),
         (session.peer.local.ends_with(":0"), 'U'),

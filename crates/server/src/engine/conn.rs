@@ -4,6 +4,7 @@ use super::owed::{Owed, Waiting, held_by};
 use super::point::View;
 use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
+use super::state::pubsub::Subscribed;
 use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
@@ -68,6 +69,8 @@ pub struct Session {
     pub watched: usize,
     /// One of them was touched, as far as is known here: EXEC asks those who know.
     pub is_touched: bool,
+    /// What it subscribes to.
+    pub subscribed: Subscribed,
     /// CLIENT REPLY.
     pub reply_mode: ReplyMode,
     /// When it was accepted, in Unix milliseconds.
@@ -180,6 +183,8 @@ pub struct Lane {
     pub(super) watched: Option<Rc<Watched>>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
+    /// The home of the channel of its last PUBLISH, if that is another core.
+    pub(super) published_at: Option<usize>,
     /// Bytes of requests that other cores have, or are about to be sent: see
     /// `Batch::request_bytes`.
     pub(super) away_bytes: usize,
@@ -238,6 +243,7 @@ impl Conn {
             queued_commands: None,
             watched: None,
             resting: Vec::new(),
+            published_at: None,
             away_bytes: 0,
             away_now: 0,
             batches: (0..cores).map(|_| None).collect(),
@@ -303,7 +309,8 @@ impl Conn {
             pinned,
             total: size_of::<Self>()
                 + parser.memory_bytes()
-                + (lane.away_bytes + held + owed + lane.transaction_bytes())
+                + (lane.away_bytes + held + owed)
+                + (lane.transaction_bytes() + lane.session.subscribed.bytes)
                 + reply_buffer.max(reply_bytes)
                 + (output - (encoded - reply_bytes)),
         }
@@ -378,6 +385,11 @@ impl Lane {
         self.buffered_bytes() + self.pinned_bytes()
     }
 
+    /// Bytes that wait for the socket or for their turn, beyond the reply buffer.
+    pub(super) fn unread_bytes(&self) -> usize {
+        (self.output_bytes() + self.waiting.bytes).saturating_sub(REPLY_BUFFER_BYTES)
+    }
+
     fn buffered_bytes(&self) -> usize {
         self.output_bytes() + self.waiting.bytes + held_by(self.stream.as_deref())
     }
@@ -433,7 +445,7 @@ impl Lane {
     /// [`Lane::owe`] of an encoded reply.
     pub(super) fn owe_flat(&mut self, reply: &[u8]) {
         if self.owed.is_empty() && self.stream.is_none() {
-            self.out.tail().extend_from_slice(reply);
+            self.out.add(reply);
         } else {
             self.owed.push_back(self.waiting.take_in_flat(reply));
         }

@@ -15,6 +15,7 @@ use super::state::idle::IdleCheck;
 use super::state::local::Local;
 use super::state::meter::Meter;
 use super::state::outgoing::{Action, Outgoing};
+use super::state::pubsub::PubSub;
 use super::state::release::Release;
 use super::state::saving::Saving;
 use super::state::watchers::Watchers;
@@ -90,6 +91,7 @@ pub struct Core {
     pub(super) background: Background,
     pub(super) batches: RefCell<Batches>,
     pub(super) watchers: RefCell<Watchers>,
+    pub(crate) pubsub: PubSub,
     /// What it wants done when the turn ends.
     pub(super) outgoing: Outgoing<Mail>,
     /// Connections that wait to write until a snapshot has caught up.
@@ -135,6 +137,7 @@ impl Core {
             background: Background::default(),
             batches: RefCell::default(),
             watchers: RefCell::default(),
+            pubsub: PubSub::default(),
             outgoing: Outgoing::default(),
             writers: Writers::default(),
         })
@@ -244,7 +247,7 @@ impl Core {
     }
 
     /// The connection is gone.
-    pub fn closed(&self, token: Token) {
+    pub fn closed(self: &Rc<Self>, token: Token) {
         if let Some(mut conn) = self.clients.remove(token) {
             self.wake_all(&mut conn.lane);
             self.stop_work(&conn.lane);
@@ -315,6 +318,7 @@ impl Core {
             && self.batches.borrow().is_empty()
             && !self.queue.borrow().has_mail()
             && !self.tx.has_ready()
+            && self.pubsub.is_quiet()
     }
 
     /// Moves what is to be done with sockets into `into`.

@@ -2,6 +2,7 @@
 
 use super::conn::Session;
 use super::core::Core;
+use super::state::pubsub::Kind;
 use super::transaction::queued::Verb;
 use darter_base::hash::IdentityMap;
 use darter_command::syntax::{self, Argument};
@@ -76,6 +77,8 @@ pub enum Runner {
     Task(fn(ServerCall) -> ServerFuture),
     /// MULTI and its kin.
     Transaction(Verb),
+    /// At the home of the channel that is its first argument: PUBLISH.
+    Publish(Kind),
     /// Has subcommands only.
     Container,
 }

@@ -2,6 +2,7 @@
 
 use darter_command::{Job, Stream};
 use darter_tx::{CoreId, Locked};
+use std::pin::Pin;
 
 /// The part of a session that data commands see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) enum Work {
     Blocked,
     /// Drive its job; its key is held.
     Job(Box<dyn Job>, Locked),
+    /// Reply with this number.
+    Count(Pin<Box<dyn Future<Output = usize>>>),
 }
 
 /// Where the keys of a request live.

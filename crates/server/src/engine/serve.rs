@@ -10,8 +10,10 @@ use super::entry::{Entry, Runner, ServerCall, SessionCx};
 use super::owed::Owed;
 use super::point::{Owner, Ran, View, Work};
 use super::presence::Presence;
+use super::pubsub::Published;
 use super::slices::{Cause, named};
 use super::state::outgoing::Action;
+use super::state::pubsub::name::{Name, Text, home};
 use super::transaction::queued::Verb;
 use darter_base::limits::ENTRIES_AT_ONCE;
 use darter_command::{Answer, Args, Call, Cx, Flags, Flow, Job, PointFn, Refusal, Step, Stream};
@@ -191,6 +193,7 @@ impl Core {
         }
         let owner = match entry.run {
             Runner::Point(_) | Runner::Multi(Some(_), _) => self.owner_of(entry, args),
+            Runner::Publish(_) => Owner::One(home(args.hash(1), self.tx.cores())),
             _ => Owner::None,
         };
         let is_task = match entry.run {
@@ -199,7 +202,11 @@ impl Core {
             Runner::Transaction(verb) => lane.is_task(verb, args),
             _ => false,
         };
-        let comes_after_all = is_task || matches!(entry.run, Runner::Transaction(Verb::Watch));
+        let comes_after_all = match entry.run {
+            Runner::Publish(_) => self.would_overtake(lane, &owner),
+            Runner::Transaction(Verb::Watch) => true,
+            _ => is_task,
+        };
         if comes_after_all && !lane.is_settled() {
             lane.hold(args.to_request()); // Retried, once nothing is owed before it.
             return;
@@ -238,6 +245,17 @@ impl Core {
         }
     }
 
+    /// Whether what a client publishes now could come before what it published last: to a channel
+    /// of another home, which has not answered yet.
+    fn would_overtake(&self, lane: &mut Lane, owner: &Owner) -> bool {
+        let Owner::One(home) = *owner else { return false };
+        if lane.published_at.is_some_and(|last| last != home) && !lane.is_settled() {
+            return true;
+        }
+        lane.published_at = (home != self.id()).then_some(home);
+        false
+    }
+
     /// The gates that every request passes, in Redis's order. Returns its flags, too.
     fn admit<'e>(
         &self,
@@ -260,6 +278,14 @@ impl Core {
         let depends_on_disk = flags.has(Flags::WRITE) || flags.has(Flags::TELLS_OF_DISK);
         if depends_on_disk && self.admin.shared.saves.refuses_writes() {
             return Err(Refusal::line(MISCONF));
+        }
+        let is_free = lane.session.resp3 || row.flags.has(Flags::WHILE_SUBSCRIBED);
+        if lane.session.subscribed.is_any() && !is_free {
+            return Err(Refusal::line(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+                 RESET are allowed in this context",
+                row.name
+            )));
         }
         if hot.loading && !flags.has(Flags::LOADING) {
             return Err(Refusal::line("LOADING Redis is loading the dataset in memory"));
@@ -447,7 +473,7 @@ impl Core {
         reply: &mut Reply<'_>,
         caller: Caller<'_>,
     ) -> Ran {
-        let Some(run) = entry.point() else { unreachable!("only point commands come here") };
+        let Some(run) = entry.point() else { return self.call_publish(entry, args, reply, caller) };
         let begun = self.begun(args);
         let mark = reply.out.mark();
         let mut home = self.tx.home();
@@ -471,6 +497,30 @@ impl Core {
                 reply.error(&refusal.text());
                 Ran::Done(None)
             }
+        }
+    }
+
+    /// Runs PUBLISH at the home of its channel.
+    #[inline(never)]
+    fn call_publish(
+        self: &Rc<Self>,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        reply: &mut Reply<'_>,
+        caller: Caller<'_>,
+    ) -> Ran {
+        let Runner::Publish(kind) = entry.run else {
+            unreachable!("only point commands and PUBLISH come here")
+        };
+        let begun = self.begun(args);
+        let published = self.publish(kind, Name::of(args, 1), Text::of(args, 2));
+        self.account_call(entry, begun, None, args, caller);
+        match published {
+            Published::To(count) => {
+                reply.count(count);
+                Ran::Done(None)
+            }
+            Published::Later(count) => Ran::Waits(Work::Count(count)),
         }
     }
 
@@ -547,6 +597,10 @@ impl Core {
         let args = resp::Args::owned(&request);
         let (job, locked) = match work {
             Work::Job(job, locked) => (job, locked),
+            Work::Count(count) => {
+                let count = count.await;
+                return Ok(Answer::encode(resp3, |reply| reply.count(count)));
+            }
             Work::Blocked => {
                 let claim = self.claim_of(entry, args, view.db);
                 let locked = self.tx.lock(vec![(self.id(), claim)]).await;

@@ -22,6 +22,8 @@ pub enum Cause {
     Task,
     /// Streaming a long reply, of the command with this row.
     Stream(Option<usize>),
+    /// Publishing, and delivering to subscribers.
+    Deliver,
     /// Removing expired entries.
     Expiry,
     /// Deferred freeing.
@@ -56,6 +58,7 @@ impl Cause {
             Self::Command(_) => "command",
             Self::Task => "task",
             Self::Stream(_) => "stream",
+            Self::Deliver => "deliver",
             Self::Expiry => "expiry",
             Self::Free => "free",
             Self::Compaction => "compaction",
@@ -304,6 +307,7 @@ mod tests {
             Cause::Command(3),
             Cause::Task,
             Cause::Stream(None),
+            Cause::Deliver,
             Cause::Expiry,
             Cause::Free,
             Cause::Compaction,
@@ -311,7 +315,8 @@ mod tests {
             Cause::Load,
             Cause::Save,
         ];
-        let names = "idle receive command task stream expiry free compaction mail load save";
+        let names =
+            "idle receive command task stream deliver expiry free compaction mail load save";
         assert_eq!(all.map(Cause::name).join(" "), names);
         let rows = [Cause::Command(3), Cause::Stream(Some(4)), Cause::Stream(None), Cause::Free];
         assert_eq!(rows.map(Cause::row), [Some(3), Some(4), None, None]);

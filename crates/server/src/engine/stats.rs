@@ -105,6 +105,8 @@ pub struct CoreStats {
     pub output_recent: Recent,
     /// Clients closed by `maxmemory-clients`.
     pub evicted_clients: u64,
+    /// Clients closed for `client-output-buffer-limit`.
+    pub output_limited: u64,
     /// Connections accepted.
     pub connections: u64,
     /// Connections refused: `maxclients`, protected mode.

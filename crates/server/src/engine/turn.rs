@@ -58,6 +58,11 @@ impl Core {
         let look = self.look.replace(self.look.get() + 1);
         self.run_arrived(look);
         self.serve_writers();
+        if self.pubsub.has_work() {
+            self.timed(Cause::Deliver, || {
+                self.work_on_messages();
+            });
+        }
         let sends = self.background.used_up() && self.clients.are_dirty();
         if sends {
             self.send_dirty();
@@ -184,6 +189,11 @@ impl Core {
                 let stream = self.clients.next_streaming();
                 let Some(token) = stream else { return false };
                 self.timed(Cause::Stream(None), || self.pump(token));
+            }
+            Chore::Messages if self.pubsub.has_work() => {
+                self.timed(Cause::Deliver, || {
+                    self.work_on_messages();
+                });
             }
             Chore::Dead if self.has_dead() => {
                 self.timed(Cause::Expiry, || {

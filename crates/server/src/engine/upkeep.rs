@@ -5,6 +5,7 @@ use super::census;
 use super::conn::{Lane, Session};
 use super::core::Core;
 use darter_keyspace::lazyfree;
+use std::rc::Rc;
 
 impl Core {
     /// A portion of all of it.
@@ -36,7 +37,7 @@ impl Core {
 
     /// Some limit of what clients hold is set.
     fn counts_clients(&self) -> bool {
-        self.hot.borrow().client_limits.are_set()
+        self.hot.borrow().client_limits.are_set() || self.census.borrow().is_soft()
     }
 
     /// When what clients hold is next looked at, in Unix milliseconds.
@@ -58,12 +59,15 @@ impl Core {
 
     /// A connection of this core is gone. With the last one the scans end, and what they published is
     /// reset.
-    pub(super) fn connection_left(&self, session: &Session) {
+    pub(super) fn connection_left(self: &Rc<Self>, session: &Session) {
         if self.conns_len() == 0 {
             census::forget(self);
         }
         if session.monitor {
             self.monitor_left(session.id);
+        }
+        if session.subscribed.id > 0 {
+            self.subscriber_left(session.subscribed.id);
         }
     }
 }

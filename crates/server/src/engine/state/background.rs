@@ -13,6 +13,8 @@ pub(crate) enum Chore {
     Tasks,
     /// Long replies.
     Streams,
+    /// What is published.
+    Messages,
     /// Removing expired entries.
     Dead,
     /// Deferred freeing.
@@ -26,9 +28,10 @@ pub(crate) enum Chore {
 }
 
 /// A round.
-pub(crate) const CHORES: [Chore; 7] = [
+pub(crate) const CHORES: [Chore; 8] = [
     Chore::Tasks,
     Chore::Streams,
+    Chore::Messages,
     Chore::Dead,
     Chore::Frees,
     Chore::Compaction,

@@ -16,11 +16,28 @@ pub(crate) struct Census {
     pub(crate) evictable: BinaryHeap<(usize, u64)>,
     /// All were scanned, and the largest are being closed.
     pub(crate) evicts: bool,
+    /// Some client is above its soft limit, as the last scan or this one has seen.
+    is_soft: [bool; 2],
     /// It was logged that no client is left to close.
     pub(crate) warned: bool,
 }
 
 impl Census {
+    /// The next one, due then.
+    pub(crate) fn next(&self, due_ms: u64) -> Self {
+        Self { due_ms, warned: self.warned, is_soft: [self.is_soft[1], false], ..Self::default() }
+    }
+
+    /// Some client is above its soft limit.
+    pub(crate) fn note_soft(&mut self) {
+        self.is_soft[1] = true;
+    }
+
+    /// Whether some client may be above its soft limit.
+    pub(crate) fn is_soft(&self) -> bool {
+        self.is_soft.contains(&true)
+    }
+
     /// When it continues, in Unix milliseconds.
     pub(crate) fn due_ms(&self) -> u64 {
         self.due_ms

@@ -35,27 +35,46 @@ pub struct Hot {
 pub struct ClientLimits {
     /// `client-query-buffer-limit`.
     pub query: usize,
-    /// `client-output-buffer-limit` of the class `normal`: beyond it a client is closed at once.
-    pub output_hard: usize,
-    /// The same, if exceeded for longer than `output_soft_ms`.
-    pub output_soft: usize,
-    /// See there.
-    pub output_soft_ms: u64,
+    /// `client-output-buffer-limit` of the class `normal`.
+    pub normal: OutputLimit,
+    /// The same of the class `pubsub`.
+    pub pubsub: OutputLimit,
     /// `maxmemory-clients`: all clients of all cores together.
     pub all: usize,
 }
 
+/// What the output of a client may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Beyond this it is closed at once.
+    pub hard: usize,
+    /// The same, if exceeded for longer than `soft_ms`.
+    pub soft: usize,
+    /// See there.
+    pub soft_ms: u64,
+}
+
+impl OutputLimit {
+    /// True when there is one.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.hard > 0 || self.soft > 0
+    }
+}
+
 impl ClientLimits {
-    /// True when the clients must be scanned from time to time.
+    /// True when the clients must be scanned from time to time. Subscribers are looked at as
+    /// messages are sent to them.
     #[must_use]
     pub fn are_set(&self) -> bool {
-        self.output_hard > 0 || self.output_soft > 0 || self.all > 0
+        self.normal.is_set() || self.all > 0
     }
 }
 
 impl Default for ClientLimits {
     fn default() -> Self {
-        Self { query: 1 << 30, output_hard: 0, output_soft: 0, output_soft_ms: 0, all: 0 }
+        let pubsub = OutputLimit { hard: 32 << 20, soft: 8 << 20, soft_ms: 60_000 };
+        Self { query: 1 << 30, normal: OutputLimit::default(), pubsub, all: 0 }
     }
 }
 

@@ -13,6 +13,7 @@ pub(super) mod local;
 pub(super) mod meter;
 pub(super) mod outgoing;
 pub(super) mod patience;
+pub(crate) mod pubsub;
 pub(super) mod release;
 pub(crate) mod requests;
 pub(super) mod saving;

@@ -1,7 +1,7 @@
 //! What clients hold, and which are closed for it.
 
 use super::{Bench, Client, Wait};
-use crate::engine::ClientLimits;
+use crate::engine::{ClientLimits, OutputLimit};
 use crate::shared::{Machine, Shared};
 use darter_base::Prng;
 use std::sync::Arc;
@@ -97,7 +97,8 @@ fn the_largest_of_all_cores_is_closed() {
 #[test] // However many are to be closed, a slice that is over closes one.
 fn many_are_closed_one_a_slice() {
     const CLIENTS: usize = 40;
-    let of_output = ClientLimits { output_hard: 1, ..ClientLimits::default() };
+    let normal = OutputLimit { hard: 1, ..OutputLimit::default() };
+    let of_output = ClientLimits { normal, ..ClientLimits::default() };
     let of_all = ClientLimits { all: 1, ..ClientLimits::default() };
     for (name, limits) in [("output", of_output), ("all", of_all)] {
         let mut bench = Bench::new(1);

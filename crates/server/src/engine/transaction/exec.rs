@@ -8,6 +8,7 @@ use super::super::monitor;
 use super::super::point::{Owner, View};
 use super::super::presence::Presence;
 use super::super::slices::{Cause, named};
+use super::super::state::pubsub::name::{Name, Text};
 use super::claims::claims;
 use super::queued::{Portion, Queued, Watched};
 use super::replies::{Part, Replies};
@@ -104,7 +105,8 @@ impl Core {
             if !out.is_empty() || stream.is_some() {
                 lane.owe(out, stream);
             }
-            self.after_settling(lane);
+            self.let_out_early(conn);
+            self.after_settling(&mut conn.lane);
         });
     }
 }
@@ -169,6 +171,13 @@ impl Exec {
                 }
                 _ => self.run_here(entry, run, args, into).await,
             },
+            (Runner::Publish(kind), _) => {
+                let (channel, payload) = (Name::of(args, 1), Text::of(args, 2));
+                let count = core.publish_anywhere(kind, channel, payload).await;
+                self.note_effect();
+                Reply::new(&mut into.out, before.resp3).count(count);
+                None
+            }
             (Runner::Multi(_, anywhere), _) => {
                 self.encode(self.run_multi(entry, anywhere, args, transaction).await, into)
             }

@@ -1,0 +1,203 @@
+//! On the core of subscribers: what the homes of channels have sent takes effect, in its order.
+//!
+//! A message goes to its receivers in portions, and the next one after it: so no message overtakes
+//! another. Nobody waits for a subscriber that does not read: what it is owed grows until
+//! `client-output-buffer-limit` closes it.
+
+use super::super::conn::{Conn, Lane};
+use super::super::core::Core;
+use super::super::state::pubsub::Kind;
+use super::super::state::pubsub::backlog::Change;
+use super::super::state::pubsub::deliveries::{Delivery, Item};
+use super::super::state::pubsub::frame::{self, Frame};
+use super::super::state::pubsub::memberships::{Memberships, Subscriber};
+use super::super::state::pubsub::name::Name;
+use darter_resp::Output;
+use darter_tx::CoreId;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Receivers between two looks at the clock: some 10 us.
+const AT_ONCE: usize = 32;
+
+impl Core {
+    /// Publishes and delivers what waits, until the slice is over. False when nothing does.
+    pub(crate) fn work_on_messages(self: &Rc<Self>) -> bool {
+        if !self.pubsub.has_work() {
+            return false;
+        }
+        loop {
+            let next = self.pubsub.deliveries.borrow_mut().take();
+            match next {
+                Some((home, Item::Counted(change))) => self.counted(home, change),
+                Some((home, Item::Message(delivery))) => self.deliver_some(home, delivery),
+                None => break,
+            }
+            if self.slice_is_over() {
+                return true;
+            }
+        }
+        self.publish_waiting();
+        true
+    }
+
+    /// A portion of a message's receivers; if it is not the last, the rest waits.
+    fn deliver_some(self: &Rc<Self>, home: CoreId, mut delivery: Box<Delivery>) {
+        let mut left = AT_ONCE;
+        while delivery.stage <= delivery.patterns.len() {
+            let is_stage = delivery.stage > 0 || delivery.direct;
+            if is_stage && !self.deliver_stage(home, &mut delivery, &mut left) {
+                self.pubsub.deliveries.borrow_mut().put_back(home, Item::Message(delivery));
+                return;
+            }
+            delivery.stage += 1;
+            (delivery.after, delivery.frames) = (0, [None, None]);
+        }
+        let told = self.pubsub.deliveries.borrow_mut().delivered(home, delivery.weight);
+        if let Some(weight) = told {
+            let by = self.id();
+            self.tell(home, move |home| home.note_delivered(by, weight));
+        }
+    }
+
+    /// To the channel's subscribers, or to those of one pattern, until `left` is used up. True when
+    /// all have it.
+    fn deliver_stage(&self, home: CoreId, delivery: &mut Delivery, left: &mut usize) -> bool {
+        let memberships = &mut *self.pubsub.memberships.borrow_mut();
+        let message = Arc::clone(&delivery.message);
+        let pattern = delivery.stage.checked_sub(1).map(|at| delivery.patterns[at].clone());
+        let (kind, name) = match &pattern {
+            Some(name) => (Kind::Pattern, name),
+            None => (message.kind, &message.channel),
+        };
+        loop {
+            if *left == 0 {
+                return false;
+            }
+            let next: Vec<u64> =
+                memberships.members_after(kind, name, delivery.after).take(*left).collect();
+            if next.is_empty() {
+                return true;
+            }
+            for id in next {
+                delivery.after = id;
+                let cost = match memberships.is_counted(name, id, home) {
+                    true => self.send_to(memberships, id, delivery, pattern.as_ref()),
+                    false => 1,
+                };
+                *left = left.saturating_sub(cost);
+                if *left == 0 {
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Sends a message to one subscriber. Returns the cost.
+    fn send_to(
+        &self,
+        memberships: &mut Memberships,
+        id: u64,
+        delivery: &mut Delivery,
+        pattern: Option<&Name>,
+    ) -> usize {
+        let Some(subscriber) = memberships.get(id) else { return 1 };
+        let sent = self.with_conn(subscriber.token, |conn| {
+            let resp3 = conn.lane.session.resp3;
+            let frame = delivery.frames[usize::from(resp3)]
+                .get_or_insert_with(|| Frame::new(&delivery.message, pattern, resp3));
+            let cost = frame.cost();
+            match (frame, &mut subscriber.early) {
+                (Frame::Short(bytes), Some(early)) => early.add(bytes),
+                (Frame::Short(bytes), None) => conn.lane.owe_flat(bytes),
+                (Frame::Long(_), early) => {
+                    let mut out = Output::default();
+                    frame::write(&mut out, &delivery.message, pattern, resp3);
+                    match early {
+                        Some(early) => early.append(out),
+                        None => conn.lane.owe(out, None),
+                    }
+                }
+            }
+            let early = subscriber.early.as_ref().map_or(0, Output::len);
+            self.pushed(conn, early);
+            cost
+        });
+        sent.unwrap_or(1)
+    }
+
+    /// A client was sent what it did not ask for, `early` bytes of which wait: it is closed if it is
+    /// owed too much.
+    pub(super) fn pushed(&self, conn: &mut Conn, early: usize) {
+        self.mark_streaming(&mut conn.lane);
+        self.mark_dirty(&mut conn.lane);
+        self.check_output(conn, early);
+    }
+
+    /// A home has counted a change of this core's subscribers.
+    fn counted(self: &Rc<Self>, home: CoreId, change: Change) {
+        for name in &change.names {
+            match (change.kind, change.joins) {
+                (Kind::Pattern, _) => self.pattern_counted(home, name, &change),
+                (_, true) => self.joined(home, name, &change),
+                (_, false) => self.left(name, &change),
+            }
+        }
+        if let Some(ticket) = change.ticket {
+            self.tx.complete(ticket, Box::new(()));
+        }
+    }
+
+    fn joined(self: &Rc<Self>, home: CoreId, name: &Name, change: &Change) {
+        let memberships = &mut *self.pubsub.memberships.borrow_mut();
+        if let Some(subscriber) = memberships.get(change.subscriber) {
+            subscriber.hold(change.kind, name);
+            memberships.add(change.kind, name, change.subscriber);
+        } else {
+            self.take_back(home, change.kind, vec![name.clone()]);
+        }
+    }
+
+    fn left(&self, name: &Name, change: &Change) {
+        let memberships = &mut *self.pubsub.memberships.borrow_mut();
+        memberships.remove(change.kind, name, change.subscriber);
+        if let Some(subscriber) = memberships.get(change.subscriber) {
+            subscriber.let_go(change.kind, name);
+        }
+    }
+
+    /// One core of all has counted that a subscriber joins, or gives up, a pattern.
+    fn pattern_counted(self: &Rc<Self>, home: CoreId, name: &Name, change: &Change) {
+        let id = change.subscriber;
+        let is_gone = {
+            let memberships = &mut *self.pubsub.memberships.borrow_mut();
+            let is_all = memberships.heard(name, id, change.joins, home);
+            if is_all && !change.joins {
+                memberships.remove(Kind::Pattern, name, id);
+            }
+            let subscriber = memberships.get(id);
+            match subscriber {
+                Some(subscriber) if is_all && !change.joins => {
+                    subscriber.let_go(Kind::Pattern, name);
+                    false
+                }
+                other => other.is_none(),
+            }
+        };
+        if is_gone && change.joins {
+            self.take_back(home, Kind::Pattern, vec![name.clone()]);
+        }
+    }
+
+    /// A home has counted a subscriber that is gone.
+    pub(super) fn take_back(self: &Rc<Self>, home: CoreId, kind: Kind, names: Vec<Name>) {
+        let from = self.id();
+        let change = Change { subscriber: 0, kind, names, joins: false, ticket: None };
+        self.tell(home, move |home| home.change_counts(from, change));
+    }
+}
+
+/// What a subscriber's connection knows of it.
+pub(super) fn note(lane: &mut Lane, id: u64, subscriber: &Subscriber) {
+    lane.session.subscribed = subscriber.summary(id);
+}

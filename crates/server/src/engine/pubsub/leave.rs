@@ -1,0 +1,63 @@
+//! A client is gone, or drops all its subscriptions: they end at once, and are given up in portions.
+
+use super::super::core::Core;
+use super::super::state::pubsub::Kind;
+use super::super::state::pubsub::memberships::Subscriber;
+use super::super::state::pubsub::name::Name;
+use darter_tx::CoreId;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Subscriptions given up at once: some 10 us.
+const AT_ONCE: usize = 32;
+
+/// What each home is to be told of each kind.
+type Homes = BTreeMap<(CoreId, usize), Vec<Name>>;
+
+impl Core {
+    /// Nothing is delivered to this subscriber any more. What it held is given up, a few names at
+    /// once and the rest in the background.
+    pub(crate) fn subscriber_left(self: &Rc<Self>, id: u64) {
+        let gone = self.pubsub.memberships.borrow_mut().leave(id);
+        let Some(mut gone) = gone else { return };
+        if self.give_up_some(id, &mut gone) {
+            self.spawn_on_self(|core| async move {
+                while core.give_up_some(id, &mut gone) {
+                    core.tx.pause().await;
+                }
+            });
+        }
+    }
+
+    /// True if there may be more.
+    fn give_up_some(self: &Rc<Self>, id: u64, gone: &mut Subscriber) -> bool {
+        let mut homes = Homes::new();
+        let mut left = AT_ONCE;
+        while left > 0
+            && let Some((kind, name, is_leaving)) = gone.take_one()
+        {
+            left -= 1;
+            if !is_leaving {
+                self.give_up(id, kind, &name, &mut homes); // Otherwise its homes have been told.
+            }
+        }
+        for ((home, kind), names) in homes {
+            self.take_back(home, Kind::ALL[kind], names);
+        }
+        left == 0
+    }
+
+    /// Adds a name to what its homes are to be told.
+    fn give_up(&self, id: u64, kind: Kind, name: &Name, homes: &mut Homes) {
+        let cores = self.tx.cores();
+        let mut memberships = self.pubsub.memberships.borrow_mut();
+        memberships.remove(kind, name, id);
+        let mut tell = |home| homes.entry((home, kind as usize)).or_default().push(name.clone());
+        if kind != Kind::Pattern {
+            return tell(name.home(cores));
+        }
+        let counted = memberships.take_partial(name, id);
+        let counts = |home: &CoreId| counted.as_ref().is_none_or(|counted| counted[*home]);
+        (0..cores).filter(counts).for_each(tell);
+    }
+}

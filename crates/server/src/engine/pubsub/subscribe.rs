@@ -1,0 +1,176 @@
+//! The changes of a client's subscriptions, as tasks on its core.
+//!
+//! A few names at a time, each is counted by its home, a pattern by all cores. Once they are
+//! counted, messages come; those that come before the confirmation has left are kept until then.
+
+use super::super::conn::{Conn, ReplyMode};
+use super::super::core::Core;
+use super::super::state::pubsub::Kind;
+use super::super::state::pubsub::backlog::Change;
+use super::super::state::pubsub::frame::confirm;
+use super::super::state::pubsub::name::Name;
+use super::deliver::note;
+use darter_resp::Output;
+use darter_tx::CoreId;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// Names that are sent to their homes together: each costs them about a microsecond.
+const AT_ONCE: usize = 16;
+
+/// A client changes its subscriptions of one kind.
+pub(crate) struct Subscribing {
+    core: Rc<Core>,
+    client: u64,
+    id: u64,
+    kind: Kind,
+    joins: bool,
+    resp3: bool,
+    /// The confirmations.
+    out: Output,
+}
+
+impl Subscribing {
+    /// Begins; none if the client has gone.
+    pub(crate) fn begin(core: &Rc<Core>, client: u64, kind: Kind, joins: bool) -> Option<Self> {
+        let begun = core.with_client(client, |conn| {
+            let memberships = &mut *core.pubsub.memberships.borrow_mut();
+            let subscribed = &mut conn.lane.session.subscribed;
+            if subscribed.id == 0 {
+                subscribed.id = memberships.enter(conn.lane.token);
+            }
+            if joins && let Some(subscriber) = memberships.get(subscribed.id) {
+                subscriber.early.get_or_insert_default();
+            }
+            (subscribed.id, conn.lane.session.resp3)
+        });
+        let (id, resp3) = begun?;
+        let (core, out) = (Rc::clone(core), Output::default());
+        Some(Self { core, client, id, kind, joins, resp3, out })
+    }
+
+    /// Names that are changed at once: at most so many are passed to [`Self::change`].
+    pub(crate) const AT_ONCE: usize = AT_ONCE;
+
+    /// Some of what the client holds.
+    pub(crate) fn held(&self) -> Vec<Name> {
+        let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
+        memberships.get(self.id).map_or_else(Vec::new, |held| held.some(self.kind, AT_ONCE))
+    }
+
+    /// Subscribes to these names, or gives them up, and confirms each. Cost: a hop to their homes.
+    pub(crate) async fn change(&mut self, names: Vec<Name>) {
+        let (mut new, mut seen) = (Vec::new(), BTreeSet::new());
+        for name in &names {
+            let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
+            let Some(subscriber) = memberships.get(self.id) else { return };
+            let counted = subscriber.summary(self.id).counted_with(self.kind);
+            if subscriber.holds(self.kind, name) != self.joins && seen.insert(name.clone()) {
+                new.push(name.clone());
+            }
+            let count = match self.joins {
+                true => counted + new.len(),
+                false => counted - new.len(),
+            };
+            self.out.part_tail();
+            confirm(&mut self.out, self.kind, self.joins, Some(name), count, self.resp3);
+        }
+        for name in &new {
+            self.mark(name);
+        }
+        self.tell_homes(new).await;
+    }
+
+    /// Confirms that there was nothing to give up.
+    pub(crate) fn nothing(&mut self) {
+        let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
+        let Some(subscriber) = memberships.get(self.id) else { return };
+        let count = subscriber.summary(self.id).counted_with(self.kind);
+        confirm(&mut self.out, self.kind, self.joins, None, count, self.resp3);
+    }
+
+    /// The client gets its confirmations, whatever it has said of replies, and what came meanwhile.
+    pub(crate) fn end(self) {
+        let core = Rc::clone(&self.core);
+        core.with_client(self.client, |conn| {
+            self.note_in(conn);
+            conn.lane.owe(self.out, None);
+            core.let_out_early(conn);
+        });
+    }
+
+    /// The same in EXEC: returns the confirmations, which are a part of its reply. What came
+    /// meanwhile follows that, see [`Core::let_out_early`].
+    pub(crate) fn end_inside(self) -> Output {
+        let core = Rc::clone(&self.core);
+        let confirmed = core.with_client(self.client, |conn| {
+            self.note_in(conn);
+            if conn.lane.session.reply_mode == ReplyMode::On {
+                return self.out;
+            }
+            conn.lane.owe(self.out, None);
+            Output::default()
+        });
+        confirmed.unwrap_or_default()
+    }
+
+    fn note_in(&self, conn: &mut Conn) {
+        if let Some(subscriber) = self.core.pubsub.memberships.borrow_mut().get(self.id) {
+            note(&mut conn.lane, self.id, subscriber);
+        }
+    }
+
+    /// What is noted before the homes are told.
+    fn mark(&self, name: &Name) {
+        let memberships = &mut *self.core.pubsub.memberships.borrow_mut();
+        let Some(subscriber) = memberships.get(self.id) else { return };
+        match (self.kind, self.joins) {
+            (Kind::Pattern, true) => subscriber.hold(Kind::Pattern, name),
+            (_, false) => subscriber.give_up(self.kind, name),
+            (_, true) => {}
+        }
+        if self.kind == Kind::Pattern {
+            memberships.add(Kind::Pattern, name, self.id);
+            memberships.begin_partial(name, self.id, self.joins, self.core.tx.cores());
+        }
+    }
+
+    /// Tells the homes of these names, and waits until they have counted them.
+    async fn tell_homes(&self, names: Vec<Name>) {
+        let cores = self.core.tx.cores();
+        let mut counted = Vec::new();
+        for home in 0..cores {
+            let is_here = |name: &&Name| self.kind == Kind::Pattern || name.home(cores) == home;
+            let here: Vec<Name> = names.iter().filter(is_here).cloned().collect();
+            if !here.is_empty() {
+                counted.push(self.tell_home(home, here));
+            }
+        }
+        for counted in counted {
+            counted.await;
+        }
+    }
+
+    fn tell_home(&self, home: CoreId, names: Vec<Name>) -> impl Future<Output = ()> + use<> {
+        let (ticket, counted) = self.core.tx.ticket::<()>();
+        let (subscriber, kind, joins) = (self.id, self.kind, self.joins);
+        let change = Change { subscriber, kind, names, joins, ticket: Some(ticket) };
+        let from = self.core.id();
+        self.core.tell(home, move |home| home.change_counts(from, change));
+        counted
+    }
+}
+
+impl Core {
+    /// Sends what was published to a client between its subscription and the confirmation, which it
+    /// has been sent now.
+    pub(crate) fn let_out_early(&self, conn: &mut Conn) {
+        let id = conn.lane.session.subscribed.id;
+        let memberships = &mut *self.pubsub.memberships.borrow_mut();
+        let Some(subscriber) = memberships.get(id) else { return };
+        if let Some(early) = subscriber.early.take().filter(|early| !early.is_empty()) {
+            conn.lane.owe(early, None);
+        }
+        self.pushed(conn, 0);
+    }
+}

@@ -1,0 +1,136 @@
+//! Messages and confirmations as clients read them: arrays in RESP2, pushes in RESP3.
+
+use super::Kind;
+use super::name::{Message, Name, Text};
+use darter_resp::{Output, Reply};
+
+/// Messages up to these bytes are encoded once for all subscribers, and copied for each; of longer
+/// ones the bytes are shared.
+const SHORT_BYTES: usize = 16 * 1024;
+
+/// A message as the clients of one protocol read it.
+#[derive(Clone, Debug)]
+pub(crate) enum Frame {
+    /// All of it.
+    Short(Vec<u8>),
+    /// It is encoded for each: this many parts are shared with each.
+    Long(usize),
+}
+
+impl Frame {
+    pub(crate) fn new(message: &Message, pattern: Option<&Name>, resp3: bool) -> Self {
+        let names = message.channel.text().len() + pattern.map_or(0, |name| name.text().len());
+        let bytes = names + message.payload.len();
+        if bytes > SHORT_BYTES {
+            return Self::Long(1 + bytes / SHORT_BYTES);
+        }
+        let mut out = Output::default();
+        write(&mut out, message, pattern, resp3);
+        Self::Short(out.flatten())
+    }
+
+    /// What sending it to one client costs, where 1 is that of a short one.
+    pub(crate) fn cost(&self) -> usize {
+        match self {
+            Self::Short(bytes) => 1 + bytes.len() / 2_048,
+            Self::Long(parts) => 2 + parts / 4,
+        }
+    }
+}
+
+/// Appends a message, as a subscriber of `pattern` or of the channel reads it.
+pub(crate) fn write(out: &mut Output, message: &Message, pattern: Option<&Name>, resp3: bool) {
+    let word: &[u8] = match (pattern, message.kind) {
+        (Some(_), _) => b"pmessage",
+        (None, Kind::Shard) => b"smessage",
+        (None, _) => b"message",
+    };
+    let mut reply = Reply::new(out, resp3);
+    reply.push(3 + usize::from(pattern.is_some()));
+    reply.bulk(word);
+    if let Some(pattern) = pattern {
+        bulk(&mut reply, pattern.text());
+    }
+    bulk(&mut reply, message.channel.text());
+    bulk(&mut reply, &message.payload);
+}
+
+/// Appends the confirmation of a change: `name` is none where there was nothing to give up.
+pub(crate) fn confirm(
+    out: &mut Output,
+    kind: Kind,
+    joins: bool,
+    name: Option<&Name>,
+    count: usize,
+    resp3: bool,
+) {
+    let word: &[u8] = match (kind, joins) {
+        (Kind::Channel, true) => b"subscribe",
+        (Kind::Channel, false) => b"unsubscribe",
+        (Kind::Pattern, true) => b"psubscribe",
+        (Kind::Pattern, false) => b"punsubscribe",
+        (Kind::Shard, true) => b"ssubscribe",
+        (Kind::Shard, false) => b"sunsubscribe",
+    };
+    let mut reply = Reply::new(out, resp3);
+    reply.push(3);
+    reply.bulk(word);
+    match name {
+        Some(name) => bulk(&mut reply, name.text()),
+        None => reply.null(),
+    }
+    reply.count(count);
+}
+
+fn bulk(reply: &mut Reply<'_>, text: &Text) {
+    reply.bulk_header(text.len());
+    text.write(reply.out);
+    reply.crlf();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: Kind, payload: &[u8]) -> Message {
+        let payload = Text::Short(payload.into());
+        Message { kind, channel: Name::from_bytes(b"news"), payload }
+    }
+
+    fn short(frame: &Frame) -> &str {
+        let Frame::Short(bytes) = frame else { panic!("a short one") };
+        std::str::from_utf8(bytes).unwrap()
+    }
+
+    #[test] // In both protocols, by channel, by pattern and by shard channel.
+    fn messages_are_encoded() {
+        let plain = message(Kind::Channel, b"hi");
+        let text = "$7\r\nmessage\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
+        assert_eq!(short(&Frame::new(&plain, None, false)), format!("*3\r\n{text}"));
+        assert_eq!(short(&Frame::new(&plain, None, true)), format!(">3\r\n{text}"));
+        let text = "$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$2\r\nhi\r\n";
+        let pattern = Name::from_bytes(b"n*");
+        assert_eq!(short(&Frame::new(&plain, Some(&pattern), true)), format!(">4\r\n{text}"));
+        let sharded = Frame::new(&message(Kind::Shard, b"hi"), None, false);
+        assert!(short(&sharded).contains("$8\r\nsmessage\r\n"));
+    }
+
+    #[test] // A long one is not encoded for all; it costs what its parts do.
+    fn long_messages_are_shared() {
+        let long = message(Kind::Channel, &[b'x'; 1 << 20]);
+        let frame = Frame::new(&long, None, false);
+        assert!(matches!(frame, Frame::Long(65)), "{frame:?}");
+        assert!(frame.cost() > Frame::new(&message(Kind::Channel, b"x"), None, false).cost());
+    }
+
+    #[test] // Redis's words for each change; null where nothing was held.
+    fn changes_are_confirmed() {
+        let mut out = Output::default();
+        let name = Name::from_bytes(b"a");
+        confirm(&mut out, Kind::Pattern, true, Some(&name), 3, false);
+        confirm(&mut out, Kind::Shard, false, None, 0, true);
+        let expected =
+            "*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:3\r\n>3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n";
+        assert_eq!(out.flatten(), expected.as_bytes());
+    }
+}

@@ -1,0 +1,295 @@
+//! Who subscribes to what, of the clients of one core.
+//!
+//! A subscriber is known by a number of its own, not by its client's: after RESET, or when the
+//! connection is gone, the number is forgotten at once, and what it held is given up in portions.
+//!
+//! A pattern is counted by every core, and they hear of it one after the other. Until all have, it
+//! is noted which: a message counted by a core that had not heard yet is not for this subscriber.
+//!
+//! Invariants (`check_invariants`):
+//! - R1: a subscriber is a member of what it holds; only of what is being given up there are members
+//!   without a subscriber.
+//! - R2: a pattern that some cores have not heard of has a member for it.
+
+use super::name::Name;
+use super::{Kind, Subscribed};
+use darter_base::hash::IdentityMap;
+use darter_resp::Output;
+use darter_runtime::net::Token;
+use darter_tx::CoreId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// The subscribers of one name.
+#[derive(Debug)]
+#[expect(clippy::box_collection, reason = "most have one member: it is to be small")]
+enum Members {
+    One(u64),
+    Many(Box<BTreeSet<u64>>),
+}
+
+/// A client with subscriptions.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) token: Token,
+    /// What it holds, and whether that is being given up: the homes have been told then.
+    held: [BTreeMap<Name, bool>; 3],
+    /// Bytes of memory of what it holds.
+    bytes: usize,
+    /// Messages that came before the confirmation of what it is subscribing to; none while it is
+    /// not.
+    pub(crate) early: Option<Output>,
+}
+
+impl Subscriber {
+    /// What its session is to know.
+    pub(crate) fn summary(&self, id: u64) -> Subscribed {
+        Subscribed { id, counts: Kind::ALL.map(|kind| self.len(kind)), bytes: self.bytes }
+    }
+
+    /// Subscriptions of a kind.
+    pub(crate) fn len(&self, kind: Kind) -> usize {
+        self.held[kind as usize].len()
+    }
+
+    pub(crate) fn holds(&self, kind: Kind, name: &Name) -> bool {
+        self.held[kind as usize].contains_key(name)
+    }
+
+    /// Some of what it holds of a kind.
+    pub(crate) fn some(&self, kind: Kind, most: usize) -> Vec<Name> {
+        self.held[kind as usize].keys().take(most).cloned().collect()
+    }
+
+    /// It holds this from now on.
+    pub(crate) fn hold(&mut self, kind: Kind, name: &Name) {
+        if self.held[kind as usize].insert(name.clone(), false).is_none() {
+            self.bytes += name.held_bytes();
+        }
+    }
+
+    /// It is giving this up: the homes are being told.
+    pub(crate) fn give_up(&mut self, kind: Kind, name: &Name) {
+        let is_leaving = self.held[kind as usize].get_mut(name);
+        *is_leaving.expect("what is given up is held") = true;
+    }
+
+    /// It holds this no longer.
+    pub(crate) fn let_go(&mut self, kind: Kind, name: &Name) {
+        if self.held[kind as usize].remove(name).is_some() {
+            self.bytes -= name.held_bytes();
+        }
+    }
+
+    /// Takes one of the things it holds, if it still holds any: its kind, its name, and whether it
+    /// was being given up.
+    pub(crate) fn take_one(&mut self) -> Option<(Kind, Name, bool)> {
+        let kind = Kind::ALL.into_iter().find(|kind| self.len(*kind) > 0)?;
+        let (name, is_leaving) = self.held[kind as usize].pop_first()?;
+        Some((kind, name, is_leaving))
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Memberships {
+    kinds: [BTreeMap<Name, Members>; 3],
+    subscribers: IdentityMap<Subscriber>,
+    /// Of a pattern's members, those that not all cores count: which cores do.
+    partial: BTreeMap<(Name, u64), Vec<bool>>,
+    last: u64,
+}
+
+impl Memberships {
+    /// A client that had none subscribes to something: its number.
+    pub(crate) fn enter(&mut self, token: Token) -> u64 {
+        self.last += 1;
+        let held = [const { BTreeMap::new() }; 3];
+        let subscriber = Subscriber { token, held, bytes: 0, early: None };
+        self.subscribers.insert(self.last, subscriber);
+        self.last
+    }
+
+    /// A subscriber is gone. What it held is still to be given up.
+    pub(crate) fn leave(&mut self, id: u64) -> Option<Subscriber> {
+        self.subscribers.remove(&id)
+    }
+
+    pub(crate) fn get(&mut self, id: u64) -> Option<&mut Subscriber> {
+        self.subscribers.get_mut(&id)
+    }
+
+    /// A subscriber is a member from now on.
+    pub(crate) fn add(&mut self, kind: Kind, name: &Name, id: u64) {
+        let Some(members) = self.kinds[kind as usize].get_mut(name) else {
+            self.kinds[kind as usize].insert(name.clone(), Members::One(id));
+            return;
+        };
+        match members {
+            Members::One(only) => *members = Members::Many(Box::new([*only, id].into())),
+            Members::Many(all) => {
+                all.insert(id);
+            }
+        }
+    }
+
+    /// A subscriber is a member no longer.
+    #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
+    pub(crate) fn remove(&mut self, kind: Kind, name: &Name, id: u64) {
+        let names = &mut self.kinds[kind as usize];
+        let Some(members) = names.get_mut(name) else { return };
+        let is_empty = match members {
+            Members::One(only) => *only == id,
+            Members::Many(all) => {
+                all.remove(&id);
+                all.is_empty()
+            }
+        };
+        if is_empty {
+            names.remove(name);
+        }
+    }
+
+    /// The members after number `after`, in the order of their numbers.
+    pub(crate) fn members_after(
+        &self,
+        kind: Kind,
+        name: &Name,
+        after: u64,
+    ) -> impl Iterator<Item = u64> {
+        let (one, many) = match self.kinds[kind as usize].get(name) {
+            Some(Members::One(only)) => (Some(*only).filter(|id| *id > after), None),
+            Some(Members::Many(all)) => (None, Some(all)),
+            None => (None, None),
+        };
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        one.into_iter().chain(many.into_iter().flat_map(move |all| all.range(range).copied()))
+    }
+
+    /// A subscriber joins, or gives up, a pattern: the cores have not heard of it yet.
+    pub(crate) fn begin_partial(&mut self, name: &Name, id: u64, joins: bool, cores: usize) {
+        self.partial.insert((name.clone(), id), vec![!joins; cores]);
+    }
+
+    /// Core `core` has heard that a subscriber joins, or gives up, a pattern. True when all have.
+    pub(crate) fn heard(&mut self, name: &Name, id: u64, joins: bool, core: CoreId) -> bool {
+        let key = (name.clone(), id);
+        let Some(cores) = self.partial.get_mut(&key) else { return false };
+        cores[core] = joins;
+        let is_all = cores.iter().all(|heard| *heard == joins);
+        if is_all {
+            self.partial.remove(&key);
+        }
+        is_all
+    }
+
+    /// Which cores count a member of a pattern; `None` for all.
+    pub(crate) fn take_partial(&mut self, name: &Name, id: u64) -> Option<Vec<bool>> {
+        self.partial.remove(&(name.clone(), id))
+    }
+
+    /// Whether a message that core `core` has counted is for this member of a pattern.
+    pub(crate) fn is_counted(&self, name: &Name, id: u64, core: CoreId) -> bool {
+        self.partial.is_empty()
+            || self.partial.get(&(name.clone(), id)).is_none_or(|cores| cores[core])
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        for (id, subscriber) in &self.subscribers {
+            for kind in Kind::ALL {
+                for name in subscriber.held[kind as usize].keys() {
+                    let mut members = self.members_after(kind, name, id - 1);
+                    assert_eq!(members.next(), Some(*id), "R1");
+                }
+            }
+        }
+        for (name, id) in self.partial.keys() {
+            let mut members = self.members_after(Kind::Pattern, name, id - 1);
+            assert_eq!(members.next(), Some(*id), "R2");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_base::Prng;
+
+    const TOKEN: Token = Token { index: 0, generation: 1 };
+
+    #[test] // Random joins and leaves on memberships and on a plain model agree.
+    fn memberships_match_a_model() {
+        for seed in 0..30 {
+            let (mut prng, mut memberships) = (Prng::from_seed(seed), Memberships::default());
+            let ids: Vec<u64> = (0..5).map(|_| memberships.enter(TOKEN)).collect();
+            let mut model = BTreeSet::new();
+            for _ in 0..300 {
+                let id = ids[prng.below(5) as usize];
+                let (kind, at) = (Kind::ALL[prng.below(3) as usize], prng.below(4));
+                let name = Name::from_bytes(&at.to_le_bytes());
+                let subscriber = memberships.get(id).unwrap();
+                if model.insert((kind as usize, at, id)) {
+                    subscriber.hold(kind, &name);
+                    memberships.add(kind, &name, id);
+                } else if prng.chance(50) {
+                    model.remove(&(kind as usize, at, id));
+                    subscriber.let_go(kind, &name);
+                    memberships.remove(kind, &name, id);
+                }
+                let members: Vec<u64> = memberships.members_after(kind, &name, 0).collect();
+                let range = (kind as usize, at, 0)..=(kind as usize, at, u64::MAX);
+                let expected: Vec<u64> = model.range(range).map(|(.., id)| *id).collect();
+                assert_eq!(members, expected, "seed {seed}");
+                memberships.check_invariants();
+            }
+            for id in ids {
+                let mut gone = memberships.leave(id).unwrap();
+                while let Some((kind, name, _)) = gone.take_one() {
+                    memberships.remove(kind, &name, id);
+                }
+            }
+            assert!(memberships.kinds.iter().all(BTreeMap::is_empty));
+            assert!(memberships.subscribers.is_empty());
+        }
+    }
+
+    #[test] // What a subscriber holds is counted in bytes, once.
+    fn what_is_held_is_counted() {
+        let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"news"));
+        let id = memberships.enter(TOKEN);
+        let subscriber = memberships.get(id).unwrap();
+        assert!(!subscriber.summary(id).is_any());
+        subscriber.hold(Kind::Channel, &name);
+        subscriber.hold(Kind::Channel, &name);
+        subscriber.hold(Kind::Shard, &name);
+        let summary = subscriber.summary(id);
+        assert_eq!((summary.counts, summary.bytes), ([1, 0, 1], 2 * name.held_bytes()));
+        let counted = [Kind::Pattern, Kind::Shard].map(|kind| summary.counted_with(kind));
+        assert_eq!(counted, [1, 1]);
+        subscriber.let_go(Kind::Channel, &name);
+        subscriber.let_go(Kind::Channel, &name);
+        assert_eq!(subscriber.summary(id).bytes, name.held_bytes());
+    }
+
+    #[test] // A message is for a member of a pattern once its core has counted it.
+    fn cores_hear_of_patterns_one_by_one() {
+        let (mut memberships, name) = (Memberships::default(), Name::from_bytes(b"n*"));
+        let id = memberships.enter(TOKEN);
+        memberships.add(Kind::Pattern, &name, id);
+        memberships.begin_partial(&name, id, true, 3);
+        let counted = |memberships: &Memberships| {
+            [0, 1, 2].map(|core| memberships.is_counted(&name, id, core))
+        };
+        assert_eq!(counted(&memberships), [false; 3]);
+        assert!(!memberships.heard(&name, id, true, 1));
+        assert_eq!(counted(&memberships), [false, true, false]);
+        assert!(!memberships.heard(&name, id, true, 0) && memberships.heard(&name, id, true, 2));
+        assert_eq!(counted(&memberships), [true; 3]);
+        memberships.begin_partial(&name, id, false, 3);
+        assert_eq!(counted(&memberships), [true; 3]);
+        assert!(!memberships.heard(&name, id, false, 2));
+        assert_eq!(memberships.take_partial(&name, id), Some(vec![true, true, false]));
+        memberships.check_invariants();
+    }
+}

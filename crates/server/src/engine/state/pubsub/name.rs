@@ -1,0 +1,167 @@
+//! The names of channels and patterns, and the texts of messages.
+//!
+//! Each is kept once for all who hold it. A long one stays in the chunks of its request: it is
+//! neither copied nor freed in one piece, and goes to the sockets as it is.
+
+use super::Kind;
+use darter_base::long;
+use darter_resp::{Arg, Args, Output, Request};
+use darter_tx::CoreId;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Bytes of a name or a message, shared.
+#[derive(Clone, Debug)]
+pub(crate) enum Text {
+    /// Up to a chunk.
+    Short(Arc<[u8]>),
+    /// An argument of a request.
+    Long(Arc<Request>, usize),
+}
+
+impl Text {
+    /// The argument at `at`. Cost: O(1), or a copy of a short one.
+    pub(crate) fn of(args: Args<'_>, at: usize) -> Self {
+        match args.arg(at) {
+            Arg::Bytes(bytes) => Self::Short(bytes.into()),
+            Arg::Chunks { .. } => Self::Long(args.to_request(), at),
+        }
+    }
+
+    /// In one piece. Cost: O(1) for names, which are gathered before their command runs.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Short(bytes) => bytes,
+            Self::Long(request, at) => Args::owned(request).get(*at),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Short(bytes) => bytes.len(),
+            Self::Long(request, at) => Args::owned(request).arg(*at).len(),
+        }
+    }
+
+    /// Appends it: a long one without a copy.
+    pub(crate) fn write(&self, out: &mut Output) {
+        match self {
+            Self::Short(bytes) => out.share(bytes, 0..bytes.len()),
+            Self::Long(request, at) => match Args::owned(request).arg(*at) {
+                Arg::Bytes(bytes) => out.copy(bytes),
+                Arg::Chunks { chunks, .. } => {
+                    chunks.iter().for_each(|chunk| out.share(chunk, 0..chunk.len()));
+                }
+            },
+        }
+    }
+}
+
+/// The name of a channel, or a pattern. In the order of the hashes: only names of one hash are
+/// compared byte by byte.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    hash: u64,
+    text: Text,
+}
+
+impl Name {
+    /// The argument at `at`.
+    pub(crate) fn of(args: Args<'_>, at: usize) -> Self {
+        Self { hash: args.hash(at), text: Text::of(args, at) }
+    }
+
+    /// A short one.
+    #[cfg(test)]
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self { hash: darter_base::hash::of(bytes), text: Text::Short(bytes.into()) }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.text.bytes()
+    }
+
+    pub(crate) fn text(&self) -> &Text {
+        &self.text
+    }
+
+    /// The core that orders what is published to a channel of this name, of `cores`.
+    pub(crate) fn home(&self, cores: usize) -> CoreId {
+        home(self.hash, cores)
+    }
+
+    /// Bytes of memory of one subscription by this name, on its core and at its home: entries of
+    /// trees that are two thirds full, and the text.
+    pub(crate) fn held_bytes(&self) -> usize {
+        const ENTRIES: usize = 3 * (size_of::<Name>() + size_of::<u64>()) * 3 / 2;
+        const ALLOCATED: usize = 4 * size_of::<usize>();
+        ENTRIES + ALLOCATED + self.text.len()
+    }
+}
+
+/// The core that orders what is published to a channel whose name has this hash.
+pub(crate) fn home(hash: u64, cores: usize) -> CoreId {
+    (hash % cores as u64) as CoreId
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.hash.cmp(&other.hash).then_with(|| {
+            let (one, other) = (self.bytes(), other.bytes());
+            if long::same(one, other) { Ordering::Equal } else { one.cmp(other) }
+        })
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Name {}
+
+/// What was published.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// [`Kind::Channel`] or [`Kind::Shard`].
+    pub(crate) kind: Kind,
+    pub(crate) channel: Name,
+    pub(crate) payload: Text,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name whose hash is that of all others.
+    fn colliding(bytes: &[u8]) -> Name {
+        Name { hash: 7, text: Text::Short(bytes.into()) }
+    }
+
+    #[test] // Names of one hash differ by their bytes.
+    fn names_that_collide_are_told_apart() {
+        assert!(colliding(b"a") < colliding(b"b"));
+        assert_eq!(colliding(b"a"), colliding(b"a"));
+        assert_ne!(Name::from_bytes(b"a"), Name::from_bytes(b"b"));
+    }
+
+    #[test] // A long argument is shared with its request, a short one copied.
+    fn long_texts_are_shared() {
+        let request = Arc::new(Request::from_args([&b"PUBLISH"[..], b"c", &[b'x'; 100_000]]));
+        let args = Args::owned(&request);
+        let (name, text) = (Name::of(args, 1), Text::of(args, 2));
+        assert_eq!((name.bytes(), text.len()), (&b"c"[..], 100_000));
+        let mut out = Output::default();
+        text.write(&mut out);
+        assert_eq!(out.flatten(), vec![b'x'; 100_000]);
+        assert!(name.held_bytes() > 100);
+        assert_eq!((name.home(1), Name::from_bytes(b"c").home(3)), (0, home(name.hash, 3)));
+    }
+}

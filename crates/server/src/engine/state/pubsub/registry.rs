@@ -1,0 +1,174 @@
+//! How many subscribers of a channel each core has, kept by the channel's home; and the same of all
+//! patterns, kept by every core.
+//!
+//! Trees, not hash tables: one that grows to a million names never copies them all.
+
+use super::Kind;
+use super::name::Name;
+use darter_tx::CoreId;
+use std::collections::{BTreeMap, btree_map::Entry};
+use std::ops::Bound;
+
+/// Subscribers of one name, by core: those of a few cores, each with at least one.
+#[derive(Clone, Debug)]
+#[expect(clippy::box_collection, reason = "most are on one core: it is to be small")]
+pub(crate) enum Counts {
+    /// All are on one core.
+    One(u32, u32),
+    /// They are on several, or were.
+    Many(Box<Vec<(u32, u32)>>),
+}
+
+impl Counts {
+    /// Cores with subscribers, and how many.
+    pub(crate) fn by_core(&self) -> impl Iterator<Item = (CoreId, usize)> {
+        let one = match self {
+            Self::One(core, count) => Some((*core, *count)),
+            Self::Many(_) => None,
+        };
+        let many = match self {
+            Self::One(..) => &[][..],
+            Self::Many(all) => &all[..],
+        };
+        one.into_iter()
+            .chain(many.iter().copied())
+            .map(|(core, count)| (core as CoreId, count as usize))
+    }
+
+    /// How many on all cores.
+    pub(crate) fn sum(&self) -> usize {
+        self.by_core().map(|(_, count)| count).sum()
+    }
+
+    fn add(&mut self, core: u32) {
+        match self {
+            Self::One(only, count) if *only == core => *count += 1,
+            Self::One(only, count) => {
+                *self = Self::Many(Box::new(vec![(*only, *count), (core, 1)]));
+            }
+            Self::Many(all) => match all.iter_mut().find(|(other, _)| *other == core) {
+                Some((_, count)) => *count += 1,
+                None => all.push((core, 1)),
+            },
+        }
+    }
+
+    /// One fewer. True when none is left.
+    fn take(&mut self, core: u32) -> bool {
+        match self {
+            Self::One(only, count) => {
+                assert_eq!(*only, core, "no subscriber is there");
+                *count -= 1;
+                *count == 0
+            }
+            Self::Many(all) => {
+                let at = all.iter().position(|(other, _)| *other == core);
+                let at = at.expect("a subscriber is there");
+                all[at].1 -= 1;
+                if all[at].1 == 0 {
+                    all.swap_remove(at);
+                }
+                all.is_empty()
+            }
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    kinds: [BTreeMap<Name, Counts>; 3],
+    /// Bytes of all patterns.
+    pattern_bytes: usize,
+}
+
+impl Registry {
+    /// A subscriber more on `core`.
+    pub(crate) fn add(&mut self, kind: Kind, name: &Name, core: CoreId) {
+        let core = u32::try_from(core).expect("few cores");
+        match self.kinds[kind as usize].entry(name.clone()) {
+            Entry::Occupied(mut counts) => counts.get_mut().add(core),
+            Entry::Vacant(place) => {
+                place.insert(Counts::One(core, 1));
+                if kind == Kind::Pattern {
+                    self.pattern_bytes += name.bytes().len();
+                }
+            }
+        }
+    }
+
+    /// One fewer.
+    #[expect(clippy::mutable_key_type, reason = "a name's bytes stay: it notes where they are")]
+    pub(crate) fn take(&mut self, kind: Kind, name: &Name, core: CoreId) {
+        let core = u32::try_from(core).expect("few cores");
+        let names = &mut self.kinds[kind as usize];
+        let counts = names.get_mut(name).expect("what is given up was subscribed to");
+        if counts.take(core) {
+            names.remove(name);
+            if kind == Kind::Pattern {
+                self.pattern_bytes -= name.bytes().len();
+            }
+        }
+    }
+
+    /// Different names.
+    pub(crate) fn len(&self, kind: Kind) -> usize {
+        self.kinds[kind as usize].len()
+    }
+
+    /// Bytes of all patterns together.
+    pub(crate) fn pattern_bytes(&self) -> usize {
+        self.pattern_bytes
+    }
+
+    pub(crate) fn counts(&self, kind: Kind, name: &Name) -> Option<&Counts> {
+        self.kinds[kind as usize].get(name)
+    }
+
+    /// The names after `after`, in their order.
+    pub(crate) fn names_after(
+        &self,
+        kind: Kind,
+        after: Option<&Name>,
+    ) -> impl Iterator<Item = (&Name, &Counts)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.kinds[kind as usize].range((from, Bound::Unbounded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // Counted by core; a name without subscribers is not there.
+    fn subscribers_are_counted_by_core() {
+        let (mut registry, name) = (Registry::default(), Name::from_bytes(b"news.*"));
+        for core in [1, 1, 4, 2] {
+            registry.add(Kind::Pattern, &name, core);
+        }
+        assert_eq!((registry.len(Kind::Pattern), registry.pattern_bytes()), (1, 6));
+        assert!(registry.counts(Kind::Channel, &name).is_none(), "another namespace");
+        let counts = registry.counts(Kind::Pattern, &name).unwrap();
+        assert_eq!(counts.by_core().collect::<Vec<_>>(), [(1, 2), (4, 1), (2, 1)]);
+        assert_eq!(counts.sum(), 4);
+        for core in [4, 1, 2, 1] {
+            registry.take(Kind::Pattern, &name, core);
+        }
+        assert_eq!((registry.len(Kind::Pattern), registry.pattern_bytes()), (0, 0));
+    }
+
+    #[test] // The names after one are those that a walk has yet to see, whatever comes and goes.
+    fn names_are_walked_in_portions() {
+        let mut registry = Registry::default();
+        let names: Vec<Name> = (0..50_u8).map(|number| Name::from_bytes(&[number])).collect();
+        names.iter().for_each(|name| registry.add(Kind::Channel, name, 0));
+        let (mut seen, mut after) = (0, None);
+        loop {
+            let next = registry.names_after(Kind::Channel, after.as_ref()).next();
+            let Some(name) = next.map(|(name, _)| name.clone()) else { break };
+            registry.take(Kind::Channel, &name, 0);
+            (seen, after) = (seen + 1, Some(name));
+        }
+        assert_eq!((seen, registry.len(Kind::Channel)), (50, 0));
+    }
+}
