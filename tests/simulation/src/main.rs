@@ -1,7 +1,8 @@
 //! Runs the simulator: `cargo x sim [--seed N] [--seeds COUNT] [--cores N] [--trace]`.
 //!
 //! For every tenth seed it also checks that replaying the recorded effects gives the same data (see
-//! `replay`), and for every second that pipelines are seen in order (see `order`).
+//! `replay`), and for every second that pipelines are seen in order (see `order`),
+//! and that messages are (see `pubsub`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cuts in every byte stream. A failure prints its seed and the command that
@@ -16,6 +17,7 @@ mod faults;
 mod model;
 mod ops;
 mod order;
+mod pubsub;
 mod replay;
 mod run;
 mod saving;
@@ -68,6 +70,13 @@ fn main() -> ExitCode {
             println!("order of seed {seed} failed: {failure}");
         }
     }
+    for seed in first..first + seeds.div_ceil(WATCHED_EACH) {
+        let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
+        if let Err(failure) = pubsub::publish(seed, cores.unwrap_or(drawn), world::Flaw::None) {
+            failed += 1;
+            println!("messages of seed {seed} failed: {failure}");
+        }
+    }
     for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
         let drawn = usize::try_from(1 + seed % 5).unwrap_or(2);
         if let Err(failure) = saving::save(seed, cores.unwrap_or(drawn), false) {
@@ -76,13 +85,13 @@ fn main() -> ExitCode {
         }
     }
     let missed = broken::caught_in_all().into_iter().chain(order::missed());
-    for name in missed.chain(saving::missed()) {
+    for name in missed.chain(saving::missed()).chain(pubsub::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
-    let bugs = broken::BUGS.len() + order::BUGS.len() + 1;
+    let bugs = broken::BUGS.len() + order::BUGS.len() + pubsub::BUGS.len() + 1;
     let runs =
-        seeds + 2 * seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH) + bugs as u64;
+        seeds + 2 * (seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH)) + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Value {
     Null,
     /// An array.
     Array(Vec<Value>),
+    /// What was not asked for.
+    Push(Vec<Value>),
 }
 
 impl Value {
@@ -65,14 +67,16 @@ fn parse(bytes: &[u8]) -> Option<(Value, usize)> {
             let text = String::from_utf8_lossy(&body[..len]).into_owned();
             Some((Value::Bulk(text), head + len + 2))
         }
-        b'*' => {
+        b'_' => Some((Value::Null, head)),
+        kind @ (b'*' | b'%' | b'>') => {
+            let items = if kind == b'%' { 2 * number } else { number };
             let (mut list, mut at) = (Vec::new(), head);
-            for _ in 0..number {
+            for _ in 0..items {
                 let (value, used) = parse(bytes.get(at..)?)?;
                 list.push(value);
                 at += used;
             }
-            Some((Value::Array(list), at))
+            Some((if kind == b'>' { Value::Push(list) } else { Value::Array(list) }, at))
         }
         other => panic!("not a reply: {:?}", char::from(other)),
     }

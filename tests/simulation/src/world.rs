@@ -664,7 +664,7 @@ impl Wire {
     }
 
     /// Notifies the core that the client half-closed the connection, or that it is closed.
-    fn deliver_end(&mut self, core: &Core, cuts_off: bool) {
+    fn deliver_end(&mut self, core: &Rc<Core>, cuts_off: bool) {
         if self.phase == Phase::HalfClosing && !cuts_off {
             self.phase = Phase::HalfClosed;
             core.ended(self.token);
