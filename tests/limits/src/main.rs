@@ -24,6 +24,7 @@ mod resets;
 mod saved_streams;
 mod saving;
 mod stalls;
+mod subscribers;
 mod watchers;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
@@ -79,6 +80,7 @@ const GROUPS: &[&[Check]] = &[
     files::CHECKS,
     ports::CHECKS,
     watchers::CHECKS,
+    subscribers::CHECKS,
     pipelines::CHECKS,
     stalls::CHECKS,
     memory::CHECKS,

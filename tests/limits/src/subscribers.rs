@@ -1,0 +1,178 @@
+//! Publish and subscribe under load: who does not read is closed and delays nobody, many
+//! subscribers and many subscriptions are served in slices, and what they hold is given back.
+
+use crate::{Asks, Check, Stage, ensure, text};
+use darter_testkit::client::encode;
+use darter_testkit::{Client, Reply, Server};
+use std::time::{Duration, Instant};
+
+#[rustfmt::skip] // A table.
+pub(crate) const CHECKS: &[Check] = &[
+    ("a subscriber that does not read is closed",        Asks::AsRedis, deaf),
+    ("a subscriber above its soft limit is closed late", Asks::AsRedis, soft),
+    ("a message to thousands is sent in slices",         Asks::More,    many_receivers),
+    ("a hundred thousand subscriptions are given back",  Asks::More,    many_subscriptions),
+    ("hostile patterns are matched in slices",           Asks::More,    hostile_patterns),
+];
+
+/// Some ten times a slice's limit, by the core's own CPU time, for busy machines and debug builds.
+const SLICE_MAX_US: u64 = 6_000;
+
+/// A number of INFO.
+fn number_of(client: &mut Client, name: &str) -> Result<u64, String> {
+    let info = client.words("INFO everything").map_err(text)?;
+    let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| format!("no {name}: {info}"))
+}
+
+fn client(server: &Server) -> Result<Client, String> {
+    server.client().map_err(text)
+}
+
+/// The number of an integer reply.
+fn count(reply: &Reply) -> i64 {
+    reply.int().unwrap_or(-1)
+}
+
+/// Publishes until nobody receives it: how often, and the longest wait.
+fn publish_until_gone(client: &mut Client, most: usize) -> Result<(usize, Duration), String> {
+    let (message, mut longest) = ("m".repeat(100_000), Duration::ZERO);
+    for sent in 0..most {
+        let begun = Instant::now();
+        let received = client.command(&["PUBLISH", "news", &message]).map_err(text)?;
+        longest = longest.max(begun.elapsed());
+        if count(&received) == 0 {
+            return Ok((sent, longest));
+        }
+    }
+    Err(format!("it still receives after {most} messages"))
+}
+
+fn deaf(stage: &Stage) -> Result<(), String> {
+    let limits = "normal 0 0 0 pubsub 4mb 0 0";
+    let server = stage.server_with(&["--client-output-buffer-limit", limits])?;
+    let (mut deaf, mut client) = (client(&server)?, client(&server)?);
+    deaf.words("SUBSCRIBE news").map_err(text)?;
+    let before = number_of(&mut client, "used_memory")?;
+    // The sockets may hold some megabytes more.
+    let (sent, longest) = publish_until_gone(&mut client, 400)?;
+    ensure(sent >= 40, || format!("closed after {sent} messages"))?;
+    ensure(longest < Duration::from_secs(2), || format!("a publisher waited {longest:?}"))?;
+    let after = number_of(&mut client, "used_memory")?;
+    ensure(after < before + 3_000_000, || format!("{before} bytes, then {after}"))
+}
+
+fn soft(stage: &Stage) -> Result<(), String> {
+    let limits = "normal 0 0 0 pubsub 0 200kb 1";
+    let server = stage.server_with(&["--client-output-buffer-limit", limits])?;
+    let (mut deaf, mut client) = (client(&server)?, client(&server)?);
+    deaf.words("SUBSCRIBE news").map_err(text)?;
+    let message = "m".repeat(100_000);
+    for _ in 0..150 {
+        let received = client.command(&["PUBLISH", "news", &message]).map_err(text)?;
+        ensure(count(&received) == 1, || "it was closed at once".to_owned())?;
+    }
+    let begun = Instant::now();
+    loop {
+        let left = client.words("CLIENT LIST TYPE pubsub").map_err(text)?;
+        if left.text().unwrap_or_default().is_empty() {
+            return ensure(begun.elapsed() > Duration::from_millis(500), || "too early".to_owned());
+        }
+        ensure(begun.elapsed() < Duration::from_secs(10), || "it is not closed".to_owned())?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Subscribes to names, and reads the confirmations.
+fn subscribe(
+    client: &mut Client,
+    word: &str,
+    names: impl Iterator<Item = String>,
+) -> Result<usize, String> {
+    /// Names in one command.
+    const EACH: usize = 500;
+    let (names, mut confirmed): (Vec<String>, usize) = (names.collect(), 0);
+    for some in names.chunks(EACH) {
+        let words: Vec<&str> =
+            std::iter::once(word).chain(some.iter().map(String::as_str)).collect();
+        client.send(&encode(&words)).map_err(text)?;
+        for _ in some {
+            client.receive().map_err(text)?;
+            confirmed += 1;
+        }
+    }
+    Ok(confirmed)
+}
+
+/// Forty clients with 250 patterns each, that all match.
+fn many_receivers(stage: &Stage) -> Result<(), String> {
+    const CLIENTS: usize = 40;
+    const EACH: usize = 250;
+    let server = stage.server()?;
+    let mut client = client(&server)?;
+    let mut listeners = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut listener = server.client().map_err(text)?;
+        let patterns =
+            (0..EACH).map(|at| format!("n*{}", "e*".repeat(at % 5) + &"w*".repeat(at / 5)));
+        subscribe(&mut listener, "PSUBSCRIBE", patterns)?;
+        listeners.push(listener);
+    }
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    let name = format!("n{}{}", "e".repeat(5), "w".repeat(60));
+    let received = client.command(&["PUBLISH", &name, "x"]).map_err(text)?;
+    ensure(count(&received) == (CLIENTS * EACH) as i64, || format!("{received:?} receive it"))?;
+    for listener in &mut listeners {
+        for _ in 0..EACH {
+            let message = listener.receive().map_err(text)?;
+            let is_last =
+                message.items().and_then(<[Reply]>::last).and_then(Reply::text) == Some(b"x");
+            ensure(is_last, || format!("{message:?}"))?;
+        }
+    }
+    let longest = number_of(&mut client, "slice_max_us")?;
+    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
+}
+
+fn many_subscriptions(stage: &Stage) -> Result<(), String> {
+    const COUNT: usize = 100_000;
+    const BYTES_EACH: u64 = 600;
+    let server = stage.server()?;
+    let (mut client, mut listener) = (client(&server)?, client(&server)?);
+    let before = number_of(&mut client, "used_memory")?;
+    let names = (0..COUNT).map(|at| format!("channel:{at}"));
+    let confirmed = subscribe(&mut listener, "SUBSCRIBE", names)?;
+    ensure(confirmed == COUNT, || format!("{confirmed} confirmations"))?;
+    let held = number_of(&mut client, "used_memory")? - before;
+    ensure(held < COUNT as u64 * BYTES_EACH, || format!("{held} bytes for {COUNT}"))?;
+    let list = client.words("CLIENT LIST TYPE pubsub").map_err(text)?;
+    let list = String::from_utf8_lossy(list.text().unwrap_or_default()).into_owned();
+    let told = list.split("tot-mem=").nth(1).and_then(|rest| rest.split(' ').next());
+    let told: u64 = told.and_then(|told| told.parse().ok()).unwrap_or(0);
+    ensure(told > held / 2 && told < held * 2, || format!("{held} bytes are held, {told} told"))?;
+    ensure(list.contains("sub=100000 "), || list.clone())?;
+    drop(listener);
+    let begun = Instant::now();
+    while number_of(&mut client, "pubsub_channels")? > 0 {
+        ensure(begun.elapsed() < Duration::from_secs(20), || "channels are left".to_owned())?;
+    }
+    let after = number_of(&mut client, "used_memory")?;
+    ensure(after < before + 2_000_000, || format!("{before} bytes, then {after}"))?;
+    let longest = number_of(&mut client, "slice_max_us")?;
+    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
+}
+
+/// Patterns and names of which each pair takes a hundred million steps.
+fn hostile_patterns(stage: &Stage) -> Result<(), String> {
+    const LEN: usize = 10_000;
+    let server = stage.server()?;
+    let (mut client, mut listener) = (client(&server)?, client(&server)?);
+    let pattern = format!("*{}b", "a".repeat(LEN / 2));
+    listener.command(&["PSUBSCRIBE", &pattern]).map_err(text)?;
+    client.words("CONFIG RESETSTAT").map_err(text)?;
+    let received = client.command(&["PUBLISH", &"a".repeat(LEN), "x"]).map_err(text)?;
+    ensure(count(&received) == 0, || format!("{received:?}"))?;
+    let longest = number_of(&mut client, "slice_max_us")?;
+    ensure(longest < SLICE_MAX_US, || format!("a slice of {longest} us"))
+}
