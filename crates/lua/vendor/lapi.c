@@ -92,20 +92,14 @@ void luaA_pushobject (lua_State *L, const TValue *o) {
 }
 
 
-static void growstack (lua_State *L, void *ud) {
-  luaD_growstack(L, *(int *)ud);
-}
-
-
 LUA_API int lua_checkstack (lua_State *L, int size) {
   int res = 1;
   lua_lock(L);
   if (size > LUAI_MAXCSTACK || (L->top - L->base + size) > LUAI_MAXCSTACK)
     res = 0;  /* stack overflow */
   else if (size > 0) {
-    if (L->stack_last - L->top <= size)
-      res = (luaD_rawrunprotected(L, &growstack, &size) == 0);
-    if (res && L->ci->top < L->top + size)
+    luaD_checkstack(L, size);
+    if (L->ci->top < L->top + size)
       L->ci->top = L->top + size;
   }
   lua_unlock(L);
@@ -680,6 +674,8 @@ LUA_API void lua_rawset (lua_State *L, int idx) {
   api_checknelems(L, 2);
   t = index2adr(L, idx);
   api_check(L, ttistable(t));
+  if (hvalue(t)->readonly)
+    luaG_runerror(L, "Attempt to modify a readonly table");
   setobj2t(L, luaH_set(L, hvalue(t), L->top-2), L->top-1);
   luaC_barriert(L, hvalue(t), L->top-1);
   L->top -= 2;
@@ -693,6 +689,8 @@ LUA_API void lua_rawseti (lua_State *L, int idx, int n) {
   api_checknelems(L, 1);
   o = index2adr(L, idx);
   api_check(L, ttistable(o));
+  if (hvalue(o)->readonly)
+    luaG_runerror(L, "Attempt to modify a readonly table");
   setobj2t(L, luaH_setnum(L, hvalue(o), n), L->top-1);
   luaC_barriert(L, hvalue(o), L->top-1);
   L->top--;
@@ -715,6 +713,8 @@ LUA_API int lua_setmetatable (lua_State *L, int objindex) {
   }
   switch (ttype(obj)) {
     case LUA_TTABLE: {
+      if (hvalue(obj)->readonly)
+        luaG_runerror(L, "Attempt to modify a readonly table");
       hvalue(obj)->metatable = mt;
       if (mt)
         luaC_objbarriert(L, hvalue(obj), mt);
@@ -909,6 +909,7 @@ LUA_API int lua_gc (lua_State *L, int what, int data) {
   g = G(L);
   switch (what) {
     case LUA_GCSTOP: {
+      g->gcset = 1;
       g->GCthreshold = MAX_LUMEM;
       break;
     }
@@ -945,11 +946,13 @@ LUA_API int lua_gc (lua_State *L, int what, int data) {
       break;
     }
     case LUA_GCSETPAUSE: {
+      g->gcset = 1;
       res = g->gcpause;
       g->gcpause = data;
       break;
     }
     case LUA_GCSETSTEPMUL: {
+      g->gcset = 1;
       res = g->gcstepmul;
       g->gcstepmul = data;
       break;
@@ -1089,5 +1092,46 @@ LUA_API const char *lua_setupvalue (lua_State *L, int funcindex, int n) {
   }
   lua_unlock(L);
   return name;
+}
+
+
+LUA_API void lua_gcrestore (lua_State *L) {
+  global_State *g = G(L);
+  if (g->gcset) {
+    g->gcset = 0;
+    g->gcpause = LUAI_GCPAUSE;
+    g->gcstepmul = LUAI_GCMUL;
+    g->GCthreshold = g->totalbytes;
+  }
+}
+
+
+LUA_API void lua_setreadonly (lua_State *L, int idx, int readonly) {
+  StkId t = index2adr(L, idx);
+  api_check(L, ttistable(t));
+  hvalue(t)->readonly = cast_byte(readonly != 0);
+}
+
+
+LUA_API int lua_isreadonly (lua_State *L, int idx) {
+  StkId t = index2adr(L, idx);
+  api_check(L, ttistable(t));
+  return hvalue(t)->readonly;
+}
+
+
+LUA_API int lua_nextat (lua_State *L, int idx, int *position) {
+  StkId t;
+  int more;
+  lua_lock(L);
+  t = index2adr(L, idx);
+  api_check(L, ttistable(t));
+  more = luaH_nextat(L, hvalue(t), position, L->top);
+  if (more) {
+    api_incr_top(L);
+    api_incr_top(L);
+  }
+  lua_unlock(L);
+  return more;
 }
 

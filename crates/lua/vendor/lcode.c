@@ -189,8 +189,10 @@ void luaK_concat (FuncState *fs, int *l1, int l2) {
   else {
     int list = *l1;
     int next;
-    while ((next = getjump(fs, list)) != NO_JUMP)  /* find last element */
+    while ((next = getjump(fs, list)) != NO_JUMP) {  /* find last element */
+      luai_work(fs->L, 1);  /* Darter: many jumps to one place make this quadratic */
       list = next;
+    }
     fixjump(fs, list, l2);
   }
 }

@@ -26,7 +26,6 @@
 #include "lstring.h"
 #include "ltable.h"
 #include "ltm.h"
-#include "lundump.h"
 #include "lvm.h"
 #include "lzio.h"
 
@@ -68,7 +67,7 @@ void luaD_seterrorobj (lua_State *L, int errcode, StkId oldtop) {
 }
 
 
-static void restore_stack_limit (lua_State *L) {
+void luaD_restorelimit (lua_State *L) {
   lua_assert(L->stack_last - L->stack == L->stacksize - EXTRA_STACK - 1);
   if (L->size_ci > LUAI_MAXCALLS) {  /* there was an overflow? */
     int inuse = cast_int(L->ci - L->base_ci);
@@ -85,7 +84,7 @@ static void resetstack (lua_State *L, int status) {
   luaD_seterrorobj(L, status, L->base);
   L->nCcalls = L->baseCcalls;
   L->allowhook = 1;
-  restore_stack_limit(L);
+  luaD_restorelimit(L);
   L->errfunc = 0;
   L->errorJmp = NULL;
 }
@@ -471,7 +470,7 @@ int luaD_pcall (lua_State *L, Pfunc func, void *u,
     L->base = L->ci->base;
     L->savedpc = L->ci->savedpc;
     L->allowhook = old_allowhooks;
-    restore_stack_limit(L);
+    luaD_restorelimit(L);
   }
   L->errfunc = old_errfunc;
   return status;
@@ -483,6 +482,7 @@ int luaD_pcall (lua_State *L, Pfunc func, void *u,
 ** Execute a protected parser.
 */
 struct SParser {  /* data to `f_parser' */
+  struct SParser *outer;  /* Darter: the parser that called the reader that called this */
   ZIO *z;
   Mbuffer buff;  /* buffer to be used by the scanner */
   const char *name;
@@ -493,10 +493,10 @@ static void f_parser (lua_State *L, void *ud) {
   Proto *tf;
   Closure *cl;
   struct SParser *p = cast(struct SParser *, ud);
-  int c = luaZ_lookahead(p->z);
+  (void)luaZ_lookahead(p->z);
   luaC_checkGC(L);
-  tf = ((c == LUA_SIGNATURE[0]) ? luaU_undump : luaY_parser)(L, p->z,
-                                                             &p->buff, p->name);
+  /* Darter: text only. Bytecode is not verified, so it could do anything. */
+  tf = luaY_parser(L, p->z, &p->buff, p->name);
   cl = luaF_newLclosure(L, tf->nups, hvalue(gt(L)));
   cl->l.p = tf;
   for (i = 0; i < tf->nups; i++)  /* initialize eventual upvalues */
@@ -511,9 +511,20 @@ int luaD_protectedparser (lua_State *L, ZIO *z, const char *name) {
   int status;
   p.z = z; p.name = name;
   luaZ_initbuffer(L, &p.buff);
+  p.outer = cast(struct SParser *, G(L)->parser);
+  G(L)->parser = &p;
   status = luaD_pcall(L, f_parser, &p, savestack(L, L->top), L->errfunc);
+  G(L)->parser = p.outer;
   luaZ_freebuffer(L, &p.buff);
   return status;
 }
 
+
+/* Darter: frees what the parsers on an abandoned stack hold, which no collector knows */
+void luaD_abandonparsers (lua_State *L) {
+  struct SParser *p = cast(struct SParser *, G(L)->parser);
+  for (; p != NULL; p = p->outer)
+    luaZ_freebuffer(L, &p->buff);
+  G(L)->parser = NULL;
+}
 

@@ -5,6 +5,7 @@
 */
 
 #include <stddef.h>
+#include <string.h>
 
 #define ldump_c
 #define LUA_CORE
@@ -138,6 +139,22 @@ static void DumpFunction(const Proto* f, const TString* p, DumpState* D)
  DumpCode(f,D);
  DumpConstants(f,D);
  DumpDebug(f,D);
+}
+
+/* Darter: from lundump.c, which is gone with the loader of bytecode */
+static void luaU_header (char* h)
+{
+ int x=1;
+ memcpy(h,LUA_SIGNATURE,sizeof(LUA_SIGNATURE)-1);
+ h+=sizeof(LUA_SIGNATURE)-1;
+ *h++=(char)LUAC_VERSION;
+ *h++=(char)LUAC_FORMAT;
+ *h++=(char)*(char*)&x;				/* endianness */
+ *h++=(char)sizeof(int);
+ *h++=(char)sizeof(size_t);
+ *h++=(char)sizeof(Instruction);
+ *h++=(char)sizeof(lua_Number);
+ *h++=(char)(((lua_Number)0.5)==0);		/* is lua_Number integral? */
 }
 
 static void DumpHeader(DumpState* D)

@@ -177,12 +177,15 @@ static int traversetable (global_State *g, Table *h) {
   if (weakkey && weakvalue) return 1;
   if (!weakvalue) {
     i = h->sizearray;
-    while (i--)
+    while (i--) {
+      luai_gwork(g, 2);
       markvalue(g, &h->array[i]);
+    }
   }
   i = sizenode(h);
   while (i--) {
     Node *n = gnode(h, i);
+    luai_gwork(g, 4);
     lua_assert(ttype(gkey(n)) != LUA_TDEADKEY || ttisnil(gval(n)));
     if (ttisnil(gval(n)))
       removeentry(n);  /* remove empty entries */
@@ -322,7 +325,10 @@ static l_mem propagatemark (global_State *g) {
 
 static size_t propagateall (global_State *g) {
   size_t m = 0;
-  while (g->gray) m += propagatemark(g);
+  while (g->gray) {
+    luai_gwork(g, 10);
+    m += propagatemark(g);
+  }
   return m;
 }
 
@@ -348,7 +354,7 @@ static int iscleared (const TValue *o, int iskey) {
 /*
 ** clear collected entries from weaktables
 */
-static void cleartable (GCObject *l) {
+static void cleartable (global_State *g, GCObject *l) {
   while (l) {
     Table *h = gco2h(l);
     int i = h->sizearray;
@@ -357,6 +363,7 @@ static void cleartable (GCObject *l) {
     if (testbit(h->marked, VALUEWEAKBIT)) {
       while (i--) {
         TValue *o = &h->array[i];
+        luai_gwork(g, 4);
         if (iscleared(o, 0))  /* value was collected? */
           setnilvalue(o);  /* remove value */
       }
@@ -364,6 +371,7 @@ static void cleartable (GCObject *l) {
     i = sizenode(h);
     while (i--) {
       Node *n = gnode(h, i);
+      luai_gwork(g, 6);
       if (!ttisnil(gval(n)) &&  /* non-empty entry? */
           (iscleared(key2tval(n), 1) || iscleared(gval(n), 0))) {
         setnilvalue(gval(n));  /* remove value ... */
@@ -409,6 +417,7 @@ static GCObject **sweeplist (lua_State *L, GCObject **p, lu_mem count) {
   global_State *g = G(L);
   int deadmask = otherwhite(g);
   while ((curr = *p) != NULL && count-- > 0) {
+    luai_gwork(g, 10);
     if (curr->gch.tt == LUA_TTHREAD)  /* sweep open upvalues of each thread */
       sweepwholelist(L, &gco2th(curr)->openupval);
     if ((curr->gch.marked ^ WHITEBITS) & deadmask) {  /* not dead? */
@@ -515,6 +524,7 @@ static void markroot (lua_State *L) {
 static void remarkupvals (global_State *g) {
   UpVal *uv;
   for (uv = g->uvhead.u.l.next; uv != &g->uvhead; uv = uv->u.l.next) {
+    luai_gwork(g, 2);
     lua_assert(uv->u.l.next->u.l.prev == uv && uv->u.l.prev->u.l.next == uv);
     if (isgray(obj2gco(uv)))
       markvalue(g, uv->v);
@@ -543,7 +553,7 @@ static void atomic (lua_State *L) {
   udsize = luaC_separateudata(L, 0);  /* separate userdata to be finalized */
   marktmu(g);  /* mark `preserved' userdata */
   udsize += propagateall(g);  /* remark, to propagate `preserveness' */
-  cleartable(g->weak);  /* remove collected objects from weak tables */
+  cleartable(g, g->weak);  /* remove collected objects from weak tables */
   /* flip current white */
   g->currentwhite = cast_byte(otherwhite(g));
   g->sweepstrgc = 0;
@@ -555,6 +565,7 @@ static void atomic (lua_State *L) {
 
 static l_mem singlestep (lua_State *L) {
   global_State *g = G(L);
+  luai_gwork(g, 10);
   /*lua_checkmemory(L);*/
   switch (g->gcstate) {
     case GCSpause: {

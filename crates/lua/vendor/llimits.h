@@ -100,6 +100,10 @@ typedef lu_int32 Instruction;
 #endif
 
 
+/* Darter: bytes copied between two looks at the count of work */
+#define LUAI_COPYCHUNK	32768
+
+
 /* minimum size for string buffer */
 #ifndef LUA_MINBUFFER
 #define LUA_MINBUFFER	32

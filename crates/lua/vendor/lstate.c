@@ -6,6 +6,7 @@
 
 
 #include <stddef.h>
+#include <string.h>
 
 #define lstate_c
 #define LUA_CORE
@@ -140,6 +141,56 @@ void luaE_freethread (lua_State *L, lua_State *L1) {
 }
 
 
+void luaE_tick (global_State *g, lua_State *L) {
+  g->work = LUA_WORKUNITS;
+  if (g->tick != NULL) g->tick(g->ud, L);
+}
+
+
+/* Darter: memcpy with ticks */
+void luaE_copy (lua_State *L, char *to, const char *from, size_t l) {
+  while (l > LUAI_COPYCHUNK) {
+    memcpy(to, from, LUAI_COPYCHUNK);
+    to += LUAI_COPYCHUNK; from += LUAI_COPYCHUNK; l -= LUAI_COPYCHUNK;
+    luai_work(L, LUAI_COPYCHUNK/16);
+  }
+  memcpy(to, from, l);
+}
+
+
+LUA_API void lua_settick (lua_State *L, lua_Tick tick) {
+  G(L)->tick = tick;
+}
+
+
+LUA_API void lua_work (lua_State *L, int units) {
+  global_State *g = G(L);
+  if ((g->work -= units) < 0) luaE_tick(g, L);
+}
+
+
+LUA_API void lua_abandon (lua_State *L) {
+  lua_assert(L == G(L)->mainthread);
+  L->ci = L->base_ci;
+  L->base = L->ci->base;
+  luaF_close(L, L->base);
+  L->top = L->base;
+  L->nCcalls = L->baseCcalls = 0;
+  L->status = 0;
+  L->allowhook = 1;
+  L->errorJmp = NULL;
+  L->errfunc = 0;
+  luaD_restorelimit(L);
+  luaD_abandonparsers(L);
+}
+
+
+LUA_API int lua_outofmemory (lua_State *L) {
+  luaD_throw(L, LUA_ERRMEM);
+  return 0;
+}
+
+
 LUA_API lua_State *lua_newstate (lua_Alloc f, void *ud) {
   int i;
   lua_State *L;
@@ -178,6 +229,10 @@ LUA_API lua_State *lua_newstate (lua_Alloc f, void *ud) {
   g->gcpause = LUAI_GCPAUSE;
   g->gcstepmul = LUAI_GCMUL;
   g->gcdept = 0;
+  g->work = LUA_WORKUNITS;
+  g->tick = NULL;
+  g->parser = NULL;
+  g->gcset = 0;
   for (i=0; i<NUM_TAGS; i++) g->mt[i] = NULL;
   if (luaD_rawrunprotected(L, f_luaopen, NULL) != 0) {
     /* memory allocation error: free partial state */

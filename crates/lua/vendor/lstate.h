@@ -91,7 +91,19 @@ typedef struct global_State {
   UpVal uvhead;  /* head of double-linked list of all open upvalues */
   struct Table *mt[NUM_TAGS];  /* metatables for basic types */
   TString *tmname[TM_N];  /* array with tag-method names */
+  int work;  /* Darter: units left until the next tick */
+  lua_Tick tick;  /* Darter: who is asked then */
+  void *parser;  /* Darter: the innermost parser under way */
+  lu_byte gcset;  /* Darter: the collector was stopped or set */
 } global_State;
+
+
+/* Darter: see lua_work in lua.h */
+#define luai_gwork(g,n)	{ if (((g)->work -= (n)) < 0) luaE_tick(g, NULL); }
+#define luai_work(L,n)	luai_gwork(G(L), n)
+
+LUAI_FUNC void luaE_tick (global_State *g, lua_State *L);
+LUAI_FUNC void luaE_copy (lua_State *L, char *to, const char *from, size_t l);
 
 
 /*

@@ -27,7 +27,10 @@ void luaS_resize (lua_State *L, int newsize) {
     return;  /* cannot resize during GC traverse */
   newhash = luaM_newvector(L, newsize, GCObject *);
   tb = &G(L)->strt;
-  for (i=0; i<newsize; i++) newhash[i] = NULL;
+  for (i=0; i<newsize; i++) {
+    luai_work(L, 1);
+    newhash[i] = NULL;
+  }
   /* rehash */
   for (i=0; i<tb->size; i++) {
     GCObject *p = tb->hash[i];
@@ -35,6 +38,7 @@ void luaS_resize (lua_State *L, int newsize) {
       GCObject *next = p->gch.next;  /* save next */
       unsigned int h = gco2ts(p)->hash;
       int h1 = lmod(h, newsize);  /* new position */
+      luai_work(L, 20);
       lua_assert(cast_int(h%newsize) == lmod(h, newsize));
       p->gch.next = newhash[h1];  /* chain it */
       newhash[h1] = p;
@@ -59,7 +63,7 @@ static TString *newlstr (lua_State *L, const char *str, size_t l,
   ts->tsv.marked = luaC_white(G(L));
   ts->tsv.tt = LUA_TSTRING;
   ts->tsv.reserved = 0;
-  memcpy(ts+1, str, l*sizeof(char));
+  luaE_copy(L, (char *)(ts+1), str, l);
   ((char *)(ts+1))[l] = '\0';  /* ending 0 */
   tb = &G(L)->strt;
   h = lmod(h, tb->size);
@@ -72,10 +76,23 @@ static TString *newlstr (lua_State *L, const char *str, size_t l,
 }
 
 
+/* Darter: memcmp for equality, with ticks */
+static int luaE_same (lua_State *L, const char *a, const char *b, size_t l) {
+  while (l > LUAI_COPYCHUNK) {
+    if (memcmp(a, b, LUAI_COPYCHUNK) != 0) return 0;
+    a += LUAI_COPYCHUNK; b += LUAI_COPYCHUNK; l -= LUAI_COPYCHUNK;
+    luai_work(L, LUAI_COPYCHUNK/16);
+  }
+  return memcmp(a, b, l) == 0;
+}
+
+
 TString *luaS_newlstr (lua_State *L, const char *str, size_t l) {
   GCObject *o;
   unsigned int h = cast(unsigned int, l);  /* seed */
-  size_t step = (l>>5)+1;  /* if string is too long, don't hash all its chars */
+  /* Darter: all bytes, as in Redis, up to 4 KiB; about 4096 of those of longer ones.
+     Published Lua looks at 32 bytes, so that keys could be made to collide. */
+  size_t step = (l>>12)+1;
   size_t l1;
   for (l1=l; l1>=step; l1-=step)  /* compute hash */
     h = h ^ ((h<<5)+(h>>2)+cast(unsigned char, str[l1-1]));
@@ -83,7 +100,7 @@ TString *luaS_newlstr (lua_State *L, const char *str, size_t l) {
        o != NULL;
        o = o->gch.next) {
     TString *ts = rawgco2ts(o);
-    if (ts->tsv.len == l && (memcmp(str, getstr(ts), l) == 0)) {
+    if (ts->tsv.len == l && ts->tsv.hash == h && luaE_same(L, str, getstr(ts), l)) {
       /* string may be dead */
       if (isdead(G(L), o)) changewhite(o);
       return ts;

@@ -96,6 +96,7 @@ static int str_rep (lua_State *L) {
   const char *s = luaL_checklstring(L, 1, &l);
   int n = luaL_checkint(L, 2);
   luaL_buffinit(L, &b);
+  if (l == 0) n = 0;  /* Darter: else a loop without work */
   while (n-- > 0)
     luaL_addlstring(&b, s, l);
   luaL_pushresult(&b);
@@ -171,12 +172,43 @@ typedef struct MatchState {
   const char *src_init;  /* init of source string */
   const char *src_end;  /* end (`\0') of source string */
   lua_State *L;
+  int depth;  /* Darter: calls of `match' within each other that are left */
+  int work;  /* Darter: units of work since the last look at the count */
   int level;  /* total number of captures (finished or unfinished) */
   struct {
     const char *init;
     ptrdiff_t len;
   } capture[LUA_MAXCAPTURES];
 } MatchState;
+
+
+/*
+** Darter: a match recurses for each item that may match in several ways, so
+** published Lua runs out of the C stack on long patterns.
+*/
+#define MATCH_DEPTH	2000
+
+/* Darter: a match can take time without bound: see lua_work */
+#define MATCH_WORK	400
+
+static void spent (MatchState *ms) {
+  int work = ms->work;
+  ms->work = 0;
+  lua_work(ms->L, work);
+}
+
+/* one unit, and one for each 4 bytes of a set; sets are as long as scripts make them */
+#define cast_work(l)	((l) > 4*MATCH_WORK ? MATCH_WORK : 1 + (int)((l)/4))
+
+#define spend(ms,n)	{ if (((ms)->work += (n)) > MATCH_WORK) spent(ms); }
+
+static void match_start (MatchState *ms, lua_State *L, const char *s, size_t l) {
+  ms->L = L;
+  ms->src_init = s;
+  ms->src_end = s+l;
+  ms->depth = MATCH_DEPTH;
+  ms->work = 0;
+}
 
 
 #define L_ESC		'%'
@@ -265,7 +297,8 @@ static int matchbracketclass (int c, const char *p, const char *ec) {
 }
 
 
-static int singlematch (int c, const char *p, const char *ep) {
+static int singlematch (MatchState *ms, int c, const char *p, const char *ep) {
+  spend(ms, cast_work(ep - p));
   switch (*p) {
     case '.': return 1;  /* matches any char */
     case L_ESC: return match_class(c, uchar(*(p+1)));
@@ -288,6 +321,7 @@ static const char *matchbalance (MatchState *ms, const char *s,
     int e = *(p+1);
     int cont = 1;
     while (++s < ms->src_end) {
+      spend(ms, 1);
       if (*s == e) {
         if (--cont == 0) return s+1;
       }
@@ -301,7 +335,7 @@ static const char *matchbalance (MatchState *ms, const char *s,
 static const char *max_expand (MatchState *ms, const char *s,
                                  const char *p, const char *ep) {
   ptrdiff_t i = 0;  /* counts maximum expand for item */
-  while ((s+i)<ms->src_end && singlematch(uchar(*(s+i)), p, ep))
+  while ((s+i)<ms->src_end && singlematch(ms, uchar(*(s+i)), p, ep))
     i++;
   /* keeps trying to match with the maximum repetitions */
   while (i>=0) {
@@ -319,7 +353,7 @@ static const char *min_expand (MatchState *ms, const char *s,
     const char *res = match(ms, s, ep+1);
     if (res != NULL)
       return res;
-    else if (s<ms->src_end && singlematch(uchar(*s), p, ep))
+    else if (s<ms->src_end && singlematch(ms, uchar(*s), p, ep))
       s++;  /* try with one more repetition */
     else return NULL;
   }
@@ -355,6 +389,7 @@ static const char *match_capture (MatchState *ms, const char *s, int l) {
   size_t len;
   l = check_capture(ms, l);
   len = ms->capture[l].len;
+  spend(ms, cast_work((ptrdiff_t)len));
   if ((size_t)(ms->src_end-s) >= len &&
       memcmp(ms->capture[l].init, s, len) == 0)
     return s+len;
@@ -362,8 +397,21 @@ static const char *match_capture (MatchState *ms, const char *s, int l) {
 }
 
 
+static const char *match_here (MatchState *ms, const char *s, const char *p);
+
+
 static const char *match (MatchState *ms, const char *s, const char *p) {
+  const char *res;
+  if (ms->depth-- == 0) luaL_error(ms->L, "pattern too complex");
+  res = match_here(ms, s, p);
+  ms->depth++;
+  return res;
+}
+
+
+static const char *match_here (MatchState *ms, const char *s, const char *p) {
   init: /* using goto's to optimize tail recursion */
+  spend(ms, 2);
   switch (*p) {
     case '(': {  /* start capture */
       if (*(p+1) == ')')  /* position capture? */
@@ -388,6 +436,7 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
             luaL_error(ms->L, "missing " LUA_QL("[") " after "
                                LUA_QL("%%f") " in pattern");
           ep = classend(ms, p);  /* points to what is next */
+          spend(ms, cast_work(ep - p));
           previous = (s == ms->src_init) ? '\0' : *(s-1);
           if (matchbracketclass(uchar(previous), p, ep-1) ||
              !matchbracketclass(uchar(*s), p, ep-1)) return NULL;
@@ -413,7 +462,7 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
     }
     default: dflt: {  /* it is a pattern item */
       const char *ep = classend(ms, p);  /* points to what is next */
-      int m = s<ms->src_end && singlematch(uchar(*s), p, ep);
+      int m = s<ms->src_end && singlematch(ms, uchar(*s), p, ep);
       switch (*ep) {
         case '?': {  /* optional */
           const char *res;
@@ -441,26 +490,43 @@ static const char *match (MatchState *ms, const char *s, const char *p) {
 
 
 
-static const char *lmemfind (const char *s1, size_t l1,
+/*
+** Darter: in pieces, with looks at the count of work. Published Lua searches in
+** one go, whose time is the product of both lengths at worst.
+*/
+#define FIND_PIECE	4096
+
+static int same (lua_State *L, const char *a, const char *b, size_t l) {
+  while (l > FIND_PIECE) {
+    lua_work(L, FIND_PIECE/16);
+    if (memcmp(a, b, FIND_PIECE) != 0) return 0;
+    a += FIND_PIECE; b += FIND_PIECE; l -= FIND_PIECE;
+  }
+  return memcmp(a, b, l) == 0;
+}
+
+
+static const char *lmemfind (lua_State *L, const char *s1, size_t l1,
                                const char *s2, size_t l2) {
   if (l2 == 0) return s1;  /* empty strings are everywhere */
   else if (l2 > l1) return NULL;  /* avoids a negative `l1' */
   else {
-    const char *init;  /* to search for a `*s2' inside `s1' */
     l2--;  /* 1st char will be checked by `memchr' */
     l1 = l1-l2;  /* `s2' cannot be found after that */
-    while (l1 > 0 && (init = (const char *)memchr(s1, *s2, l1)) != NULL) {
-      init++;   /* 1st char is already checked */
-      if (memcmp(init, s2+1, l2) == 0)
-        return init-1;
-      else {  /* correct `l1' and `s1' to try again */
-        l1 -= init-s1;
-        s1 = init;
-      }
+    while (l1 > 0) {
+      size_t piece = (l1 > FIND_PIECE) ? FIND_PIECE : l1;
+      const char *init = (const char *)memchr(s1, *s2, piece);
+      size_t skipped = (init == NULL) ? piece : (size_t)(init + 1 - s1);
+      lua_work(L, 4 + (int)(skipped/16) + ((l2 < FIND_PIECE) ? (int)(l2/16) : 0));
+      if (init != NULL && same(L, init + 1, s2 + 1, l2))
+        return init;
+      l1 -= skipped;
+      s1 += skipped;
     }
     return NULL;  /* not found */
   }
 }
+
 
 
 static void push_onecapture (MatchState *ms, int i, const char *s,
@@ -502,7 +568,7 @@ static int str_find_aux (lua_State *L, int find) {
   if (find && (lua_toboolean(L, 4) ||  /* explicit request? */
       strpbrk(p, SPECIALS) == NULL)) {  /* or no special characters? */
     /* do a plain search */
-    const char *s2 = lmemfind(s+init, l1-init, p, l2);
+    const char *s2 = lmemfind(L, s+init, l1-init, p, l2);
     if (s2) {
       lua_pushinteger(L, s2-s+1);
       lua_pushinteger(L, s2-s+l2);
@@ -513,9 +579,7 @@ static int str_find_aux (lua_State *L, int find) {
     MatchState ms;
     int anchor = (*p == '^') ? (p++, 1) : 0;
     const char *s1=s+init;
-    ms.L = L;
-    ms.src_init = s;
-    ms.src_end = s+l1;
+    match_start(&ms, L, s, l1);
     do {
       const char *res;
       ms.level = 0;
@@ -551,9 +615,7 @@ static int gmatch_aux (lua_State *L) {
   const char *s = lua_tolstring(L, lua_upvalueindex(1), &ls);
   const char *p = lua_tostring(L, lua_upvalueindex(2));
   const char *src;
-  ms.L = L;
-  ms.src_init = s;
-  ms.src_end = s+ls;
+  match_start(&ms, L, s, ls);
   for (src = s + (size_t)lua_tointeger(L, lua_upvalueindex(3));
        src <= ms.src_end;
        src++) {
@@ -655,15 +717,14 @@ static int str_gsub (lua_State *L) {
                    tr == LUA_TFUNCTION || tr == LUA_TTABLE, 3,
                       "string/function/table expected");
   luaL_buffinit(L, &b);
-  ms.L = L;
-  ms.src_init = src;
-  ms.src_end = src+srcl;
+  match_start(&ms, L, src, srcl);
   while (n < max_s) {
     const char *e;
     ms.level = 0;
     e = match(&ms, src, p);
     if (e) {
       n++;
+      lua_work(L, 10);  /* Darter: functions in C run without hooks */
       add_value(&ms, &b, src, e);
     }
     if (e && e>src) /* non empty match? */

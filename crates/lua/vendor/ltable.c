@@ -159,23 +159,38 @@ static int findindex (lua_State *L, Table *t, StkId key) {
 }
 
 
-int luaH_next (lua_State *L, Table *t, StkId key) {
-  int i = findindex(L, t, key);  /* find original element */
-  for (i++; i < t->sizearray; i++) {  /* try first array part */
+/*
+** Darter: the traversal of luaH_next by position alone. `*position' is that of
+** the first element to look at, and then of the one behind that which was found.
+*/
+int luaH_nextat (lua_State *L, Table *t, int *position, StkId key) {
+  int i = *position;
+  for (; i < t->sizearray; i++) {  /* try first array part */
+    luai_work(L, 1);
     if (!ttisnil(&t->array[i])) {  /* a non-nil value? */
       setnvalue(key, cast_num(i+1));
       setobj2s(L, key+1, &t->array[i]);
+      *position = i + 1;
       return 1;
     }
   }
   for (i -= t->sizearray; i < sizenode(t); i++) {  /* then hash part */
+    luai_work(L, 1);
     if (!ttisnil(gval(gnode(t, i)))) {  /* a non-nil value? */
       setobj2s(L, key, key2tval(gnode(t, i)));
       setobj2s(L, key+1, gval(gnode(t, i)));
+      *position = i + t->sizearray + 1;
       return 1;
     }
   }
+  *position = i + t->sizearray;
   return 0;  /* no more elements */
+}
+
+
+int luaH_next (lua_State *L, Table *t, StkId key) {
+  int i = findindex(L, t, key) + 1;  /* find original element */
+  return luaH_nextat(L, t, &i, key);
 }
 
 
@@ -219,7 +234,7 @@ static int countint (const TValue *key, int *nums) {
 }
 
 
-static int numusearray (const Table *t, int *nums) {
+static int numusearray (lua_State *L, const Table *t, int *nums) {
   int lg;
   int ttlg;  /* 2^lg */
   int ause = 0;  /* summation of `nums' */
@@ -234,6 +249,7 @@ static int numusearray (const Table *t, int *nums) {
     }
     /* count elements in range (2^(lg-1), 2^lg] */
     for (; i <= lim; i++) {
+      luai_work(L, 1);
       if (!ttisnil(&t->array[i-1]))
         lc++;
     }
@@ -244,12 +260,13 @@ static int numusearray (const Table *t, int *nums) {
 }
 
 
-static int numusehash (const Table *t, int *nums, int *pnasize) {
+static int numusehash (lua_State *L, const Table *t, int *nums, int *pnasize) {
   int totaluse = 0;  /* total number of elements */
   int ause = 0;  /* summation of `nums' */
   int i = sizenode(t);
   while (i--) {
     Node *n = &t->node[i];
+    luai_work(L, 2);
     if (!ttisnil(gval(n))) {
       ause += countint(key2tval(n), nums);
       totaluse++;
@@ -263,8 +280,10 @@ static int numusehash (const Table *t, int *nums, int *pnasize) {
 static void setarrayvector (lua_State *L, Table *t, int size) {
   int i;
   luaM_reallocvector(L, t->array, t->sizearray, size, TValue);
-  for (i=t->sizearray; i<size; i++)
+  for (i=t->sizearray; i<size; i++) {
+     luai_work(L, 1);
      setnilvalue(&t->array[i]);
+  }
   t->sizearray = size;
 }
 
@@ -284,6 +303,7 @@ static void setnodevector (lua_State *L, Table *t, int size) {
     t->node = luaM_newvector(L, size, Node);
     for (i=0; i<size; i++) {
       Node *n = gnode(t, i);
+      luai_work(L, 2);
       gnext(n) = NULL;
       setnilvalue(gkey(n));
       setnilvalue(gval(n));
@@ -307,6 +327,7 @@ static void resize (lua_State *L, Table *t, int nasize, int nhsize) {
     t->sizearray = nasize;
     /* re-insert elements from vanishing slice */
     for (i=nasize; i<oldasize; i++) {
+      luai_work(L, 10);
       if (!ttisnil(&t->array[i]))
         setobjt2t(L, luaH_setnum(L, t, i+1), &t->array[i]);
     }
@@ -316,6 +337,7 @@ static void resize (lua_State *L, Table *t, int nasize, int nhsize) {
   /* re-insert elements from hash part */
   for (i = twoto(oldhsize) - 1; i >= 0; i--) {
     Node *old = nold+i;
+    luai_work(L, 20);
     if (!ttisnil(gval(old)))
       setobjt2t(L, luaH_set(L, t, key2tval(old)), gval(old));
   }
@@ -336,9 +358,9 @@ static void rehash (lua_State *L, Table *t, const TValue *ek) {
   int i;
   int totaluse;
   for (i=0; i<=MAXBITS; i++) nums[i] = 0;  /* reset counts */
-  nasize = numusearray(t, nums);  /* count keys in array part */
+  nasize = numusearray(L, t, nums);  /* count keys in array part */
   totaluse = nasize;  /* all those keys are integer keys */
-  totaluse += numusehash(t, nums, &nasize);  /* count keys in hash part */
+  totaluse += numusehash(L, t, nums, &nasize);  /* count keys in hash part */
   /* count extra key */
   nasize += countint(ek, nums);
   totaluse++;
@@ -360,6 +382,7 @@ Table *luaH_new (lua_State *L, int narray, int nhash) {
   luaC_link(L, obj2gco(t), LUA_TTABLE);
   t->metatable = NULL;
   t->flags = cast_byte(~0);
+  t->readonly = 0;
   /* temporary values (kept only if some malloc fails) */
   t->array = NULL;
   t->sizearray = 0;

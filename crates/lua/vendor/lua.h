@@ -299,6 +299,37 @@ LUA_API void lua_setlevel	(lua_State *from, lua_State *to);
 
 
 /*
+** Darter: a count of work. Loops whose length a script decides take from it,
+** in units of about 5 ns; when it is used up, the host is asked whether it
+** wants its thread back. Without a thread the state may be half changed: the
+** host may switch stacks then, but neither call into the state nor throw the
+** suspended stack away.
+*/
+#define LUA_WORKUNITS	4000
+
+typedef void (*lua_Tick) (void *ud, lua_State *L);
+
+LUA_API void  (lua_settick) (lua_State *L, lua_Tick tick);
+LUA_API void  (lua_work) (lua_State *L, int units);
+
+/* Darter: forgets what the main thread was doing when its stack was thrown away. */
+LUA_API void  (lua_abandon) (lua_State *L);
+
+/* Darter: raises `not enough memory', which no handler sees. */
+LUA_API int   (lua_outofmemory) (lua_State *L);
+
+/* Darter: makes the collector work as before, if a script has stopped or set it. */
+LUA_API void  (lua_gcrestore) (lua_State *L);
+
+/* Darter: a step of a traversal by position; never raises, calls nothing. */
+LUA_API int   (lua_nextat) (lua_State *L, int idx, int *position);
+
+/* Darter: as Redis, tables can be made read-only. */
+LUA_API void  (lua_setreadonly) (lua_State *L, int idx, int readonly);
+LUA_API int   (lua_isreadonly) (lua_State *L, int idx);
+
+
+/*
 ** {======================================================================
 ** Debug API
 ** =======================================================================

@@ -487,7 +487,8 @@
 /*
 @@ LUAL_BUFFERSIZE is the buffer size used by the lauxlib buffer system.
 */
-#define LUAL_BUFFERSIZE		BUFSIZ
+/* Darter: small, as a script has a small C stack */
+#define LUAL_BUFFERSIZE		1024
 
 /* }================================================================== */
 
