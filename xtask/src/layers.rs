@@ -1,7 +1,7 @@
 //! The direction of imports, as a table and a check over `cargo tree`.
 //!
 //! ```text
-//! base <- structs, resp, rdb, runtime <- keyspace <- tx <- command <- families <- persist <- server <- darter
+//! base <- structs, resp, rdb, runtime, lua <- keyspace <- tx <- command <- families <- persist <- server <- darter
 //! ```
 //! A crate may use those of a lower rank and none of its own. Tests and tools are outside: they
 //! talk to the server by its socket, and may use `base` and each other, unless listed.
@@ -13,6 +13,7 @@ use std::process::Command;
 const RANKS: &[(&str, u8)] = &[
     ("darter-base",     0),
     ("darter-structs",  1), ("darter-resp", 1), ("darter-rdb", 1), ("darter-runtime", 1),
+    ("darter-lua",      1),
     ("darter-keyspace", 2),
     ("darter-tx",       3),
     ("darter-command",  4),

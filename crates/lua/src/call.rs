@@ -1,0 +1,308 @@
+//! Functions of the host that scripts call.
+//!
+//! A function is an ordinary one: it may own memory and return errors. Two rules make that sound
+//! though Lua raises errors by `longjmp`, and though a script can be suspended and thrown away:
+//!
+//! - While it runs, no call into Lua can raise: what is wrong is found before, and allocations
+//!   above the limit succeed (the account is looked at when it has returned).
+//! - It is never on the stack when a script is thrown away. Where it must wait, or has worked for
+//!   long, it returns, and goes on as a [`Work`] that is kept in the VM.
+//!
+//! So nothing that needs to be dropped is on a stack that is jumped over or thrown away:
+//! [`trampoline`], which raises and waits, owns nothing.
+
+use crate::core::{Core, Pause, Place};
+use crate::ffi;
+use crate::stack::Lua;
+use crate::vm::Shared;
+use std::borrow::Cow;
+use std::ffi::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+/// What a function of the host is given: the host, and the stack with the arguments.
+pub struct Cx<'a, H> {
+    /// What the VM was made with.
+    pub host: &'a mut H,
+    /// The values of this call, from 1.
+    pub lua: Lua<'a>,
+}
+
+/// A function of the host.
+pub type Function<H> = fn(&mut Cx<'_, H>) -> Result<Step<H>, Error>;
+
+/// How a function ends, unless with an error.
+pub enum Step<H> {
+    /// It returns this many values, those on top of the stack.
+    Return(usize),
+    /// It goes on as this.
+    Work(Box<dyn Work<H>>),
+}
+
+/// The rest of a function that is longer than a portion, or that waits.
+pub trait Work<H> {
+    /// A portion of some microseconds. The stack is as the portion before has left it.
+    ///
+    /// # Errors
+    /// What the function raises.
+    fn step(&mut self, cx: &mut Cx<'_, H>) -> Result<Progress, Error>;
+}
+
+/// Where a piece of work is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It returns this many values, those on top of the stack.
+    Done(usize),
+    /// There is more to do.
+    More,
+    /// It waits for the host to resume the VM.
+    Wait,
+}
+
+/// What a function raises.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Error {
+    /// A text, behind the place of the caller.
+    Located(Cow<'static, str>),
+    /// `bad argument #n to 'name' (text)`, behind the place of the caller.
+    Argument(usize, Cow<'static, str>),
+    /// The value on top of the stack.
+    Value,
+    /// `not enough memory`.
+    Memory,
+}
+
+impl Error {
+    /// An error behind the place of the caller.
+    pub fn located(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Located(text.into())
+    }
+
+    /// An error about argument `index`.
+    pub fn argument(index: usize, text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Argument(index, text.into())
+    }
+}
+
+/// What is to be done once nothing of the function is left on the stack.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Return(c_int),
+    Raise,
+    RaiseMemory,
+    Pause(Pause),
+}
+
+/// Pushes `function` as a value.
+pub(crate) fn push_function<H: 'static>(lua: &Lua<'_>, function: Function<H>) {
+    let state = lua.state();
+    // SAFETY: there is a slot, as `Lua::push_function` has seen to; it calls nothing.
+    unsafe { ffi::lua_pushlightuserdata(state, function as *mut c_void) };
+    // SAFETY: the value on top is the function's own; nothing raises (see the module).
+    unsafe { ffi::lua_pushcclosure(state, trampoline::<H>, 1) };
+}
+
+/// What Lua calls for a function of the host.
+///
+/// # Safety
+/// Lua calls it, in a VM whose host is an `H`, and its first own value is a `Function<H>`.
+unsafe extern "C-unwind" fn trampoline<H: 'static>(state: *mut ffi::State) -> c_int {
+    // SAFETY: the thread is running.
+    let core = unsafe { Core::of(state) };
+    // SAFETY: a C function may read its own values.
+    let function = unsafe { ffi::lua_touserdata(state, ffi::UPVALUE_1) };
+    // SAFETY: `push_function` has put a `Function<H>` there, and scripts can neither read nor
+    // change a C function's values: there is no `debug`.
+    let function = unsafe { std::mem::transmute::<*mut c_void, Function<H>>(function) };
+    // SAFETY: the caller's promise.
+    let shared = unsafe { Shared::<H>::of(core) };
+    let mut verdict = enter(state, shared, function);
+    loop {
+        match verdict {
+            Verdict::Return(values) => return values,
+            // SAFETY: an error is on top; no frame up to the protected call owns anything.
+            Verdict::Raise => return unsafe { ffi::lua_error(state) },
+            // SAFETY: no frame up to the protected call owns anything.
+            Verdict::RaiseMemory => return unsafe { ffi::lua_outofmemory(state) },
+            Verdict::Pause(pause) => {
+                core.pause(pause, state);
+                verdict = go_on(state, shared);
+            }
+        }
+    }
+}
+
+/// Runs `body` by the rules of the module, and makes what it returns a verdict.
+fn enter<H: 'static>(
+    state: *mut ffi::State,
+    shared: &Shared<H>,
+    body: impl FnOnce(&mut Cx<'_, H>) -> Result<Step<H>, Error>,
+) -> Verdict {
+    let core = &shared.core;
+    let was_lenient = core.set_lenient(true);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: at most one function runs in a VM, and while it does, `Vm` does not touch the
+        // host: it sees no place of rest.
+        let host = unsafe { &mut *shared.host.get() };
+        let mut cx = Cx { host, lua: Lua::new(state, core) };
+        match body(&mut cx) {
+            Ok(Step::Return(values)) => Ok(Progress::Done(values)),
+            Ok(Step::Work(mut work)) => {
+                let progress = work.step(&mut cx);
+                if matches!(progress, Ok(Progress::More | Progress::Wait)) {
+                    shared.put_work(work);
+                }
+                progress
+            }
+            Err(error) => Err(error),
+        }
+        .map_err(|error| push_error(&mut cx.lua, error))
+    }));
+    core.set_lenient(was_lenient);
+    judge(core, result)
+}
+
+/// The verdict on a function or a portion that has ended.
+fn judge(core: &Core, result: std::thread::Result<Result<Progress, Verdict>>) -> Verdict {
+    match result {
+        Ok(_) if core.is_over() => Verdict::RaiseMemory,
+        Ok(Ok(Progress::Done(values))) => {
+            Verdict::Return(c_int::try_from(values).expect("at most 8000 values are on the stack"))
+        }
+        Ok(Ok(Progress::More)) => Verdict::Pause(Pause::Portion(Place::Rest)),
+        Ok(Ok(Progress::Wait)) => Verdict::Pause(Pause::Wait),
+        Ok(Err(verdict)) => verdict,
+        Err(panic) => {
+            core.panic.set(Some(panic));
+            Verdict::Pause(Pause::Panicked)
+        }
+    }
+}
+
+/// The next portion of the work that is kept in the VM.
+fn go_on<H: 'static>(state: *mut ffi::State, shared: &Shared<H>) -> Verdict {
+    enter(state, shared, |_| {
+        let work = shared.take_work();
+        Ok(Step::Work(work.expect("only a function that has left work waits")))
+    })
+}
+
+/// Makes an error the value on top of the stack.
+fn push_error(lua: &mut Lua<'_>, error: Error) -> Verdict {
+    let text = match error {
+        Error::Value => return Verdict::Raise,
+        Error::Memory => return Verdict::RaiseMemory,
+        Error::Located(text) => [&lua.place_of_caller(), text.as_bytes()].concat(),
+        Error::Argument(index, text) => {
+            [&lua.place_of_caller(), &*lua.about_argument(index, &text)].concat()
+        }
+    };
+    if lua.push_bytes(&text).is_err() { Verdict::RaiseMemory } else { Verdict::Raise }
+}
+
+/// What a run does before and after the script's own code.
+pub trait Program<H> {
+    /// Pushes what is to be called: see [`Start::Call`]. A portion, as [`Work::step`].
+    fn start(&mut self, cx: &mut Cx<'_, H>) -> Start;
+
+    /// Reads the result, or the error, which is the one value on the stack. A portion.
+    ///
+    /// [`Progress::Done`] ends the run.
+    fn finish(&mut self, cx: &mut Cx<'_, H>, outcome: Outcome) -> Progress;
+}
+
+/// Where the start of a program is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// On the stack are a handler of errors, a function, and this many arguments.
+    Call(usize),
+    /// There is more to push.
+    More,
+    /// There is nothing to call; the run ends.
+    End,
+}
+
+/// How the script's own code has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With one result.
+    Returned,
+    /// With an error, which has gone through the handler.
+    Failed,
+    /// There was not enough memory, or the handler itself has failed; there was no handler.
+    Broken,
+}
+
+/// Runs the program of a VM: the body of its coroutine.
+pub(crate) fn run_program<H: 'static>(shared: &Shared<H>) {
+    let (core, state) = (&shared.core, shared.state());
+    make_room(core, state);
+    let mut arguments = None;
+    while arguments.is_none() {
+        match with_program(shared, |program, cx| program.start(cx)) {
+            Start::Call(count) => arguments = Some(count),
+            Start::More => core.pause(Pause::Portion(Place::Rest), ptr::null_mut()),
+            Start::End => return,
+        }
+    }
+    let arguments = c_int::try_from(arguments.unwrap_or(0)).expect("they fit on the stack");
+    let lua = Lua::new(state, core);
+    assert_eq!(lua.top(), arguments as usize + 2, "a handler, a function and its arguments");
+    core.set_lenient(false);
+    // SAFETY: the program has pushed a handler, a function and its arguments; what is raised within stays within.
+    let status = unsafe { ffi::lua_pcall(state, arguments, 1, 1) };
+    core.set_lenient(true);
+    let outcome = match status {
+        ffi::OK => Outcome::Returned,
+        ffi::ERROR_RUN => Outcome::Failed,
+        _ => Outcome::Broken,
+    };
+    // SAFETY: the handler is below the one result.
+    unsafe { ffi::lua_remove(state, 1) };
+    loop {
+        match with_program(shared, |program, cx| program.finish(cx, outcome)) {
+            Progress::Done(_) => return,
+            Progress::More => core.pause(Pause::Portion(Place::Rest), ptr::null_mut()),
+            Progress::Wait => core.pause(Pause::Wait, ptr::null_mut()),
+        }
+    }
+}
+
+/// Collects what earlier runs have left, if that is much: a script can only be refused memory.
+fn make_room(core: &Core, state: *mut ffi::State) {
+    if !core.is_crowded() {
+        return;
+    }
+    for _ in 0..2 {
+        // One cycle may be under way, with marks from before. Memory is not refused.
+        // SAFETY: the state is at rest; there are no finalisers.
+        while unsafe { ffi::lua_gc(state, ffi::GC_STEP, 0) } == 0 {
+            core.pause(Pause::Portion(Place::Rest), ptr::null_mut());
+        }
+    }
+    core.set_mark();
+}
+
+/// A portion of the program.
+fn with_program<H: 'static, R>(
+    shared: &Shared<H>,
+    portion: impl FnOnce(&mut dyn Program<H>, &mut Cx<'_, H>) -> R,
+) -> R {
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: as in `enter`: nothing else runs in the VM, and `Vm` does not touch the host.
+        let host = unsafe { &mut *shared.host.get() };
+        // SAFETY: nor does it touch the program before the run has ended.
+        let program = unsafe { &mut *shared.program.get() };
+        let program = program.as_mut().expect("a coroutine is made for a program");
+        let mut cx = Cx { host, lua: Lua::new(shared.state(), &shared.core) };
+        portion(&mut **program, &mut cx)
+    }));
+    match result {
+        Ok(result) => result,
+        Err(panic) => {
+            shared.core.panic.set(Some(panic));
+            shared.core.pause(Pause::Panicked, ptr::null_mut());
+            unreachable!("a run whose program has panicked is not resumed")
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! One VM: a state of Lua, a stack for its C code, and at most one run at a time.
+//!
+//! ```text
+//!             begin                resume: a portion is done, and the slice is over
+//!    idle ───────────► suspended ◄───────────────────────────┐
+//!      ▲                   │ resume                          │
+//!      │ ended             ▼                                 │
+//!      └─────────────── (runs on its own stack) ─────────────┘
+//!      ▲                                                     │ abandon, at once at a place of rest,
+//!      └─────────────────────────────────────────────────────┘ else at the next one
+//! ```
+//!
+//! While a run is suspended nobody else enters the state. So it may be suspended anywhere, in the
+//! middle of a rehash too; what is not possible everywhere is to throw its stack away.
+
+use crate::call::{Program, Work, run_program};
+use crate::core::{self, Core, Pause, Place};
+use crate::ffi;
+use crate::stack::{self, Location, Lua};
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult};
+use darter_base::preempt::{Never, Preempt};
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+/// The stack of a VM: of what Lua allows, 200 calls through C need most, some 600 KiB (the test
+/// `deep_recursion_fits` reaches it). Only what is touched takes memory; a guard page follows.
+const STACK_BYTES: usize = 1 << 20;
+
+/// Instructions between two looks at the clock: 4 to 8 µs.
+const INSTRUCTIONS: c_int = 1000;
+
+/// The highest limit of memory: then no table can have as many nodes as make it overflow.
+const LIMIT_MAX: usize = 1 << 30;
+
+/// What the C side reaches; it stays where it is, as Lua has its address.
+#[repr(C)] // `core` is first: a pointer to it is one to all.
+pub(crate) struct Shared<H> {
+    pub(crate) core: Core,
+    pub(crate) host: UnsafeCell<H>,
+    pub(crate) program: UnsafeCell<Option<Box<dyn Program<H>>>>,
+    work: UnsafeCell<Option<Box<dyn Work<H>>>>,
+    state: *mut ffi::State,
+}
+
+impl<H> Shared<H> {
+    /// The whole of which `core` is the first part.
+    ///
+    /// # Safety
+    /// `core` came from `Core::of`, and the VM's host is an `H`.
+    pub(crate) unsafe fn of(core: &Core) -> &Self {
+        // SAFETY: every core that Lua knows is the first field of a `Shared`, and its address is
+        // that of the whole, by the caller's promise of this type.
+        unsafe { &*ptr::from_ref(core).cast::<Self>() }
+    }
+
+    pub(crate) fn state(&self) -> *mut ffi::State {
+        self.state
+    }
+
+    /// Keeps the rest of a function until it goes on.
+    pub(crate) fn put_work(&self, work: Box<dyn Work<H>>) {
+        // SAFETY: nobody else has a reference: it is only taken out, never borrowed.
+        unsafe { *self.work.get() = Some(work) };
+    }
+
+    pub(crate) fn take_work(&self) -> Option<Box<dyn Work<H>>> {
+        // SAFETY: as in `put_work`.
+        unsafe { (*self.work.get()).take() }
+    }
+}
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Idle,
+    Suspended(Place),
+}
+
+/// Why a run has given the thread back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The slice is over; it goes on when it is resumed.
+    Slice,
+    /// A function waits: the host answers, then resumes.
+    Wait,
+    /// The program has ended.
+    Ended,
+}
+
+type Body = Coroutine<(), Pause, ()>;
+
+/// See the module.
+pub struct Vm<H: 'static> {
+    shared: NonNull<Shared<H>>,
+    body: Option<Body>,
+    /// The stack, while there is no body.
+    stack: Option<DefaultStack>,
+    at: At,
+    owns: PhantomData<Shared<H>>,
+}
+
+impl<H: 'static> Vm<H> {
+    /// A VM with Lua's own libraries, and a limit of memory of at most 1 GiB.
+    ///
+    /// # Errors
+    /// The system has no memory for a stack.
+    pub fn new(host: H, limit_bytes: usize) -> std::io::Result<Self> {
+        let stack = DefaultStack::new(STACK_BYTES)?;
+        let shared = Box::new(Shared {
+            core: Core::new(limit_bytes.min(LIMIT_MAX)),
+            host: UnsafeCell::new(host),
+            program: UnsafeCell::new(None),
+            work: UnsafeCell::new(None),
+            state: ptr::null_mut(),
+        });
+        let shared = NonNull::from(Box::leak(shared));
+        // SAFETY: `realloc` is an allocator, and its core lives until the state is closed.
+        let state = unsafe { ffi::lua_newstate(core::realloc, shared.as_ptr().cast()) };
+        assert!(!state.is_null(), "memory is not refused");
+        // SAFETY: nothing else refers to it yet.
+        unsafe { (*shared.as_ptr()).state = state };
+        open_libraries(state);
+        // SAFETY: the state is alive; this sets a field.
+        unsafe { ffi::lua_settick(state, core::tick) };
+        Ok(Self { shared, body: None, stack: Some(stack), at: At::Idle, owns: PhantomData })
+    }
+
+    fn shared(&self) -> &Shared<H> {
+        // SAFETY: it lives until the VM is dropped; only its cells are changed.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// The host.
+    ///
+    /// # Panics
+    /// The run is suspended by the end of a slice: then a function may be using it.
+    pub fn host(&mut self) -> &mut H {
+        assert_ne!(self.at, At::Suspended(Place::Inner), "the host is in use");
+        // SAFETY: at a place of rest no function of the host runs.
+        unsafe { &mut *self.shared().host.get() }
+    }
+
+    /// Bytes that Lua has allocated.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.shared().core.used_bytes()
+    }
+
+    /// Whether there is no run.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.at == At::Idle
+    }
+
+    /// Changes the state from outside of a run; it should be short, as it is not interrupted.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn with<R>(&mut self, body: impl FnOnce(&mut crate::Cx<'_, H>) -> R) -> R {
+        assert_eq!(self.at, At::Idle, "a run has the state");
+        let shared = self.shared();
+        // SAFETY: no function of the host runs.
+        let host = unsafe { &mut *shared.host.get() };
+        let result = body(&mut crate::Cx { host, lua: Lua::new(shared.state, &shared.core) });
+        // SAFETY: the state is alive and has no run.
+        unsafe { ffi::lua_settop(shared.state, 0) };
+        result
+    }
+
+    /// Begins a run. It does nothing yet.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn begin(&mut self, program: Box<dyn Program<H>>) {
+        assert_eq!(self.at, At::Idle, "a run has the state");
+        let stack = self.stack.take().expect("a VM that is idle has its stack");
+        let shared = self.shared;
+        // SAFETY: there is no run, so nobody borrows the program.
+        unsafe { *self.shared().program.get() = Some(program) };
+        let state = self.shared().state;
+        // SAFETY: the state is alive; `hook` is one.
+        unsafe { ffi::lua_sethook(state, Some(core::hook), ffi::MASK_COUNT, INSTRUCTIONS) };
+        let body = Coroutine::with_stack(stack, move |yielder, ()| {
+            // SAFETY: the VM is not dropped while its coroutine runs.
+            let shared = unsafe { shared.as_ref() };
+            shared.core.set_yielder(yielder);
+            run_program(shared);
+            shared.core.set_yielder(ptr::null());
+        });
+        self.body = Some(body);
+        self.at = At::Suspended(Place::Rest);
+    }
+
+    /// Goes on with the run until it ends, waits, or `preempt` says that the slice is over.
+    ///
+    /// # Panics
+    /// There is no run; or a function of the host panics.
+    pub fn resume(&mut self, preempt: &dyn Preempt) -> Stop {
+        loop {
+            match self.switch() {
+                None => {
+                    self.end();
+                    return Stop::Ended;
+                }
+                Some(Pause::Wait) => return Stop::Wait,
+                Some(Pause::Portion(_)) if preempt.must_yield() => return Stop::Slice,
+                Some(Pause::Portion(_)) => {}
+                Some(Pause::Panicked) => self.pass_panic_on(),
+            }
+        }
+    }
+
+    /// Runs until the next pause; `None` at the end.
+    fn switch(&mut self) -> Option<Pause> {
+        let body = self.body.as_mut().expect("there is a run");
+        self.at = At::Suspended(Place::Inner);
+        let CoroutineResult::Yield(pause) = body.resume(()) else { return None };
+        let place = if let Pause::Portion(place) = pause { place } else { Place::Rest };
+        self.at = At::Suspended(place);
+        Some(pause)
+    }
+
+    /// A function of the host has panicked, on another stack: goes on with it on this one.
+    fn pass_panic_on(&mut self) {
+        let panic = self.shared().core.panic.take().expect("it was left there");
+        self.throw_stack_away();
+        std::panic::resume_unwind(panic);
+    }
+
+    /// The run has ended: takes its stack back.
+    fn end(&mut self) {
+        let body = self.body.take().expect("there was a run");
+        self.stack = Some(body.into_stack());
+        self.at = At::Idle;
+        let shared = self.shared();
+        // SAFETY: the coroutine is gone, so nobody borrows the program.
+        unsafe { *shared.program.get() = None };
+        // SAFETY: the state is alive and has no run.
+        unsafe { ffi::lua_settop(shared.state, 0) };
+        // SAFETY: this sets fields of the state.
+        unsafe { ffi::lua_gcrestore(shared.state) };
+    }
+
+    /// Throws a run away, wherever it is; true when that is done.
+    ///
+    /// Within a change of the state (a rehash) or a function of the host it first goes on to the
+    /// next place of rest, which may take longer than a slice: then false, and it is to be called
+    /// again.
+    pub fn abandon(&mut self, preempt: &dyn Preempt) -> bool {
+        while self.at == At::Suspended(Place::Inner) {
+            match self.switch() {
+                None => self.end(),
+                Some(Pause::Panicked) => self.pass_panic_on(),
+                Some(_) => {}
+            }
+            if self.at == At::Suspended(Place::Inner) && preempt.must_yield() {
+                return false;
+            }
+        }
+        if self.at == At::Suspended(Place::Rest) {
+            self.throw_stack_away();
+        }
+        true
+    }
+
+    /// Forgets a run that is suspended at a place of rest.
+    fn throw_stack_away(&mut self) {
+        debug_assert_eq!(self.at, At::Suspended(Place::Rest));
+        let body = self.body.as_mut().expect("there is a run");
+        // SAFETY: at rest the stack holds frames of C, and of `trampoline`, `run_program` and the
+        // body, none of which own anything; nor does the body before it has started.
+        unsafe { body.force_reset() };
+        self.shared().core.set_yielder(ptr::null());
+        self.shared().core.set_lenient(true);
+        // SAFETY: what ran in the state is gone, at a place where it was whole.
+        unsafe { ffi::lua_abandon(self.shared().state) };
+        drop(self.shared().take_work());
+        self.end();
+    }
+
+    /// Where in the script a suspended run is, if that is known.
+    #[must_use]
+    pub fn location(&self) -> Option<Location> {
+        let state = self.shared().core.running();
+        if self.at != At::Suspended(Place::Rest) || state.is_null() {
+            return None;
+        }
+        let places = (0..=1).filter_map(|level| stack::location(state, level));
+        places.filter(|(is_host, _)| !is_host).map(|(_, place)| place).next()
+    }
+}
+
+impl<H: 'static> Drop for Vm<H> {
+    /// Frees all of it at once: an embedder collects a large heap in portions before.
+    fn drop(&mut self) {
+        self.abandon(&Never);
+        // SAFETY: there is no run; nothing refers to the state from now on.
+        unsafe { ffi::lua_close(self.shared().state) };
+        debug_assert_eq!(self.used_bytes(), 0, "Lua has freed all that it has allocated");
+        // SAFETY: it came from a box, and nothing refers to it any more.
+        drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+    }
+}
+
+/// Opens the libraries that scripts see.
+fn open_libraries(state: *mut ffi::State) {
+    let libraries: [ffi::Function; 4] =
+        [ffi::luaopen_base, ffi::luaopen_table, ffi::luaopen_string, ffi::luaopen_math];
+    for open in libraries {
+        // SAFETY: a new state has slots to spare, and memory is not refused.
+        unsafe { ffi::lua_pushcclosure(state, open, 0) };
+        // SAFETY: a function without arguments is on top; opening a library raises nothing.
+        unsafe { ffi::lua_call(state, 0, 0) };
+    }
+}
