@@ -1,7 +1,7 @@
 //! The direction of imports, as a table and a check over `cargo tree`.
 //!
 //! ```text
-//! base <- structs, resp, rdb, runtime, lua <- keyspace <- tx <- command <- families <- persist <- server <- darter
+//! base <- structs, resp, rdb, runtime, lua <- keyspace <- tx <- command <- families, script <- persist <- server <- darter
 //! ```
 //! A crate may use those of a lower rank and none of its own. Tests and tools are outside: they
 //! talk to the server by its socket, and may use `base` and each other, unless listed.
@@ -17,7 +17,7 @@ const RANKS: &[(&str, u8)] = &[
     ("darter-keyspace", 2),
     ("darter-tx",       3),
     ("darter-command",  4),
-    ("darter-families", 5),
+    ("darter-families", 5), ("darter-script", 5),
     ("darter-persist",  6),
     ("darter-server",   7),
     ("darter",          8),
@@ -27,6 +27,7 @@ const RANKS: &[(&str, u8)] = &[
 #[rustfmt::skip] // A table.
 const INSIDERS: &[(&str, &str)] = &[
     ("darter-fuzz", "targets are plain functions of bytes"),
+    ("darter-scripts", "it runs the interpreter beside redis-server, until the engine does"),
     ("darter-simulation",  "it drives `Core::turn` in one thread"),
 ];
 

@@ -90,8 +90,10 @@ const OTHERS: &[&str] = &[
     "std::hash::",
 ];
 
-/// Folders whose words are their own: structures, commands of strings, the machine.
-const APART: &[&str] = &["crates/structs", "crates/families/src/string", "crates/runtime"];
+/// Folders whose words are their own: structures, commands of strings, the machine, and scripts,
+/// whose sets are replies.
+const APART: &[&str] =
+    &["crates/structs", "crates/families/src/string", "crates/runtime", "crates/script"];
 
 /// What is wrong, and a line for each type.
 pub(crate) fn faults<'a>(

@@ -64,6 +64,8 @@ pub enum Progress {
 pub enum Error {
     /// A text, behind the place of the caller.
     Located(Cow<'static, str>),
+    /// A text alone.
+    Plain(&'static str),
     /// `bad argument #n to 'name' (text)`, behind the place of the caller.
     Argument(usize, Cow<'static, str>),
     /// The value on top of the stack.
@@ -93,13 +95,15 @@ enum Verdict {
     Pause(Pause),
 }
 
-/// Pushes `function` as a value.
+/// Pops a value, and pushes `function`, which owns it.
 pub(crate) fn push_function<H: 'static>(lua: &Lua<'_>, function: Function<H>) {
     let state = lua.state();
     // SAFETY: there is a slot, as `Lua::push_function` has seen to; it calls nothing.
     unsafe { ffi::lua_pushlightuserdata(state, function as *mut c_void) };
-    // SAFETY: the value on top is the function's own; nothing raises (see the module).
-    unsafe { ffi::lua_pushcclosure(state, trampoline::<H>, 1) };
+    // SAFETY: a value is below it, which has a place.
+    unsafe { ffi::lua_insert(state, -2) };
+    // SAFETY: both are the function's own; nothing raises (see the module).
+    unsafe { ffi::lua_pushcclosure(state, trampoline::<H>, 2) };
 }
 
 /// What Lua calls for a function of the host.
@@ -192,11 +196,13 @@ fn push_error(lua: &mut Lua<'_>, error: Error) -> Verdict {
     let text = match error {
         Error::Value => return Verdict::Raise,
         Error::Memory => return Verdict::RaiseMemory,
+        Error::Plain(text) => text.as_bytes().to_vec(),
         Error::Located(text) => [&lua.place_of_caller(), text.as_bytes()].concat(),
         Error::Argument(index, text) => {
             [&lua.place_of_caller(), &*lua.about_argument(index, &text)].concat()
         }
     };
+    lua.pop(lua.top()); // There may be no slot left; nobody reads them any more.
     if lua.push_bytes(&text).is_err() { Verdict::RaiseMemory } else { Verdict::Raise }
 }
 

@@ -26,6 +26,8 @@ pub(crate) const REGISTRY: c_int = -10_000;
 pub(crate) const GLOBALS: c_int = -10_002;
 /// The first value that belongs to a C function.
 pub(crate) const UPVALUE_1: c_int = GLOBALS - 1;
+/// The second one.
+pub(crate) const UPVALUE_2: c_int = GLOBALS - 2;
 
 pub(crate) const NIL: c_int = 0;
 pub(crate) const BOOLEAN: c_int = 1;
@@ -102,6 +104,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_toboolean(state: *mut State, index: c_int) -> c_int;
     pub(crate) fn lua_tolstring(state: *mut State, index: c_int, length: *mut usize) -> *const c_char;
     pub(crate) fn lua_touserdata(state: *mut State, index: c_int) -> *mut c_void;
+    pub(crate) fn lua_topointer(state: *mut State, index: c_int) -> *const c_void;
     pub(crate) fn lua_objlen(state: *mut State, index: c_int) -> usize;
 
     // Pushing.

@@ -157,6 +157,15 @@ impl<'a> Lua<'a> {
         unsafe { ffi::lua_remove(self.state, index) };
     }
 
+    /// Moves the value on top to `index`, in the place of the one there.
+    pub fn replace(&mut self, index: i32) {
+        let index = self.absolute(self.at(index));
+        self.insert(index);
+        if self.top() > index.unsigned_abs() as usize {
+            self.remove(index + 1);
+        }
+    }
+
     /// Moves the value on top to `index`, and those from there up by one.
     pub fn insert(&mut self, index: i32) {
         let index = self.at(index);
@@ -238,6 +247,14 @@ impl<'a> Lua<'a> {
             && unsafe { ffi::lua_touserdata(self.state, index) }.is_null()
     }
 
+    /// The address of a table, function or coroutine, by which Lua names it.
+    #[must_use]
+    pub fn address(&self, index: i32) -> usize {
+        let index = self.at(index);
+        // SAFETY: the value is there; this reads it.
+        unsafe { ffi::lua_topointer(self.state, index) }.addr()
+    }
+
     /// The length of a table by Lua's `#`.
     #[must_use]
     pub fn length(&self, index: i32) -> usize {
@@ -310,8 +327,30 @@ impl<'a> Lua<'a> {
     /// # Errors
     /// No slot is left, or no memory.
     pub fn push_function<H: 'static>(&mut self, function: Function<H>) -> Result<(), Error> {
+        self.push_nil()?;
+        self.make_function(function)
+    }
+
+    /// Pops a value, and pushes a function that owns it: see [`Lua::push_own`].
+    ///
+    /// # Errors
+    /// No slot is left, or no memory.
+    pub fn make_function<H: 'static>(&mut self, function: Function<H>) -> Result<(), Error> {
+        self.at(-1);
         self.allow(2, 0)?;
         push_function(self, function);
+        Ok(())
+    }
+
+    /// Pushes the value that the running function owns.
+    ///
+    /// # Errors
+    /// No slot is left.
+    pub fn push_own(&mut self) -> Result<(), Error> {
+        self.reserve(1)?;
+        // SAFETY: there is a slot. Outside of a function of the host, and in one without a second
+        // value, this is nil.
+        unsafe { ffi::lua_pushvalue(self.state, ffi::UPVALUE_2) };
         Ok(())
     }
 
@@ -385,9 +424,9 @@ impl<'a> Lua<'a> {
     pub fn set_pair(&mut self, table: i32) -> Result<(), Error> {
         let table = self.absolute(self.table_at(table));
         match self.kind(-2) {
-            Some(Type::Nil) => return Err(Error::located("table index is nil")),
+            Some(Type::Nil) => return Err(Error::Plain("table index is nil")),
             Some(Type::Number) if self.number(-2).is_some_and(f64::is_nan) => {
-                return Err(Error::located("table index is NaN"));
+                return Err(Error::Plain("table index is NaN"));
             }
             _ => {}
         }
@@ -420,7 +459,7 @@ impl<'a> Lua<'a> {
             return Err(Error::Memory);
         }
         if self.is_read_only(table) {
-            return Err(Error::located("Attempt to modify a readonly table"));
+            return Err(Error::Plain("Attempt to modify a readonly table"));
         }
         self.reserve(1)
     }

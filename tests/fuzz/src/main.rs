@@ -1,6 +1,6 @@
 //! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP),
-//! of JSON, filters, sketches and HyperLogLogs, and of small collections, which are packed into bytes
-//! here. Seeded mutations of real input, for a
+//! of JSON, filters, sketches and HyperLogLogs, of the libraries of scripts, and of small
+//! collections, which are packed into bytes here. Seeded mutations of real input, for a
 //! given number of seconds a target.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
@@ -16,6 +16,7 @@ mod documents;
 mod mutate;
 mod packs;
 mod requests;
+mod scripts;
 mod sketches;
 mod streams;
 
@@ -39,6 +40,7 @@ const TARGETS: &[Target] = &[
     Target { name: "documents", corpus: documents::corpus, run: documents::fuzz_documents },
     Target { name: "streams", corpus: streams::corpus, run: streams::fuzz_streams },
     Target { name: "tokens", corpus: documents::tokens, run: documents::fuzz_tokens },
+    Target { name: "scripts", corpus: scripts::corpus, run: scripts::fuzz_scripts },
     Target { name: "sketches", corpus: sketches::corpus, run: sketches::fuzz_sketches },
     Target {
         name: "hyperloglogs",

@@ -1,0 +1,75 @@
+//! Errors that scripts raise: the handler that adds the place, and the line that the client gets.
+
+use crate::Session;
+use crate::values::{Call, Step, c_text};
+use darter_lua::{Cx, Error, Lua, Outcome, Type, number};
+
+/// The handler of errors, which scripts see as `__redis__err__handler`: makes any error a table
+/// with `err`, and adds `source` and `line` of the function that has raised it, or of its caller
+/// if that is a function of the host.
+pub(crate) fn handle(cx: Call<'_, '_>) -> Result<Step, Error> {
+    let lua = &mut cx.lua;
+    lua.set_top(1)?;
+    if lua.kind(1) != Some(Type::Table) {
+        let text = [b"ERR ", &*described(lua, 1)].concat();
+        lua.push_table(0)?;
+        lua.push_bytes(&text)?;
+        lua.set(-2, "err")?;
+        lua.replace(1);
+    }
+    let place = match lua.location(1) {
+        Some((true, place)) => lua.location(2).map(|(_, place)| place).or(Some(place)),
+        place => place.map(|(_, place)| place),
+    };
+    if let Some(place) = place {
+        lua.push_bytes(&place.source)?;
+        lua.set(1, "source")?;
+        lua.push_number(f64::from(place.line))?;
+        lua.set(1, "line")?;
+    }
+    lua.set_top(1)?;
+    Ok(Step::Return(1))
+}
+
+/// A value as `tostring` writes it.
+fn described(lua: &Lua<'_>, index: i32) -> Vec<u8> {
+    match lua.kind(index) {
+        Some(Type::String) => lua.bytes(index).unwrap_or_default().to_vec(),
+        Some(Type::Number) => number::general(lua.number(index).unwrap_or(0.0), 14).into_bytes(),
+        Some(Type::Boolean) => lua.truth(index).to_string().into_bytes(),
+        None | Some(Type::Nil) => b"nil".to_vec(),
+        Some(Type::Light) => b"userdata: (nil)".to_vec(),
+        Some(kind) => format!("{}: {:#x}", kind.name(), lua.address(index)).into_bytes(),
+    }
+}
+
+/// The line of the error on top, with which the script `name` has ended, without `-` and CRLF.
+pub(crate) fn line(
+    cx: &mut Cx<'_, Session>,
+    outcome: Outcome,
+    name: &str,
+) -> Result<Vec<u8>, Error> {
+    let lua = &mut cx.lua;
+    if outcome == Outcome::Broken || lua.kind(-1) != Some(Type::Table) {
+        let text = c_text(lua.bytes(-1).unwrap_or(b"execution failure"));
+        let text = &text[..text.len().min(100)];
+        return Ok([b"ERR Error running script ", name.as_bytes(), b", ", text].concat());
+    }
+    let mut line = field(lua, "err")?.unwrap_or_else(|| b"ERR unknown error".to_vec());
+    if let (Some(source), Some(number)) = (field(lua, "source")?, field(lua, "line")?) {
+        let place = [b" script: ", name.as_bytes(), b", on ", &source, b":", &number, b"."];
+        line.extend_from_slice(&place.concat());
+    }
+    Ok(line)
+}
+
+/// A field of the table on top, if it is a string or a number.
+fn field(lua: &mut Lua<'_>, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    lua.get(-1, name)?;
+    let text = match lua.kind(-1) {
+        Some(Type::String | Type::Number) => Some(c_text(&described(lua, -1)).to_vec()),
+        _ => None,
+    };
+    lua.pop(1);
+    Ok(text)
+}

@@ -1,0 +1,43 @@
+//! Scripts as Redis 7.0 runs them: the sandbox, its libraries, and the ways in and out.
+//!
+//! A [`Machine`] runs one script at a time, in slices. When the script calls a command it stops
+//! with [`Stop::Wait`]; whoever runs it reads the words ([`Machine::command`]), does what they
+//! say, on this core or another, feeds the reply ([`Machine::feed`]) and resumes. A script that is
+//! no longer wanted is abandoned, at any time.
+//!
+//! ```text
+//!   begin ──► resume ──► Slice ──► resume …       the slice is over
+//!               ▲  └───► Wait ───► feed ──► resume …
+//!               └──────── Ended ──► take_reply
+//! ```
+//!
+//! All of it is safe code over `darter-lua`. Functions that may take long are written as steps
+//! of some microseconds, without recursion: the libraries `cjson`, `cmsgpack` and `struct`, the
+//! reading of replies and the writing of results.
+//!
+//! Not here: which commands a script may call, keys, locks, EVAL and its kin. See the engine.
+
+#![forbid(unsafe_code)]
+
+mod bit;
+mod cjson;
+mod cmsgpack;
+mod errors;
+mod machine;
+mod math;
+mod output;
+mod packing;
+mod redis;
+mod reply;
+mod sandbox;
+mod session;
+mod shebang;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use darter_lua::Outcome;
+pub use machine::{Machine, Run, Script, Stop};
+pub use math::Random;
+pub use session::{Protocol, Session, Wanted, Words};
+pub use shebang::Flags;

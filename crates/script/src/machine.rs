@@ -1,0 +1,351 @@
+//! A VM with Redis's sandbox, and the runs of scripts in it.
+
+use crate::math::Random;
+use crate::session::{Protocol, Session, Wanted, Words};
+use crate::shebang::{self, Flags};
+use crate::values::{Call, Portion};
+use crate::{errors, output, redis, sandbox};
+use darter_base::preempt::Preempt;
+use darter_lua::{Error, Outcome, Program, Progress, Start, Stop as VmStop, Vm};
+use sha1::{Digest, Sha1};
+use std::sync::Arc;
+
+/// A script as it was sent: immutable, and shared by all machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// SHA1 of the text, in 40 lower-case digits: the script's name.
+    pub name: Arc<str>,
+    /// The text.
+    pub text: Arc<[u8]>,
+    /// What its first line says.
+    pub flags: Flags,
+}
+
+impl Script {
+    /// Reads the first line of a text, and names it. Cost: the length of the text.
+    ///
+    /// # Errors
+    /// The refusal, with its code.
+    pub fn new(text: &[u8]) -> Result<Self, Vec<u8>> {
+        let (flags, _) = shebang::read(text).map_err(|why| [b"ERR ", &*why].concat())?;
+        let name = redis::hex(&Sha1::digest(text)).into();
+        Ok(Self { name, text: text.into(), flags })
+    }
+}
+
+/// A call of a script.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Which.
+    pub script: Script,
+    /// `KEYS`.
+    pub keys: Vec<Vec<u8>>,
+    /// `ARGV`.
+    pub arguments: Vec<Vec<u8>>,
+    /// The protocol of the client, in which the reply is written.
+    pub client: Protocol,
+}
+
+/// Why a run has given the thread back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The slice is over.
+    Slice,
+    /// It waits for [`Machine::feed`].
+    Wait(Wanted),
+    /// The reply is in [`Machine::take_reply`].
+    Ended,
+}
+
+/// See the module.
+pub struct Machine {
+    vm: Vm<Session>,
+    reply_max: usize,
+}
+
+/// The name of the chunk of each script.
+const CHUNK: &std::ffi::CStr = c"@user_script";
+
+/// A script, from its text to its reply.
+struct Evaluation {
+    script: Script,
+    /// Whether it is only compiled.
+    is_check: bool,
+    /// How many of the keys and arguments are in their tables.
+    copied: usize,
+    has_begun: bool,
+}
+
+impl Program<Session> for Evaluation {
+    fn start(&mut self, cx: Call<'_, '_>) -> Start {
+        match self.prepare(cx) {
+            Ok(start) => start,
+            Err(_) => {
+                let text = [b"ERR Error running script ", self.script.name.as_bytes()];
+                let text = [&*text.concat(), b", not enough memory"].concat();
+                cx.host.output.error(&text);
+                Start::End
+            }
+        }
+    }
+
+    fn finish(&mut self, cx: Call<'_, '_>, outcome: Outcome) -> Progress {
+        cx.host.is_running = false;
+        cx.host.outcome = Some(outcome);
+        let result = if outcome == Outcome::Returned {
+            let protocols = output::Protocols { client: cx.host.client, script: cx.host.protocol };
+            cx.host.output.write(&mut cx.lua, protocols)
+        } else {
+            errors::line(cx, outcome, &self.script.name).map(|line| {
+                cx.host.output.error(&line);
+                Progress::Done(0)
+            })
+        };
+        result.unwrap_or_else(|_| {
+            cx.host.output.begin(usize::MAX);
+            cx.host.output.error(b"ERR not enough memory");
+            Progress::Done(0)
+        })
+    }
+}
+
+impl Evaluation {
+    /// The next portion of what goes before the call.
+    fn prepare(&mut self, cx: Call<'_, '_>) -> Result<Start, Error> {
+        if !self.has_begun {
+            let is_known = cx.host.compiled.contains_key(&self.script.name);
+            if !is_known && !self.compile(cx)? || self.is_check {
+                return Ok(Start::End);
+            }
+            self.has_begun = true;
+            cx.lua.push_table(0)?;
+            cx.lua.push_table(0)?;
+        }
+        if !self.copy(cx)? {
+            return Ok(Start::More);
+        }
+        sandbox::set_global(&mut cx.lua, "ARGV")?;
+        sandbox::set_global(&mut cx.lua, "KEYS")?;
+        cx.lua.push_function(errors::handle)?;
+        let function = cx.host.compiled.get(&self.script.name);
+        cx.lua.push_kept(function.expect("it was found, or compiled"))?;
+        cx.host.keys.clear();
+        cx.host.arguments.clear();
+        cx.host.is_running = true;
+        Ok(Start::Call(0))
+    }
+
+    /// Compiles the script and keeps it; false if its text is wrong: then the reply says so.
+    fn compile(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
+        let text = Arc::clone(&self.script.text);
+        let (_, code) = shebang::read(&text).unwrap_or((Flags::COMPATIBLE, &text));
+        if cx.lua.compile(code, CHUNK)? {
+            let function = cx.lua.keep()?;
+            cx.host.compiled.insert(Arc::clone(&self.script.name), function);
+            return Ok(true);
+        }
+        let why = cx.lua.bytes(-1).unwrap_or_default();
+        let line = [b"ERR Error compiling script (new function): ", why].concat();
+        cx.host.output.error(&line);
+        Ok(false)
+    }
+
+    /// Copies keys and arguments into the two tables on the stack; true when that is done.
+    fn copy(&mut self, cx: Call<'_, '_>) -> Result<bool, Error> {
+        let mut portion = Portion::new();
+        let (keys, arguments) = (&cx.host.keys, &cx.host.arguments);
+        while self.copied < keys.len() + arguments.len() {
+            let (table, index, word) = match self.copied.checked_sub(keys.len()) {
+                None => (-3, self.copied, &keys[self.copied]),
+                Some(index) => (-2, index, &arguments[index]),
+            };
+            cx.lua.push_bytes(word)?;
+            cx.lua.set_element(table, index + 1)?;
+            self.copied += 1;
+            if !portion.spend(20 + word.len() / 16) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Machine {
+    /// A machine whose scripts may use `limit_bytes` at once, at most 1 GiB.
+    ///
+    /// # Errors
+    /// The system has no memory for a stack.
+    pub fn new(limit_bytes: usize) -> std::io::Result<Self> {
+        let mut vm = Vm::new(Session::default(), limit_bytes)?;
+        let reply_max = limit_bytes;
+        let furnished = vm.with(sandbox::furnish);
+        furnished.map_err(|_| std::io::Error::other("the limit is too low for the libraries"))?;
+        Ok(Self { vm, reply_max })
+    }
+
+    /// Begins a call of a script.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn begin(&mut self, run: Run) {
+        let session = self.vm.host();
+        session.keys = run.keys;
+        session.arguments = run.arguments;
+        session.client = run.client;
+        self.start(run.script, false);
+    }
+
+    /// Begins to compile a script, without calling it. The reply is empty, or the error.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn begin_check(&mut self, script: Script) {
+        self.start(script, true);
+    }
+
+    fn start(&mut self, script: Script, is_check: bool) {
+        let reply_max = self.reply_max;
+        let session = self.vm.host();
+        session.is_running = false;
+        session.protocol = Protocol::Two;
+        session.replication = 3;
+        session.outcome = None;
+        session.output.begin(reply_max);
+        session.log.clear();
+        self.vm.begin(Box::new(Evaluation { script, is_check, copied: 0, has_begun: false }));
+    }
+
+    /// Goes on with the run.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn resume(&mut self, preempt: &dyn Preempt) -> Stop {
+        match self.vm.resume(preempt) {
+            VmStop::Slice => Stop::Slice,
+            VmStop::Wait => Stop::Wait(self.vm.host().wanted),
+            VmStop::Ended => Stop::Ended,
+        }
+    }
+
+    /// The command that a waiting script calls.
+    ///
+    /// # Panics
+    /// The run was suspended by the end of a slice.
+    pub fn command(&mut self) -> &Words {
+        &self.vm.host().command
+    }
+
+    /// The protocol in which its reply is wanted.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn protocol(&mut self) -> Protocol {
+        self.vm.host().protocol
+    }
+
+    /// A part of the reply that a script waits for.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.vm.host().incoming.feed(bytes);
+    }
+
+    /// The reply of a run that has ended, in pieces; none for a script that was only compiled.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn take_reply(&mut self) -> Vec<Vec<u8>> {
+        self.vm.host().output.take()
+    }
+
+    /// How a run has ended; `None` if it was not called, for want of memory or by its text.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn outcome(&mut self) -> Option<Outcome> {
+        self.vm.host().outcome
+    }
+
+    /// What the script has logged, each with its level, from 0 for debugging to 3 for warnings.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn take_log(&mut self) -> Vec<(u8, Vec<u8>)> {
+        std::mem::take(&mut self.vm.host().log)
+    }
+
+    /// Below this level nothing is logged.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn set_log_level(&mut self, level: u8) {
+        self.vm.host().log_level = level;
+    }
+
+    /// What `redis.set_repl` has set: 1 for the file, 2 for replicas.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn replication(&mut self) -> u8 {
+        self.vm.host().replication
+    }
+
+    /// The generator of `math.random`, which outlives a run: one that is made again takes it back.
+    ///
+    /// # Panics
+    /// As [`Machine::command`].
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.vm.host().random
+    }
+
+    /// Throws a run away; true when that is done, else it is to be called again.
+    pub fn abandon(&mut self, preempt: &dyn Preempt) -> bool {
+        self.vm.abandon(preempt)
+    }
+
+    /// The error of a run that is to be killed: where it is, if that is known.
+    #[must_use]
+    pub fn killed(&self, script: &Script) -> Vec<u8> {
+        let text = "ERR Script killed by user with SCRIPT KILL...";
+        let Some(place) = self.vm.location() else { return text.as_bytes().to_vec() };
+        let place = (String::from_utf8_lossy(&place.source).into_owned(), place.line);
+        format!("{text} script: {}, on {}:{}.", script.name, place.0, place.1).into_bytes()
+    }
+
+    /// Begins to collect all garbage.
+    ///
+    /// # Panics
+    /// There is a run.
+    pub fn begin_collection(&mut self) {
+        self.vm.begin(Box::new(Collection { cycles: 0 }));
+    }
+
+    /// Bytes that Lua has allocated.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.vm.used_bytes()
+    }
+
+    /// Whether there is no run.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.vm.is_idle()
+    }
+}
+
+/// Two cycles of the collector: one may have been under way.
+struct Collection {
+    cycles: usize,
+}
+
+impl Program<Session> for Collection {
+    fn start(&mut self, cx: Call<'_, '_>) -> Start {
+        self.cycles += usize::from(cx.lua.collect_step());
+        if self.cycles < 2 { Start::More } else { Start::End }
+    }
+
+    fn finish(&mut self, _: Call<'_, '_>, _: Outcome) -> Progress {
+        Progress::Done(0)
+    }
+}

@@ -1,0 +1,375 @@
+//! A script's result, as it becomes a reply.
+//!
+//! Written without recursion, in portions: headers need the number of elements first, so a table
+//! is walked twice. Metatables are not asked. Bytes are kept in pieces, so that none is copied
+//! when there are more.
+
+use crate::session::Protocol;
+use crate::values::{Portion, c_text, one_line, to_i64, trimmed};
+use darter_base::number::{I64_TEXT_MAX, i64_text};
+use darter_lua::{Error, Lua, Position, Progress, Type, number};
+
+/// A piece of output is not made longer than this.
+const PIECE: usize = 64 << 10;
+
+/// Values on the stack of one call; nesting beyond is an error in Redis's words.
+const STACK_MAX: usize = 8000;
+
+/// The bytes, and the tables that are being written.
+#[derive(Default)]
+pub(crate) struct Output {
+    pieces: Vec<Vec<u8>>,
+    levels: Vec<Level>,
+    /// Where a long string is that is being written.
+    written: Option<usize>,
+    bytes_max: usize,
+    bytes: usize,
+}
+
+/// A table that is being written. It is on the stack, and above it what belongs to it.
+#[derive(Clone, Copy)]
+enum Level {
+    /// Elements are counted, up to the first nil.
+    Count {
+        next: usize,
+    },
+    Array {
+        next: usize,
+        count: usize,
+    },
+    /// Pairs are counted.
+    CountPairs {
+        position: Position,
+        count: usize,
+        is_map: bool,
+    },
+    /// The next pair comes; above the table are its map, and a key if that is being written.
+    Map {
+        position: Position,
+        has_key: bool,
+    },
+    Members {
+        position: Position,
+        has_key: bool,
+    },
+}
+
+/// How replies are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Protocols {
+    /// The client's.
+    pub(crate) client: Protocol,
+    /// The script's, which decides about booleans.
+    pub(crate) script: Protocol,
+}
+
+impl Output {
+    /// Begins a reply of at most `bytes_max`.
+    pub(crate) fn begin(&mut self, bytes_max: usize) {
+        *self = Self { bytes_max, ..Self::default() };
+    }
+
+    /// The reply, in pieces.
+    pub(crate) fn take(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.pieces)
+    }
+
+    fn piece(&mut self) -> &mut Vec<u8> {
+        if self.pieces.last().is_none_or(|piece| piece.len() >= PIECE) {
+            self.pieces.push(Vec::new());
+        }
+        self.pieces.last_mut().expect("it was pushed")
+    }
+
+    fn put(&mut self, parts: &[&[u8]]) {
+        self.bytes += parts.iter().map(|part| part.len()).sum::<usize>();
+        let piece = self.piece();
+        for part in parts {
+            piece.extend_from_slice(part);
+        }
+    }
+
+    fn header(&mut self, kind: u8, count: i64) {
+        let mut line = [0; I64_TEXT_MAX];
+        self.put(&[&[kind], i64_text(&mut line, count), b"\r\n"]);
+    }
+
+    /// An error as the whole reply: a line that begins with its code.
+    pub(crate) fn error(&mut self, text: &[u8]) {
+        let mut line = trimmed(c_text(text)).to_vec();
+        one_line(&mut line);
+        self.put(&[b"-", &line, b"\r\n"]);
+    }
+
+    fn bulk(&mut self, text: &[u8]) {
+        self.header(b'$', i64::try_from(text.len()).unwrap_or(i64::MAX));
+        self.put(&[text, b"\r\n"]);
+    }
+
+    fn null(&mut self, protocols: Protocols) {
+        self.put(&[if protocols.client == Protocol::Two { b"$-1\r\n" } else { b"_\r\n" }]);
+    }
+
+    /// A portion of the value on top, which it pops in the end.
+    pub(crate) fn write(
+        &mut self,
+        lua: &mut Lua<'_>,
+        protocols: Protocols,
+    ) -> Result<Progress, Error> {
+        let mut portion = Portion::new();
+        if self.levels.is_empty() && self.written.is_none() && self.pieces.is_empty() {
+            self.value(lua, protocols)?;
+        }
+        while portion.spend(10) {
+            if self.bytes > self.bytes_max {
+                return Err(Error::Memory);
+            }
+            if let Some(written) = self.written {
+                portion.spend(PIECE / 32);
+                self.long_string(lua, written);
+            } else if let Some(level) = self.levels.pop() {
+                self.level(lua, level, protocols)?;
+            } else {
+                return Ok(Progress::Done(0));
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// The next piece of the string on top.
+    fn long_string(&mut self, lua: &mut Lua<'_>, written: usize) {
+        let text = lua.bytes(-1).expect("a string is being written");
+        let end = text.len().min(written + PIECE);
+        self.put(&[&text[written..end]]);
+        if end < text.len() {
+            self.written = Some(end);
+        } else {
+            self.put(&[b"\r\n"]);
+            self.written = None;
+            lua.pop(1);
+        }
+    }
+
+    /// Begins the value on top. What is not a table is popped, unless it is a long string.
+    fn value(&mut self, lua: &mut Lua<'_>, protocols: Protocols) -> Result<(), Error> {
+        if lua.top() + 5 > STACK_MAX {
+            self.error(b"ERR reached lua stack limit");
+            lua.pop(1);
+            return Ok(());
+        }
+        match lua.kind(-1) {
+            Some(Type::String) => {
+                let text = lua.bytes(-1).unwrap_or_default();
+                if text.len() > PIECE {
+                    self.header(b'$', i64::try_from(text.len()).unwrap_or(i64::MAX));
+                    self.written = Some(0);
+                    return Ok(());
+                }
+                self.bulk(text);
+            }
+            Some(Type::Number) => self.header(b':', to_i64(lua.number(-1).unwrap_or(0.0))),
+            Some(Type::Boolean) => self.boolean(lua.truth(-1), protocols),
+            Some(Type::Table) => return self.table(lua, protocols),
+            _ => self.null(protocols),
+        }
+        lua.pop(1);
+        Ok(())
+    }
+
+    fn boolean(&mut self, value: bool, protocols: Protocols) {
+        match (protocols.script, protocols.client, value) {
+            (Protocol::Two, _, true) | (_, Protocol::Two, true) => self.put(&[b":1\r\n"]),
+            (Protocol::Two, _, false) => self.null(protocols),
+            (_, Protocol::Two, false) => self.put(&[b":0\r\n"]),
+            (_, Protocol::Three, true) => self.put(&[b"#t\r\n"]),
+            (_, Protocol::Three, false) => self.put(&[b"#f\r\n"]),
+        }
+    }
+
+    /// Begins the table on top: what it is depends on the first of some fields that fits.
+    fn table(&mut self, lua: &mut Lua<'_>, protocols: Protocols) -> Result<(), Error> {
+        lua.reserve(4)?;
+        if self.scalar(lua, protocols)? {
+            lua.pop(1);
+            return Ok(());
+        }
+        for (field, is_map) in [("map", true), ("set", false)] {
+            lua.get(-1, field)?;
+            if lua.kind(-1) == Some(Type::Table) {
+                let position = Position::default();
+                self.levels.push(Level::CountPairs { position, count: 0, is_map });
+                return Ok(());
+            }
+            lua.pop(1);
+        }
+        self.levels.push(Level::Count { next: 1 });
+        Ok(())
+    }
+
+    /// Writes the table on top if it stands for an error, a status, a double, a big number or a
+    /// verbatim string.
+    fn scalar(&mut self, lua: &mut Lua<'_>, protocols: Protocols) -> Result<bool, Error> {
+        let is_two = protocols.client == Protocol::Two;
+        for field in ["err", "ok", "double", "big_number", "verbatim_string"] {
+            lua.get(-1, field)?;
+            let kind = lua.kind(-1);
+            match (field, kind) {
+                ("err", Some(Type::String)) => self.error(lua.bytes(-1).unwrap_or_default()),
+                ("ok", Some(Type::String)) => {
+                    let mut line = c_text(lua.bytes(-1).unwrap_or_default()).to_vec();
+                    one_line(&mut line);
+                    self.put(&[b"+", &line, b"\r\n"]);
+                }
+                ("double", Some(Type::Number)) => {
+                    let text = number::general(lua.number(-1).unwrap_or(0.0), 17);
+                    if is_two {
+                        self.bulk(text.as_bytes());
+                    } else {
+                        self.put(&[b",", text.as_bytes(), b"\r\n"]);
+                    }
+                }
+                ("big_number", Some(Type::String)) => {
+                    let mut text = lua.bytes(-1).unwrap_or_default().to_vec();
+                    one_line(&mut text);
+                    if is_two {
+                        self.bulk(&text);
+                    } else {
+                        self.put(&[b"(", &text, b"\r\n"]);
+                    }
+                }
+                ("verbatim_string", Some(Type::Table)) if self.verbatim(lua, is_two)? => {}
+                _ => {
+                    lua.pop(1);
+                    continue;
+                }
+            }
+            lua.pop(1);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Writes the table on top, if it has the two fields of a verbatim string.
+    fn verbatim(&mut self, lua: &mut Lua<'_>, is_two: bool) -> Result<bool, Error> {
+        lua.get(-1, "format")?;
+        lua.get(-2, "string")?;
+        let both = lua.bytes(-2).zip(lua.bytes(-1));
+        let is_verbatim = both.is_some();
+        if let Some((format, text)) = both {
+            if is_two {
+                self.bulk(text);
+            } else {
+                let mut name = *b"   ";
+                for (to, from) in name.iter_mut().zip(c_text(format)) {
+                    *to = *from;
+                }
+                self.header(b'=', i64::try_from(text.len() + 4).unwrap_or(i64::MAX));
+                self.put(&[&name, b":", text, b"\r\n"]);
+            }
+        }
+        lua.pop(2);
+        Ok(is_verbatim)
+    }
+
+    /// The next step of a table.
+    fn level(
+        &mut self,
+        lua: &mut Lua<'_>,
+        level: Level,
+        protocols: Protocols,
+    ) -> Result<(), Error> {
+        match level {
+            Level::Count { next } => {
+                lua.get_element(-1, next)?;
+                let is_end = lua.kind(-1) == Some(Type::Nil);
+                lua.pop(1);
+                if is_end {
+                    self.header(b'*', i64::try_from(next - 1).unwrap_or(i64::MAX));
+                    self.levels.push(Level::Array { next: 1, count: next - 1 });
+                } else {
+                    self.levels.push(Level::Count { next: next + 1 });
+                }
+            }
+            Level::Array { next, count } if next > count => lua.pop(1),
+            Level::Array { next, count } => {
+                self.levels.push(Level::Array { next: next + 1, count });
+                lua.get_element(-1, next)?;
+                self.value(lua, protocols)?;
+            }
+            Level::CountPairs { mut position, count, is_map } => {
+                if lua.next(-1, &mut position)? {
+                    lua.pop(2);
+                    self.levels.push(Level::CountPairs { position, count: count + 1, is_map });
+                } else {
+                    self.pairs(count, is_map, protocols);
+                }
+            }
+            Level::Map { position, has_key } => self.pair(lua, position, has_key, protocols)?,
+            Level::Members { position, has_key } => {
+                self.member(lua, position, has_key, protocols)?
+            }
+        }
+        Ok(())
+    }
+
+    /// The header of a map or a set.
+    fn pairs(&mut self, count: usize, is_map: bool, protocols: Protocols) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let position = Position::default();
+        match (protocols.client, is_map) {
+            (Protocol::Two, true) => self.header(b'*', 2 * count),
+            (Protocol::Two, false) => self.header(b'*', count),
+            (Protocol::Three, true) => self.header(b'%', count),
+            (Protocol::Three, false) => self.header(b'~', count),
+        }
+        self.levels.push(if is_map {
+            Level::Map { position, has_key: false }
+        } else {
+            Level::Members { position, has_key: false }
+        });
+    }
+
+    /// A key, or the value of the key that was written last.
+    fn pair(
+        &mut self,
+        lua: &mut Lua<'_>,
+        mut position: Position,
+        has_key: bool,
+        protocols: Protocols,
+    ) -> Result<(), Error> {
+        if has_key {
+            // The key and the value are on top: the value is written, and popped with the key.
+            self.levels.push(Level::Map { position, has_key: false });
+            lua.remove(-2);
+            return self.value(lua, protocols);
+        }
+        if !lua.next(-1, &mut position)? {
+            lua.pop(2);
+            return Ok(());
+        }
+        self.levels.push(Level::Map { position, has_key: true });
+        lua.push_copy(-2)?;
+        self.value(lua, protocols)
+    }
+
+    /// A member of a set: a key of its table.
+    fn member(
+        &mut self,
+        lua: &mut Lua<'_>,
+        mut position: Position,
+        has_key: bool,
+        protocols: Protocols,
+    ) -> Result<(), Error> {
+        if has_key {
+            lua.pop(1);
+        }
+        if !lua.next(-1, &mut position)? {
+            lua.pop(2);
+            return Ok(());
+        }
+        self.levels.push(Level::Members { position, has_key: true });
+        lua.pop(1);
+        lua.push_copy(-1)?;
+        self.value(lua, protocols)
+    }
+}

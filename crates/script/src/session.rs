@@ -1,0 +1,98 @@
+//! What the functions of a script share with the embedder: the run's arguments, the command that
+//! is being called, its reply on the way in, and the script's reply on the way out.
+
+use crate::math::Random;
+use crate::output::Output;
+use crate::reply::Incoming;
+use darter_lua::{Kept, Outcome};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The version of the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP2.
+    #[default]
+    Two,
+    /// RESP3.
+    Three,
+}
+
+/// What a script waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// The reply of the command in [`Session::command`].
+    #[default]
+    Reply,
+    /// Whether the user may run it: `:1`, `:0`, or an error if there is no such command.
+    Permission,
+    /// More of the reply.
+    More,
+}
+
+/// Words, in one buffer.
+#[derive(Debug, Default)]
+pub struct Words {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Words {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    pub(crate) fn push(&mut self, word: &[u8]) {
+        self.bytes.extend_from_slice(word);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The words, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Session {
+    /// The keys and the other arguments of the run, until they are Lua's.
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) arguments: Vec<Vec<u8>>,
+    /// Whether a script is running, as opposed to being compiled.
+    pub(crate) is_running: bool,
+    /// The protocol of replies of commands, which `redis.setresp` sets.
+    pub(crate) protocol: Protocol,
+    /// The protocol of the script's own reply.
+    pub(crate) client: Protocol,
+    /// Where writes go besides memory: 1 for the file, 2 for replicas.
+    pub(crate) replication: u8,
+    /// The command that the script calls, and what it wants to know of it.
+    pub(crate) command: Words,
+    pub(crate) wanted: Wanted,
+    pub(crate) incoming: Incoming,
+    /// What `redis.log` was called with.
+    pub(crate) log: Vec<(u8, Vec<u8>)>,
+    /// Below this level nothing is logged.
+    pub(crate) log_level: u8,
+    pub(crate) random: Random,
+    pub(crate) output: Output,
+    /// How the run has ended.
+    pub(crate) outcome: Option<Outcome>,
+    /// The functions of the scripts that were called here, by their names.
+    pub(crate) compiled: HashMap<Arc<str>, Kept>,
+}
