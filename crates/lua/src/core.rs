@@ -29,7 +29,7 @@ pub(crate) enum Place {
     Inner,
 }
 
-/// Blocks above this are copied in pieces of it when they grow, with looks at the clock.
+/// Blocks above this are copied in pieces of it when they change, with looks at the clock.
 const COPY_PIECE: usize = 64 << 10;
 
 /// The alignment of each block: that of the widest value in Lua.
@@ -141,7 +141,15 @@ impl Core {
 
     /// Allocates; null where Lua has to raise an error.
     fn allocate(&self, bytes: usize) -> *mut u8 {
-        let Some(layout) = self.layout(bytes, 0) else { return ptr::null_mut() };
+        if !self.lenient.get() && self.refuses(bytes) {
+            return ptr::null_mut();
+        }
+        self.claim(bytes)
+    }
+
+    /// Allocates, whatever the limit is.
+    fn claim(&self, bytes: usize) -> *mut u8 {
+        let Ok(layout) = Layout::from_size_align(bytes, ALIGNMENT) else { return ptr::null_mut() };
         // SAFETY: Lua asks for no empty block; `realloc` has seen to that.
         let block = unsafe { std::alloc::alloc(layout) };
         if block.is_null() && self.lenient.get() {
@@ -153,15 +161,6 @@ impl Core {
         block
     }
 
-    /// The layout of a block that grows from `old` to `new` bytes, unless the limit forbids it.
-    fn layout(&self, new: usize, old: usize) -> Option<Layout> {
-        let grows = new.saturating_sub(old);
-        if grows > 0 && !self.lenient.get() && self.refuses(grows) {
-            return None;
-        }
-        Layout::from_size_align(new, ALIGNMENT).ok()
-    }
-
     /// # Safety
     /// `block` has `bytes` bytes, and came from this account.
     unsafe fn free(&self, block: *mut u8, bytes: usize) {
@@ -171,16 +170,19 @@ impl Core {
         self.used_bytes.set(self.used_bytes.get() - bytes);
     }
 
-    /// Makes a block larger or smaller, copying a large one in pieces.
+    /// Makes a block larger or smaller, copying a large one in pieces. Smaller never fails.
     ///
     /// # Safety
     /// `block` has `old` bytes, and came from this account; `new` is not 0.
     unsafe fn resize(&self, block: *mut u8, old: usize, new: usize) -> *mut u8 {
-        let Some(layout) = self.layout(new, old) else { return ptr::null_mut() };
-        if new > old && old > COPY_PIECE {
+        if new > old && !self.lenient.get() && self.refuses(new - old) {
+            return ptr::null_mut();
+        }
+        if new.min(old) > COPY_PIECE {
             // SAFETY: the caller's promise.
             return unsafe { self.move_block(block, old, new) };
         }
+        let Ok(layout) = Layout::from_size_align(new, ALIGNMENT) else { return ptr::null_mut() };
         let before = Layout::from_size_align(old, ALIGNMENT).expect("it was allocated with it");
         // SAFETY: the caller's promise; `new` is not 0, and has a layout.
         let moved = unsafe { std::alloc::realloc(block, before, new) };
@@ -194,21 +196,22 @@ impl Core {
         moved
     }
 
-    /// As `resize`, for a large block that grows: the copy is made in portions.
+    /// As `resize`, for a large block: the copy is made in portions.
     ///
     /// # Safety
-    /// As for `resize`, and `old <= new`.
+    /// As for `resize`.
     unsafe fn move_block(&self, block: *mut u8, old: usize, new: usize) -> *mut u8 {
-        let moved = self.allocate(new);
+        let moved = self.claim(new);
         if moved.is_null() {
             return moved;
         }
+        let kept = old.min(new);
         let mut copied = 0;
-        while copied < old {
-            let piece = COPY_PIECE.min(old - copied);
-            // SAFETY: `copied < old`, the length of the block.
+        while copied < kept {
+            let piece = COPY_PIECE.min(kept - copied);
+            // SAFETY: `copied < kept`, no more than the block has.
             let from = unsafe { block.add(copied) };
-            // SAFETY: `copied < old <= new`, the length of the new block.
+            // SAFETY: `copied < kept`, no more than the new block has.
             let to = unsafe { moved.add(copied) };
             // SAFETY: both have `piece` bytes left, and are different blocks.
             unsafe { ptr::copy_nonoverlapping(from, to, piece) };

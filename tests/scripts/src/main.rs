@@ -1,12 +1,15 @@
 //! Runs scripts in Darter's interpreter and in redis-server, in RESP2 and again in RESP3, and
 //! compares the replies byte for byte.
 //!
-//! `cargo run -p darter-scripts -- [TEXT]`, for the cases whose line has the text. The cases are
+//! `cargo run -p darter-scripts -- [TEXT]`, for the cases whose line has the text; with `--time`
+//! it measures instead (`time.rs`). The cases are
 //! lines of EVAL as in `tests/conformance`, so that they can be sent to both servers once Darter
 //! has EVAL. Until then the interpreter's commands are answered by a second database of the same
 //! redis-server. Each script runs in slices of random lengths.
 
 #![forbid(unsafe_code)]
+
+mod time;
 
 use darter_base::Prng;
 use darter_base::preempt::{Countdown, Preempt};
@@ -20,6 +23,10 @@ const LIMIT: usize = 256 << 20;
 fn main() -> ExitCode {
     let wanted = std::env::args().nth(1).unwrap_or_default();
     let mut tally = Tally::default();
+    if wanted == "--time" {
+        tally.count("times", time::run(&std::env::args().nth(2).unwrap_or_default()));
+        return tally.close();
+    }
     let result = load().and_then(|cases| {
         let oracle = Server::oracle().map_err(|error| error.to_string())?;
         for protocol in [Protocol::Two, Protocol::Three] {
