@@ -108,7 +108,7 @@ async fn change(
     (db, no_touch): (usize, bool),
     mut triples: Chunks<Triple, CHUNK>,
 ) -> Result<Chunks<Changed, CHUNK>, (usize, Refusal)> {
-    let mut drafts = Drafts::for_triples(triples.chunks().len() * CHUNK);
+    let mut drafts = Drafts::for_triples(&tx, triples.chunks().len() * CHUNK).await;
     while let Some(chunk) = triples.pop_front() {
         for Triple { at, act } in chunk {
             let refuse = |refusal| (at, refusal);
@@ -147,13 +147,18 @@ struct Drafts {
 
 impl Drafts {
     /// For at most so many keys.
-    fn for_triples(most: usize) -> Self {
+    async fn for_triples(tx: &Tx, most: usize) -> Self {
         /// Documents of a bucket, and most buckets: those of four million are of 256.
         const BUCKET: usize = 16;
         const BUCKETS_MAX: usize = 16 * 1024;
         let buckets_len = (most / BUCKET).clamp(1, BUCKETS_MAX);
         let mut buckets = Chunks::default();
-        (0..buckets_len).for_each(|_| buckets.tail(1).push(Vec::new()));
+        for at in 0..buckets_len {
+            buckets.tail(1).push(Vec::new());
+            if at % CHUNK == CHUNK - 1 {
+                tx.pause().await;
+            }
+        }
         Self { changed: Chunks::default(), buckets, buckets_len }
     }
 

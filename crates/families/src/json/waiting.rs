@@ -16,7 +16,7 @@ pub(super) struct Waiting {
     len: usize,
     /// Where the last one is that is a value.
     last: Option<(usize, usize)>,
-    /// Bytes that the values in chunks hold, as [`Waiting::push`] was told.
+    /// Bytes that the values hold for which nothing else accounts.
     bytes: usize,
 }
 
@@ -47,10 +47,9 @@ impl Waiting {
     pub(super) fn pop_front(&mut self) -> Option<Option<Value>> {
         if self.front.len() == 0 {
             self.front = self.chunks.pop_front()?.into_iter();
-            let len = self.len.max(1);
-            // In proportion: the sum of a chunk would be a look at each of its values.
-            self.bytes -= self.bytes / len * self.front.len().min(len);
         }
+        // In proportion: what one holds was not noted.
+        self.bytes -= self.bytes / self.len.max(1);
         self.len -= 1;
         self.front.next()
     }
@@ -66,5 +65,26 @@ impl Waiting {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.chunks.memory_bytes() + self.front.len() * size_of::<Option<Value>>() + self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_structs::json::Text;
+
+    #[test]
+    fn each_value_that_leaves_takes_its_share_along() {
+        let mut waiting = Waiting::default();
+        let text = "x".repeat(100);
+        let value = Value::text(Text::Bytes(text.as_bytes()));
+        (0..CHUNK).for_each(|_| waiting.push_own(Some(value.clone())));
+        let all = waiting.memory_bytes();
+        assert!(all > 100 * CHUNK, "{all}");
+        for left in (0..CHUNK).rev() {
+            assert!(waiting.pop_front().is_some());
+            assert!(waiting.memory_bytes() >= 100 * left, "{} for {left}", waiting.memory_bytes());
+        }
+        assert_eq!((waiting.bytes, waiting.len()), (0, 0));
     }
 }
