@@ -7,22 +7,25 @@
 //! leaves. The sum lags by the looks that it takes and is never too large: a stream that waits
 //! releases nothing.
 //!
-//! Short replies, which is nearly all of them, wait in one buffer of the connection: a queue of
-//! places in it takes less memory to walk than one of outputs, and no allocation for each.
+//! Short replies, which is nearly all of them, wait in two buffers of the connection: a queue of
+//! places in them takes less memory to walk than one of outputs, and no allocation for each. A buffer is
+//! emptied when the last reply in it has left; a pipeline that never pauses fills the other one
+//! meanwhile.
 
 use darter_command::Stream;
 use darter_resp::Output;
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::Range;
 
-/// Replies that wait are together in one buffer up to these bytes. It stays with the connection.
-const EARLY_MAX: usize = 8 * 1024;
+/// Bytes of a buffer of replies that wait. It stays with the connection.
+const EARLY_MAX: usize = 4 * 1024;
+
+const _: () = assert!(EARLY_MAX <= u16::MAX as usize);
 
 /// A reply that is owed, in the order of the requests.
 pub(super) enum Owed {
-    /// Encoded, and waiting for those before it: this part of the early replies.
-    Early(Range<u32>),
+    /// Encoded, and waiting for those before it: a part of the early replies.
+    Early(Place),
     /// The same, longer or in parts, and perhaps continued by a stream.
     Ready(Box<Ready>),
     /// The next reply in a batch from this core.
@@ -30,6 +33,16 @@ pub(super) enum Owed {
     /// The same, and the client has its replies off.
     Silent(usize),
 }
+
+/// Where an early reply is: in which buffer, from and to which byte.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    buffer: u16,
+    start: u16,
+    end: u16,
+}
+
+const _: () = assert!(size_of::<Owed>() == 16);
 
 /// See [`Owed::Ready`].
 pub(super) struct Ready {
@@ -55,15 +68,29 @@ const ASKED_AT_ONCE: usize = 32;
 /// Places of the queue that one look skips on its way to them.
 const PASSED_AT_ONCE: usize = 256;
 
+/// A buffer of short replies.
+#[derive(Default)]
+struct Early {
+    bytes: Vec<u8>,
+    /// Bytes of those of them that are still owed.
+    owed: usize,
+}
+
+impl Early {
+    fn has_room(&self, reply: &[u8]) -> bool {
+        self.bytes.len() + reply.len() <= EARLY_MAX
+    }
+}
+
 /// What waits in a queue of owed replies.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// Bytes of those that are ready, and of what their streams hold.
     pub(super) bytes: usize,
     /// Short replies, in the order in which they came.
-    early: Vec<u8>,
-    /// Bytes of those of them that are still owed.
-    early_owed: usize,
+    early: [Early; 2],
+    /// The buffer that takes them.
+    filling: usize,
     /// How many of them are streams.
     streams: usize,
     /// The sum of what these were found to pin.
@@ -84,36 +111,41 @@ impl Waiting {
     /// An encoded reply has come, and will wait.
     pub(super) fn take_in_flat(&mut self, reply: &[u8]) -> Owed {
         if reply.is_empty() {
-            return Owed::Early(0..0); // Its place would not outlast those of the others.
+            return Owed::Early(Place::default()); // Its place would not outlast those of the others.
         }
-        let start = self.early.len();
-        let end = start + reply.len();
-        if end > EARLY_MAX {
+        if !self.early[self.filling].has_room(reply) {
+            self.filling = 1 - self.filling;
+        }
+        let early = &mut self.early[self.filling];
+        if !early.has_room(reply) {
             let mut out = Output::default();
             out.copy(reply);
             return self.take_in(out, None);
         }
-        self.early.extend_from_slice(reply);
-        self.early_owed += reply.len();
+        let start = early.bytes.len();
+        early.bytes.extend_from_slice(reply);
+        early.owed += reply.len();
         self.bytes += reply.len();
-        Owed::Early(start as u32..end as u32)
+        let end = start + reply.len();
+        Owed::Early(Place { buffer: self.filling as u16, start: start as u16, end: end as u16 })
     }
 
     /// The first in the queue leaves it: its bytes.
-    pub(super) fn let_out_early(&mut self, place: Range<u32>, out: &mut Output) {
-        let reply = &self.early[place.start as usize..place.end as usize];
+    pub(super) fn let_out_early(&mut self, place: Place, out: &mut Output) {
+        let early = &mut self.early[usize::from(place.buffer)];
+        let reply = &early.bytes[usize::from(place.start)..usize::from(place.end)];
         out.tail().extend_from_slice(reply);
-        self.early_owed -= reply.len();
+        early.owed -= reply.len();
         self.bytes -= reply.len();
         self.next.set(self.next.get().saturating_sub(1));
-        if self.early_owed == 0 {
-            self.early.clear();
+        if early.owed == 0 {
+            early.bytes.clear();
         }
     }
 
     /// Memory of the short replies beside their bytes.
     pub(super) fn spare_bytes(&self) -> usize {
-        self.early.capacity() - self.early_owed
+        self.early.iter().map(|early| early.bytes.capacity() - early.owed).sum()
     }
 
     /// The first in the queue leaves it.
