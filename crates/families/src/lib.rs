@@ -68,6 +68,7 @@ mod unshare;
 mod word;
 pub mod zset;
 
+pub use bitmap::fuzz_bitfield;
 pub use hyperloglog::fuzz_hyperloglog;
 
 use darter_base::UnixMillis;

@@ -82,3 +82,15 @@ fn hand_made() -> Vec<Vec<u8>> {
         b"REDIS0010\x04\x01h\x81\xff\xff\xff\xff\xff\xff\xff\xff".to_vec(),
     ]
 }
+
+/// Strings, and operations of BITFIELD on them, a line each.
+#[allow(clippy::unnecessary_wraps, reason = "every corpus has one face, and others can fail")]
+pub(crate) fn bitfields() -> Result<Vec<Vec<u8>>, String> {
+    let all = [
+        "\nSET u8 0 255\nINCRBY u8 0 1\nINCRBY u8 0 -1 SAT\nGET i8 0",
+        "some bytes of a string\nGET i64 3\nINCRBY i64 3 9223372036854775807 FAIL\nSET i5 #7 -17 SAT",
+        "xyz\nSET u63 #2 -1\nGET u1 0\nINCRBY i1 1 1\nINCRBY u63 #2 9223372036854775807 SAT",
+        "abc\nSET i8 100 -9223372036854775808\nSET u8 12 -1 FAIL\nINCRBY u12 #9 4095 WRAP",
+    ];
+    Ok(all.map(|text| text.as_bytes().to_vec()).to_vec())
+}

@@ -1,7 +1,7 @@
 //! Short fuzzing of everything that parses untrusted bytes (requests, RDB files, payloads of DUMP),
-//! of JSON, filters, sketches and HyperLogLogs, of the libraries of scripts, and of small
-//! collections, which are packed into bytes here. Seeded mutations of real input, for a
-//! given number of seconds a target.
+//! of JSON, filters, sketches, HyperLogLogs and BITFIELD, of the libraries of scripts, and of small
+//! collections, which are packed into bytes here. Seeded mutations of real input, for a given number
+//! of seconds a target.
 //!
 //! `cargo run -p darter-fuzz -- [--seconds N] [--target T] [--seed S]`. With a seed one input is
 //! repeated. A target fails by a panic; the seed is printed.
@@ -47,6 +47,7 @@ const TARGETS: &[Target] = &[
         corpus: sketches::strings,
         run: darter_families::fuzz_hyperloglog,
     },
+    Target { name: "bitfields", corpus: corpus::bitfields, run: darter_families::fuzz_bitfield },
 ];
 
 /// What the command line asked for.

@@ -65,7 +65,7 @@ enum Mode {
 
 /// What is done with an integer.
 #[derive(Clone, Copy, Debug)]
-enum Action {
+pub(super) enum Action {
     Get,
     Replace(i64),
     Add(i64),
@@ -73,10 +73,10 @@ enum Action {
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
-struct Operation {
-    integer: Integer,
-    action: Action,
-    overflow: Overflow,
+pub(super) struct Operation {
+    pub(super) integer: Integer,
+    pub(super) action: Action,
+    pub(super) overflow: Overflow,
 }
 
 /// The operations of a request that are still to be read.
@@ -215,7 +215,7 @@ fn read(text: &Str<'_>, integer: Integer) -> i64 {
 
 /// Changes integers in a string that has grown to hold them.
 #[derive(Clone, Copy, Debug)]
-struct Changer {
+pub(super) struct Changer {
     last_byte: usize,
     /// The string grows: whatever is written is a change.
     grows: bool,
@@ -224,18 +224,18 @@ struct Changer {
 }
 
 impl Changer {
-    fn new(text: &Blob, last_byte: usize) -> Self {
+    pub(super) fn new(text: &Blob, last_byte: usize) -> Self {
         Self { last_byte, grows: last_byte >= text.len(), changes: 0 }
     }
 
-    fn grow(&self, text: &mut TextEdit<'_>) {
+    pub(super) fn grow(&self, text: &mut TextEdit<'_>) {
         if self.grows {
             text.write(self.last_byte, Fresh::Bytes(&[0]), &[]);
         }
     }
 
     /// Runs an operation. Its result; `None` if it does not fit.
-    fn run(&mut self, text: &mut TextEdit<'_>, operation: Operation) -> Option<i64> {
+    pub(super) fn run(&mut self, text: &mut TextEdit<'_>, operation: Operation) -> Option<i64> {
         let Operation { integer, action, overflow } = operation;
         let from = integer.first_byte();
         let mut window = Window::default();

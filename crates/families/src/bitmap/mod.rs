@@ -10,6 +10,7 @@
 //! | `count`    | BITCOUNT; `position`: BITPOS; `range`: the bits that these look at     |
 //! | `combine`  | BITOP; `build`: its result, in chunks                                  |
 //! | `field`    | BITFIELD, BITFIELD_RO; `integer`: one integer, and what does not fit   |
+//! | `fuzz`     | the fuzz target of BITFIELD                                            |
 
 mod bit;
 mod build;
@@ -17,9 +18,12 @@ mod combine;
 mod count;
 mod edit;
 mod field;
+mod fuzz;
 mod integer;
 mod position;
 mod range;
+
+pub use fuzz::fuzz_bitfield;
 
 use crate::rows::{GROW, O1, READ, READ_FAST, range};
 use darter_command::{Command, Flags, Group, KeyFlags, Keys, Run, specs};
