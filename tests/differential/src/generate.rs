@@ -1,6 +1,7 @@
 //! Random commands of each family: usually well formed, on few keys, now and then on a key of
 //! another type, with an invalid number, or odd in another way (`odd`).
 
+use crate::transactions;
 use crate::vocabulary::{Command, Words};
 use darter_base::Prng;
 use darter_testkit::compare::Match;
@@ -25,13 +26,17 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "streams", make: stream },
     Family { name: "keys", make: keys },
     Family { name: "mixed", make: mixed },
+    Family { name: TRANSACTIONS, make: mixed },
 ];
+
+/// The family whose commands are wrapped: see `transactions`.
+const TRANSACTIONS: &str = "transactions";
 
 /// `steps` commands of one family. Other families prepare its keys: the first few commands come
 /// from all of them.
 pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Command> {
     let mut words = Words { prng, deadlines: 0, pending: None };
-    (0..steps)
+    let commands = (0..steps)
         .map(|step| {
             if let Some(pending) = words.pending.take() {
                 return words.perhaps_odd(pending);
@@ -39,7 +44,8 @@ pub(crate) fn sequence(family: &Family, prng: &mut Prng, steps: usize) -> Vec<Co
             let made = if step < 5 { mixed(&mut words) } else { (family.make)(&mut words) };
             if words.pending.is_some() { made } else { words.perhaps_odd(made) }
         })
-        .collect()
+        .collect();
+    if family.name == TRANSACTIONS { transactions::wrapped(prng, commands) } else { commands }
 }
 
 fn mixed(words: &mut Words<'_>) -> Command {

@@ -13,6 +13,7 @@ mod generate;
 mod odd;
 mod play;
 mod shrink;
+mod transactions;
 mod vocabulary;
 
 use darter_base::Prng;

@@ -6,6 +6,7 @@
 use crate::faults::Faults;
 use crate::ops::Op;
 use crate::run::{Plan, simulate};
+use crate::transaction::Transaction;
 use crate::world::Flaw;
 use darter_base::Prng;
 use darter_command::{Answer, Call, Command, Flags, Group, MultiFuture, Refusal, Run, specs};
@@ -46,6 +47,11 @@ const fn broken(run: fn(Call) -> MultiFuture) -> Command {
     Command::new("broken", "0.0.0", 2, Flags::READONLY, specs::ONE_RO_ACCESS, Group::Generic, run)
 }
 
+const fn of_two(run: fn(Call) -> MultiFuture) -> Command {
+    let run = Run::Multi { here: None, anywhere: run };
+    Command::new("broken", "0.0.0", 3, Flags::WRITE, specs::ALL_RM_DELETE, Group::Generic, run)
+}
+
 const fn unlocked(run: fn(Call) -> MultiFuture) -> Command {
     let run = Run::Multi { here: None, anywhere: run };
     Command::new("broken", "0.0.0", 2, Flags::WRITE, specs::ONE_RW_UPDATE, Group::Generic, run)
@@ -64,6 +70,20 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "a lock released early",
         rows: &[unlocked(|call| Box::pin(release_early(call)))],
         draw: draw_writes,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
+    },
+    Bug {
+        name: "an EXEC whose locks are released between its commands",
+        rows: &[of_two(|call| Box::pin(exec_in_parts(call)))],
+        draw: draw_pairs,
+        faults: NO_FAULTS,
+        flaw: Flaw::None,
+    },
+    Bug {
+        name: "a WATCH that misses",
+        rows: &[broken(|call| Box::pin(watch_nothing(call)))],
+        draw: draw_watches,
         faults: NO_FAULTS,
         flaw: Flaw::None,
     },
@@ -103,6 +123,52 @@ fn draw_scans(prng: &mut Prng) -> Op {
 
 fn draw_writes(prng: &mut Prng) -> Op {
     if prng.chance(50) { Op::Incr("k1".into()) } else { Op::Hgetall("k2".into()) }.or_broken(prng)
+}
+
+fn draw_pairs(prng: &mut Prng) -> Op {
+    let key = |number: u64| format!("k{number}");
+    match prng.below(4) {
+        0 => Op::Incr(key(prng.below(2))),
+        1 => Op::Mget(vec![key(0), key(1)]),
+        _ => Op::BrokenExec(key(0), key(1)),
+    }
+}
+
+fn draw_watches(prng: &mut Prng) -> Op {
+    let set = Op::Set("k1".into(), prng.below(1_000).to_string());
+    if prng.chance(50) {
+        return set;
+    }
+    Op::Transaction(Box::new(Transaction::broken("k1", vec![set, Op::Get("k1".into())])))
+}
+
+/// EXEC of an INCR of each key, under the lock of that key alone.
+async fn exec_in_parts(call: Call) -> Result<Answer, Refusal> {
+    let mut values = Vec::new();
+    for at in [1, 2] {
+        let (key, core, db) = (call.arg(at).to_vec(), call.tx.core_of(call.arg(at)), call.db);
+        let locked = call.lock_keys([(&key[..], darter_tx::Access::Exclusive)]).await;
+        let add = move |home: &mut darter_tx::Home| {
+            let (db, key) = (home.shard.db_mut(db), Key::new(&key));
+            let before = db.text(&key).ok().flatten().and_then(|text| text.as_int()).unwrap_or(0);
+            let after = (before + 1).to_string();
+            let value = darter_keyspace::Fresh::Bytes(after.as_bytes());
+            db.set_text(&key, value, darter_keyspace::Deadline::Keep);
+            before + 1
+        };
+        values.push(call.tx.on(core, add).await);
+        drop(locked);
+        call.tx.yield_now().await;
+    }
+    Ok(call.answer(|reply| {
+        reply.array(values.len());
+        values.iter().for_each(|value| reply.int(*value));
+    }))
+}
+
+/// WATCH of nothing.
+async fn watch_nothing(call: Call) -> Result<Answer, Refusal> {
+    Ok(call.answer(|reply| reply.ok()))
 }
 
 impl Op {

@@ -1,6 +1,7 @@
 //! A client of a run: the replies it waits for, and how it misbehaves.
 
 use crate::ops::Op;
+use crate::value::Value;
 use std::collections::VecDeque;
 
 /// A command that awaits its reply.
@@ -38,6 +39,8 @@ pub(crate) struct Client {
     /// The number of connections it had before this one.
     pub(crate) connection: usize,
     pub(crate) waiting: VecDeque<Pending>,
+    /// The first replies of the command that is being answered, if it has several.
+    pub(crate) partial: Vec<Value>,
     /// The database it last selected.
     pub(crate) db: usize,
     pub(crate) leaves: Leaves,
@@ -60,6 +63,7 @@ impl Client {
         Self {
             connection,
             waiting: VecDeque::new(),
+            partial: Vec::new(),
             db: 0,
             leaves: Leaves::No,
             stalled_until_ms: None,
@@ -74,6 +78,18 @@ impl Client {
     pub(crate) fn sends(&mut self, pending: Pending) {
         self.acts(pending.called_ms);
         self.waiting.push_back(pending);
+    }
+
+    /// Keeps a reply, if the command that it answers has more.
+    pub(crate) fn awaits_more(&mut self, reply: &Value) -> bool {
+        let awaits = self
+            .waiting
+            .front()
+            .is_some_and(|pending| self.partial.len() + 1 < pending.op.replies());
+        if awaits {
+            self.partial.push(reply.clone());
+        }
+        awaits
     }
 
     /// Takes note of a reply, and returns the command it answers.

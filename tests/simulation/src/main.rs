@@ -21,6 +21,7 @@ mod pubsub;
 mod replay;
 mod run;
 mod saving;
+mod transaction;
 mod value;
 mod world;
 

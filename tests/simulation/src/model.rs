@@ -88,6 +88,14 @@ impl Model {
             }
             Op::CopyTo(from, to, db) if from == to && *db == at => same(),
             Op::CopyTo(from, to, db) => int(usize::from(self.copy(at, from, *db, to))),
+            Op::Transaction(it) => {
+                let read = it.watched.clone().map(|key| self.apply(at, &Op::Get(key)));
+                let replies = it.ops.iter().map(|op| self.apply(at, op)).collect();
+                Value::Array(read.into_iter().chain([Value::Array(replies)]).collect())
+            }
+            Op::BrokenExec(one, other) => {
+                Value::Array([one, other].map(|key| self.apply(at, &Op::Incr(key.clone()))).into())
+            }
             _ => self.db(at).apply(op),
         };
         self.0.retain(|_, db| !db.0.is_empty()); // Equal to never used.
@@ -111,7 +119,7 @@ impl Model {
 impl Db {
     fn apply(&mut self, op: &Op) -> Value {
         match op {
-            Op::Get(key) => match self.get(key) {
+            Op::Get(key) | Op::Unrun(key) => match self.get(key) {
                 None => Value::Null,
                 Some(Held::Text(text)) => Value::Bulk(text.clone()),
                 Some(_) => wrong(),

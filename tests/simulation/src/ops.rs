@@ -1,6 +1,7 @@
 //! The commands that clients send, drawn at random over a few keys.
 
 use crate::model::Algebra;
+use crate::transaction::Transaction;
 use crate::value::Value;
 use crate::world::DATABASES_USED;
 use darter_base::Prng;
@@ -68,6 +69,12 @@ pub(crate) enum Op {
     Config(String, String),
     /// HGETALL by a command with a seeded bug: see `broken`.
     Broken(String),
+    /// INCR of two keys, as one, by another.
+    BrokenExec(String, String),
+    /// Several commands as one.
+    Transaction(Box<Transaction>),
+    /// The GET of a transaction that did not run.
+    Unrun(String),
 }
 
 /// An end of a list.
@@ -147,6 +154,24 @@ fn index(prng: &mut Prng, below: u64) -> usize {
 }
 
 impl Op {
+    /// The usual mix, with transactions.
+    pub(crate) fn draw_transactions(prng: &mut Prng) -> Self {
+        if prng.chance(40) {
+            return Self::Transaction(Box::new(Transaction::draw(prng)));
+        }
+        Self::draw(prng)
+    }
+
+    /// [`Op::draw`], of what a transaction runs.
+    pub(crate) fn draw_plain(prng: &mut Prng) -> Self {
+        Self::draw(prng)
+    }
+
+    /// A key.
+    pub(crate) fn key(prng: &mut Prng) -> String {
+        key(prng)
+    }
+
     /// Draws a command, usually one longer than a slice: in a pipeline, each then waits for the one
     /// before it.
     pub(crate) fn draw_long(prng: &mut Prng) -> Self {
@@ -252,9 +277,13 @@ impl Op {
 
     /// True when it may change data.
     pub(crate) fn is_write(&self) -> bool {
+        if let Self::Transaction(it) = self {
+            return it.ops.iter().any(Self::is_write);
+        }
         !matches!(
             self,
             Self::Get(_)
+                | Self::Unrun(_)
                 | Self::Exists(_)
                 | Self::Mget(_)
                 | Self::Keys
@@ -310,7 +339,10 @@ impl Op {
             | Self::Sadd(key, _)
             | Self::Srem(key, _)
             | Self::Smembers(key)
+            | Self::Unrun(key)
             | Self::Broken(key) => vec![key],
+            Self::BrokenExec(one, other) => vec![one, other],
+            Self::Transaction(it) => return it.keys(),
         })
     }
 
@@ -321,6 +353,14 @@ impl Op {
 
     /// The command and its arguments.
     pub(crate) fn words(&self) -> Vec<String> {
+        match self {
+            Self::Transaction(it) => it.requests().concat(),
+            Self::BrokenExec(one, other) => vec!["BROKEN".to_owned(), one.clone(), other.clone()],
+            _ => self.words_of_one(),
+        }
+    }
+
+    fn words_of_one(&self) -> Vec<String> {
         let own = |text: &str| text.to_owned();
         let with = |name: &str, rest: &[&String]| {
             let mut words = vec![own(name)];
@@ -339,7 +379,7 @@ impl Op {
             words
         };
         match self {
-            Self::Get(key) => with("GET", &[key]),
+            Self::Get(key) | Self::Unrun(key) => with("GET", &[key]),
             Self::Set(key, value) => with("SET", &[key, value]),
             Self::Incr(key) => with("INCR", &[key]),
             Self::Append(key, value) => with("APPEND", &[key, value]),
@@ -429,18 +469,38 @@ impl Op {
 
     /// Its encoding in RESP.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let words = self.words();
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        let requests = match self {
+            Self::Transaction(it) => it.requests(),
+            _ => vec![self.words()],
+        };
+        let mut bytes = Vec::new();
+        for words in requests {
+            bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+            for word in words {
+                bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+            }
         }
         bytes
+    }
+
+    /// The replies that it has.
+    pub(crate) fn replies(&self) -> usize {
+        if let Self::Transaction(it) = self { it.requests().len() } else { 1 }
+    }
+
+    /// The reply, of the replies that it has.
+    pub(crate) fn join(&self, mut replies: Vec<Value>) -> Result<Value, String> {
+        match self {
+            Self::Transaction(it) => it.join(replies),
+            _ => Ok(replies.remove(0)),
+        }
     }
 
     /// A reply in the model's form: sorted where the order is unspecified.
     pub(crate) fn normal(&self, reply: Value) -> Value {
         match self {
             Self::Hgetall(_) | Self::Broken(_) => reply.sorted_pairs(),
+            Self::Transaction(it) => it.normal(reply),
             Self::Keys | Self::Smembers(_) | Self::Algebra { store: None, .. } => reply.sorted(),
             _ => reply,
         }

@@ -6,6 +6,7 @@ use crate::check::{EVENTS_MAX, Event, NEVER, first_unexplained, is_linearisable}
 use crate::client::{Client, JUST_NOW_MS, Leaves, Pending};
 use crate::faults::{self, Faults, Pause};
 use crate::ops::Op;
+use crate::transaction;
 use crate::value::{self, Value};
 use crate::world::{Flaw, Sim};
 use darter_base::Prng;
@@ -42,7 +43,11 @@ impl Plan {
             commands: 60,
             trace,
             extra: &[],
-            draw: if is_long { Op::draw_long } else { Op::draw },
+            draw: match seed % 3 {
+                _ if is_long => Op::draw_long,
+                0 => Op::draw_transactions,
+                _ => Op::draw,
+            },
             faults: Faults::draw(&mut prng),
             flaw: Flaw::None,
         }
@@ -58,6 +63,9 @@ pub(crate) fn simulate(plan: &Plan) -> Result<(), String> {
     let is_open = |client: usize| !sim.is_closed(client);
     if plan.faults.timeout_s > 0 && (0..plan.clients).any(is_open) {
         return Err("an idle client is not closed".to_owned());
+    }
+    if let Some(event) = transaction::unprovoked(&history) {
+        return Err(format!("a transaction did not run, and nobody wrote to its key: {event:?}"));
     }
     if is_linearisable(&history) { Ok(()) } else { Err(explain(&history)) }
 }
@@ -291,9 +299,15 @@ impl<'a> Run<'a> {
         while self.clients[client].stalled_until_ms.is_none()
             && let Some(reply) = value::take(self.sim.inbox(client))
         {
+            if self.clients[client].awaits_more(&reply) {
+                continue;
+            }
             let Some(pending) = self.clients[client].receives(self.sim.now_ms()) else {
                 return Err(format!("client {client} asked for nothing: {reply:?}"));
             };
+            let mut replies = std::mem::take(&mut self.clients[client].partial);
+            replies.push(reply);
+            let reply = pending.op.join(replies)?;
             self.returned(client, pending, reply)?;
         }
         Ok(())
@@ -320,6 +334,7 @@ impl<'a> Run<'a> {
         self.last = now;
         self.done += 1;
         let connection = self.clients[client].connection;
+        let (op, reply) = transaction::unless_run(op, reply);
         self.history.push(Event { client, connection, db, op, called, returned: now, reply });
         Ok(())
     }

@@ -1,0 +1,120 @@
+//! Transactions of a run: MULTI, some commands and EXEC in one pipeline, after WATCH of a key and a
+//! GET of it, or not.
+//!
+//! In a history one is a single command, whose reply is that of GET and those of EXEC: if it has
+//! run, nobody has changed the key between the two. If it has not, it was a GET, and somebody must
+//! have written to the key meanwhile.
+
+use crate::check::Event;
+use crate::ops::Op;
+use crate::value::Value;
+use darter_base::Prng;
+
+/// A transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Transaction {
+    /// The key that it watches, and reads before MULTI.
+    pub(crate) watched: Option<String>,
+    /// The command that watches it.
+    watch: &'static str,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Transaction {
+    /// Commands of the usual mix, over the keys of all cores.
+    pub(crate) fn draw(prng: &mut Prng) -> Self {
+        let mut ops = Vec::new();
+        let count = 1 + prng.below(4);
+        while (ops.len() as u64) < count {
+            let op = Op::draw_plain(prng);
+            if !matches!(op, Op::Select(_) | Op::Transaction(_)) && !op.is_pause() {
+                ops.push(op);
+            }
+        }
+        let watched = prng.chance(50).then(|| Op::key(prng));
+        Self { watched, watch: "WATCH", ops }
+    }
+
+    /// One that watches by a command with a seeded bug.
+    pub(crate) fn broken(key: &str, ops: Vec<Op>) -> Self {
+        Self { watched: Some(key.to_owned()), watch: "BROKEN", ops }
+    }
+
+    /// What is sent, request by request.
+    pub(crate) fn requests(&self) -> Vec<Vec<String>> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let mut requests = Vec::new();
+        if let Some(key) = &self.watched {
+            requests.extend([words(&[self.watch, key]), words(&["GET", key])]);
+        }
+        requests.push(words(&["MULTI"]));
+        requests.extend(self.ops.iter().map(Op::words));
+        requests.push(words(&["EXEC"]));
+        requests
+    }
+
+    /// The keys that it names; `None` when it concerns all keys.
+    pub(crate) fn keys(&self) -> Option<Vec<&String>> {
+        let mut keys: Vec<&String> = self.watched.iter().collect();
+        for op in &self.ops {
+            keys.extend(op.keys()?);
+        }
+        Some(keys)
+    }
+
+    /// The reply of the whole, of those to its requests.
+    pub(crate) fn join(&self, replies: Vec<Value>) -> Result<Value, String> {
+        let ok = |value: &Value| *value == Value::Simple("OK".to_owned());
+        let queued = |value: &Value| *value == Value::Simple("QUEUED".to_owned());
+        let before = 2 * usize::from(self.watched.is_some());
+        let is_right = replies.iter().take(before).step_by(2).all(ok)
+            && ok(&replies[before])
+            && replies[before + 1..replies.len() - 1].iter().all(queued);
+        if !is_right {
+            return Err(format!("replies of a transaction: {replies:?}"));
+        }
+        let mut replies = replies.into_iter();
+        let mut whole = Vec::new();
+        if self.watched.is_some() {
+            whole.extend(replies.nth(1));
+        }
+        whole.extend(replies.next_back());
+        Ok(Value::Array(whole))
+    }
+
+    /// The reply in the model's form.
+    pub(crate) fn normal(&self, reply: Value) -> Value {
+        let Value::Array(mut whole) = reply else { return reply };
+        if let Some(Value::Array(replies)) = whole.pop_if(|last| matches!(last, Value::Array(_))) {
+            let both = self.ops.iter().zip(replies);
+            whole.push(Value::Array(both.map(|(op, reply)| op.normal(reply)).collect()));
+        }
+        Value::Array(whole)
+    }
+}
+
+/// A transaction that did not run, as what it was.
+pub(crate) fn unless_run(op: Op, reply: Value) -> (Op, Value) {
+    match (op, reply) {
+        (Op::Transaction(it), Value::Array(whole)) if whole.last() == Some(&Value::Null) => {
+            let key = it.watched.clone().expect("only what watches does not run");
+            let read = whole.into_iter().next().expect("the reply of GET");
+            (Op::Unrun(key), read)
+        }
+        other => other,
+    }
+}
+
+/// The first transaction that did not run though nobody wrote to its key while it was under way.
+pub(crate) fn unprovoked(history: &[Event]) -> Option<&Event> {
+    history.iter().filter(|event| matches!(event.op, Op::Unrun(_))).find(|event| {
+        let Op::Unrun(key) = &event.op else { return false };
+        let touches = |other: &&Event| {
+            other.op.is_write()
+                && other.called <= event.returned
+                && other.returned >= event.called
+                && other.op.keys().is_none_or(|keys| keys.contains(&key))
+        };
+        history.iter().find(touches).is_none()
+    })
+}
