@@ -200,6 +200,8 @@ pub struct Lane {
     pub(super) streaming: bool,
     /// In the list of connections with output.
     pub(super) dirty: bool,
+    /// Until when its output waits for that of the next request: see `corked`. It may be over.
+    pub(super) corked_until: Option<u64>,
     /// The next request has arrived only in part.
     pub(super) wanting: bool,
     /// The peer sends no more.
@@ -251,6 +253,7 @@ impl Conn {
             look: 0,
             streaming: false,
             dirty: false,
+            corked_until: None,
             wanting: false,
             eof: false,
             silent_ns: 0,
@@ -264,6 +267,14 @@ impl Conn {
             bytes_out: 0,
         };
         Self { parser, lane }
+    }
+
+    /// True when the reply of another request of its pipeline will soon be there: one waits or runs,
+    /// or has arrived behind one that was run by a task.
+    pub(super) fn expects_more(&self) -> bool {
+        let lane = &self.lane;
+        let follows = lane.corked_until.is_some() && lane.queued && self.parser.pending_bytes() > 0;
+        lane.stream.is_none() && (follows || !matches!(lane.next, Next::Parsed))
     }
 
     /// Bytes received that are not yet part of a whole argument.

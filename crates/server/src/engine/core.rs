@@ -10,6 +10,7 @@ use super::state::batches::{Batch, Batches};
 use super::state::census::Census;
 use super::state::clients::Clients;
 use super::state::clock::{Clock, SliceClock, World};
+use super::state::corked::Corked;
 use super::state::hot::Hot;
 use super::state::idle::IdleCheck;
 use super::state::local::Local;
@@ -82,6 +83,8 @@ pub struct Core {
     pub(super) look: Cell<u64>,
     /// The round that releases the memory of silent connections.
     pub(super) release: Release,
+    /// Connections whose replies wait for each other.
+    pub(super) corked: Corked,
     /// The scans for idle connections, and of what clients hold.
     pub(super) idle_check: IdleCheck,
     pub(super) census: RefCell<Census>,
@@ -131,6 +134,7 @@ impl Core {
             queue: RefCell::default(),
             look: Cell::new(0),
             release: Release::default(),
+            corked: Corked::default(),
             idle_check: IdleCheck::default(),
             census: RefCell::default(),
             saving: Saving::default(),

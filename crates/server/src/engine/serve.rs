@@ -719,6 +719,9 @@ impl Core {
             lane.task_done();
             let (out, stream) = self.encode_answer(answer, lane.session.resp3);
             self.owe(lane, out, stream);
+            if conn.parser.pending_bytes() > 0 {
+                self.cork(lane);
+            }
             self.after_settling(lane);
         });
     }

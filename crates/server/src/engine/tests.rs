@@ -2,6 +2,7 @@
 //! elsewhere, or depends on the order of two messages, is exact here.
 
 mod census;
+mod corked;
 mod knocks;
 mod lanes;
 mod order;

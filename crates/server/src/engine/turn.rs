@@ -1,9 +1,11 @@
 //! One turn of a core: a slice of work between two looks at the sockets.
 
+use super::conn::{Conn, Lane};
 use super::core::{Core, Mail};
 use super::queue::Next;
 use super::slices::Cause;
 use super::state::background::{CHORES, Chore};
+use super::state::corked;
 use super::state::outgoing::Action;
 use super::wanted::ENDED_WORK_NS;
 use darter_base::limits::SLICE_AIM_NS;
@@ -19,6 +21,8 @@ const BEHIND_NS: u64 = SLICE_AIM_NS / 2;
 const FREEING_NS: u64 = SLICE_AIM_NS / 2;
 /// Bytes of a streamed reply that are encoded before its socket drains.
 pub(super) const STREAM_BUFFER_BYTES: usize = 256 * 1024;
+/// Bytes of replies that do not wait for more: it would not save anything.
+const CORKED_BYTES: usize = 16 * 1024;
 /// Expired entries removed between two looks at the clock: 20 to 50 us, and 160 us where each was
 /// the last to hold a string of some kilobytes. Fewer would be slower: their misses overlap.
 const REAP_PORTION: usize = 64;
@@ -83,6 +87,7 @@ impl Core {
         self.tick();
         self.release.look(&self.clients, self.now_ms());
         self.tell_writers();
+        self.uncork();
         self.send_dirty();
         self.end_slice();
     }
@@ -300,31 +305,62 @@ impl Core {
         });
     }
 
+    /// Output that has waited long enough for what follows it is to be sent.
+    fn uncork(&self) {
+        let now = self.now_ms();
+        while let Some((until_ms, token)) = self.corked.take_due(now) {
+            self.with_conn(token, |conn| {
+                if conn.lane.corked_until == Some(until_ms) {
+                    self.mark_dirty(&mut conn.lane);
+                }
+            });
+        }
+    }
+
+    /// True when the output had better wait for the reply of the next request: see `corked`.
+    fn is_corked(&self, conn: &mut Conn) -> bool {
+        if !conn.expects_more() || conn.lane.output_bytes() >= CORKED_BYTES {
+            return false;
+        }
+        !corked::is_over(self.cork(&mut conn.lane), self.now_ms())
+    }
+
+    /// Replies wait for what follows them, from now on or already. Returns until when.
+    pub(super) fn cork(&self, lane: &mut Lane) -> u64 {
+        let now = self.now_ms();
+        *lane.corked_until.get_or_insert_with(|| self.corked.add(lane.token, now))
+    }
+
     fn send_dirty(&self) {
         self.clients.each_dirty(|conn| {
-            let lane = &mut conn.lane;
-            let token = lane.token;
-            if lane.closing {
+            if conn.lane.closing {
                 return;
             }
-            if !lane.resting.is_empty() {
-                self.wake_wanted(lane);
+            if !conn.lane.resting.is_empty() {
+                self.wake_wanted(&mut conn.lane);
             }
+            let lane = &mut conn.lane;
             let done = lane.session.close_after_reply && lane.is_settled();
             if lane.session.killed || (done && lane.output_bytes() == 0) {
                 lane.closing = true;
-                self.act(Action::Close(token));
-            } else if lane.in_flight == 0 && !lane.out.is_empty() {
-                lane.in_flight = lane.out.len();
-                lane.note_sent(lane.in_flight, self.now_ms());
-                let waiting = lane.waiting_bytes();
-                self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
-                match lane.out.take_flat(self.outgoing.spare()) {
-                    Some(bytes) => self.act(Action::SendFlat(token, bytes)),
-                    None => self.act(Action::Send(token, lane.out.take())),
-                }
+                self.act(Action::Close(lane.token));
+            } else if lane.in_flight == 0 && !lane.out.is_empty() && !self.is_corked(conn) {
+                self.send(&mut conn.lane);
             }
         });
+    }
+
+    /// Hands the output to the socket.
+    fn send(&self, lane: &mut Lane) {
+        lane.corked_until = None;
+        lane.in_flight = lane.out.len();
+        lane.note_sent(lane.in_flight, self.now_ms());
+        let waiting = lane.waiting_bytes();
+        self.stats.borrow_mut().output_recent.note(waiting, self.now_ms());
+        match lane.out.take_flat(self.outgoing.spare()) {
+            Some(bytes) => self.act(Action::SendFlat(lane.token, bytes)),
+            None => self.act(Action::Send(lane.token, lane.out.take())),
+        }
     }
 
     /// Measures the slice. See `slices` for why two clocks.

@@ -6,6 +6,7 @@ pub(super) mod census;
 pub(crate) mod changes;
 pub(super) mod clients;
 pub(super) mod clock;
+pub(super) mod corked;
 pub(super) mod hot;
 pub(super) mod idle;
 pub(crate) mod latency;

@@ -1,0 +1,50 @@
+//! Replies of a pipeline that wait for each other, and not for long.
+
+use super::*;
+
+#[test] // Commands over two cores run one by one, and are answered together.
+fn a_pipeline_over_cores_is_answered_at_once() {
+    let bench = Bench::new(2);
+    let (here, there) = (bench.key(0), bench.key(1));
+    bench.send(0, &vec![format!("MGET {here} {there}"); 8].join("\r\n"));
+    let (mut before, mut sends) = (0, 0);
+    for _ in 0..100 {
+        bench.round();
+        let len = bench.clients[0].got.borrow().len();
+        sends += usize::from(len > before);
+        before = len;
+    }
+    assert_eq!(bench.got(0), "*2\r\n$-1\r\n$-1\r\n".repeat(8));
+    assert_eq!(sends, 1);
+}
+
+#[test] // What is ready does not wait for one that takes long; nor does it keep the core awake.
+fn a_reply_waits_for_two_ticks() {
+    let bench = Bench::new(2);
+    let (here, there) = (bench.key(0), bench.key(1));
+    bench.send(0, &format!("SET {here} 1\r\nMGET {here} {there}"));
+    let mut wait = Wait::Nothing;
+    while wait == Wait::Nothing {
+        wait = bench.turn(0); // Core 1 does nothing.
+    }
+    assert_eq!((wait, bench.got(0)), (Wait::Millis(2), String::new()));
+    bench.pass_ms(1);
+    assert_eq!((bench.turn(0), bench.got(0)), (Wait::Millis(1), String::new()));
+    bench.pass_ms(1);
+    bench.turn(0);
+    assert_eq!(bench.got(0), "+OK\r\n");
+    bench.settle();
+    assert_eq!(bench.got(0), "*2\r\n$1\r\n1\r\n$-1\r\n");
+}
+
+#[test] // Nor does a long reply wait for more.
+fn long_replies_are_sent_at_once() {
+    let bench = Bench::new(2);
+    let (here, there) = (bench.key(0), bench.key(1));
+    let long = "x".repeat(20_000);
+    bench.ask(0, &format!("SET {here} {long}"));
+    bench.send(0, &format!("GET {here}\r\nMGET {here} {there}"));
+    bench.turn(0);
+    bench.turn(0);
+    assert_eq!(bench.got(0), format!("$20000\r\n{long}\r\n"));
+}
