@@ -88,6 +88,43 @@ impl Cell {
     }
 }
 
+/// A rectangle of the finest grid.
+///
+/// Of two numbers whose bits are spread the larger one stands for the larger number. So a column and a
+/// row are compared where they are among the bits of a score, without putting them together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// The first and the last.
+    columns: [u64; 2],
+    rows: [u64; 2],
+}
+
+impl Window {
+    /// The whole grid.
+    pub(super) const ALL: Self = Self { columns: [0, X], rows: [0, Y] };
+
+    /// All between these sides, which are within the grid's, and one cell more at each.
+    pub(super) fn around(longitude: Span, latitude: Span) -> Self {
+        let cells = |span: Span, grid: Span| {
+            let [first, last] = [span.min, span.max].map(|at| {
+                let share = grid.share(at.clamp(grid.min, grid.max));
+                (share * f64::from(1_u32 << STEP_MAX)) as u32
+            });
+            [spread(first.saturating_sub(1)), spread(last + 1)]
+        };
+        let columns = cells(longitude, LONGITUDES).map(|column| column << 1);
+        Self { columns, rows: cells(latitude, LATITUDES) }
+    }
+
+    /// True when what a score stands for is in it.
+    #[inline]
+    pub(super) fn contains(&self, score: f64) -> bool {
+        let bits = to_u64(score);
+        let is_within = |[first, last]: [u64; 2], at: u64| first <= at && at <= last;
+        is_within(self.columns, bits & X) && is_within(self.rows, bits & Y)
+    }
+}
+
 /// The place that a score stands for: the middle of its cell.
 pub(super) fn point_of(score: f64) -> Point {
     let Area { longitude, latitude } = Cell::of_score(score).area();
@@ -194,6 +231,31 @@ mod tests {
             assert!(is_last || area.longitude.max == right.longitude.min, "{cell:?}");
             let is_top = above.latitude.min < area.latitude.min;
             assert!(is_top || area.latitude.max == above.latitude.min, "{cell:?}");
+        }
+    }
+
+    #[test] // In it is what is between its sides, and beyond them no more than a cell.
+    fn windows_end_at_their_sides() {
+        let mut prng = Prng::from_seed(4);
+        let share = |prng: &mut Prng| prng.below(1 << 53) as f64 / (1_u64 << 53) as f64;
+        for _ in 0..20_000 {
+            let [longitude, latitude] = [LONGITUDES, LATITUDES].map(|grid| {
+                let (one, width) = (grid.at(share(&mut prng)), 10.0 * share(&mut prng));
+                Span { min: one, max: (one + width).min(grid.max) }
+            });
+            let window = Window::around(longitude, latitude);
+            let place = |span: Span, prng: &mut Prng| span.at(share(prng) * 3.0 - 1.0);
+            let (x, y) = (place(longitude, &mut prng), place(latitude, &mut prng));
+            if !LONGITUDES.contains(x) || !LATITUDES.contains(y) {
+                continue;
+            }
+            let score = Cell::score_of(Point { longitude: x, latitude: y });
+            let wider = |span: Span| Span { min: span.min - 2e-5, max: span.max + 2e-5 };
+            let is_between = longitude.contains(x) && latitude.contains(y);
+            let is_near = wider(longitude).contains(x) && wider(latitude).contains(y);
+            assert!(window.contains(score) || !is_between, "{window:?} {x} {y}");
+            assert!(is_near || !window.contains(score), "{window:?} {x} {y}");
+            assert!(Window::ALL.contains(score));
         }
     }
 

@@ -17,6 +17,9 @@ const RUN_BYTES: usize = 64 * 1024;
 const RUNS_FREED: usize = 2;
 /// So few of the best are kept in one run.
 const BEST_MAX: usize = RUN_HITS / 2;
+/// Room of a run that begins: what a search nearby finds.
+const FIRST_HITS: usize = 32;
+const FIRST_BYTES: usize = 512;
 
 /// By distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,10 @@ struct Run {
 
 impl Run {
     fn push(&mut self, entry: &Entry<'_>, distance: f64) {
+        if self.hits.is_empty() {
+            self.hits.reserve(FIRST_HITS);
+            self.bytes.reserve(FIRST_BYTES);
+        }
         let (score, held) = (entry.score(), entry.hold_member());
         let (start, len) = match held {
             Some(long) => {

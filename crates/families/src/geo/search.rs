@@ -4,7 +4,7 @@
 //! portions; the result is collected aside, since its header has a count.
 
 use super::areas;
-use super::cell::{Cell, point_of};
+use super::cell::{Cell, Window, point_of};
 use super::earth::distance;
 use super::hits::{Hits, Limit};
 use super::options::{Center, Dialect, Query, Stores};
@@ -103,6 +103,8 @@ pub(super) enum Shows {
 /// What is searched for, and what was found.
 pub(super) struct Search {
     shape: Shape,
+    /// What surrounds the shape: most of what the cells hold is outside.
+    window: Window,
     limit: Limit,
     needs_distances: bool,
     hits: Hits,
@@ -114,7 +116,8 @@ impl Search {
         let (shape, limit) = (query.shape?, query.limit);
         let is_shown = query.form.distance || shows == Shows::Distances;
         let needs_distances = limit.order.is_some() || is_shown;
-        Some(Self { shape, limit, needs_distances, hits: Hits::new(limit) })
+        let window = shape.window();
+        Some(Self { shape, window, limit, needs_distances, hits: Hits::new(limit) })
     }
 
     /// The same search, from its beginning.
@@ -125,6 +128,9 @@ impl Search {
     /// Looks at an entry.
     #[inline]
     fn look(&mut self, entry: &Entry<'_>) {
+        if !self.window.contains(entry.score()) {
+            return;
+        }
         let point = point_of(entry.score());
         if self.shape.contains(point) {
             let needed = self.needs_distances;

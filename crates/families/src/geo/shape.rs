@@ -1,9 +1,11 @@
 //! What is searched: a circle, a box, or a polygon.
 
+use super::cell::Window;
 use super::earth::{
     Angles, LATITUDES, LONGITUDES, Near, Point, RADIUS_M, Reach, Span, degrees, distance,
     latitude_distance, radians,
 };
+use std::f64::consts::FRAC_PI_2;
 
 /// Around, or within, what.
 #[derive(Clone, Debug)]
@@ -128,6 +130,37 @@ impl Shape {
         }
     }
 
+    /// Where all is that it contains.
+    ///
+    /// The way to a place within `width` crosses no latitude nearer to a pole than its end by more than
+    /// `width`, and there the degrees of longitude are the shortest. A shape that is wide, near a pole or
+    /// across the date line has all of the grid.
+    pub(super) fn window(&self) -> Window {
+        /// Degrees of longitude from the center.
+        const WIDE: f64 = 20.0;
+        /// More than what rounding takes.
+        const MARGIN: f64 = 1.0 + 1e-6;
+        let (width, height) = match &self.outline {
+            Outline::Circle { radius } => (*radius, *radius),
+            Outline::Box { width, height } => (width / 2.0, height / 2.0),
+            Outline::Polygon { corners } => {
+                let Bounds { longitude, latitude } = around(corners);
+                return Window::around(longitude, latitude);
+            }
+        };
+        let Point { longitude, latitude } = self.center;
+        let (across, up) = (width / RADIUS_M, degrees(height / RADIUS_M) * MARGIN);
+        let nearest_to_pole = radians(latitude.abs() + up) + across;
+        let aside = degrees(across / nearest_to_pole.cos()) * MARGIN;
+        let longitude = Span { min: longitude - aside, max: longitude + aside };
+        let is_flat = nearest_to_pole < FRAC_PI_2 && aside < WIDE;
+        if is_flat && LONGITUDES.min < longitude.min && longitude.max < LONGITUDES.max {
+            Window::around(longitude, Span { min: latitude - up, max: latitude + up })
+        } else {
+            Window::ALL
+        }
+    }
+
     /// Metres from the center to what is farthest from it.
     pub(super) fn reach_m(&self) -> f64 {
         match &self.outline {
@@ -200,4 +233,58 @@ fn surround(corners: &[Point], point: Point) -> bool {
         before = *corner;
     }
     is_inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::{Cell, point_of};
+    use super::*;
+    use darter_base::Prng;
+
+    /// Between -1 and 1, and often close to either.
+    fn share(prng: &mut Prng) -> f64 {
+        let even = prng.below(1 << 53) as f64 / (1_u64 << 52) as f64 - 1.0;
+        if prng.chance(50) { even } else { even.signum() * (1.0 - even.abs() * 1e-4) }
+    }
+
+    fn outline(center: Point, prng: &mut Prng) -> Outline {
+        let reach = 10_f64.powf(7.5 - prng.below(7_000) as f64 / 1e3);
+        match prng.below(3) {
+            0 => Outline::Circle { radius: reach },
+            1 => Outline::Box { width: reach, height: reach * (share(prng) + 1.0) },
+            _ => {
+                let degrees = degrees(reach / RADIUS_M).min(40.0);
+                let mut corner = || Point {
+                    longitude: (center.longitude + degrees * share(prng)).clamp(-180.0, 180.0),
+                    latitude: (center.latitude + degrees * share(prng)).clamp(-85.0, 85.0),
+                };
+                Outline::Polygon { corners: (0..5).map(|_| corner()).collect() }
+            }
+        }
+    }
+
+    #[test] // Far north and across the date line, too, and mostly near the edge.
+    fn windows_hold_their_shapes() {
+        let mut prng = Prng::from_seed(11);
+        let (mut inside, mut outside) = (0, 0);
+        for _ in 0..4_000 {
+            let center =
+                Point { longitude: 180.0 * share(&mut prng), latitude: 85.0 * share(&mut prng) };
+            let shape = Shape::new(center, outline(center, &mut prng));
+            let (window, Bounds { longitude, latitude }) = (shape.window(), shape.bounds());
+            for _ in 0..50 {
+                let near = |span: Span, prng: &mut Prng| span.at(0.5 + 0.51 * share(prng));
+                let (longitude, latitude) = (near(longitude, &mut prng), near(latitude, &mut prng));
+                if !LONGITUDES.contains(longitude) || !LATITUDES.contains(latitude) {
+                    continue;
+                }
+                let score = Cell::score_of(Point { longitude, latitude });
+                let is_in = shape.contains(point_of(score));
+                assert!(window.contains(score) || !is_in, "{shape:?} {longitude} {latitude}");
+                inside += u32::from(is_in);
+                outside += u32::from(!window.contains(score));
+            }
+        }
+        assert!(inside > 10_000 && outside > 1_000, "{inside} {outside}");
+    }
 }
