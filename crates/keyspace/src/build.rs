@@ -54,10 +54,10 @@ impl Building {
         }
     }
 
-    /// Adds the next item, a number: as [`Building::take_in`] of its decimal text.
-    #[inline]
-    pub fn take_number(&mut self, number: i64) -> bool {
-        self.value.face_mut().take_number(number)
+    /// Adds the next items, numbers: as [`Building::take_in`] of the decimal text of each.
+    pub fn take_numbers(&mut self, numbers: &[i64]) -> bool {
+        debug_assert!(self.builder.is_none(), "what is gathered has more than a name");
+        self.value.face_mut().take_numbers(numbers)
     }
 
     /// Adds all items of a value that has none yet: [`Value::take_all`](crate::Value::take_all).

@@ -154,11 +154,13 @@ pub trait Value: Send + Sync + 'static {
         items.iter().all(|item| self.take_in(*item))
     }
 
-    /// Adds the next item to a value that is built aside, a name alone: the decimal text of this
-    /// number. Otherwise as [`Value::take_in`].
-    fn take_number(&mut self, number: i64) -> bool {
+    /// Adds the next items to a value that is built aside, names alone: the decimal texts of these
+    /// numbers. Otherwise as [`Value::take_in`] of each.
+    fn take_numbers(&mut self, numbers: &[i64]) -> bool {
         let mut text = [0; I64_TEXT_MAX];
-        self.take_in(NewItem::Single { name: i64_text(&mut text, number), deadline: None })
+        numbers.iter().all(|number| {
+            self.take_in(NewItem::Single { name: i64_text(&mut text, *number), deadline: None })
+        })
     }
 
     /// Where the items of a value that is built aside are gathered, if there are very many: about

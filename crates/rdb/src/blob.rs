@@ -106,6 +106,21 @@ impl Form {
             Self::Zipmap => zipmap_entry(block, at, index % 2 == 1),
         }
     }
+
+    /// The integer at `at`, and where the next entry begins. `None` for what is no integer, or wrong.
+    #[inline]
+    pub(super) fn number(self, block: &[u8], at: usize) -> Option<(i64, usize)> {
+        let entry = match self {
+            Self::Listpack => return listpack_number(block, at),
+            Self::Intset => intset_entry(block, at),
+            Self::Ziplist => ziplist_entry(block, at).ok().flatten(),
+            Self::Zipmap => None, // Texts only.
+        };
+        match entry {
+            Some((Entry::Int(number), next)) => Some((number, next)),
+            _ => None,
+        }
+    }
 }
 
 impl Entry {
@@ -222,6 +237,34 @@ fn listpack_entry(block: &[u8], at: usize) -> Result<Option<(Entry, usize)>, Fau
         Some(found) if found == backwards => Ok(Some((entry, end + backwards.len()))),
         _ => Err("an entry's length behind it is wrong"),
     }
+}
+
+/// A listpack entry, if it is an integer: by two reads, as many follow each other.
+#[inline]
+fn listpack_number(block: &[u8], at: usize) -> Option<(i64, usize)> {
+    let Some(bytes) = block.get(at..).and_then(|rest| rest.first_chunk::<10>()) else {
+        return match listpack_entry(block, at) {
+            Ok(Some((Entry::Int(number), next))) => Some((number, next)),
+            _ => None,
+        };
+    };
+    let [first, word @ .., _] = *bytes;
+    let (word, low) = (i64::from_le_bytes(word), usize::from(first));
+    let (number, len) = match first {
+        0x00..=0x7f => (i64::from(first), 1),
+        0xc0..=0xdf => {
+            const UNUSED: u32 = i64::BITS - 13;
+            let raw = i64::from(first & 0x1f) << 8 | word & 0xff;
+            (raw << UNUSED >> UNUSED, 2)
+        }
+        0xf1..=0xf4 => {
+            let width = [2, 3, 4, 8][low - 0xf1];
+            let unused = 64 - 8 * width;
+            (word << unused >> unused, 1 + width)
+        }
+        _ => return None,
+    };
+    (usize::from(bytes[len]) == len).then_some((number, at + len + 1))
 }
 
 /// A string entry and where it ends.

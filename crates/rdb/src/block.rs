@@ -71,15 +71,6 @@ impl BlockHead {
     }
 }
 
-/// An item of a block.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum BlockItem<'a> {
-    /// A name alone, which is the decimal text of this number.
-    Number(i64),
-    /// Any other.
-    Item(Item<'a>),
-}
-
 impl<'a> Block<'a> {
     /// The item at `place`, which advances; `None` at the end.
     ///
@@ -97,23 +88,22 @@ impl<'a> Block<'a> {
         Ok(self.entries(place)?.map(|entries| self.item(entries, texts)))
     }
 
-    /// [`Block::next`], which leaves it a number where that is the whole item.
-    ///
-    /// # Errors
-    /// As there.
+    /// The items from `place` on that are names alone and integers, which stand for their decimal texts:
+    /// as many as there are in a row, or as there is room for. Returns how many; the place advances. What
+    /// comes behind them, be it wrong, is left to [`Block::next`].
     #[inline]
-    pub fn next_number<'t>(
-        &self,
-        place: &mut BlockPlace,
-        texts: &'t mut IntTexts,
-    ) -> Result<Option<BlockItem<'t>>, Error>
-    where
-        'a: 't,
-    {
-        Ok(self.entries(place)?.map(|entries| match entries {
-            (Entry::Int(number), None) => BlockItem::Number(number),
-            entries => BlockItem::Item(self.item(entries, texts)),
-        }))
+    pub fn next_numbers(&self, place: &mut BlockPlace, numbers: &mut [i64]) -> usize {
+        if self.head.arity != 1 {
+            return 0;
+        }
+        let mut at = if place.at == 0 { self.head.form.first() } else { place.at };
+        let mut count = 0;
+        for number in numbers {
+            let Some((found, next)) = self.head.form.number(self.bytes, at) else { break };
+            (*number, at, count) = (found, next, count + 1);
+        }
+        (place.at, place.taken) = (at, place.taken + count as u64);
+        count
     }
 
     /// The entries of the item at `place`, which advances.
@@ -178,5 +168,61 @@ impl<'a> Block<'a> {
         let behind = if self.head.was_packed { 0 } else { place.at as u64 };
         let reason = Reason::Blob { form: self.head.form.name(), fault };
         Error { offset: self.head.offset + behind, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode;
+    use darter_base::Prng;
+
+    /// A listpack of these texts, and what is known of it.
+    fn listpack(texts: &[Vec<u8>]) -> (BlockHead, Vec<u8>) {
+        let mut entries = Vec::new();
+        texts.iter().for_each(|text| encode::listpack_text(&mut entries, text));
+        let size = encode::LISTPACK_FRAME_BYTES as u32 + entries.len() as u32;
+        let mut bytes = [&size.to_le_bytes()[..], &(texts.len() as u16).to_le_bytes()].concat();
+        bytes.append(&mut entries);
+        bytes.push(0xff);
+        let (form, announced) = (Form::Listpack, texts.len() as u64);
+        (BlockHead { form, arity: 1, was_packed: false, offset: 0, announced }, bytes)
+    }
+
+    /// The texts of a block, its numbers by `most`; `None` when it is wrong.
+    fn texts_of(block: &Block<'_>, most: usize) -> Option<Vec<Vec<u8>>> {
+        let (mut place, mut texts, mut numbers) = (BlockPlace::default(), Vec::new(), [0; 16]);
+        loop {
+            let count = block.next_numbers(&mut place, &mut numbers[..most]);
+            texts.extend(numbers[..count].iter().map(|number| number.to_string().into_bytes()));
+            match block.next(&mut place, &mut IntTexts::new()) {
+                Ok(Some(Item::Single { name, .. })) => texts.push(name.to_vec()),
+                Ok(Some(item)) => unreachable!("{item:?} of one entry"),
+                Ok(None) => return Some(texts),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    #[test] // However many are read at once; and a damaged block is as wrong.
+    fn numbers_in_a_row_are_the_items_one_by_one() {
+        let mut prng = Prng::from_seed(7);
+        for _ in 0..2_000 {
+            let texts: Vec<_> = (0..prng.below(60))
+                .map(|_| match prng.below(6) {
+                    0 => prng.bytes(0..=80),
+                    _ => (prng.next_u64().cast_signed() >> prng.below(64)).to_string().into_bytes(),
+                })
+                .collect();
+            let (head, mut bytes) = listpack(&texts);
+            for most in [0, 1, 5, 16] {
+                let block = Block { head, bytes: &bytes };
+                assert_eq!(texts_of(&block, most).as_ref(), Some(&texts), "{most}");
+            }
+            let at = 6 + prng.below(bytes.len() as u64 - 6) as usize;
+            bytes[at] ^= 1 << prng.below(8);
+            let block = Block { head, bytes: &bytes };
+            assert_eq!(texts_of(&block, 16), texts_of(&block, 0), "{at} of {bytes:?}");
+        }
     }
 }

@@ -44,7 +44,7 @@ mod wire;
 mod writer;
 
 pub use blob::Form;
-pub use block::{Block, BlockHead, BlockItem, BlockPlace, IntTexts};
+pub use block::{Block, BlockHead, BlockPlace, IntTexts};
 pub use error::{Error, Reason};
 pub use event::{Crc, Event, Product};
 pub use items::{Item, Items, Piece, Source};

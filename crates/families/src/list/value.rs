@@ -109,8 +109,8 @@ impl Value for List {
         true
     }
 
-    fn take_number(&mut self, number: i64) -> bool {
-        self.0.push(End::Back, New::Number(number));
+    fn take_numbers(&mut self, numbers: &[i64]) -> bool {
+        self.0.push_numbers(numbers);
         true
     }
 

@@ -5,7 +5,7 @@ use super::{Cause, Outcome};
 use arrayvec::ArrayVec;
 use darter_base::{Preempt, hash};
 use darter_keyspace::{self as keyspace, Deadline, Fresh, Key, NewItem, Shard, Twice, Types};
-use darter_rdb::{Block, BlockItem, BlockPlace, IntTexts};
+use darter_rdb::{Block, BlockPlace, IntTexts};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
 /// Records prefetched together, so that their misses overlap.
@@ -266,20 +266,25 @@ impl Inbox {
     fn block(&mut self, block: Block<'_>, preempt: &dyn Preempt) -> Result<bool, Cause> {
         let building = self.building.as_mut().expect("a block belongs to a value");
         let (value, mut texts) = (&mut building.value, IntTexts::default());
-        for index in 1.. {
-            let item = block.next_number(&mut self.block, &mut texts).map_err(Cause::Format)?;
-            let is_sound = match item {
-                Some(BlockItem::Number(number)) => value.take_number(number),
-                Some(BlockItem::Item(item)) => {
-                    value.take_in(NewItem::of(item).expect("blocks have items only"))
-                }
-                None => break,
+        let (mut numbers, mut since) = ([0; ITEMS_AT_ONCE], 0);
+        loop {
+            let count = block.next_numbers(&mut self.block, &mut numbers);
+            let is_sound = if count > 0 {
+                value.take_numbers(&numbers[..count])
+            } else {
+                let item = block.next(&mut self.block, &mut texts).map_err(Cause::Format)?;
+                let Some(item) = item else { break };
+                value.take_in(NewItem::of(item).expect("blocks have items only"))
             };
             if !is_sound {
                 return Err(self.bad_item());
             }
-            if index % ITEMS_AT_ONCE == 0 && preempt.must_yield() {
-                return Ok(false);
+            since += count.max(1);
+            if since >= ITEMS_AT_ONCE {
+                if preempt.must_yield() {
+                    return Ok(false);
+                }
+                since = 0;
             }
         }
         self.block = BlockPlace::default();

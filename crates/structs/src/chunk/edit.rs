@@ -38,16 +38,43 @@ impl<C: Coding> Chunk<C> {
         match (end, opens) {
             (End::Front, true) => self.open_front(place + need),
             (End::Front, false) => (self.head, self.len) = (self.head + 1, self.len + 1),
-            (End::Back, true) => {
-                self.len += 1;
-                self.set_mark(self.marks(), place);
-            }
-            (End::Back, false) => {
-                self.head += u16::from(self.head == self.len);
-                self.len += 1;
-            }
+            (End::Back, _) => self.count_back(opens, place),
         }
         true
+    }
+
+    /// Adds items at the back as long as there is room for any: `code` has the bytes of one at the front
+    /// of a word, and their number. Returns how many were added.
+    pub(crate) fn push_words<T: Copy, const WORD: usize>(
+        &mut self,
+        items: &[T],
+        code: impl Fn(T) -> ([u8; WORD], usize),
+    ) -> usize {
+        for (at, item) in items.iter().enumerate() {
+            if self.back_room() < WORD + MARK {
+                return at;
+            }
+            let (opens, place) = (self.opens_group(End::Back), usize::from(self.end));
+            let (word, len) = code(*item);
+            debug_assert!(C::outside(&word).is_none(), "it has no number of its own");
+            // All of the word is written, as that takes no loop: what is behind the item is room.
+            self.room[place..place + WORD].copy_from_slice(&word);
+            self.end += len as u16;
+            self.count_back(opens, place);
+        }
+        items.len()
+    }
+
+    /// Counts an item that was added at the back, at `place`.
+    #[inline]
+    fn count_back(&mut self, opens: bool, place: usize) {
+        if opens {
+            self.len += 1;
+            self.set_mark(self.marks(), place);
+        } else {
+            self.head += u16::from(self.head == self.len);
+            self.len += 1;
+        }
     }
 
     /// True when a push at this end begins a group that needs a mark.

@@ -17,6 +17,7 @@ use super::item::Code;
 use super::{Child, Chunk, End, Handle};
 use crate::chunk::{Encoded, ROOM_MAX, own, remove_all, trim};
 use crate::owner::Owner;
+use crate::table::pack::item;
 use crate::tree::{defer, join, join_some, pop};
 use std::sync::Arc;
 
@@ -180,6 +181,11 @@ impl Big {
         if !own(self.peek_mut(end)).push(end, code) {
             self.push_far(end, code);
         }
+    }
+
+    /// Adds numbers at the back as long as the chunk there has room for any. Returns how many.
+    pub(super) fn push_numbers(&mut self, numbers: &[i64]) -> usize {
+        own(self.peek_mut(End::Back)).push_words(numbers, item::int)
     }
 
     /// [`Big::push`] when the chunk has no room: it moves to a larger block, or a new chunk is

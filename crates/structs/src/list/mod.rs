@@ -188,6 +188,24 @@ impl List {
         });
     }
 
+    /// Adds the decimal texts of these numbers at the back, as [`List::push`] of each. Cost: some 5 ns
+    /// each.
+    pub fn push_numbers(&mut self, numbers: &[i64]) {
+        let mut left = numbers;
+        while let [first, rest @ ..] = left {
+            let added = match &mut self.0 {
+                Root::Chunks(big) => big.push_numbers(left),
+                Root::Pack(_) => 0,
+            };
+            if added > 0 {
+                left = &left[added..];
+            } else {
+                self.push(End::Back, New::Number(*first));
+                left = rest;
+            }
+        }
+    }
+
     /// Removes the element at one end after calling `f` with it. `None` for an empty list.
     #[inline]
     pub fn pop<R>(&mut self, end: End, f: impl FnOnce(Element<'_>) -> R) -> Option<R> {

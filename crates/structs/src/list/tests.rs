@@ -46,6 +46,7 @@ fn check(list: &List, model: &Model, prng: &mut Prng) {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Push,
+    PushNumbers,
     Pop,
     Insert,
     Set,
@@ -60,12 +61,12 @@ enum Op {
 
 #[rustfmt::skip] // A table.
 const GROW: &[(u64, Op)] = &[
-    (40, Op::Push), (10, Op::Pop), (20, Op::Insert), (10, Op::Set), (5, Op::Remove),
+    (40, Op::Push), (8, Op::PushNumbers), (10, Op::Pop), (20, Op::Insert), (10, Op::Set), (5, Op::Remove),
     (2, Op::Split), (3, Op::Cut), (1, Op::RemoveValue), (1, Op::Unshare),
 ];
 #[rustfmt::skip] // A table.
 const SHRINK: &[(u64, Op)] = &[
-    (10, Op::Push), (20, Op::Pop), (5, Op::Insert), (10, Op::Set), (30, Op::Remove),
+    (10, Op::Push), (2, Op::PushNumbers), (20, Op::Pop), (5, Op::Insert), (10, Op::Set), (30, Op::Remove),
     (5, Op::RemoveRange), (3, Op::Trim), (2, Op::Split), (3, Op::Cut), (2, Op::RemoveValue),
     (1, Op::Unshare),
 ];
@@ -103,6 +104,12 @@ impl Trial {
                         End::Back => model.push_back(bytes),
                     }
                 }
+            }
+            Op::PushNumbers => {
+                let bits = |prng: &mut Prng| prng.next_u64().cast_signed() >> prng.below(64);
+                let numbers: Vec<_> = (0..prng.below(600)).map(|_| bits(prng)).collect();
+                list.push_numbers(&numbers);
+                model.extend(numbers.iter().map(|number| number.to_string().into_bytes()));
             }
             Op::Pop => {
                 let popped = list.pop(end, |element| element.to_vec());

@@ -18,6 +18,9 @@ pub(super) const INT: u8 = 241;
 pub(super) const UUID: u8 = 250;
 pub(super) const LONG: u8 = 251;
 
+/// Bytes of the longest integer.
+pub(crate) const INT_BYTES_MAX: usize = 9;
+
 const _: () = assert!(SHORT_MAX + 1 == INT as usize && UUID == INT + 9);
 
 /// Bytes of the tagged text at the front, its tag included.
@@ -92,6 +95,16 @@ fn word(bytes: &[u8], len: usize) -> u64 {
     }
 }
 
+/// The tagged text of a number: its bytes, and how many of them count.
+#[inline]
+pub(crate) fn int(value: i64) -> ([u8; INT_BYTES_MAX], usize) {
+    let folded = text::zigzag(value);
+    let len = (u64::BITS - folded.leading_zeros()).div_ceil(8);
+    let mut bytes = [INT + len as u8; INT_BYTES_MAX];
+    bytes[1..].copy_from_slice(&folded.to_le_bytes());
+    (bytes, 1 + len as usize)
+}
+
 /// A text to be put into a pack.
 pub(crate) struct Tagged<'a> {
     head: [u8; 1 + UUID_BYTES],
@@ -115,11 +128,9 @@ impl<'a> Tagged<'a> {
     }
 
     pub(super) fn int(value: i64) -> Self {
-        let (mut head, folded) = ([0; 1 + UUID_BYTES], text::zigzag(value));
-        let len = (u64::BITS - folded.leading_zeros()).div_ceil(8);
-        head[0] = INT + len as u8;
-        head[1..9].copy_from_slice(&folded.to_le_bytes());
-        Self { head, head_len: 1 + len as usize, body: &[] }
+        let (mut head, (word, head_len)) = ([0; 1 + UUID_BYTES], int(value));
+        head[..INT_BYTES_MAX].copy_from_slice(&word);
+        Self { head, head_len, body: &[] }
     }
 
     #[inline]
