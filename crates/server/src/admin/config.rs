@@ -2,6 +2,7 @@
 
 use super::{container, history, now, secret, syntax, task, tips};
 use crate::engine::state::changes::{Change, Pairs};
+use crate::engine::state::pubsub::events::EventClasses;
 use crate::engine::{ClientLimits, Core, OutputLimit, Runner, ServerCall, SessionCx};
 use crate::files;
 use crate::saving::{Point, Rules, Words};
@@ -213,6 +214,7 @@ pub fn apply(core: &Rc<Core>, settings: Arc<Settings>) {
     hot.client_limits = client_limits(&settings);
     drop(hot);
     core.limits_changed();
+    core.notify(EventClasses::parse(settings.text("notify-keyspace-events")));
     if core.id() == 0 {
         let points = Point::all(settings.text("save"));
         let stops_writes = settings.flag("stop-writes-on-bgsave-error");

@@ -376,6 +376,8 @@ fn stats(report: &Report<'_>, text: &mut String) {
     field(text, "commands_stopped", report.sum(|facts| facts.stats.stopped));
     field(text, "expired_keys", report.sum(|facts| facts.expired));
     field(text, "evicted_keys", 0);
+    let limited = report.sum(|facts| facts.stats.output_limited);
+    field(text, "client_output_buffer_limit_disconnections", limited);
     field(text, "evicted_clients", report.sum(|facts| facts.stats.evicted_clients));
     field(text, "keyspace_hits", report.sum(|facts| facts.shard.hits));
     field(text, "keyspace_misses", report.sum(|facts| facts.shard.misses));

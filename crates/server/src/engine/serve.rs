@@ -193,7 +193,7 @@ impl Core {
         }
         let owner = match entry.run {
             Runner::Point(_) | Runner::Multi(Some(_), _) => self.owner_of(entry, args),
-            Runner::Publish(_) => Owner::One(home(args.hash(1), self.tx.cores())),
+            Runner::Publish(_) => Owner::One(home(args.get(1), args.hash(1), self.tx.cores())),
             _ => Owner::None,
         };
         let is_task = match entry.run {
@@ -483,6 +483,7 @@ impl Core {
         let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
         let result = self.with_cx(&mut home, view, reply, call);
         drop(home);
+        self.publish_events();
         let done = match result {
             Ok(Flow::Done) => Ok(None),
             Ok(Flow::Stream(stream)) => Ok(Some(named(entry.index, stream))),

@@ -135,6 +135,7 @@ impl Core {
         let Some((from, mail)) = next else { return };
         let is_batch = matches!(mail, Mail::Batch(_));
         self.run_mail(from, mail);
+        self.publish_events();
         if !is_batch {
             // The commands of a batch read the clock for themselves.
             let ended = self.clock.monotonic_ns();
@@ -174,6 +175,7 @@ impl Core {
                 idle += 1;
                 continue;
             }
+            self.publish_events();
             idle = 0;
             if self.slice.must_yield() {
                 return true;

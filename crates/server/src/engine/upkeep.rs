@@ -10,6 +10,7 @@ use std::rc::Rc;
 impl Core {
     /// A portion of all of it.
     pub(super) fn tick(&self) {
+        self.look_at_events();
         let (data, changes) = {
             let shard = &self.tx.home().shard;
             (shard.memory_bytes(), shard.changes())

@@ -295,9 +295,6 @@ pub fn warnings(settings: &Settings) -> Vec<String> {
     if settings.flag("syslog-enabled") {
         lines.push("syslog-enabled: the log does not go there, but to logfile".into());
     }
-    if !settings.text("notify-keyspace-events").is_empty() {
-        lines.push("notify-keyspace-events: no events are sent yet".into());
-    }
     lines
 }
 
@@ -544,13 +541,13 @@ mod tests {
     fn what_does_not_keep_data_yet_is_one_line_each() {
         let text = "save 60 1\nappendonly yes\nmaxmemory-policy allkeys-lru\ntls-port 6380\n\
                     loadmodule /x.so a b\nmin-replicas-to-write 1\nsyslog-enabled yes\n\
-                    notify-keyspace-events KEA\ndir /proc";
+                    dir /proc";
         let lines = warnings(&read(text).unwrap());
         let names: Vec<&str> = lines.iter().map(|line| line.split(':').next().unwrap()).collect();
         #[rustfmt::skip] // A table.
         assert_eq!(names, [
             "appendonly", "maxmemory-policy", "tls-port", "loadmodule",
-            "min-replicas-to-write", "syslog-enabled", "notify-keyspace-events",
+            "min-replicas-to-write", "syslog-enabled",
         ]);
         assert!(warnings(&Settings::default()).is_empty());
     }

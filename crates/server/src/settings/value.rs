@@ -134,7 +134,7 @@ fn events(value: &str) -> Result<String, String> {
         return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into());
     }
     let has = |letter: &char| value.contains(*letter);
-    let mut kept = String::from("A");
+    let mut kept = String::from(if has(&'n') { "An" } else { "A" });
     if !has(&'A') && !EVENTS_ALL.chars().all(|letter| has(&letter)) {
         kept = EVENTS_ALL.chars().chain(['n']).filter(has).collect();
     }

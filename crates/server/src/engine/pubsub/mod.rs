@@ -14,6 +14,7 @@
 //! Not here: the state (`state::pubsub`), and the commands (`admin::pubsub`).
 
 mod deliver;
+mod events;
 mod leave;
 mod publish;
 mod subscribe;

@@ -51,6 +51,7 @@ impl Core {
         channel: Name,
         payload: Text,
     ) -> usize {
+        self.publish_events(); // What happened before it.
         let home = channel.home(self.tx.cores());
         let publish = move |there: Rc<Self>| async move {
             match there.publish(kind, channel, payload) {

@@ -7,11 +7,13 @@
 //! memberships  at the subscribers: who holds which subscriptions
 //! deliveries   at the subscribers: what came from the homes, in its order
 //! frame        a message as a client reads it
+//! events       which keyspace events are published
 //! ```
 //! docs/design/0025-publish-subscribe.md says who tells whom what, and why.
 
 pub(crate) mod backlog;
 pub(crate) mod deliveries;
+pub(crate) mod events;
 pub(crate) mod frame;
 pub(crate) mod memberships;
 pub(crate) mod name;
@@ -19,9 +21,10 @@ pub(crate) mod registry;
 
 use backlog::Backlog;
 use deliveries::Deliveries;
+use events::EventClasses;
 use memberships::Memberships;
 use registry::Registry;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// What is subscribed to. Each is a namespace of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,9 @@ pub(crate) struct PubSub {
     pub(crate) memberships: RefCell<Memberships>,
     pub(crate) backlog: RefCell<Backlog>,
     pub(crate) deliveries: RefCell<Deliveries>,
+    /// The keyspace events that are recorded and published, and those that are to be.
+    pub(crate) events: Cell<EventClasses>,
+    pub(crate) wanted_events: Cell<EventClasses>,
 }
 
 impl PubSub {

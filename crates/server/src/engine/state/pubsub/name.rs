@@ -71,8 +71,7 @@ impl Name {
         Self { hash: args.hash(at), text: Text::of(args, at) }
     }
 
-    /// A short one.
-    #[cfg(test)]
+    /// One of this server's own.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self { hash: darter_base::hash::of(bytes), text: Text::Short(bytes.into()) }
     }
@@ -87,7 +86,7 @@ impl Name {
 
     /// The core that orders what is published to a channel of this name, of `cores`.
     pub(crate) fn home(&self, cores: usize) -> CoreId {
-        home(self.hash, cores)
+        home(self.bytes(), self.hash, cores)
     }
 
     /// Bytes of memory of one subscription by this name, on its core and at its home: entries of
@@ -99,9 +98,12 @@ impl Name {
     }
 }
 
-/// The core that orders what is published to a channel whose name has this hash.
-pub(crate) fn home(hash: u64, cores: usize) -> CoreId {
-    (hash % cores as u64) as CoreId
+/// The core that orders what is published to a channel of this name, which has this hash. Channels
+/// of keyspace events have the same, so that the events of a key stay in their order.
+pub(crate) fn home(name: &[u8], hash: u64, cores: usize) -> CoreId {
+    const EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
+    let is_of_events = EVENTS.iter().any(|prefix| name.starts_with(prefix));
+    if is_of_events { 0 } else { (hash % cores as u64) as CoreId }
 }
 
 impl Ord for Name {
@@ -162,6 +164,8 @@ mod tests {
         text.write(&mut out);
         assert_eq!(out.flatten(), vec![b'x'; 100_000]);
         assert!(name.held_bytes() > 100);
-        assert_eq!((name.home(1), Name::from_bytes(b"c").home(3)), (0, home(name.hash, 3)));
+        assert_eq!((name.home(1), Name::from_bytes(b"c").home(3)), (0, home(b"c", name.hash, 3)));
+        let events = [&b"__keyspace@0__:k"[..], b"__keyevent@3__:set"];
+        assert_eq!(events.map(|name| Name::from_bytes(name).home(8)), [0, 0]);
     }
 }

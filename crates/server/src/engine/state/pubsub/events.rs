@@ -1,0 +1,57 @@
+//! Which keyspace events are published: `notify-keyspace-events`.
+
+/// The letters: classes, and the two kinds of channels.
+const LETTERS: &[u8] = b"g$lshzxetdnmKE";
+/// Those that `A` stands for.
+const ALL: &[u8] = b"g$lshzxetd";
+
+/// See the module. A bit for each letter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventClasses(u16);
+
+impl EventClasses {
+    /// The letters of the setting.
+    pub(crate) fn parse(text: &str) -> Self {
+        let bits = text.bytes().map(|letter| match letter {
+            b'A' => ALL.iter().map(|letter| bit(*letter)).sum(),
+            letter => bit(letter),
+        });
+        Self(bits.fold(0, |all, bits: u16| all | bits))
+    }
+
+    /// Events of this class are published.
+    pub(crate) fn has(self, class: u8) -> bool {
+        self.0 & bit(class) != 0
+    }
+
+    /// To which channels: `__keyspace@0__:key`, and `__keyevent@0__:event`. Without either, nothing
+    /// is published.
+    pub(crate) fn channels(self) -> [bool; 2] {
+        [self.has(b'K'), self.has(b'E')]
+    }
+
+    /// Something is published.
+    pub(crate) fn is_on(self) -> bool {
+        self.channels() != [false; 2]
+    }
+}
+
+/// No letter of the setting has none: it was checked when it was set.
+fn bit(letter: u8) -> u16 {
+    LETTERS.iter().position(|other| *other == letter).map_or(0, |at| 1 << at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // `A` stands for all but misses and new keys; without a kind of channel all is off.
+    fn letters_are_classes() {
+        let classes = EventClasses::parse("AK");
+        assert!(ALL.iter().all(|letter| classes.has(*letter)));
+        assert_eq!([b'm', b'n', b'E'].map(|letter| classes.has(letter)), [false; 3]);
+        assert_eq!((classes.channels(), classes.is_on()), ([true, false], true));
+        assert!(!EventClasses::parse("Am").is_on() && !EventClasses::parse("").is_on());
+        assert!(EventClasses::parse("Ex").has(b'x') && EventClasses::parse("nE").has(b'n'));
+    }
+}
