@@ -43,7 +43,8 @@ impl Corked {
     /// The next whose wait is over, and when that was.
     pub(crate) fn take_due(&self, now_ms: u64) -> Option<(u64, Token)> {
         let mut queue = self.queue.borrow_mut();
-        queue.pop_front_if(|(until_ms, _)| is_over(*until_ms, now_ms))
+        let is_due = queue.front().is_some_and(|(until_ms, _)| is_over(*until_ms, now_ms));
+        if is_due { queue.pop_front() } else { None }
     }
 }
 
