@@ -270,9 +270,12 @@ impl Conn {
     }
 
     /// True when the reply of another request of its pipeline will soon be there: one waits or runs,
-    /// or has arrived behind one that was run by a task.
+    /// or has arrived behind one that was run by a task. Not of one that waits for others.
     pub(super) fn expects_more(&self) -> bool {
         let lane = &self.lane;
+        if lane.awaits_pause || lane.awaits_snapshot {
+            return false;
+        }
         let follows = lane.corked_until.is_some() && lane.queued && self.parser.pending_bytes() > 0;
         lane.stream.is_none() && (follows || !matches!(lane.next, Next::Parsed))
     }
