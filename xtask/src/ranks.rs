@@ -19,6 +19,7 @@ const RANKS: &[(u8, &[&str])] = &[
           "engine::state::background", "engine::state::batches", "engine::state::census",
           "engine::state::changes", "engine::state::clock", "engine::state::hot", "engine::state::latency",
           "engine::state::outgoing", "engine::state::patience", "engine::state::pubsub",
+          "engine::state::waits",
           "engine::state::watchers", "engine::transaction::queued"]),
     (3, &["engine::conn", "engine::state::meter"]),
     (4, &["engine::state::clients", "engine::state::slowlog", "engine::state::writers"]),
@@ -33,7 +34,7 @@ const RANKS: &[(u8, &[&str])] = &[
     (10, &["engine::account", "engine::census", "engine::saving", "engine::wanted"]),
     (11, &["engine::batch", "engine::upkeep", "engine::writers"]),
     (12, &["engine::serve"]),
-    (13, &["engine::transaction", "engine::turn"]),
+    (13, &["engine::transaction", "engine::turn", "engine::waiting"]),
     (14, &["engine::sleep"]),
     (15, &["engine"]),
     // The commands of connections and of the server.

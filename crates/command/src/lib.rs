@@ -5,6 +5,7 @@
 //! - [`Args`] is the cursor over a request's arguments; [`Refusal`] is why one was refused.
 //! - [`Cx`] is what a point command has at hand: one database of one shard, a reply, the time.
 //! - [`Flow`] is how it continues: done; a [`Stream`] read from a cut; a [`Job`] that edits aside.
+//! - [`Wait`] is what a command waits for that finds nothing.
 //! - [`Call`] is what a command over several keys has at hand, and [`Answer`] what it returns.
 //!
 //! Not here: any command, connections.
@@ -19,6 +20,7 @@ mod refusal;
 mod row;
 pub mod syntax;
 mod text;
+mod wait;
 
 pub use args::Args;
 pub use call::{Answer, Call, MultiFuture};
@@ -30,3 +32,4 @@ pub use row::{
     Shape, specs,
 };
 pub use text::{BlobStream, reply_range, reply_str, reply_text};
+pub use wait::{Look, Taking, Wait, WaitFn, Want, When};

@@ -1,6 +1,6 @@
 //! The row of a command: everything that the engine, the documentation and the tests know of it.
 
-use crate::{Args, Call, Cx, Flow, MultiFuture, Refusal};
+use crate::{Args, Call, Cx, Flow, MultiFuture, Refusal, WaitFn};
 use darter_base::number::leading_i32;
 use darter_resp as resp;
 
@@ -446,6 +446,9 @@ pub struct Command {
     pub deprecated: Option<(&'static str, &'static str)>,
     /// It may change keys of another database than the selected one.
     pub leaves_database: bool,
+    /// What a request waits for, of a command that waits where it finds nothing. The function runs it
+    /// without waiting.
+    pub waits: Option<WaitFn>,
     /// The function.
     pub run: Run,
 }
@@ -482,6 +485,7 @@ impl Command {
             secret: None,
             deprecated: None,
             leaves_database: false,
+            waits: None,
             run,
         }
     }
@@ -505,6 +509,13 @@ impl Command {
     #[must_use]
     pub const fn key_flags(mut self, flags: FlagsFn) -> Self {
         self.key_flags = Some(flags);
+        self
+    }
+
+    /// Adds what it waits for.
+    #[must_use]
+    pub const fn waits(mut self, waits: WaitFn) -> Self {
+        self.waits = Some(waits);
         self
     }
 

@@ -19,6 +19,7 @@
 //! | `unshare`, `aside`             | changes of several entries; of more than a slice can change |
 //! | `inputs`                       | cuts of the values at several keys                          |
 //! | `spread`, `cut`                | very many keys, over several cores                          |
+//! | `waiting`                      | timeouts, and what waits where nobody may wait               |
 //! | `text`                         | strings, piece by piece                                     |
 //! | `hashed`, `cells`              | sketches: hashes of items, arrays of counters               |
 //! | `rows`                         | what the tables of rows say in the same words               |
@@ -65,6 +66,7 @@ mod text;
 pub mod topk;
 mod unsent;
 mod unshare;
+mod waiting;
 mod word;
 pub mod zset;
 

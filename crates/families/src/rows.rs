@@ -5,6 +5,8 @@ use darter_command::{Flags, KeyFlags, KeySpec, Place};
 pub(crate) const READ: Flags = Flags::READONLY;
 pub(crate) const READ_FAST: Flags = READ.and(Flags::FAST);
 pub(crate) const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
+/// Writes that wait, which no script may do.
+pub(crate) const BLOCKING: Flags = Flags::WRITE.and(Flags::NOSCRIPT).and(Flags::BLOCKING);
 /// Writes that take memory: refused beyond `maxmemory`.
 pub(crate) const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
 pub(crate) const GROW_FAST: Flags = GROW.and(Flags::FAST);

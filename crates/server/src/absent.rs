@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[rustfmt::skip] // A table.
 const NAMES: &[&str] = &[
     "acl", "asking", "bgrewriteaof",
-    "blmove", "blmpop", "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin",
     "cluster", "eval", "eval_ro", "evalsha", "evalsha_ro", "failover", "fcall",
     "fcall_ro", "function", "migrate", "module",
     "psync", "readonly", "readwrite", "replconf",

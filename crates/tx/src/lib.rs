@@ -5,6 +5,7 @@
 //! - [`Tx`] is a task's handle: `on` runs a closure on the shard of another core; `lock` takes
 //!   intent locks; `pause` ends the slice when it is over.
 //! - A [`Transaction`] has the locks of several commands: with its `Tx` they take none.
+//! - [`Serving`] has the locks under which those are served who wait for a key.
 //! - [`LockTable`] is one shard's locks. An uncontended point command pays one branch.
 //!
 //! Order: locks are taken on all cores at once if they are all free; otherwise core by core, in
@@ -23,6 +24,7 @@ mod keyset;
 mod link;
 mod locks;
 mod transaction;
+mod waited;
 
 pub use executor::TaskId;
 pub use keylist::KeyList;
@@ -30,6 +32,7 @@ pub use keyset::KeySet;
 pub use link::{Home, Locked, Locking, Message, Tx};
 pub use locks::{Access, Claim, LockTable, TxId, lock_key};
 pub use transaction::Transaction;
+pub use waited::{Serving, Waited};
 
 /// A core, `0..cores`.
 pub type CoreId = usize;

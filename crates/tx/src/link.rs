@@ -4,10 +4,12 @@ use crate::CoreId;
 use crate::executor::{self, TaskId, Tasks};
 use crate::locks::{self, Access, Claim, LockTable, TxId};
 use crate::transaction::Scope;
+use crate::waited::{Serving, Waited};
 use darter_base::{Preempt, hash::IdentityMap, spare};
 use darter_keyspace::{Part, Shard};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,6 +17,7 @@ use std::task::Poll;
 use tickets::{Asked, Pending, Ticket};
 
 mod locked;
+mod serving;
 mod tickets;
 
 pub use locked::Locked;
@@ -25,6 +28,8 @@ pub struct Home {
     pub shard: Shard,
     /// Who holds which locks.
     pub locks: LockTable,
+    /// The keys that somebody waits for.
+    pub waited: Waited,
 }
 
 impl Home {
@@ -160,6 +165,8 @@ struct Link {
     next_ticket: Cell<u64>,
     next_tx: Cell<u64>,
     outbox: RefCell<Vec<(CoreId, Message)>>,
+    /// What is to be served.
+    servings: RefCell<VecDeque<Serving>>,
 }
 
 /// One core's end of the fabric. Cheap to clone; stays on its core. It knows whether its holder
@@ -175,7 +182,11 @@ impl Tx {
         let link = Link {
             core,
             cores,
-            home: RefCell::new(Home { shard, locks: LockTable::default() }),
+            home: RefCell::new(Home {
+                shard,
+                locks: LockTable::default(),
+                waited: Waited::default(),
+            }),
             preempt,
             tasks: RefCell::default(),
             running: Cell::new(0),
@@ -185,6 +196,7 @@ impl Tx {
             next_ticket: Cell::new(0),
             next_tx: Cell::new(0),
             outbox: RefCell::default(),
+            servings: RefCell::default(),
         };
         Self(Rc::new(link), Scope::default())
     }
@@ -883,6 +895,11 @@ impl Tx {
         home.compare_part();
         if let Some(part) = part {
             home.shard.end_part(part);
+        }
+        let held = home.locks.claim(tx);
+        if let Some(claim) = held.and_then(|claim| home.waited.touched_by(claim)) {
+            drop(home);
+            return self.hand_over(tx, claim);
         }
         let granted = home.locks.release(tx);
         drop(home);

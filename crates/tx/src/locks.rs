@@ -18,7 +18,8 @@
 //! `tests/locks.rs` does: a table does not know the order of arrival):
 //! - I1: a claim is granted whole or not at all.
 //! - I2: a waiting claim conflicts with a held one, or with one that waits before it.
-//! - I3: claims are granted in the order of their arrival, unless they do not conflict.
+//! - I3: claims are granted in the order of their arrival, unless they do not conflict; except that
+//!   one which serves those who wait for a key ([`LockTable::hand_over`]) comes before all.
 //! - I4: of two held claims, one may be granted while the other is held.
 //! - I5: a waiter holds nothing here, and waits once.
 
@@ -93,7 +94,8 @@ impl Claim {
     }
 
     /// True when nobody else may read or change any of it.
-    pub(crate) fn is_exclusive(&self) -> bool {
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
         match self {
             Self::Keys(keys) => keys.iter().all(|(_, access)| *access == Access::Exclusive),
             Self::List(_, access) | Self::All(access) => *access == Access::Exclusive,
@@ -225,6 +227,50 @@ impl LockTable {
     pub fn release(&mut self, tx: TxId) -> Vec<(usize, u64)> {
         self.give_all(tx);
         self.grant_waiting()
+    }
+
+    /// What `tx` holds.
+    pub(crate) fn claim(&self, tx: TxId) -> Option<&Claim> {
+        self.granted.get(&tx)
+    }
+
+    /// Releases what `tx` holds, `claim` of it to `next`, before all who wait. Returns whether that
+    /// was granted at once, otherwise `notify` is to be told; and the waiters that are granted.
+    pub(crate) fn hand_over(
+        &mut self,
+        tx: TxId,
+        next: TxId,
+        claim: Claim,
+        notify: Notify,
+    ) -> (bool, Vec<Notify>) {
+        assert_ne!(tx, next, "a claim is handed to another transaction");
+        let whole = self.give_all(tx);
+        assert!(whole.is_write(), "{tx} could change nothing that somebody waits for");
+        let is_granted = self.put_first(next, claim, notify);
+        (is_granted, self.grant_waiting())
+    }
+
+    /// [`LockTable::acquire`] before all who wait.
+    pub(crate) fn acquire_first(&mut self, tx: TxId, claim: Claim, notify: Notify) -> bool {
+        let is_granted = self.put_first(tx, claim, notify);
+        self.check_if_few();
+        is_granted
+    }
+
+    fn put_first(&mut self, tx: TxId, claim: Claim, notify: Notify) -> bool {
+        let is_free = !self.conflicts_with_held(&claim);
+        if is_free {
+            self.grant(tx, claim);
+        } else {
+            self.waiting.push_front(Waiting { tx, claim, notify });
+        }
+        is_free
+    }
+
+    /// What `tx` holds is held by `next` from now on.
+    pub(crate) fn rename(&mut self, tx: TxId, next: TxId) {
+        let claim = self.give_all(tx);
+        self.grant(next, claim);
     }
 
     /// Releases what `tx` holds or waits for, if it does. Returns whom its own claim was to be

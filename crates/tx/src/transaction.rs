@@ -58,6 +58,12 @@ impl Tx {
         let locked = self.lock_framed(claims).await;
         Transaction { tx: self.within(Scope(Some(held))), _locked: locked }
     }
+
+    /// The handle of who works under `claims`, which the caller has locked.
+    #[must_use]
+    pub fn holding(&self, claims: Vec<(CoreId, Claim)>) -> Self {
+        self.within(Scope(Some(Arc::new(claims))))
+    }
 }
 
 impl Claim {

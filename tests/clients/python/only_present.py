@@ -16,10 +16,12 @@ PRESENT = set(
     hdel hexists hget hgetall hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset
     hsetnx hstrlen hvals hexpire hpexpire hexpireat hpexpireat httl hpttl hexpiretime
     hpexpiretime hpersist hgetex hgetdel hsetex fieldttl fieldexpire
+    blmove blmpop blpop brpop brpoplpush
     lindex linsert llen lmove lmovem lmpop lpop lpos lpush lpushx lrange lrem lset ltrim rpop rpoplpush
     rpush rpushx
     sadd scard sdiff sdiffstore sinter sintercard sinterstore sismember smembers smismember smove
     spop srandmember srem sscan sunion sunionstore saddex sunioncard sdiffcard
+    bzmpop bzpopmax bzpopmin
     zadd zcard zcount zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop zmscore
     zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem
     zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore

@@ -99,6 +99,28 @@ impl Side {
         connection.receive_raw().map_err(|error| error.to_string())
     }
 
+    /// Sends a command, and waits until one client more is blocked.
+    fn block(&mut self, step: &Step, args: &[Arg]) -> Result<(), String> {
+        let before = self.blocked()?;
+        self.send(step, args, b"0")?;
+        let begun = Instant::now();
+        while self.blocked()? <= before {
+            if begun.elapsed() > UNTIL_MAX {
+                return Err("it does not wait".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// How many clients are blocked.
+    fn blocked(&mut self) -> Result<usize, String> {
+        let observer = self.observer.as_mut().ok_or("nobody may ask who is blocked")?;
+        let info = observer.words("INFO clients").map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+        let count = text.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+        count.and_then(|count| count.parse().ok()).ok_or("blocked_clients is missing".to_owned())
+    }
+
     fn ask(&mut self, step: &Step, args: &[Arg]) -> Result<Vec<u8>, String> {
         self.send(step, args, b"0")?;
         self.receive(step)
@@ -138,6 +160,7 @@ impl Side {
                 return Ok(Some(distinct(self.scan(step, args)?, *pairs).encode()));
             }
             Action::Send(args) => self.send(step, args, b"0")?,
+            Action::Blocks(args) => self.block(step, args)?,
             Action::Raw(bytes) => {
                 self.connection(step.connection).and_then(|c| c.send(bytes)).map_err(text)?;
             }

@@ -15,7 +15,7 @@
 //! `@shape`, `@kind`, `@code` (an error's first word), `@has(TEXT)`, `@fields(0,2)` (these elements
 //! of each row), `@until` (repeat the command until its literal matches), `@scan`/`@scanpairs`
 //! (follow `%cursor` to 0, compare all that was returned), `@save(NAME)` (keep the reply's text),
-//! `@send` (do not wait for it).
+//! `@send` (do not wait for it), `@blocks` (the same, and wait until one client more is blocked).
 //!
 //! Actions without a command: `@raw "bytes"`, `@recv` (wait for a reply), `@eof` (all bytes until
 //! the server closes), `@reconnect`, `@halfclose`, `@wait MS`.
@@ -68,6 +68,7 @@ pub(crate) enum Action {
     Until(Vec<Arg>),
     Scan { args: Vec<Arg>, pairs: bool },
     Send(Vec<Arg>),
+    Blocks(Vec<Arg>),
     Raw(Vec<u8>),
     Receive,
     ReadToEnd,
@@ -213,6 +214,7 @@ fn parse_special(name: &str, rest: &str) -> Result<Action, String> {
         "scan" => Action::Scan { args: args::parse(rest)?, pairs: false },
         "scanpairs" => Action::Scan { args: args::parse(rest)?, pairs: true },
         "send" => Action::Send(args::parse(rest)?),
+        "blocks" => Action::Blocks(args::parse(rest)?),
         "raw" => Action::Raw(notation::unquote(rest.as_bytes())?.0),
         "recv" => Action::Receive,
         "eof" => Action::ReadToEnd,

@@ -2,7 +2,7 @@
 //!
 //! For every tenth seed it also checks that replaying the recorded effects gives the same data (see
 //! `replay`), and for every second that pipelines are seen in order (see `order`),
-//! and that messages are (see `pubsub`).
+//! that messages are (see `pubsub`), and that those who wait are served (see `waiting`).
 //!
 //! One seed decides everything: cores, clients, commands, the end of every slice, the delay of
 //! every message, the cuts in every byte stream. A failure prints its seed and the command that
@@ -23,6 +23,7 @@ mod run;
 mod saving;
 mod transaction;
 mod value;
+mod waiting;
 mod world;
 
 use clap::{Arg, ArgAction, Command, value_parser};
@@ -42,6 +43,8 @@ fn command() -> Command {
 const REPLAYED_EACH: u64 = 10;
 /// Seeds of histories for each seed of observed pipelines.
 const WATCHED_EACH: u64 = 2;
+/// The same of those who wait.
+const WAITED_EACH: u64 = 2;
 
 fn main() -> ExitCode {
     let options = command().get_matches();
@@ -78,6 +81,13 @@ fn main() -> ExitCode {
             println!("messages of seed {seed} failed: {failure}");
         }
     }
+    for seed in first..first + seeds.div_ceil(WAITED_EACH) {
+        let drawn = usize::try_from(1 + seed % 8).unwrap_or(2);
+        if let Err(failure) = waiting::wait_for(seed, cores.unwrap_or(drawn), "BLPOP") {
+            failed += 1;
+            println!("waiting of seed {seed} failed: {failure}");
+        }
+    }
     for seed in first..first + seeds.div_ceil(REPLAYED_EACH) {
         let drawn = usize::try_from(1 + seed % 5).unwrap_or(2);
         if let Err(failure) = saving::save(seed, cores.unwrap_or(drawn), false) {
@@ -86,13 +96,17 @@ fn main() -> ExitCode {
         }
     }
     let missed = broken::caught_in_all().into_iter().chain(order::missed());
-    for name in missed.chain(saving::missed()).chain(pubsub::missed()) {
+    let missed = missed.chain(saving::missed()).chain(pubsub::missed());
+    for name in missed.chain(waiting::missed()) {
         println!("counter-test {name}: not caught");
         failed += 1;
     }
-    let bugs = broken::BUGS.len() + order::BUGS.len() + pubsub::BUGS.len() + 1;
-    let runs =
-        seeds + 2 * (seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH)) + bugs as u64;
+    let bugs =
+        broken::BUGS.len() + order::BUGS.len() + pubsub::BUGS.len() + waiting::BUGS.len() + 1;
+    let runs = seeds
+        + 2 * (seeds.div_ceil(REPLAYED_EACH) + seeds.div_ceil(WATCHED_EACH))
+        + seeds.div_ceil(WAITED_EACH)
+        + bugs as u64;
     println!("simulation: {} passed, {failed} failed", runs - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -8,7 +8,9 @@
 //! | `place` | LSET, LTRIM                                           |
 //! | `search`   | LPOS, LREM, LINSERT                                |
 //! | `transfer` | LMOVE, RPOPLPUSH; `mpop`: LMPOP; `movem`: LMOVEM   |
+//! | `blocking` | BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH, BLMOVEM  |
 
+mod blocking;
 mod ends;
 mod movem;
 mod mpop;
@@ -18,7 +20,8 @@ mod search;
 mod transfer;
 mod value;
 
-use crate::rows::{GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
+use crate::rows::{BLOCKING, GROW, GROW_FAST, O1, READ, READ_FAST, WRITE_FAST, range};
+use crate::waiting;
 use darter_command::{
     Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, specs,
 };
@@ -46,6 +49,10 @@ const MOVE: Keys =
 const COUNTED: Keys =
     Keys(&[KeySpec::new(Place::Counted { count: 1 }, KeyFlags::RW_ACCESS_DELETE)]);
 
+const WAITS_COUNTED: Keys =
+    Keys(&[KeySpec::new(Place::Counted { count: 2 }, KeyFlags::RW_ACCESS_DELETE)]);
+const WAITS: Keys = Keys(&[range(1, -2, KeyFlags::RW_ACCESS_DELETE)]);
+
 const WRITE_COUNTED: Flags = Flags::WRITE.and(Flags::MOVABLEKEYS);
 
 const fn both(here: PointFn, anywhere: MultiFn) -> Run {
@@ -56,7 +63,18 @@ const LMOVE: Run = both(transfer::lmove_here, |call| Box::pin(transfer::lmove(ca
 const LMOVEM: Run = Run::Multi { here: None, anywhere: |call| Box::pin(movem::lmovem(call)) };
 const RPOPLPUSH: Run = both(transfer::rpoplpush_here, |call| Box::pin(transfer::rpoplpush(call)));
 const LMPOP: Run = both(mpop::here, |call| Box::pin(mpop::anywhere(call)));
+const BLPOP: Run =
+    both(blocking::blpop_here, |call| Box::pin(waiting::anywhere(call, blocking::blpop)));
+const BRPOP: Run =
+    both(blocking::brpop_here, |call| Box::pin(waiting::anywhere(call, blocking::brpop)));
+const BLMPOP: Run =
+    both(blocking::blmpop_here, |call| Box::pin(waiting::anywhere(call, blocking::blmpop)));
+const BLMOVE: Run = both(blocking::blmove_here, |call| Box::pin(blocking::blmove_anywhere(call)));
+const BRPOPLPUSH: Run =
+    both(blocking::brpoplpush_here, |call| Box::pin(blocking::brpoplpush_anywhere(call)));
+const BLMOVEM: Run = Run::Multi { here: None, anywhere: |call| Box::pin(movem::blmovem(call)) };
 
+const O_BPOP: &str = "O(N) where N is the number of provided keys.";
 const O_PUSH: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.";
 const O_POP: &str = "O(N) where N is the number of elements returned";
 const O_INDEX: &str = "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).";
@@ -73,12 +91,20 @@ const O_TRIM: &str = "O(N) where N is the number of elements to be removed by th
 
 const PUSH_HISTORY: History = &[("2.4.0", "Accepts multiple `element` arguments.")];
 const PUSHX_HISTORY: History = &[("4.0.0", "Accepts multiple `element` arguments.")];
+const TIMEOUT_HISTORY: History =
+    &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")];
 const POP_HISTORY: History = &[("6.2.0", "Added the `count` argument.")];
 
 /// The rows of this family.
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub const TABLE: &[Command] = &[
     //  name      since    args flags       keys                         run
+    row("blmove", "6.2.0",   6, BLOCKING.and(GROW), MOVE,                BLMOVE).doc("Pop an element from a list, push it to another list and return it; or block until one is available", O1).syntax("source:key destination:key (wherefrom: LEFT | RIGHT) (whereto: LEFT | RIGHT) timeout:double").waits(blocking::blmove),
+    row("blmovem", "8.10.0", -6, GROW.and(Flags::BLOCKING), MOVE,         BLMOVEM).doc("Moves up to (or exactly) a number of elements from one list to another and returns them. Blocks until the elements are available otherwise. Deletes the source list if it becomes empty.", O_MOVEM).syntax("source:key destination:key (wherefrom: LEFT | RIGHT) (whereto: LEFT | RIGHT) timeout:double [how-many: (selector: COUNT count:integer | EXACTLY exactly:integer) (ordering: OBO | BULK)]").waits(blocking::blmovem),
+    row("blmpop", "7.0.0",  -5, WRITE_COUNTED.and(Flags::BLOCKING), WAITS_COUNTED, BLMPOP).doc("Pop elements from a list, or block until one is available", O_MPOP).syntax("timeout:double numkeys:integer key... (where: LEFT | RIGHT) [COUNT count:integer]").waits(blocking::blmpop),
+    row("blpop",  "2.0.0",  -3, BLOCKING,   WAITS,                       BLPOP).doc("Remove and get the first element in a list, or block until one is available", O_BPOP).syntax("key... timeout:double").history(TIMEOUT_HISTORY).waits(blocking::blpop),
+    row("brpop",  "2.0.0",  -3, BLOCKING,   WAITS,                       BRPOP).doc("Remove and get the last element in a list, or block until one is available", O_BPOP).syntax("key... timeout:double").history(TIMEOUT_HISTORY).waits(blocking::brpop),
+    row("brpoplpush", "2.2.0", 4, BLOCKING.and(GROW), MOVE,              BRPOPLPUSH).doc("Pop an element from a list, push it to another list and return it; or block until one is available", O1).deprecated("6.2.0", "`BLMOVE` with the `RIGHT` and `LEFT` arguments").syntax("source:key destination:key timeout:double").history(TIMEOUT_HISTORY).waits(blocking::brpoplpush),
     row("lindex", "1.0.0",   3, READ,       specs::ONE_RO_ACCESS,        Run::Point(read::lindex)).doc("Get an element from a list by its index", O_INDEX).syntax("key index:integer"),
     row("linsert","2.2.0",   5, GROW,       specs::ONE_RW_INSERT,        Run::Point(search::linsert)).doc("Insert an element before or after another element in a list", O_INSERT).syntax("key (where: BEFORE | AFTER) pivot element"),
     row("llen",   "1.0.0",   2, READ_FAST,  specs::ONE_RO,               Run::Point(read::llen)).doc("Get the length of a list", O1).syntax("key"),

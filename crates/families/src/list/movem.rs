@@ -21,7 +21,7 @@ const REVERSED_AT_ONCE: usize = 32;
 
 /// What is to be moved.
 #[derive(Clone, Copy)]
-struct Asked {
+pub(super) struct Asked {
     ends: Ends,
     count: usize,
     /// As many or none.
@@ -34,6 +34,17 @@ impl Asked {
     /// What follows the two keys.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let ends = Ends::read(&mut args)?;
+        Self::parse_number(ends, args)
+    }
+
+    /// The same with a timeout between the ends and the number, which is returned, too.
+    pub(super) fn parse_waiting(mut args: Args<'_>) -> Result<(Self, &[u8]), Refusal> {
+        let ends = Ends::read(&mut args)?;
+        let timeout = args.word()?;
+        Ok((Self::parse_number(ends, args)?, timeout))
+    }
+
+    fn parse_number(ends: Ends, mut args: Args<'_>) -> Result<Self, Refusal> {
         let mut asked = Self { ends, count: 1, is_exact: false, is_one_by_one: false };
         if args.left() > 0 {
             asked.is_exact = args.option("EXACTLY");
@@ -47,6 +58,11 @@ impl Asked {
             }
         }
         Ok(asked)
+    }
+
+    /// With fewer elements nothing is moved.
+    pub(super) fn least(&self) -> usize {
+        if self.is_exact { self.count } else { 1 }
     }
 
     /// How many of `len` elements are moved.
@@ -75,6 +91,17 @@ impl Asked {
 /// Source: <https://redis.io/commands/lmovem> (8.10.0).
 pub(super) async fn lmovem(call: Call) -> Result<Answer, Refusal> {
     let asked = Asked::parse(call.args())?;
+    run(call, asked).await
+}
+
+/// `BLMOVEM`, where nobody waits.
+pub(super) async fn blmovem(call: Call) -> Result<Answer, Refusal> {
+    let (asked, timeout) = Asked::parse_waiting(call.args())?;
+    crate::waiting::seconds(timeout)?;
+    run(call, asked).await
+}
+
+async fn run(call: Call, asked: Asked) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
     let Some(found) = Move { call: &call, asked, from, to }.run().await? else {

@@ -17,15 +17,15 @@ use std::ops::Range;
 const KEYS_AT_ONCE: usize = 32;
 
 /// What is asked for.
-struct Asked {
+pub(super) struct Asked {
     /// Indexes of the keys.
-    keys: Range<usize>,
-    end: End,
-    count: usize,
+    pub(super) keys: Range<usize>,
+    pub(super) end: End,
+    pub(super) count: usize,
 }
 
 impl Asked {
-    fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
+    pub(super) fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
         let keys = positive(&mut args, "ERR numkeys should be greater than 0")?;
         let first = args.position();
         if keys >= args.left() {
@@ -69,7 +69,7 @@ pub(super) fn here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
 }
 
 /// Removes up to `count` elements of the list at `key`.
-fn pop(
+pub(super) fn pop(
     db: &mut Db,
     key: &Key<'_>,
     end: End,
@@ -78,7 +78,7 @@ fn pop(
     db.edit::<List, _>(key, false, |edit| edit.detach(end, count))
 }
 
-fn reply(reply: &mut Reply<'_>, key: &[u8], popped: list::List, end: End) -> Flow {
+pub(super) fn reply(reply: &mut Reply<'_>, key: &[u8], popped: list::List, end: End) -> Flow {
     reply.array(2);
     reply.bulk(key);
     reply.array(popped.len());

@@ -3,8 +3,9 @@
 //! As in Redis, the element is added before it is removed; so a list of one element that is moved to
 //! its own other end is never empty.
 
+use super::blocking::counted;
 use super::value::{List, sent};
-use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, reply_str};
+use darter_command::{Answer, Args, Call, Cx, Flow, Refusal, When, reply_str};
 use darter_keyspace::{Db, Key, Str, StrPieces, WrongType};
 use darter_resp::{Output, Reply};
 use darter_structs::list::End;
@@ -19,7 +20,7 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Of RPOPLPUSH.
-    const ROTATION: Self = Self { from: End::Back, to: End::Front };
+    pub(super) const ROTATION: Self = Self { from: End::Back, to: End::Front };
 
     /// Those that follow the two keys, and nothing else.
     fn parse(mut args: Args<'_>) -> Result<Self, Refusal> {
@@ -60,15 +61,25 @@ pub(super) fn rpoplpush_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Re
     here(cx, args, Ends::ROTATION)
 }
 
-fn here(cx: &mut Cx<'_>, mut args: Args<'_>, ends: Ends) -> Result<Flow, Refusal> {
+fn here(cx: &mut Cx<'_>, args: Args<'_>, ends: Ends) -> Result<Flow, Refusal> {
+    carry(cx.db, &mut cx.reply, args, ends)
+}
+
+/// Moves an element between the lists at the next two arguments, and replies with it.
+pub(super) fn carry(
+    db: &mut Db,
+    out: &mut Reply<'_>,
+    mut args: Args<'_>,
+    ends: Ends,
+) -> Result<Flow, Refusal> {
     let (from, to) = (args.key()?, args.key()?);
-    let Some(element) = peek(cx.db, &from, ends.from)? else {
-        cx.reply.null();
+    let Some(element) = peek(db, &from, ends.from)? else {
+        out.null();
         return Ok(Flow::Done);
     };
-    add(cx.db, &to, ends.to, &element)?;
-    remove(cx.db, &from, ends.from);
-    Ok(reply(&mut cx.reply, &element))
+    add(db, &to, ends.to, &element)?;
+    remove(db, &from, ends.from);
+    Ok(reply(out, &element))
 }
 
 /// The element at an end of the list at `key`.
@@ -115,8 +126,12 @@ pub(super) async fn rpoplpush(call: Call) -> Result<Answer, Refusal> {
     anywhere(call, Ends::ROTATION).await
 }
 
+pub(super) async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> {
+    across(call, ends, When::Called).await
+}
+
 /// Both keys are locked, so what was found does not change until it is moved.
-async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> {
+pub(super) async fn across(call: Call, ends: Ends, when: When) -> Result<Answer, Refusal> {
     let (from, to) = (call.first, call.first + 1);
     let _locked = call.lock_keys([from, to].map(|at| (call.arg(at), Access::Exclusive))).await;
     let look = move |db: &mut Db, key: &Key<'_>| peek(db, key, ends.from);
@@ -124,7 +139,9 @@ async fn anywhere(call: Call, ends: Ends) -> Result<Answer, Refusal> {
         return Ok(call.answer(|reply| reply.null()));
     };
     let moved = element.clone();
-    call.on_key(to, move |db, key| add(db, key, ends.to, &moved)).await?;
+    let add =
+        move |db: &mut Db, key: &Key<'_>| counted(db, when, |db| add(db, key, ends.to, &moved));
+    call.on_key(to, add).await?;
     call.on_key(from, move |db, key| remove(db, key, ends.from)).await;
 
     let mut out = Output::default();

@@ -11,7 +11,7 @@
 //! | `member`  | ZSCORE, ZMSCORE, ZCARD, ZRANK, ZREVRANK                                |
 //! | `range`   | ZRANGE and what it replaces, ZCOUNT, ZLEXCOUNT; `bounds`: their ends   |
 //! | `rangestore` | ZRANGESTORE                                                         |
-//! | `pop`     | ZPOPMIN, ZPOPMAX, ZMPOP                                                |
+//! | `pop`     | ZPOPMIN, ZPOPMAX, ZMPOP; `blocking`: those that wait                   |
 //! | `random`  | ZRANDMEMBER; `scan`: ZSCAN                                             |
 //! | `algebra` | ZUNION, ZINTER, ZDIFF, ZINTERCARD and the STORE forms; `options`: their arguments |
 //! | `operand` | what they combine; `plan`: in what order; `walk`: the inner loop; `build`: the result |
@@ -19,6 +19,7 @@
 
 mod add;
 mod algebra;
+mod blocking;
 mod bounds;
 mod build;
 mod items;
@@ -41,7 +42,10 @@ pub(crate) use algebra::install;
 pub(crate) use build::Bulk;
 pub use value::{ZSet, ZSetChange, ZSetEdit};
 
-use crate::rows::{GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, WRITE_FAST, range};
+use crate::rows::{
+    BLOCKING, GROW, GROW_FAST, O_SCAN, O1, RANDOM, READ, READ_FAST, WRITE_FAST, range,
+};
+use crate::waiting;
 use darter_command::{
     Command, Flags, Group, KeyFlags, KeySpec, Keys, MultiFn, Place, PointFn, Run, specs,
 };
@@ -88,6 +92,8 @@ const GROW_COUNTED: Flags = GROW.and(Flags::MOVABLEKEYS);
 const O_ADD: &str =
     "O(log(N)) for each item added, where N is the number of elements in the sorted set.";
 const O_ASKED: &str = "O(N) where N is the number of members being requested.";
+const TIMEOUT_HISTORY: &[(&str, &str)] =
+    &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")];
 const O_COUNT: &str = "O(log(N)) with N being the number of elements in the sorted set.";
 const O_LOG: &str = "O(log(N))";
 const O_DIFF: &str = "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.";
@@ -114,6 +120,16 @@ const fn both(here: PointFn, anywhere: MultiFn) -> Run {
 const fn store(anywhere: MultiFn) -> Run {
     Run::Multi { here: None, anywhere }
 }
+
+const WAITS: Keys = Keys(&[range(1, -2, KeyFlags::RW_ACCESS_DELETE)]);
+const WAITS_COUNTED: Keys =
+    Keys(&[KeySpec::new(Place::Counted { count: 2 }, KeyFlags::RW_ACCESS_DELETE)]);
+const BZPOPMIN: Run =
+    both(blocking::bzpopmin_here, |call| Box::pin(waiting::anywhere(call, blocking::bzpopmin)));
+const BZPOPMAX: Run =
+    both(blocking::bzpopmax_here, |call| Box::pin(waiting::anywhere(call, blocking::bzpopmax)));
+const BZMPOP: Run =
+    both(blocking::bzmpop_here, |call| Box::pin(waiting::anywhere(call, blocking::bzmpop)));
 
 const ZMPOP: Run = both(pop::zmpop_here, |call| Box::pin(pop::zmpop_anywhere(call)));
 
@@ -142,6 +158,9 @@ const ZRANGESTORE: Run = store(|call| Box::pin(rangestore::zrangestore(call)));
 #[rustfmt::skip] // A table: one row a command, columns aligned.
 pub const TABLE: &[Command] = &[
     //  name                since   args flags       keys                         run
+    multi("bzmpop",         "7.0.0", -5, POP_COUNTED.and(Flags::BLOCKING), WAITS_COUNTED, BZMPOP).doc("Remove and return members with scores in a sorted set or block until one is available", O_MPOP).syntax("timeout:double numkeys:integer key... (where: MIN | MAX) [COUNT count:integer]").waits(blocking::bzmpop),
+    multi("bzpopmax",       "5.0.0", -3, BLOCKING.and(Flags::FAST), WAITS,        BZPOPMAX).doc("Remove and return the member with the highest score from one or more sorted sets, or block until one is available", O_COUNT).syntax("key... timeout:double").history(TIMEOUT_HISTORY).waits(blocking::bzpopmax),
+    multi("bzpopmin",       "5.0.0", -3, BLOCKING.and(Flags::FAST), WAITS,        BZPOPMIN).doc("Remove and return the member with the lowest score from one or more sorted sets, or block until one is available", O_COUNT).syntax("key... timeout:double").history(TIMEOUT_HISTORY).waits(blocking::bzpopmin),
     row("zadd",             "1.2.0", -4, GROW_FAST,  specs::ONE_RW_UPDATE,        add::zadd).doc("Add one or more members to a sorted set, or update its score if it already exists", O_ADD).elements_from(3).syntax("key [condition: NX | XX]@3.0.2 [comparison: GT | LT]@6.2.0 [CH=change]@3.0.2 [INCR=increment]@3.0.2 (score_member: score:double member)...").history(&[("2.4.0", "Accepts multiple elements."), ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."), ("6.2.0", "Added the `GT` and `LT` options.")]),
     row("zcard",            "1.2.0",  2, READ_FAST,  specs::ONE_RO,               member::zcard).doc("Get the number of members in a sorted set", O1).syntax("key"),
     row("zcount",           "2.0.0",  4, READ_FAST,  specs::ONE_RO_ACCESS,        range::zcount).doc("Count the members in a sorted set with scores within the given values", O_COUNT).syntax("key min:double max:double"),

@@ -52,7 +52,7 @@ fn pop(cx: &mut Cx<'_>, mut args: Args<'_>, end: End) -> Result<Flow, Refusal> {
 
 /// Removes at most `count` members at an end of the sorted set at `key`, and replies with them,
 /// after `head`. `None` when there is no such key.
-fn take(
+pub(super) fn take(
     db: &mut Db,
     key: &Key<'_>,
     (count, end): (usize, End),
@@ -94,16 +94,16 @@ fn event(end: End) -> &'static Event {
 
 /// What ZMPOP is asked for.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
+pub(super) struct Wish {
     /// How many keys follow their number.
-    keys: usize,
-    end: End,
+    pub(super) keys: usize,
+    pub(super) end: End,
     count: usize,
 }
 
 impl Wish {
     /// Reads the arguments; `args` stays at the first key.
-    fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
+    pub(super) fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
         let positive = |word: &[u8], text: &'static str| {
             let number = number::parse_i64(word).and_then(|number| usize::try_from(number).ok());
             number.filter(|number| *number > 0).ok_or(Refusal::line(text))
@@ -132,7 +132,7 @@ impl Wish {
     }
 
     /// Pops from `key`, and replies. `None` when there is no such key.
-    fn take(
+    pub(super) fn take(
         self,
         db: &mut Db,
         key: &Key<'_>,

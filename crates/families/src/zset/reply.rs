@@ -26,6 +26,8 @@ pub(super) enum Form {
     Flat,
     /// The same as a pair, in RESP2 too.
     Pairs,
+    /// The member, then its score, among other elements of an array whose header is sent.
+    Bare,
 }
 
 impl Form {
@@ -40,6 +42,7 @@ impl Form {
             Self::Member | Self::Pairs => false,
             Self::WithScore => !reply.is_resp3(),
             Self::Flat => true,
+            Self::Bare => return,
         };
         reply.array(if is_flat { count.saturating_mul(2) } else { count });
     }

@@ -150,6 +150,13 @@ const LINES: &[&str] = &[
     "LMPOP 2 l fresh-l LEFT COUNT 5",
     "LMPOP 2 l fresh-l LEFT COUNT 50",
     "LMPOP 1 no-l LEFT",
+    "RPUSH bl 1 2 3 4 5 6 7",
+    "BLPOP no-l bl 0",
+    "BRPOP bl 0",
+    "BLMPOP 0 2 no-l bl LEFT COUNT 2",
+    "BLMOVE bl bl-to LEFT RIGHT 0",
+    "BRPOPLPUSH bl bl-to 0",
+    "BLPOP bl 0",
     "RPUSH l a a",
     "LREM l 0 a",
     "SADD s 1 2 3",
@@ -452,6 +459,10 @@ const LINES: &[&str] = &[
     "ZREM no a",
     "ZPOPMIN no",
     "ZMPOP 2 no none MIN",
+    "ZADD bz 1 a 2 b 3 c 4 d",
+    "BZPOPMIN no bz 0",
+    "BZPOPMAX bz 0",
+    "BZMPOP 0 2 no bz MIN COUNT 9",
     "ZREMRANGEBYRANK no 0 1",
     "ZRANGESTORE z2 no 0 1",
     "ZUNIONSTORE z3 2 no s",
@@ -560,6 +571,7 @@ const NEWER: &[(&str, &[&str])] = &[
     ("RM 0 MATCH p", &[]),
     ("RPUSH lm 1 2 3", &["new", "rpush"]),
     ("LMOVEM lm ln LEFT RIGHT COUNT 2 BULK", &["lpop", "new", "rpush"]),
+    ("BLMOVEM ln ln LEFT RIGHT 0 COUNT 1 BULK", &["lpop", "rpush"]),
     ("LMOVEM ln ln LEFT RIGHT COUNT 2 OBO", &["lpop", "rpush"]),
     ("LMOVEM lm ln LEFT LEFT EXACTLY 2 OBO", &[]),
     ("LMOVEM lm ln LEFT LEFT COUNT 9 OBO", &["lpop", "del", "lpush"]),
@@ -666,9 +678,8 @@ impl Both {
         let is_death = |told: &Published| told.1 == "expired";
         found.retain(|told| !is_death(told));
         wanted.retain(|told| !is_death(told));
-        let moves = ["SMOVE", "LMOVE", "RPOPLPUSH", "MOVE", "RENAME"]
-            .iter()
-            .any(|name| line.starts_with(name));
+        let names = ["SMOVE", "LMOVE", "BLMOVE", "RPOPLPUSH", "BRPOPLPUSH", "MOVE", "RENAME"];
+        let moves = names.iter().any(|name| line.starts_with(name));
         if self.cores > 1 || moves {
             found.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));
             wanted.sort_by(|one, other| (one.0, &one.2).cmp(&(other.0, &other.2)));

@@ -1,5 +1,5 @@
 //! CLIENT ID, INFO, LIST, KILL, SETNAME, GETNAME, SETINFO, NO-EVICT, NO-TOUCH, REPLY, PAUSE,
-//! UNPAUSE, GETREDIR, HELP.
+//! UNPAUSE, UNBLOCK, GETREDIR, HELP.
 
 use super::client_list::{self, Filter, Line, Wanted, line};
 use super::long_text::LongText;
@@ -30,6 +30,7 @@ pub(super) const TABLE: &[(Command, Runner)] = &[
     now("client|getredir", "6.0.0", 2, OPEN, C, getredir, ("Get tracking notifications redirection client ID if any", "O(1)")),
     history(syntax(task("client|pause", "2.9.50", -3, ADMIN, C, |call| Box::pin(pause(call)), ("Stop processing commands from clients for some time", "O(1)")), "timeout:integer [mode: WRITE | ALL]@6.2.0"), &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")]),
     task("client|unpause", "6.2.0", 2, ADMIN, C, |call| Box::pin(unpause(call)), ("Resume processing of clients that were paused", "O(N) Where N is the number of paused clients")),
+    syntax(task("client|unblock", "5.0.0", -3, ADMIN, C, |call| Box::pin(unblock(call)), ("Unblock a client blocked in a blocking command from a different connection", "O(log N) where N is the number of client connections")), "client-id:integer [timeout_error: TIMEOUT | ERROR]"),
     now("client|help", "5.0.0", 2, Flags::LOADING.and(Flags::STALE), C, help, ("Show helpful text about the different subcommands", "O(1)")),
 ];
 
@@ -248,6 +249,33 @@ async fn unpause(call: ServerCall) -> Result<Answer, Refusal> {
     Ok(call.answer(|reply| reply.ok()))
 }
 
+/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`: ends a client's waiting, as if its time were over, or with an
+/// error. The reply is 1, or 0 if it does not wait.
+async fn unblock(call: ServerCall) -> Result<Answer, Refusal> {
+    let mut args = call.args();
+    let id = args.bytes()?;
+    let with_error = match args.next().map(<[u8]>::to_ascii_lowercase).as_deref() {
+        None | Some(b"timeout") => false,
+        Some(b"error") => true,
+        Some(_) => {
+            let text = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
+            return Err(Refusal::line(text));
+        }
+    };
+    if args.left() > 0 {
+        return Err(super::wrong_subcommand(call.args()));
+    }
+    let id = number::parse_i64(id).ok_or(Refusal::NotAnInteger)?;
+    let done = match u64::try_from(id) {
+        Ok(id) if id > 0 => {
+            let home = call.core.core_of_client(id);
+            call.core.ask(home, move |core| core.unblock(id, with_error)).await
+        }
+        _ => false,
+    };
+    Ok(call.answer(|reply| reply.int(i64::from(done))))
+}
+
 /// Core 0 decides, one pause after the other, and tells all cores: of two concurrent ones, all
 /// cores must end with the same.
 async fn set_pause(core: &Rc<Core>, pause: Option<(u64, bool)>) {
@@ -298,6 +326,8 @@ fn help(cx: &mut SessionCx<'_>, _args: Args<'_>) -> Result<(), Refusal> {
             "    Return information about client connections. Options:",
             "    * TYPE (NORMAL|MASTER|REPLICA|PUBSUB)",
             "      Return clients of specified type.",
+            "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+            "    Unblock the specified blocked client.",
             "UNPAUSE",
             "    Stop the current client pause, resuming traffic.",
             "PAUSE <timeout> [WRITE|ALL]",

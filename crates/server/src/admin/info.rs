@@ -34,6 +34,8 @@ pub(super) struct Facts {
     expired: u64,
     unsaved: u64,
     conns: usize,
+    /// Clients that wait, and those of them that do not for ever.
+    blocked: (usize, usize),
     tasks: usize,
     locks: (usize, usize),
     /// Channels, patterns and shard channels with subscribers that it counts.
@@ -163,6 +165,7 @@ async fn facts(core: Rc<Core>) -> Facts {
         expired: home.shard.expired_count(),
         unsaved: core.saving.unsaved(home.shard.changes()),
         conns: core.conns_len(),
+        blocked: core.blocked_counts(),
         tasks: core.tx.tasks_len(),
         locks: home.locks.counts(),
         subscribed: PubSubKind::ALL.map(|kind| core.pubsub.registry.borrow().len(kind)),
@@ -286,9 +289,9 @@ fn clients(report: &Report<'_>, text: &mut String) {
     let most = |get: fn(&Facts) -> usize| report.facts.iter().map(get).max().unwrap_or(0);
     field(text, "client_recent_max_input_buffer", most(|facts| facts.held.query_max));
     field(text, "client_recent_max_output_buffer", most(|facts| facts.held.output_max));
-    field(text, "blocked_clients", 0);
+    field(text, "blocked_clients", report.sum(|facts| facts.blocked.0));
     field(text, "tracking_clients", 0);
-    field(text, "clients_in_timeout_table", 0);
+    field(text, "clients_in_timeout_table", report.sum(|facts| facts.blocked.1));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]

@@ -24,7 +24,7 @@ impl Core {
             lossy(&session.name),
             seconds(session.created_ms),
             seconds(session.active_ms),
-            flags(session),
+            flags(session, conn),
             session.db,
             session.subscribed.counts[0],
             session.subscribed.counts[1],
@@ -55,13 +55,14 @@ fn with_library(text: String, session: &Session) -> String {
     format!("{} lib-name={name} lib-ver={version}\n", text.trim_end())
 }
 
-fn flags(session: &Session) -> String {
+fn flags(session: &Session, conn: Option<&Conn>) -> String {
     let mut flags = String::new();
     let marks = [
         (session.monitor, 'O'),
         (session.queued.is_some(), 'x'),
         (session.is_touched, 'd'),
         (session.subscribed.is_any(), 'P'),
+        (conn.is_some_and(|conn| conn.lane.is_blocked()), 'b'),
         (session.close_after_reply, 'c'),
         (session.killed, 'A'),
         (session.peer.local.ends_with(":0"), 'U'),

@@ -5,6 +5,7 @@ use super::point::View;
 use super::presence::{Awaited, Gone};
 use super::state::batches::Batch;
 use super::state::pubsub::Subscribed;
+use super::state::waits::Blocked;
 use super::transaction::queued::{Queued, Sizes as QueuedSizes, Watched};
 use darter_command::Stream;
 use darter_resp::{Output, Parser, Request};
@@ -153,6 +154,8 @@ pub(super) enum Next {
     Held(Arc<Request>),
     /// A task runs the last one.
     AwaitsTask,
+    /// The last one waits for a key.
+    Waits,
 }
 
 /// What a connection is owed, and what it has declared.
@@ -181,6 +184,8 @@ pub struct Lane {
     pub(super) queued_commands: Option<Box<Queued>>,
     /// What it watches; shared with an EXEC that runs.
     pub(super) watched: Option<Rc<Watched>>,
+    /// With what its client waits for keys, if it does.
+    pub(super) blocked: Option<Box<Blocked>>,
     /// Cores on which a batch rests until its next reply is wanted.
     pub(super) resting: Vec<usize>,
     /// The home of the channel of its last PUBLISH, if that is another core.
@@ -244,6 +249,7 @@ impl Conn {
             awaited: None,
             queued_commands: None,
             watched: None,
+            blocked: None,
             resting: Vec::new(),
             published_at: None,
             away_bytes: 0,
@@ -311,7 +317,8 @@ impl Conn {
         let pinned = lane.pinned_bytes();
         let output = lane.buffered_bytes() + pinned - reply_bytes;
         let held = lane.held().map_or(0, |request| request.bytes());
-        let owed = lane.owed.capacity() * size_of::<Owed>() + lane.waiting.spare_bytes();
+        let blocked = lane.blocked.as_ref().map_or(0, |blocked| blocked.memory_bytes());
+        let owed = blocked + lane.owed.capacity() * size_of::<Owed>() + lane.waiting.spare_bytes();
         Sizes {
             query: parser.query_bytes(),
             query_free: parser.free_bytes(),
@@ -341,7 +348,7 @@ impl Lane {
     pub(super) fn held(&self) -> Option<&Request> {
         match &self.next {
             Next::Held(request) => Some(request),
-            Next::Parsed | Next::AwaitsTask => None,
+            Next::Parsed | Next::AwaitsTask | Next::Waits => None,
         }
     }
 
@@ -372,6 +379,11 @@ impl Lane {
     pub(super) fn transaction_bytes(&self) -> usize {
         let queued = self.session.queued.map_or(0, |sizes| sizes.held_bytes);
         queued + self.watched.as_ref().map_or(0, |watched| watched.held_bytes())
+    }
+
+    /// True when it waits for a key: flag `b` of CLIENT LIST.
+    pub(crate) fn is_blocked(&self) -> bool {
+        matches!(self.next, Next::Waits)
     }
 
     /// How far its client has gone.
@@ -437,7 +449,13 @@ impl Lane {
             _ => false,
         };
         let searches = self.stream.is_some() && self.output_bytes() == 0;
-        self.awaits_task() || self.awaits_pause || self.awaits_snapshot || waits || searches
+        let is_blocked = self.blocked.is_some();
+        is_blocked
+            || self.awaits_task()
+            || self.awaits_pause
+            || self.awaits_snapshot
+            || waits
+            || searches
     }
 
     /// True when nothing is owed and nothing runs.

@@ -19,6 +19,7 @@ use super::state::outgoing::{Action, Outgoing};
 use super::state::pubsub::PubSub;
 use super::state::release::Release;
 use super::state::saving::Saving;
+use super::state::waits::{Stage, Waits};
 use super::state::watchers::Watchers;
 use super::state::writers::Writers;
 use super::stats::{CommandStats, CoreStats};
@@ -99,6 +100,8 @@ pub struct Core {
     pub(super) outgoing: Outgoing<Mail>,
     /// Connections that wait to write until a snapshot has caught up.
     pub(super) writers: Writers,
+    /// Who waits for keys of this core, and its clients that wait.
+    pub(crate) waits: RefCell<Waits>,
 }
 
 impl Core {
@@ -144,6 +147,7 @@ impl Core {
             pubsub: PubSub::default(),
             outgoing: Outgoing::default(),
             writers: Writers::default(),
+            waits: RefCell::default(),
         })
     }
 
@@ -223,6 +227,9 @@ impl Core {
     pub fn ended(&self, token: Token) {
         self.with_conn(token, |conn| {
             conn.lane.eof = true;
+            if conn.lane.blocked.as_ref().is_some_and(|blocked| blocked.stage == Stage::Waits) {
+                self.kill(&mut conn.lane);
+            }
             if let Some(awaited) = &conn.lane.awaited {
                 awaited.presence.set(Gone::Ended);
             }
@@ -256,6 +263,7 @@ impl Core {
             self.wake_all(&mut conn.lane);
             self.stop_work(&conn.lane);
             self.unwatch_all(&mut conn.lane);
+            self.stop_waiting(&mut conn.lane);
             self.connection_left(&conn.lane.session);
         }
     }
@@ -312,11 +320,14 @@ impl Core {
         more
     }
 
-    /// True when every request received has been answered, and the answers are sent.
+    /// True when every request received has been answered, and the answers are sent; but for those
+    /// that wait.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let quiet = |conn: &Conn| {
-            conn.lane.is_settled() && conn.lane.output_bytes() == 0 && !conn.lane.queued
+            let lane = &conn.lane;
+            let is_settled = lane.is_settled() || lane.is_blocked();
+            is_settled && lane.output_bytes() == 0 && !lane.queued
         };
         self.clients.all(quiet)
             && self.batches.borrow().is_empty()
@@ -409,9 +420,27 @@ impl Core {
         F: FnOnce(Rc<Core>) -> T + Send + 'static,
         T: Future<Output = R> + 'static,
     {
-        let others = |core| (core != self.id()).then(|| self.start_on(core, make()));
-        let others: Vec<_> = (0..self.tx.cores()).map(others).collect();
-        let mut here = Some(make()(Rc::clone(self)).await);
+        let cores: Vec<CoreId> = (0..self.tx.cores()).collect();
+        self.run_on_each(&cores, |_| make()).await
+    }
+
+    /// [`Core::run_on_all`], on some.
+    pub(super) async fn run_on_each<R, F, T>(
+        self: &Rc<Self>,
+        cores: &[CoreId],
+        make: impl Fn(CoreId) -> F,
+    ) -> Vec<R>
+    where
+        R: Send + 'static,
+        F: FnOnce(Rc<Core>) -> T + Send + 'static,
+        T: Future<Output = R> + 'static,
+    {
+        let others = |core| (core != self.id()).then(|| self.start_on(core, make(core)));
+        let others: Vec<_> = cores.iter().copied().map(others).collect();
+        let mut here = None;
+        if others.iter().any(Option::is_none) {
+            here = Some(make(self.id())(Rc::clone(self)).await);
+        }
         let mut results = Vec::new();
         for other in others {
             match other {
@@ -429,6 +458,11 @@ impl Core {
         } else {
             self.post(core, Mail::Ask(Box::new(run)));
         }
+    }
+
+    /// Has another core run `run` at the end of the turn.
+    pub(super) fn tell_later(&self, core: CoreId, run: impl FnOnce(&Rc<Core>) + Send + 'static) {
+        self.post(core, Mail::Ask(Box::new(run)));
     }
 
     /// Completes a ticket of core `to`, from wherever the answer was made.
@@ -555,7 +589,7 @@ impl Core {
     }
 
     /// The core of the client with this id.
-    pub(super) fn core_of_client(&self, id: u64) -> CoreId {
+    pub(crate) fn core_of_client(&self, id: u64) -> CoreId {
         ((id - 1) % self.tx.cores() as u64) as CoreId
     }
 }

@@ -34,6 +34,7 @@ mod tests;
 mod transaction;
 mod turn;
 mod upkeep;
+mod waiting;
 mod wanted;
 mod writers;
 

@@ -191,6 +191,9 @@ impl Core {
             self.run_in_turn(lane, entry, args); // Nearly all requests: the rest is not for them.
             return;
         }
+        if entry.row.waits.is_some() && self.may_wait(lane, entry, args, watched) {
+            return;
+        }
         let owner = match entry.run {
             Runner::Point(_) | Runner::Multi(Some(_), _) => self.owner_of(entry, args),
             Runner::Publish(_) => Owner::One(home(args.get(1), args.hash(1), self.tx.cores())),
@@ -254,6 +257,26 @@ impl Core {
         }
         lane.published_at = (home != self.id()).then_some(home);
         false
+    }
+
+    /// A command that may have to wait. True when it does, or runs elsewhere.
+    #[cold]
+    fn may_wait(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+        watched: bool,
+    ) -> bool {
+        if !lane.is_settled() {
+            lane.hold(args.to_request()); // Retried, once nothing is owed before it.
+            return true;
+        }
+        let waits = self.call_or_wait(lane, entry, args);
+        if waits && watched {
+            super::monitor::feed(self, &lane.session, entry, args);
+        }
+        waits
     }
 
     /// The gates that every request passes, in Redis's order. Returns its flags, too.
@@ -360,7 +383,7 @@ impl Core {
     }
 
     /// Appends a reply to all that is owed, unless the client wants none.
-    fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
+    pub(super) fn owe(&self, lane: &mut Lane, out: Output, stream: Option<Box<dyn Stream>>) {
         if lane.session.reply_mode != ReplyMode::On {
             if lane.session.reply_mode == ReplyMode::Skip {
                 lane.session.reply_mode = ReplyMode::On;
@@ -484,6 +507,10 @@ impl Core {
         let result = self.with_cx(&mut home, view, reply, call);
         drop(home);
         self.publish_events();
+        if entry.row.is_write() && !self.waits.borrow().is_empty() {
+            self.serve_changed(entry, args, view.db);
+            self.publish_events();
+        }
         let done = match result {
             Ok(Flow::Done) => Ok(None),
             Ok(Flow::Stream(stream)) => Ok(Some(named(entry.index, stream))),
@@ -565,7 +592,11 @@ impl Core {
     }
 
     fn claim_of(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> Claim {
-        let access = if entry.row.is_write() { Access::Update } else { Access::Shared };
+        let access = match entry.row.is_write() {
+            true if self.is_waited(entry, args, db) => Access::Exclusive,
+            true => Access::Update,
+            false => Access::Shared,
+        };
         let mut keys: Vec<(u64, Access)> = Vec::new();
         for at in entry.row.keys.positions(args) {
             let key = lock_key(db, args.hash(at));
@@ -604,7 +635,16 @@ impl Core {
             }
             Work::Blocked => {
                 let claim = self.claim_of(entry, args, view.db);
-                let locked = self.tx.lock(vec![(self.id(), claim)]).await;
+                let mut locked = self.tx.lock(vec![(self.id(), claim.clone())]).await;
+                if entry.row.is_write()
+                    && !claim.is_exclusive()
+                    && self.is_waited(entry, args, view.db)
+                {
+                    // Readers could see what is put there for those who wait, before they have it.
+                    drop(locked);
+                    let claim = self.claim_of(entry, args, view.db);
+                    locked = self.tx.lock(vec![(self.id(), claim)]).await;
+                }
                 let run = entry.point().expect("only point commands come here");
                 self.meter.blame(Cause::Command(index));
                 let mut out = Output::default();
@@ -894,7 +934,7 @@ impl Core {
 
 /// True when a point command must wait for whoever holds its keys.
 #[inline]
-fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
+pub(super) fn is_blocked(home: &Home, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
     !home.locks.is_free() && {
         let write = entry.row.is_write();
         let mut keys = entry.row.keys.positions(args);

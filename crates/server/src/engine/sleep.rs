@@ -50,7 +50,7 @@ impl Core {
     #[must_use]
     pub fn at_hand(&self) -> Option<&'static str> {
         #[rustfmt::skip] // A table.
-        let queues: [(&str, &dyn Fn() -> bool); 16] = [
+        let queues: [(&str, &dyn Fn() -> bool); 19] = [
             ("what has come",      &|| !self.queue.borrow().is_empty()),
             ("a batch",            &|| self.batches.borrow().has_next()),
             ("a task",             &|| self.tx.has_ready()),
@@ -65,6 +65,9 @@ impl Core {
             ("a snapshot",         &|| self.can_save()),
             ("news of a snapshot", &|| self.has_save_news()),
             ("the end of a pause", &|| self.is_due(self.pause_ends())),
+            ("a served key",       &|| self.tx.has_serving()),
+            ("a left queue",       &|| self.waits.borrow().has_left()),
+            ("the end of a wait",  &|| self.is_due(self.next_timeout())),
             ("a held writer",      &|| self.may_release_writers()),
             ("a watched key",      &|| self.has_watch_work()),
         ];
@@ -82,6 +85,7 @@ impl Core {
             self.next_reap(),
             self.tx.home().shard.next_compaction(),
             self.pause_ends(),
+            self.next_timeout(),
             self.release.next_ms(),
             self.corked.next_ms(),
             self.next_idle_check(),

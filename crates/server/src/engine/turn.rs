@@ -54,6 +54,7 @@ impl Core {
     #[must_use]
     pub fn serve_all(self: &Rc<Self>) -> bool {
         self.end_pause();
+        self.end_overdue();
         if self.queue.borrow().has_mail() {
             self.meter.read(self.clock.monotonic_ns()); // Bytes came in since the slice began.
         }
@@ -76,6 +77,7 @@ impl Core {
 
     /// The second half: what takes longer.
     pub fn work_on(self: &Rc<Self>) {
+        self.begin_servings();
         let share_ns = if self.writers.are_held() { BEHIND_NS } else { BACKGROUND_NS };
         self.slice.begin_background(self.clock.monotonic_ns(), share_ns);
         let used_up = self.run_background();
@@ -213,6 +215,7 @@ impl Core {
             Chore::Compaction if self.is_due(self.tx.home().shard.next_compaction()) => {
                 self.timed(Cause::Compaction, || self.tx.home().shard.compact());
             }
+            Chore::Waits => return self.clear_queues(),
             Chore::Save if self.can_save() => self.timed(Cause::Save, || self.save_some()),
             Chore::Watches if self.has_watch_work() => {
                 self.timed(Cause::Task, || self.settle_watches());

@@ -1,9 +1,10 @@
 //! The locks that a task holds, or asks for, and the transaction that its changes belong to.
 
-use super::{Message, Tx};
+use super::tickets::Pending;
+use super::{Message, Tx, downcast};
 use crate::CoreId;
 use crate::executor::TaskId;
-use crate::locks::{Access, TxId};
+use crate::locks::{Access, Claim, TxId};
 use darter_keyspace::Part;
 
 /// Locks that are held until this is dropped.
@@ -23,6 +24,9 @@ pub struct Locked {
     has_begun: bool,
     /// The locks are a transaction's, which gives them back.
     is_of_transaction: bool,
+    /// They serve those who wait for keys: nobody else needs to when they are given back. Until they
+    /// are granted, what tells of that.
+    serves: Option<Option<Pending>>,
 }
 
 impl Locked {
@@ -36,7 +40,73 @@ impl Locked {
             writers,
             has_begun: false,
             is_of_transaction: false,
+            serves: None,
         }
+    }
+
+    /// What is held to serve those who wait for keys of this core, once `granted` is completed, if
+    /// that is awaited still.
+    pub(super) fn to_serve(tx: &Tx, id: TxId, granted: Option<Pending>) -> Self {
+        let mut locked = Self::new(tx, Vec::new());
+        locked.id = id;
+        let list = if granted.is_some() { &mut locked.asked } else { &mut locked.cores };
+        list.push(tx.core());
+        locked.serves = Some(granted);
+        locked
+    }
+
+    /// True when nothing is awaited.
+    pub(crate) fn is_granted(&self) -> bool {
+        !matches!(self.serves, Some(Some(_)))
+    }
+
+    /// Waits for what is to be served. From now on the running task holds it.
+    pub(crate) async fn granted(&mut self) {
+        assert!(self.serves.is_some(), "these locks were granted as they were taken");
+        self.task = self.tx.0.running.get();
+        if let Some(Some(granted)) = &mut self.serves {
+            granted.await;
+            self.serves = Some(None);
+            self.cores.append(&mut self.asked);
+        }
+    }
+
+    /// The handle of who locked.
+    pub(crate) fn handle(&self) -> &Tx {
+        &self.tx
+    }
+
+    /// Locks what another core has, too, without waiting; both are one transaction, under a number of
+    /// its own, since there may be several such in a row.
+    pub(crate) async fn join(&mut self, core: CoreId, claim: Claim) -> bool {
+        assert!(
+            self.writers.is_empty() && self.cores == [self.tx.core()],
+            "it joins one at a time"
+        );
+        assert_ne!(core, self.tx.core(), "it has a claim of its own core");
+        let id = self.tx.next_tx();
+        let pending = self.tx.ask_lock(id, core, claim, false);
+        if !downcast::<bool>(pending.await) {
+            return false;
+        }
+        self.tx.home().locks.rename(self.id, id);
+        self.id = id;
+        self.writers = vec![self.tx.core(), core];
+        self.cores.push(core);
+        self.begin();
+        true
+    }
+
+    /// Gives back what was joined; the transaction ends.
+    pub(crate) fn part_from_others(&mut self) {
+        let Some(part) = self.part() else { return };
+        for other in self.cores.split_off(1) {
+            self.unlock(other);
+        }
+        self.tx.end_part_here(part);
+        self.tx.0.parts.borrow_mut().remove(&self.task);
+        self.writers.clear();
+        self.has_begun = false;
     }
 
     pub(super) fn of_transaction(tx: &Tx) -> Self {
@@ -100,7 +170,9 @@ impl Locked {
             }
         }
         for core in std::mem::take(&mut self.cores) {
-            if core == self.tx.core() {
+            if core == self.tx.core() && self.serves.is_some() {
+                self.tx.release_served(self.id);
+            } else if core == self.tx.core() {
                 self.tx.release_here(self.id, self.part_on(core));
             } else {
                 self.unlock(core);

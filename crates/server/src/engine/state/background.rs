@@ -21,6 +21,8 @@ pub(crate) enum Chore {
     Frees,
     /// Compacting tables that have shrunk.
     Compaction,
+    /// Removing from queues those who wait no more.
+    Waits,
     /// Saving.
     Save,
     /// Telling who watches a key that it was touched.
@@ -28,13 +30,14 @@ pub(crate) enum Chore {
 }
 
 /// A round.
-pub(crate) const CHORES: [Chore; 8] = [
+pub(crate) const CHORES: [Chore; 9] = [
     Chore::Tasks,
     Chore::Streams,
     Chore::Messages,
     Chore::Dead,
     Chore::Frees,
     Chore::Compaction,
+    Chore::Waits,
     Chore::Save,
     Chore::Watches,
 ];

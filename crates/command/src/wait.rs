@@ -1,0 +1,82 @@
+//! What a command waits for that finds nothing.
+//!
+//! A row of such a command has a function that reads what a request wants ([`WaitFn`]), beside the
+//! one that runs it without waiting, as inside a transaction. The engine asks the keys; if one of
+//! them has what is wanted, the command runs; if none has, its client waits for all of them. Who
+//! waits is served on the core of the key, when it has changed: asked again, and, once the client's
+//! core has agreed, given what it wants. docs/design/0027-blocking.md.
+
+use crate::{Args, Refusal};
+use darter_keyspace::{Db, Key};
+use darter_resp::Reply;
+use std::ops::Range;
+
+/// Reads what a request would wait for. It refuses what the command itself refuses, and may leave
+/// that to it.
+pub type WaitFn = fn(Args<'_>) -> Result<Wait, Refusal>;
+
+/// What a request waits for.
+pub struct Wait {
+    /// Indexes of the keys in the whole request.
+    pub keys: Range<usize>,
+    /// For how many milliseconds; `None`: for ever.
+    pub timeout_ms: Option<u64>,
+    /// For what.
+    pub want: Box<dyn Want>,
+}
+
+/// Whether a key has what is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It has not.
+    Nothing,
+    /// It has.
+    There,
+    /// The request is refused because of this key.
+    Refused(Refusal),
+}
+
+/// When a key is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// As the command is called.
+    Called,
+    /// As it waits, and the key may have changed.
+    Waiting,
+}
+
+/// What a client wants of keys. Several cores ask it at the same time.
+pub trait Want: Send + Sync {
+    /// Whether the key at index `at` of the request has it.
+    fn look(&self, db: &Db, key: &Key<'_>, at: usize, when: When) -> Look;
+
+    /// Takes it, after [`Want::look`] found it there, and replies.
+    fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<crate::Flow, Refusal>;
+
+    /// Index of a key that is changed, too: it may be anywhere.
+    fn second(&self) -> Option<usize> {
+        None
+    }
+
+    /// [`Want::take`] where that key is on another core: `None` if the command itself does it.
+    fn take_across(&self, _call: crate::Call) -> Option<crate::MultiFuture> {
+        None
+    }
+
+    /// Replies that the time is over.
+    fn time_out(&self, reply: &mut Reply<'_>) {
+        reply.null_array();
+    }
+}
+
+/// What [`Want::take`] has at hand.
+pub struct Taking<'a> {
+    /// The client's database on the core of the key.
+    pub db: &'a mut Db,
+    /// The request.
+    pub args: darter_resp::Args<'a>,
+    /// Where the reply goes.
+    pub reply: Reply<'a>,
+    /// Whether its client has waited for it.
+    pub when: When,
+}

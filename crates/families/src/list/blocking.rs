@@ -1,0 +1,219 @@
+//! Waiting for elements: BLPOP, BRPOP, BLMPOP, BLMOVE, BRPOPLPUSH, BLMOVEM.
+
+use super::value::{List, sent};
+use super::{movem, mpop, transfer};
+use crate::waiting::{self, seconds};
+use darter_command::{
+    Answer, Args, Call, Cx, Flow, Look, MultiFuture, Refusal, Taking, Wait, Want, When, reply_str,
+};
+use darter_keyspace::{Db, Key};
+use darter_structs::list::End;
+
+/// Whether the list at `key` has at least `count` elements. Who waits already goes on waiting while
+/// the key holds something else.
+fn look(db: &Db, key: &Key<'_>, count: usize, when: When) -> Look {
+    match db.value::<List>(key) {
+        Ok(Some(list)) if list.elements().len() >= count => Look::There,
+        Err(_) if when == When::Called => Look::Refused(Refusal::WrongType),
+        Ok(_) | Err(_) => Look::Nothing,
+    }
+}
+
+/// Counts no change of who has waited: as in Redis, it is a part of the change that served it.
+pub(super) fn counted<R>(db: &mut Db, when: When, act: impl FnOnce(&mut Db) -> R) -> R {
+    match when {
+        When::Called => act(db),
+        When::Waiting => db.counted_as(|db| (act(db), 0)),
+    }
+}
+
+/// One element at an end.
+struct Element(End);
+
+impl Want for Element {
+    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
+        look(db, key, 1, when)
+    }
+
+    fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
+        let Taking { db, args, reply, when } = call;
+        let key = Key::hashed(args.get(at), args.hash(at));
+        reply.array(2);
+        reply.bulk(key.bytes);
+        let popped = counted(db, *when, |db| {
+            db.edit::<List, _>(&key, false, |edit| {
+                edit.pop(self.0, |element| reply_str(reply, &sent(&element)))
+            })
+        })?;
+        Ok(popped.flatten().unwrap_or(Flow::Done))
+    }
+}
+
+fn element(args: Args<'_>, end: End) -> Result<Wait, Refusal> {
+    let (first, last) = (args.position(), args.all().len() - 1);
+    let timeout_ms = seconds(args.all().head(last))?;
+    Ok(Wait { keys: first..last, timeout_ms, want: Box::new(Element(end)) })
+}
+
+/// `BLPOP key [key ...] timeout`: removes the first element of the first list that is there; waits
+/// for one until the timeout, in seconds.
+///
+/// Reply: array of the key and the element, or a null array. Refusals: of the timeout, `WrongType` of
+/// a key before the first list. Cost: O(keys). Source: <https://redis.io/commands/blpop> (2.0.0).
+pub(super) fn blpop(args: Args<'_>) -> Result<Wait, Refusal> {
+    element(args, End::Front)
+}
+
+/// `BRPOP key [key ...] timeout`: as BLPOP, the last element.
+/// Source: <https://redis.io/commands/brpop> (2.0.0).
+pub(super) fn brpop(args: Args<'_>) -> Result<Wait, Refusal> {
+    element(args, End::Back)
+}
+
+/// Some elements at an end.
+struct Elements {
+    end: End,
+    count: usize,
+}
+
+impl Want for Elements {
+    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
+        look(db, key, 1, when)
+    }
+
+    fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
+        let Taking { db, args, reply, .. } = call;
+        let key = Key::hashed(args.get(at), args.hash(at));
+        let popped = mpop::pop(db, &key, self.end, self.count)?.unwrap_or_default();
+        Ok(mpop::reply(reply, key.bytes, popped, self.end))
+    }
+}
+
+/// `BLMPOP timeout numkeys key [key ...] LEFT|RIGHT [COUNT count]`: LMPOP that waits.
+///
+/// Source: <https://redis.io/commands/blmpop> (7.0.0).
+pub(super) fn blmpop(mut args: Args<'_>) -> Result<Wait, Refusal> {
+    let timeout = args.word()?;
+    let asked = mpop::Asked::parse(args)?;
+    let timeout_ms = seconds(timeout)?;
+    let want = Elements { end: asked.end, count: asked.count };
+    Ok(Wait { keys: asked.keys, timeout_ms, want: Box::new(want) })
+}
+
+/// An element for another list.
+struct Transfer(transfer::Ends);
+
+impl Want for Transfer {
+    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
+        look(db, key, 1, when)
+    }
+
+    fn take(&self, call: &mut Taking<'_>, at: usize) -> Result<Flow, Refusal> {
+        let Taking { db, args, reply, when } = call;
+        let args = Args::new(*args, at);
+        counted(db, *when, |db| transfer::carry(db, reply, args, self.0))
+    }
+
+    fn take_across(&self, call: Call) -> Option<MultiFuture> {
+        Some(Box::pin(transfer::across(call, self.0, When::Waiting)))
+    }
+
+    fn second(&self) -> Option<usize> {
+        Some(2)
+    }
+}
+
+fn transfer(args: Args<'_>, ends: transfer::Ends) -> Result<Wait, Refusal> {
+    let (first, last) = (args.position(), args.all().len() - 1);
+    let timeout_ms = seconds(args.all().head(last))?;
+    Ok(Wait { keys: first..first + 1, timeout_ms, want: Box::new(Transfer(ends)) })
+}
+
+/// `BLMOVE source destination LEFT|RIGHT LEFT|RIGHT timeout`: LMOVE that waits.
+///
+/// Reply: bulk, or a null array when the time is over. Refusals: those of LMOVE, the destination's
+/// when an element is there; of the timeout. Source: <https://redis.io/commands/blmove> (6.2.0).
+pub(super) fn blmove(args: Args<'_>) -> Result<Wait, Refusal> {
+    let ends = transfer::Ends::read(&mut { args })?;
+    transfer(args, ends)
+}
+
+/// `BRPOPLPUSH source destination timeout`: RPOPLPUSH that waits.
+/// Source: <https://redis.io/commands/brpoplpush> (2.2.0).
+pub(super) fn brpoplpush(args: Args<'_>) -> Result<Wait, Refusal> {
+    transfer(args, transfer::Ends::ROTATION)
+}
+
+/// BLMOVE where nobody waits.
+pub(super) fn blmove_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    blmove(args)?;
+    transfer::carry(cx.db, &mut cx.reply, args, transfer::Ends::read(&mut { args })?)
+}
+
+/// BRPOPLPUSH where nobody waits.
+pub(super) fn brpoplpush_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    brpoplpush(args)?;
+    transfer::carry(cx.db, &mut cx.reply, args, transfer::Ends::ROTATION)
+}
+
+/// [`blmove_here`] between cores.
+pub(super) async fn blmove_anywhere(call: Call) -> Result<Answer, Refusal> {
+    blmove(call.args())?;
+    let ends = transfer::Ends::read(&mut call.args())?;
+    transfer::anywhere(call, ends).await
+}
+
+/// [`brpoplpush_here`] between cores.
+pub(super) async fn brpoplpush_anywhere(call: Call) -> Result<Answer, Refusal> {
+    brpoplpush(call.args())?;
+    transfer::anywhere(call, transfer::Ends::ROTATION).await
+}
+
+/// Several elements for another list.
+struct Block {
+    /// At least so many.
+    count: usize,
+}
+
+impl Want for Block {
+    fn look(&self, db: &Db, key: &Key<'_>, _at: usize, when: When) -> Look {
+        look(db, key, self.count, when)
+    }
+
+    /// Both lists are changed wherever they are: see [`Want::second`].
+    fn take(&self, _: &mut Taking<'_>, _: usize) -> Result<Flow, Refusal> {
+        unreachable!("BLMOVEM has no form for one shard")
+    }
+
+    fn second(&self) -> Option<usize> {
+        Some(2)
+    }
+}
+
+/// `BLMOVEM source destination LEFT|RIGHT LEFT|RIGHT timeout [COUNT count|EXACTLY count OBO|BULK]`:
+/// LMOVEM that waits: for one element, or for as many as EXACTLY asks for.
+///
+/// Reply: as LMOVEM, or a null array when the time is over. Source:
+/// <https://redis.io/commands/blmovem> (8.10.0).
+pub(super) fn blmovem(args: Args<'_>) -> Result<Wait, Refusal> {
+    let first = args.position();
+    let (asked, timeout) = movem::Asked::parse_waiting(args)?;
+    let timeout_ms = seconds(timeout)?;
+    let want = Block { count: asked.least() };
+    Ok(Wait { keys: first..first + 1, timeout_ms, want: Box::new(want) })
+}
+
+/// BLPOP where nobody waits.
+pub(super) fn blpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    waiting::here(cx, args, blpop)
+}
+
+/// BRPOP where nobody waits.
+pub(super) fn brpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    waiting::here(cx, args, brpop)
+}
+
+/// BLMPOP where nobody waits.
+pub(super) fn blmpop_here(cx: &mut Cx<'_>, args: Args<'_>) -> Result<Flow, Refusal> {
+    waiting::here(cx, args, blmpop)
+}

@@ -1,0 +1,76 @@
+//! Commands that wait: their timeouts, and how they run where nobody may wait.
+//!
+//! What a command wants, and how it is taken, is in its family; who waits for what, and in which
+//! order they are served, is the engine's business.
+
+mod timeout;
+
+pub(crate) use timeout::seconds;
+
+use crate::spread::{Layout, PORTION_KEYS, Portion, Spread};
+use darter_command::{Answer, Args, Call, Cx, Flow, Look, Refusal, Taking, Wait, WaitFn, When};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Output, Reply};
+use darter_tx::{Access, Home};
+use std::sync::Arc;
+
+/// Runs a command that would wait without waiting: of keys of one shard.
+pub(crate) fn here(cx: &mut Cx<'_>, args: Args<'_>, read: WaitFn) -> Result<Flow, Refusal> {
+    let wait = read(args)?;
+    let all = args.all();
+    for at in wait.keys {
+        let key = Key::hashed(all.get(at), all.hash(at));
+        match wait.want.look(cx.db, &key, at, When::Called) {
+            Look::Nothing => {}
+            Look::Refused(refusal) => return Err(refusal),
+            Look::There => {
+                let resp3 = cx.reply.is_resp3();
+                let reply = Reply::new(cx.reply.out, resp3);
+                let mut call = Taking { db: cx.db, args: all, reply, when: When::Called };
+                return wait.want.take(&mut call, at);
+            }
+        }
+    }
+    wait.want.time_out(&mut cx.reply);
+    Ok(Flow::Done)
+}
+
+/// [`here`] of keys on several cores, or of very many.
+pub(crate) async fn anywhere(call: Call, read: WaitFn) -> Result<Answer, Refusal> {
+    let wait = Arc::new(read(call.args())?);
+    let layout = Layout { first: wait.keys.start, step: 1, count: wait.keys.len() };
+    let spread = Spread::of(&call, layout).await;
+    let _locked = spread.lock(&call, Access::Exclusive).await;
+    let (db, wanted) = (call.db, Arc::clone(&wait));
+    let find = move |home: &mut Home, keys: &Portion, first: &mut Option<(usize, Look)>| {
+        let db = home.shard.db(db);
+        let looks = keys.positions().zip(keys.keys(db));
+        let mut found = looks.map(|(at, key)| (at, wanted.want.look(db, &key, at, When::Called)));
+        *first = found.find(|(_, look)| *look != Look::Nothing);
+        first.is_none()
+    };
+    let found = spread.work(&call, |_| PORTION_KEYS, find).await;
+    match found.into_iter().flatten().min_by_key(|(at, _)| *at) {
+        None => Ok(call.answer(|reply| wait.want.time_out(reply))),
+        Some((_, Look::Refused(refusal))) => Err(refusal),
+        Some((at, _)) => take(&call, wait, at).await,
+    }
+}
+
+async fn take(call: &Call, wait: Arc<Wait>, at: usize) -> Result<Answer, Refusal> {
+    let (db, no_touch, resp3) = (call.db, call.no_touch, call.resp3);
+    let request = Arc::clone(&call.request);
+    let take = move |home: &mut Home| {
+        let mut out = Output::default();
+        let db = home.shard.db_for(db, no_touch);
+        let (args, reply) = (resp::Args::owned(&request), Reply::new(&mut out, resp3));
+        let mut call = Taking { db, args, reply, when: When::Called };
+        let flow = wait.want.take(&mut call, at)?;
+        Ok::<_, Refusal>((out, flow))
+    };
+    let (out, flow) = call.tx.on(call.tx.core_of(call.arg(at)), take).await?;
+    Ok(match flow {
+        Flow::Stream(rest) => Answer::Stream(out, rest),
+        Flow::Done | Flow::Job(_) => Answer::Done(out),
+    })
+}

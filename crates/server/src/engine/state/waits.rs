@@ -1,0 +1,379 @@
+//! Who waits for keys of this core: by key, in the order in which they came; and the clients of this
+//! core that wait, by when their time is over.
+//!
+//! ```text
+//! keys:     name -> key "jobs"  -> 17: client 5, its 1st key   23: client 9, its 2nd key
+//!                   key "mails" -> 23: client 9, its 1st key
+//! waiters:  number -> client 9, its place 23, and its names
+//! ```
+//! A name is what a key is locked under: two keys that share one are told apart here. A waiter has
+//! one place on all its keys of this core. One that leaves is forgotten at once; its places in the
+//! queues are removed in portions, and mean nothing meanwhile.
+//!
+//! Invariants (`check_invariants`):
+//! - Q1: every place of a waiter is in the queue of its key, and every place in a queue is that of a
+//!   waiter, or of one that has left and is still to be removed.
+//! - Q2: no queue is empty, and `keys` has no name without a queue.
+
+use darter_base::hash::IdentityMap;
+use darter_command::Wait;
+use darter_keyspace::Name;
+use darter_resp::Request;
+use darter_tx::CoreId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::super::point::View;
+
+/// A call that waits: who calls, and for what it waits. Shared by the cores of its keys.
+pub(crate) struct WaitingCall {
+    /// Unique among all calls that wait.
+    pub(crate) number: u64,
+    /// The core of its connection.
+    pub(crate) core: CoreId,
+    pub(crate) client: u64,
+    /// The row of its command.
+    pub(crate) entry: usize,
+    pub(crate) request: Arc<Request>,
+    pub(crate) view: View,
+    pub(crate) resp3: bool,
+    pub(crate) wait: Wait,
+}
+
+/// What a connection knows of the call with which it waits.
+pub(crate) struct Blocked {
+    pub(crate) call: Arc<WaitingCall>,
+    /// When its time is over, in Unix milliseconds.
+    pub(crate) until_ms: Option<u64>,
+    pub(crate) stage: Stage,
+    /// The cores of its keys.
+    pub(crate) cores: Vec<CoreId>,
+}
+
+/// How far a call that waits has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It may not have all its places yet.
+    Begins,
+    /// It waits.
+    Waits,
+    /// A core takes what it waits for.
+    Granted,
+}
+
+impl Blocked {
+    /// A call that begins now.
+    pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
+        let until_ms = call.wait.timeout_ms.map(|timeout| now_ms.saturating_add(timeout));
+        Self { call, until_ms, stage: Stage::Begins, cores }
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        /// What a key takes in the lists of its core, beside its name.
+        const PLACE_BYTES: usize = 160;
+        let keys = self.call.wait.keys.len() * PLACE_BYTES;
+        size_of::<Self>() + size_of::<WaitingCall>() + self.call.request.bytes() + keys
+    }
+}
+
+/// One key, and who waits for it.
+struct Queue {
+    db: usize,
+    key: Name,
+    /// By place: which waiter, and which of its keys this is.
+    places: BTreeMap<u64, (u64, usize)>,
+}
+
+/// One who waits for keys of this core.
+struct Waiter {
+    call: Arc<WaitingCall>,
+    place: u64,
+    /// The names of its keys.
+    names: Vec<u64>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Waits {
+    keys: BTreeMap<u64, Vec<Queue>>,
+    waiters: IdentityMap<Waiter>,
+    next_place: u64,
+    next_call: u64,
+    /// The place and the names of those who left.
+    left: VecDeque<(u64, Vec<u64>)>,
+    /// Clients of this core whose time will be over, by that moment, in Unix milliseconds.
+    deadlines: BTreeSet<(u64, u64)>,
+    /// Clients of this core that wait.
+    blocked: usize,
+    /// Connections that ended while their replies were on their way.
+    lost: u64,
+}
+
+/// The next who waits for a key.
+pub(crate) struct Next {
+    pub(crate) call: Arc<WaitingCall>,
+    pub(crate) place: u64,
+    /// Index of the key in its request.
+    pub(crate) at: usize,
+}
+
+impl Waits {
+    /// A number that no call of this core has had.
+    pub(crate) fn next_call(&mut self) -> u64 {
+        self.next_call += 1;
+        self.next_call
+    }
+
+    /// True when nobody waits for a key of this core: then no command needs to look.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// True when somebody may wait for a key of this name.
+    pub(crate) fn has(&self, name: u64) -> bool {
+        self.keys.contains_key(&name)
+    }
+
+    /// A call waits for the key at index `at` of its request. True if it is the first for this name.
+    pub(crate) fn add(
+        &mut self,
+        call: &Arc<WaitingCall>,
+        (name, db): (u64, usize),
+        (key, at): (&[u8], usize),
+    ) -> bool {
+        let next_place = &mut self.next_place;
+        let waiter = self.waiters.entry(call.number).or_insert_with(|| {
+            *next_place += 1;
+            Waiter { call: Arc::clone(call), place: *next_place, names: Vec::new() }
+        });
+        let is_first = !self.keys.contains_key(&name);
+        let queues = self.keys.entry(name).or_default();
+        let known = queues.iter().position(|queue| queue.db == db && *queue.key == *key);
+        let index = known.unwrap_or_else(|| {
+            queues.push(Queue { db, key: Name::from(key), places: BTreeMap::new() });
+            queues.len() - 1
+        });
+        // A key that is named twice is waited for once: as the first says.
+        let mut is_new = false;
+        queues[index].places.entry(waiter.place).or_insert_with(|| {
+            is_new = true;
+            (call.number, at)
+        });
+        if is_new {
+            waiter.names.push(name);
+        }
+        is_first
+    }
+
+    /// A call waits no more.
+    pub(crate) fn remove(&mut self, number: u64) {
+        if let Some(waiter) = self.waiters.remove(&number) {
+            self.left.push_back((waiter.place, waiter.names));
+        }
+    }
+
+    /// True when places of those who left are to be removed.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Removes some places of those who left. Returns the names that nobody waits for any more.
+    pub(crate) fn remove_some(&mut self, most: usize) -> Vec<u64> {
+        let mut unwanted = Vec::new();
+        for _ in 0..most {
+            let Some((place, names)) = self.left.front_mut() else { break };
+            let Some(name) = names.pop() else {
+                self.left.pop_front();
+                continue;
+            };
+            let Some(queues) = self.keys.get_mut(&name) else { continue };
+            let place = *place;
+            queues.iter_mut().for_each(|queue| _ = queue.places.remove(&place));
+            queues.retain(|queue| !queue.places.is_empty());
+            if queues.is_empty() {
+                self.keys.remove(&name);
+                unwanted.push(name);
+            }
+        }
+        darter_base::spare::release_queue(&mut self.left);
+        unwanted
+    }
+
+    /// The first who waits for a key of this name behind `place`, and passes `test`, among the next
+    /// `most`. `Err` has the place up to which nobody did, if there are more behind it.
+    pub(crate) fn next(
+        &self,
+        name: u64,
+        place: u64,
+        most: usize,
+        mut test: impl FnMut(&WaitingCall, &[u8], usize) -> bool,
+    ) -> Result<Option<Next>, u64> {
+        let Some(queues) = self.keys.get(&name) else { return Ok(None) };
+        let behind = (Bound::Excluded(place), Bound::Unbounded);
+        // Nearly always there is one queue.
+        let mut all: Vec<_> = queues
+            .iter()
+            .flat_map(|queue| {
+                queue.places.range(behind).take(most).map(move |place| (queue, place))
+            })
+            .collect();
+        all.sort_by_key(|(_, (place, _))| **place);
+        let is_all = all.len() < most;
+        let mut last = place;
+        for (queue, (place, (number, at))) in all.into_iter().take(most) {
+            last = *place;
+            let Some(waiter) = self.waiters.get(number) else { continue };
+            if test(&waiter.call, &queue.key, *at) {
+                return Ok(Some(Next { call: Arc::clone(&waiter.call), place: *place, at: *at }));
+            }
+        }
+        if is_all { Ok(None) } else { Err(last) }
+    }
+
+    /// A client of this core waits, until a moment or for ever.
+    pub(crate) fn block(&mut self, client: u64, until_ms: Option<u64>) {
+        self.blocked += 1;
+        self.deadlines.extend(until_ms.map(|until| (until, client)));
+    }
+
+    /// A client of this core, which was to wait until then, waits no more.
+    pub(crate) fn unblock(&mut self, client: u64, until_ms: Option<u64>) {
+        assert!(self.blocked > 0, "client {client} did not wait");
+        self.blocked -= 1;
+        if let Some(until) = until_ms {
+            self.deadlines.remove(&(until, client));
+        }
+    }
+
+    /// Clients of this core that wait, and those of them that do not for ever.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.blocked, self.deadlines.len())
+    }
+
+    /// A connection has ended while its replies were on their way.
+    pub(crate) fn count_lost(&mut self) {
+        self.lost += 1;
+    }
+
+    /// How many have.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// When the time of a client of this core is over next, in Unix milliseconds.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+
+    /// A client of this core whose time is over.
+    pub(crate) fn overdue(&self, now_ms: u64) -> Option<u64> {
+        self.deadlines.first().filter(|(until, _)| *until <= now_ms).map(|(_, client)| *client)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check_invariants(&self) {
+        for (number, waiter) in &self.waiters {
+            for name in &waiter.names {
+                let queues = self.keys.get(name).expect("Q1");
+                let is_there = |queue: &Queue| {
+                    queue.places.get(&waiter.place).is_some_and(|(of, _)| of == number)
+                };
+                assert!(queues.iter().any(is_there), "Q1: {number} waits for {name}");
+            }
+        }
+        for (name, queues) in &self.keys {
+            assert!(!queues.is_empty(), "Q2: {name}");
+            for queue in queues {
+                assert!(!queue.places.is_empty(), "Q2: {name}");
+                for (place, (number, _)) in &queue.places {
+                    let is_left = || self.left.iter().any(|(left, _)| left == place);
+                    assert!(self.waiters.contains_key(number) || is_left(), "Q1: {number}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use darter_command::{Flow, Look, Refusal, Taking, Want, When};
+    use darter_keyspace::{Db, Key};
+
+    struct Nothing;
+
+    impl Want for Nothing {
+        fn look(&self, _: &Db, _: &Key<'_>, _: usize, _: When) -> Look {
+            Look::Nothing
+        }
+
+        fn take(&self, _: &mut Taking<'_>, _: usize) -> Result<Flow, Refusal> {
+            Ok(Flow::Done)
+        }
+    }
+
+    fn call(number: u64) -> Arc<WaitingCall> {
+        Arc::new(WaitingCall {
+            number,
+            core: 0,
+            client: number,
+            entry: 0,
+            request: Arc::new(Request::from_args([&b"BLPOP"[..], b"a", b"0"])),
+            view: View { db: 0, no_touch: false },
+            resp3: false,
+            wait: Wait { keys: 1..2, timeout_ms: None, want: Box::new(Nothing) },
+        })
+    }
+
+    fn next(waits: &Waits, name: u64, place: u64) -> Option<(u64, u64)> {
+        let found = waits.next(name, place, 8, |_, _, _| true).ok().flatten();
+        found.map(|next| (next.call.number, next.place))
+    }
+
+    #[test] // Two keys of one name, a key named twice, one that leaves.
+    fn they_are_found_in_the_order_in_which_they_came() {
+        let mut waits = Waits::default();
+        let [one, two, three] = [7, 5, 6].map(call);
+        assert!(waits.is_empty());
+        assert!(waits.add(&one, (1, 0), (b"a", 1)));
+        assert!(!waits.add(&one, (1, 0), (b"a", 2)));
+        assert!(waits.add(&one, (2, 0), (b"b", 3)));
+        assert!(!waits.add(&two, (1, 1), (b"a", 1)));
+        assert!(!waits.add(&three, (1, 0), (b"a", 1)));
+        waits.check_invariants();
+        assert_eq!(next(&waits, 1, 0), Some((7, 1)));
+        assert_eq!(next(&waits, 1, 1), Some((5, 2)));
+        assert_eq!(next(&waits, 1, 2), Some((6, 3)));
+        assert_eq!(next(&waits, 1, 3), None);
+        let found = waits.next(1, 0, 1, |_, _, _| false);
+        assert_eq!(found.err(), Some(1), "there are more");
+        waits.remove(7);
+        waits.check_invariants();
+        assert_eq!(next(&waits, 1, 0), Some((5, 2)));
+        assert_eq!(next(&waits, 2, 0), None);
+        assert_eq!(waits.remove_some(8), [2]);
+        assert!(!waits.has_left() && !waits.has(2) && waits.has(1));
+        waits.remove(5);
+        waits.remove(6);
+        assert_eq!(waits.remove_some(8), [1]);
+        assert!(waits.is_empty());
+        waits.check_invariants();
+    }
+
+    #[test]
+    fn deadlines_come_in_their_order() {
+        let mut waits = Waits::default();
+        for (client, until) in [(1, Some(30)), (2, None), (3, Some(10))] {
+            waits.block(client, until);
+        }
+        assert_eq!(waits.counts(), (3, 2));
+        assert_eq!((waits.next_deadline(), waits.overdue(9)), (Some(10), None));
+        assert_eq!(waits.overdue(10), Some(3));
+        waits.unblock(3, Some(10));
+        waits.unblock(2, None);
+        assert_eq!((waits.overdue(29), waits.counts()), (None, (1, 1)));
+    }
+}

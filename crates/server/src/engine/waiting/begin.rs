@@ -1,0 +1,345 @@
+//! A call that may have to wait: it runs, or gets a place in the queues of its keys.
+
+use super::super::account::Caller;
+use super::super::conn::{Lane, Next};
+use super::super::core::Core;
+use super::super::entry::{Entry, Runner};
+use super::super::point::{Owner, Ran};
+use super::super::presence::Presence;
+use super::super::serve::is_blocked;
+use super::super::slices::{Cause, named};
+use super::super::state::waits::{Blocked, WaitingCall};
+use darter_base::limits::ENTRIES_AT_ONCE;
+use darter_command::{Answer, Args, Call, Look, Refusal, Stream, When};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Output, Reply};
+use darter_tx::{Access, Claim, CoreId, KeyList, Tx, lock_key};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Keys that are looked at, or given a place, between two pauses: about 20 us.
+const KEYS_AT_ONCE: usize = 64;
+
+/// What a call came to on the core of its keys.
+enum Tried {
+    Answered(Output, Option<Box<dyn Stream>>),
+    /// Nothing is there: it waits.
+    Waits,
+    /// Its keys are locked.
+    Busy,
+}
+
+impl Core {
+    /// Runs or begins a call that may wait, with nothing owed before it. False if it is to run as any
+    /// other command: its keys are here, and have what is wanted, or refuse it.
+    pub(crate) fn call_or_wait(
+        self: &Rc<Self>,
+        lane: &mut Lane,
+        entry: &Entry,
+        args: resp::Args<'_>,
+    ) -> bool {
+        let Some(read) = entry.row.waits else { return false };
+        let Ok(wait) = read(Args::new(args, entry.first)) else { return false };
+        let call = WaitingCall {
+            number: self.unique(self.waits.borrow_mut().next_call()),
+            core: self.id(),
+            client: lane.session.id,
+            entry: entry.index,
+            request: args.to_request(),
+            view: lane.session.view(),
+            resp3: lane.session.resp3,
+            wait,
+        };
+        let owner = self.owner_of(entry, args);
+        let is_here = matches!(owner, Owner::One(core) if core == self.id())
+            && entry.point().is_some()
+            && call.wait.keys.len() <= ENTRIES_AT_ONCE
+            && !is_blocked(&self.tx.home(), entry, args, call.view.db);
+        let call = Arc::new(call);
+        if is_here {
+            if self.look_at(&call, call.wait.keys.clone()).is_some() {
+                return false;
+            }
+            self.count_waiting(entry);
+            self.take_places(&call, call.wait.keys.clone());
+            lane.next = Next::Waits;
+            lane.blocked = Some(Box::new(Blocked::new(call, vec![self.id()], self.now_ms())));
+            self.now_waits(lane);
+            return true;
+        }
+        self.begin_elsewhere(lane, call, owner);
+        true
+    }
+
+    /// The call is counted as it begins to wait, as in Redis; not its time.
+    fn count_waiting(&self, entry: &Entry) {
+        let mut stats = self.stats.borrow_mut();
+        stats.commands += 1;
+        stats.by_command[entry.index].count(false);
+    }
+
+    /// Starts the task that runs the call, or has it wait.
+    fn begin_elsewhere(self: &Rc<Self>, lane: &mut Lane, call: Arc<WaitingCall>, owner: Owner) {
+        let there = match owner {
+            Owner::One(core) => Some(core),
+            Owner::None | Owner::Many => None,
+        };
+        let cores = match there {
+            Some(core) => vec![core],
+            None if call.wait.keys.len() > ENTRIES_AT_ONCE => (0..self.tx.cores()).collect(),
+            None => self.cores_of(&call),
+        };
+        let blocked = Blocked::new(Arc::clone(&call), cores.clone(), self.now_ms());
+        lane.await_task();
+        lane.blocked = Some(Box::new(blocked));
+        let presence = Presence::new(lane.gone());
+        let (core, seen) = (Rc::clone(self), Rc::clone(&presence));
+        let task = self.tx.spawn(async move {
+            let entry = &core.table.entries()[call.entry];
+            let registered = Registered { core: &core, call: &call, cores, stays: false };
+            let work = core.run_or_wait(&call, there, registered);
+            match core.while_wanted(!entry.row.is_write(), &seen, work).await {
+                Some(Some(answer)) => core.finish(call.client, answer),
+                Some(None) => core.has_begun_to_wait(&call),
+                None => core.stopped(call.client),
+            }
+        });
+        self.await_answer(lane, task, presence);
+    }
+
+    fn cores_of(&self, call: &WaitingCall) -> Vec<CoreId> {
+        let args = resp::Args::owned(&call.request);
+        let mut cores: Vec<_> =
+            call.wait.keys.clone().map(|at| self.tx.core_of(args.get(at))).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        cores
+    }
+
+    /// Runs a call, or has it wait: then `None`.
+    async fn run_or_wait(
+        self: &Rc<Self>,
+        call: &Arc<WaitingCall>,
+        there: Option<CoreId>,
+        mut registered: Registered<'_>,
+    ) -> Option<Result<Answer, Refusal>> {
+        self.meter.blame(Cause::Command(call.entry));
+        let entry = &self.table.entries()[call.entry];
+        if let Some(there) = there
+            && entry.point().is_some()
+            && call.wait.keys.len() <= ENTRIES_AT_ONCE
+        {
+            let asked = Arc::clone(call);
+            match self.ask(there, move |there| there.try_call(&asked)).await {
+                Tried::Answered(out, None) => return Some(Ok(Answer::Done(out))),
+                Tried::Answered(out, Some(rest)) => return Some(Ok(Answer::Stream(out, rest))),
+                Tried::Waits => {
+                    registered.stays = true;
+                    return None;
+                }
+                Tried::Busy => {}
+            }
+        }
+        let answer = self.run_locked_or_wait(call, &registered.cores).await;
+        registered.stays = answer.is_none();
+        answer
+    }
+
+    /// On the core of all keys: runs a call at once, or has it wait.
+    fn try_call(self: &Rc<Self>, call: &Arc<WaitingCall>) -> Tried {
+        let entry = &self.table.entries()[call.entry];
+        let args = resp::Args::owned(&call.request);
+        if is_blocked(&self.tx.home(), entry, args, call.view.db) {
+            return Tried::Busy;
+        }
+        if self.look_at(call, call.wait.keys.clone()).is_none() {
+            self.count_waiting(entry);
+            self.take_places(call, call.wait.keys.clone());
+            return Tried::Waits;
+        }
+        let mut out = Output::default();
+        let mut reply = Reply::new(&mut out, call.resp3);
+        let caller = Caller::Client(call.core, call.client);
+        match self.call_unless_locked(entry, args, call.view, &mut reply, caller) {
+            Ran::Done(stream) => Tried::Answered(out, stream),
+            Ran::Waits(_) => Tried::Busy, // A job that has not begun.
+        }
+    }
+
+    /// Locks all keys, looks at them, and runs the call under these locks, or has it wait.
+    async fn run_locked_or_wait(
+        self: &Rc<Self>,
+        call: &Arc<WaitingCall>,
+        cores: &[CoreId],
+    ) -> Option<Result<Answer, Refusal>> {
+        let claims = self.claims_of_call(call).await;
+        let locked = self.tx.lock(claims.clone()).await;
+        let held = self.tx.holding(claims);
+        let look = |_| {
+            let call = Arc::clone(call);
+            move |there: Rc<Self>| async move { there.look_in_slices(&call).await }
+        };
+        let found = self.run_on_each(cores, look).await;
+        let entry = &self.table.entries()[call.entry];
+        let Some((_, found)) = found.into_iter().flatten().min_by_key(|(at, _)| *at) else {
+            let register = |_| {
+                let call = Arc::clone(call);
+                move |there: Rc<Self>| async move { there.take_places_in_slices(&call).await }
+            };
+            self.run_on_each(cores, register).await;
+            self.count_waiting(entry);
+            drop(locked);
+            return None;
+        };
+        let answer = match found {
+            Look::Refused(refusal) => Err(refusal),
+            Look::There | Look::Nothing => self.run_under(call, held, When::Called).await,
+        };
+        self.count_run(entry, answer.as_ref().err());
+        Some(answer)
+    }
+
+    /// What a call comes to under locks that are held.
+    pub(super) async fn run_under(
+        &self,
+        call: &WaitingCall,
+        held: Tx,
+        when: When,
+    ) -> Result<Answer, Refusal> {
+        let entry = &self.table.entries()[call.entry];
+        let Runner::Multi(_, anywhere) = entry.run else {
+            unreachable!("what waits can run over several keys")
+        };
+        let make = |tx| Call {
+            tx,
+            request: Arc::clone(&call.request),
+            db: call.view.db,
+            no_touch: call.view.no_touch,
+            resp3: call.resp3,
+            first: entry.first,
+        };
+        let served = if when == When::Waiting {
+            call.wait.want.take_across(make(held.clone()))
+        } else {
+            None
+        };
+        let run = served.unwrap_or_else(|| anywhere(make(held)));
+        Ok(match run.await? {
+            Answer::Stream(out, rest) => Answer::Stream(out, named(call.entry, rest)),
+            done @ Answer::Done(_) => done,
+        })
+    }
+
+    fn count_run(&self, entry: &Entry, refusal: Option<&Refusal>) {
+        let mut stats = self.stats.borrow_mut();
+        stats.commands += 1;
+        stats.by_command[entry.index].count(refusal.is_some());
+        if let Some(refusal) = refusal {
+            stats.count_error(&refusal.text());
+        }
+    }
+
+    /// The locks of the keys that a call waits for, and of one that it changes besides.
+    async fn claims_of_call(&self, call: &WaitingCall) -> Vec<(CoreId, Claim)> {
+        let args = resp::Args::owned(&call.request);
+        let all = call.wait.keys.clone().chain(call.wait.want.second());
+        let is_many = call.wait.keys.len() > ENTRIES_AT_ONCE;
+        let mut lists: Vec<Option<KeyList>> = (0..self.tx.cores()).map(|_| None).collect();
+        let mut keys: Vec<Vec<(u64, Access)>> = vec![Vec::new(); self.tx.cores()];
+        for (done, at) in all.enumerate() {
+            let name = lock_key(call.view.db, args.hash(at));
+            let core = self.tx.core_of(args.get(at));
+            if is_many {
+                let empty = || KeyList::with_capacity(call.wait.keys.len() / self.tx.cores());
+                lists[core].get_or_insert_with(empty).push(name);
+            } else if !keys[core].iter().any(|(other, _)| *other == name) {
+                keys[core].push((name, Access::Exclusive));
+            }
+            if done % KEYS_AT_ONCE == KEYS_AT_ONCE - 1 {
+                self.tx.pause().await;
+            }
+        }
+        let lists = lists.into_iter().enumerate().filter_map(|(core, list)| {
+            Some((core, Claim::List(Arc::new(list?), Access::Exclusive)))
+        });
+        let keys = keys.into_iter().enumerate().filter(|(_, keys)| !keys.is_empty());
+        lists.chain(keys.map(|(core, keys)| (core, Claim::Keys(keys)))).collect()
+    }
+
+    // ---- on the core of the keys ----
+
+    /// The first of some keys that has what is wanted, or refuses it.
+    fn look_at(&self, call: &WaitingCall, keys: Range<usize>) -> Option<(usize, Look)> {
+        let args = resp::Args::owned(&call.request);
+        let mut home = self.tx.home();
+        let db = home.shard.db_for(call.view.db, call.view.no_touch);
+        let (cores, here) = (self.tx.cores(), self.id());
+        for at in keys {
+            if cores > 1 && darter_base::slot::owner_of(args.get(at), cores) != here {
+                continue;
+            }
+            let key = Key::hashed(args.get(at), args.hash(at));
+            let found = call.wait.want.look(db, &key, at, When::Called);
+            if found != Look::Nothing {
+                return Some((at, found));
+            }
+        }
+        None
+    }
+
+    /// The call waits for those of some keys that are here.
+    fn take_places(&self, call: &Arc<WaitingCall>, keys: Range<usize>) {
+        let args = resp::Args::owned(&call.request);
+        let (cores, here, db) = (self.tx.cores(), self.id(), call.view.db);
+        let mut waits = self.waits.borrow_mut();
+        for at in keys {
+            let key = args.get(at);
+            if cores == 1 || darter_base::slot::owner_of(key, cores) == here {
+                let name = lock_key(db, args.hash(at));
+                if waits.add(call, (name, db), (key, at)) {
+                    self.tx.home().waited.add(name);
+                }
+            }
+        }
+    }
+
+    async fn look_in_slices(&self, call: &WaitingCall) -> Option<(usize, Look)> {
+        for some in portions(&call.wait.keys) {
+            let found = self.look_at(call, some);
+            if found.is_some() {
+                return found;
+            }
+            self.tx.pause().await;
+        }
+        None
+    }
+
+    async fn take_places_in_slices(&self, call: &Arc<WaitingCall>) {
+        for some in portions(&call.wait.keys) {
+            self.take_places(call, some);
+            self.tx.pause().await;
+        }
+    }
+}
+
+fn portions(keys: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let end = keys.end;
+    keys.clone().step_by(KEYS_AT_ONCE).map(move |from| from..end.min(from + KEYS_AT_ONCE))
+}
+
+/// A call that is getting its places: if nobody wants it any more before it has them, they go.
+struct Registered<'a> {
+    core: &'a Rc<Core>,
+    call: &'a WaitingCall,
+    cores: Vec<CoreId>,
+    stays: bool,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.core.leave_queues(self.call.number, &self.cores);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The end of waiting, on the core of the client: it is served, its time is over, somebody ends it, or
+//! it goes.
+
+use super::super::conn::{Conn, Lane, Next};
+use super::super::core::Core;
+use super::super::state::waits::{Blocked, Stage, WaitingCall};
+use darter_command::{Answer, Refusal};
+use darter_keyspace::Key;
+use darter_resp::Reply;
+use darter_tx::{CoreId, lock_key};
+use std::rc::Rc;
+
+/// Clients whose time is over that are told so between two looks at the clock.
+const TIMED_OUT_AT_ONCE: usize = 16;
+
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
+impl Core {
+    /// The client of this connection has its places, and waits.
+    pub(super) fn now_waits(&self, lane: &mut Lane) {
+        let client = lane.session.id;
+        let Some(blocked) = &mut lane.blocked else { return };
+        if blocked.stage == Stage::Begins {
+            blocked.stage = Stage::Waits;
+            self.waits.borrow_mut().block(client, blocked.until_ms);
+        }
+        if lane.eof {
+            self.kill(lane); // As Redis does: who has ended its side gets nothing.
+        }
+    }
+
+    /// The task of a call has got its places.
+    pub(super) fn has_begun_to_wait(self: &Rc<Self>, call: &WaitingCall) {
+        let is_there = self.with_blocked(call.client, call.number, |_, conn| {
+            conn.parser.release_request();
+            conn.lane.next = Next::Waits;
+            conn.lane.awaited = None;
+            self.now_waits(&mut conn.lane);
+        });
+        if is_there.is_none() && self.clients.token_of(call.client).is_none() {
+            self.leave_queues(call.number, &(0..self.tx.cores()).collect::<Vec<_>>());
+        }
+    }
+
+    /// Calls `visit` with the connection of a client that waits with this call.
+    fn with_blocked<R>(
+        &self,
+        client: u64,
+        number: u64,
+        visit: impl FnOnce(&Self, &mut Conn) -> R,
+    ) -> Option<R> {
+        let is_it = |conn: &mut Conn| {
+            let blocked = conn.lane.blocked.as_ref();
+            blocked.is_some_and(|blocked| blocked.call.number == number)
+        };
+        self.with_conn(self.clients.token_of(client)?, |conn| {
+            is_it(conn).then(|| visit(self, conn))
+        })?
+    }
+
+    /// The core of a key asks whether it may take something for this call. If so, nothing else ends
+    /// its waiting.
+    pub(super) fn grant(&self, client: u64, number: u64) -> bool {
+        let granted = self.with_blocked(client, number, |core, conn| {
+            let lane = &mut conn.lane;
+            let is_here = !lane.eof && !lane.session.killed && !lane.closing;
+            let Some(blocked) = &mut lane.blocked else { return false };
+            if !is_here || blocked.stage == Stage::Granted {
+                return false;
+            }
+            core.count_unblocked(client, blocked);
+            blocked.stage = Stage::Granted;
+            true
+        });
+        granted == Some(true)
+    }
+
+    /// Nothing was there after all: its time had come meanwhile.
+    pub(super) fn waits_on(&self, client: u64, number: u64) {
+        self.with_blocked(client, number, |core, conn| {
+            let Some(blocked) = &mut conn.lane.blocked else { return };
+            blocked.stage = Stage::Waits;
+            core.waits.borrow_mut().block(client, blocked.until_ms);
+        });
+    }
+
+    /// What a client has waited for, from core `from`.
+    pub(super) fn served(
+        self: &Rc<Self>,
+        client: u64,
+        number: u64,
+        from: CoreId,
+        answer: Result<Answer, Refusal>,
+    ) {
+        if let Err(refusal) = &answer {
+            self.stats.borrow_mut().count_error(&refusal.text());
+        }
+        self.with_blocked(client, number, |core, conn| {
+            core.end_waiting(conn, Some(from), answer);
+        });
+    }
+
+    /// The waiting of a connection ends with an answer; the queues of its keys are left, but for those
+    /// of core `served`.
+    fn end_waiting(
+        &self,
+        conn: &mut Conn,
+        served: Option<CoreId>,
+        answer: Result<Answer, Refusal>,
+    ) {
+        conn.parser.release_request();
+        let lane = &mut conn.lane;
+        let Some(mut blocked) = lane.blocked.take() else { return };
+        self.count_unblocked(lane.session.id, &mut blocked);
+        (lane.next, lane.awaited) = (Next::Parsed, None);
+        blocked.cores.retain(|core| Some(*core) != served);
+        self.leave_queues(blocked.call.number, &blocked.cores);
+        let (out, stream) = self.encode_answer(answer, lane.session.resp3);
+        self.owe(lane, out, stream);
+        self.after_settling(lane);
+    }
+
+    /// The connection is gone.
+    pub(crate) fn stop_waiting(&self, lane: &mut Lane) {
+        let is_amid = |blocked: &Blocked| blocked.stage != Stage::Waits;
+        if lane.output_bytes() > 0 || lane.blocked.as_deref().is_some_and(is_amid) {
+            self.waits.borrow_mut().count_lost();
+        }
+        if let Some(mut blocked) = lane.blocked.take() {
+            self.count_unblocked(lane.session.id, &mut blocked);
+            self.leave_queues(blocked.call.number, &blocked.cores);
+        }
+    }
+
+    fn count_unblocked(&self, client: u64, blocked: &mut Blocked) {
+        if blocked.stage == Stage::Waits {
+            self.waits.borrow_mut().unblock(client, blocked.until_ms);
+            blocked.stage = Stage::Begins;
+        }
+    }
+
+    /// A call waits no more for keys of these cores.
+    pub(super) fn leave_queues(&self, number: u64, cores: &[CoreId]) {
+        for core in cores {
+            if *core == self.id() {
+                self.waits.borrow_mut().remove(number);
+            } else {
+                self.tell_later(*core, move |there| there.waits.borrow_mut().remove(number));
+            }
+        }
+    }
+
+    /// Tells clients that their time is over.
+    pub(crate) fn end_overdue(&self) {
+        for _ in 0..TIMED_OUT_AT_ONCE {
+            let overdue = self.waits.borrow().overdue(self.now_ms());
+            let Some(client) = overdue else { return };
+            let was_there = self.unblock_now(client, None);
+            assert!(was_there, "client {client} has a deadline, and does not wait");
+        }
+    }
+
+    /// When the time of the next is over.
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        self.waits.borrow().next_deadline()
+    }
+
+    /// Clients that wait for keys, and those of them whose time is limited.
+    #[must_use]
+    pub fn blocked_counts(&self) -> (usize, usize) {
+        self.waits.borrow().counts()
+    }
+
+    /// Connections that ended while their replies were on their way.
+    #[must_use]
+    pub fn ended_amid_replies(&self) -> u64 {
+        self.waits.borrow().lost()
+    }
+
+    /// True when somebody waits for this key of this core.
+    #[must_use]
+    pub fn is_waited_for(&self, db: usize, key: &[u8]) -> bool {
+        let name = lock_key(db, Key::new(key).hash);
+        let is_it = |call: &WaitingCall, other: &[u8], _| call.view.db == db && other == key;
+        matches!(self.waits.borrow().next(name, 0, usize::MAX, is_it), Ok(Some(_)))
+    }
+
+    /// `CLIENT UNBLOCK`: ends a client's waiting as if its time were over, or with an error. False if
+    /// it does not wait.
+    pub fn unblock(&self, client: u64, with_error: bool) -> bool {
+        self.unblock_now(client, with_error.then(|| Refusal::line(UNBLOCKED)))
+    }
+
+    fn unblock_now(&self, client: u64, refusal: Option<Refusal>) -> bool {
+        let Some(token) = self.clients.token_of(client) else { return false };
+        let ended = self.with_conn(token, |conn| {
+            let blocked = conn.lane.blocked.as_ref();
+            let Some(blocked) = blocked.filter(|blocked| blocked.stage == Stage::Waits) else {
+                return false;
+            };
+            let want = |reply: &mut Reply<'_>| blocked.call.wait.want.time_out(reply);
+            let answer = match refusal {
+                None => Ok(Answer::encode(conn.lane.session.resp3, want)),
+                Some(refusal) => Err(refusal),
+            };
+            if let Err(refusal) = &answer {
+                let mut stats = self.stats.borrow_mut();
+                stats.count_error(&refusal.text());
+                stats.by_command[blocked.call.entry].failed += 1;
+            }
+            self.end_waiting(conn, None, answer);
+            true
+        });
+        ended == Some(true)
+    }
+}

@@ -1,0 +1,271 @@
+//! A key has changed for which clients wait: on the core of the key.
+//!
+//! After a command that ran at once they are served at once, too, while they are connected to this
+//! core. Otherwise the key is locked, and a task serves them.
+
+use super::super::core::Core;
+use super::super::entry::Entry;
+use super::super::slices::{Cause, named};
+use super::super::state::waits::{Next, WaitingCall};
+use darter_command::{Answer, Flow, Look, Refusal, Taking, When};
+use darter_keyspace::Key;
+use darter_resp::{self as resp, Output, Reply};
+use darter_tx::{Access, Claim, Locked, Serving, lock_key};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Clients served at once after a command.
+const SERVED_AT_ONCE: usize = 8;
+/// Clients asked what they want between two looks at the clock: about 5 us.
+const ASKED_AT_ONCE: usize = 32;
+/// Places of those who left that are removed at once.
+const REMOVED_AT_ONCE: usize = 32;
+
+/// What the client of a key came to.
+enum Outcome {
+    /// It was served, or is gone.
+    Done,
+    /// What it wants has vanished: it goes on waiting.
+    Missed,
+    /// What it changes besides is locked: it is asked again when that is free.
+    Later,
+}
+
+impl Core {
+    /// True when somebody waits for a key of a request.
+    pub(crate) fn is_waited(&self, entry: &Entry, args: resp::Args<'_>, db: usize) -> bool {
+        let waits = self.waits.borrow();
+        let mut keys = entry.row.keys.positions(args);
+        !waits.is_empty() && keys.any(|at| waits.has(lock_key(db, args.hash(at))))
+    }
+
+    /// A command that ran at once may have changed its keys: who waits for them is served.
+    #[cold]
+    pub(crate) fn serve_changed(self: &Rc<Self>, entry: &Entry, args: resp::Args<'_>, db: usize) {
+        let mut names: VecDeque<u64> = VecDeque::new();
+        for at in entry.row.keys.positions(args) {
+            let name = lock_key(db, args.hash(at));
+            if !names.contains(&name) && self.waits.borrow().has(name) {
+                names.push_back(name);
+            }
+        }
+        let (mut rest, mut left) = (Vec::new(), SERVED_AT_ONCE);
+        while let Some(name) = names.pop_front() {
+            if !self.serve_at_once(name, &mut names, &mut left) {
+                rest.push(name);
+            }
+        }
+        rest.sort_unstable();
+        rest.dedup();
+        if !rest.is_empty() {
+            self.tx.serve_keys(&rest);
+        }
+    }
+
+    /// Serves those who wait for a key, which is not locked, while that can be done at once. Keys
+    /// that they change come after those that have changed before, at the end of `names`. False if there are others.
+    fn serve_at_once(
+        self: &Rc<Self>,
+        name: u64,
+        names: &mut VecDeque<u64>,
+        left: &mut usize,
+    ) -> bool {
+        let mut place = 0;
+        loop {
+            let next = match self.next_to_serve(name, place) {
+                Ok(Some(next)) => next,
+                Ok(None) => return true,
+                Err(_) => return false,
+            };
+            let call = &next.call;
+            let second = call.wait.want.second().map(|at| self.name_of(call, at));
+            let is_free = |second: u64| !self.tx.home().locks.blocks_point(second, true);
+            let is_here = call.core == self.id()
+                && second.is_none_or(|(core, second)| core == self.id() && is_free(second))
+                && self.table.entries()[call.entry].point().is_some();
+            if !is_here || *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            place = next.place;
+            let number = call.number;
+            if self.grant(call.client, number) {
+                let answer = self.take_for(call, next.at);
+                self.served(call.client, number, self.id(), answer);
+                let second = second.map(|(_, second)| second);
+                names.extend(second.filter(|second| self.waits.borrow().has(*second)));
+            }
+            self.waits.borrow_mut().remove(number);
+        }
+    }
+
+    /// The core and the name of a key of a request.
+    fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
+        let args = resp::Args::owned(&call.request);
+        (self.tx.core_of(args.get(at)), lock_key(call.view.db, args.hash(at)))
+    }
+
+    /// The first behind a place that gets something of a key, as it is now.
+    fn next_to_serve(&self, name: u64, place: u64) -> Result<Option<Next>, u64> {
+        let home = self.tx.home();
+        let mut is_served = |call: &WaitingCall, key: &[u8], at: usize| {
+            let key = Key::hashed(key, resp::Args::owned(&call.request).hash(at));
+            let db = home.shard.db(call.view.db);
+            call.wait.want.look(db, &key, at, When::Waiting) != Look::Nothing
+        };
+        self.waits.borrow().next(name, place, ASKED_AT_ONCE, &mut is_served)
+    }
+
+    /// Takes what is wanted of a key of this core, or has the refusal.
+    fn take_for(&self, call: &WaitingCall, at: usize) -> Result<Answer, Refusal> {
+        let args = resp::Args::owned(&call.request);
+        let key = Key::hashed(args.get(at), args.hash(at));
+        let mut home = self.tx.home();
+        let db = home.shard.db_for(call.view.db, call.view.no_touch);
+        let mut out = Output::default();
+        let flow = match call.wait.want.look(db, &key, at, When::Waiting) {
+            Look::Refused(refusal) => return Err(refusal),
+            Look::There | Look::Nothing => {
+                let reply = Reply::new(&mut out, call.resp3);
+                let mut taking = Taking { db, args, reply, when: When::Waiting };
+                call.wait.want.take(&mut taking, at)?
+            }
+        };
+        Ok(match flow {
+            Flow::Stream(rest) => Answer::Stream(out, named(call.entry, rest)),
+            Flow::Done | Flow::Job(_) => Answer::Done(out),
+        })
+    }
+
+    /// Begins what is to be served: at once if nobody gets anything.
+    pub(crate) fn begin_servings(self: &Rc<Self>) {
+        while let Some(serving) = self.tx.next_serving() {
+            let is_idle = serving.is_granted()
+                && serving
+                    .single()
+                    .is_some_and(|name| matches!(self.next_to_serve(name, 0), Ok(None)));
+            if !is_idle {
+                self.spawn_on_self(move |core| core.serve_all_of(serving));
+            }
+        }
+    }
+
+    async fn serve_all_of(self: Rc<Self>, mut serving: Serving) {
+        serving.granted().await;
+        self.meter.blame(Cause::Task);
+        let mut last = None;
+        loop {
+            let name = serving.next(&self.tx.home().waited, last);
+            let Some(name) = name else { return };
+            if serving.covers(name) {
+                self.serve_key(name, &mut serving).await;
+            }
+            last = Some(name);
+            self.tx.pause().await;
+        }
+    }
+
+    /// Serves all who get something of a key, which is locked.
+    async fn serve_key(self: &Rc<Self>, name: u64, serving: &mut Serving) {
+        let mut place = 0;
+        loop {
+            match self.next_to_serve(name, place) {
+                Ok(None) => return,
+                Err(behind) => place = behind,
+                Ok(Some(next)) => {
+                    place = next.place;
+                    match self.serve_one(name, &next, serving).await {
+                        Outcome::Done => self.waits.borrow_mut().remove(next.call.number),
+                        Outcome::Missed => {}
+                        Outcome::Later => return,
+                    }
+                }
+            }
+            self.tx.pause().await;
+        }
+    }
+
+    /// Serves one client, if it agrees.
+    async fn serve_one(self: &Rc<Self>, name: u64, next: &Next, serving: &mut Serving) -> Outcome {
+        let call = &next.call;
+        let second = call.wait.want.second().map(|at| self.name_of(call, at));
+        let mut locked: Option<Locked> = None;
+        if let Some((core, second)) = second
+            && second != name
+            && !(core == self.id() && serving.covers(second))
+        {
+            let is_locked = if core == self.id() {
+                locked = self.tx.try_lock_here(second, Access::Exclusive);
+                locked.is_some()
+            } else {
+                serving.join(core, second).await
+            };
+            if !is_locked {
+                self.serve_when_free((self.id(), name), (core, second));
+                return Outcome::Later;
+            }
+        }
+        let outcome = self.hand_over(name, next, (serving, second)).await;
+        serving.part();
+        drop(locked);
+        outcome
+    }
+
+    /// Asks the core of the client, then takes what it wants.
+    async fn hand_over(
+        self: &Rc<Self>,
+        name: u64,
+        next: &Next,
+        (serving, second): (&Serving, Option<(usize, u64)>),
+    ) -> Outcome {
+        let (home, client, number) = (next.call.core, next.call.client, next.call.number);
+        if !self.ask(home, move |there| there.grant(client, number)).await {
+            return Outcome::Done;
+        }
+        if matches!(self.look_again(next), Look::Nothing) {
+            self.tell(home, move |there| there.waits_on(client, number));
+            return Outcome::Missed;
+        }
+        let is_here = second.is_none_or(|(core, _)| core == self.id());
+        let is_point = self.table.entries()[next.call.entry].point().is_some();
+        let answer = if is_here && is_point {
+            self.take_for(&next.call, next.at)
+        } else {
+            self.run_under(&next.call, serving.tx(name, second), When::Waiting).await
+        };
+        let from = self.id();
+        self.tell(home, move |there| there.served(client, number, from, answer));
+        Outcome::Done
+    }
+
+    fn look_again(&self, next: &Next) -> Look {
+        let args = resp::Args::owned(&next.call.request);
+        let key = Key::hashed(args.get(next.at), args.hash(next.at));
+        let home = self.tx.home();
+        let db = home.shard.db(next.call.view.db);
+        next.call.wait.want.look(db, &key, next.at, When::Waiting)
+    }
+
+    /// Two keys are to be free: giving them back begins another serving.
+    fn serve_when_free(&self, one: (usize, u64), other: (usize, u64)) {
+        let lock = |name| (name, Access::Exclusive);
+        let claims = if one.0 == other.0 {
+            vec![(one.0, Claim::Keys(vec![lock(one.1), lock(other.1)]))]
+        } else {
+            [one, other].map(|(core, name)| (core, Claim::Keys(vec![lock(name)]))).into()
+        };
+        self.spawn_on_self(|core| async move { drop(core.tx.lock(claims).await) });
+    }
+
+    /// Removes some places of those who left their queues. False when there were none.
+    pub(crate) fn clear_queues(&self) -> bool {
+        let mut waits = self.waits.borrow_mut();
+        if !waits.has_left() {
+            return false;
+        }
+        for name in waits.remove_some(REMOVED_AT_ONCE) {
+            self.tx.home().waited.remove(name);
+        }
+        true
+    }
+}

@@ -1,0 +1,65 @@
+//! Locks that are kept for those who wait for keys: see `waited`.
+
+use super::Tx;
+use super::locked::Locked;
+use super::tickets::{Asked, Pending};
+use crate::locks::{Access, Claim, TxId};
+use crate::waited::Serving;
+use darter_keyspace::Part;
+
+impl Tx {
+    /// Locks keys of this core that a command has just changed, before all who wait for them: they
+    /// are to be served next. Names as of [`lock_key`](crate::lock_key).
+    pub fn serve_keys(&self, names: &[u64]) {
+        let claim = Claim::Keys(names.iter().map(|name| (*name, Access::Exclusive)).collect());
+        let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
+        let notify = (self.0.core, pending.ticket);
+        let is_granted = self.0.home.borrow_mut().locks.acquire_first(id, claim.clone(), notify);
+        self.keep_to_serve(id, claim, is_granted, pending);
+    }
+
+    /// What is to be served next.
+    #[must_use]
+    pub fn next_serving(&self) -> Option<Serving> {
+        self.0.servings.borrow_mut().pop_front()
+    }
+
+    /// True when something is to be served.
+    #[must_use]
+    pub fn has_serving(&self) -> bool {
+        !self.0.servings.borrow().is_empty()
+    }
+
+    /// Keeps `claim` of what `tx` holds for those who wait for its keys, and releases the rest.
+    pub(super) fn hand_over(&self, tx: TxId, claim: Claim) {
+        let (id, pending) = (self.next_tx(), self.open_ticket(Asked::Lock));
+        let notify = (self.0.core, pending.ticket);
+        let (is_granted, granted) =
+            self.0.home.borrow_mut().locks.hand_over(tx, id, claim.clone(), notify);
+        self.keep_to_serve(id, claim, is_granted, pending);
+        self.notify(granted, true);
+    }
+
+    fn keep_to_serve(&self, id: TxId, claim: Claim, is_granted: bool, pending: Pending) {
+        if is_granted {
+            self.0.tickets.borrow_mut().remove(&pending.ticket);
+        }
+        let granted = (!is_granted).then_some(pending);
+        let serving = Serving::new(Locked::to_serve(self, id, granted), claim);
+        self.0.servings.borrow_mut().push_back(serving);
+    }
+
+    /// Releases what served those who waited.
+    pub(super) fn release_served(&self, tx: TxId) {
+        let granted = self.0.home.borrow_mut().locks.release(tx);
+        self.notify(granted, true);
+    }
+
+    /// This core's part of a transaction ends, and its locks stay.
+    pub(super) fn end_part_here(&self, part: Part) {
+        let mut home = self.0.home.borrow_mut();
+        home.compare_part();
+        home.shard.end_part(part);
+        home.shard.set_part(None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Keys that clients wait for, and the locks under which these clients are served.
+//!
+//! Who waits for a key gets what is put there before anybody else can look: between the change and
+//! the hand-over the key stays locked. A command that ran at once locks what it changed afterwards,
+//! in the same step ([`Tx::serve_keys`]). A claim under which keys were changed passes to the
+//! serving as it is given back, before all who wait for it.
+//!
+//! Here a key is known by the name under which it is locked. Who waits for it, and for what, is the
+//! engine's business: it takes what is to be served ([`Tx::next_serving`]), and gives the locks back
+//! when nothing is left that somebody waits for. docs/design/0027-blocking.md.
+
+use crate::CoreId;
+use crate::link::{Locked, Tx};
+use crate::locks::{Access, Claim};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The names of the keys of one shard that somebody waits for.
+#[derive(Default)]
+pub struct Waited(BTreeSet<u64>);
+
+impl Waited {
+    /// Somebody waits for a key of this name.
+    pub fn add(&mut self, name: u64) {
+        self.0.insert(name);
+    }
+
+    /// Nobody waits for a key of this name any more.
+    pub fn remove(&mut self, name: u64) {
+        self.0.remove(&name);
+    }
+
+    /// The next name after one, or the first.
+    #[must_use]
+    pub fn after(&self, last: Option<u64>) -> Option<u64> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        self.0.range((from, Bound::Unbounded)).next().copied()
+    }
+
+    /// What of a claim that is given back somebody may wait for. Of one that is not named key by key
+    /// that is all of it.
+    pub(crate) fn touched_by(&self, claim: &Claim) -> Option<Claim> {
+        if self.0.is_empty() || !claim.is_write() {
+            return None;
+        }
+        match claim {
+            Claim::Keys(keys) => {
+                let is_waited = |(name, access): &&(u64, Access)| {
+                    *access != Access::Shared && self.0.contains(name)
+                };
+                let keys: Vec<_> = keys.iter().filter(is_waited).map(exclusive).collect();
+                (!keys.is_empty()).then_some(Claim::Keys(keys))
+            }
+            Claim::List(list, _) => Some(Claim::List(Arc::clone(list), Access::Exclusive)),
+            Claim::All(_) => Some(Claim::All(Access::Exclusive)),
+        }
+    }
+}
+
+fn exclusive((name, _): &(u64, Access)) -> (u64, Access) {
+    (*name, Access::Exclusive)
+}
+
+/// Keys of this core that may hold what somebody waits for, locked until this is dropped.
+#[must_use]
+pub struct Serving {
+    locked: Locked,
+    claim: Claim,
+}
+
+impl Serving {
+    pub(crate) fn new(locked: Locked, claim: Claim) -> Self {
+        assert!(claim.is_exclusive(), "others could look at what is served: {claim:?}");
+        Self { locked, claim }
+    }
+
+    /// Waits until the keys are locked: readers of several keys may hold them still.
+    pub async fn granted(&mut self) {
+        self.locked.granted().await;
+    }
+
+    /// True when they are locked already.
+    #[must_use]
+    pub fn is_granted(&self) -> bool {
+        self.locked.is_granted()
+    }
+
+    /// The next key after one, or the first, in the order of their names.
+    #[must_use]
+    pub fn next(&self, waited: &Waited, last: Option<u64>) -> Option<u64> {
+        match &self.claim {
+            Claim::Keys(keys) => {
+                let names = keys.iter().map(|(name, _)| *name);
+                names.filter(|name| last.is_none_or(|last| *name > last)).min()
+            }
+            Claim::List(..) | Claim::All(_) => waited.after(last),
+        }
+    }
+
+    /// True when the key is one of those.
+    #[must_use]
+    pub fn covers(&self, name: u64) -> bool {
+        self.claim.covers(name, Access::Exclusive)
+    }
+
+    /// The key, if it is a single one.
+    #[must_use]
+    pub fn single(&self) -> Option<u64> {
+        match &self.claim {
+            Claim::Keys(keys) if keys.len() == 1 => Some(keys[0].0),
+            Claim::Keys(_) | Claim::List(..) | Claim::All(_) => None,
+        }
+    }
+
+    /// Locks a key of another core, too, without waiting: a change of both is one transaction, until
+    /// [`Serving::part`]. False if that conflicts.
+    pub async fn join(&mut self, core: CoreId, name: u64) -> bool {
+        self.locked.join(core, Claim::Keys(vec![(name, Access::Exclusive)])).await
+    }
+
+    /// Gives the key of the other core back: the transaction ends.
+    pub fn part(&mut self) {
+        self.locked.part_from_others();
+    }
+
+    /// The handle of who works on one of these keys, and on another that is locked, too.
+    #[must_use]
+    pub fn tx(&self, name: u64, other: Option<(CoreId, u64)>) -> Tx {
+        assert!(self.covers(name), "{name} is not being served");
+        assert!(self.is_granted(), "{name} is not locked yet");
+        let tx = self.locked.handle();
+        let mut claims = vec![(tx.core(), Claim::Keys(vec![(name, Access::Exclusive)]))];
+        match other {
+            Some((core, other)) if core == tx.core() => {
+                let both = [name, other].map(|name| (name, Access::Exclusive));
+                claims[0].1 = Claim::Keys(both.into());
+            }
+            Some((core, other)) => {
+                claims.push((core, Claim::Keys(vec![(other, Access::Exclusive)])));
+            }
+            None => {}
+        }
+        tx.holding(claims)
+    }
+}
