@@ -1,8 +1,8 @@
 //! Checks of those who wait: nothing is lost, nothing is given twice, nobody sleeps on while there is
 //! something for him, and who came first is served first.
 //!
-//! In the first kind of run, producers push elements that are all different, by RPUSH and by other
-//! ways to make a list, while takers wait for them, with and without a timeout, on one key or on several,
+//! In the first kind of run, producers push elements that are all different, by RPUSH, by other
+//! ways to make a list, and in transactions, while takers wait for them, with and without a timeout, on one key or on several,
 //! on all cores. Connections are reset, half-closed and killed at any moment, and takers are
 //! unblocked. In the end every element was received once or is still in a list. One may be missing
 //! for each connection that ended amid a hand-over: its answer was on its way.
@@ -151,6 +151,12 @@ fn world(seed: u64, cores: usize, clients: usize) -> Sim {
     Sim::new(seed, cores, clients, Table::new(&families, darter_server::admin::TABLES))
 }
 
+/// These commands, as one transaction.
+fn exec(lines: &[String]) -> Vec<String> {
+    let (multi, exec) = (["MULTI".to_owned()], ["EXEC".to_owned()]);
+    multi.iter().chain(lines).chain(&exec).cloned().collect()
+}
+
 fn below(prng: &mut Prng, count: usize) -> usize {
     usize::try_from(prng.below(count as u64)).unwrap_or(0)
 }
@@ -228,13 +234,19 @@ impl Run {
             let words: Vec<String> = (first..first + count).map(|at| format!("e{at}")).collect();
             let words = words.join(" ");
             self.pushed += count;
-            let lines = match self.prng.below(5) {
+            let lines = match self.prng.below(7) {
                 0 => vec![
                     format!("RPUSH t{client} {words}"),
                     format!("LMOVE t{client} {key} LEFT RIGHT"),
                 ],
                 1 => vec![format!("LPUSH u{client} {words}"), format!("RENAMENX u{client} {key}")],
                 2 => vec![format!("LPUSH {key} {words}")],
+                3 => exec(&[format!("RPUSH {key} {words}"), format!("LPOP {key}")]),
+                4 => exec(&[
+                    format!("RPUSH u{client} {words}"),
+                    format!("RENAMENX u{client} {key}"),
+                    format!("SET w{client} x"),
+                ]),
                 _ => vec![format!("RPUSH {key} {words}")],
             };
             self.outstanding[client] += lines.len();
@@ -413,7 +425,12 @@ fn in_order(seed: u64, cores: usize, verb: Verb) -> Result<(), String> {
             let count = 1 + below(&mut prng, TAKERS - pushed);
             let words: Vec<String> = (pushed..pushed + count).map(|at| format!("e{at}")).collect();
             pushed += count;
-            let lines = match prng.below(3) {
+            let lines = match prng.below(4) {
+                3 => {
+                    let push = format!("RPUSH q {}", words.join(" "));
+                    let all = ["RPUSH q x", "LPOP q", "SET side x", &push].map(str::to_owned);
+                    exec(&all).join("\r\n") + "\r\n"
+                }
                 0 => format!("RPUSH t {}\r\nRENAME t q\r\n", words.join(" ")),
                 1 => words
                     .iter()
