@@ -121,6 +121,11 @@ impl Core {
         self.running.get()
     }
 
+    /// The run of that thread has ended: it may be freed from now on.
+    pub(crate) fn forget_running(&self) {
+        self.running.set(ptr::null_mut());
+    }
+
     /// Gives the thread back until it is resumed. Does nothing outside of the coroutine.
     ///
     /// `state` is the Lua thread that runs; null where that is not known.

@@ -354,6 +354,18 @@ fn the_place_is_known() {
     assert_eq!(vm.location().unwrap().line, 3);
 }
 
+#[test] // A run that has not begun is nowhere, whatever thread the last one paused in.
+fn the_place_of_the_last_run_is_forgotten() {
+    let mut vm = vm(1 << 20);
+    vm.begin(Box::new(Script("coroutine.wrap(function() while true do end end)()")));
+    while vm.location().is_none() {
+        assert_eq!(vm.resume(&Countdown::new(1)), Stop::Slice);
+    }
+    assert!(vm.abandon(&Never));
+    vm.begin(Box::new(Script("return 1")));
+    assert!(vm.location().is_none());
+}
+
 #[test] // Memory is limited: an error, which pcall sees, and the VM lives on.
 fn memory_is_limited() {
     let mut vm = vm(8 * MEBI);

@@ -236,6 +236,7 @@ impl<H: 'static> Vm<H> {
         self.stack = Some(body.into_stack());
         self.at = At::Idle;
         let shared = self.shared();
+        shared.core.forget_running();
         // SAFETY: the coroutine is gone, so nobody borrows the program.
         unsafe { *shared.program.get() = None };
         // SAFETY: the state is alive and has no run.
