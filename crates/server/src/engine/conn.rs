@@ -279,7 +279,7 @@ impl Conn {
     /// or has arrived behind one that was run by a task. Not of one that waits for others.
     pub(super) fn expects_more(&self) -> bool {
         let lane = &self.lane;
-        if lane.awaits_pause || lane.awaits_snapshot {
+        if lane.awaits_pause || lane.awaits_snapshot || lane.is_blocked() {
             return false;
         }
         let follows = lane.corked_until.is_some() && lane.queued && self.parser.pending_bytes() > 0;

@@ -316,6 +316,7 @@ impl Core {
         while let Some((until_ms, token)) = self.corked.take_due(now) {
             self.with_conn(token, |conn| {
                 if conn.lane.corked_until == Some(until_ms) {
+                    conn.lane.corked_until = Some(0); // Over, whatever the clock says later.
                     self.mark_dirty(&mut conn.lane);
                 }
             });

@@ -48,3 +48,11 @@ fn long_replies_are_sent_at_once() {
     bench.turn(0);
     assert_eq!(bench.got(0), format!("$20000\r\n{long}\r\n"));
 }
+
+#[test] // Nor for that of a command that waits for others; no time passes here.
+fn who_waits_for_a_key_keeps_no_reply_back() {
+    let bench = Bench::new(1);
+    bench.send(0, "SET k v\r\nBLPOP q 0");
+    bench.settle();
+    assert_eq!(bench.got(0), "+OK\r\n");
+}
