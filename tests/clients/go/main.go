@@ -1,6 +1,8 @@
-// The drain of a big hash as its users write it with go-redis: HSCAN in batches of a hundred,
-// HDEL of each batch, until the cursor is 0. Another goroutine reads and writes small keys
-// meanwhile, and must never fail.
+// go-redis against the server: `programs PORT drain` or `programs PORT programs`, in both protocols.
+//
+// The drain of a big hash is as its users write it: HSCAN in batches of a hundred, HDEL of each
+// batch, until the cursor is 0. Another goroutine reads and writes small keys meanwhile, and must
+// never fail.
 package main
 
 import (
@@ -82,29 +84,36 @@ func others(ctx context.Context, client *redis.Client, stop *atomic.Bool, done c
 	done <- count
 }
 
+func drained(ctx context.Context, client *redis.Client, protocol int) {
+	fill(ctx, client, "big")
+	all, err := client.HGetAll(ctx, "big").Result()
+	check(err)
+	ensure(len(all) == fields && all["field:77"] == "reason 77", "HGETALL has %d", len(all))
+
+	var stop atomic.Bool
+	done := make(chan int)
+	go others(ctx, client, &stop, done)
+	deleted := drain(ctx, client, "big")
+	stop.Store(true)
+	served := <-done
+	ensure(deleted == fields, "%d were deleted", deleted)
+	ensure(served > 0, "nobody else was served")
+	left, err := client.Exists(ctx, "big").Result()
+	check(err)
+	ensure(left == 0, "the drained hash is still there")
+	fmt.Printf("  go-redis RESP%d drained %d fields, %d others served\n", protocol, deleted, served)
+}
+
 func main() {
 	ctx := context.Background()
+	run := map[string]func(context.Context, *redis.Client, int){
+		"drain": drained, "programs": programs,
+	}[os.Args[2]]
 	for _, protocol := range []int{2, 3} {
 		options := &redis.Options{Addr: "127.0.0.1:" + os.Args[1], Protocol: protocol}
 		client := redis.NewClient(options)
 		check(client.FlushAll(ctx).Err())
-		fill(ctx, client, "big")
-		all, err := client.HGetAll(ctx, "big").Result()
-		check(err)
-		ensure(len(all) == fields && all["field:77"] == "reason 77", "HGETALL has %d", len(all))
-
-		var stop atomic.Bool
-		done := make(chan int)
-		go others(ctx, client, &stop, done)
-		deleted := drain(ctx, client, "big")
-		stop.Store(true)
-		served := <-done
-		ensure(deleted == fields, "%d were deleted", deleted)
-		ensure(served > 0, "nobody else was served")
-		left, err := client.Exists(ctx, "big").Result()
-		check(err)
-		ensure(left == 0, "the drained hash is still there")
+		run(ctx, client, protocol)
 		check(client.Close())
-		fmt.Printf("  go-redis RESP%d drained %d fields, %d others served\n", protocol, deleted, served)
 	}
 }

@@ -128,7 +128,8 @@ fn copy_sources(name: &str, files: &[&str]) -> Result<PathBuf, String> {
 
 /// The folder with ioredis and the program.
 pub(crate) fn node() -> Result<PathBuf, String> {
-    let folder = copy_sources("node", &["package.json", "package-lock.json", "basics.js"])?;
+    let folder =
+        copy_sources("node", &["package.json", "package-lock.json", "basics.js", "programs.js"])?;
     once(&folder, "ioredis 5.9.3", || {
         let mut npm = Command::new("npm");
         npm.args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&folder);
@@ -139,16 +140,16 @@ pub(crate) fn node() -> Result<PathBuf, String> {
 
 /// The built Go program.
 pub(crate) fn go() -> Result<PathBuf, String> {
-    let folder = copy_sources("go", &["go.mod", "go.sum", "main.go"])?;
+    let folder = copy_sources("go", &["go.mod", "go.sum", "main.go", "programs.go"])?;
     let mut build = Command::new("go");
-    build.args(["build", "-o", "drain", "."]).current_dir(&folder);
+    build.args(["build", "-o", "programs", "."]).current_dir(&folder);
     run(&mut build, b"", INSTALL_MAX)?;
-    Ok(folder.join("drain"))
+    Ok(folder.join("programs"))
 }
 
 /// The folder with Jedis's jars in `jars` and the program.
 pub(crate) fn java() -> Result<PathBuf, String> {
-    let folder = copy_sources("java", &["pom.xml", "Basics.java"])?;
+    let folder = copy_sources("java", &["pom.xml", "Basics.java", "Programs.java"])?;
     once(&folder, "jedis 5.2.0", || {
         let mut maven = Command::new("mvn");
         maven.args(["--batch-mode", "--quiet", "dependency:copy-dependencies"]);

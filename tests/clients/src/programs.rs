@@ -14,6 +14,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("go-redis drains a hash by HSCAN",  go_redis),
     ("ioredis",                          ioredis),
     ("Jedis",                            jedis),
+    ("redis-py: transactions, messages", redis_py_programs),
+    ("go-redis: transactions, messages", go_redis_programs),
+    ("ioredis: transactions, messages",  ioredis_programs),
+    ("Jedis: transactions, messages",    jedis_programs),
     ("redis-py's own tests, RESP2",      |server| redis_py_tests(server, "2")),
     ("redis-py's own tests, RESP3",      |server| redis_py_tests(server, "3")),
 ];
@@ -23,25 +27,57 @@ fn show(output: &str) {
 }
 
 fn redis_py(server: &Server) -> Result<(), String> {
+    python(server, "basics.py")
+}
+
+fn redis_py_programs(server: &Server) -> Result<(), String> {
+    python(server, "programs.py")
+}
+
+fn python(server: &Server, program: &str) -> Result<(), String> {
     let mut command = Command::new(install::python()?);
-    command.arg(sources().join("python/basics.py")).arg(server.port().to_string());
+    command.arg(sources().join("python").join(program)).arg(server.port().to_string());
     run(&mut command, b"", LIMIT).map(|output| show(&output))
 }
 
 fn go_redis(server: &Server) -> Result<(), String> {
+    go(server, "drain")
+}
+
+fn go_redis_programs(server: &Server) -> Result<(), String> {
+    go(server, "programs")
+}
+
+fn go(server: &Server, program: &str) -> Result<(), String> {
     let mut command = Command::new(install::go()?);
-    run(command.arg(server.port().to_string()), b"", LIMIT).map(|output| show(&output))
+    run(command.arg(server.port().to_string()).arg(program), b"", LIMIT).map(|output| show(&output))
 }
 
 fn ioredis(server: &Server) -> Result<(), String> {
+    node(server, "basics.js")
+}
+
+fn ioredis_programs(server: &Server) -> Result<(), String> {
+    node(server, "programs.js")
+}
+
+fn node(server: &Server, program: &str) -> Result<(), String> {
     let mut command = Command::new("node");
-    command.current_dir(install::node()?).arg("basics.js").arg(server.port().to_string());
+    command.current_dir(install::node()?).arg(program).arg(server.port().to_string());
     run(&mut command, b"", LIMIT).map(|output| show(&output))
 }
 
 fn jedis(server: &Server) -> Result<(), String> {
+    java(server, "Basics.java")
+}
+
+fn jedis_programs(server: &Server) -> Result<(), String> {
+    java(server, "Programs.java")
+}
+
+fn java(server: &Server, program: &str) -> Result<(), String> {
     let mut command = Command::new("java");
-    command.current_dir(install::java()?).args(["-cp", "jars/*", "Basics.java"]);
+    command.current_dir(install::java()?).args(["-cp", "jars/*", program]);
     run(command.arg(server.port().to_string()), b"", LIMIT).map(|output| show(&output))
 }
 
@@ -54,6 +90,7 @@ const FILES: &[&str] = &[
     "tests/test_encoding.py",
     "tests/test_monitor.py",
     "tests/test_pipeline.py",
+    "tests/test_pubsub.py",
     "tests/test_connection_pool.py",
 ];
 
