@@ -7,6 +7,7 @@ use super::super::core::Core;
 use super::super::entry::Entry;
 use super::super::slices::{Cause, named};
 use super::super::state::waits::{Next, WaitingCall};
+use super::end::Grant;
 use darter_command::{Answer, Flow, Look, Refusal, Taking, When};
 use darter_keyspace::Key;
 use darter_resp::{self as resp, Output, Reply};
@@ -25,7 +26,7 @@ const REMOVED_AT_ONCE: usize = 32;
 enum Outcome {
     /// It was served, or is gone.
     Done,
-    /// What it wants has vanished: it goes on waiting.
+    /// What it wants has vanished, or another core takes something for it: it goes on waiting.
     Missed,
     /// What it changes besides is locked: it is asked again when that is free.
     Later,
@@ -63,7 +64,8 @@ impl Core {
     }
 
     /// Serves those who wait for a key, which is not locked, while that can be done at once. Keys
-    /// that they change come after those that have changed before, at the end of `names`. False if there are others.
+    /// that they change come after those that have changed before, at the end of `names`. False if
+    /// there are others.
     fn serve_at_once(
         self: &Rc<Self>,
         name: u64,
@@ -89,18 +91,21 @@ impl Core {
             *left -= 1;
             place = next.place;
             let number = call.number;
-            if self.grant(call.client, number) {
+            let granted = self.grant(call.client, number);
+            if granted == Grant::Granted {
                 let answer = self.take_for(call, next.at);
                 self.served(call.client, number, self.id(), answer);
                 let second = second.map(|(_, second)| second);
                 names.extend(second.filter(|second| self.waits.borrow().has(*second)));
             }
-            self.waits.borrow_mut().remove(number);
+            if granted != Grant::Busy {
+                self.waits.borrow_mut().remove(number);
+            }
         }
     }
 
     /// The core and the name of a key of a request.
-    fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
+    pub(super) fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
         let args = resp::Args::owned(&call.request);
         (self.tx.core_of(args.get(at)), lock_key(call.view.db, args.hash(at)))
     }
@@ -153,20 +158,26 @@ impl Core {
     async fn serve_all_of(self: Rc<Self>, mut serving: Serving) {
         serving.granted().await;
         self.meter.blame(Cause::Task);
-        let mut last = None;
+        let (mut last, mut again) = (None, VecDeque::new());
         loop {
-            let name = serving.next(&self.tx.home().waited, last);
-            let Some(name) = name else { return };
+            let next = serving.next(&self.tx.home().waited, last);
+            last = next.or(last);
+            let Some(name) = next.or_else(|| again.pop_front()) else { return };
             if serving.covers(name) {
-                self.serve_key(name, &mut serving).await;
+                self.serve_key(name, &mut serving, &mut again).await;
             }
-            last = Some(name);
             self.tx.pause().await;
         }
     }
 
-    /// Serves all who get something of a key, which is locked.
-    async fn serve_key(self: &Rc<Self>, name: u64, serving: &mut Serving) {
+    /// Serves all who get something of a key, which is locked. Keys that they change, and that are
+    /// locked, too, come to `again`: who waits for them may have been asked before.
+    async fn serve_key(
+        self: &Rc<Self>,
+        name: u64,
+        serving: &mut Serving,
+        again: &mut VecDeque<u64>,
+    ) {
         let mut place = 0;
         loop {
             match self.next_to_serve(name, place) {
@@ -175,7 +186,10 @@ impl Core {
                 Ok(Some(next)) => {
                     place = next.place;
                     match self.serve_one(name, &next, serving).await {
-                        Outcome::Done => self.waits.borrow_mut().remove(next.call.number),
+                        Outcome::Done => {
+                            self.waits.borrow_mut().remove(next.call.number);
+                            again.extend(self.changed_besides(&next.call, name, serving));
+                        }
                         Outcome::Missed => {}
                         Outcome::Later => return,
                     }
@@ -183,6 +197,13 @@ impl Core {
             }
             self.tx.pause().await;
         }
+    }
+
+    /// The other key that a client changes, if it is one of those that are served together.
+    fn changed_besides(&self, call: &WaitingCall, name: u64, serving: &Serving) -> Option<u64> {
+        let (core, second) = self.name_of(call, call.wait.want.second()?);
+        let is_one = core == self.id() && second != name && serving.covers(second);
+        (is_one && self.waits.borrow().has(second)).then_some(second)
     }
 
     /// Serves one client, if it agrees.
@@ -219,11 +240,14 @@ impl Core {
         (serving, second): (&Serving, Option<(usize, u64)>),
     ) -> Outcome {
         let (home, client, number) = (next.call.core, next.call.client, next.call.number);
-        if !self.ask(home, move |there| there.grant(client, number)).await {
-            return Outcome::Done;
+        match self.ask(home, move |there| there.grant(client, number)).await {
+            Grant::Granted => {}
+            Grant::Busy => return Outcome::Missed,
+            Grant::Gone => return Outcome::Done,
         }
         if matches!(self.look_again(next), Look::Nothing) {
-            self.tell(home, move |there| there.waits_on(client, number));
+            let from = self.id();
+            self.tell(home, move |there| there.waits_on(client, number, from));
             return Outcome::Missed;
         }
         let is_here = second.is_none_or(|(core, _)| core == self.id());
