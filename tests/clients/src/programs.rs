@@ -113,7 +113,16 @@ fn redis_py_tests(server: &Server, protocol: &str) -> Result<(), String> {
     let mut command = Command::new(install::python()?);
     command.current_dir(&source).env("PYTHONPATH", sources().join("python"));
     command.args(["-m", "pytest", "-q", "-rsf", "--tb=line", "-p", "no:cacheprovider"]);
-    command.args(["-p", "only_present", "-W", "ignore", "--timeout", "30"]);
+    command.args([
+        "-p",
+        "only_present",
+        "-W",
+        "ignore",
+        "--timeout",
+        "30",
+        "-m",
+        "not onlycluster",
+    ]);
     let url = format!("redis://127.0.0.1:{}/9", server.port());
     command.args(["--redis-url", &url, "--redis-mod-url", &url, "--protocol", protocol]);
     let left_out = DESELECTED.iter().map(|name| format!("not {name}")).collect::<Vec<_>>();
