@@ -226,7 +226,11 @@ impl Shard {
     fn with_watches<R>(&mut self, act: impl FnOnce(&mut Watches) -> R) -> Option<R> {
         let log = self.databases.log().as_mut()?;
         let result = act(&mut log.watches);
-        if !log.is_taken && log.watches.is_empty() {
+        let (is_taken, is_empty) = (log.is_taken, log.watches.is_empty());
+        if is_empty {
+            log.watches.retire();
+        }
+        if is_empty && !is_taken {
             *self.databases.log() = None;
         }
         Some(result)

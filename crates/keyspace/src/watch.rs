@@ -23,6 +23,7 @@
 use crate::event::{EXPIRED, NEW};
 use crate::{Event, Key, Name, is_dead};
 use darter_base::hash::{self, IdentityMap};
+use darter_base::lazyfree::{self, Dismantle};
 use std::collections::hash_map::{Entry, IntoIter};
 
 /// The table is in parts, so that growing moves few of the keys at a time.
@@ -157,6 +158,23 @@ fn place(db: usize, hash: u64) -> u64 {
     hash ^ (db as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// The parts of a table in which nothing is watched any more. Each is empty, and may have had room
+/// for thousands: the memory of all takes milliseconds to give back.
+struct Parts(Vec<IdentityMap<Watched>>);
+
+impl Dismantle for Parts {
+    fn dismantle(&mut self) -> bool {
+        let part = self.0.pop();
+        debug_assert!(part.is_none_or(|part| part.is_empty()), "W1: a key without a watch");
+        !self.0.is_empty()
+    }
+
+    fn bytes(&self) -> usize {
+        let places: usize = self.0.iter().map(IdentityMap::capacity).sum();
+        places * size_of::<(u64, Watched)>() // At most PARTS of them: O(1).
+    }
+}
+
 impl Watches {
     /// True when nothing is watched, and nothing is left to do.
     pub(crate) fn is_empty(&self) -> bool {
@@ -205,6 +223,16 @@ impl Watches {
             watcher.keep(place, db, there);
         }
         assert!(watcher.time <= *times, "a time to come");
+    }
+
+    /// Frees the parts of the table later, one at a time, if they have grown. Nothing is watched.
+    pub(crate) fn retire(&mut self) {
+        /// Together the parts take less than some hundred kilobytes.
+        const SMALL: usize = 64;
+        assert!(self.is_empty(), "{} clients watch", self.watchers.len());
+        if self.parts.iter().any(|part| part.capacity() > SMALL) {
+            lazyfree::defer(Box::new(Parts(std::mem::take(&mut self.parts))));
+        }
     }
 
     /// A client watches no more. True while some of its keys are left to be removed.
@@ -402,13 +430,34 @@ fn is_touch(event: &'static Event) -> bool {
 mod tests {
     use super::Seen;
     use crate::{Deadline, Fresh, Key, Shard};
-    use darter_base::Prng;
+    use darter_base::preempt::{Countdown, Never};
+    use darter_base::{Prng, lazyfree};
     use std::collections::{BTreeMap, BTreeSet};
 
     const CLIENT: u64 = 7;
 
     fn set(shard: &mut Shard, db: usize, key: &[u8], deadline: Deadline) {
         shard.db_mut(db).set_text(&Key::new(key), Fresh::Bytes(b"v"), deadline);
+    }
+
+    #[test] // A table that has grown is freed in pieces, also by the last of very many keys.
+    fn a_large_table_is_freed_later() {
+        let (mut shard, before) = (Shard::new(2, 1), lazyfree::waiting());
+        for at in 0..20_000 {
+            shard.watch(CLIENT, 0, &Key::new(format!("key:{at}").as_bytes()));
+        }
+        shard.unwatch(CLIENT);
+        while shard.settle_watches() {}
+        assert!(!shard.is_watched());
+        let after = lazyfree::waiting();
+        assert_eq!(after.0, before.0 + 1);
+        assert!(after.1 > before.1 + 1_000_000, "{after:?}");
+        assert!(lazyfree::run(&Countdown::new(1)), "all parts were freed at once");
+        assert!(!lazyfree::run(&Never));
+
+        shard.watch(CLIENT, 0, &Key::new(b"key"));
+        shard.unwatch(CLIENT);
+        assert_eq!(lazyfree::waiting(), before, "a small one is freed at once");
     }
 
     #[test] // Redis's rules for keys that are there, that are not, and that have died.
