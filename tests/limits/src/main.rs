@@ -25,6 +25,7 @@ mod saved_streams;
 mod saving;
 mod stalls;
 mod subscribers;
+mod transactions;
 mod watchers;
 
 use darter_testkit::{Io, Server, Shape, Tally, server};
@@ -81,6 +82,7 @@ const GROUPS: &[&[Check]] = &[
     ports::CHECKS,
     watchers::CHECKS,
     subscribers::CHECKS,
+    transactions::CHECKS,
     pipelines::CHECKS,
     stalls::CHECKS,
     memory::CHECKS,

@@ -16,10 +16,10 @@ pub(crate) const CHECKS: &[Check] = &[
 ];
 
 /// Some ten times a slice's limit, by the core's own CPU time, for busy machines and debug builds.
-const SLICE_MAX_US: u64 = 6_000;
+pub(crate) const SLICE_MAX_US: u64 = 6_000;
 
 /// A number of INFO.
-fn number_of(client: &mut Client, name: &str) -> Result<u64, String> {
+pub(crate) fn number_of(client: &mut Client, name: &str) -> Result<u64, String> {
     let info = client.words("INFO everything").map_err(text)?;
     let info = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
