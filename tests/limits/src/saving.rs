@@ -202,12 +202,22 @@ fn failure(stage: &Stage) -> Result<(), String> {
     let mut client = server.client().map_err(text)?;
     let place = server.folder().join("dump.rdb");
     expect(&mut client, "SET k v", "OK")?;
+    let mut queued = server.client().map_err(text)?;
+    expect(&mut queued, "MULTI", "OK")?;
+    expect(&mut queued, "SET k w", "QUEUED")?;
     fs::create_dir(&place).map_err(text)?;
     expect(&mut client, "BGSAVE", "Background saving started")?;
     wait_for(&mut client, "rdb_last_bgsave_status:err")?;
     for words in ["SET k w", "DEL k", "FLUSHALL", "PING"] {
         expect(&mut client, words, "MISCONF Redis is configured to save RDB snapshots")?;
     }
+    for (words, begin) in [("SET k w", "MISCONF"), ("GET k", "QUEUED")] {
+        expect(&mut client, "MULTI", "OK")?;
+        expect(&mut client, words, begin)?;
+        let end = client.words("EXEC").map_err(text)?;
+        ensure(end.is_error() == (begin == "MISCONF"), || format!("{words}, EXEC: {end:?}"))?;
+    }
+    expect(&mut queued, "EXEC", "EXECABORT Transaction discarded because of: ")?;
     expect(&mut client, "GET k", "v")?;
     expect(&mut client, "SAVE", "ERR")?;
     let leftovers = fs::read_dir(server.folder()).map_err(text)?.flatten();
