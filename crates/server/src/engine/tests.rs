@@ -10,6 +10,7 @@ mod portions;
 mod requests;
 mod slices;
 mod transactions;
+mod waiting;
 mod writers;
 
 use super::{Action, Clock, Core, Local, Mail, Peer, SliceClock, Token, Wait, World};

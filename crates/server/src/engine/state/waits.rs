@@ -49,6 +49,8 @@ pub(crate) struct Blocked {
     pub(crate) stage: Stage,
     /// The cores of its keys.
     pub(crate) cores: Vec<CoreId>,
+    /// Keys whose cores asked in vain while another core was to take: each by core and name.
+    pub(crate) refused: BTreeSet<(CoreId, u64)>,
 }
 
 /// How far a call that waits has come.
@@ -66,7 +68,7 @@ impl Blocked {
     /// A call that begins now.
     pub(crate) fn new(call: Arc<WaitingCall>, cores: Vec<CoreId>, now_ms: u64) -> Self {
         let until_ms = call.wait.timeout_ms.map(|timeout| now_ms.saturating_add(timeout));
-        Self { call, until_ms, stage: Stage::Begins, cores }
+        Self { call, until_ms, stage: Stage::Begins, cores, refused: BTreeSet::new() }
     }
 
     /// Bytes that it holds.
@@ -103,6 +105,8 @@ pub(crate) struct Waits {
     next_call: u64,
     /// The place and the names of those who left.
     left: VecDeque<(u64, Vec<u64>)>,
+    /// Keys of this core, each with one that is locked, which tasks wait for.
+    retries: BTreeSet<(u64, (CoreId, u64))>,
     /// Clients of this core whose time will be over, by that moment, in Unix milliseconds.
     deadlines: BTreeSet<(u64, u64)>,
     /// Clients of this core that wait.
@@ -200,6 +204,16 @@ impl Waits {
         }
         darter_base::spare::release_queue(&mut self.left);
         unwanted
+    }
+
+    /// A task is to wait for two keys. False if one does already.
+    pub(crate) fn begin_retry(&mut self, name: u64, other: (CoreId, u64)) -> bool {
+        self.retries.insert((name, other))
+    }
+
+    /// The task has both keys.
+    pub(crate) fn end_retry(&mut self, name: u64, other: (CoreId, u64)) {
+        self.retries.remove(&(name, other));
     }
 
     /// The first who waits for a key of this name behind `place`, and passes `test`, among the next

@@ -9,26 +9,21 @@ use darter_keyspace::Key;
 use darter_resp::Reply;
 use darter_tx::{CoreId, lock_key};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Clients whose time is over that are told so between two looks at the clock.
 const TIMED_OUT_AT_ONCE: usize = 16;
 
-/// Keys that are looked at between two pauses.
-const LOOKED_AT_ONCE: usize = 64;
-
-const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-
-/// What the core of a client says to one that would take something for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the core of a key hears that asks for a call.
 pub(super) enum Grant {
-    /// It may: nothing else ends the waiting.
-    Granted,
-    /// Another core may. If that finds nothing after all, this one is told to look again.
+    /// It may take: nothing else ends the waiting.
+    Given,
+    /// Another key is to serve it: the place stays until that has come to something.
     Busy,
-    /// The client does not wait any more.
+    /// The call waits no more.
     Gone,
 }
+
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 
 impl Core {
     /// The client of this connection has its places, and waits.
@@ -74,55 +69,38 @@ impl Core {
     }
 
     /// The core of a key asks whether it may take something for this call.
-    pub(super) fn grant(&self, client: u64, number: u64) -> Grant {
+    pub(super) fn grant(&self, client: u64, number: u64, key: (CoreId, u64)) -> Grant {
         let granted = self.with_blocked(client, number, |core, conn| {
             let lane = &mut conn.lane;
             let is_here = !lane.eof && !lane.session.killed && !lane.closing;
-            match &mut lane.blocked {
-                Some(blocked) if is_here && blocked.stage == Stage::Granted => Grant::Busy,
-                Some(blocked) if is_here => {
-                    core.count_unblocked(client, blocked);
-                    blocked.stage = Stage::Granted;
-                    Grant::Granted
-                }
-                _ => Grant::Gone,
+            let blocked = lane.blocked.as_mut().filter(|_| is_here)?;
+            if blocked.stage == Stage::Granted {
+                blocked.refused.insert(key);
+                return Some(Grant::Busy);
             }
+            core.count_unblocked(client, blocked);
+            blocked.stage = Stage::Granted;
+            Some(Grant::Given)
         });
-        granted.unwrap_or(Grant::Gone)
+        granted.flatten().unwrap_or(Grant::Gone)
     }
 
-    /// Nothing was there on core `from` after all: its time had come meanwhile. Others that would
-    /// have taken something look again.
-    pub(super) fn waits_on(self: &Rc<Self>, client: u64, number: u64, from: CoreId) {
-        let waiting = self.with_blocked(client, number, |core, conn| {
+    /// Nothing was there after all: its time had come meanwhile. Keys that were refused since are
+    /// looked at again.
+    pub(super) fn waits_on(&self, client: u64, number: u64) {
+        let refused = self.with_blocked(client, number, |core, conn| {
             let blocked = conn.lane.blocked.as_mut()?;
             blocked.stage = Stage::Begins;
-            let waiting = (Arc::clone(&blocked.call), blocked.cores.clone());
+            let refused = std::mem::take(&mut blocked.refused);
             core.now_waits(&mut conn.lane);
-            Some(waiting)
+            Some(refused)
         });
-        let Some((call, cores)) = waiting.flatten() else { return };
-        for core in cores.into_iter().filter(|core| *core != from) {
-            let call = Arc::clone(&call);
-            self.tell(core, move |there| {
-                there.spawn_on_self(|core| async move { core.look_for(&call).await });
-            });
-        }
-    }
-
-    /// Serves whoever waits for the keys of this core that a call names.
-    async fn look_for(self: Rc<Self>, call: &WaitingCall) {
-        let mut keys = call.wait.keys.clone();
-        while !keys.is_empty() {
-            let portion = keys.by_ref().take(LOOKED_AT_ONCE).map(|at| self.name_of(call, at));
-            let mut names: Vec<u64> =
-                portion.filter(|(core, _)| *core == self.id()).map(|(_, name)| name).collect();
-            names.sort_unstable();
-            names.dedup();
-            if !names.is_empty() {
-                self.tx.serve_keys(&names);
+        for (core, name) in refused.flatten().unwrap_or_default() {
+            if core == self.id() {
+                self.serve_again(name);
+            } else {
+                self.tell_later(core, move |there| there.serve_again(name));
             }
-            self.tx.pause().await;
         }
     }
 

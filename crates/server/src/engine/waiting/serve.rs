@@ -26,7 +26,7 @@ const REMOVED_AT_ONCE: usize = 32;
 enum Outcome {
     /// It was served, or is gone.
     Done,
-    /// What it wants has vanished, or another core takes something for it: it goes on waiting.
+    /// What it wants has vanished, or another key is to serve it: it keeps its place.
     Missed,
     /// What it changes besides is locked: it is asked again when that is free.
     Later,
@@ -91,21 +91,22 @@ impl Core {
             *left -= 1;
             place = next.place;
             let number = call.number;
-            let granted = self.grant(call.client, number);
-            if granted == Grant::Granted {
-                let answer = self.take_for(call, next.at);
-                self.served(call.client, number, self.id(), answer);
-                let second = second.map(|(_, second)| second);
-                names.extend(second.filter(|second| self.waits.borrow().has(*second)));
+            match self.grant(call.client, number, (self.id(), name)) {
+                Grant::Busy => continue,
+                Grant::Gone => {}
+                Grant::Given => {
+                    let answer = self.take_for(call, next.at);
+                    self.served(call.client, number, self.id(), answer);
+                    let second = second.map(|(_, second)| second);
+                    names.extend(second.filter(|second| self.waits.borrow().has(*second)));
+                }
             }
-            if granted != Grant::Busy {
-                self.waits.borrow_mut().remove(number);
-            }
+            self.waits.borrow_mut().remove(number);
         }
     }
 
     /// The core and the name of a key of a request.
-    pub(super) fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
+    fn name_of(&self, call: &WaitingCall, at: usize) -> (usize, u64) {
         let args = resp::Args::owned(&call.request);
         (self.tx.core_of(args.get(at)), lock_key(call.view.db, args.hash(at)))
     }
@@ -158,25 +159,25 @@ impl Core {
     async fn serve_all_of(self: Rc<Self>, mut serving: Serving) {
         serving.granted().await;
         self.meter.blame(Cause::Task);
-        let (mut last, mut again) = (None, VecDeque::new());
+        let (mut last, mut changed) = (None, VecDeque::new());
         loop {
             let next = serving.next(&self.tx.home().waited, last);
             last = next.or(last);
-            let Some(name) = next.or_else(|| again.pop_front()) else { return };
+            let Some(name) = next.or_else(|| changed.pop_front()) else { return };
             if serving.covers(name) {
-                self.serve_key(name, &mut serving, &mut again).await;
+                self.serve_key(name, &mut serving, &mut changed).await;
             }
             self.tx.pause().await;
         }
     }
 
-    /// Serves all who get something of a key, which is locked. Keys that they change, and that are
-    /// locked, too, come to `again`: who waits for them may have been asked before.
+    /// Serves all who get something of a key, which is locked. Keys of the same serving that they
+    /// change are added to `changed`: nobody else serves those who wait for them.
     async fn serve_key(
         self: &Rc<Self>,
         name: u64,
         serving: &mut Serving,
-        again: &mut VecDeque<u64>,
+        changed: &mut VecDeque<u64>,
     ) {
         let mut place = 0;
         loop {
@@ -188,7 +189,7 @@ impl Core {
                     match self.serve_one(name, &next, serving).await {
                         Outcome::Done => {
                             self.waits.borrow_mut().remove(next.call.number);
-                            again.extend(self.changed_besides(&next.call, name, serving));
+                            changed.extend(self.changed_besides(name, &next, serving, changed));
                         }
                         Outcome::Missed => {}
                         Outcome::Later => return,
@@ -199,11 +200,18 @@ impl Core {
         }
     }
 
-    /// The other key that a client changes, if it is one of those that are served together.
-    fn changed_besides(&self, call: &WaitingCall, name: u64, serving: &Serving) -> Option<u64> {
-        let (core, second) = self.name_of(call, call.wait.want.second()?);
-        let is_one = core == self.id() && second != name && serving.covers(second);
-        (is_one && self.waits.borrow().has(second)).then_some(second)
+    /// The other key that a call changes, if it is under the locks of this serving, and waited for.
+    fn changed_besides(
+        &self,
+        name: u64,
+        next: &Next,
+        serving: &Serving,
+        changed: &VecDeque<u64>,
+    ) -> Option<u64> {
+        let (core, second) = self.name_of(&next.call, next.call.wait.want.second()?);
+        let is_other = second != name && changed.back() != Some(&second);
+        let is_covered = core == self.id() && serving.covers(second);
+        (is_other && is_covered && self.waits.borrow().has(second)).then_some(second)
     }
 
     /// Serves one client, if it agrees.
@@ -222,7 +230,7 @@ impl Core {
                 serving.join(core, second).await
             };
             if !is_locked {
-                self.serve_when_free((self.id(), name), (core, second));
+                self.serve_when_free(name, (core, second));
                 return Outcome::Later;
             }
         }
@@ -240,14 +248,14 @@ impl Core {
         (serving, second): (&Serving, Option<(usize, u64)>),
     ) -> Outcome {
         let (home, client, number) = (next.call.core, next.call.client, next.call.number);
-        match self.ask(home, move |there| there.grant(client, number)).await {
-            Grant::Granted => {}
+        let key = (self.id(), name);
+        match self.ask(home, move |there| there.grant(client, number, key)).await {
+            Grant::Given => {}
             Grant::Busy => return Outcome::Missed,
             Grant::Gone => return Outcome::Done,
         }
         if matches!(self.look_again(next), Look::Nothing) {
-            let from = self.id();
-            self.tell(home, move |there| there.waits_on(client, number, from));
+            self.tell(home, move |there| there.waits_on(client, number));
             return Outcome::Missed;
         }
         let is_here = second.is_none_or(|(core, _)| core == self.id());
@@ -270,15 +278,32 @@ impl Core {
         next.call.wait.want.look(db, &key, next.at, When::Waiting)
     }
 
-    /// Two keys are to be free: giving them back begins another serving.
-    fn serve_when_free(&self, one: (usize, u64), other: (usize, u64)) {
+    /// A key of this core and another are to be free: giving them back begins another serving. One
+    /// task waits for both, however often the first changes meanwhile.
+    fn serve_when_free(&self, name: u64, other: (usize, u64)) {
+        if !self.waits.borrow_mut().begin_retry(name, other) {
+            return;
+        }
         let lock = |name| (name, Access::Exclusive);
-        let claims = if one.0 == other.0 {
-            vec![(one.0, Claim::Keys(vec![lock(one.1), lock(other.1)]))]
+        let claims = if other.0 == self.id() {
+            vec![(other.0, Claim::Keys(vec![lock(name), lock(other.1)]))]
         } else {
-            [one, other].map(|(core, name)| (core, Claim::Keys(vec![lock(name)]))).into()
+            [(self.id(), name), other]
+                .map(|(core, name)| (core, Claim::Keys(vec![lock(name)])))
+                .into()
         };
-        self.spawn_on_self(|core| async move { drop(core.tx.lock(claims).await) });
+        self.spawn_on_self(move |core| async move {
+            let locked = core.tx.lock(claims).await;
+            core.waits.borrow_mut().end_retry(name, other);
+            drop(locked);
+        });
+    }
+
+    /// A key's turn was refused for one who waits on: it is served as if it had changed.
+    pub(super) fn serve_again(&self, name: u64) {
+        if self.waits.borrow().has(name) {
+            self.tx.serve_keys(&[name]);
+        }
     }
 
     /// Removes some places of those who left their queues. False when there were none.

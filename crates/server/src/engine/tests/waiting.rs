@@ -1,0 +1,100 @@
+//! Commands that wait: what depends on the order of messages between cores.
+
+use super::*;
+use darter_keyspace::Key;
+use darter_tx::{Access, lock_key};
+
+impl Bench {
+    fn name(&self, key: &str) -> u64 {
+        lock_key(0, Key::new(key.as_bytes()).hash)
+    }
+
+    /// A client of core 0 waits for a list of core 1, and for one of the last core. The first has come,
+    /// core 0 has said yes, and core 1 has not heard it yet when the list's time is over.
+    fn granted_too_late(&self) -> (String, String) {
+        let (dies, other) = (self.key(1), self.key(self.cores.len() - 1));
+        assert_eq!(self.ask(0, &format!("BLPOP {dies} {other} 0")), "");
+        self.send(1, &format!("MULTI\r\nRPUSH {dies} x\r\nPEXPIRE {dies} 5\r\nEXEC"));
+        (0..5).for_each(|_| _ = self.turn(1));
+        assert!(!self.mail.borrow()[0].is_empty(), "core 1 asks");
+        self.turn(0);
+        assert_eq!(self.cores[0].blocked_counts(), (0, 0), "the yes is on its way");
+        self.pass_ms(10);
+        (dies, other)
+    }
+
+    fn is_quiet(&self) -> bool {
+        let is_free = |core: &Rc<Core>| {
+            core.waits.borrow().check_invariants();
+            core.tx.home().locks.is_free() && core.tx.tasks_len() == 0
+        };
+        self.cores.iter().all(is_free)
+    }
+}
+
+#[test] // Both keys are under the locks of one serving, in either order of their names.
+fn what_is_moved_inside_a_serving_is_served() {
+    let keys = [["{q}a", "{q}b"], ["{q}b", "{q}a"]];
+    for [from, to] in keys {
+        let mut bench = Bench::new(1);
+        let [popper, mover, back] = [(); 3].map(|()| bench.connect(0));
+        let push = format!("MULTI\r\nRPUSH {from} x\r\nLLEN {to}\r\nEXEC");
+        bench.ask(popper, &format!("BLPOP {to} 0"));
+        bench.ask(mover, &format!("BLMOVE {from} {to} LEFT LEFT 0"));
+        bench.ask(0, &push);
+        assert_eq!(bench.got(mover), "$1\r\nx\r\n");
+        assert_eq!(bench.got(popper), format!("*2\r\n$4\r\n{to}\r\n$1\r\nx\r\n"), "{from}");
+        // A circle: there, back, and out.
+        bench.ask(mover, &format!("BLMOVE {from} {to} LEFT LEFT 0"));
+        bench.ask(back, &format!("BLMOVE {to} {from} LEFT LEFT 0"));
+        bench.ask(popper, &format!("BLPOP {from} 0"));
+        bench.ask(0, &push);
+        let got = [mover, back].map(|client| bench.got(client));
+        assert_eq!(got, ["$1\r\nx\r\n"; 2], "{from}");
+        assert_eq!(bench.got(popper), format!("*2\r\n$4\r\n{from}\r\n$1\r\nx\r\n"), "{from}");
+        assert!(bench.is_quiet());
+    }
+}
+
+#[test] // It keeps its place where it was refused, and that core looks again.
+fn who_was_granted_in_vain_is_served_by_another_core() {
+    let bench = Bench::new(3);
+    let (_, other) = bench.granted_too_late();
+    bench.send(2, &format!("RPUSH {other} y"));
+    for core in [2, 2, 0, 2] {
+        bench.turn(core); // Asks, and hears that another is to take.
+    }
+    assert_eq!(bench.got(0), "");
+    bench.settle();
+    let len = other.len();
+    assert_eq!(bench.got(0), format!("*2\r\n${len}\r\n{other}\r\n$1\r\ny\r\n"));
+    assert!(bench.is_quiet());
+}
+
+#[test] // As one that ends its side while it waits.
+fn who_ends_its_side_while_granted_in_vain_goes() {
+    let bench = Bench::new(2);
+    bench.granted_too_late();
+    bench.cores[0].ended(bench.clients[0].token);
+    bench.settle();
+    assert!(bench.is_closed(0));
+    assert_eq!((bench.got(0), bench.cores[0].blocked_counts()), (String::new(), (0, 0)));
+    assert!(bench.is_quiet());
+}
+
+#[test] // Pushes come while the key to move to is locked: one task waits for it, not one for each.
+fn one_task_waits_for_the_other_key() {
+    let bench = Bench::new(2);
+    let (from, to) = (bench.key(1), bench.key(0));
+    bench.ask(0, &format!("BLMOVE {from} {to} LEFT RIGHT 0"));
+    let held = bench.cores[0].tx.try_lock_here(bench.name(&to), Access::Exclusive);
+    for number in 1..=20 {
+        assert_eq!(bench.ask(1, &format!("RPUSH {from} x")), format!(":{number}\r\n"));
+        assert_eq!(bench.cores[1].tx.tasks_len(), 1, "after {number}");
+    }
+    drop(held);
+    bench.settle();
+    assert_eq!(bench.got(0), "$1\r\nx\r\n");
+    assert_eq!(bench.ask(1, &format!("LLEN {from}")), ":19\r\n");
+    assert!(bench.is_quiet());
+}
