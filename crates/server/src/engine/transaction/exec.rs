@@ -1,56 +1,25 @@
 //! EXEC: a task that runs what was queued, under the locks of all of it.
 
-use super::super::account::Caller;
-use super::super::conn::{Lane, ReplyMode, Session};
+use super::super::conn::{Lane, ReplyMode};
 use super::super::core::Core;
-use super::super::entry::{Entry, Runner, ServerCall, SessionCx, SessionFn};
-use super::super::monitor;
-use super::super::point::{Owner, View};
+use super::super::entry::Entry;
 use super::super::presence::Presence;
-use super::super::slices::{Cause, named};
-use super::super::state::pubsub::name::{Name, Text};
+use super::super::slices::Cause;
 use super::claims::claims;
+use super::inner::Inner;
 use super::queued::{Portion, Queued, Watched};
-use super::replies::{Part, Replies};
+use super::replies::Replies;
 use super::watching;
-use darter_command::{Answer, Args, Call, Cx, Flow, MultiFn, PointFn, Refusal, Step};
-use darter_resp::{self as resp, Output, Reply, Request};
-use darter_tx::{CoreId, Transaction, Tx};
-use std::cell::Cell;
+use darter_resp::{self as resp, Reply};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
-
-/// What the commands of a transaction see of their session. The connection may be gone.
-#[derive(Clone, Copy)]
-struct Seen {
-    view: View,
-    resp3: bool,
-    reply_mode: ReplyMode,
-}
-
-impl Seen {
-    fn of(session: &Session) -> Self {
-        let (view, resp3, reply_mode) = (session.view(), session.resp3, session.reply_mode);
-        Self { view, resp3, reply_mode }
-    }
-
-    /// Whether a command's reply is sent. One that asks for silence has none.
-    fn is_answered(self, before: Self) -> bool {
-        match self.reply_mode {
-            ReplyMode::On => true,
-            ReplyMode::SkipNext => before.reply_mode == ReplyMode::SkipNext,
-            ReplyMode::Off | ReplyMode::Skip => false,
-        }
-    }
-}
 
 /// An EXEC that runs.
 struct Exec {
     core: Rc<Core>,
     client: u64,
-    seen: Cell<Seen>,
+    inner: Inner,
     watched: Rc<Watched>,
 }
 
@@ -67,12 +36,12 @@ impl Core {
         let queued = lane.queued_commands.take().map(|queued| *queued).unwrap_or_default();
         let watched = Rc::clone(lane.watched.get_or_insert_default());
         let (is_read, request) = (queued.is_read, args.to_request());
-        let seen = Cell::new(Seen::of(&lane.session));
+        let inner = Inner::of(self, &lane.session);
         let presence = Presence::new(lane.gone());
         let still = Rc::clone(&presence);
         let task = self.tx.spawn(async move {
             let begun = core.clock.monotonic_ns();
-            let exec = Exec { core: Rc::clone(&core), client, seen, watched };
+            let exec = Exec { core: Rc::clone(&core), client, inner, watched };
             let mut work = pin!(exec.run(&queued));
             let work = poll_fn(|cx| {
                 core.meter.blame(Cause::Command(index));
@@ -84,7 +53,7 @@ impl Core {
             let entry = &core.table.entries()[index];
             let ns = core.clock.monotonic_ns().saturating_sub(begun);
             core.count_inner(entry, ns, None);
-            exec.show(entry, resp::Args::owned(&request));
+            exec.inner.show(entry, resp::Args::owned(&request));
             core.finish_exec(client, replies);
         });
         self.await_answer(lane, task, presence);
@@ -114,7 +83,7 @@ impl Core {
 impl Exec {
     /// Runs it: null if a watched key was touched, else the replies.
     async fn run(&self, queued: &Queued) -> Replies {
-        let (core, first) = (&self.core, self.seen.get());
+        let (core, first) = (&self.core, self.inner.seen());
         let claims = claims(core, first.view.db, queued, &self.watched).await;
         let transaction = core.tx.begin(claims).await;
         let mut replies = Replies::default();
@@ -129,257 +98,9 @@ impl Exec {
             Reply::new(&mut replies.out, first.resp3).array(queued.sizes.count);
         }
         for (index, args) in queued.portions().flat_map(Portion::iter) {
-            self.run_next(index, args, &transaction, &mut replies).await;
+            self.inner.run(index, args, transaction.tx(), &mut replies).await;
             core.tx.pause().await;
         }
         replies
-    }
-
-    /// Runs a command, counts it, and shows it to those who watch all commands.
-    async fn run_next(
-        &self,
-        index: usize,
-        args: resp::Args<'_>,
-        transaction: &Transaction,
-        replies: &mut Replies,
-    ) {
-        let (core, before) = (&self.core, self.seen.get());
-        let entry = &core.table.entries()[index];
-        core.meter.blame(Cause::Command(index));
-        let begun = core.clock.monotonic_ns();
-        let mut unwanted = Replies::default();
-        let into = if before.is_answered(before) { &mut *replies } else { &mut unwanted };
-        let result = match (entry.run, entry.point()) {
-            (Runner::Session(run), _) => {
-                let result = self.run_session(entry, run, args);
-                let into =
-                    if self.seen.get().is_answered(before) { replies } else { &mut unwanted };
-                self.encode(result, into)
-            }
-            (Runner::Task(run), _) => {
-                let result = run(self.server_call(entry, args)).await;
-                self.note_effect();
-                self.encode(result, into)
-            }
-            (Runner::Point(_) | Runner::Multi(..), Some(run)) => match core.owner_of(entry, args) {
-                Owner::Many if let Runner::Multi(_, anywhere) = entry.run => {
-                    self.encode(self.run_multi(entry, anywhere, args, transaction).await, into)
-                }
-                Owner::One(owner) if owner != core.id() => {
-                    let call = PointCall::new(entry, run, args, before);
-                    self.encode(call.run_on(owner, transaction.tx()).await, into)
-                }
-                _ => self.run_here(entry, run, args, into).await,
-            },
-            (Runner::Publish(kind), _) => {
-                let (channel, payload) = (Name::of(args, 1), Text::of(args, 2));
-                let count = core.publish_anywhere(kind, channel, payload).await;
-                self.note_effect();
-                Reply::new(&mut into.out, before.resp3).count(count);
-                None
-            }
-            (Runner::Multi(_, anywhere), _) => {
-                self.encode(self.run_multi(entry, anywhere, args, transaction).await, into)
-            }
-            // UNWATCH: what EXEC began with is watched no more.
-            (Runner::Transaction(_) | Runner::Container | Runner::Point(_), _) => {
-                Reply::new(&mut into.out, before.resp3).ok();
-                None
-            }
-        };
-        let ns = core.clock.monotonic_ns().saturating_sub(begun);
-        core.count_inner(entry, ns, result.as_ref());
-        if core.is_slow(entry, ns) {
-            core.slow_command(ns, entry, args, Caller::Client(core.id(), self.client));
-        }
-        self.show(entry, args);
-    }
-
-    /// A point command whose keys are all on this core.
-    async fn run_here(
-        &self,
-        entry: &Entry,
-        run: PointFn,
-        args: resp::Args<'_>,
-        into: &mut Replies,
-    ) -> Option<Refusal> {
-        let (core, Seen { view, resp3, .. }) = (&self.core, self.seen.get());
-        let mark = into.out.mark();
-        let call = |cx: &mut Cx<'_>| run(cx, Args::new(args, entry.first));
-        let reply = &mut Reply::new(&mut into.out, resp3);
-        let result = core.with_cx(&mut core.tx.home(), view, reply, call);
-        let result = match result {
-            Ok(Flow::Done) => {
-                into.settle();
-                return None;
-            }
-            Ok(Flow::Stream(stream)) => {
-                into.stream(named(entry.index, stream));
-                return None;
-            }
-            Ok(Flow::Job(job)) => {
-                into.out.truncate(mark);
-                core.drive_job(entry.index, job, view, resp3).await
-            }
-            Err(refusal) => {
-                into.out.truncate(mark);
-                Err(refusal)
-            }
-        };
-        self.encode(result, into)
-    }
-
-    /// A command whose keys are on several cores.
-    async fn run_multi(
-        &self,
-        entry: &Entry,
-        anywhere: MultiFn,
-        args: resp::Args<'_>,
-        transaction: &Transaction,
-    ) -> Result<Answer, Refusal> {
-        let Seen { view: View { db, no_touch }, resp3, .. } = self.seen.get();
-        let (tx, request) = (transaction.tx().clone(), args.to_request());
-        match anywhere(Call { tx, request, db, no_touch, resp3, first: entry.first }).await? {
-            Answer::Stream(out, stream) => Ok(Answer::Stream(out, named(entry.index, stream))),
-            done @ Answer::Done(_) => Ok(done),
-        }
-    }
-
-    /// A command of the connection itself. Where that is gone, what follows sees what it has changed
-    /// nevertheless.
-    fn run_session(
-        &self,
-        entry: &Entry,
-        run: SessionFn,
-        args: resp::Args<'_>,
-    ) -> Result<Answer, Refusal> {
-        let core = &self.core;
-        let mut out = Output::default();
-        let mut run_in = |session: &mut Session| {
-            let reply = Reply::new(&mut out, session.resp3);
-            let result = run(&mut SessionCx { core, session, reply }, Args::new(args, entry.first));
-            self.seen.set(Seen::of(session));
-            result
-        };
-        let token = core.clients.token_of(self.client);
-        let result = match token.and_then(|token| core.clients.take(token)) {
-            Some(mut conn) => {
-                let result = run_in(&mut conn.lane.session);
-                core.clients.put(conn);
-                result
-            }
-            None => run_in(&mut self.session_of_gone()),
-        };
-        self.note_effect();
-        result.map(|()| Answer::Done(out))
-    }
-
-    fn server_call(&self, entry: &Entry, args: resp::Args<'_>) -> ServerCall {
-        let session = self.core.with_client(self.client, |conn| conn.lane.session.clone());
-        let session = session.unwrap_or_else(|| self.session_of_gone());
-        let (core, request) = (Rc::clone(&self.core), args.to_request());
-        ServerCall { core, session, request, first: entry.first, is_inside: true }
-    }
-
-    fn session_of_gone(&self) -> Session {
-        let Seen { view: View { db, no_touch }, resp3, reply_mode } = self.seen.get();
-        let authenticated = true;
-        let id = self.client;
-        Session { id, db, no_touch, resp3, reply_mode, authenticated, ..Session::default() }
-    }
-
-    /// What has happened is no change of data, and yet done: the rest is, too.
-    fn note_effect(&self) {
-        self.core.tx.note_effect();
-    }
-
-    /// Appends a reply. Returns the refusal, if it is one.
-    fn encode(&self, result: Result<Answer, Refusal>, into: &mut Replies) -> Option<Refusal> {
-        match result {
-            Ok(Answer::Done(out)) => into.out.append(out),
-            Ok(Answer::Stream(out, stream)) => {
-                into.out.append(out);
-                into.stream(stream);
-            }
-            Err(refusal) => {
-                Reply::new(&mut into.out, self.seen.get().resp3).error(&refusal.text());
-                into.settle();
-                return Some(refusal);
-            }
-        }
-        into.settle();
-        None
-    }
-
-    /// Shows a command to those who watch all: after it ran, as Redis does.
-    fn show(&self, entry: &Entry, args: resp::Args<'_>) {
-        if self.core.watchers.borrow().are_any()
-            && let Some(session) =
-                self.core.with_client(self.client, |conn| conn.lane.session.clone())
-        {
-            monitor::feed(&self.core, &session, entry, args);
-        }
-    }
-}
-
-/// A point command for another core, where its keys are locked.
-struct PointCall {
-    run: PointFn,
-    row: usize,
-    request: Arc<Request>,
-    first: usize,
-    view: View,
-    resp3: bool,
-}
-
-impl PointCall {
-    fn new(entry: &Entry, run: PointFn, args: resp::Args<'_>, seen: Seen) -> Self {
-        let (row, first, request) = (entry.index, entry.first, args.to_request());
-        Self { run, row, request, first, view: seen.view, resp3: seen.resp3 }
-    }
-
-    async fn run_on(self, core: CoreId, tx: &Tx) -> Result<Answer, Refusal> {
-        let row = self.row;
-        let mut call = Some(self);
-        let start = |_| {
-            let call = call.take().expect("one core");
-            move |tx: Tx| call.run(tx)
-        };
-        let (out, stream) = tx.drive_each([core], start).await.pop().expect("of one core")?;
-        Ok(match stream {
-            Some(stream) => Answer::Stream(out, named(row, stream)),
-            None => Answer::Done(out),
-        })
-    }
-
-    /// Runs it to its end, in slices.
-    async fn run(self, tx: Tx) -> Result<Part, Refusal> {
-        let mut out = Output::default();
-        let run = |cx: &mut Cx<'_>| {
-            (self.run)(cx, Args::new(resp::Args::owned(&self.request), self.first))
-        };
-        let mut flow = self.call(&tx, &mut out, run)?;
-        loop {
-            match flow {
-                Flow::Done => return Ok((out, None)),
-                Flow::Stream(stream) => return Ok((out, Some(stream))),
-                Flow::Job(mut job) => {
-                    flow = loop {
-                        tx.pause().await;
-                        out = Output::default();
-                        if let Step::Done(next) = self.call(&tx, &mut out, |cx| job.step(cx))? {
-                            break next;
-                        }
-                    };
-                }
-            }
-        }
-    }
-
-    fn call<R>(&self, tx: &Tx, out: &mut Output, act: impl FnOnce(&mut Cx<'_>) -> R) -> R {
-        let mut home = tx.home();
-        let (db, prng, stats) = home.shard.parts_for(self.view.db, self.view.no_touch);
-        let (now, reply) = (db.now(), Reply::new(out, self.resp3));
-        act(&mut Cx { now, db, reply, prng, stats, preempt: tx.preempt() })
     }
 }

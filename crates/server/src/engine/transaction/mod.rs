@@ -3,7 +3,7 @@
 //! Between MULTI and EXEC requests pass the gates and are queued (`queued`). EXEC is a task (`exec`):
 //! it locks all keys that the queued commands name, and those that are watched, on all cores
 //! (`claims`); asks whether a watched one was touched (`watching`); and runs the commands one after
-//! another under these locks. A command that does not name all of its keys makes it lock all keys.
+//! another (`inner`) under these locks. A command that does not name all of its keys makes it lock all keys.
 //! docs/design/0024-transaction-context.md.
 //!
 //! ```text
@@ -14,6 +14,7 @@
 
 mod claims;
 mod exec;
+mod inner;
 pub(super) mod queued;
 mod replies;
 mod verbs;
