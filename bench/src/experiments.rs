@@ -8,7 +8,10 @@
 use std::time::{Duration, Instant};
 
 use crate::client::{self, Connection, Reader, Streamed};
-use crate::data::{self, BIG, Data, FREQUENT, OTHER, SEED, SMALL_KEYS, Scale};
+use crate::data::{
+    self, ARTICLE_HASH, ARTICLE_LIST, ARTICLE_SETS, BIG, Data, FREQUENT, OTHER, SEED, SMALL_KEYS,
+    Scale,
+};
 use crate::fault::{Fault, Outcome};
 use crate::prng::{Prng, uuid};
 use crate::saturate::{self, Load, Supply, Turn, Wait};
@@ -21,6 +24,13 @@ const FILL_BATCH: u64 = 100;
 const ABSENT: &str = "00000000-0000-4000-8000-000000000000";
 /// Commands of a fill that are sent together.
 const FILL_PIPELINE: u64 = 32;
+
+/// GaussDB's script, which fills a hash, a list and a set with the numbers up to its argument.
+const SEED_SCRIPT: &str = "for i = 1, tonumber(ARGV[1]) do
+    redis.call('HSET', KEYS[1], i, i)
+    redis.call('LPUSH', KEYS[2], i)
+    redis.call('SADD', KEYS[3], i)
+end";
 
 /// One experiment.
 pub(crate) struct Experiment {
@@ -159,6 +169,7 @@ pub(crate) const TABLE: &[Experiment] = &[
     row("FLUSHALL everything", Everything, EACH, Drawn, |a| a.run(&["FLUSHALL"])),
     row("MSETs of 50 clients", Small,     None, Left,  Actor::crowd),
     row("names of 200 MB",     Small,     None, Left,  Actor::long_names),
+    row("EVAL that fills three keys", Small, None, Drawn, Actor::seed),
     row("FLUSHALL populated",  Populated, None, Left,  |a| a.run(&["FLUSHALL"])),
 ];
 
@@ -363,6 +374,21 @@ impl Actor {
             saturate::push(self.port, &load, Duration::from_micros(self.scale.elements / 5))?;
         let bytes = pushed.replies * b"+OK\r\n".len() as u64;
         Ok(Streamed { first_byte: pushed.elapsed, whole: pushed.elapsed, bytes })
+    }
+
+    /// The article's script: so many rounds of HSET, LPUSH and SADD, in one EVAL.
+    fn seed(&mut self) -> Outcome<Streamed> {
+        let count = self.scale.elements.to_string();
+        let keys = [ARTICLE_HASH, ARTICLE_LIST, ARTICLE_SETS[0]];
+        let [hash, list, set] = keys;
+        let streamed = self.run(&["EVAL", SEED_SCRIPT, "3", hash, list, set, &count])?;
+        for (name, key) in ["HLEN", "LLEN", "SCARD"].into_iter().zip(keys) {
+            let filled = self.connection.ask(&[name, key])?.number();
+            if filled as u64 != self.scale.elements {
+                return Err(Fault::Setup(format!("{name} is {filled}")));
+            }
+        }
+        Ok(streamed)
     }
 
     /// EXPIRE, and then a wait until what it held is gone, as the command `count` says;

@@ -23,6 +23,7 @@ mod plot;
 mod populate;
 mod prng;
 mod process;
+mod programs;
 mod rdb;
 mod report;
 mod saturate;
@@ -62,5 +63,6 @@ fn run() -> Outcome<()> {
         Benchmark::Load => load::run(&options),
         Benchmark::GaussDb => gaussdb::run(&options),
         Benchmark::Scaling => scaling::run(&options),
+        Benchmark::Programs => programs::run(&options),
     }
 }

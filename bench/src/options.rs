@@ -30,6 +30,8 @@ pub(crate) enum Benchmark {
     GaussDb,
     /// Throughput by the number of cores.
     Scaling,
+    /// Transactions, scripts, messages, queues, invalidations.
+    Programs,
 }
 
 /// What the user asked for.
@@ -101,6 +103,7 @@ impl Options {
                 "save" => Benchmark::Save,
                 "gaussdb" => Benchmark::GaussDb,
                 "scaling" => Benchmark::Scaling,
+                "programs" => Benchmark::Programs,
                 _ => Benchmark::Small,
             },
             processors: Processors::allowed()?,
@@ -211,6 +214,7 @@ fn command() -> Command {
         .subcommand(benchmark("load", "RDB files of each type: time and memory"))
         .subcommand(benchmark("gaussdb", "A mixed load over time, beside big keys"))
         .subcommand(benchmark("scaling", "Throughput by the number of cores"))
+        .subcommand(benchmark("programs", "Transactions, scripts, messages, queues: CPU, latency"))
 }
 
 #[cfg(test)]
